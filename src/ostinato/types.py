@@ -1,0 +1,341 @@
+"""The nouns. Everything that travels between rooms, and nothing else; standard library only.
+
+A picture of how they follow from each other::
+
+    Task ──► Session = Turn, Turn, … ──► Signal, Signal, … ──► Reward ──► Sample ──► Checkpoint
+                                                                                        │
+                                         Verdict ◄── Report ◄───────── Arm ◄────────────┘
+
+`version` is an int and the only word for which policy. All times are seconds since the epoch, all durations
+seconds. Sequences of token ids are tuples so that a Turn can be hashed, compared and shared.
+"""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+TEACHER_VERSION = -1
+"""The version of tokens that no checkpoint sampled: a script wrote them."""
+
+
+def new_id() -> str:
+    """A fresh random identifier: 32 hexadecimal digits."""
+    return uuid.uuid4().hex
+
+
+class Source(StrEnum):
+    """Why a session took place."""
+
+    LIVE = "live"
+    PRACTICE = "practice"
+    BENCH = "bench"
+    TEACHER = "teacher"
+
+
+class Ending(StrEnum):
+    """How a session ended: a closed list, each session has exactly one."""
+
+    FINISHED = "finished"
+    TURN_LIMIT = "turn_limit"
+    TOKEN_LIMIT = "token_limit"  # noqa: S105
+    BROKEN = "broken"
+    ABANDONED = "abandoned"
+    INFRASTRUCTURE = "infrastructure"
+    """Something of ours failed. Never a reward: the session is void and counted."""
+
+
+class FinishReason(StrEnum):
+    """Why the engine stopped sampling one turn."""
+
+    STOP = "stop"
+    LENGTH = "length"
+
+
+class SignalKind(StrEnum):
+    """What was observed of a session. `value` is 1.0/0.0 unless the comment says otherwise."""
+
+    ENDING = "ending"  # value: an Ending
+    HIDDEN_TESTS = "hidden_tests"  # 1.0 when every hidden test passed
+    TAMPERED = "tampered"  # 1.0 when a protected file was changed
+    EDIT_KEPT = "edit_kept"
+    EDIT_EDITED = "edit_edited"  # the developer kept it after changing it
+    EDIT_REVERTED = "edit_reverted"
+    NO_EDIT_WANTED = "no_edit_wanted"  # a question was answered; value: was the answer right
+    COMPLAINT = "complaint"  # a follow-up in anger
+    ABANDONED = "abandoned"
+    QUESTION_ANSWERED = "question_answered"  # the agent asked; value: was the question needed
+    COMMENT = "comment"  # value: free text
+    DEMONSTRATION = "demonstration"  # value: the edited final text
+
+
+class State(StrEnum):
+    """What became of a recorded turn. Each turn ends in exactly one; none is dropped silently."""
+
+    TRAINED = "trained"
+    NO_ADVANTAGE = "no_advantage"  # every rollout of the group scored the same: the gradient is zero
+    STALE = "stale"
+    MEASURED = "measured"  # bench and A/B: for scoring, never for training
+    VOID = "void"  # infrastructure failed, counted
+    UNTRAINABLE = "untrainable"  # tokens not exact, counted
+
+
+class Decision(StrEnum):
+    PROMOTE = "promote"
+    HOLD = "hold"
+    ROLL_BACK = "roll_back"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What is to be done, where, and how it will be checked.
+
+    >>> Task(id="pebble-k1-0f3a", kind="fix", split="seeds", key="9d1c", instruction="calc.py is off",
+    ...      directory=Path("tasks/pebble-k1-0f3a"), test_ids=("test_hidden.py::test_alpha",)).kind
+    'fix'
+    """
+
+    id: str
+    kind: str
+    split: str
+    key: str
+    """Hash of the semantic key: two tasks with the same key are the same problem."""
+    instruction: str
+    directory: Path
+    """The Harbor task directory; `directory/environment/repo` is the git repository."""
+    test_ids: tuple[str, ...]
+    """Hidden tests that must all pass, exactly these."""
+    protected: tuple[str, ...] = ()
+    """Paths in the repository that the agent must leave alone (visible tests, configuration)."""
+    timeout_s: float = 60.0
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def repo(self) -> Path:
+        return self.directory / "environment" / "repo"
+
+    @property
+    def tests(self) -> Path:
+        return self.directory / "tests"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerateRequest:
+    """What an engine is asked: continue `prompt_ids`.
+
+    >>> GenerateRequest(request_id="r1", session_id="s1", prompt_ids=(1, 2), stop_ids=(3,), max_tokens=8).temperature
+    1.0
+    """
+
+    request_id: str
+    session_id: str
+    prompt_ids: tuple[int, ...]
+    stop_ids: tuple[int, ...]
+    max_tokens: int
+    temperature: float = 1.0
+    """0 means greedy."""
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """What an engine sampled; every sequence has one entry for each sampled token, the stop token included.
+
+    `routes` is uint8 of shape [tokens of prompt + completion - 1, moe layers, top_k] as raw bytes, None if dense.
+    """
+
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    """Natural log of the probability each token was sampled with (temperature applied)."""
+    versions: tuple[int, ...]
+    finish: FinishReason
+    routes: bytes | None = None
+
+    def __post_init__(self) -> None:
+        if not len(self.ids) == len(self.logprobs) == len(self.versions):
+            raise ValueError(
+                f"a completion needs one logprob and version per token, got {len(self.ids)} ids, "
+                f"{len(self.logprobs)} logprobs, {len(self.versions)} versions"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One model call, exactly as sampled.
+
+    >>> Turn(session_id="s1", index=0, segment=0, arm="main", prompt_ids=(1, 2), started_at=0.0, latency_s=0.1,
+    ...      completion=Completion(ids=(3,), logprobs=(-0.1,), versions=(7,), finish=FinishReason.STOP)).id
+    's1/0'
+    """
+
+    session_id: str
+    index: int
+    segment: int
+    """Turns of one segment extend each other's tokens; a changed history starts a new segment."""
+    arm: str
+    prompt_ids: tuple[int, ...]
+    completion: Completion
+    started_at: float
+    latency_s: float
+    broken: str | None = None
+    """Why the text could not be read as a message or tool call; None when it could."""
+
+    @property
+    def id(self) -> str:
+        return f"{self.session_id}/{self.index}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One agent on one task. Its turns and signals lie beside it in the store.
+
+    >>> Session(id="s1", source=Source.LIVE, user="ada", arm="main", task_id=None, harness="9f", started_at=0.0).ending
+    """
+
+    id: str
+    source: Source
+    user: str
+    arm: str
+    task_id: str | None
+    harness: str
+    """Hash of the tool schemas and the system prompt."""
+    started_at: float
+    ending: Ending | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signal:
+    """One observed fact about a session, during it or long after.
+
+    >>> Signal(session_id="s1", kind=SignalKind.EDIT_KEPT, value=1.0, observed_at=0.0).turn is None
+    True
+    """
+
+    session_id: str
+    kind: SignalKind
+    value: float | str
+    observed_at: float
+    turn: int | None = None
+    id: str = field(default_factory=new_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewardPart:
+    """One named part of a reward; `value` is already weighted."""
+
+    name: str
+    value: float
+    evidence: tuple[str, ...] = ()
+    """Ids of the signals and turns it was read from."""
+    censored: bool = False
+    """True while the fact it needs can still arrive."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reward:
+    """A total with its named parts.
+
+    >>> Reward(session_id="s1", definition="3f", parts=(RewardPart(name="solved", value=1.0),
+    ...        RewardPart(name="effort", value=-0.25))).total
+    0.75
+    """
+
+    session_id: str
+    definition: str
+    """Hash of the definition that computed it."""
+    parts: tuple[RewardPart, ...]
+
+    @property
+    def total(self) -> float:
+        return sum(part.value for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One trainable row: the tokens of one segment of a session.
+
+    `ids`, `mask`, `logprobs` and `versions` have one entry per token; mask is True on sampled tokens only,
+    logprobs and versions are 0.0 and 0 elsewhere.
+    """
+
+    session_id: str
+    turns: tuple[int, ...]
+    ids: tuple[int, ...]
+    mask: tuple[bool, ...]
+    logprobs: tuple[float, ...]
+    versions: tuple[int, ...]
+    advantage: float
+
+    @property
+    def oldest_version(self) -> int:
+        return min(v for v, sampled in zip(self.versions, self.mask, strict=True) if sampled)
+
+    @property
+    def newest_version(self) -> int:
+        return max(v for v, sampled in zip(self.versions, self.mask, strict=True) if sampled)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """All samples of one prompt: what the ledger offers to the trainer, whole."""
+
+    id: str
+    prompt: str
+    """The ledger's key of the prompt: trained at most once."""
+    samples: tuple[Sample, ...]
+    rewards: tuple[float, ...]
+    """One total per session, for the record."""
+
+    @property
+    def oldest_version(self) -> int:
+        return min(sample.oldest_version for sample in self.samples)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """A version and its share of traffic.
+
+    >>> Arm(name="champion", version=40, share=0.5, engine="http://127.0.0.1:9001").share
+    0.5
+    """
+
+    name: str
+    version: int
+    share: float
+    """Fraction of users in [0, 1]; 0 for an arm that is reached only by a pinned key."""
+    engine: str
+    """Address of the engine that serves it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """A proportion with its 95 % Wilson interval."""
+
+    solve: float
+    n: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a version scores on held-out tasks, by split."""
+
+    version: int
+    scores: Mapping[str, Score]
+    rates: Mapping[str, float] = field(default_factory=dict)
+    """Behaviour beside the score: mean turns, share of sessions that tampered, asked, broke a call, ran tests."""
+    id: str = field(default_factory=new_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Promote, hold or roll back, with the evidence."""
+
+    version: int
+    decision: Decision
+    reason: str
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    id: str = field(default_factory=new_id)
