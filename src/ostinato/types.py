@@ -125,8 +125,8 @@ class Task:
 class GenerateRequest:
     """What an engine is asked: continue `prompt_ids`.
 
-    >>> GenerateRequest(request_id="r1", session_id="s1", prompt_ids=(1, 2), stop_ids=(3,), max_tokens=8).temperature
-    1.0
+    >>> GenerateRequest(request_id="r1", session_id="s1", prompt_ids=(1,), stop_ids=(3,), max_tokens=8).seed
+    0
     """
 
     request_id: str
@@ -143,7 +143,7 @@ class GenerateRequest:
 class Completion:
     """What an engine sampled; every sequence has one entry for each sampled token, the stop token included.
 
-    `routes` is uint8 of shape [tokens of prompt + completion - 1, moe layers, top_k] as raw bytes, None if dense.
+    `routes` is uint8 of shape [prompt + completion tokens - 1, moe layers, top_k] as raw bytes, None if dense.
     """
 
     ids: tuple[int, ...]
@@ -165,8 +165,9 @@ class Completion:
 class Turn:
     """One model call, exactly as sampled.
 
-    >>> Turn(session_id="s1", index=0, segment=0, arm="main", prompt_ids=(1, 2), started_at=0.0, latency_s=0.1,
-    ...      completion=Completion(ids=(3,), logprobs=(-0.1,), versions=(7,), finish=FinishReason.STOP)).id
+    >>> Turn(session_id="s1", index=0, segment=0, arm="main", prompt_ids=(1, 2), started_at=0.0,
+    ...      latency_s=0.1, completion=Completion(ids=(3,), logprobs=(-0.1,), versions=(7,),
+    ...      finish=FinishReason.STOP)).id
     's1/0'
     """
 
@@ -191,7 +192,8 @@ class Turn:
 class Session:
     """One agent on one task. Its turns and signals lie beside it in the store.
 
-    >>> Session(id="s1", source=Source.LIVE, user="ada", arm="main", task_id=None, harness="9f", started_at=0.0).ending
+    >>> Session(id="s1", source=Source.LIVE, user="ada", arm="main", task_id=None, harness="9f",
+    ...         started_at=0.0).ending
     """
 
     id: str
@@ -326,7 +328,7 @@ class Report:
     version: int
     scores: Mapping[str, Score]
     rates: Mapping[str, float] = field(default_factory=dict)
-    """Behaviour beside the score: mean turns, share of sessions that tampered, asked, broke a call, ran tests."""
+    """Behaviour beside the score: mean turns; shares that tampered, asked, broke a call, ran tests."""
     id: str = field(default_factory=new_id)
 
 
