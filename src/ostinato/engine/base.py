@@ -1,0 +1,55 @@
+"""What every engine promises, and the errors a caller can meet. Torch-free."""
+
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ostinato.types import Completion, GenerateRequest
+
+
+class EngineError(Exception):
+    """The engine cannot do what was asked; the message says what to change."""
+
+
+class PromptTooLongError(EngineError):
+    """The prompt leaves no room for one sampled token in the engine's context."""
+
+
+class InvalidRequestError(EngineError):
+    """A request that cannot be sampled: empty prompt, unknown token id, negative temperature."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """One sampled token as it is streamed.
+
+    >>> Token(id=3, logprob=-0.5, version=7).version
+    7
+    """
+
+    id: int
+    logprob: float
+    version: int
+
+
+class Engine(Protocol):
+    """A prompt in, tokens with logprobs and versions out; weights are swapped between two decode steps."""
+
+    @property
+    def version(self) -> int: ...
+
+    async def generate(self, request: GenerateRequest) -> Completion:
+        """Sample one completion. Raises EngineError; cancelling the call frees its slot."""
+        ...
+
+    def stream(self, request: GenerateRequest) -> AsyncGenerator[Token | Completion]:
+        """Tokens as they are sampled, then the whole Completion. Closing the iterator frees the slot."""
+        ...
+
+    async def swap(self, version: int, tensors: Mapping[str, Any]) -> None:
+        """Serve these weights from the next decode step; requests in flight go on with the KV they have."""
+        ...
+
+    def stats(self) -> dict[str, float]:
+        """Counters since the start: requests, tokens, swaps, failed and more."""
+        ...

@@ -1,0 +1,118 @@
+"""The HTTP face of any engine: /generate, /healthz, /stats, /load. Torch-free."""
+
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from ostinato.engine.base import Engine, EngineError, Token
+from ostinato.store.wire import completion_to_json, request_from_json
+from ostinato.types import Completion, GenerateRequest
+
+Load = Callable[[int], Awaitable[None]]
+"""Fetch, verify and swap to a version; raises LoadRefusedError and keeps the old one if it cannot."""
+
+MAX_BODY = 64 * 2**20
+
+
+class LoadRefusedError(EngineError):
+    """New weights were not taken: missing, damaged or of another shape. The old version stays served."""
+
+
+@dataclass(slots=True)
+class Running:
+    """An engine that answers at `url` until `close`."""
+
+    url: str
+    port: int
+    runner: web.AppRunner
+
+    async def close(self) -> None:
+        await self.runner.cleanup()
+
+
+def create_app(engine: Engine, load: Load | None = None) -> web.Application:
+    """The application; without `load` the engine serves one version for ever."""
+
+    async def generate(request: web.Request) -> web.StreamResponse:
+        try:
+            body = json.loads(await request.text())
+            asked = request_from_json(body)
+        except (ValueError, KeyError, TypeError) as error:
+            return _error(400, "InvalidRequestError", f"not a generate request: {error!r}")
+        if body.get("stream"):
+            return await _stream(engine, asked, request)
+        try:
+            return web.json_response(completion_to_json(await engine.generate(asked)))
+        except EngineError as error:
+            return _error(400, type(error).__name__, str(error))
+
+    async def healthz(_: web.Request) -> web.Response:
+        return web.json_response({"version": engine.version})
+
+    async def stats(_: web.Request) -> web.Response:
+        return web.json_response(engine.stats())
+
+    async def load_version(request: web.Request) -> web.Response:
+        if load is None:
+            return _error(409, "LoadRefusedError", "this engine serves one version: start it with --objects")
+        try:
+            version = int(json.loads(await request.text())["version"])
+        except (ValueError, KeyError, TypeError) as error:
+            return _error(400, "InvalidRequestError", f'expected {{"version": int}}: {error!r}')
+        try:
+            await load(version)
+        except LoadRefusedError as error:
+            return _error(409, "LoadRefusedError", str(error))
+        return web.json_response({"version": engine.version})
+
+    app = web.Application(client_max_size=MAX_BODY)
+    app.router.add_post("/generate", generate)
+    app.router.add_get("/healthz", healthz)
+    app.router.add_get("/stats", stats)
+    app.router.add_post("/load", load_version)
+    return app
+
+
+async def serve(app: web.Application, host: str, port: int) -> Running:
+    """Listen; port 0 takes a free one. Raises OSError when the port is taken."""
+    # A request whose client went away is cancelled: that frees its slot in the engine.
+    runner = web.AppRunner(app, handler_cancellation=True, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port).start()
+    except OSError:
+        await runner.cleanup()
+        raise
+    bound = int(runner.addresses[0][1])
+    return Running(url=f"http://{host}:{bound}", port=bound, runner=runner)
+
+
+async def _stream(engine: Engine, asked: GenerateRequest, request: web.Request) -> web.StreamResponse:
+    """One JSON line per token, then one with the whole completion; an error becomes the last line."""
+    response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+    await response.prepare(request)
+    try:
+        async with aclosing(engine.stream(asked)) as events:
+            async for event in events:
+                await response.write(_line(event))
+    except EngineError as error:
+        await response.write(_json_line({"error": {"type": type(error).__name__, "message": str(error)}}))
+    await response.write_eof()
+    return response
+
+
+def _line(event: Token | Completion) -> bytes:
+    if isinstance(event, Token):
+        return _json_line({"id": event.id, "logprob": event.logprob, "version": event.version})
+    return _json_line(completion_to_json(event))
+
+
+def _json_line(value: object) -> bytes:
+    return json.dumps(value).encode() + b"\n"
+
+
+def _error(status: int, kind: str, message: str) -> web.Response:
+    return web.json_response({"error": {"type": kind, "message": message}}, status=status)

@@ -1,0 +1,56 @@
+"""An engine whose tokens a function writes: the teacher, and a stand-in for a model in tests. Torch-free."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from typing import Any
+
+from ostinato.engine.base import EngineError, Token
+from ostinato.engine.http import Running, create_app, serve
+from ostinato.types import TEACHER_VERSION, Completion, FinishReason, GenerateRequest
+
+Policy = Callable[[GenerateRequest], Awaitable[tuple[int, ...]]]
+"""What to say to a request: ids, the stop token included."""
+
+
+class ScriptedEngine:
+    """Says what `policy` says, cut to `max_tokens`; logprobs are 0.0 and versions TEACHER_VERSION."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._counts = {"requests": 0, "tokens": 0, "failed": 0, "swaps": 0}
+
+    @property
+    def version(self) -> int:
+        return TEACHER_VERSION
+
+    async def generate(self, request: GenerateRequest) -> Completion:
+        self._counts["requests"] += 1
+        try:
+            ids = (await self._policy(request))[: request.max_tokens]
+        except BaseException:
+            self._counts["failed"] += 1
+            raise
+        self._counts["tokens"] += len(ids)
+        stopped = bool(ids) and ids[-1] in request.stop_ids
+        return Completion(
+            ids=ids,
+            logprobs=(0.0,) * len(ids),
+            versions=(TEACHER_VERSION,) * len(ids),
+            finish=FinishReason.STOP if stopped else FinishReason.LENGTH,
+        )
+
+    async def stream(self, request: GenerateRequest) -> AsyncGenerator[Token | Completion]:
+        completion = await self.generate(request)
+        for id_ in completion.ids:
+            yield Token(id=id_, logprob=0.0, version=TEACHER_VERSION)
+        yield completion
+
+    async def swap(self, version: int, tensors: Mapping[str, Any]) -> None:
+        raise EngineError(f"a scripted engine has no weights: version {version} cannot be loaded")
+
+    def stats(self) -> dict[str, float]:
+        return dict(self._counts)
+
+
+async def serve_scripted(engine: ScriptedEngine, host: str = "127.0.0.1", port: int = 0) -> Running:
+    """Serve it over the same HTTP as a model; port 0 takes a free one."""
+    return await serve(create_app(engine), host, port)

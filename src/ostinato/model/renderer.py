@@ -1,0 +1,273 @@
+"""Messages to token ids and back, in the exact text of the Qwen3 (Hermes) chat template.
+
+`render` writes a whole prompt. After a sampled completion, `extend` writes only what follows it, so that a
+session is one growing sequence of ids in which the sampled ones are kept as sampled.
+`parse` reads a completion. Text that comes from people, files and tools can never turn into a control token.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ostinato.model.template import TOOLS_HEAD, TOOLS_TAIL
+from ostinato.model.tokenizer import END_OF_TEXT, IM_END, IM_START, SPECIALS, Tokenizer
+
+Message = Mapping[str, Any]
+"""An OpenAI chat message: role, content (text or text parts), tool_calls."""
+
+OPEN, CLOSE = "<tool_call>\n", "\n</tool_call>"
+ASSISTANT = f"{IM_START}assistant\n"
+USER = f"{IM_START}user\n"
+RESPONSE, END_RESPONSE = "<tool_response>\n", "\n</tool_response>"
+
+
+class RenderError(ValueError):
+    """A message that the template cannot express."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedCall:
+    """One tool call; `raw` is the JSON text of the arguments exactly as sampled.
+
+    >>> ParsedCall(name="read", arguments={"path": "calc.py"}, raw='{"path": "calc.py"}').name
+    'read'
+    """
+
+    name: str
+    arguments: dict[str, Any]
+    raw: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsed:
+    """A completion as read. `broken` says in a few words what is wrong, None when nothing is.
+
+    >>> Parsed(content="done", tool_calls=(), broken=None).tool_calls
+    ()
+    """
+
+    content: str
+    tool_calls: tuple[ParsedCall, ...]
+    broken: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Text to encode; only control pieces may become special tokens."""
+
+    text: str
+    control: bool
+
+
+class Renderer:
+    """Messages to ids and back with one tokenizer."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        ids = [tokenizer.id_of(text) for text in SPECIALS]
+        if None in ids:
+            raise RenderError(f"the tokenizer lacks one of the special tokens {', '.join(SPECIALS)}")
+        self.tokenizer = tokenizer
+        self._special = {i for i in ids if i is not None}
+        stops = [tokenizer.id_of(IM_END), tokenizer.id_of(END_OF_TEXT)]
+        self.stop_ids: tuple[int, ...] = tuple(i for i in stops if i is not None)
+
+    def render(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
+        """The whole prompt, ending in the assistant's header."""
+        return self._encode([*_preamble(messages, tools), *_body(messages), _Piece(ASSISTANT, True)])
+
+    def extend(self, messages: Sequence[Message], *, stopped: bool = True) -> list[int]:
+        """What follows a completion: the new messages and the assistant's header.
+
+        `stopped` says whether the completion ended in a stop token; if it was cut, the end of
+        turn is added here.
+        """
+        start = "\n" if stopped else f"{IM_END}\n"
+        return self._encode([_Piece(start, True), *_body(messages), _Piece(ASSISTANT, True)])
+
+    def parse(self, completion_ids: Sequence[int]) -> Parsed:
+        """Read a completion, its stop token included."""
+        stopped = bool(completion_ids) and completion_ids[-1] in self.stop_ids
+        body = completion_ids[:-1] if stopped else completion_ids
+        parsed = parse_text(self.tokenizer.decode(body))
+        if not stopped:
+            return _broken(parsed, "no end of turn")
+        if any(i in self._special for i in body):
+            return _broken(parsed, "control token in a message")
+        return parsed
+
+    def _encode(self, pieces: Sequence[_Piece]) -> list[int]:
+        ids: list[int] = []
+        for piece in _joined(pieces):
+            encode = self.tokenizer.encode if piece.control else self.tokenizer.encode_untrusted
+            ids += encode(piece.text)
+        return ids
+
+
+def assistant_message(parsed: Parsed, call_ids: Sequence[str] = ()) -> dict[str, Any]:
+    """The OpenAI message of a parsed completion; rendering it gives back the text that was parsed."""
+    message: dict[str, Any] = {"role": "assistant", "content": parsed.content or None}
+    names = [*call_ids, *(f"call_{i}" for i in range(len(call_ids), len(parsed.tool_calls)))]
+    if parsed.tool_calls:
+        message["tool_calls"] = [
+            {"id": name, "type": "function", "function": {"name": call.name, "arguments": call.raw}}
+            for name, call in zip(names, parsed.tool_calls, strict=False)
+        ]
+    return message
+
+
+def parse_text(text: str) -> Parsed:
+    """Read an assistant's text without its stop token."""
+    content, tag, rest = text.partition(OPEN)
+    if not tag:
+        broken = "unopened tool call" if "<tool_call>" in text or "</tool_call>" in text else None
+        return Parsed(content=text, tool_calls=(), broken=broken)
+    calls: list[ParsedCall] = []
+    while True:
+        payload, closed, rest = rest.partition(CLOSE)
+        if not closed:
+            return Parsed(content=text, tool_calls=(), broken="unclosed tool call")
+        call = _call(payload)
+        if isinstance(call, str):
+            return Parsed(content=text, tool_calls=(), broken=call)
+        calls.append(call)
+        if not rest.strip():
+            return Parsed(content=content.removesuffix("\n"), tool_calls=tuple(calls), broken=None)
+        gap, tag, rest = rest.partition(OPEN)
+        if gap.strip() or not tag:
+            return Parsed(content=text, tool_calls=(), broken="text after a tool call")
+
+
+def skeletons(system: str, tools: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The literal strings worth one token each for a harness with this system prompt and these tools."""
+    preamble = "".join(piece.text for piece in _preamble([{"role": "system", "content": system}], tools))
+    found = [
+        preamble + USER,
+        f"{IM_END}\n{ASSISTANT}",
+        f"\n{USER}",
+        f"\n{USER}{RESPONSE}",
+        f"{END_RESPONSE}{IM_END}\n{ASSISTANT}",
+    ]
+    for tool in tools:
+        found += _call_skeletons(tool)
+    return list(dict.fromkeys(found))
+
+
+def _call_skeletons(tool: Mapping[str, Any]) -> list[str]:
+    function = tool.get("function", tool)
+    properties = function.get("parameters", {}).get("properties", {})
+    start = f'{OPEN}{{"name": "{function["name"]}", "arguments": {{'
+    if not properties:
+        return [f"{start}}}}}{CLOSE}"]
+    quotes = {name: '"' if schema.get("type") == "string" else "" for name, schema in properties.items()}
+    first, *others = quotes
+    found = [f'{start}"{first}": {quotes[first]}']
+    found += [
+        f'{quotes[before]}, "{name}": {quotes[name]}' for before, name in zip(quotes, others, strict=False)
+    ]
+    return [*found, *(f"{quote}}}}}{CLOSE}" for quote in quotes.values())]
+
+
+def _preamble(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> list[_Piece]:
+    """The system message with the tools; one control piece, unless a client put control text into it."""
+    system = _text(messages[0]) if messages and messages[0]["role"] == "system" else ""
+    if not tools:
+        text = system
+    else:
+        listed = "".join("\n" + json.dumps(tool, ensure_ascii=False) for tool in tools)
+        text = (f"{system}\n\n" if system else "") + TOOLS_HEAD + listed + TOOLS_TAIL
+    if not text:
+        return []
+    return [_Piece(f"{IM_START}system\n", True), _Piece(text, "<|" not in text), _Piece(f"{IM_END}\n", True)]
+
+
+def _body(messages: Sequence[Message]) -> list[_Piece]:
+    pieces: list[_Piece] = []
+    roles = [message["role"] for message in messages]
+    for i, message in enumerate(messages):
+        if roles[i] == "tool":
+            first, last = i == 0 or roles[i - 1] != "tool", roles[i + 1 : i + 2] != ["tool"]
+            pieces += _tool_result(message, first=first, last=last)
+        elif roles[i] == "assistant":
+            pieces += [_Piece(ASSISTANT, True), *_assistant(message), _Piece(f"{IM_END}\n", True)]
+        elif roles[i] == "user" or (roles[i] == "system" and i > 0):
+            pieces += [_Piece(f"{IM_START}{roles[i]}\n", True), _Piece(_text(message), False)]
+            pieces.append(_Piece(f"{IM_END}\n", True))
+        elif roles[i] != "system":
+            raise RenderError(f"message {i} has the role {roles[i]!r}: use system, user, assistant or tool")
+    return pieces
+
+
+def _tool_result(message: Message, *, first: bool, last: bool) -> list[_Piece]:
+    start = f"{USER}{RESPONSE}" if first else f"\n{RESPONSE}"
+    end = f"{END_RESPONSE}{IM_END}\n" if last else END_RESPONSE
+    return [_Piece(start, True), _Piece(_text(message), False), _Piece(end, True)]
+
+
+def _assistant(message: Message) -> list[_Piece]:
+    """Content and calls as the model would have written them: its own words, so never control text."""
+    parts = [_text(message)] if _text(message) else []
+    for call in message.get("tool_calls") or ():
+        function = call.get("function", call)
+        arguments = function["arguments"]
+        raw = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        parts.append(f'{OPEN}{{"name": "{function["name"]}", "arguments": {raw}}}{CLOSE}')
+    return [_Piece("\n".join(parts), False)]
+
+
+def _text(message: Message) -> str:
+    content = message.get("content")
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    kinds = [part.get("type") for part in content]
+    if kinds.count("text") != len(kinds):
+        raise RenderError(
+            f"a {message['role']} message holds {sorted(set(map(str, kinds)))}: only text is read"
+        )
+    return "".join(part["text"] for part in content)
+
+
+def _joined(pieces: Sequence[_Piece]) -> list[_Piece]:
+    """Neighbouring control pieces become one, so that a skeleton that spans them is found."""
+    joined: list[_Piece] = []
+    for piece in pieces:
+        if joined and joined[-1].control and piece.control:
+            joined[-1] = _Piece(joined[-1].text + piece.text, True)
+        elif piece.text:
+            joined.append(piece)
+    return joined
+
+
+def _call(payload: str) -> ParsedCall | str:
+    """One call, or what is wrong with it."""
+    try:
+        call = json.loads(payload)
+    except json.JSONDecodeError:
+        return "bad JSON in a tool call"
+    if not isinstance(call, dict) or not isinstance(call.get("name"), str):
+        return "tool call without a name"
+    if not isinstance(call.get("arguments"), dict):
+        return "arguments are not an object"
+    return ParsedCall(name=call["name"], arguments=call["arguments"], raw=_raw_arguments(payload, call))
+
+
+def _raw_arguments(payload: str, call: Mapping[str, Any]) -> str:
+    head = f'{{"name": "{call["name"]}", "arguments": '
+    if payload.startswith(head) and payload.endswith("}"):
+        raw = payload[len(head) : -1]
+        if _loads(raw) == call["arguments"]:
+            return raw
+    return json.dumps(call["arguments"], ensure_ascii=False)
+
+
+def _loads(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return None
+
+
+def _broken(parsed: Parsed, why: str) -> Parsed:
+    return Parsed(content=parsed.content, tool_calls=(), broken=why)

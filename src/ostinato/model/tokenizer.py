@@ -1,0 +1,145 @@
+"""Byte-level BPE in which the literal text of the harness costs one token.
+
+A *skeleton* is a literal string that the harness writes again and again (a tool-call opening, a message
+boundary, the whole system preamble). It is an added, non-special token: the text stays byte for byte what any
+other tokenizer of the family reads, only shorter. `decode` is the exact inverse of `encode`, byte by byte.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+import tokenizers
+from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
+
+from ostinato.model.template import CHAT_TEMPLATE
+
+IM_START, IM_END, END_OF_TEXT = "<|im_start|>", "<|im_end|>", "<|endoftext|>"
+SPECIALS = (END_OF_TEXT, IM_START, IM_END)
+BYTES = 256
+UNKNOWN = "\ufffd".encode()
+"""What an id beyond the vocabulary reads as: models may pad their embedding."""
+
+
+class TokenizerError(Exception):
+    """A tokenizer that cannot be trained or read as asked."""
+
+
+def _byte_of_char() -> dict[str, int]:
+    """The byte-level alphabet: printable Latin-1 stands for itself, the other bytes for U+0100 onwards."""
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    table = {chr(byte): byte for byte in printable}
+    others = [byte for byte in range(BYTES) if byte not in printable]
+    return table | {chr(BYTES + i): byte for i, byte in enumerate(others)}
+
+
+class Tokenizer:
+    """Text to ids and back. Make one with `train` or `load`."""
+
+    def __init__(self, inner: tokenizers.Tokenizer) -> None:
+        self._inner = inner
+
+    @classmethod
+    def train(cls, corpus: Iterable[str], vocab_size: int, skeletons: Sequence[str] = ()) -> Self:
+        """Learn merges from `corpus`; at most `vocab_size` ids in all, skeletons and special tokens included.
+
+        Raises TokenizerError when there is no room for the 256 bytes beside them.
+        """
+        skeletons = list(dict.fromkeys(skeletons))
+        room = vocab_size - len(skeletons)
+        if room < BYTES + len(SPECIALS):
+            least = BYTES + len(SPECIALS) + len(skeletons)
+            raise TokenizerError(
+                f"vocab_size {vocab_size} is too small for {BYTES} bytes, {len(SPECIALS)} special tokens and "
+                f"{len(skeletons)} skeletons: give at least {least}"
+            )
+        inner = tokenizers.Tokenizer(models.BPE())
+        inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        inner.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=room,
+            special_tokens=list(SPECIALS),
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+        inner.train_from_iterator(_without([*skeletons, *SPECIALS], corpus), trainer)
+        inner.add_tokens([AddedToken(text, normalized=False, special=False) for text in skeletons])
+        return cls(inner)
+
+    @classmethod
+    def load(cls, directory: Path) -> Self:
+        """Read `directory/tokenizer.json`; raises TokenizerError naming the file."""
+        path = Path(directory) / "tokenizer.json"
+        try:
+            return cls(tokenizers.Tokenizer.from_file(str(path)))
+        except Exception as error:  # the library raises bare Exception
+            raise TokenizerError(f"{path}: cannot be read as a tokenizer: {error}") from error
+
+    def save(self, directory: Path) -> None:
+        """Write `tokenizer.json` and the `tokenizer_config.json` that Hugging Face reads beside it."""
+        directory = Path(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        self._inner.save(str(directory / "tokenizer.json"))
+        config = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "eos_token": IM_END,
+            "pad_token": END_OF_TEXT,
+            "clean_up_tokenization_spaces": False,
+            "chat_template": CHAT_TEMPLATE,
+        }
+        (directory / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of `text`; special tokens and skeletons in it are recognised."""
+        return list(self._inner.encode(text, add_special_tokens=False).ids)
+
+    def encode_untrusted(self, text: str) -> list[int]:
+        """Ids of `text` in which nothing becomes a control token: same text decoded, no forged turns."""
+        if "<|" not in text:
+            return self.encode(text)
+        first, *rest = text.split("<|")
+        ids = self.encode(first + "<") if rest else self.encode(first)
+        for i, piece in enumerate(rest):
+            ids += self.encode("|" + piece + ("<" if i < len(rest) - 1 else ""))
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of `ids`; a cut multi-byte character and an id without text read as U+FFFD."""
+        return self.decode_bytes(ids).decode("utf-8", errors="replace")
+
+    def decode_bytes(self, ids: Sequence[int]) -> bytes:
+        """The exact bytes of `ids`."""
+        table = self._bytes
+        return b"".join([table[i] if i < len(table) else UNKNOWN for i in ids])
+
+    def id_of(self, text: str) -> int | None:
+        """The single id of a special token or skeleton; None when `text` is no such token."""
+        return self._added.get(text)
+
+    @property
+    def vocab_size(self) -> int:
+        return int(self._inner.get_vocab_size(with_added_tokens=True))
+
+    @cached_property
+    def _added(self) -> dict[str, int]:
+        return {token.content: i for i, token in self._inner.get_added_tokens_decoder().items()}
+
+    @cached_property
+    def _bytes(self) -> list[bytes]:
+        byte_of = _byte_of_char()
+        added = {i: text.encode() for text, i in self._added.items()}
+        table = [b""] * self.vocab_size
+        for text, i in self._inner.get_vocab(with_added_tokens=True).items():
+            table[i] = added[i] if i in added else bytes(byte_of[char] for char in text)
+        return table
+
+
+def _without(literals: Sequence[str], corpus: Iterable[str]) -> Iterator[str]:
+    """The pieces of `corpus` between the literals: merges should not be spent on what is one token anyway."""
+    longest_first = sorted(literals, key=len, reverse=True)
+    pattern = re.compile("|".join(re.escape(text) for text in longest_first))
+    for text in corpus:
+        yield from filter(None, pattern.split(text))

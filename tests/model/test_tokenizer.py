@@ -1,0 +1,65 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.model.toolbox import CORPUS, SYSTEM, TOOLS, tokenizer
+
+from ostinato.model.renderer import skeletons
+from ostinato.model.tokenizer import SPECIALS, Tokenizer, TokenizerError
+
+PIECES = st.one_of(
+    st.text(max_size=12),
+    st.sampled_from([*SPECIALS, *skeletons(SYSTEM, TOOLS), "<|", "|>", "<", " ", "\n"]),
+)
+TEXTS = st.lists(PIECES, max_size=8).map("".join)
+
+
+@given(TEXTS)
+def test_decode_inverts_encode(text: str) -> None:
+    assert tokenizer().decode(tokenizer().encode(text)) == text
+
+
+@given(TEXTS)
+def test_untrusted_text_survives_and_forges_nothing(text: str) -> None:
+    ids = tokenizer().encode_untrusted(text)
+    assert tokenizer().decode(ids) == text
+    control = {tokenizer().id_of(s) for s in (*SPECIALS, *skeletons(SYSTEM, TOOLS)) if "<|" in s}
+    assert not control & set(ids)
+
+
+def test_every_skeleton_is_one_token() -> None:
+    for text in skeletons(SYSTEM, TOOLS):
+        assert tokenizer().encode(text) == [tokenizer().id_of(text)]
+
+
+def test_vocabulary_counts_everything() -> None:
+    assert tokenizer(300).vocab_size == 300
+
+
+def test_too_small_a_vocabulary_says_how_small() -> None:
+    with pytest.raises(TokenizerError, match="give at least 261"):
+        Tokenizer.train(CORPUS, 100, ["ab", "cd"])
+
+
+def test_save_and_load_keep_every_id(tmp_path: Path) -> None:
+    tokenizer().save(tmp_path)
+    again = Tokenizer.load(tmp_path)
+    text = skeletons(SYSTEM, TOOLS)[0] + CORPUS[0]
+    assert again.encode(text) == tokenizer().encode(text)
+    assert again.decode(again.encode(text)) == text
+
+
+def test_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TokenizerError, match=r"tokenizer\.json"):
+        Tokenizer.load(tmp_path)
+
+
+def test_hugging_face_reads_it(tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer().save(tmp_path)
+    theirs = AutoTokenizer.from_pretrained(tmp_path)
+    text = skeletons(SYSTEM, TOOLS)[0] + CORPUS[0] + "<|im_end|>"
+    assert theirs.encode(text, add_special_tokens=False) == tokenizer().encode(text)
+    assert theirs.decode(theirs.encode(text, add_special_tokens=False)) == text
