@@ -1,0 +1,119 @@
+"""A task on disk: the Harbor layout, read into a `Task`.
+
+A directory holds `instruction.md`, `task.toml`, `environment/repo` (a git repository), `tests/test_*.py` and
+`tests/test.sh`, `solution/solve.sh`. What Harbor has no field for lies in the table `[metadata.ostinato]`;
+a task without that table is read as one of kind `imported`.
+"""
+
+import ast
+import hashlib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ostinato.types import Task
+
+IMPORTED = "imported"
+"""Kind and split of a Harbor task that somebody else wrote."""
+
+
+class TaskError(Exception):
+    """A task directory that cannot be used: says which directory, what is wrong and what to do."""
+
+    def __init__(self, directory: Path, problem: str, remedy: str) -> None:
+        super().__init__(f"task {directory}: {problem}; {remedy}")
+        self.directory = directory
+
+
+def load_task(directory: Path) -> Task:
+    """Read a Harbor task directory; raises `TaskError` when a part of it is missing or cannot be read."""
+    if not directory.is_dir():
+        raise TaskError(directory, "no such directory", "give the directory that holds task.toml")
+    settings = _settings(directory)
+    ours = _table(directory, _table(directory, settings, "metadata"), "ostinato")
+    instruction = _instruction(directory)
+    _check_repository(directory)
+    return Task(
+        id=str(ours.get("id", directory.resolve().name)),
+        kind=str(ours.get("kind", IMPORTED)),
+        split=str(ours.get("split", IMPORTED)),
+        key=str(ours.get("key", hashlib.sha256(instruction.encode()).hexdigest()[:16])),
+        instruction=instruction,
+        directory=directory,
+        test_ids=_test_ids(directory, _names(directory, ours, "test_ids")),
+        protected=_names(directory, ours, "protected"),
+        timeout_s=_timeout(directory, settings),
+        metadata={name: ours[name] for name in ("answer", "intent") if name in ours},
+    )
+
+
+def _settings(directory: Path) -> dict[str, Any]:
+    path = directory / "task.toml"
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise TaskError(directory, "task.toml is missing", "write one (Harbor schema_version 1.1)") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise TaskError(directory, f"task.toml is not TOML ({error})", "correct that line") from error
+
+
+def _table(directory: Path, settings: Mapping[str, Any], name: str) -> dict[str, Any]:
+    table = settings.get(name, {})
+    if not isinstance(table, dict):
+        raise TaskError(directory, f"`{name}` in task.toml is not a table", f"write it as [{name}]")
+    return table
+
+
+def _names(directory: Path, table: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    names = table.get(name, [])
+    if not isinstance(names, list) or not all(isinstance(item, str) for item in names):
+        raise TaskError(directory, f"`{name}` in task.toml is not a list of strings", 'write ["a", "b"]')
+    return tuple(names)
+
+
+def _timeout(directory: Path, settings: Mapping[str, Any]) -> float:
+    value = _table(directory, settings, "verifier").get("timeout_sec", 60.0)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        raise TaskError(directory, f"verifier.timeout_sec is {value!r}", "give seconds above zero")
+    return float(value)
+
+
+def _instruction(directory: Path) -> str:
+    path = directory / "instruction.md"
+    text = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
+    if not text:
+        raise TaskError(directory, "instruction.md is missing or empty", "write what is to be done there")
+    return text
+
+
+def _check_repository(directory: Path) -> None:
+    repo = directory / "environment" / "repo"
+    if not repo.is_dir():
+        raise TaskError(directory, "environment/repo is missing", "put the repository to work on there")
+    if not (repo / ".git" / "HEAD").is_file():
+        raise TaskError(directory, "environment/repo has no .git", "commit it: git init, git add, git commit")
+
+
+def _test_ids(directory: Path, declared: tuple[str, ...]) -> tuple[str, ...]:
+    """The hidden tests that must pass: those declared, else every test function in `tests/test_*.py`."""
+    sources = {path.name: path for path in sorted((directory / "tests").glob("test_*.py"))}
+    if not sources:
+        raise TaskError(directory, "no hidden tests in tests/test_*.py", "write at least one test function")
+    strangers = [name for name in declared if name.split("::")[0] not in sources]
+    if strangers:
+        raise TaskError(directory, f"test_ids name missing files: {strangers}", "list tests that exist")
+    found = declared or tuple(
+        f"{name}::{test}" for name, path in sources.items() for test in _test_functions(directory, path)
+    )
+    if not found:
+        raise TaskError(directory, "tests/ holds no test function", "write at least one `def test_…`")
+    return found
+
+
+def _test_functions(directory: Path, path: Path) -> list[str]:
+    try:
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+    except SyntaxError as error:
+        raise TaskError(directory, f"tests/{path.name} is not Python ({error})", "correct it") from error
+    return [node.name for node in body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]

@@ -1,0 +1,110 @@
+"""A pebble: a very small repository with one thing to do, held in memory."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ostinato.tasks.pebble.families import Function
+
+FILES = ("calc.py", "util.py", "core.py", "ops.py")
+PYPROJECT = """[tool.pytest.ini_options]
+addopts = "-qq --tb=no -p no:cacheprovider"
+console_output_style = "classic"
+"""
+IGNORE = "__pycache__/\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Replace the line `old`, which stands once in `path`, by `new`."""
+
+    path: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pebble:
+    """One task with everything that is known of it, the right answer included."""
+
+    kind: str
+    split: str
+    seed: int
+    key: str
+    """Hash of the problem itself: names, families and alternatives in order, not the wording."""
+    instruction: str
+    functions: tuple[Function, ...]
+    targets: tuple[Function, ...]
+    """The functions that the instruction is about."""
+    answer: str | None = None
+    """What a question wants to hear; None when no question is asked."""
+
+    @property
+    def id(self) -> str:
+        return f"pebble-{self.kind}-{self.split}-{self.seed}"
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Modules, in the order of their first function."""
+        return tuple(dict.fromkeys(function.path for function in self.functions))
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """What a right solution does to the repository; empty for a question."""
+        return tuple(
+            Change(path=f.path, old=f.line(f.shown), new=f.line(f.wanted))
+            for f in self.functions
+            if f.shown != f.wanted
+        )
+
+    @property
+    def protected(self) -> tuple[str, ...]:
+        return (*(f"test_{path}" for path in self.paths), "pyproject.toml", ".gitignore")
+
+    @property
+    def test_ids(self) -> tuple[str, ...]:
+        return tuple(f"test_hidden.py::test_{function.name}" for function in self.functions)
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The repository: name -> text."""
+        modules = {path: _module(self._of(path)) for path in self.paths}
+        tests = {f"test_{path}": _visible(path, self._of(path)) for path in self.paths}
+        return {**modules, **tests, "pyproject.toml": PYPROJECT, ".gitignore": IGNORE}
+
+    @property
+    def hidden(self) -> str:
+        """Text of `tests/test_hidden.py`: one test a function, on other inputs than the visible."""
+        imports = "".join(_import(path, self._of(path)) for path in self.paths)
+        return "\n\n".join([imports, *(function.hidden_test() for function in self.functions)])
+
+    @property
+    def intent(self) -> Mapping[str, object]:
+        """The intent card: what the person means, said only when asked."""
+        target = self.targets[0]
+        return {
+            "function": target.name,
+            "wants": target.wanted,
+            "reply": _REPLIES.get(self.kind, f"use {target.wanted}"),
+            "options": list(target.family.options),
+            "decidable": self.kind != "ambiguous",
+            "reports": [f"test_{f.name}" for f in self.targets] if self.kind == "impossible" else [],
+        }
+
+    def _of(self, path: str) -> list[Function]:
+        return [function for function in self.functions if function.path == path]
+
+
+_REPLIES = {"fix": "see the tests", "spread": "see the tests", "question": "just look"}
+
+
+def _module(functions: list[Function]) -> str:
+    return "\n\n".join(function.source() for function in functions)
+
+
+def _import(path: str, functions: list[Function]) -> str:
+    return f"from {path.removesuffix('.py')} import {', '.join(f.name for f in functions)}\n"
+
+
+def _visible(path: str, functions: list[Function]) -> str:
+    tested = [function for function in functions if function.tested is not None]
+    return "\n\n".join([_import(path, tested), *(function.visible_test() for function in tested)])

@@ -1,0 +1,154 @@
+"""Families of one-line functions: the same shape, exchangeable alternatives.
+
+The visible input of a family tells all its alternatives apart, so one failed assertion (got, wanted) decides
+which one was meant; names and bodies say nothing. A test checks both.
+"""
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+Arguments = tuple[Any, ...]
+
+LETTERS = tuple("abcdnxyzpq")
+LISTS = ("xs", "ys", "zs", "vals", "row")
+TEXTS = ("s", "t", "word", "text", "line")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """One shape of function.
+
+    `body` has `{v}` for the alternative and `{0}`, `{1}` for the parameters;
+    `compute(alternative, arguments)` is what a function of this family returns.
+    """
+
+    name: str
+    noun: str
+    """What a person calls the part that varies."""
+    body: str
+    arity: int
+    parameters: tuple[str, ...]
+    options: tuple[str, ...]
+    visible: Arguments
+    hidden: tuple[Arguments, ...]
+    compute: Callable[[str, Arguments], Any]
+    held_out: bool = False
+
+
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "**": operator.pow,
+}
+FOLDS: dict[str, Callable[[Any], Any]] = {"max": max, "min": min, "sum": sum, "len": len}
+
+OPERATOR = Family(
+    name="operator",
+    noun="operator",
+    body="{0} {v} {1}",
+    arity=2,
+    parameters=LETTERS,
+    options=tuple(BINARY),
+    visible=(2, 3),
+    hidden=((7, 4), (9, 2)),
+    compute=lambda option, given: BINARY[option](*given),
+)
+INDEX = Family(
+    name="index",
+    noun="index",
+    body="{0}[{v}]",
+    arity=1,
+    parameters=LISTS,
+    options=("0", "1", "2", "-1"),
+    visible=([7, 8, 9, 4],),
+    hidden=(([1, 2, 3, 5],), ([6, 5, 3, 2],)),
+    compute=lambda option, given: given[0][int(option)],
+)
+CONSTANT = Family(
+    name="constant",
+    noun="constant",
+    body="{0} + {v}",
+    arity=1,
+    parameters=LETTERS,
+    options=tuple("234567"),
+    visible=(10,),
+    hidden=((3,), (20,)),
+    compute=lambda option, given: given[0] + int(option),
+)
+SCALE = Family(
+    name="scale",
+    noun="factor",
+    body="{0} * {v}",
+    arity=1,
+    parameters=LETTERS,
+    options=tuple("234567"),
+    visible=(10,),
+    hidden=((3,), (20,)),
+    compute=lambda option, given: given[0] * int(option),
+    held_out=True,
+)
+FOLD = Family(
+    name="fold",
+    noun="call",
+    body="{v}({0})",
+    arity=1,
+    parameters=LISTS,
+    options=tuple(FOLDS),
+    visible=([7, 8, 9],),
+    hidden=(([1, 2, 5, 9],), ([6, 5],)),
+    compute=lambda option, given: FOLDS[option](given[0]),
+    held_out=True,
+)
+METHOD = Family(
+    name="method",
+    noun="method",
+    body="{0}.{v}()",
+    arity=1,
+    parameters=TEXTS,
+    options=("upper", "lower", "title", "swapcase", "capitalize"),
+    visible=("ABc d",),
+    hidden=(("pQ rs",), ("xY Zw",)),
+    compute=lambda option, given: getattr(given[0], option)(),
+    held_out=True,
+)
+FAMILIES = (OPERATOR, INDEX, CONSTANT, SCALE, FOLD, METHOD)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function:
+    """One function of a module: what it does now, what it should do, what its visible test says."""
+
+    name: str
+    path: str
+    family: Family
+    parameters: tuple[str, ...]
+    shown: str
+    """The alternative in the repository."""
+    wanted: str
+    """The alternative that the hidden tests check."""
+    tested: str | None
+    """The alternative that the visible test checks; None without a visible test."""
+
+    def line(self, option: str) -> str:
+        """Its only line, indentation included, with `option` in it: unique in its file."""
+        return "    return " + self.family.body.format(*self.parameters, v=option)
+
+    def source(self) -> str:
+        return f"def {self.name}({', '.join(self.parameters)}):\n{self.line(self.shown)}\n"
+
+    def assertion(self, option: str, given: Arguments) -> str:
+        call = f"{self.name}({', '.join(map(repr, given))})"
+        return f"    assert {call} == {self.family.compute(option, given)!r}\n"
+
+    def visible_test(self) -> str:
+        assert self.tested is not None
+        return f"def test_{self.name}():\n{self.assertion(self.tested, self.family.visible)}"
+
+    def hidden_test(self) -> str:
+        lines = (self.assertion(self.wanted, given) for given in self.family.hidden)
+        return f"def test_{self.name}():\n{''.join(lines)}"

@@ -1,0 +1,65 @@
+"""Which problems practice may see, and which are kept for measuring.
+
+Everything is decided by hashes, never by the order of generation. `train` is what practice draws. Each other split
+holds out exactly one thing: `seeds` new problems of the same make, `names` function names,
+`pairs` (family, right, wrong) repairs, `larger` more functions and files, `families` shapes of function.
+"""
+
+import hashlib
+import json
+
+from ostinato.tasks.pebble.families import FAMILIES, Family
+
+TRAIN = "train"
+SPLITS = (TRAIN, "seeds", "names", "pairs", "larger", "families")
+NAMES = (
+    *("alpha", "beta", "gamma", "delta", "omega", "sigma"),
+    *("kappa", "theta", "zeta", "iota", "rho", "tau"),
+)
+HELD_OUT_NAME_COUNT = 4
+HELD_OUT_PAIR_SHARE = 6
+"""One in this many (right, wrong) pairs of a family is held out."""
+HELD_OUT_KEY_SHARE = 4
+"""One in this many keys is kept from practice."""
+
+
+def digest(*parts: object) -> str:
+    """16 hexadecimal digits that depend on every part and on nothing else."""
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def key_is_held_out(key: str) -> bool:
+    return int(key[:8], 16) % HELD_OUT_KEY_SHARE == 0
+
+
+HELD_OUT_NAMES = tuple(sorted(NAMES, key=lambda name: digest("name", name))[:HELD_OUT_NAME_COUNT])
+TRAIN_NAMES = tuple(name for name in NAMES if name not in HELD_OUT_NAMES)
+TRAIN_FAMILIES = tuple(family for family in FAMILIES if not family.held_out)
+HELD_OUT_FAMILIES = tuple(family for family in FAMILIES if family.held_out)
+
+
+def _pairs(family: Family) -> list[tuple[str, str]]:
+    """All (right, wrong) of a family, in the order of their hashes."""
+    pairs = [(right, wrong) for right in family.options for wrong in family.options if right != wrong]
+    return sorted(pairs, key=lambda pair: digest("pair", family.name, *pair))
+
+
+HELD_OUT_PAIRS = {f.name: tuple(_pairs(f)[: len(_pairs(f)) // HELD_OUT_PAIR_SHARE]) for f in TRAIN_FAMILIES}
+TRAIN_PAIRS = {f.name: tuple(_pairs(f)[len(_pairs(f)) // HELD_OUT_PAIR_SHARE :]) for f in TRAIN_FAMILIES}
+
+
+def names(split: str) -> tuple[str, ...]:
+    """Names that the function in question may have."""
+    return HELD_OUT_NAMES if split == "names" else TRAIN_NAMES
+
+
+def families(split: str) -> tuple[Family, ...]:
+    """Families that the function in question may be of."""
+    return HELD_OUT_FAMILIES if split == "families" else TRAIN_FAMILIES
+
+
+def pairs(split: str, family: Family) -> tuple[tuple[str, str], ...]:
+    """(right, wrong) that the function in question may have."""
+    if family.held_out:
+        return tuple(_pairs(family))
+    return (HELD_OUT_PAIRS if split == "pairs" else TRAIN_PAIRS)[family.name]
