@@ -1,0 +1,142 @@
+"""Definitions of reward: a session's turns and signals ─► a Reward with named parts and their evidence.
+
+A definition is data with a hash. Every stored Reward carries the hash, so a changed weight is a different reward
+and never mixes silently with the old one.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Protocol
+
+from ostinato.rewards.asked import asked
+from ostinato.rewards.broken import broken
+from ostinato.rewards.effort import effort
+from ostinato.rewards.facts import refuse_void
+from ostinato.rewards.feedback import complaint, outcome
+from ostinato.rewards.solved import solved
+from ostinato.rewards.tamper import tampered
+from ostinato.types import Reward, RewardPart, Signal, SignalKind, Turn
+
+
+class Definition(Protocol):
+    """What rollout needs of a definition."""
+
+    def hash(self) -> str: ...
+
+    def score(
+        self, session_id: str, turns: Sequence[Turn], signals: Sequence[Signal], *, as_of: float | None = None
+    ) -> Reward: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Practice:
+    """Reward of a task with hidden tests.
+
+    r = solved·1[hidden tests ∧ ¬tampered] - broken·calls - tampered·1[tampered] - effort·C(turns)
+
+    >>> Practice().score("s1", (), ()).total
+    0.0
+    """
+
+    solved: float = 1.0
+    broken: float = 0.5
+    tampered: float = 0.2
+    effort: float = 0.02
+    effort_k: float = 0.3
+    effort_q: float = 1.5
+
+    def hash(self) -> str:
+        return _hash(self)
+
+    def score(
+        self, session_id: str, turns: Sequence[Turn], signals: Sequence[Signal], *, as_of: float | None = None
+    ) -> Reward:
+        """Raises VoidSessionError, SignalValueError. `as_of` changes nothing: verdicts do not ripen."""
+        refuse_void(session_id, signals)
+        parts = (
+            solved(signals, weight=self.solved),
+            broken(turns, weight=self.broken),
+            tampered(signals, weight=self.tampered),
+            effort(turns, weight=self.effort, k=self.effort_k, q=self.effort_q),
+        )
+        return _reward(self, session_id, parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """Reward of a session with a developer, from what they did with the result.
+
+    Work that is thrown away costs less than work that had to be undone, and not finishing is no way out: an
+    abandoned session is worth less than one whose edit was kept after changes.
+
+    >>> Live().score("s1", (), ()).parts[0].censored
+    True
+    """
+
+    kept: float = 1.0
+    edited: float = 0.5
+    reverted: float = -0.5
+    answered: float = 1.0
+    answered_wrongly: float = -0.5
+    abandoned: float = -0.5
+    complaint: float = 0.3
+    broken: float = 0.5
+    asked_needed: float = 0.1
+    asked_needless: float = 0.2
+    effort: float = 0.02
+    effort_k: float = 0.3
+    effort_q: float = 1.5
+    window_s: float = 86_400.0
+    """Attribution window after the session's last turn: silence beyond it counts as an outcome of 0."""
+
+    def hash(self) -> str:
+        return _hash(self)
+
+    def score(
+        self, session_id: str, turns: Sequence[Turn], signals: Sequence[Signal], *, as_of: float | None = None
+    ) -> Reward:
+        """Raises VoidSessionError, SignalValueError. `as_of` (seconds since the epoch) ripens silence."""
+        refuse_void(session_id, signals)
+        parts = (
+            outcome(
+                signals,
+                worth=self._worth(),
+                wrong_answer=self.answered_wrongly,
+                mature=self._mature(turns, as_of),
+            ),
+            complaint(signals, weight=self.complaint),
+            broken(turns, weight=self.broken),
+            asked(signals, needed=self.asked_needed, needless=self.asked_needless),
+            effort(turns, weight=self.effort, k=self.effort_k, q=self.effort_q),
+        )
+        return _reward(self, session_id, parts)
+
+    def _worth(self) -> dict[SignalKind, float]:
+        return {
+            SignalKind.EDIT_KEPT: self.kept,
+            SignalKind.EDIT_EDITED: self.edited,
+            SignalKind.EDIT_REVERTED: self.reverted,
+            SignalKind.NO_EDIT_WANTED: self.answered,
+            SignalKind.ABANDONED: self.abandoned,
+        }
+
+    def _mature(self, turns: Sequence[Turn], as_of: float | None) -> bool:
+        if as_of is None or not turns:
+            return False
+        return as_of >= max(turn.started_at + turn.latency_s for turn in turns) + self.window_s
+
+
+PRACTICE = Practice()
+LIVE = Live()
+
+
+def _hash(definition: Practice | Live) -> str:
+    """12 hexadecimal digits of the kind and every weight."""
+    text = json.dumps([type(definition).__name__, asdict(definition)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _reward(definition: Practice | Live, session_id: str, parts: tuple[RewardPart, ...]) -> Reward:
+    return Reward(session_id=session_id, definition=definition.hash(), parts=parts)

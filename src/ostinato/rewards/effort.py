@@ -1,0 +1,28 @@
+"""What a session cost, and the concave price of it: the first turn costs most, the hundredth hardly anything.
+
+The price is paid by failures too, so its largest value must stay well below what solving pays.
+"""
+
+import math
+from collections.abc import Sequence
+
+from ostinato.types import RewardPart, Turn
+
+
+def concave_effort(x: float, *, k: float, q: float) -> float:
+    """C(x) = ((1 + kx)^(1-q) - 1) / (k (1-q)); ln(1 + kx) / k at q = 1.
+
+    C(0) = 0, C'(0) = 1, increasing; concave for q > 0, linear at q = 0, below 1 / (k (q-1)) for q > 1.
+    `expm1` keeps it exact near q = 1, where the plain form cancels. Raises ValueError unless x, q >= 0 and k > 0.
+    """
+    if x < 0 or q < 0 or k <= 0:
+        raise ValueError(f"effort needs x >= 0, q >= 0 and k > 0, got x={x}, q={q}, k={k}")
+    growth = math.log1p(k * x)
+    if q == 1:
+        return growth / k
+    return math.expm1((1 - q) * growth) / (k * (1 - q))
+
+
+def effort(turns: Sequence[Turn], *, weight: float, k: float, q: float) -> RewardPart:
+    """Minus the weighted price of the number of turns."""
+    return RewardPart(name="effort", value=-weight * concave_effort(len(turns), k=k, q=q))

@@ -1,0 +1,156 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ostinato.rewards.definition import LIVE, PRACTICE, Live
+from ostinato.rewards.effort import concave_effort
+from ostinato.rewards.facts import SignalValueError, VoidSessionError
+from ostinato.types import Completion, Ending, FinishReason, Reward, Signal, SignalKind, Turn
+
+
+def turn(index: int = 0, broken: str | None = None) -> Turn:
+    completion = Completion(ids=(3,), logprobs=(-0.1,), versions=(1,), finish=FinishReason.STOP)
+    return Turn(
+        session_id="s",
+        index=index,
+        segment=0,
+        arm="main",
+        prompt_ids=(1, 2),
+        completion=completion,
+        started_at=100.0,
+        latency_s=1.0,
+        broken=broken,
+    )
+
+
+def signal(kind: SignalKind, value: float | str = 1.0, at: float = 0.0) -> Signal:
+    return Signal(session_id="s", kind=kind, value=value, observed_at=at)
+
+
+SOLVED = signal(SignalKind.HIDDEN_TESTS)
+FAILED = signal(SignalKind.HIDDEN_TESTS, 0.0)
+TAMPERED = signal(SignalKind.TAMPERED)
+
+
+def practice(turns: list[Turn], *signals: Signal) -> Reward:
+    return PRACTICE.score("s", turns, signals)
+
+
+def live(*signals: Signal, turns: int = 1) -> Reward:
+    return LIVE.score("s", [turn(i) for i in range(turns)], signals)
+
+
+@given(st.integers(0, 12), st.booleans(), st.booleans(), st.integers(0, 2))
+def test_practice_is_the_documented_sum(turns: int, works: bool, tampered: bool, broken: int) -> None:
+    made = [turn(i, "bad JSON" if i < broken else None) for i in range(turns + broken)]
+    reward = practice(
+        made, signal(SignalKind.HIDDEN_TESTS, float(works)), signal(SignalKind.TAMPERED, float(tampered))
+    )
+    effort = concave_effort(turns + broken, k=0.3, q=1.5)
+    expected = (works and not tampered) - 0.5 * broken - 0.2 * tampered - 0.02 * effort
+    assert reward.total == pytest.approx(expected)
+
+
+def test_a_short_failure_never_beats_a_long_solution() -> None:
+    assert practice([turn(i) for i in range(1000)], SOLVED).total > practice([turn()], FAILED).total
+
+
+def test_broken_calls_are_never_dropped_and_never_pay() -> None:
+    honest, broken = practice([turn()], FAILED), practice([turn(broken="unclosed tag")], FAILED)
+    part = next(part for part in broken.parts if part.name == "broken")
+    assert broken.total < honest.total
+    assert part.evidence == ("s/0",) and not part.censored
+
+
+def test_tampering_costs_more_than_failing() -> None:
+    assert practice([turn()], SOLVED, TAMPERED).total < practice([turn()], FAILED).total
+
+
+def test_evidence_names_the_signals() -> None:
+    parts = {part.name: part for part in practice([turn()], FAILED, TAMPERED).parts}
+    assert parts["solved"].evidence == (FAILED.id, TAMPERED.id)
+    assert parts["tampered"].evidence == (TAMPERED.id,)
+
+
+def test_without_a_verdict_the_reward_is_censored() -> None:
+    assert any(part.censored for part in practice([turn()]).parts)
+    assert not any(part.censored for part in practice([turn()], FAILED).parts)
+
+
+@pytest.mark.parametrize("definition", [PRACTICE, LIVE])
+def test_a_void_session_has_no_reward(definition: Live) -> None:
+    ending = signal(SignalKind.ENDING, Ending.INFRASTRUCTURE)
+    with pytest.raises(VoidSessionError, match="session s "):
+        definition.score("s", [turn()], [ending])
+
+
+def test_a_value_that_is_no_number_is_named() -> None:
+    with pytest.raises(SignalValueError, match="'often'"):
+        live(signal(SignalKind.COMPLAINT, "often"))
+
+
+def test_live_outcomes_keep_their_order() -> None:
+    kept, edited, reverted = (
+        live(signal(kind)).total
+        for kind in (SignalKind.EDIT_KEPT, SignalKind.EDIT_EDITED, SignalKind.EDIT_REVERTED)
+    )
+    abandoned = live(signal(SignalKind.ABANDONED)).total
+    assert kept > edited > reverted and edited > abandoned
+    assert live(signal(SignalKind.EDIT_KEPT), signal(SignalKind.COMPLAINT)).total < kept
+
+
+def test_the_latest_outcome_counts() -> None:
+    kept, reverted = signal(SignalKind.EDIT_KEPT, at=1.0), signal(SignalKind.EDIT_REVERTED, at=2.0)
+    assert live(reverted, kept).total == live(reverted).total
+    assert live(reverted, kept).parts[0].evidence == (reverted.id,)
+
+
+def test_a_signal_of_zero_says_it_did_not_happen() -> None:
+    assert live(signal(SignalKind.EDIT_REVERTED, 0.0)).parts[0].censored
+    assert live(signal(SignalKind.COMPLAINT, 0.0)).total == live().total
+
+
+def test_a_wrong_answer_is_an_outcome() -> None:
+    right, wrong = live(signal(SignalKind.NO_EDIT_WANTED)), live(signal(SignalKind.NO_EDIT_WANTED, 0.0))
+    assert right.total > 0 > wrong.total and not wrong.parts[0].censored
+
+
+def test_silence_ripens_when_the_window_is_over() -> None:
+    ended = 101.0
+    before = LIVE.score("s", [turn()], (), as_of=ended + LIVE.window_s - 1)
+    after = LIVE.score("s", [turn()], (), as_of=ended + LIVE.window_s)
+    assert before.parts[0].censored and not after.parts[0].censored and after.parts[0].value == 0
+
+
+def test_asking_pays_only_where_it_was_needed() -> None:
+    """Ambiguous: acting blind is right half the time, asking settles it. Clear: acting is right anyway."""
+    kept, reverted = signal(SignalKind.EDIT_KEPT), signal(SignalKind.EDIT_REVERTED)
+    act_blind = (live(kept, turns=2).total + live(reverted, turns=2).total) / 2
+    needed = live(signal(SignalKind.QUESTION_ANSWERED), kept, turns=3).total
+    needless = live(signal(SignalKind.QUESTION_ANSWERED, 0.0), kept, turns=3).total
+    assert needed > act_blind
+    assert needless < live(kept, turns=2).total
+
+
+def test_asking_instead_of_working_does_not_dodge_the_outcome() -> None:
+    asked_and_left = live(signal(SignalKind.QUESTION_ANSWERED), signal(SignalKind.ABANDONED))
+    tried = (live(signal(SignalKind.EDIT_KEPT)).total + live(signal(SignalKind.EDIT_REVERTED)).total) / 2
+    assert asked_and_left.total < tried
+
+
+def test_asking_again_is_paid_once() -> None:
+    question = signal(SignalKind.QUESTION_ANSWERED)
+    assert live(question, signal(SignalKind.QUESTION_ANSWERED)).total < live(question).total
+
+
+def test_every_weight_changes_the_hash() -> None:
+    hashes = {
+        LIVE.hash(),
+        PRACTICE.hash(),
+        replace(LIVE, kept=2.0).hash(),
+        replace(PRACTICE, broken=0.0).hash(),
+    }
+    assert len(hashes) == 4
+    assert Live().hash() == LIVE.hash()
