@@ -1,0 +1,138 @@
+"""One SQL database behind the record: how it is opened, how a transaction begins, how its errors read."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from sqlite3 import Connection as SqliteConnection
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, make_url, not_, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from ostinato.store.schema import METADATA, SCHEMA, counters
+
+BUSY_S = 30.0
+"""How long a writer waits for another process's transaction, seconds."""
+PRAGMAS = ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", "temp_store=MEMORY")
+INSERTS: dict[str, Callable[[Table], Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+
+
+class StoreError(Exception):
+    """The record could not be read or written; the message says what, where and what to do."""
+
+
+class Database:
+    """Many processes and threads may hold one on the same file; each write is one transaction."""
+
+    def __init__(self, url_or_path: str | Path) -> None:
+        self.url = _url(url_or_path)
+        self.where = self.url.render_as_string(hide_password=True)
+        self.engine = _engine(self.url)
+        self._writer = self.engine.execution_options(immediate=True)
+        self._turn_to_write = threading.Lock()
+        self.insert_new = cache(self._insert_new)
+        with self.write() as connection:
+            _create(connection, self.where)
+
+    def _insert_new(self, table: Table) -> Any:
+        """An insert that leaves rows alone whose key is already there."""
+        return INSERTS[self.engine.dialect.name](table).on_conflict_do_nothing()
+
+    def upsert(self, table: Table, *changed: str, unless: Any = None) -> Any:
+        """An insert that overwrites `changed` of a row whose key is there, `unless` that row stays as it is."""
+        insert = INSERTS[self.engine.dialect.name](table)
+        return insert.on_conflict_do_update(
+            index_elements=list(table.primary_key),
+            set_={name: insert.excluded[name] for name in changed},
+            where=None if unless is None else not_(unless),
+        )
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A connection that sees one consistent snapshot."""
+        with _translated(self.where), self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A connection inside one transaction that holds the write lock from its first statement on."""
+        # The lock spares threads of one process SQLite's own waiting, which polls.
+        with self._turn_to_write, _translated(self.where), self._writer.begin() as connection:
+            yield connection
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def _url(url_or_path: str | Path) -> URL:
+    if isinstance(url_or_path, Path) or "://" not in url_or_path:
+        return URL.create("sqlite", database=str(url_or_path))
+    try:
+        return make_url(url_or_path)
+    except ArgumentError as error:
+        raise StoreError(f"{url_or_path!r} is neither a file path nor a database URL: {error}") from error
+
+
+def _engine(url: URL) -> Engine:
+    dialect = url.get_backend_name()
+    if dialect not in INSERTS:
+        raise StoreError(f"{dialect} databases are not supported: use one of {', '.join(INSERTS)}")
+    if dialect != "sqlite":
+        return create_engine(url)
+    if url.database in {None, "", ":memory:"}:
+        raise StoreError("a store is shared by several processes: give a file path, not a database in memory")
+    engine = create_engine(url, connect_args={"timeout": BUSY_S}, pool_size=8, max_overflow=24)
+    event.listen(engine, "connect", _configure)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _configure(connection: SqliteConnection, _record: object) -> None:
+    connection.isolation_level = None  # SQLAlchemy says BEGIN itself, see _begin
+    for pragma in PRAGMAS:
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin(connection: Connection) -> None:
+    immediate = connection.get_execution_options().get("immediate", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+
+def _create(connection: Connection, where: str) -> None:
+    METADATA.create_all(connection)
+    found = connection.scalar(select(counters.c.value).where(counters.c.name == "schema"))
+    if found is None:
+        connection.execute(counters.insert(), {"name": "schema", "value": SCHEMA})
+    elif found != SCHEMA:
+        raise StoreError(
+            f"{where} has layout {found}, this version of ostinato reads {SCHEMA}: use another file"
+        )
+
+
+@contextmanager
+def _translated(where: str) -> Iterator[None]:
+    try:
+        yield
+    except SQLAlchemyError as error:
+        cause = str(getattr(error, "orig", None) or error)
+        raise StoreError(f"{where}: {cause}{_advice(cause)}") from error
+
+
+def _advice(cause: str) -> str:
+    for text, advice in ADVICE.items():
+        if text in cause:
+            return f": {advice}"
+    return ""
+
+
+ADVICE = {
+    "unable to open": "check that the folder exists and is writable",
+    "locked": f"another process held the database for more than {BUSY_S:.0f} s, is one suspended?",
+    "disk is full": "nothing of this transaction was recorded; free space and try again",
+    "not a database": "this file was not written by ostinato, choose another path",
+    "malformed": "the file is damaged, restore it from a copy",
+    "FOREIGN KEY": "a row names a session that was never started; call start_session first or pass sessions=",
+}

@@ -1,0 +1,205 @@
+"""What became of every turn, and the promise that no prompt is trained twice.
+
+A group goes `ready → claimed → trained`, or `ready → stale`. The trainer claims for the version it is about
+to publish, publishes, then commits; after a crash `commit(published)` and `release_after(published)` restore
+order.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping, Select, func, literal, select, update
+
+from ostinato.store import rows, schema
+from ostinato.store.database import StoreError
+from ostinato.store.record import Store, chunks
+from ostinato.types import Group, Sample, State
+
+
+class LedgerError(StoreError):
+    """The ledger refused something that would break its promise."""
+
+
+class Phase(StrEnum):
+    """Where a group is on its way through the trainer."""
+
+    READY = "ready"
+    CLAIMED = "claimed"
+    TRAINED = "trained"
+    STALE = "stale"
+
+
+class Ledger:
+    """Single-epoch bookkeeping over a Store; safe for any number of processes."""
+
+    def __init__(self, store: Store) -> None:
+        self._database = store.database
+
+    def reserve(self, prompt: str) -> bool:
+        """True for the first caller, of all processes and for ever; False afterwards."""
+        with self._database.write() as connection:
+            insert = self._database.insert_new(schema.prompts)
+            return connection.execute(insert, {"prompt": prompt}).rowcount == 1
+
+    def offer(self, group: Group) -> None:
+        """Hand a complete group to the trainer; offering the same id again changes nothing.
+
+        Raises LedgerError when another group of the same prompt was offered before.
+        """
+        with self._database.write() as connection:
+            inserted = connection.execute(self._database.insert_new(schema.groups), rows.group_row(group))
+            if inserted.rowcount:
+                values = [rows.sample_row(group.id, i, sample) for i, sample in enumerate(group.samples)]
+                connection.execute(schema.samples.insert(), values)
+            else:
+                self._refuse_second_group(connection, group)
+
+    def _refuse_second_group(self, connection: Connection, group: Group) -> None:
+        known = connection.scalar(select(schema.groups.c.id).where(schema.groups.c.prompt == group.prompt))
+        if known != group.id:
+            raise LedgerError(
+                f"group {group.id!r}: prompt {group.prompt!r} was offered before as {known!r}: "
+                f"sample only prompts that reserve() granted"
+            )
+
+    def ready(self, oldest_allowed_version: int) -> int:
+        """How many groups wait whose tokens are all of `oldest_allowed_version` or newer."""
+        fresh = schema.groups.c.oldest_version >= oldest_allowed_version
+        with self._database.read() as connection:
+            return connection.scalar(_in_phase(Phase.READY, func.count()).where(fresh)) or 0
+
+    def claim(self, target_version: int, count: int, oldest_allowed_version: int) -> list[Group]:
+        """Take the `count` oldest ready groups (fewer if there are no more) to train `target_version`.
+
+        Groups with older tokens than allowed are dropped first, and their turns become STALE.
+        """
+        with self._database.write() as connection:
+            self._drop_stale(connection, oldest_allowed_version)
+            query = _in_phase(Phase.READY, schema.groups).order_by(schema.groups.c.order).limit(count)
+            found = connection.execute(query.with_for_update(skip_locked=True)).mappings().all()
+            ids = [row["id"] for row in found]
+            _move(connection, ids, Phase.CLAIMED, target_version)
+            samples = _samples_of(connection, ids)
+        return [rows.group_of(row, samples[row["id"]]) for row in found]
+
+    def _drop_stale(self, connection: Connection, oldest_allowed_version: int) -> None:
+        stale = schema.groups.c.oldest_version < oldest_allowed_version
+        query = _in_phase(Phase.READY, schema.groups.c.id).where(stale).with_for_update(skip_locked=True)
+        ids = list(connection.scalars(query))
+        _move(connection, ids, Phase.STALE, None)
+        self._set_states(connection, _turns_in(_samples_of(connection, ids)), State.STALE)
+
+    def commit(self, target_version: int) -> int:
+        """After publishing: the groups claimed for `target_version` are trained.
+
+        Returns how many, 0 when that was done before.
+        """
+        with self._database.write() as connection:
+            query = _in_phase(Phase.CLAIMED, schema.groups).where(
+                schema.groups.c.target_version == target_version
+            )
+            found = (
+                connection.execute(query.order_by(schema.groups.c.order).with_for_update()).mappings().all()
+            )
+            if found:
+                self._commit(connection, target_version, found)
+            return len(found)
+
+    def _commit(self, connection: Connection, version: int, found: Sequence[RowMapping]) -> None:
+        ids = [row["id"] for row in found]
+        _move(connection, ids, Phase.TRAINED, version)
+        trainings = [{"version": version, "group_id": row["id"], "prompt": row["prompt"]} for row in found]
+        connection.execute(schema.trainings.insert(), trainings)
+        self._set_states(connection, _turns_in(_samples_of(connection, ids)), State.TRAINED)
+
+    def release_after(self, version: int) -> int:
+        """After a restart: claims for versions newer than the published one are ready again.
+
+        Returns how many.
+        """
+        column = schema.groups.c
+        newer = (column.phase == Phase.CLAIMED.value, column.target_version > version)
+        change = update(schema.groups).where(*newer).values(phase=Phase.READY.value, target_version=None)
+        with self._database.write() as connection:
+            return connection.execute(change).rowcount
+
+    def account(self, turn_ids: Iterable[str], state: State) -> None:
+        """Say what became of these turns. A later state replaces an earlier one, but TRAINED stays.
+
+        Raises LedgerError when a turn was never recorded.
+        """
+        with self._database.write() as connection:
+            self._set_states(connection, list(turn_ids), state)
+
+    def account_sessions(self, session_ids: Iterable[str], state: State) -> None:
+        """Say what became of all turns that these sessions have so far."""
+        column = schema.turns.c
+        with self._database.write() as connection:
+            for ids in chunks(list(session_ids)):
+                query = select(column.id).where(column.session_id.in_(ids))
+                self._set_states(connection, list(connection.scalars(query)), state)
+
+    def _set_states(self, connection: Connection, turn_ids: Sequence[str], state: State) -> None:
+        if not turn_ids:
+            return
+        _check_recorded(connection, turn_ids)
+        trained = schema.states.c.state == State.TRAINED.value
+        change = self._database.upsert(schema.states, "state", unless=trained)
+        connection.execute(change, [{"turn_id": id, "state": state.value} for id in turn_ids])
+
+    def states(self) -> dict[State, int]:
+        """How many turns ended in each state; every state is there."""
+        column = schema.states.c
+        query = select(column.state, func.count()).group_by(column.state)
+        with self._database.read() as connection:
+            counts = dict(connection.execute(query).tuples().all())
+        return {state: counts.get(state.value, 0) for state in State}
+
+    def unaccounted(self) -> int:
+        """How many recorded turns have no state yet."""
+        recorded = select(func.count()).select_from(schema.turns).scalar_subquery()
+        accounted = select(func.count()).select_from(schema.states).scalar_subquery()
+        with self._database.read() as connection:
+            return connection.scalar(select(recorded - accounted)) or 0
+
+    def trained_twice(self) -> int:
+        """How many prompts were trained more than once, counted from the append-only record of trainings."""
+        prompt = schema.trainings.c.prompt
+        repeated = select(prompt).group_by(prompt).having(func.count() > 1).subquery()
+        with self._database.read() as connection:
+            return connection.scalar(select(func.count()).select_from(repeated)) or 0
+
+
+def _in_phase(phase: Phase, *what: Any) -> Select[Any]:
+    return select(*what).select_from(schema.groups).where(schema.groups.c.phase == literal(phase.value))
+
+
+def _move(connection: Connection, ids: Sequence[str], phase: Phase, target_version: int | None) -> None:
+    for some in chunks(ids):
+        change = update(schema.groups).where(schema.groups.c.id.in_(some))
+        connection.execute(change.values(phase=phase.value, target_version=target_version))
+
+
+def _samples_of(connection: Connection, group_ids: Sequence[str]) -> dict[str, list[Sample]]:
+    samples: dict[str, list[Sample]] = defaultdict(list)
+    for some in chunks(group_ids):
+        query = select(schema.samples).where(schema.samples.c.group_id.in_(some))
+        for row in connection.execute(query.order_by(schema.samples.c.position)).mappings():
+            samples[row["group_id"]].append(rows.sample_of(row))
+    return samples
+
+
+def _turns_in(samples: dict[str, list[Sample]]) -> list[str]:
+    members = (sample for group in samples.values() for sample in group)
+    return list({f"{sample.session_id}/{index}": None for sample in members for index in sample.turns})
+
+
+def _check_recorded(connection: Connection, turn_ids: Sequence[str]) -> None:
+    column = schema.turns.c.id
+    known = {
+        id for some in chunks(turn_ids) for id in connection.scalars(select(column).where(column.in_(some)))
+    }
+    if unknown := [id for id in turn_ids if id not in known]:
+        raise LedgerError(f"turn {unknown[0]!r} (of {len(unknown)} such) was never recorded: record it first")

@@ -1,0 +1,86 @@
+"""Immutable objects by key: a folder, memory, or a bucket. An object is created once and never changed."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
+from obstore.store import LocalStore, ObjectStore, from_url
+
+FULL = ("os error 28", "os error 27", "os error 122")
+"""No space left on device, file too large, quota exceeded: how the object store spells a full disk."""
+
+
+class ObjectsError(Exception):
+    """The object store could not do what was asked; the message says what, where and what to do."""
+
+
+class AlreadyExists(ObjectsError):  # noqa: N818
+    """Somebody created this key before; nothing was written."""
+
+
+class Missing(ObjectsError):  # noqa: N818
+    """There is no object under this key."""
+
+
+class StorageFull(ObjectsError):  # noqa: N818
+    """No space left; nothing was written under the key."""
+
+
+class Objects:
+    """Thread-safe and shared by any number of processes. A key is a path with `/`, without a leading one."""
+
+    def __init__(self, store: ObjectStore, where: str) -> None:
+        self._store = store
+        self.where = where
+
+    @classmethod
+    def open(cls, url_or_path: str | Path) -> Self:
+        """A folder (created if needed), or a URL: `memory://`, `file:///…`, `s3://bucket/prefix`, `gs://`, `az://`."""
+        where = str(url_or_path)
+        with _named(where, "open"):
+            if isinstance(url_or_path, Path) or "://" not in url_or_path:
+                return cls(LocalStore(Path(url_or_path).absolute(), mkdir=True), where)
+            return cls(from_url(f"{where}/" if where == "memory://" else where), where)
+
+    def create(self, key: str, data: bytes) -> None:
+        """Write all of `data` or nothing. Raises AlreadyExists, StorageFull."""
+        with _named(self.where, key):
+            obstore.put(self._store, key, data, mode="create", use_multipart=False)
+
+    def get(self, key: str) -> bytes:
+        """Raises Missing."""
+        with _named(self.where, key):
+            return bytes(obstore.get(self._store, key).bytes())
+
+    def exists(self, key: str) -> bool:
+        try:
+            with _named(self.where, key):
+                obstore.head(self._store, key)
+        except Missing:
+            return False
+        return True
+
+    def list(self, prefix: str = "") -> list[str]:
+        """All keys below the folder `prefix`, sorted."""
+        with _named(self.where, prefix):
+            return sorted(found["path"] for page in obstore.list(self._store, prefix) for found in page)
+
+
+@contextmanager
+def _named(where: str, key: str) -> Iterator[None]:
+    try:
+        yield
+    except AlreadyExistsError as error:
+        raise AlreadyExists(f"{where}: {key} exists already and objects never change") from error
+    except (NotFoundError, FileNotFoundError) as error:
+        raise Missing(f"{where}: there is no {key}") from error
+    except (BaseError, OSError, ValueError) as error:
+        cause, *_ = str(error).partition(
+            "\n"
+        )  # below the first line the object store repeats itself at length
+        if any(sign in cause for sign in FULL):
+            raise StorageFull(f"{where}: no space left to write {key}; free some and try again") from error
+        raise ObjectsError(f"{where}: {key}: {cause}") from error

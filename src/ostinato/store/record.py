@@ -1,0 +1,216 @@
+"""The record: everything that was sampled, observed, decided and released, in one SQL database."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from sqlalchemy import Connection, RowMapping, Select, Table, bindparam, delete, select, update
+
+from ostinato.store import rows, schema
+from ostinato.store.database import Database, StoreError
+from ostinato.store.rows import ApiKey, VersionRow
+from ostinato.types import Arm, Ending, Report, Reward, Session, Signal, SignalKind, Source, Turn, Verdict
+
+T = TypeVar("T")
+CHUNK = 500
+"""Ids in one SELECT … IN: databases limit the number of parameters."""
+SET_ENDING = (
+    update(schema.sessions)
+    .where(schema.sessions.c.id == bindparam("session"), schema.sessions.c.ending.is_(None))
+    .values(ending=bindparam("how"))
+)
+BUMP_ARMS = (
+    update(schema.counters).where(schema.counters.c.name == "arms").values(value=schema.counters.c.value + 1)
+)
+
+
+class Store:
+    """Synchronous, thread-safe, shared by any number of processes on the same file.
+
+    Writes are idempotent: recording the same ids again changes nothing. Every method raises StoreError when
+    the database cannot be read or written, and then nothing of the call was recorded.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    @classmethod
+    def open(cls, url_or_path: str | Path) -> Self:
+        """Open, or create, the record at a SQLite file path or an SQLAlchemy URL."""
+        return cls(Database(url_or_path))
+
+    def close(self) -> None:
+        self.database.close()
+
+    def start_session(self, session: Session) -> None:
+        self.record((), sessions=(session,))
+
+    def end_session(self, id: str, ending: Ending) -> None:
+        """Set how a session ended; the first ending stays."""
+        with self.database.write() as connection:
+            if connection.scalar(select(schema.sessions.c.id).where(schema.sessions.c.id == id)) is None:
+                raise StoreError(f"session {id!r} is not in {self.database.where}: call start_session first")
+            connection.execute(SET_ENDING, {"session": id, "how": ending.value})
+
+    def session(self, id: str) -> Session | None:
+        return self._one(select(schema.sessions).where(schema.sessions.c.id == id), rows.session_of)
+
+    def sessions(
+        self,
+        *,
+        source: Source | None = None,
+        arm: str | None = None,
+        ended: bool | None = None,
+        since: float = 0.0,
+        limit: int | None = None,
+    ) -> list[Session]:
+        """Sessions started at `since` or later, oldest first; `limit` keeps the newest ones."""
+        table = schema.sessions.c
+        query = select(schema.sessions).where(table.started_at >= since).limit(limit)
+        if source is not None:
+            query = query.where(table.source == source.value)
+        if arm is not None:
+            query = query.where(table.arm == arm)
+        if ended is not None:
+            query = query.where(table.ending.is_not(None) if ended else table.ending.is_(None))
+        newest_first = query.order_by(table.started_at.desc(), table.id.desc())
+        return self._all(newest_first, rows.session_of)[::-1]
+
+    def record(
+        self, turns: Sequence[Turn], signals: Sequence[Signal] = (), sessions: Sequence[Session] = ()
+    ) -> None:
+        """Write all of them in one transaction; an ENDING signal also ends its session.
+
+        Raises StoreError when a turn or signal names a session that is neither stored nor in `sessions`.
+        """
+        endings = [
+            {"session": s.session_id, "how": Ending(str(s.value)).value}
+            for s in signals
+            if s.kind is SignalKind.ENDING
+        ]
+        with self.database.write() as connection:
+            self._insert(connection, schema.sessions, map(rows.session_row, sessions))
+            self._insert(connection, schema.turns, map(rows.turn_row, turns))
+            self._insert(connection, schema.signals, map(rows.signal_row, signals))
+            if endings:
+                connection.execute(SET_ENDING, endings)
+
+    def turns(self, session_id: str) -> list[Turn]:
+        return self.turns_of((session_id,))[session_id]
+
+    def turns_of(self, session_ids: Iterable[str]) -> dict[str, list[Turn]]:
+        """The turns of each session in order; a session without turns has an empty list."""
+        order = (schema.turns.c.session_id, schema.turns.c.number)
+        return self._by_session(schema.turns, session_ids, order, rows.turn_of)
+
+    def signals(self, session_id: str) -> list[Signal]:
+        return self.signals_of((session_id,))[session_id]
+
+    def signals_of(self, session_ids: Iterable[str]) -> dict[str, list[Signal]]:
+        """The signals of each session by time observed; a session without signals has an empty list."""
+        order = (schema.signals.c.observed_at, schema.signals.c.id)
+        return self._by_session(schema.signals, session_ids, order, rows.signal_of)
+
+    def add_reward(self, reward: Reward) -> None:
+        """Append: a later reward of the same session does not erase the earlier one."""
+        with self.database.write() as connection:
+            connection.execute(schema.rewards.insert(), rows.reward_row(reward))
+
+    def rewards(self, session_id: str) -> list[Reward]:
+        """Every reward ever computed for the session, oldest first."""
+        query = select(schema.rewards).where(schema.rewards.c.session_id == session_id)
+        return self._all(query.order_by(schema.rewards.c.order), rows.reward_of)
+
+    def add_version(self, row: VersionRow) -> None:
+        """Raises StoreError when the version is known with another digest."""
+        with self.database.write() as connection:
+            self._insert(connection, schema.versions, (rows.version_row(row),))
+            column = schema.versions.c
+            known = connection.scalar(select(column.digest).where(column.version == row.version))
+        if known != row.digest:
+            raise StoreError(
+                f"version {row.version} is recorded with digest {known}, not {row.digest}: "
+                f"two trainers wrote to {self.database.where}, stop one of them"
+            )
+
+    def versions(self) -> list[VersionRow]:
+        return self._all(select(schema.versions).order_by(schema.versions.c.version), rows.version_of)
+
+    def add_report(self, report: Report) -> None:
+        with self.database.write() as connection:
+            self._insert(connection, schema.reports, (rows.report_row(report),))
+
+    def reports(self, version: int | None = None) -> list[Report]:
+        """Reports of one version, or of all, in the order they were added."""
+        return self._all(_of_version(schema.reports, version), rows.report_of)
+
+    def add_verdict(self, verdict: Verdict) -> None:
+        with self.database.write() as connection:
+            self._insert(connection, schema.verdicts, (rows.verdict_row(verdict),))
+
+    def verdicts(self, version: int | None = None) -> list[Verdict]:
+        """Verdicts on one version, or on all, in the order they were added."""
+        return self._all(_of_version(schema.verdicts, version), rows.verdict_of)
+
+    def set_arms(self, arms: Sequence[Arm]) -> None:
+        """Replace all arms at once and raise the revision; a reader sees the old ones or the new ones."""
+        with self.database.write() as connection:
+            connection.execute(delete(schema.arms))
+            if arms:
+                connection.execute(schema.arms.insert(), rows.arm_rows(arms))
+            self._insert(connection, schema.counters, ({"name": "arms", "value": 0},))
+            connection.execute(BUMP_ARMS)
+
+    def arms(self) -> list[Arm]:
+        return self._all(select(schema.arms).order_by(schema.arms.c.position), rows.arm_of)
+
+    def arms_revision(self) -> int:
+        """How often the arms were set."""
+        column = schema.counters.c
+        with self.database.read() as connection:
+            return connection.scalar(select(column.value).where(column.name == "arms")) or 0
+
+    def add_key(self, hash: str, user: str, role: str, arm: str | None = None) -> None:
+        """Add a key by its SHA-256, or change whose it is."""
+        row = {"hash": hash, "user": user, "role": role, "arm": arm}
+        with self.database.write() as connection:
+            connection.execute(self.database.upsert(schema.keys, "user", "role", "arm"), row)
+
+    def key(self, hash: str) -> ApiKey | None:
+        return self._one(select(schema.keys).where(schema.keys.c.hash == hash), lambda row: ApiKey(**row))
+
+    def _insert(self, connection: Connection, table: Table, new: Iterable[rows.Row]) -> None:
+        if values := list(new):
+            connection.execute(self.database.insert_new(table), values)
+
+    def _all(self, query: Select[Any], convert: Callable[[RowMapping], T]) -> list[T]:
+        with self.database.read() as connection:
+            return [convert(row) for row in connection.execute(query).mappings()]
+
+    def _one(self, query: Select[Any], convert: Callable[[RowMapping], T]) -> T | None:
+        return next(iter(self._all(query, convert)), None)
+
+    def _by_session(
+        self,
+        table: Table,
+        session_ids: Iterable[str],
+        order: Sequence[Any],
+        convert: Callable[[RowMapping], T],
+    ) -> dict[str, list[T]]:
+        found: dict[str, list[T]] = {id: [] for id in session_ids}
+        for ids in chunks(list(found)):
+            query = select(table).where(table.c.session_id.in_(ids)).order_by(*order)
+            with self.database.read() as connection:
+                for row in connection.execute(query).mappings():
+                    found[row["session_id"]].append(convert(row))
+        return found
+
+
+def chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Pieces of `ids` small enough for one SELECT … IN."""
+    return (ids[start : start + CHUNK] for start in range(0, len(ids), CHUNK))
+
+
+def _of_version(table: Table, version: int | None) -> Select[Any]:
+    query = select(table).order_by(table.c.order)
+    return query if version is None else query.where(table.c.version == version)

@@ -1,0 +1,287 @@
+"""Nouns to rows and back. Token columns are little-endian blobs: int32 ids, float32 logprobs, versions as
+int32 runs (version, length, version, length, …) since a turn nearly always has one version.
+"""
+
+import json
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import RowMapping
+
+from ostinato.types import (
+    Arm,
+    Completion,
+    Decision,
+    Ending,
+    FinishReason,
+    Group,
+    Report,
+    Reward,
+    RewardPart,
+    Sample,
+    Score,
+    Session,
+    Signal,
+    SignalKind,
+    Source,
+    Turn,
+    Verdict,
+)
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionRow:
+    """One published version of the weights.
+
+    >>> VersionRow(version=1, parent=0, digest="9f", kind="delta", bytes=8, created_at=0.0, batch=("g1",)).kind
+    'delta'
+    """
+
+    version: int
+    parent: int | None
+    digest: str
+    kind: str
+    """`anchor` or `delta`."""
+    bytes: int
+    created_at: float
+    batch: tuple[str, ...]
+    """Ids of the groups it was trained on."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in {"anchor", "delta"}:
+            raise ValueError(f"version {self.version}: kind must be 'anchor' or 'delta', got {self.kind!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey:
+    """Who may call the gateway. Only the key's SHA-256 is kept.
+
+    >>> ApiKey(hash="ab12", user="ada", role="use", arm=None).role
+    'use'
+    """
+
+    hash: str
+    user: str
+    role: str
+    arm: str | None
+    """Pins the user to an arm, whatever the traffic split says."""
+
+
+def pack_ints(values: Sequence[int]) -> bytes:
+    return struct.pack(f"<{len(values)}i", *values)
+
+
+def unpack_ints(blob: bytes) -> tuple[int, ...]:
+    return struct.unpack(f"<{len(blob) // 4}i", blob)
+
+
+def pack_floats(values: Sequence[float]) -> bytes:
+    return struct.pack(f"<{len(values)}f", *values)
+
+
+def unpack_floats(blob: bytes) -> tuple[float, ...]:
+    return struct.unpack(f"<{len(blob) // 4}f", blob)
+
+
+def pack_runs(values: Sequence[int]) -> bytes:
+    return pack_ints([n for value, run in groupby(values) for n in (value, len(tuple(run)))])
+
+
+def unpack_runs(blob: bytes) -> tuple[int, ...]:
+    pairs = unpack_ints(blob)
+    return tuple(v for value, length in zip(pairs[::2], pairs[1::2], strict=True) for v in (value,) * length)
+
+
+def session_row(session: Session) -> Row:
+    return {
+        "id": session.id,
+        "source": session.source.value,
+        "user": session.user,
+        "arm": session.arm,
+        "task_id": session.task_id,
+        "harness": session.harness,
+        "started_at": session.started_at,
+        "ending": session.ending and session.ending.value,
+    }
+
+
+def session_of(row: RowMapping) -> Session:
+    ending = row["ending"]
+    fields = {**row, "source": Source(row["source"]), "ending": ending and Ending(ending)}
+    return Session(**fields)
+
+
+def turn_row(turn: Turn) -> Row:
+    completion = turn.completion
+    return {
+        "id": turn.id,
+        "session_id": turn.session_id,
+        "number": turn.index,
+        "segment": turn.segment,
+        "arm": turn.arm,
+        "finish": completion.finish.value,
+        "started_at": turn.started_at,
+        "latency_s": turn.latency_s,
+        "broken": turn.broken,
+        "prompt_ids": pack_ints(turn.prompt_ids),
+        "ids": pack_ints(completion.ids),
+        "logprobs": pack_floats(completion.logprobs),
+        "versions": pack_runs(completion.versions),
+        "routes": completion.routes,
+    }
+
+
+def turn_of(row: RowMapping) -> Turn:
+    return Turn(
+        session_id=row["session_id"],
+        index=row["number"],
+        segment=row["segment"],
+        arm=row["arm"],
+        prompt_ids=unpack_ints(row["prompt_ids"]),
+        completion=Completion(
+            ids=unpack_ints(row["ids"]),
+            logprobs=unpack_floats(row["logprobs"]),
+            versions=unpack_runs(row["versions"]),
+            finish=FinishReason(row["finish"]),
+            routes=row["routes"],
+        ),
+        started_at=row["started_at"],
+        latency_s=row["latency_s"],
+        broken=row["broken"],
+    )
+
+
+def signal_row(signal: Signal) -> Row:
+    is_text = isinstance(signal.value, str)
+    return {
+        "id": signal.id,
+        "session_id": signal.session_id,
+        "kind": signal.kind.value,
+        "number": None if is_text else float(signal.value),
+        "text": str(signal.value) if is_text else None,
+        "observed_at": signal.observed_at,
+        "turn": signal.turn,
+    }
+
+
+def signal_of(row: RowMapping) -> Signal:
+    return Signal(
+        id=row["id"],
+        session_id=row["session_id"],
+        kind=SignalKind(row["kind"]),
+        value=row["number"] if row["text"] is None else row["text"],
+        observed_at=row["observed_at"],
+        turn=row["turn"],
+    )
+
+
+def reward_row(reward: Reward) -> Row:
+    parts = json.dumps([asdict(part) for part in reward.parts])
+    return {
+        "session_id": reward.session_id,
+        "definition": reward.definition,
+        "total": reward.total,
+        "parts": parts,
+    }
+
+
+def reward_of(row: RowMapping) -> Reward:
+    parts = (RewardPart(**{**part, "evidence": tuple(part["evidence"])}) for part in json.loads(row["parts"]))
+    return Reward(session_id=row["session_id"], definition=row["definition"], parts=tuple(parts))
+
+
+def version_row(row: VersionRow) -> Row:
+    return {**asdict(row), "batch": json.dumps(row.batch)}
+
+
+def version_of(row: RowMapping) -> VersionRow:
+    return VersionRow(**{**row, "batch": tuple(json.loads(row["batch"]))})
+
+
+def report_row(report: Report) -> Row:
+    scores = json.dumps({split: asdict(score) for split, score in report.scores.items()})
+    return {
+        "id": report.id,
+        "version": report.version,
+        "scores": scores,
+        "rates": json.dumps(dict(report.rates)),
+    }
+
+
+def report_of(row: RowMapping) -> Report:
+    scores = {split: Score(**score) for split, score in json.loads(row["scores"]).items()}
+    return Report(id=row["id"], version=row["version"], scores=scores, rates=json.loads(row["rates"]))
+
+
+def verdict_row(verdict: Verdict) -> Row:
+    return {
+        "id": verdict.id,
+        "version": verdict.version,
+        "decision": verdict.decision.value,
+        "reason": verdict.reason,
+        "evidence": json.dumps(dict(verdict.evidence)),
+    }
+
+
+def verdict_of(row: RowMapping) -> Verdict:
+    return Verdict(
+        id=row["id"],
+        version=row["version"],
+        decision=Decision(row["decision"]),
+        reason=row["reason"],
+        evidence=json.loads(row["evidence"]),
+    )
+
+
+def arm_rows(arms: Iterable[Arm]) -> list[Row]:
+    return [{**asdict(arm), "position": position} for position, arm in enumerate(arms)]
+
+
+def arm_of(row: RowMapping) -> Arm:
+    return Arm(name=row["name"], version=row["version"], share=row["share"], engine=row["engine"])
+
+
+def group_row(group: Group) -> Row:
+    return {
+        "id": group.id,
+        "prompt": group.prompt,
+        "rewards": struct.pack(f"<{len(group.rewards)}d", *group.rewards),
+        "oldest_version": group.oldest_version,
+        "phase": "ready",
+    }
+
+
+def group_of(row: RowMapping, samples: Sequence[Sample]) -> Group:
+    rewards = struct.unpack(f"<{len(row['rewards']) // 8}d", row["rewards"])
+    return Group(id=row["id"], prompt=row["prompt"], samples=tuple(samples), rewards=rewards)
+
+
+def sample_row(group_id: str, position: int, sample: Sample) -> Row:
+    return {
+        "group_id": group_id,
+        "position": position,
+        "session_id": sample.session_id,
+        "turns": pack_ints(sample.turns),
+        "ids": pack_ints(sample.ids),
+        "mask": bytes(sample.mask),
+        "logprobs": pack_floats(sample.logprobs),
+        "versions": pack_runs(sample.versions),
+        "advantage": sample.advantage,
+    }
+
+
+def sample_of(row: Mapping[Any, Any]) -> Sample:
+    return Sample(
+        session_id=row["session_id"],
+        turns=unpack_ints(row["turns"]),
+        ids=unpack_ints(row["ids"]),
+        mask=tuple(map(bool, row["mask"])),
+        logprobs=unpack_floats(row["logprobs"]),
+        versions=unpack_runs(row["versions"]),
+        advantage=row["advantage"],
+    )

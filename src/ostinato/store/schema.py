@@ -1,0 +1,160 @@
+"""The tables. One row is one fact; only arms and states of turns and groups are ever changed."""
+
+from sqlalchemy import Column, Float, ForeignKey, Index, Integer, LargeBinary, MetaData, Table, Text
+
+SCHEMA = 1
+"""Raised when a table changes its layout."""
+METADATA = MetaData()
+
+
+def _session(index: bool = False) -> Column[str]:
+    return Column("session_id", Text, ForeignKey("sessions.id"), nullable=False, index=index)
+
+
+counters = Table(
+    "counters",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("value", Integer, nullable=False),
+)
+sessions = Table(
+    "sessions",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("source", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("arm", Text, nullable=False),
+    Column("task_id", Text),
+    Column("harness", Text, nullable=False),
+    Column("started_at", Float, nullable=False, index=True),
+    Column("ending", Text),
+)
+turns = Table(
+    "turns",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    _session(),
+    Column("number", Integer, nullable=False),
+    Column("segment", Integer, nullable=False),
+    Column("arm", Text, nullable=False),
+    Column("finish", Text, nullable=False),
+    Column("started_at", Float, nullable=False),
+    Column("latency_s", Float, nullable=False),
+    Column("broken", Text),
+    Column("prompt_ids", LargeBinary, nullable=False),
+    Column("ids", LargeBinary, nullable=False),
+    Column("logprobs", LargeBinary, nullable=False),
+    Column("versions", LargeBinary, nullable=False),
+    Column("routes", LargeBinary),
+    Index("turns_of_session", "session_id", "number"),
+)
+states = Table(
+    "states",
+    METADATA,
+    Column("turn_id", Text, ForeignKey("turns.id"), primary_key=True),
+    Column("state", Text, nullable=False, index=True),
+    sqlite_with_rowid=False,
+)
+"""Beside turns, not in them: a state must not rewrite the row that holds the tokens."""
+signals = Table(
+    "signals",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    _session(index=True),
+    Column("kind", Text, nullable=False),
+    Column("number", Float),
+    Column("text", Text),
+    Column("observed_at", Float, nullable=False),
+    Column("turn", Integer),
+)
+rewards = Table(
+    "rewards",
+    METADATA,
+    Column("order", Integer, primary_key=True),
+    _session(index=True),
+    Column("definition", Text, nullable=False),
+    Column("total", Float, nullable=False),
+    Column("parts", Text, nullable=False),
+)
+versions = Table(
+    "versions",
+    METADATA,
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("parent", Integer),
+    Column("digest", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("bytes", Integer, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("batch", Text, nullable=False),
+)
+reports = Table(
+    "reports",
+    METADATA,
+    Column("order", Integer, primary_key=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("version", Integer, nullable=False, index=True),
+    Column("scores", Text, nullable=False),
+    Column("rates", Text, nullable=False),
+)
+verdicts = Table(
+    "verdicts",
+    METADATA,
+    Column("order", Integer, primary_key=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("version", Integer, nullable=False, index=True),
+    Column("decision", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("evidence", Text, nullable=False),
+)
+arms = Table(
+    "arms",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("position", Integer, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("share", Float, nullable=False),
+    Column("engine", Text, nullable=False),
+)
+keys = Table(
+    "keys",
+    METADATA,
+    Column("hash", Text, primary_key=True),
+    Column("user", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("arm", Text),
+)
+prompts = Table("prompts", METADATA, Column("prompt", Text, primary_key=True))
+groups = Table(
+    "groups",
+    METADATA,
+    Column("order", Integer, primary_key=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("prompt", Text, nullable=False, unique=True),
+    Column("rewards", LargeBinary, nullable=False),
+    Column("oldest_version", Integer, nullable=False),
+    Column("phase", Text, nullable=False),
+    Column("target_version", Integer),
+    Index("groups_by_phase", "phase", "order"),
+)
+samples = Table(
+    "samples",
+    METADATA,
+    Column("group_id", Text, ForeignKey("groups.id"), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("session_id", Text, nullable=False),
+    Column("turns", LargeBinary, nullable=False),
+    Column("ids", LargeBinary, nullable=False),
+    Column("mask", LargeBinary, nullable=False),
+    Column("logprobs", LargeBinary, nullable=False),
+    Column("versions", LargeBinary, nullable=False),
+    Column("advantage", Float, nullable=False),
+)
+trainings = Table(
+    "trainings",
+    METADATA,
+    Column("order", Integer, primary_key=True),
+    Column("version", Integer, nullable=False, index=True),
+    Column("group_id", Text, nullable=False),
+    Column("prompt", Text, nullable=False, index=True),
+)
+"""Append-only and without a unique key, so that counting it is evidence and not a tautology."""

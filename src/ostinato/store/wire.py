@@ -1,0 +1,141 @@
+"""Requests and completions as JSON: what gateway and engine say to each other.
+
+`*_to_json` gives a dict ready for any JSON encoder; `*_from_json` reads such a dict, or its text, and raises
+ValueError naming the field that is wrong. Unknown fields are left alone, so either side may add some.
+"""
+
+import base64
+import binascii
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from ostinato.types import Completion, FinishReason, GenerateRequest
+
+T = TypeVar("T")
+INT32 = range(-(2**31), 2**31)
+
+
+def request_to_json(request: GenerateRequest) -> dict[str, Any]:
+    return {
+        "request_id": request.request_id,
+        "session_id": request.session_id,
+        "prompt_ids": list(request.prompt_ids),
+        "stop_ids": list(request.stop_ids),
+        "max_tokens": request.max_tokens,
+        "temperature": request.temperature,
+        "seed": request.seed,
+    }
+
+
+def request_from_json(data: Mapping[str, Any] | str | bytes) -> GenerateRequest:
+    fields = _object(data)
+    return GenerateRequest(
+        request_id=_field(fields, "request_id", _text),
+        session_id=_field(fields, "session_id", _text),
+        prompt_ids=_field(fields, "prompt_ids", _ints),
+        stop_ids=_field(fields, "stop_ids", _ints),
+        max_tokens=_field(fields, "max_tokens", _positive),
+        temperature=_field(fields, "temperature", _not_negative, 1.0),
+        seed=_field(fields, "seed", _int, 0),
+    )
+
+
+def completion_to_json(completion: Completion) -> dict[str, Any]:
+    routes = completion.routes
+    return {
+        "ids": list(completion.ids),
+        "logprobs": list(completion.logprobs),
+        "versions": list(completion.versions),
+        "finish": completion.finish.value,
+        "routes": None if routes is None else base64.b64encode(routes).decode(),
+    }
+
+
+def completion_from_json(data: Mapping[str, Any] | str | bytes) -> Completion:
+    fields = _object(data)
+    return Completion(
+        ids=_field(fields, "ids", _ints),
+        logprobs=_field(fields, "logprobs", _floats),
+        versions=_field(fields, "versions", _ints),
+        finish=_field(fields, "finish", FinishReason),
+        routes=_field(fields, "routes", _routes, None),
+    )
+
+
+REQUIRED: Any = object()
+
+
+def _object(data: Mapping[str, Any] | str | bytes) -> Mapping[str, Any]:
+    fields = json.loads(data) if isinstance(data, str | bytes) else data
+    if not isinstance(fields, Mapping):
+        raise ValueError(f"expected a JSON object, got {type(fields).__name__}")
+    return fields
+
+
+def _field(fields: Mapping[str, Any], name: str, read: Callable[[Any], T], default: T = REQUIRED) -> T:
+    if name not in fields:
+        if default is REQUIRED:
+            raise ValueError(f"{name}: missing")
+        return default
+    try:
+        return read(fields[name])
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{name}: {error}") from error
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected text, got {value!r:.80}")
+    return value
+
+
+def _int(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(f"expected a whole number, got {value!r:.80}")
+    return value
+
+
+def _positive(value: Any) -> int:
+    if _int(value) < 1:
+        raise ValueError(f"expected at least 1, got {value}")
+    return int(value)
+
+
+def _float(value: Any) -> float:
+    if type(value) not in {int, float}:
+        raise TypeError(f"expected a number, got {value!r:.80}")
+    return float(value)
+
+
+def _not_negative(value: Any) -> float:
+    if not 0 <= _float(value) < math.inf:
+        raise ValueError(f"expected a number of at least 0, got {value}")
+    return float(value)
+
+
+def _ints(value: Any) -> tuple[int, ...]:
+    found = tuple(map(_int, _list(value)))
+    if found and not (min(found) in INT32 and max(found) in INT32):
+        raise ValueError(f"expected 32-bit numbers, got {max(found, key=abs)}")
+    return found
+
+
+def _floats(value: Any) -> tuple[float, ...]:
+    return tuple(map(_float, _list(value)))
+
+
+def _list(value: Any) -> list[Any] | tuple[Any, ...]:
+    if not isinstance(value, list | tuple):
+        raise TypeError(f"expected a list, got {value!r:.80}")
+    return value
+
+
+def _routes(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    try:
+        return base64.b64decode(_text(value), validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"not base64: {error}") from error
