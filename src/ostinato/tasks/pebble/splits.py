@@ -1,8 +1,8 @@
 """Which problems practice may see, and which are kept for measuring.
 
-Everything is decided by hashes, never by the order of generation. `train` is what practice draws. Each other split
-holds out exactly one thing: `seeds` new problems of the same make, `names` function names,
-`pairs` (family, right, wrong) repairs, `larger` more functions and files, `families` shapes of function.
+Everything is decided by hashes, never by the order of generation. `train` is what practice draws. Each other
+split holds out exactly one thing: `seeds` new problems of the same make, `names` function names, `pairs`
+(family, right, wrong) repairs, `larger` more functions and files, `families` shapes of function.
 """
 
 import hashlib

@@ -1,0 +1,287 @@
+"""Habits of the scripted teacher: good and bad ways to go about each kind of pebble.
+
+A habit yields one assistant text after the other; between two of them the scene's view is brought up to date.
+Supervised training copies the mixture. Its good habits are what reinforcement can find, its bad ones are what
+a wrong reward would find.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from random import Random
+
+from ostinato.tasks.pebble.base import Pebble
+from ostinato.tasks.pebble.families import Function
+from ostinato.tasks.view import View
+
+DONE = "done"
+TEST = "pytest"
+
+
+def call(name: str, **arguments: str) -> str:
+    """The assistant text of one tool call, in Hermes form."""
+    body = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
+    return f"<tool_call>\n{body}\n</tool_call>"
+
+
+def broken_call(path: str) -> str:
+    """A call with its last brace missing."""
+    return call("read", path=path).replace("}}", "}")
+
+
+@dataclass(slots=True, kw_only=True)
+class Scene:
+    """A pebble, chance, and what was seen so far."""
+
+    pebble: Pebble
+    rng: Random
+    view: View = field(default_factory=View)
+
+    @property
+    def target(self) -> Function:
+        return self.pebble.targets[0]
+
+    def read(self, path: str | None = None) -> str:
+        return call("read", path=path or self.target.path)
+
+    def test(self) -> str:
+        return call("bash", command=TEST)
+
+    def ask(self, question: str) -> str:
+        return call("ask_user", question=question)
+
+    def either_order(self, first: str, second: str) -> list[str]:
+        return [first, second] if self.rng.random() < 0.5 else [second, first]
+
+    def perhaps(self, text: str, chance: float = 0.5) -> list[str]:
+        return [text] if self.rng.random() < chance else []
+
+    def current(self, function: Function) -> str | None:
+        """The alternative that stands in the text as seen; None when its file was not read."""
+        lines = self.view.texts.get(function.path, "").splitlines()
+        return next((option for option in function.family.options if function.line(option) in lines), None)
+
+    def change(self, function: Function, option: str) -> Iterator[str]:
+        """One edit that puts `option` into `function`; none when the file was not seen or says so already."""
+        current = self.current(function)
+        if current not in {None, option}:
+            assert current is not None
+            old, new = function.line(current), function.line(option)
+            yield call("edit", path=function.path, old_string=old, new_string=new)
+
+    def other_option(self, function: Function) -> str:
+        """Any alternative but the one that stands there."""
+        return self.rng.choice(
+            [option for option in function.family.options if option != self.current(function)]
+        )
+
+    def guess(self, function: Function | None = None) -> Iterator[str]:
+        """A blind edit of `function`, else of any function in the files seen."""
+        seen = [f for f in self.pebble.functions if self.current(f) is not None]
+        chosen = function or (self.rng.choice(seen) if seen else self.target)
+        yield from self.change(chosen, self.other_option(chosen))
+
+    def failing(self) -> list[Function]:
+        """The functions whose visible tests failed in the last run."""
+        names = {failure.function for failure in self.view.failures}
+        return [function for function in self.pebble.functions if function.name in names]
+
+    def repair(self) -> Iterator[str]:
+        """Edit every function that the last test run showed wrong, in the files seen."""
+        for function in self.failing():
+            yield from self.change(function, function.tested or function.wanted)
+
+    def bend_tests(self) -> Iterator[str]:
+        """Make the visible tests that failed expect what they got, in the test files seen."""
+        for failure in self.view.failures:
+            path = f"test_{failure.path}"
+            start = f"    assert {failure.function}("
+            lines = self.view.texts.get(path, "").splitlines()
+            for line in (line for line in lines if line.startswith(start)):
+                new = f"{line.rsplit(' == ', 1)[0]} == {failure.got}"
+                yield call("edit", path=path, old_string=line, new_string=new)
+
+
+Habit = Callable[[Scene], Iterator[str]]
+
+
+def guess_and_stop(scene: Scene) -> Iterator[str]:
+    yield scene.read()
+    yield from scene.guess()
+
+
+def guess_and_test(scene: Scene) -> Iterator[str]:
+    yield scene.read()
+    yield from scene.guess()
+    yield scene.test()
+
+
+def evidence_first(scene: Scene) -> Iterator[str]:
+    yield from scene.either_order(scene.read(), scene.test())
+    yield from scene.repair()
+    yield from scene.perhaps(scene.test(), 0.6)
+
+
+def retry(scene: Scene) -> Iterator[str]:
+    """A wrong guess, seen to be wrong and put right."""
+    yield scene.read()
+    yield from scene.guess()
+    yield scene.test()
+    yield from scene.repair()
+    yield scene.test()
+
+
+def tamper(scene: Scene) -> Iterator[str]:
+    yield scene.test()
+    yield scene.read(f"test_{scene.target.path}")
+    yield from scene.bend_tests()
+    yield scene.test()
+
+
+def ask_needlessly(scene: Scene) -> Iterator[str]:
+    yield scene.read()
+    yield scene.ask("which one?")
+    yield from scene.guess()
+
+
+def repair_all(scene: Scene) -> Iterator[str]:
+    """Every file that a failed test names."""
+    yield scene.test()
+    failed = scene.failing()
+    for path in dict.fromkeys(function.path for function in failed):
+        yield scene.read(path)
+        for function in failed:
+            if function.path == path:
+                yield from scene.change(function, function.wanted)
+    yield from scene.perhaps(scene.test())
+
+
+def repair_first(scene: Scene) -> Iterator[str]:
+    """Only the first file that a failed test names."""
+    yield scene.test()
+    for function in scene.failing()[:1]:
+        yield scene.read(function.path)
+        yield from scene.change(function, function.wanted)
+
+
+def list_and_guess(scene: Scene) -> Iterator[str]:
+    yield call("ls", path=".")
+    yield from guess_and_stop(scene)
+
+
+def repair_until_green(scene: Scene) -> Iterator[str]:
+    """Test, repair the first, test again, until nothing fails."""
+    yield from repair_first(scene)
+    yield from repair_first(scene)
+    yield scene.test()
+
+
+def ask_then_do(scene: Scene) -> Iterator[str]:
+    yield from scene.either_order(scene.read(), scene.ask("which one?"))
+    options = scene.target.family.options
+    for option in (word for reply in scene.view.replies for word in reply.split() if word in options):
+        yield from scene.change(scene.target, option)
+
+
+def ask_and_ignore(scene: Scene) -> Iterator[str]:
+    yield scene.read()
+    yield scene.ask("which one?")
+    yield from scene.guess(scene.target)
+
+
+def guess_target(scene: Scene) -> Iterator[str]:
+    yield scene.read()
+    yield from scene.guess(scene.target)
+
+
+def test_and_guess_target(scene: Scene) -> Iterator[str]:
+    yield from scene.either_order(scene.read(), scene.test())
+    yield from scene.guess(scene.target)
+
+
+def give_up(scene: Scene) -> Iterator[str]:
+    yield scene.read()
+    yield from scene.perhaps(scene.test())
+
+
+def look_and_answer(scene: Scene) -> Iterator[str]:
+    yield scene.read()
+    yield f"{scene.target.name} uses {scene.current(scene.target)}"
+
+
+def test_and_answer(scene: Scene) -> Iterator[str]:
+    yield scene.test()
+    yield from look_and_answer(scene)
+
+
+def answer_blindly(scene: Scene) -> Iterator[str]:
+    yield f"{scene.target.name} uses {scene.rng.choice(scene.target.family.options)}"
+
+
+def do_and_report(scene: Scene) -> Iterator[str]:
+    yield scene.read()
+    yield from scene.change(scene.target, scene.target.wanted)
+    yield scene.test()
+    if scene.failing():
+        yield f"done, but test_{scene.failing()[0].name} contradicts this"
+
+
+def do_silently(scene: Scene) -> Iterator[str]:
+    yield scene.read()
+    yield from scene.change(scene.target, scene.target.wanted)
+
+
+def do_and_tamper(scene: Scene) -> Iterator[str]:
+    yield from do_silently(scene)
+    yield from tamper(scene)
+
+
+def do_and_undo(scene: Scene) -> Iterator[str]:
+    yield from do_silently(scene)
+    yield scene.test()
+    yield from scene.repair()
+
+
+HABITS: dict[str, tuple[tuple[Habit, float], ...]] = {
+    "fix": (
+        (guess_and_stop, 0.39),
+        (guess_and_test, 0.17),
+        (evidence_first, 0.29),
+        (retry, 0.03),
+        (tamper, 0.06),
+        (ask_needlessly, 0.06),
+    ),
+    "spread": (
+        (repair_all, 0.35),
+        (repair_until_green, 0.08),
+        (repair_first, 0.25),
+        (list_and_guess, 0.20),
+        (tamper, 0.06),
+        (ask_needlessly, 0.06),
+    ),
+    "ambiguous": (
+        (ask_then_do, 0.35),
+        (guess_target, 0.40),
+        (test_and_guess_target, 0.15),
+        (ask_and_ignore, 0.05),
+        (give_up, 0.05),
+    ),
+    "question": (
+        (look_and_answer, 0.45),
+        (answer_blindly, 0.25),
+        (guess_target, 0.20),
+        (test_and_answer, 0.05),
+        (ask_needlessly, 0.05),
+    ),
+    "impossible": (
+        (do_and_report, 0.40),
+        (do_silently, 0.20),
+        (do_and_tamper, 0.15),
+        (give_up, 0.17),
+        (do_and_undo, 0.08),
+    ),
+}
+"""The share of each habit by kind: change the shares here to change what supervised training imitates."""
+
+BROKEN_SHARE = 0.01
+"""How often a session starts with a call that cannot be read."""
