@@ -4,7 +4,7 @@ from ostinato.tasks.pebble.base import Change, Pebble
 from ostinato.tasks.pebble.families import Family, Function
 from ostinato.tasks.pebble.generate import KINDS, MIXTURE, generate, mixture, sample
 from ostinato.tasks.pebble.splits import SPLITS, TRAIN
-from ostinato.tasks.pebble.write import write
+from ostinato.tasks.pebble.write import provide, write
 
 __all__ = [
     "KINDS",
@@ -17,6 +17,7 @@ __all__ = [
     "Pebble",
     "generate",
     "mixture",
+    "provide",
     "sample",
     "write",
 ]

@@ -16,9 +16,9 @@ LISTS = ("xs", "ys", "zs", "vals", "row")
 TEXTS = ("s", "t", "word", "text", "line")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Family:
-    """One shape of function.
+    """One shape of function; each exists once, and equals only itself.
 
     `body` has `{v}` for the alternative and `{0}`, `{1}` for the parameters;
     `compute(alternative, arguments)` is what a function of this family returns.

@@ -1,9 +1,12 @@
 """Write a pebble as a Harbor task directory."""
 
 import json
+import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
+from ostinato.tasks.base import load_task
 from ostinato.tasks.pebble.base import Pebble
 from ostinato.tasks.repository import write_repository
 from ostinato.types import Task
@@ -50,6 +53,17 @@ def write(pebble: Pebble, directory: Path) -> Task:
         timeout_s=TIMEOUT_S,
         metadata=_metadata(pebble),
     )
+
+
+def provide(pebble: Pebble, directory: Path) -> Task:
+    """The task in `directory`: read if it is there, else written, whole or not at all."""
+    if directory.exists():
+        return load_task(directory)
+    part = directory.with_name(f".{directory.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    task = write(pebble, part)
+    part.rename(directory)
+    return replace(task, directory=directory)
 
 
 def _texts(pebble: Pebble) -> dict[str, str]:
