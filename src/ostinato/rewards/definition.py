@@ -1,7 +1,7 @@
 """Definitions of reward: a session's turns and signals ─► a Reward with named parts and their evidence.
 
-A definition is data with a hash. Every stored Reward carries the hash, so a changed weight is a different reward
-and never mixes silently with the old one.
+A definition is data with a hash. Every stored Reward carries the hash, so a changed weight is a different
+reward and never mixes silently with the old one.
 """
 
 import hashlib

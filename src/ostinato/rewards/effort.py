@@ -13,7 +13,8 @@ def concave_effort(x: float, *, k: float, q: float) -> float:
     """C(x) = ((1 + kx)^(1-q) - 1) / (k (1-q)); ln(1 + kx) / k at q = 1.
 
     C(0) = 0, C'(0) = 1, increasing; concave for q > 0, linear at q = 0, below 1 / (k (q-1)) for q > 1.
-    `expm1` keeps it exact near q = 1, where the plain form cancels. Raises ValueError unless x, q >= 0 and k > 0.
+    `expm1` keeps it exact near q = 1, where the plain form cancels.
+    Raises ValueError unless x, q >= 0 and k > 0.
     """
     if x < 0 or q < 0 or k <= 0:
         raise ValueError(f"effort needs x >= 0, q >= 0 and k > 0, got x={x}, q={q}, k={k}")

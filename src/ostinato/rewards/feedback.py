@@ -1,7 +1,8 @@
 """What the developer did with the result: the outcome of a live session, and their displeasure.
 
-An outcome can be corrected later (kept on Monday, reverted on Friday): the latest one counts and the session is
-scored anew. Until there is an outcome the part is censored; after the attribution window silence counts as 0.
+An outcome can be corrected later (kept on Monday, reverted on Friday): the latest one counts and the session
+is scored anew. Until there is an outcome the part is censored; after the attribution window silence counts as
+an outcome of 0.
 """
 
 from collections.abc import Mapping, Sequence

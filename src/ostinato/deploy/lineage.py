@@ -1,0 +1,119 @@
+"""Where a version comes from: sessions and signals ─► rewards ─► batch ─► version ─► report ─► verdict.
+
+Everything is read from the store, nothing is kept beside it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import select
+
+from ostinato.store import Store, VersionRow
+from ostinato.store.record import chunks
+from ostinato.store.schema import samples
+from ostinato.types import Report, Reward, Session, Signal, Verdict
+
+
+class LineageError(LookupError):
+    """The version was never recorded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    """One session that a version was trained on, and why it got the advantage it got."""
+
+    session: Session
+    signals: tuple[Signal, ...]
+    rewards: tuple[Reward, ...]
+    """Every reward ever computed for it, oldest first; each names its definition."""
+    advantage: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ancestor:
+    """One version with all that made it and all that was decided about it."""
+
+    version: VersionRow
+    trained: tuple[Trained, ...]
+    reports: tuple[Report, ...]
+    verdicts: tuple[Verdict, ...]
+
+
+def lineage(store: Store, version: int) -> list[Ancestor]:
+    """The version, its parent and so on to the first. Raises LineageError."""
+    rows = {row.version: row for row in store.versions()}
+    found: list[Ancestor] = []
+    at: int | None = version
+    while at is not None:
+        if at not in rows:
+            raise LineageError(f"version {at} is not in {store.database.where}: was it published from there?")
+        found.append(_ancestor(store, rows[at]))
+        at = rows[at].parent
+    return found
+
+
+def _ancestor(store: Store, row: VersionRow) -> Ancestor:
+    return Ancestor(
+        version=row,
+        trained=tuple(_trained(store, row.batch)),
+        reports=tuple(store.reports(row.version)),
+        verdicts=tuple(store.verdicts(row.version)),
+    )
+
+
+def _trained(store: Store, groups: Sequence[str]) -> Iterable[Trained]:
+    advantages = _advantages(store, groups)
+    signals = store.signals_of(advantages)
+    for id, advantage in advantages.items():
+        session = store.session(id)
+        if session is None:
+            raise LineageError(f"session {id!r} was trained on but is not in {store.database.where}")
+        yield Trained(
+            session=session,
+            signals=tuple(signals[id]),
+            rewards=tuple(store.rewards(id)),
+            advantage=advantage,
+        )
+
+
+def _advantages(store: Store, groups: Sequence[str]) -> dict[str, float]:
+    """Session id ─► advantage, in the order of the groups; a session's segments share one advantage."""
+    column = samples.c
+    found: dict[str, float] = {}
+    for ids in chunks(groups):
+        query = select(column.session_id, column.advantage).where(column.group_id.in_(ids))
+        with store.database.read() as connection:
+            ordered = connection.execute(query.order_by(column.group_id, column.position))
+            found |= {row.session_id: row.advantage for row in ordered}
+    return found
+
+
+def tree(ancestors: Sequence[Ancestor], sessions: int = 3) -> str:
+    """The lineage as indented text, newest first, with `sessions` examples of each batch."""
+    return "\n".join(line for ancestor in ancestors for line in _lines(ancestor, sessions))
+
+
+def _lines(ancestor: Ancestor, sessions: int) -> Iterable[str]:
+    row, trained = ancestor.version, ancestor.trained
+    yield f"version {row.version} ({row.kind}, {row.bytes} bytes, {row.digest[:12]})"
+    if trained:
+        yield f"  trained on {len(trained)} sessions in {len(row.batch)} groups"
+    yield from (f"    {_example(example)}" for example in trained[:sessions])
+    yield from (f"  report {report.id[:8]}: {_scores(report)}" for report in ancestor.reports)
+    yield from (f"  verdict {v.id[:8]}: {v.decision} ({v.reason})" for v in ancestor.verdicts)
+
+
+def _example(trained: Trained) -> str:
+    facts = ", ".join(f"{signal.kind}={_short(signal.value)}" for signal in trained.signals)
+    reward = (
+        f"{trained.rewards[-1].total:+.2f} by {trained.rewards[-1].definition}" if trained.rewards else "none"
+    )
+    return f"{trained.session.id[:8]}: {facts} -> reward {reward} -> advantage {trained.advantage:+.2f}"
+
+
+def _short(value: float | str) -> str:
+    return value[:20] if isinstance(value, str) else f"{value:g}"
+
+
+def _scores(report: Report) -> str:
+    return ", ".join(f"{split} {score.solve:.0%} of {score.n}" for split, score in report.scores.items())

@@ -1,0 +1,50 @@
+"""Who is served by what. Every change is one atomic replacement of the arms in the store.
+
+`champion` and `challenger` are roles. Promotion gives the champion's role the challenger's version and
+engine, so a user pinned to the champion always gets what was last promoted.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ostinato.store import Store
+from ostinato.types import Arm
+
+
+class TrafficError(ValueError):
+    """The shares do not make sense."""
+
+
+def split(store: Store, arms: Sequence[Arm]) -> None:
+    """Sends users to `arms` by their shares, which must add up to 1. Any other arm keeps pinned keys only.
+
+    Raises TrafficError.
+    """
+    if any(arm.share < 0 for arm in arms) or not math.isclose(sum(arm.share for arm in arms), 1.0):
+        shares = ", ".join(f"{arm.name}={arm.share}" for arm in arms)
+        raise TrafficError(f"shares must be at least 0 and add up to 1, got {shares}")
+    mine = {arm.name for arm in arms}
+    if len(mine) < len(arms):
+        raise TrafficError(f"arms need different names, got {', '.join(arm.name for arm in arms)}")
+    others = [replace(arm, share=0.0) for arm in store.arms() if arm.name not in mine]
+    store.set_arms([*arms, *others])
+
+
+def promote(store: Store, arms: Sequence[Arm]) -> Arm:
+    """`arms` = (champion, challenger): everyone gets the challenger's version; gives the new champion."""
+    champion, challenger = arms
+    promoted = replace(champion, version=challenger.version, engine=challenger.engine, share=1.0)
+    split(store, (promoted, replace(challenger, share=0.0)))
+    return promoted
+
+
+def roll_back(store: Store, arms: Sequence[Arm]) -> Arm:
+    """`arms` = (champion, challenger): everyone gets the champion's version again; gives the champion.
+
+    The challenger's arm points there too, so a pinned key is not left on the version that failed.
+    """
+    champion, challenger = arms
+    restored = replace(champion, share=1.0)
+    split(store, (restored, replace(challenger, version=champion.version, engine=champion.engine, share=0.0)))
+    return restored
