@@ -42,7 +42,7 @@ class Database:
         return INSERTS[self.engine.dialect.name](table).on_conflict_do_nothing()
 
     def upsert(self, table: Table, *changed: str, unless: Any = None) -> Any:
-        """An insert that overwrites `changed` of a row whose key is there, `unless` that row stays as it is."""
+        """An insert that overwrites `changed` where the key is there, except in rows that are `unless`."""
         insert = INSERTS[self.engine.dialect.name](table)
         return insert.on_conflict_do_update(
             index_elements=list(table.primary_key),

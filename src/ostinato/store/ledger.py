@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, Select, func, literal, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, func, literal, select, true, update
 
 from ostinato.store import rows, schema
 from ostinato.store.database import StoreError
@@ -76,7 +76,7 @@ class Ledger:
         Groups with older tokens than allowed are dropped first, and their turns become STALE.
         """
         with self._database.write() as connection:
-            self._drop_stale(connection, oldest_allowed_version)
+            self._drop(connection, schema.groups.c.oldest_version < oldest_allowed_version)
             query = _in_phase(Phase.READY, schema.groups).order_by(schema.groups.c.order).limit(count)
             found = connection.execute(query.with_for_update(skip_locked=True)).mappings().all()
             ids = [row["id"] for row in found]
@@ -84,12 +84,21 @@ class Ledger:
             samples = _samples_of(connection, ids)
         return [rows.group_of(row, samples[row["id"]]) for row in found]
 
-    def _drop_stale(self, connection: Connection, oldest_allowed_version: int) -> None:
-        stale = schema.groups.c.oldest_version < oldest_allowed_version
-        query = _in_phase(Phase.READY, schema.groups.c.id).where(stale).with_for_update(skip_locked=True)
+    def close_out(self) -> int:
+        """At the end of training: groups that are still ready are dropped, and their turns become STALE.
+
+        Returns how many. Claims are left alone: commit or release them first.
+        """
+        with self._database.write() as connection:
+            return self._drop(connection, true())
+
+    def _drop(self, connection: Connection, which: ColumnElement[bool]) -> int:
+        """Ready groups that satisfy `which` will not be trained."""
+        query = _in_phase(Phase.READY, schema.groups.c.id).where(which).with_for_update(skip_locked=True)
         ids = list(connection.scalars(query))
         _move(connection, ids, Phase.STALE, None)
         self._set_states(connection, _turns_in(_samples_of(connection, ids)), State.STALE)
+        return len(ids)
 
     def commit(self, target_version: int) -> int:
         """After publishing: the groups claimed for `target_version` are trained.
@@ -154,7 +163,7 @@ class Ledger:
         column = schema.states.c
         query = select(column.state, func.count()).group_by(column.state)
         with self._database.read() as connection:
-            counts = dict(connection.execute(query).tuples().all())
+            counts: dict[str, int] = dict(connection.execute(query).tuples().all())
         return {state: counts.get(state.value, 0) for state in State}
 
     def unaccounted(self) -> int:

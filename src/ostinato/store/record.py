@@ -96,25 +96,28 @@ class Store:
                 connection.execute(SET_ENDING, endings)
 
     def turns(self, session_id: str) -> list[Turn]:
-        return self.turns_of((session_id,))[session_id]
+        return self.turns_of((session_id,)).get(session_id, [])
 
     def turns_of(self, session_ids: Iterable[str]) -> dict[str, list[Turn]]:
-        """The turns of each session in order; a session without turns has an empty list."""
+        """The turns of each session in order; a session without turns is not in the dict."""
         order = (schema.turns.c.session_id, schema.turns.c.number)
         return self._by_session(schema.turns, session_ids, order, rows.turn_of)
 
     def signals(self, session_id: str) -> list[Signal]:
-        return self.signals_of((session_id,))[session_id]
+        return self.signals_of((session_id,)).get(session_id, [])
 
     def signals_of(self, session_ids: Iterable[str]) -> dict[str, list[Signal]]:
-        """The signals of each session by time observed; a session without signals has an empty list."""
+        """The signals of each session by time observed; a session without signals is not in the dict."""
         order = (schema.signals.c.observed_at, schema.signals.c.id)
         return self._by_session(schema.signals, session_ids, order, rows.signal_of)
 
     def add_reward(self, reward: Reward) -> None:
+        self.add_rewards((reward,))
+
+    def add_rewards(self, rewards: Iterable[Reward]) -> None:
         """Append: a later reward of the same session does not erase the earlier one."""
         with self.database.write() as connection:
-            connection.execute(schema.rewards.insert(), rows.reward_row(reward))
+            self._insert(connection, schema.rewards, map(rows.reward_row, rewards))
 
     def rewards(self, session_id: str) -> list[Reward]:
         """Every reward ever computed for the session, oldest first."""
@@ -197,12 +200,12 @@ class Store:
         order: Sequence[Any],
         convert: Callable[[RowMapping], T],
     ) -> dict[str, list[T]]:
-        found: dict[str, list[T]] = {id: [] for id in session_ids}
-        for ids in chunks(list(found)):
+        found: dict[str, list[T]] = {}
+        for ids in chunks(list(dict.fromkeys(session_ids))):
             query = select(table).where(table.c.session_id.in_(ids)).order_by(*order)
             with self.database.read() as connection:
                 for row in connection.execute(query).mappings():
-                    found[row["session_id"]].append(convert(row))
+                    found.setdefault(row["session_id"], []).append(convert(row))
         return found
 
 

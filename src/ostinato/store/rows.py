@@ -38,7 +38,7 @@ Row = dict[str, Any]
 class VersionRow:
     """One published version of the weights.
 
-    >>> VersionRow(version=1, parent=0, digest="9f", kind="delta", bytes=8, created_at=0.0, batch=("g1",)).kind
+    >>> VersionRow(version=1, parent=0, digest="9f", kind="delta", bytes=8, created_at=0.0, batch=()).kind
     'delta'
     """
 
