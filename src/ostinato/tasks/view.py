@@ -11,7 +11,10 @@ from typing import Any
 
 Message = Mapping[str, Any]
 
-FAILED = re.compile(r"^FAILED test_(\w+\.py)::test_(\w+) - assert (.+) == (.+)$", re.MULTILINE)
+FAILED = re.compile(
+    r"^FAILED test_(\w+\.py)::test_(\w+) - (?:AssertionError: )?assert (.+) == (.+)$", re.MULTILINE
+)
+"""pytest names the error as well when its explanation has several lines, as for strings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

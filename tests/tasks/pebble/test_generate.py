@@ -1,0 +1,95 @@
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ostinato.tasks.pebble import KINDS, MIXTURE, SPLITS, Pebble, generate, mixture, sample
+
+pebbles = st.builds(generate, st.sampled_from(KINDS), st.sampled_from(SPLITS), st.integers(0, 10**9))
+
+
+@given(pebbles)
+def test_the_same_seed_gives_the_same_pebble(pebble: Pebble) -> None:
+    assert generate(pebble.kind, pebble.split, pebble.seed) == pebble
+
+
+@given(pebbles)
+def test_every_line_is_unique_in_its_file_whatever_is_edited(pebble: Pebble) -> None:
+    for function in pebble.functions:
+        text = pebble.files[function.path]
+        assert text.count(function.line(function.shown)) == 1
+        for option in function.family.options:
+            assert text.count(function.line(option) + "\n") == (option == function.shown)
+            edited = text.replace(function.line(function.shown), function.line(option))
+            assert edited.count(function.line(option)) == 1
+
+
+@given(pebbles)
+def test_only_the_targets_are_wrong(pebble: Pebble) -> None:
+    wrong = [function for function in pebble.functions if function.shown != function.wanted]
+    assert wrong == ([] if pebble.kind == "question" else list(pebble.targets))
+    assert len(pebble.changes) == len(wrong)
+    assert len(pebble.targets) == ({"larger": 3}.get(pebble.split, 2) if pebble.kind == "spread" else 1)
+
+
+@given(pebbles)
+def test_the_visible_tests_say_what_the_kind_promises(pebble: Pebble) -> None:
+    for target in pebble.targets:
+        expected = {"ambiguous": None, "impossible": target.shown}.get(pebble.kind, target.wanted)
+        assert target.tested == expected
+    assert all(f.tested == f.wanted for f in pebble.functions if f not in pebble.targets)
+
+
+@given(pebbles)
+def test_a_spread_has_the_same_idiom_wrong_in_each_file(pebble: Pebble) -> None:
+    assert len({(f.family.name, f.wanted, f.shown) for f in pebble.targets}) == 1
+    assert len({f.path for f in pebble.targets}) == len(pebble.targets)
+
+
+@given(pebbles)
+def test_protected_files_exist_and_hold_no_code_to_repair(pebble: Pebble) -> None:
+    assert set(pebble.protected) | set(pebble.paths) == set(pebble.files)
+    assert not set(pebble.protected) & set(pebble.paths)
+
+
+@given(pebbles)
+def test_names_are_unique_and_listed_as_hidden_tests(pebble: Pebble) -> None:
+    names = [function.name for function in pebble.functions]
+    assert len(set(names)) == len(names)
+    assert pebble.test_ids == tuple(f"test_hidden.py::test_{name}" for name in names)
+
+
+@given(pebbles)
+def test_nothing_outside_the_question_gives_the_answer_away(pebble: Pebble) -> None:
+    assert (pebble.answer is not None) == (pebble.kind == "question")
+    if pebble.kind == "ambiguous":
+        target = pebble.targets[0]
+        assert target.name not in "".join(pebble.files[path] for path in pebble.protected)
+        assert pebble.intent["reply"] == f"use {target.wanted}"
+
+
+@settings(max_examples=25)
+@given(st.sampled_from(SPLITS), st.integers(0, 10**6), st.integers(0, 20))
+def test_a_mixture_is_samples_of_consecutive_seeds(split: str, seed: int, n: int) -> None:
+    assert list(mixture(split, seed, n)) == [sample(split, seed + offset) for offset in range(n)]
+
+
+def test_kinds_are_drawn_by_their_shares() -> None:
+    n = 3000
+    counts = Counter(pebble.kind for pebble in mixture("train", 0, n))
+    assert sum(MIXTURE.values()) == pytest.approx(1.0)
+    for kind, share in MIXTURE.items():
+        assert counts[kind] / n == pytest.approx(share, abs=0.03)
+
+
+def test_the_key_ignores_wording_and_parameters() -> None:
+    keys = Counter(sample("train", seed).key for seed in range(3000))
+    assert len(keys) > 2950
+    assert generate("fix", "train", 1).key != generate("ambiguous", "train", 1).key
+
+
+@pytest.mark.parametrize(("kind", "split"), [("fox", "train"), ("fix", "tests")])
+def test_unknown_kinds_and_splits_are_refused(kind: str, split: str) -> None:
+    with pytest.raises(ValueError, match=r"kinds .*'fix'.* splits .*'train'"):
+        generate(kind, split, 0)

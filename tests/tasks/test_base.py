@@ -1,0 +1,78 @@
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ostinato.tasks.base import IMPORTED, TaskError, load_task
+from ostinato.tasks.pebble import KINDS, SPLITS, generate, write
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    write(generate("fix", "train", 1), tmp_path / "task")
+    return tmp_path / "task"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("split", SPLITS)
+def test_reads_back_what_was_written(tmp_path: Path, kind: str, split: str) -> None:
+    written = write(generate(kind, split, 5), tmp_path / "task")
+    assert load_task(tmp_path / "task") == written
+
+
+BREAKAGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no directory": (shutil.rmtree, "no such directory"),
+    "no instruction": (lambda d: (d / "instruction.md").unlink(), "instruction.md is missing"),
+    "empty instruction": (lambda d: (d / "instruction.md").write_text(" \n"), "instruction.md is missing"),
+    "no settings": (lambda d: (d / "task.toml").unlink(), "task.toml is missing"),
+    "broken settings": (lambda d: (d / "task.toml").write_text("a = "), "task.toml is not TOML"),
+    "binary settings": (lambda d: (d / "task.toml").write_bytes(b"\xff\xfe"), "task.toml is not TOML"),
+    "metadata is no table": (lambda d: (d / "task.toml").write_text("metadata = 3"), "`metadata`"),
+    "ids are no list": (
+        lambda d: (d / "task.toml").write_text('[metadata.ostinato]\ntest_ids = "all"'),
+        "`test_ids`",
+    ),
+    "ids name a stranger": (
+        lambda d: (d / "task.toml").write_text('[metadata.ostinato]\ntest_ids = ["test_x.py::test_a"]'),
+        "test_x.py",
+    ),
+    "timeout below zero": (
+        lambda d: (d / "task.toml").write_text("[verifier]\ntimeout_sec = -1"),
+        "timeout_sec is -1",
+    ),
+    "no repository": (lambda d: shutil.rmtree(d / "environment" / "repo"), "environment/repo is missing"),
+    "no git": (lambda d: shutil.rmtree(d / "environment" / "repo" / ".git"), "has no .git"),
+    "no tests": (lambda d: (d / "tests" / "test_hidden.py").unlink(), "no hidden tests"),
+    "no tests folder": (lambda d: shutil.rmtree(d / "tests"), "no hidden tests"),
+}
+
+
+@pytest.mark.parametrize("breakage", BREAKAGES)
+def test_says_which_directory_what_is_wrong_and_what_to_do(directory: Path, breakage: str) -> None:
+    harm, problem = BREAKAGES[breakage]
+    harm(directory)
+    with pytest.raises(TaskError) as caught:
+        load_task(directory)
+    assert str(directory) in str(caught.value) and problem in str(caught.value)
+    assert "; " in str(caught.value)
+    assert caught.value.directory == directory
+
+
+def test_a_foreign_task_needs_no_table_of_ours(directory: Path) -> None:
+    (directory / "task.toml").write_text('schema_version = "1.1"\n[verifier]\ntimeout_sec = 9\n')
+    (directory / "tests" / "test_hidden.py").write_text(
+        "def test_a(): ...\ndef helper(): ...\ndef test_b(): ...\n"
+    )
+    task = load_task(directory)
+    assert (task.id, task.kind, task.split, task.timeout_s) == ("task", IMPORTED, IMPORTED, 9.0)
+    assert task.test_ids == ("test_hidden.py::test_a", "test_hidden.py::test_b")
+    assert task.protected == () and task.metadata == {}
+
+
+@pytest.mark.parametrize("text", ["x = 1\n", "def test_a(:\n"])
+def test_a_foreign_task_without_a_readable_test_function_is_refused(directory: Path, text: str) -> None:
+    (directory / "task.toml").write_text("")
+    (directory / "tests" / "test_hidden.py").write_text(text)
+    with pytest.raises(TaskError, match=r"test function|not Python"):
+        load_task(directory)

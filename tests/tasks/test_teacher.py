@@ -1,0 +1,63 @@
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from ostinato.tasks.habits import BROKEN_SHARE, HABITS
+from ostinato.tasks.pebble import KINDS, SPLITS, Pebble, generate, sample
+from ostinato.tasks.teacher import Teacher
+
+Play = Callable[[Pebble, int], Any]
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_session_ends_with_a_message_within_ten_turns(kind: str, split: str, play: Play) -> None:
+    limit = 12 if split == "larger" else 10
+    for seed in range(40):
+        workbench = play(generate(kind, split, seed), seed)
+        assert sum(message["role"] == "assistant" for message in workbench.messages) <= limit
+        assert workbench.final.startswith(("done", workbench.pebble.targets[0].name))
+
+
+def test_the_mixture_solves_about_a_third_of_the_fixes(play: Play) -> None:
+    played = [play(generate("fix", "train", seed), seed) for seed in range(1500)]
+    assert 0.30 < sum(w.solved for w in played) / len(played) < 0.43
+    assert 0.03 < sum(w.tampered for w in played) / len(played) < 0.09
+    assert 0.03 < sum("ask_user" in w.calls for w in played) / len(played) < 0.09
+    assert 0.002 < sum(w.broken for w in played) / len(played) < 0.03
+
+
+def test_a_blind_guess_seldom_succeeds(play: Play) -> None:
+    played = [play(generate("fix", "train", seed), seed) for seed in range(2500)]
+    blind = [w for w in played if w.calls == ["read", "edit"]]
+    assert 0.04 < sum(w.solved for w in blind) / len(blind) < 0.12
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_habits_are_drawn_by_their_shares(kind: str) -> None:
+    n = 1500
+    pebble = generate(kind, "train", 0)
+    counts = Counter(Teacher(pebble, Random(seed)).habit for seed in range(n))
+    for habit, share in HABITS[kind]:
+        assert counts[habit] / n == pytest.approx(share, abs=0.05)
+
+
+def test_a_broken_call_is_followed_by_the_rest_of_the_session(play: Play) -> None:
+    broken = [w for w in (play(sample("train", seed), seed) for seed in range(1200)) if w.broken]
+    assert 0 < len(broken) < 4 * 1200 * BROKEN_SHARE
+    assert all(w.broken == 1 for w in broken)
+    assert any(w.calls for w in broken)
+
+
+def test_the_same_chance_gives_the_same_session(play: Play) -> None:
+    pebble = sample("train", 8)
+    assert play(pebble, 1).messages == play(pebble, 1).messages
+
+
+def test_says_done_when_nothing_is_left_to_say() -> None:
+    teacher = Teacher(generate("question", "train", 0), Random(0))
+    texts = [teacher.act([]) for _ in range(12)]
+    assert texts[-1] == "done"
