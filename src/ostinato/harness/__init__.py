@@ -1,0 +1,1 @@
+"""The agent: tools, limits and the loop. Speaks only HTTP to the gateway."""

@@ -1,0 +1,78 @@
+"""Which version a user meets: a salted hash of the user against the shares of the arms."""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Sequence
+
+from ostinato.gateway.errors import unavailable
+from ostinato.store import Store
+from ostinato.types import Arm
+
+POLL_S = 0.25
+BUCKETS = 2**64
+
+
+def bucket(user: str, salt: str) -> float:
+    """A user's fixed place in [0, 1), even over users and independent between salts."""
+    hashed = hashlib.blake2b(user.encode(), key=salt.encode()[:64], digest_size=8)
+    return int.from_bytes(hashed.digest()) / BUCKETS
+
+
+def assign(user: str, arms: Sequence[Arm], salt: str) -> Arm:
+    """The arm of `user`: arms lie side by side on [0, 1) by name, each as wide as its share of the total.
+
+    Sticky: the same user, shares and salt give the same arm. With two arms, widening one moves no user who
+    already meets it; with more this holds for the first and the last by name.
+    ValueError when no arm has a share.
+    """
+    total = sum(arm.share for arm in arms)
+    if total <= 0:
+        raise ValueError("no arm has a share of the traffic")
+    place, edge = bucket(user, salt) * total, 0.0
+    ordered = sorted((arm for arm in arms if arm.share > 0), key=lambda arm: arm.name)
+    for arm in ordered:
+        edge += arm.share
+        if place < edge:
+            return arm
+    return ordered[-1]
+
+
+class ArmTable:
+    """The arms of the store, read again at most every POLL_S seconds and only when they changed."""
+
+    def __init__(self, store: Store, salt: str) -> None:
+        self._store = store
+        self._salt = salt
+        self._arms: dict[str, Arm] = {}
+        self._revision: int | None = None
+        self._looked_at = -POLL_S
+
+    async def refresh(self) -> None:
+        now = time.monotonic()
+        if now - self._looked_at < POLL_S:
+            return
+        self._looked_at = now
+        revision = await asyncio.to_thread(self._store.arms_revision)
+        if revision != self._revision:
+            arms = await asyncio.to_thread(self._store.arms)
+            self._arms = {arm.name: arm for arm in arms}
+            self._revision = revision
+
+    def all(self) -> list[Arm]:
+        return list(self._arms.values())
+
+    def get(self, name: str) -> Arm | None:
+        return self._arms.get(name)
+
+    def choose(self, user: str, pinned: str | None) -> Arm:
+        """The pinned arm, or the user's by hash. 503 when there is none to choose."""
+        if pinned is not None:
+            arm = self._arms.get(pinned)
+            if arm is None:
+                raise unavailable(f"the key is pinned to arm {pinned!r}, which does not exist", "no_arm")
+            return arm
+        try:
+            return assign(user, self.all(), self._salt)
+        except ValueError as error:
+            raise unavailable(f"{error}: set arms in the store", "no_arm") from None

@@ -1,0 +1,42 @@
+"""Errors as OpenAI clients expect them: a status and `{"error": {message, type, code, param}}`."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+class ApiError(Exception):
+    """What the client did wrong, or what is away; the message says what to do."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        code: str,
+        param: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.code = code
+        self.param = param
+        self.headers = dict(headers or {})
+
+    def body(self) -> dict[str, Any]:
+        kind = "server_error" if self.status >= 500 else "invalid_request_error"
+        return {"error": {"message": self.message, "type": kind, "code": self.code, "param": self.param}}
+
+    def encoded(self) -> bytes:
+        return json.dumps(self.body()).encode()
+
+
+def invalid(message: str, param: str | None = None, *, code: str = "invalid_request") -> ApiError:
+    """A 400 that names the field."""
+    return ApiError(400, message, code=code, param=param)
+
+
+def unavailable(message: str, code: str) -> ApiError:
+    """A 503 that asks the client to come back."""
+    return ApiError(503, message, code=code, headers={"Retry-After": "1"})

@@ -1,0 +1,98 @@
+"""Durable before acknowledged: one writer thread that commits whatever has gathered, as one transaction."""
+
+import asyncio
+import queue
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ostinato.store import Store
+from ostinato.types import Session, Signal, Turn
+
+MOST_AT_ONCE = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What one request wants recorded, and the future its answer waits for."""
+
+    turn: Turn | None
+    signal: Signal | None
+    session: Session | None
+    loop: asyncio.AbstractEventLoop
+    done: asyncio.Future[None]
+
+
+class Recorder:
+    """`record` returns once the entry is committed. Entries of one moment share one commit."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._queue: queue.SimpleQueue[Entry | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Commits what is queued, then ends the thread."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def submit(
+        self, *, turn: Turn | None = None, signal: Signal | None = None, session: Session | None = None
+    ) -> asyncio.Future[None]:
+        """Queues an entry. The future is set at the commit, or has the StoreError."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        self._queue.put(Entry(turn=turn, signal=signal, session=session, loop=loop, done=done))
+        return done
+
+    def _run(self) -> None:
+        while (entry := self._queue.get()) is not None:
+            entries = [entry]
+            last = False
+            while len(entries) < MOST_AT_ONCE and not self._queue.empty():
+                more = self._queue.get()
+                if more is None:
+                    last = True
+                    break
+                entries.append(more)
+            self._commit(entries)
+            if last:
+                return
+
+    def _commit(self, entries: Sequence[Entry]) -> None:
+        error = self._try(entries)
+        if error is None or len(entries) == 1:
+            _announce(entries, error)
+            return
+        # One bad entry must not take its neighbours down.
+        for entry in entries:
+            _announce([entry], self._try([entry]))
+
+    def _try(self, entries: Sequence[Entry]) -> Exception | None:
+        try:
+            self._store.record(
+                [entry.turn for entry in entries if entry.turn is not None],
+                [entry.signal for entry in entries if entry.signal is not None],
+                [entry.session for entry in entries if entry.session is not None],
+            )
+        except Exception as error:  # whatever it is belongs to the requests that wait
+            return error
+        return None
+
+
+def _announce(entries: Sequence[Entry], error: Exception | None) -> None:
+    """One wake-up of the event loop for the whole batch."""
+
+    def settle() -> None:
+        for entry in entries:
+            if entry.done.cancelled():
+                continue
+            if error is None:
+                entry.done.set_result(None)
+            else:
+                entry.done.set_exception(error)
+
+    entries[0].loop.call_soon_threadsafe(settle)

@@ -1,0 +1,81 @@
+"""`python -m ostinato.gateway.server`: one gateway process; prints one JSON line when it answers."""
+
+import argparse
+import asyncio
+import json
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvicorn
+
+from ostinato.gateway.app import GatewayConfig, create_app
+from ostinato.model.renderer import Renderer, RenderError
+from ostinato.model.tokenizer import Tokenizer, TokenizerError
+from ostinato.store import Store, StoreError
+
+USAGE_ERROR = 2
+BACKLOG = 2048
+
+
+class _Server(uvicorn.Server):
+    """Says on stdout where it listens, once it does."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if sockets and not self.should_exit:
+            print(json.dumps({"ready": True, "port": sockets[0].getsockname()[1]}), flush=True)  # noqa: T201
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serves until SIGTERM or SIGINT. Exit status 2 and one line on stderr when it cannot start."""
+    options = _parser().parse_args(arguments)
+    try:
+        renderer = Renderer(Tokenizer.load(options.checkpoint))
+        store = Store.open(options.store)
+        listener = _listen(options.host, options.port)
+    except (TokenizerError, RenderError, StoreError, OSError) as error:
+        print(f"gateway: {error}", file=sys.stderr)  # noqa: T201
+        return USAGE_ERROR
+    config = GatewayConfig(salt=options.salt, engine_wait_s=options.engine_wait)
+    asgi = uvicorn.Config(
+        create_app(store, renderer, config),
+        loop="uvloop",
+        http="httptools",
+        access_log=False,
+        log_level="warning",
+        lifespan="on",
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=5,
+    )
+    with asyncio.Runner(loop_factory=asgi.get_loop_factory()) as runner:
+        runner.run(_Server(asgi).serve(sockets=[listener]))
+    store.close()
+    return 0
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        listener = socket.create_server((host, port), backlog=BACKLOG)
+    except OSError as error:
+        raise OSError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+    listener.setblocking(False)
+    return listener
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m ostinato.gateway.server", description=__doc__)
+    parser.add_argument("--store", required=True, help="SQLite file or database URL")
+    parser.add_argument("--checkpoint", required=True, type=Path, help="directory with tokenizer.json")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    parser.add_argument("--salt", default=GatewayConfig().salt, help="of the hash that assigns arms")
+    parser.add_argument("--engine-wait", type=float, default=GatewayConfig().engine_wait_s, help="seconds")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

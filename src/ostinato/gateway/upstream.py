@@ -1,0 +1,191 @@
+"""The gateway's side of the wire to an engine, with bounded patience for one that restarts."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import aiohttp
+
+from ostinato.gateway.errors import ApiError, unavailable
+from ostinato.store.wire import completion_from_json, request_to_json
+from ostinato.types import Completion, FinishReason, GenerateRequest
+
+FIRST_WAIT_S = 0.05
+LONGEST_WAIT_S = 1.0
+LINE_BYTES = 2**22
+"""Longest NDJSON line: the last one carries the routes of the whole sequence."""
+TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=300)
+AWAY = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)
+
+Address = Callable[[], str]
+"""Where the engine is now: asked again before each attempt, since a restarted one may have moved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled:
+    """One token as it arrives.
+
+    >>> Sampled(id=3, logprob=-0.5, version=7).id
+    3
+    """
+
+    id: int
+    logprob: float
+    version: int
+
+
+class _EngineFailedError(Exception):
+    """The engine answered with a 5xx: worth another attempt."""
+
+
+class EngineClient:
+    """Asks engines for completions. `patience_s` bounds the time without any progress."""
+
+    def __init__(self, patience_s: float) -> None:
+        self._patience_s = patience_s
+        self._http: aiohttp.ClientSession | None = None
+
+    async def aclose(self) -> None:
+        if self._http is not None:
+            await self._http.close()
+
+    async def generate(self, address: Address, request: GenerateRequest) -> Completion:
+        """The whole completion. ApiError 400 for what the engine refuses, 503 when it stays away."""
+        body = json.dumps(request_to_json(request)).encode()
+        patience = _Patience(self._patience_s)
+        while True:
+            try:
+                async with self._open(address(), body) as response:
+                    return _completion(await response.read())
+            except (*AWAY, _EngineFailedError) as error:
+                await patience.wait(error)
+
+    async def stream(
+        self, address: Address, request: GenerateRequest
+    ) -> AsyncGenerator[Sampled | Completion]:
+        """Tokens as they are sampled, then the Completion.
+
+        When the engine dies on the way, the next one continues after the tokens already sampled: each keeps
+        the logprob and version it was sampled with.
+        """
+        got: list[Sampled] = []
+        patience = _Patience(self._patience_s)
+        while (ready := _already_complete(request, got)) is None:
+            before = tuple(got)
+            try:
+                async for event in self._stream_once(address(), _continued(request, before)):
+                    if isinstance(event, Completion):
+                        yield _joined(before, event)
+                        return
+                    got.append(event)
+                    yield event
+                raise aiohttp.ClientPayloadError("the engine's stream ended in the middle")
+            except (*AWAY, _EngineFailedError) as error:
+                if len(got) > len(before):
+                    patience = _Patience(self._patience_s)
+                await patience.wait(error)
+        yield ready
+
+    async def _stream_once(
+        self, address: str, request: GenerateRequest
+    ) -> AsyncGenerator[Sampled | Completion]:
+        body = json.dumps(request_to_json(request) | {"stream": True}).encode()
+        async with self._open(address, body) as response:
+            async for line in response.content:
+                yield _event(line)
+
+    @asynccontextmanager
+    async def _open(self, address: str, body: bytes) -> AsyncGenerator[aiohttp.ClientResponse]:
+        if self._http is None:
+            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=60)
+            self._http = aiohttp.ClientSession(
+                connector=connector, timeout=TIMEOUT, read_bufsize=LINE_BYTES, auto_decompress=False
+            )
+        headers = {"Content-Type": "application/json"}
+        async with self._http.post(address + "/generate", data=body, headers=headers) as response:
+            if response.status >= 500:
+                raise _EngineFailedError(f"status {response.status}")
+            if response.status >= 400:
+                raise _refused(await response.read())
+            yield response
+
+
+class _Patience:
+    """Waits between attempts, twice as long each time, until the time is up."""
+
+    def __init__(self, seconds: float) -> None:
+        self._deadline = time.monotonic() + seconds
+        self._next = FIRST_WAIT_S
+
+    async def wait(self, cause: Exception) -> None:
+        if time.monotonic() + self._next > self._deadline:
+            raise unavailable(
+                f"the engine is away ({type(cause).__name__}), try again", "engine_unavailable"
+            ) from cause
+        await asyncio.sleep(self._next)
+        self._next = min(2 * self._next, LONGEST_WAIT_S)
+
+
+def _continued(request: GenerateRequest, got: tuple[Sampled, ...]) -> GenerateRequest:
+    if not got:
+        return request
+    return replace(
+        request,
+        prompt_ids=request.prompt_ids + tuple(token.id for token in got),
+        max_tokens=request.max_tokens - len(got),
+        seed=request.seed + len(got),
+    )
+
+
+def _joined(got: tuple[Sampled, ...], rest: Completion) -> Completion:
+    if not got:
+        return rest
+    return replace(
+        rest,
+        ids=tuple(token.id for token in got) + rest.ids,
+        logprobs=tuple(token.logprob for token in got) + rest.logprobs,
+        versions=tuple(token.version for token in got) + rest.versions,
+    )
+
+
+def _already_complete(request: GenerateRequest, got: list[Sampled]) -> Completion | None:
+    """The completion when all tokens arrived and only the engine's last line, with the routes, was lost."""
+    stopped = bool(got) and got[-1].id in request.stop_ids
+    if not stopped and len(got) < request.max_tokens:
+        return None
+    finish = FinishReason.STOP if stopped else FinishReason.LENGTH
+    return _joined(tuple(got), Completion(ids=(), logprobs=(), versions=(), finish=finish))
+
+
+def _event(line: bytes) -> Sampled | Completion:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        raise aiohttp.ClientPayloadError("a line of the engine's stream was cut") from None
+    if "error" in value:
+        raise _refused(line)
+    if "id" in value:
+        return Sampled(id=value["id"], logprob=value["logprob"], version=value["version"])
+    return _completion(line)
+
+
+def _completion(body: bytes) -> Completion:
+    try:
+        return completion_from_json(body)
+    except ValueError as error:
+        raise _EngineFailedError(f"not a completion: {error}") from error
+
+
+def _refused(body: bytes) -> ApiError:
+    try:
+        error: dict[str, Any] = json.loads(body)["error"]
+        kind, message = str(error["type"]), str(error["message"])
+    except (ValueError, KeyError, TypeError):
+        kind, message = "unknown", body[:200].decode(errors="replace")
+    too_long = kind == "PromptTooLongError"
+    code = "context_length_exceeded" if too_long else "engine_refused"
+    return ApiError(400, message, code=code, param="messages" if too_long else None)

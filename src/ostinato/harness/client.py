@@ -1,0 +1,241 @@
+"""The agent's only way out: HTTP to the gateway, with bounded patience for one that restarts."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
+
+import aiohttp
+
+from ostinato.harness.tools import harness_hash
+from ostinato.types import Signal, Source
+
+FIRST_WAIT_S = 0.05
+LONGEST_WAIT_S = 1.0
+RETRIED = {502, 503, 504}
+TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=300)
+CONTEXT_CODE = "context_length_exceeded"
+
+Message = dict[str, Any]
+T = TypeVar("T")
+
+
+class GatewayUnavailable(Exception):  # noqa: N818
+    """The gateway or the engine behind it did not come back within the client's patience."""
+
+
+class GatewayRefused(Exception):  # noqa: N818
+    """The gateway answered with an error that a retry cannot cure (wrong key, bad request)."""
+
+    def __init__(self, status: int, message: str, code: str | None) -> None:
+        super().__init__(f"the gateway refused with {status}: {message}")
+        self.status = status
+        self.code = code
+
+
+class ContextExceeded(GatewayRefused):
+    """The conversation is longer than the model can read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """One assistant message, to be sent back unchanged; `broken` says why it cannot be used.
+
+    >>> Reply(message={"role": "assistant", "content": "done"}, finish="stop", tokens=9).broken is None
+    True
+    """
+
+    message: Message
+    finish: str
+    tokens: int
+    """Prompt and completion together."""
+    broken: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One request for a reply.
+
+    >>> Ask(session_id="s1", turn=0, messages=({"role": "user", "content": "hi"},), tools=()).source.value
+    'live'
+    """
+
+    session_id: str
+    turn: int
+    """Index of the turn asked for: asked again after a lost answer, the gateway repeats what it recorded."""
+    messages: tuple[Message, ...]
+    tools: tuple[Message, ...]
+    max_tokens: int = 256
+    temperature: float = 1.0
+    source: Source = Source.LIVE
+    task_id: str | None = None
+
+    def headers(self) -> dict[str, str]:
+        task = {"X-Task-Id": self.task_id} if self.task_id is not None else {}
+        return {
+            "X-Session-Id": self.session_id,
+            "X-Session-Source": self.source.value,
+            "X-Harness-Hash": harness_hash(),
+            "X-Turn": str(self.turn),
+            **task,
+        }
+
+    def body(self, *, stream: bool) -> bytes:
+        value = {
+            "model": "ostinato",
+            "messages": self.messages,
+            "tools": self.tools,
+            "max_tokens": self.max_tokens,
+            "temperature": self.temperature,
+        }
+        streaming = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
+        return json.dumps(value | streaming).encode()
+
+
+class GatewayClient:
+    """Keep-alive client of one gateway, shared by every agent of a process.
+
+    `patience_s` bounds the wait for a gateway that is away; after it GatewayUnavailable is raised.
+    """
+
+    def __init__(self, base_url: str, api_key: str, *, patience_s: float = 60.0) -> None:
+        self._base_url = base_url.rstrip("/").removesuffix("/v1")
+        self._headers = {"Authorization": f"Bearer {api_key}", "Content-Type": "application/json"}
+        self._patience_s = patience_s
+        self._http: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        if self._http is not None:
+            await self._http.close()
+            self._http = None
+
+    async def reply(self, ask: Ask, on_text: Callable[[str], None] | None = None) -> Reply:
+        """The assistant's next message; with `on_text`, streamed, and given to it piece by piece.
+
+        Raises GatewayUnavailable, GatewayRefused, ContextExceeded.
+        """
+        path, body = "/v1/chat/completions", ask.body(stream=on_text is not None)
+        if on_text is None:
+            return _reply(json.loads(await self._post(path, body, ask.headers())))
+        return await self._patiently(lambda: self._streamed(path, body, ask.headers(), on_text))
+
+    async def signal(self, signal: Signal) -> None:
+        """Posts one signal; posting it again is harmless. Raises GatewayUnavailable, GatewayRefused."""
+        value = {
+            "session_id": signal.session_id,
+            "kind": signal.kind.value,
+            "value": signal.value,
+            "id": signal.id,
+        }
+        turn = {} if signal.turn is None else {"turn": signal.turn}
+        await self._post("/feedback", json.dumps(value | turn).encode(), {})
+
+    async def _post(self, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
+        async def once() -> bytes:
+            async with self._open(path, body, headers) as response:
+                return await response.read()
+
+        return await self._patiently(once)
+
+    @asynccontextmanager
+    async def _open(
+        self, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        if self._http is None:
+            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=60)
+            self._http = aiohttp.ClientSession(connector=connector, timeout=TIMEOUT, headers=self._headers)
+        async with self._http.post(self._base_url + path, data=body, headers=headers) as response:
+            if response.status >= 400:
+                raise _refusal(response.status, await response.read())
+            yield response
+
+    async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        deadline, wait = time.monotonic() + self._patience_s, FIRST_WAIT_S
+        while True:
+            try:
+                return await attempt()
+            except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError) as error:
+                cause: Exception = error
+            except GatewayRefused as error:
+                if error.status not in RETRIED:
+                    raise
+                cause = error
+            if time.monotonic() + wait > deadline:
+                raise GatewayUnavailable(f"{self._base_url} did not answer: {cause}") from cause
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, LONGEST_WAIT_S)
+
+    async def _streamed(
+        self, path: str, body: bytes, headers: Mapping[str, str], on_text: Callable[[str], None]
+    ) -> Reply:
+        folded = _Folded()
+        async with self._open(path, body, headers) as response:
+            async for line in response.content:
+                if line.startswith(b"data: ") and not line.startswith(b"data: [DONE]"):
+                    text = folded.add(json.loads(line[6:]))
+                    if text:
+                        on_text(text)
+        return folded.reply()
+
+
+class _Folded:
+    """A streamed reply put together again."""
+
+    def __init__(self) -> None:
+        self._content = ""
+        self._calls: list[Message] = []
+        self._finish: str | None = None
+        self._tokens = 0
+        self._broken: str | None = None
+
+    def add(self, chunk: Message) -> str:
+        """Takes one chunk; returns the text it added. An error inside the stream is raised as a 503."""
+        if "error" in chunk:
+            raise GatewayRefused(503, chunk["error"]["message"], chunk["error"].get("code"))
+        if chunk.get("usage"):
+            self._tokens = chunk["usage"]["total_tokens"]
+        self._broken = chunk.get("ostinato", {}).get("broken") or self._broken
+        text = ""
+        for choice in chunk["choices"]:
+            text = choice["delta"].get("content") or ""
+            self._content += text
+            self._calls += choice["delta"].get("tool_calls", [])
+            self._finish = choice["finish_reason"] or self._finish
+        return text
+
+    def reply(self) -> Reply:
+        """The whole reply. ClientPayloadError, so that it is retried, when the stream was cut."""
+        if self._finish is None:
+            raise aiohttp.ClientPayloadError("the stream ended in the middle")
+        message: Message = {"role": "assistant", "content": self._content or None}
+        if self._calls:
+            message["tool_calls"] = [{k: v for k, v in call.items() if k != "index"} for call in self._calls]
+        return Reply(message=message, finish=self._finish, tokens=self._tokens, broken=self._broken)
+
+
+def _reply(body: Message) -> Reply:
+    choice = body["choices"][0]
+    return Reply(
+        message=choice["message"],
+        finish=choice["finish_reason"],
+        tokens=body["usage"]["total_tokens"],
+        broken=body.get("ostinato", {}).get("broken"),
+    )
+
+
+def _refusal(status: int, body: bytes) -> GatewayRefused:
+    try:
+        error = json.loads(body)["error"]
+        message, code = error["message"], error.get("code")
+    except (ValueError, KeyError, TypeError):
+        message, code = body[:200].decode(errors="replace"), None
+    return (ContextExceeded if code == CONTEXT_CODE else GatewayRefused)(status, message, code)

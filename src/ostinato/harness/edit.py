@@ -1,0 +1,74 @@
+"""Exact text replacement. Either the named region changes and no other byte does, or nothing is written."""
+
+import difflib
+import re
+
+from ostinato.harness.errors import InvalidArguments, UnexpectedEnvironment
+
+NEWLINE = re.compile("\r?\n")
+SEARCHED_LINES = 2_000
+"""Lines looked at for the nearest region: difflib takes ~10 µs a line."""
+SHOWN_LINES = 3
+SIMILAR = 0.6
+
+
+def decode(data: bytes, path: str) -> str:
+    """Text of a file, newlines untouched; UnexpectedEnvironment when it is not UTF-8."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise UnexpectedEnvironment(f"{path} is not UTF-8 text") from None
+
+
+def encode(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise InvalidArguments("the text has half a surrogate pair") from None
+
+
+def is_crlf(text: str) -> bool:
+    """Whether every newline is CRLF and there is at least one."""
+    return "\r\n" in text and text.count("\n") == text.count("\r\n")
+
+
+def replace(text: str, old: str, new: str, *, replace_all: bool = False) -> str:
+    """`text` with `old` replaced. A file of CRLF newlines is matched, and stays, in CRLF.
+
+    Raises InvalidArguments when `old` is empty or equals `new`, UnexpectedEnvironment when it is not found
+    or, without `replace_all`, occurs more than once (overlapping occurrences count).
+    """
+    if not old:
+        raise InvalidArguments("old_string is empty")
+    if is_crlf(text):
+        old, new = NEWLINE.sub("\r\n", old), NEWLINE.sub("\r\n", new)
+    if old == new:
+        raise InvalidArguments("old_string and new_string are identical")
+    found = occurrences(text, old)
+    if not found:
+        raise UnexpectedEnvironment("old_string not found" + nearest(text, old))
+    if found > 1 and not replace_all:
+        raise UnexpectedEnvironment(f"old_string is not unique ({found})")
+    return text.replace(old, new)
+
+
+def occurrences(text: str, part: str) -> int:
+    """How often `part` occurs, overlaps included: `aa` occurs twice in `aaa`."""
+    count, at = 0, text.find(part)
+    while at >= 0:
+        count, at = count + 1, text.find(part, at + 1)
+    return count
+
+
+def nearest(text: str, old: str) -> str:
+    """`; nearest:` and the region most like `old`, at most three lines; empty when nothing is alike."""
+    wanted = [line.strip() for line in old.splitlines() if line.strip()]
+    lines = text.splitlines()[:SEARCHED_LINES]
+    if not wanted:
+        return ""
+    best = difflib.get_close_matches(wanted[0], [line.strip() for line in lines], n=1, cutoff=SIMILAR)
+    if not best:
+        return ""
+    at = next(i for i, line in enumerate(lines) if line.strip() == best[0])
+    region = lines[at : at + min(len(wanted), SHOWN_LINES)]
+    return "; nearest:\n" + "\n".join(region)

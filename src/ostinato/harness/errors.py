@@ -1,0 +1,25 @@
+"""What can go wrong with a tool call: five named kinds the model is told about; anything else is our bug."""
+
+
+class ToolError(Exception):
+    """A tool call failed in a way the model should read. The message is short: it costs the model tokens."""
+
+
+class InvalidArguments(ToolError):  # noqa: N818
+    """The call does not fit the tool's schema. The model's fault."""
+
+
+class UnexpectedEnvironment(ToolError):  # noqa: N818
+    """The call is well formed but the repository is not as it assumes (no such file, text not found)."""
+
+
+class ToolTimeout(ToolError):  # noqa: N818
+    """The command ran past its time limit."""
+
+
+class ProviderError(ToolError):
+    """A service behind the tool failed."""
+
+
+class UserAborted(ToolError):  # noqa: N818
+    """The user declined to answer or interrupted."""

@@ -1,0 +1,18 @@
+"""Makes command output repeatable: one tree and command, one text, whatever the clock and place."""
+
+import re
+
+DURATION = re.compile(r" in \d+\.\d+s(?: \(\d+:\d\d:\d\d\))?")
+ADDRESS = re.compile(r" at 0x[0-9a-f]{8,16}\b")
+
+
+def normalise(output: str, root: str | None = None) -> str:
+    """`output` without pytest durations, object addresses, the absolute path `root` and outer blank space.
+
+    >>> normalise("/box/repo/calc.py:1\\n1 passed in 0.01s\\n", "/box/repo")
+    'calc.py:1\\n1 passed'
+    """
+    text = ADDRESS.sub(" at 0x", DURATION.sub("", output))
+    if root:
+        text = text.replace(root.rstrip("/") + "/", "").replace(root.rstrip("/"), ".")
+    return text.strip("\n").rstrip()
