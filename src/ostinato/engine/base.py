@@ -19,6 +19,10 @@ class InvalidRequestError(EngineError):
     """A request that cannot be sampled: empty prompt, unknown token id, negative temperature."""
 
 
+class LoadRefusedError(EngineError):
+    """New weights were not taken: missing, damaged or of another shape. The old version stays served."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
     """One sampled token as it is streamed.
@@ -47,7 +51,10 @@ class Engine(Protocol):
         ...
 
     async def swap(self, version: int, tensors: Mapping[str, Any]) -> None:
-        """Serve these weights from the next decode step; requests in flight go on with the KV they have."""
+        """Serve these weights from the next decode step; requests in flight go on with the KV they have.
+
+        Raises LoadRefusedError, with nothing changed, when they do not fit.
+        """
         ...
 
     def stats(self) -> dict[str, float]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from ostinato.engine.base import Engine, EngineError, Token
+from ostinato.engine.base import Engine, EngineError, LoadRefusedError, Token
 from ostinato.store.wire import completion_to_json, request_from_json
 from ostinato.types import Completion, GenerateRequest
 
@@ -15,10 +15,6 @@ Load = Callable[[int], Awaitable[None]]
 """Fetch, verify and swap to a version; raises LoadRefusedError and keeps the old one if it cannot."""
 
 MAX_BODY = 64 * 2**20
-
-
-class LoadRefusedError(EngineError):
-    """New weights were not taken: missing, damaged or of another shape. The old version stays served."""
 
 
 @dataclass(slots=True)

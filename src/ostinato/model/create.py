@@ -1,0 +1,44 @@
+"""Make a model with random weights beside a tokenizer: `python -m ostinato.model.create DIR --config JSON`.
+
+A process of its own, so that whoever needs a new model need not import torch.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import torch
+
+from ostinato.model.checkpoint import CheckpointError, save
+from ostinato.model.config import ModelConfig, ModelConfigError
+from ostinato.model.decoder import Decoder
+from ostinato.model.tokenizer import Tokenizer, TokenizerError
+
+
+def create(directory: Path, config: ModelConfig, seed: int) -> None:
+    """Writes the checkpoint of version 0 into `directory`, which holds `tokenizer.json`.
+
+    Raises CheckpointError, TokenizerError.
+    """
+    tokenizer = Tokenizer.load(directory)
+    torch.manual_seed(seed)
+    save(directory, Decoder(config), tokenizer, version=0)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m ostinato.model.create")
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--config", required=True, help="the fields of ModelConfig as a JSON object")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    try:
+        create(options.directory, ModelConfig(**json.loads(options.config)), options.seed)
+    except (CheckpointError, ModelConfigError, TokenizerError, TypeError, ValueError) as error:
+        print(f"no model was made: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
