@@ -68,3 +68,9 @@ def test_refuses_folders_and_a_second_repository(tmp_path: Path) -> None:
     write_repository(tmp_path, FILES)
     with pytest.raises(FileExistsError):
         write_repository(tmp_path, FILES)
+
+
+def test_a_large_file_is_packed_too(tmp_path: Path) -> None:
+    write_repository(tmp_path, {"large.txt": "0123456789abcdef\n" * 40_000})
+    assert git(tmp_path, "fsck", "--strict", "--full") == ""
+    assert len(git(tmp_path, "show", "HEAD:large.txt")) == 17 * 40_000

@@ -1,3 +1,4 @@
+import pickle
 from itertools import combinations
 
 import pytest
@@ -50,3 +51,8 @@ def test_no_alternative_is_part_of_the_line_of_another(family: Family) -> None:
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_there_are_parameters_for_five_functions_of_one_family(family: Family) -> None:
     assert len(family.parameters) >= 5 * family.arity
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_another_process_finds_the_same_family(family: Family) -> None:
+    assert pickle.loads(pickle.dumps(family)) is family

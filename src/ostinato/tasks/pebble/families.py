@@ -36,6 +36,10 @@ class Family:
     compute: Callable[[str, Arguments], Any]
     held_out: bool = False
 
+    def __reduce__(self) -> tuple[Callable[[str], "Family"], tuple[str]]:
+        """Copies and pickles by name, so that another process finds its own one."""
+        return family_named, (self.name,)
+
 
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
@@ -117,6 +121,10 @@ METHOD = Family(
     held_out=True,
 )
 FAMILIES = (OPERATOR, INDEX, CONSTANT, SCALE, FOLD, METHOD)
+
+
+def family_named(name: str) -> Family:
+    return next(family for family in FAMILIES if family.name == name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
