@@ -171,14 +171,18 @@ def _one_of(allowed: Sequence[Any], value: Any) -> Any:
 
 def _expect(kind: Any, value: Any) -> Any:
     if type(value) is not kind:
-        raise TypeError(f"expected {kind.__name__}, got {value!r}")
+        got = "a table" if isinstance(value, Mapping) else repr(value)
+        raise TypeError(f"expected {kind.__name__}, got {got}")
     return value
 
 
 def _tables(config: Any, where: str) -> Iterator[str]:
     """Lines of TOML: the plain keys of this table first, then one table for each nested dataclass."""
     values = [(field, getattr(config, field.name)) for field in dataclasses.fields(config) if field.init]
+    hints = get_type_hints(type(config))
     for field, value in values:
+        if value is not None and str(value) == NONE and type(None) in get_args(hints[field.name]):
+            raise ConfigError(f"{where}{field.name}: the text 'none' would be read back as None")
         if not dataclasses.is_dataclass(value):
             yield f"{field.name} = {_toml(value, where + field.name)}"
     for field, value in values:
@@ -198,8 +202,10 @@ def _toml(value: Any, key: str) -> str:
         return f"[{', '.join(_toml(item, key) for item in value)}]"
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{_text(name)} = {_toml(item, key)}' for name, item in value.items())}}}"
-    if value is None or isinstance(value, str | Path):
-        return _text(NONE if value is None else str(value))
+    if value is None:
+        return _text(NONE)
+    if isinstance(value, str | Path):
+        return _text(str(value))
     raise ConfigError(f"{key}: a {type(value).__name__} has no form in TOML")
 
 

@@ -1,5 +1,6 @@
 """One SQL database behind the record: how it is opened, how a transaction begins, how its errors read."""
 
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -116,7 +117,7 @@ def _create(connection: Connection, where: str) -> None:
 def _translated(where: str) -> Iterator[None]:
     try:
         yield
-    except SQLAlchemyError as error:
+    except (SQLAlchemyError, struct.error, OverflowError) as error:
         cause = str(getattr(error, "orig", None) or error)
         raise StoreError(f"{where}: {cause}{_advice(cause)}") from error
 

@@ -7,7 +7,7 @@ from typing import Self
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
-from obstore.store import LocalStore, ObjectStore, from_url
+from obstore.store import LocalStore, MemoryStore, ObjectStore, from_url
 
 FULL = ("os error 28", "os error 27", "os error 122")
 """No space left on device, file too large, quota exceeded: how the object store spells a full disk."""
@@ -41,9 +41,9 @@ class Objects:
         """A folder (created if needed), or a URL: `memory://`, `file:///…`, `s3://bucket/prefix`, `gs://`, `az://`."""
         where = str(url_or_path)
         with _named(where, "open"):
-            if isinstance(url_or_path, Path) or "://" not in url_or_path:
-                return cls(LocalStore(Path(url_or_path).absolute(), mkdir=True), where)
-            return cls(from_url(f"{where}/" if where == "memory://" else where), where)
+            if "://" not in where or where.startswith("file://"):
+                return cls(LocalStore(Path(where.removeprefix("file://")).absolute(), mkdir=True), where)
+            return cls(MemoryStore() if where == "memory://" else from_url(where), where)
 
     def create(self, key: str, data: bytes) -> None:
         """Write all of `data` or nothing. Raises AlreadyExists, StorageFull."""

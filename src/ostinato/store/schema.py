@@ -1,6 +1,17 @@
 """The tables. One row is one fact; only arms and states of turns and groups are ever changed."""
 
-from sqlalchemy import Column, Float, ForeignKey, Index, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import (
+    CheckConstraint,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+)
 
 SCHEMA = 1
 """Raised when a table changes its layout."""
@@ -66,6 +77,7 @@ signals = Table(
     Column("text", Text),
     Column("observed_at", Float, nullable=False),
     Column("turn", Integer),
+    CheckConstraint("(number IS NULL) <> (text IS NULL)", name="signal_has_one_value"),
 )
 rewards = Table(
     "rewards",

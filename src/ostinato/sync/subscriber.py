@@ -62,7 +62,8 @@ class Subscriber:
     def fetch(self, version: int) -> dict[str, torch.Tensor]:
         """The weights of `version`, bit for bit as published.
 
-        Copy them before writing to them: the next fetch builds on them (and would notice). Raises DigestMismatch naming the part or tensor, expected and got; UnknownVersion.
+        Copy them before writing to them: the next fetch builds on them, and would refuse and start anew.
+        Raises DigestMismatch naming the part or tensor, expected and got; UnknownVersion.
         """
         held, tensors = self._held
         try:

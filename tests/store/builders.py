@@ -1,0 +1,120 @@
+"""Small nouns for the tests of the record, and hypothesis strategies for arbitrary ones."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from hypothesis import strategies as st
+
+from ostinato.types import (
+    Completion,
+    Ending,
+    FinishReason,
+    Group,
+    Sample,
+    Session,
+    Signal,
+    SignalKind,
+    Source,
+    Turn,
+)
+
+ROOT = Path(__file__).parents[2]
+INTS = st.integers(-(2**31), 2**31 - 1)
+FLOATS32 = st.floats(allow_nan=False, width=32)
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+def columns(names: dict[str, st.SearchStrategy]) -> st.SearchStrategy[dict[str, tuple]]:
+    """Tuples of equal length, one for each name."""
+    rows = st.lists(st.tuples(*names.values()), max_size=8)
+    return rows.map(
+        lambda found: {name: tuple(row[i] for row in found) for i, name in enumerate(names)},
+    )
+
+
+COMPLETIONS = st.builds(
+    lambda tokens, **rest: Completion(**tokens, **rest),
+    columns({"ids": INTS, "logprobs": FLOATS32, "versions": INTS}),
+    finish=st.sampled_from(FinishReason),
+    routes=st.none() | st.binary(max_size=20),
+)
+TURNS = st.builds(
+    Turn,
+    session_id=st.just("s1"),
+    index=st.integers(0, 2**40),
+    segment=st.integers(0, 9),
+    arm=TEXT,
+    prompt_ids=st.lists(INTS, max_size=8).map(tuple),
+    completion=COMPLETIONS,
+    started_at=FINITE,
+    latency_s=FINITE,
+    broken=st.none() | TEXT,
+)
+SIGNALS = st.builds(
+    Signal,
+    session_id=st.just("s1"),
+    kind=st.sampled_from([kind for kind in SignalKind if kind is not SignalKind.ENDING]),
+    value=TEXT | FINITE,
+    observed_at=FINITE,
+    turn=st.none() | st.integers(0, 99),
+    id=st.uuids().map(str),
+)
+SESSIONS = st.builds(
+    Session,
+    id=TEXT,
+    source=st.sampled_from(Source),
+    user=TEXT,
+    arm=TEXT,
+    task_id=st.none() | TEXT,
+    harness=TEXT,
+    started_at=st.floats(0, 1e12),
+    ending=st.none() | st.sampled_from(Ending),
+)
+SAMPLES = st.builds(
+    lambda tokens, **rest: Sample(**tokens, **rest),
+    columns({"ids": INTS, "mask": st.booleans(), "logprobs": FLOATS32, "versions": INTS}),
+    session_id=TEXT,
+    turns=st.lists(st.integers(0, 99), max_size=4).map(tuple),
+    advantage=FINITE,
+)
+
+
+def session(id: str = "s1", *, arm: str = "main", started_at: float = 1.0, **rest: object) -> Session:
+    fields = {"source": Source.LIVE, "user": "ada", "task_id": None, "harness": "9f", **rest}
+    return Session(id=id, arm=arm, started_at=started_at, **fields)
+
+
+def turn(index: int, session_id: str = "s1") -> Turn:
+    return Turn(
+        session_id=session_id,
+        index=index,
+        segment=0,
+        arm="main",
+        prompt_ids=(1, 2, 3),
+        completion=Completion(
+            ids=(index, 2), logprobs=(-0.5, -0.25), versions=(3, 3), finish=FinishReason.STOP
+        ),
+        started_at=2.0,
+        latency_s=0.5,
+    )
+
+
+def group(id: str, *, version: int = 3, turns: tuple[int, ...] = (0,), session_id: str = "s1") -> Group:
+    sample = Sample(
+        session_id=session_id,
+        turns=turns,
+        ids=(1, 2, 3),
+        mask=(False, True, True),
+        logprobs=(0.0, -0.5, -0.25),
+        versions=(0, version, version + 1),
+        advantage=0.5,
+    )
+    return Group(id=id, prompt=f"prompt of {id}", samples=(sample,), rewards=(1.0, -0.2))
+
+
+def start_python(code: str, *arguments: object) -> subprocess.Popen[str]:
+    """Another process running `code`, its output piped."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True, cwd=ROOT)

@@ -1,0 +1,150 @@
+"""Settings load, merge, dump and complain."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ostinato.config import ConfigError, dump, load
+from ostinato.types import Source
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"])).filter(lambda text: text != "none")
+FINITE = st.floats(allow_nan=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Train:
+    steps: int = 10
+    rate: float = 0.5
+    folder: Path = Path("runs")
+    betas: tuple[float, float] = (0.9, 0.95)
+    layers: tuple[int, ...] = ()
+    limit: int | None = 3
+    source: Source = Source.LIVE
+    mode: Literal["fast", "slow", "none"] = "fast"
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.steps < 0:
+            raise ValueError(f"steps must not be negative, got {self.steps}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    train: Train = Train()
+    name: str | None = None
+    quiet: bool = False
+
+
+CONFIGS = st.builds(
+    Run,
+    name=st.none() | TEXT,
+    quiet=st.booleans(),
+    train=st.builds(
+        Train,
+        steps=st.integers(0, 2**62),
+        rate=FINITE,
+        folder=TEXT.filter(lambda text: "\0" not in text).map(Path),
+        betas=st.tuples(FINITE, FINITE),
+        layers=st.lists(st.integers(-5, 5)).map(tuple),
+        limit=st.none() | st.integers(-5, 5),
+        source=st.sampled_from(Source),
+        mode=st.sampled_from(["fast", "slow", "none"]),
+        weights=st.dictionaries(TEXT, FINITE),
+    ),
+)
+
+
+def refusal(*overrides: str) -> str:
+    with pytest.raises(ConfigError) as refused:
+        load(Run, None, overrides)
+    return str(refused.value)
+
+
+@given(CONFIGS)
+def test_what_is_dumped_loads_back_equal(tmp_path_factory: pytest.TempPathFactory, config: Run) -> None:
+    path = tmp_path_factory.getbasetemp() / "run.toml"
+    path.write_text(dump(config))
+    assert load(Run, path) == config
+
+
+def test_without_anything_the_defaults_hold() -> None:
+    assert load(Run) == Run()
+
+
+def test_overrides_win_over_the_file(tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text("quiet = true\n[train]\nsteps = 7\nrate = 1\n")
+    config = load(Run, tmp_path / "run.toml", ["train.steps=8", "train.steps = 9"])
+    assert config == Run(quiet=True, train=Train(steps=9, rate=1.0))
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("name=ada", Run(name="ada")),
+        ("name=3", Run(name="3")),
+        ('name="none of it"', Run(name="none of it")),
+        ("name=none", Run()),
+        ("train.limit=none", Run(train=Train(limit=None))),
+        ("train.source=bench", Run(train=Train(source=Source.BENCH))),
+        ("train.mode=slow", Run(train=Train(mode="slow"))),
+        ("train.layers=[1, 2]", Run(train=Train(layers=(1, 2)))),
+        ("train.folder=a/b", Run(train=Train(folder=Path("a/b")))),
+        ("train.weights={a = 1}", Run(train=Train(weights={"a": 1.0}))),
+        ("train.rate=1e-5", Run(train=Train(rate=1e-5))),
+    ],
+)
+def test_an_override_takes_the_type_of_its_field(override: str, expected: Run) -> None:
+    assert load(Run, None, [override]) == expected
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("train.stesp=1", "unknown key 'train.stesp', did you mean 'train.steps'?"),
+        ("zzzz=1", "unknown key 'zzzz', known are train, name, quiet"),
+        ("train=1", "train is a table of steps"),
+        ("train.steps.more=1", "train.steps: expected int, got a table"),
+        ("train.steps=1.5", "train.steps: expected int, got 1.5"),
+        ("train.steps=true", "train.steps: expected int, got True"),
+        ("quiet=1", "quiet: expected bool, got 1"),
+        ("train.betas=[1]", "train.betas: expected 2 values, got 1"),
+        ("train.mode=sloow", "train.mode: expected one of 'fast', 'slow', 'none', got 'sloow'"),
+        ("train.source=alive", "train.source: expected one of 'live'"),
+        ("train.steps=-1", "train: steps must not be negative, got -1"),
+        ("train.steps", "write it as key=value"),
+    ],
+)
+def test_a_bad_override_is_named(override: str, message: str) -> None:
+    assert override in refusal(override)
+    assert message in refusal(override)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[train]\nstesp = 1", "unknown key 'train.stesp', did you mean 'train.steps'?"),
+        ("[train]\nsteps = '1'", "train.steps: expected int, got '1'"),
+        ("train = 1 =", "not TOML"),
+    ],
+)
+def test_a_bad_file_is_named(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"run\.toml") as refused:
+        load(Run, path)
+    assert message in str(refused.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"absent.toml: cannot be read: No such file"):
+        load(Run, tmp_path / "absent.toml")
+
+
+def test_what_toml_cannot_say_is_refused() -> None:
+    with pytest.raises(ConfigError, match="name: the text 'none' would be read back as None"):
+        dump(Run(name="none"))
