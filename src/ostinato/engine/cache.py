@@ -34,33 +34,34 @@ class Prefill:
     """Several new tokens a row; rows are padded on the right."""
 
     cache: SlotCache
-    slots_B: Tensor
-    write_BT: Tensor
-    """Position each token is stored at; max_len for padding."""
-    mask_B1TX: Tensor
-    """True where a token may look."""
+    slots: Tensor
+    """[B]"""
+    write: Tensor
+    """[B, T]: the position each token is stored at; max_len for padding."""
+    mask: Tensor
+    """[B, 1, T, X]: True where a token may look."""
 
     def attend(self, layer: int, q_BHTD: Tensor, k_BKTD: Tensor, v_BKTD: Tensor) -> Tensor:
         keys, values = self.cache.keys[layer], self.cache.values[layer]
-        keys[self.slots_B[:, None], :, self.write_BT] = k_BKTD.transpose(1, 2)
-        values[self.slots_B[:, None], :, self.write_BT] = v_BKTD.transpose(1, 2)
-        reach = self.mask_B1TX.shape[-1]
-        k, v = keys[:, :, :reach][self.slots_B], values[:, :, :reach][self.slots_B]
+        keys[self.slots[:, None], :, self.write] = k_BKTD.transpose(1, 2)
+        values[self.slots[:, None], :, self.write] = v_BKTD.transpose(1, 2)
+        reach = self.mask.shape[-1]
+        k, v = keys[:, :, :reach][self.slots], values[:, :, :reach][self.slots]
         grouped = q_BHTD.shape[1] != k.shape[1]
-        return F.scaled_dot_product_attention(q_BHTD, k, v, attn_mask=self.mask_B1TX, enable_gqa=grouped)
+        return F.scaled_dot_product_attention(q_BHTD, k, v, attn_mask=self.mask, enable_gqa=grouped)
 
 
 class Decode:
     """One new token a row.
 
-    The busy slots lie scattered. Copying their keys together costs more than reading the idle ones between them,
+    The busy slots lie scattered. Copying their keys together costs more than reading the idle ones between,
     so queries are spread over all slots up to the last busy one, unless few are busy.
     """
 
-    def __init__(self, cache: SlotCache, slots_B: Tensor, positions_B: Tensor) -> None:
-        self.cache, self.slots, self.positions = cache, slots_B, positions_B
-        self.high = int(slots_B.max()) + 1
-        self.gather = len(slots_B) * SPARSE < self.high
+    def __init__(self, cache: SlotCache, slots: Tensor, positions_B: Tensor) -> None:
+        self.cache, self.slots, self.positions = cache, slots, positions_B
+        self.high = int(slots.max()) + 1
+        self.gather = len(slots) * SPARSE < self.high
         reach = int(positions_B.max()) + 1
         hidden = torch.arange(reach) > positions_B[:, None]
         bias_BX = torch.zeros(hidden.shape).masked_fill_(hidden, -torch.inf)

@@ -1,9 +1,9 @@
 """The HTTP face of any engine: /generate, /healthz, /stats, /load. Torch-free."""
 
 import json
-from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Protocol
 
 from aiohttp import web
 
@@ -11,10 +11,19 @@ from ostinato.engine.base import Engine, EngineError, LoadRefusedError, Token
 from ostinato.store.wire import completion_to_json, request_from_json
 from ostinato.types import Completion, GenerateRequest
 
-Load = Callable[[int], Awaitable[None]]
-"""Fetch, verify and swap to a version; raises LoadRefusedError and keeps the old one if it cannot."""
-
 MAX_BODY = 64 * 2**20
+
+
+class Loader(Protocol):
+    """Where new versions come from."""
+
+    async def load(self, version: int) -> None:
+        """Fetch, verify and swap to a version; raises LoadRefusedError and keeps the old one if it cannot."""
+        ...
+
+    def stats(self) -> dict[str, float]:
+        """Counters beside the engine's own."""
+        ...
 
 
 @dataclass(slots=True)
@@ -29,8 +38,8 @@ class Running:
         await self.runner.cleanup()
 
 
-def create_app(engine: Engine, load: Load | None = None) -> web.Application:
-    """The application; without `load` the engine serves one version for ever."""
+def create_app(engine: Engine, loader: Loader | None = None) -> web.Application:
+    """The application; without `loader` the engine serves one version for ever."""
 
     async def generate(request: web.Request) -> web.StreamResponse:
         try:
@@ -49,17 +58,17 @@ def create_app(engine: Engine, load: Load | None = None) -> web.Application:
         return web.json_response({"version": engine.version})
 
     async def stats(_: web.Request) -> web.Response:
-        return web.json_response(engine.stats())
+        return web.json_response(engine.stats() | (loader.stats() if loader else {}))
 
     async def load_version(request: web.Request) -> web.Response:
-        if load is None:
+        if loader is None:
             return _error(409, "LoadRefusedError", "this engine serves one version: start it with --objects")
         try:
             version = int(json.loads(await request.text())["version"])
         except (ValueError, KeyError, TypeError) as error:
             return _error(400, "InvalidRequestError", f'expected {{"version": int}}: {error!r}')
         try:
-            await load(version)
+            await loader.load(version)
         except LoadRefusedError as error:
             return _error(409, "LoadRefusedError", str(error))
         return web.json_response({"version": engine.version})

@@ -1,0 +1,94 @@
+"""`python -m ostinato.engine.server`: an embedded engine behind HTTP.
+
+Prints one line of JSON to stdout when it listens, `{"ready": true, "port": …, "version": …}`, and stops on
+SIGTERM. A wrong checkpoint, a taken port or a version that cannot be loaded at the start is one line on stderr
+and exit code 2.
+"""
+
+import argparse
+import asyncio
+import json
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from ostinato.engine.base import EngineError
+from ostinato.engine.embedded import EmbeddedEngine
+from ostinato.engine.http import Running, create_app, serve
+from ostinato.engine.loader import SyncLoader
+from ostinato.model.checkpoint import CheckpointError, load
+from ostinato.store import Objects, ObjectsError
+from ostinato.sync import Subscriber
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = _parser().parse_args(argv)
+    logging.basicConfig(level=logging.WARNING, format="engine: %(levelname)s %(message)s")
+    torch.set_num_threads(1)
+    try:
+        asyncio.run(_serve(args))
+    except (CheckpointError, EngineError, ObjectsError) as error:
+        return _refuse(str(error))
+    except OSError as error:
+        return _refuse(f"cannot listen on {args.host}:{args.port}: {error.strerror or error}")
+    return 0
+
+
+async def _serve(args: argparse.Namespace) -> None:
+    decoder, _, meta = load(args.checkpoint)
+    engine = EmbeddedEngine(decoder, version=meta.version, slots=args.slots, max_len=args.max_len)
+    loader = None
+    if args.objects is not None:
+        loader = SyncLoader(engine, Subscriber(Objects.open(args.objects), prefix=args.prefix))
+        if args.version is not None:
+            await loader.load(args.version)
+    running = await serve(create_app(engine, loader), args.host, args.port)
+    following = asyncio.create_task(loader.follow()) if loader and args.follow else None
+    _announce(running, engine)
+    await _stopped()
+    if following is not None:
+        following.cancel()
+    await running.close()
+    await engine.aclose()
+
+
+def _announce(running: Running, engine: EmbeddedEngine) -> None:
+    line = {"ready": True, "port": running.port, "version": engine.version}
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+async def _stopped() -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, stop.set)
+    await stop.wait()
+
+
+def _refuse(message: str) -> int:
+    sys.stderr.write(f"engine: {' '.join(message.split())}\n")
+    return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m ostinato.engine.server", description=__doc__)
+    parser.add_argument("--checkpoint", type=Path, required=True, help="directory in Hugging Face layout")
+    parser.add_argument("--objects", help="folder or URL of the object store that new versions come from")
+    parser.add_argument("--prefix", default="weights", help="where in the object store")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--follow", action="store_true", help="load every new version as it is published")
+    which.add_argument("--version", type=int, help="load this version from the object store at the start")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    parser.add_argument("--slots", type=int, default=96, help="sequences sampled at once")
+    parser.add_argument("--max-len", type=int, default=512, help="tokens of prompt and completion together")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
