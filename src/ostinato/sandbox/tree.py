@@ -1,0 +1,132 @@
+"""A directory as data: paths that cannot leave it, its files, its digest. Shared by every backend.
+
+`.git` is never part of a tree: it is the record of the files, not one of them.
+"""
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+
+from ostinato.sandbox.base import MAX_FILE_BYTES, SandboxError, SandboxPathError
+
+GIT = ".git"
+
+
+def resolve(root: str, path: str) -> str:
+    """The real path of `path` under `root` (itself a real path); raises SandboxPathError when outside.
+
+    Nothing runs in a sandbox while its files are read or written, so the answer stays true until it is used.
+    """
+    if "\0" in path:
+        raise SandboxPathError(f"{path!r} is not a path: remove the NUL character")
+    real = os.path.realpath(os.path.join(root, path))  # noqa: PTH118
+    if real != root and not real.startswith(root + os.sep):
+        raise SandboxPathError(f"{path!r} leads out of the repository: give a path inside it")
+    return real
+
+
+def read(root: str, path: str) -> bytes:
+    """The bytes of a regular file; raises FileNotFoundError, IsADirectoryError, SandboxError."""
+    # O_NONBLOCK: a FIFO that a command left here must not stop us
+    fd = os.open(resolve(root, path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with open(fd, "rb", buffering=0) as file:  # noqa: PTH123
+        _check_regular(path, os.fstat(fd))
+        return file.read()
+
+
+def _check_regular(path: str, status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(21, "is a directory", path)
+    if not stat.S_ISREG(status.st_mode):
+        raise SandboxError(f"{path!r} is not a regular file: remove it first")
+    if status.st_size > MAX_FILE_BYTES:
+        raise SandboxError(
+            f"{path!r} has {status.st_size} bytes, the limit is {MAX_FILE_BYTES}: read a part of it"
+        )
+
+
+def write(root: str, path: str, data: bytes) -> None:
+    """Write a whole file and its parent directories. Raises IsADirectoryError, SandboxPathError, OSError."""
+    real = resolve(root, path)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        fd = os.open(real, flags, 0o644)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(real), exist_ok=True)  # noqa: PTH103, PTH120
+        fd = os.open(real, flags, 0o644)
+    with open(fd, "wb", buffering=0) as file:  # noqa: PTH123
+        _check_regular(path, os.fstat(fd))
+        file.truncate()
+        _write_all(fd, data)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def delete(root: str, path: str) -> None:
+    """Remove a file; nothing to do when it is not there."""
+    real = os.path.join(resolve(root, os.path.dirname(path)), os.path.basename(path))  # noqa: PTH118, PTH119, PTH120
+    try:
+        os.unlink(real)  # noqa: PTH108
+    except (FileNotFoundError, NotADirectoryError):
+        return
+
+
+def names(root: str, path: str) -> list[str]:
+    """Sorted names in a directory, directories with a trailing slash."""
+    with os.scandir(resolve(root, path)) as entries:
+        return sorted(entry.name + "/" * entry.is_dir() for entry in entries)
+
+
+def walk(root: str, prefix: str = "") -> Iterator[os.DirEntry[str]]:
+    """Every entry below `root` that is not a directory, in no order; symbolic links are not followed."""
+    with os.scandir(os.path.join(root, prefix)) as entries:  # noqa: PTH118
+        for entry in entries:
+            if entry.name == GIT and not prefix:
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                yield from walk(root, f"{prefix}{entry.name}/")
+            else:
+                yield entry
+
+
+def files(root: str) -> list[str]:
+    """Sorted relative paths of all files and links."""
+    start = len(root) + 1
+    return sorted(entry.path[start:] for entry in walk(root))
+
+
+def digest(root: str) -> str:
+    """32 hexadecimal digits of every path, kind and content."""
+    state = hashlib.blake2b(digest_size=16)
+    for path in files(root):
+        content = _entry(os.path.join(root, path))  # noqa: PTH118
+        state.update(b"%d %d " % (len(path), len(content)) + os.fsencode(path) + content)
+    return state.hexdigest()
+
+
+def _entry(path: str) -> bytes:
+    """Kind, executable bit and content of one entry; neither file nor link counts by its kind alone."""
+    status = os.lstat(path)
+    kind = b"%o %d " % (stat.S_IFMT(status.st_mode), bool(status.st_mode & 0o100))
+    if stat.S_ISLNK(status.st_mode):
+        return kind + os.fsencode(os.readlink(path))  # noqa: PTH115
+    if not stat.S_ISREG(status.st_mode):
+        return kind
+    try:
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+            return kind + hashlib.blake2b(file.read(), digest_size=16).digest()
+    except PermissionError:
+        return kind + b"unreadable"
+
+
+def content(root: str, path: str) -> bytes | None:
+    """What `changes` shows of a path: its bytes, None when there is no regular file of ours there."""
+    try:
+        return read(root, path)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, SandboxPathError):
+        return None

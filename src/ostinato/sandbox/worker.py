@@ -1,0 +1,58 @@
+"""The side of an exam that runs the candidate's code: imports its modules, calls its functions.
+
+It never sees a test. Everything it answers is only data to the judge, so code that takes over this process
+can at most answer wrongly.
+"""
+
+import importlib
+import os
+import socket
+import sys
+from typing import Any
+
+from ostinato.sandbox import channel
+from ostinato.sandbox.values import NotPlainError
+
+
+def serve(calls: socket.socket, root: str) -> None:
+    """Answer the judge's questions about the modules in `root` until it hangs up."""
+    os.chdir(root)
+    sys.path[:0] = [root, os.path.join(root, "src")]  # noqa: PTH118
+    importlib.invalidate_caches()
+    while True:
+        try:
+            question = channel.receive(calls)
+        except channel.ChannelError:
+            return
+        _reply(calls, _answer(question))
+
+
+def _reply(calls: socket.socket, answer: dict[str, Any]) -> None:
+    try:
+        channel.send(calls, answer)
+    except (NotPlainError, RecursionError, channel.ChannelError) as error:
+        channel.send(calls, {"raised": "NotPlainError", "message": str(error)})
+
+
+def _answer(question: dict[str, Any]) -> dict[str, Any]:
+    try:
+        module = importlib.import_module(question["module"])
+        if "name" not in question:
+            return {"value": None}
+        found = getattr(module, question["name"])
+        if "args" in question:
+            return {"value": found(*question["args"], **question["kwargs"])}
+        return {"callable": True} if callable(found) else {"value": found}
+    except BaseException as error:
+        return {"raised": type(error).__name__, "message": _message(error)}
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)[:1000]
+    except BaseException:
+        return "the error could not be written"
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2])
