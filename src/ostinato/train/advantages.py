@@ -1,0 +1,44 @@
+"""Rewards ─► advantages: what a session was better than.
+
+No division by the standard deviation anywhere: it would blow up tiny differences in groups that are all
+right or all wrong. No division by length either: it would make long failures cheap.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+
+def group_advantages(rewards: Sequence[float]) -> list[float]:
+    """Reward minus the mean of the group, sessions of the same prompt. They add up to 0.
+
+    >>> group_advantages([1.0, 0.0, 0.0, 1.0])
+    [0.5, -0.5, -0.5, 0.5]
+    """
+    if not rewards:
+        return []
+    mean = sum(rewards) / len(rewards)
+    return [reward - mean for reward in rewards]
+
+
+def leave_one_out(rewards: Sequence[float], strata: Sequence[str]) -> list[float]:
+    """Reward minus the mean of the other sessions of its stratum, for prompts that were sampled once.
+
+    A session's own reward is not in its baseline, so the gradient stays unbiased. Within a stratum they add
+    up to 0. A session alone in its stratum is compared with all the others; one that is alone altogether
+    gets 0.
+
+    >>> leave_one_out([1.0, 0.0, 5.0, 7.0], ["fix", "fix", "question", "question"])
+    [1.0, -1.0, -2.0, 2.0]
+    """
+    by_stratum: dict[str, list[float]] = defaultdict(list)
+    for reward, stratum in zip(rewards, strata, strict=True):
+        by_stratum[stratum].append(reward)
+    peers = {stratum: group if len(group) > 1 else rewards for stratum, group in by_stratum.items()}
+    return [
+        _above_the_others(reward, peers[stratum]) for reward, stratum in zip(rewards, strata, strict=True)
+    ]
+
+
+def _above_the_others(reward: float, all_of_them: Sequence[float]) -> float:
+    others = len(all_of_them) - 1
+    return reward - (sum(all_of_them) - reward) / others if others else 0.0

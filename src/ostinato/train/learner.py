@@ -1,0 +1,221 @@
+"""The policy-gradient learner: a process of its own that turns groups into versions.
+
+::
+
+    claim ─► step ─► save state ─► publish ─► record ─► commit
+                                      │
+                    the one moment at which the version exists
+
+Killed before it: the groups are released and the step is done again from the saved state of the version
+before. Killed after it: the restart finds the version published and finishes recording and committing.
+Either way nothing is trained twice and nothing is lost.
+"""
+
+import argparse
+import logging
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ostinato.model.checkpoint import CheckpointError, load, save
+from ostinato.model.decoder import Decoder
+from ostinato.store import Ledger, Objects, ObjectsError, Store, StoreError, VersionRow
+from ostinato.sync import Manifest, Publisher, Subscriber, SyncError
+from ostinato.sync.weights import state_root, to_blobs
+from ostinato.train.journal import Journal
+from ostinato.train.policy import policy_step
+from ostinato.train.state import Note, StateError, States
+from ostinato.types import Group
+
+log = logging.getLogger(__name__)
+LEARNING_RATE = 4e-4
+POLL_S, LONGEST_POLL_S = 0.02, 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerConfig:
+    """How groups become a version."""
+
+    groups: int = 10
+    """Groups in one step, hence in one version."""
+    staleness: int = 4
+    """A group is dropped when its oldest token is more versions behind the published one than this."""
+    learning_rate: float = LEARNING_RATE
+
+
+class Learner:
+    """Trains the newest published weights on. `decoder` only gives the shape and, before version 0, the
+    weights."""
+
+    def __init__(
+        self, decoder: Decoder, store: Store, objects: Objects, run_dir: Path, config: LearnerConfig
+    ) -> None:
+        self._decoder = decoder
+        self._store = store
+        self._ledger = Ledger(store)
+        self._objects = objects
+        self._publisher = Publisher(objects)
+        self._states = States(run_dir / "states")
+        self._journal = Journal(run_dir / "learner.jsonl")
+        self._config = config
+        self._optimizer = adamw(decoder, config.learning_rate)
+        self.version = -1
+        """The newest version that is published and committed; -1 before `start`."""
+
+    def start(self, first_version: int) -> None:
+        """Restores order after whatever happened; publishes `first_version` if nothing was published yet."""
+        head = self._publisher.resume()
+        if head is None:
+            head = self._publisher.anchor(first_version, self._decoder.state_dict()).version
+        note = self._restore(head)
+        self._settle(head, note)
+        released = self._ledger.release_after(head)
+        log.info("at version %d, %d claims released", head, released)
+
+    def _restore(self, head: int) -> Note:
+        """The state saved for `head`; the published weights and fresh moments when there is none."""
+        subscriber = Subscriber(self._objects)
+        published = subscriber.manifest(head)
+        note = self._states.load(head, self._decoder, self._optimizer)
+        if note is not None:
+            if state_root(to_blobs(self._decoder.state_dict(), copy=False)) == published.state_root:
+                return note
+            log.warning("the saved state is not that of the published version %d: not used", head)
+        self._decoder.load_state_dict(subscriber.fetch(head))
+        self._optimizer = adamw(self._decoder, self._config.learning_rate)
+        return {"batch": [], "line": {"version": head}}
+
+    def _settle(self, version: int, note: Note) -> None:
+        """Everything that follows a publication; done again after a restart it changes nothing."""
+        manifest = Subscriber(self._objects).manifest(version)
+        self._store.add_version(version_row(manifest, batch=note["batch"]))
+        self._ledger.commit(version)
+        if version not in {line["version"] for line in self._journal.lines()[-1:]}:
+            self._journal.add(note["line"])
+        self.version = version
+
+    def run(self, until: int, stop: Callable[[], bool]) -> None:
+        """Publishes version after version up to `until`, or until `stop()`; waits while no groups are
+        ready."""
+        while self.version < until:
+            started = time.monotonic()
+            if not self._wait(stop):
+                return
+            self.advance(waited=time.monotonic() - started)
+
+    def _wait(self, stop: Callable[[], bool]) -> bool:
+        """True as soon as a batch is ready, False when told to stop."""
+        pause = POLL_S
+        while self._ledger.ready(self._oldest_allowed) < self._config.groups:
+            if stop():
+                return False
+            time.sleep(pause)
+            pause = min(1.5 * pause, LONGEST_POLL_S)
+        return not stop()
+
+    @property
+    def _oldest_allowed(self) -> int:
+        return self.version - self._config.staleness
+
+    def advance(self, *, waited: float = 0.0) -> int:
+        """Trains and publishes the next version on the groups at hand; gives it."""
+        started, version = time.monotonic(), self.version + 1
+        groups = self._ledger.claim(version, self._config.groups, self._oldest_allowed)
+        line = self._step(groups)
+        line |= {"version": version, "seconds": time.monotonic() - started, "waited": waited}
+        note = {"batch": [group.id for group in groups], "line": line}
+        self._states.save(version, self._decoder, self._optimizer, note)
+        self._publisher.delta(version, self._decoder.state_dict())
+        self._settle(version, note)
+        return version
+
+    def _step(self, groups: Sequence[Group]) -> dict[str, Any]:
+        samples = [sample for group in groups for sample in group.samples]
+        rewards = [reward for group in groups for reward in group.rewards]
+        stats = policy_step(self._decoder, self._optimizer, samples, len(rewards))
+        return {
+            "reward": sum(rewards) / max(1, len(rewards)),
+            "sessions": len(rewards),
+            "staleness": max((self.version - group.oldest_version for group in groups), default=0),
+            **asdict(stats),
+        }
+
+
+def adamw(decoder: Decoder, learning_rate: float) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(
+        decoder.parameters(), lr=learning_rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True
+    )
+
+
+def version_row(manifest: Manifest, batch: Sequence[str]) -> VersionRow:
+    """What the store keeps of a published version."""
+    return VersionRow(
+        version=manifest.version,
+        parent=manifest.parent,
+        digest=manifest.digest,
+        kind=manifest.kind,
+        bytes=sum(part.bytes for part in manifest.parts),
+        created_at=time.time(),
+        batch=tuple(batch),
+    )
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m ostinato.train.learner", description=__doc__)
+    parser.add_argument("--store", required=True, help="SQLite file or SQLAlchemy URL")
+    parser.add_argument("--objects", required=True, help="folder or URL of the object store")
+    parser.add_argument("--checkpoint", required=True, type=Path, help="shape, tokenizer and first weights")
+    parser.add_argument(
+        "--run-dir", required=True, type=Path, help="states, learner.jsonl, the last checkpoint"
+    )
+    ends = parser.add_mutually_exclusive_group()
+    ends.add_argument("--until", type=int, help="stop once this version is published")
+    ends.add_argument("--versions", type=int, help="stop after so many new versions")
+    parser.add_argument("--groups", type=int, default=LearnerConfig().groups)
+    parser.add_argument("--staleness", type=int, default=LearnerConfig().staleness)
+    parser.add_argument("--learning-rate", type=float, default=LearnerConfig().learning_rate)
+    return parser.parse_args(arguments)
+
+
+def train(options: argparse.Namespace, stop: Callable[[], bool]) -> None:
+    """Runs a learner from its command line to its end and saves the last version as a checkpoint."""
+    decoder, tokenizer, meta = load(options.checkpoint)
+    config = LearnerConfig(
+        groups=options.groups, staleness=options.staleness, learning_rate=options.learning_rate
+    )
+    learner = Learner(
+        decoder, Store.open(options.store), Objects.open(options.objects), options.run_dir, config
+    )
+    learner.start(meta.version)
+    until = options.until
+    if until is None:
+        until = sys.maxsize if options.versions is None else learner.version + options.versions
+    first = learner.version
+    learner.run(until, stop)
+    parent = first if learner.version > first else None
+    save(options.run_dir / "checkpoint", decoder, tokenizer, version=learner.version, parent=parent)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    torch.set_num_threads(1)
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    try:
+        train(parse(arguments), stopping.is_set)
+    except (CheckpointError, StateError, StoreError, ObjectsError, SyncError) as error:
+        log.error("the learner stopped: %s", error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

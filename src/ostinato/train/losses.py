@@ -1,0 +1,44 @@
+"""Losses as pure functions of tensors.
+
+Shapes: N counted tokens, flattened over rows; V vocabulary.
+"""
+# ruff: noqa: N803
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def token_logprobs(logits_NV: Tensor, ids_N: Tensor) -> Tensor:
+    """Natural log of the probability of each token, [N]."""
+    return -F.cross_entropy(logits_NV, ids_N, reduction="none")
+
+
+def next_token_loss(logprobs_N: Tensor, weights_N: Tensor) -> Tensor:
+    """Cross-entropy per unit of weight, in nats; a weight of 0 takes the token out."""
+    return -(logprobs_N * weights_N).sum() / weights_N.sum()
+
+
+def importance(logprobs_N: Tensor, behaviour_N: Tensor, cap: float) -> Tensor:
+    """min(pi / mu, cap), detached: how much more likely the token is now than when it was sampled.
+
+    Truncated importance sampling: the mean is right up to the cap, above it the token counts `cap` times,
+    so no single old token can dominate a step. Every token keeps some weight.
+    """
+    return (logprobs_N.detach() - behaviour_N).exp().clamp(max=cap)
+
+
+def policy_gradient_loss(
+    logprobs_N: Tensor, ratios_N: Tensor, advantages_N: Tensor, constant: float
+) -> Tensor:
+    """-sum(A * ratio * log pi) / constant.
+
+    `constant` depends neither on lengths nor on which rows are here, so the losses (and gradients) of parts
+    of a batch add up to those of the whole, and a long answer is not discounted.
+    """
+    return -(advantages_N * ratios_N * logprobs_N).sum() / constant
+
+
+def gradient_norm(parameters: list[Tensor], largest: float) -> float:
+    """Scales the gradients down to a global norm of at most `largest`; gives the norm before."""
+    return float(torch.nn.utils.clip_grad_norm_(parameters, largest))

@@ -1,0 +1,248 @@
+"""Supervised fine-tuning on a teacher's sessions, while the teacher may still be giving them.
+
+::
+
+    rows ─► pool ─► batch ─► step ─► … ─► checkpoint ─► anchor published
+
+The first part of the budget trains on random spans to copy: it needs no rows, and copying is what takes
+longest to appear. A killed run goes on from its last saved state.
+"""
+
+import argparse
+import logging
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from ostinato.model.checkpoint import CheckpointError, load, save
+from ostinato.model.decoder import Decoder
+from ostinato.store import Objects, ObjectsError, Store, StoreError
+from ostinato.sync import Publisher, Subscriber, SyncError
+from ostinato.train.batch import Row, counted_logprobs, padded
+from ostinato.train.journal import Journal
+from ostinato.train.learner import version_row
+from ostinato.train.losses import gradient_norm, next_token_loss
+from ostinato.train.state import StateError, States
+from ostinato.train.teacher import Pool, TeacherRows, induction_row
+
+log = logging.getLogger(__name__)
+BATCH, INDUCTION_BATCH = 20, 64
+LEARNING_RATE, RISE_STEPS, FLAT_UNTIL, LOWEST = 3e-3, 30, 0.6, 0.05
+INDUCTION_UNTIL = 0.12
+LARGEST_GRADIENT = 1.0
+BATCHES_DRAWN = 4
+"""Batches that are drawn together, so that rows of similar length can share one."""
+LOOK_EVERY, SAVE_EVERY, WAIT_S = 10, 100, 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """How long to train: a number of steps, or CPU seconds of this process.
+
+    >>> Budget(steps=200).used(step=50, cpu_s=3.0)
+    0.25
+    """
+
+    steps: int | None = None
+    cpu_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.steps is None) == (self.cpu_seconds is None):
+            raise ValueError("a budget is either steps or cpu_seconds")
+
+    def used(self, *, step: int, cpu_s: float) -> float:
+        """The fraction that is used up; 1 or more is the end."""
+        if self.steps is not None:
+            return step / max(1, self.steps)
+        assert self.cpu_seconds is not None
+        return cpu_s / self.cpu_seconds
+
+
+def learning_rate(step: int, used: float) -> float:
+    """Rises over the first steps, stays, and falls linearly over the last 40 % of the budget."""
+    fall = 1.0 if used < FLAT_UNTIL else max(LOWEST, (1 - used) / (1 - FLAT_UNTIL))
+    return LEARNING_RATE * min(1.0, (step + 1) / RISE_STEPS) * fall
+
+
+class Sft:
+    """Trains `decoder` in place. `rows` gives the rows that are new since its last call, perhaps none."""
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        rows: Callable[[], Sequence[Row]],
+        run_dir: Path,
+        budget: Budget,
+        *,
+        vocab_size: int,
+        seed: int = 0,
+    ) -> None:
+        self._decoder = decoder
+        self._rows = rows
+        self._budget = budget
+        self._vocab_size = vocab_size
+        self._rng = random.Random(seed)
+        self._pool = Pool(self._rng)
+        self._drawn: list[list[Row]] = []
+        self._states = States(run_dir / "states")
+        self._journal = Journal(run_dir / "sft.jsonl")
+        self._optimizer = torch.optim.AdamW(
+            decoder.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.95), weight_decay=0.05, fused=True
+        )
+        self.step = 0
+        self._cpu_before = 0.0
+        self._cpu_at_start = time.process_time()
+        self._resume()
+
+    def _resume(self) -> None:
+        newest = self._states.newest()
+        note = newest is not None and self._states.load(newest, self._decoder, self._optimizer)
+        if note:
+            self.step, self._cpu_before = note["step"], note["cpu_s"]
+            self._rng.seed(note["step"])
+            log.info("going on at step %d", self.step)
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds spent so far, those before a restart included."""
+        return self._cpu_before + time.process_time() - self._cpu_at_start
+
+    @property
+    def used(self) -> float:
+        return self._budget.used(step=self.step, cpu_s=self.cpu_s)
+
+    def run(self, stop: Callable[[], bool]) -> bool:
+        """Trains until the budget is used up; False when `stop()` came first."""
+        while self.used < 1:
+            batch = self._batch(stop)
+            if batch is None:
+                return False
+            self._train_on(batch)
+        return True
+
+    def _batch(self, stop: Callable[[], bool]) -> list[Row] | None:
+        """The next batch, waiting for the first rows if need be; None when told to stop."""
+        while not stop():
+            if self._is_induction:
+                return [induction_row(self._vocab_size, self._rng) for _ in range(INDUCTION_BATCH)]
+            if not self._drawn:
+                self._draw()
+            if self._drawn:
+                return self._drawn.pop()
+            time.sleep(WAIT_S)
+        return None
+
+    @property
+    def _is_induction(self) -> bool:
+        return self.used < INDUCTION_UNTIL
+
+    def _draw(self) -> None:
+        if not len(self._pool) or self.step % LOOK_EVERY < BATCHES_DRAWN:
+            self._pool.add(self._rows())
+        if len(self._pool):
+            self._drawn = self._pool.draw(BATCHES_DRAWN, BATCH)
+
+    def _train_on(self, rows: Sequence[Row]) -> None:
+        rate = learning_rate(self.step, self.used)
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+        loss = supervised_step(self._decoder, self._optimizer, rows)
+        self.step += 1
+        if self.step % LOOK_EVERY == 0 or self.used >= 1:
+            self._report(loss, rate)
+        if self.step % SAVE_EVERY == 0:
+            note = {"step": self.step, "cpu_s": self.cpu_s}
+            self._states.save(self.step, self._decoder, self._optimizer, note)
+
+    def _report(self, loss: float, rate: float) -> None:
+        self._journal.add(
+            {
+                "step": self.step,
+                "loss": loss,
+                "learning_rate": rate,
+                "rows": len(self._pool),
+                "cpu_s": self.cpu_s,
+                "used": self.used,
+            }
+        )
+
+
+def supervised_step(decoder: Decoder, optimizer: torch.optim.Optimizer, rows: Sequence[Row]) -> float:
+    """One step on the weighted next-token loss of `rows`; gives the loss in nats per unit of weight."""
+    ids = padded([row.ids for row in rows], torch.long)
+    weights = padded([row.weights for row in rows], torch.float32)
+    counted = weights > 0
+    loss = next_token_loss(counted_logprobs(decoder, ids, counted), weights[:, 1:][counted[:, 1:]])
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()  # type: ignore[no-untyped-call]
+    gradient_norm(list(decoder.parameters()), LARGEST_GRADIENT)
+    optimizer.step()
+    return loss.item()
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m ostinato.train.sft", description=__doc__)
+    parser.add_argument("--store", required=True, help="SQLite file or SQLAlchemy URL with the sessions")
+    parser.add_argument("--checkpoint", required=True, type=Path, help="what to start from")
+    parser.add_argument("--out", required=True, type=Path, help="where the trained checkpoint goes")
+    parser.add_argument("--run-dir", type=Path, help="states and sft.jsonl; default: OUT/sft")
+    parser.add_argument("--objects", help="also publish the result there, as an anchor")
+    parser.add_argument("--version", type=int, default=0, help="the version of the result")
+    parser.add_argument("--seed", type=int, default=0)
+    budget = parser.add_mutually_exclusive_group(required=True)
+    budget.add_argument("--steps", type=int)
+    budget.add_argument("--cpu-seconds", type=float)
+    return parser.parse_args(arguments)
+
+
+def train(options: argparse.Namespace, stop: Callable[[], bool]) -> None:
+    """From the command line to a checkpoint; when stopped, to a saved state only."""
+    decoder, tokenizer, meta = load(options.checkpoint)
+    store = Store.open(options.store)
+    budget = Budget(steps=options.steps, cpu_seconds=options.cpu_seconds)
+    sft = Sft(
+        decoder,
+        TeacherRows(store),
+        options.run_dir or options.out / "sft",
+        budget,
+        vocab_size=tokenizer.vocab_size,
+        seed=options.seed,
+    )
+    if not sft.run(stop):
+        return
+    save(options.out, decoder, tokenizer, version=options.version, parent=meta.version or None)
+    if options.objects is not None:
+        publish(decoder, store, Objects.open(options.objects), options.version)
+
+
+def publish(decoder: Decoder, store: Store, objects: Objects, version: int) -> None:
+    """Publishes the weights as an anchor unless that was done before a restart."""
+    publisher = Publisher(objects)
+    if publisher.resume() is None:
+        publisher.anchor(version, decoder.state_dict())
+    store.add_version(version_row(Subscriber(objects).manifest(version), batch=()))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    torch.set_num_threads(1)
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    try:
+        train(parse(arguments), stopping.is_set)
+    except (CheckpointError, StateError, StoreError, ObjectsError, SyncError) as error:
+        log.error("fine-tuning stopped: %s", error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

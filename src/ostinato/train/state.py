@@ -1,0 +1,95 @@
+"""Weights and optimizer moments on disk, so that a killed trainer goes on exactly where it was.
+
+One file a step, written whole: a reader finds all of a step or nothing. Tensors lie under `weight.`,
+`mean.` and `square.` plus the parameter's name; the note (any JSON object) lies in the header.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor, nn
+
+Note = dict[str, Any]
+KEPT = 2
+"""The newest may be of a version that was never published; then the one before it is needed."""
+
+
+class StateError(Exception):
+    """A saved state that does not fit the model; the message names the file."""
+
+
+class States:
+    """Saved states of one training run, by number."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+
+    def save(self, number: int, model: nn.Module, optimizer: torch.optim.Optimizer, note: Note) -> None:
+        """On disk for good when this returns; older states than the `KEPT` newest are deleted."""
+        data = save(_tensors(model, optimizer), metadata={"note": json.dumps(note)})
+        path, part = self._path(number), self._path(number).with_suffix(".part")
+        with part.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+        for old in self._saved(before=number)[: -(KEPT - 1)]:
+            self._path(old).unlink(missing_ok=True)
+
+    def load(self, number: int, model: nn.Module, optimizer: torch.optim.Optimizer) -> Note | None:
+        """Puts the state back and gives its note; None when there is none. Raises StateError."""
+        path = self._path(number)
+        if not path.exists():
+            return None
+        try:
+            with safe_open(path, "pt") as file:
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                note: Note = json.loads(file.metadata()["note"])
+            _restore(tensors, model, optimizer)
+        except (SafetensorError, KeyError, RuntimeError, ValueError) as error:
+            raise StateError(
+                f"{path} is not a state of this model: {error}; delete it to go without"
+            ) from error
+        return note
+
+    def newest(self) -> int | None:
+        return max(self._saved(), default=None)
+
+    def _saved(self, before: int | None = None) -> list[int]:
+        """Numbers of the saved states in order; a later one than `before` is left from a step that was
+        undone."""
+        numbers = sorted(int(path.stem) for path in self._directory.glob("*.safetensors"))
+        return [number for number in numbers if before is None or number < before]
+
+    def _path(self, number: int) -> Path:
+        return self._directory / f"{number:010d}.safetensors"
+
+
+def _tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    tensors = {"step": torch.zeros(())}
+    for name, parameter in model.named_parameters():
+        tensors[f"weight.{name}"] = parameter.detach().contiguous()
+        if moments := optimizer.state.get(parameter):
+            tensors["step"] = moments["step"].clone()
+            tensors[f"mean.{name}"] = moments["exp_avg"]
+            tensors[f"square.{name}"] = moments["exp_avg_sq"]
+    return tensors
+
+
+@torch.no_grad()
+def _restore(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    for name, parameter in model.named_parameters():
+        parameter.copy_(tensors[f"weight.{name}"])
+        if f"mean.{name}" in tensors:
+            optimizer.state[parameter] = {
+                "step": tensors["step"].clone(),
+                "exp_avg": tensors[f"mean.{name}"],
+                "exp_avg_sq": tensors[f"square.{name}"],
+            }

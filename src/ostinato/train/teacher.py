@@ -1,0 +1,87 @@
+"""Supervised rows: a teacher's sessions from the store, as they end, and random spans to copy."""
+
+import logging
+import random
+from collections.abc import Sequence
+
+from ostinato.store import Ledger, Store
+from ostinato.train.batch import Row
+from ostinato.train.samples import UntrainableError, samples_of
+from ostinato.types import Sample, Session, Source, State
+
+log = logging.getLogger(__name__)
+OBSERVATION_WEIGHT = 0.3
+"""Predicting what the tools answered is worth learning too: it is where copying is practised."""
+SPAN = (4, 12)
+FIRST_SIGHT_WEIGHT = 0.02
+
+
+class TeacherRows:
+    """New rows at every call, from the teacher's sessions that ended since the last one.
+
+    Each session's turns are accounted: TRAINED, or UNTRAINABLE when their tokens do not fit together.
+    """
+
+    def __init__(self, store: Store, source: Source = Source.TEACHER) -> None:
+        self._store = store
+        self._ledger = Ledger(store)
+        self._source = source
+        self._seen: set[str] = set()
+
+    def __call__(self) -> list[Row]:
+        ended = self._store.sessions(source=self._source, ended=True)
+        new = [session for session in ended if session.id not in self._seen]
+        self._seen |= {session.id for session in new}
+        samples = self._samples(new)
+        self._ledger.account_sessions(samples, State.TRAINED)
+        return [row_of(sample) for some in samples.values() for sample in some]
+
+    def _samples(self, sessions: Sequence[Session]) -> dict[str, list[Sample]]:
+        found = {}
+        for id, turns in self._store.turns_of(session.id for session in sessions).items():
+            try:
+                found[id] = samples_of(turns, 0.0)
+            except UntrainableError as error:
+                log.warning("left out: %s", error)
+                self._ledger.account_sessions([id], State.UNTRAINABLE)
+        return found
+
+
+def row_of(sample: Sample) -> Row:
+    """What was sampled counts 1, what was observed `OBSERVATION_WEIGHT`."""
+    return Row(
+        ids=sample.ids,
+        weights=tuple(1.0 if sampled else OBSERVATION_WEIGHT for sampled in sample.mask),
+    )
+
+
+def induction_row(vocab_size: int, rng: random.Random) -> Row:
+    """A random span two and a half times over: only copying what came before can predict it."""
+    span = [rng.randrange(vocab_size) for _ in range(rng.randint(*SPAN))]
+    again = [*span, *span[: len(span) // 2]]
+    return Row(ids=(*span, *again), weights=(*(FIRST_SIGHT_WEIGHT for _ in span), *(1.0 for _ in again)))
+
+
+class Pool:
+    """All rows so far. Each is drawn once before any is drawn again; new ones are drawn first."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._rows: list[Row] = []
+        self._queue: list[Row] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, rows: Sequence[Row]) -> None:
+        self._rows += rows
+        self._queue += self._rng.sample(rows, len(rows))
+
+    def draw(self, batches: int, size: int) -> list[list[Row]]:
+        """`batches` of `size` rows of similar length each, in random order. The pool must not be empty."""
+        while len(self._queue) < batches * size:
+            self._queue = self._rng.sample(self._rows, len(self._rows)) + self._queue
+        drawn = sorted((self._queue.pop() for _ in range(batches * size)), key=lambda row: row.length)
+        cut = [drawn[start : start + size] for start in range(0, len(drawn), size)]
+        self._rng.shuffle(cut)
+        return cut

@@ -1,0 +1,112 @@
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+
+from ostinato.model.decoder import Decoder
+from ostinato.train import policy
+from ostinato.train.learner import adamw
+from ostinato.train.policy import has_advantage, piece_loss, pieces, policy_step
+from ostinato.types import Sample
+
+MakeSample = Callable[..., Sample]
+
+
+def gradients(decoder: Decoder, samples: list[Sample], sessions: int) -> list[torch.Tensor]:
+    decoder.zero_grad()
+    for piece in pieces(samples):
+        piece_loss(decoder, piece, sessions * policy.TOKENS_PER_SESSION)[0].backward()  # type: ignore[no-untyped-call]
+    return [p.grad.clone() for p in decoder.parameters() if p.grad is not None]
+
+
+@torch.no_grad()
+def total_logprob(decoder: Decoder, sample: Sample) -> float:
+    logits, _ = decoder(torch.tensor([sample.ids]))
+    logprobs = torch.log_softmax(logits[0, :-1], -1).gather(-1, torch.tensor(sample.ids[1:])[:, None])[:, 0]
+    return float(logprobs[torch.tensor(sample.mask[1:])].sum())
+
+
+@torch.no_grad()
+def on_policy(decoder: Decoder, sample: Sample) -> Sample:
+    """The sample with the logprobs that `decoder` itself gives."""
+    logits, _ = decoder(torch.tensor([sample.ids]))
+    logprobs = torch.log_softmax(logits[0, :-1], -1).gather(-1, torch.tensor(sample.ids[1:])[:, None])[:, 0]
+    return replace(sample, logprobs=(0.0, *logprobs.tolist()))
+
+
+def test_the_gradient_of_a_batch_is_the_sum_over_its_rows(decoder: Decoder, make_sample: MakeSample) -> None:
+    samples = [make_sample(i, length=5 + 3 * i, advantage=(-1) ** i * 0.5) for i in range(6)]
+    whole = gradients(decoder, samples, 6)
+    parts = [gradients(decoder, [sample], 6) for sample in samples]
+    for i, gradient in enumerate(whole):
+        torch.testing.assert_close(sum(part[i] for part in parts), gradient, rtol=1e-3, atol=1e-6)
+
+
+def test_on_policy_the_gradient_is_plain_reinforce(decoder: Decoder, make_sample: MakeSample) -> None:
+    sample = on_policy(decoder, make_sample(advantage=0.6))
+    ours = gradients(decoder, [sample], 1)
+    decoder.zero_grad()
+    logits, _ = decoder(torch.tensor([sample.ids]))
+    logprobs = torch.log_softmax(logits[0, :-1], -1).gather(-1, torch.tensor(sample.ids[1:])[:, None])[:, 0]
+    (-0.6 * logprobs[torch.tensor(sample.mask[1:])].sum() / policy.TOKENS_PER_SESSION).backward()
+    for mine, parameter in zip(ours, decoder.parameters(), strict=True):
+        torch.testing.assert_close(mine, parameter.grad, rtol=1e-3, atol=1e-6)
+
+
+def test_observed_tokens_get_no_gradient(decoder: Decoder, make_sample: MakeSample) -> None:
+    """What was only observed, beyond the last sampled token, can be anything."""
+    sample = make_sample(length=8)
+    tail = tuple(range(5))
+    longer, other = (
+        replace(
+            sample,
+            ids=sample.ids + ids,
+            mask=sample.mask + (False,) * 5,
+            logprobs=sample.logprobs + (0.0,) * 5,
+            versions=sample.versions + (0,) * 5,
+        )
+        for ids in (tail, tail[::-1])
+    )
+    for a, b in zip(gradients(decoder, [longer], 1), gradients(decoder, [other], 1), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_a_step_makes_good_rows_likelier_and_bad_rows_less_likely(
+    decoder: Decoder, make_sample: MakeSample
+) -> None:
+    good, bad = (on_policy(decoder, make_sample(i, advantage=a)) for i, a in ((1, 0.5), (2, -0.5)))
+    before = total_logprob(decoder, good), total_logprob(decoder, bad)
+    stats = policy_step(decoder, adamw(decoder, 1e-3), [good, bad], 2)
+    assert total_logprob(decoder, good) > before[0] and total_logprob(decoder, bad) < before[1]
+    assert stats.ratio == pytest.approx(1.0, abs=1e-4) and stats.capped == 0 and stats.rows == 2
+
+
+def test_rows_without_advantage_cost_nothing_and_change_nothing(
+    decoder: Decoder, make_sample: MakeSample
+) -> None:
+    before = [parameter.detach().clone() for parameter in decoder.parameters()]
+    stats = policy_step(decoder, adamw(decoder, 1e-3), [make_sample(advantage=0.0)], 1)
+    assert (stats.rows, stats.tokens, stats.loss) == (0, 0, 0.0)
+    assert all(torch.equal(a, b) for a, b in zip(before, decoder.parameters(), strict=True))
+
+
+def test_the_constant_is_the_number_of_sessions_not_what_they_say(
+    decoder: Decoder, make_sample: MakeSample
+) -> None:
+    sample = make_sample()
+    one, four = (
+        piece_loss(decoder, pieces([sample])[0], sessions * policy.TOKENS_PER_SESSION)[0].item()
+        for sessions in (1, 4)
+    )
+    assert one == pytest.approx(4 * four)
+
+
+def test_stale_tokens_are_capped(decoder: Decoder, make_sample: MakeSample) -> None:
+    stats = policy_step(decoder, adamw(decoder, 1e-3), [make_sample(logprob=-20.0)], 1)
+    assert stats.capped == 1.0 and stats.ratio > policy.RATIO_CAP
+
+
+def test_has_advantage(make_sample: MakeSample) -> None:
+    assert has_advantage([make_sample(advantage=0.0), make_sample(advantage=-0.1)])
+    assert not has_advantage([make_sample(advantage=1e-9)])
