@@ -163,7 +163,7 @@ class Ledger:
         column = schema.states.c
         query = select(column.state, func.count()).group_by(column.state)
         with self._database.read() as connection:
-            counts: dict[str, int] = dict(connection.execute(query).tuples().all())
+            counts = {row[0]: row[1] for row in connection.execute(query)}
         return {state: counts.get(state.value, 0) for state in State}
 
     def unaccounted(self) -> int:

@@ -1,0 +1,49 @@
+"""Weights for the tests: any version can be made again, anywhere, from its number."""
+
+import os
+from pathlib import Path
+
+import torch
+
+from ostinato.sync import Manifest
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.bool)
+
+
+def weights(version: int, *, width: int = 8) -> dict[str, torch.Tensor]:
+    """One tensor of every kind, one that never changes, one without values and one without a shape."""
+    random = torch.Generator().manual_seed(version)
+    changing = {
+        f"layer.{str(dtype).removeprefix('torch.')}": torch.randn(3, width, generator=random).to(dtype)
+        for dtype in DTYPES
+    }
+    odd = torch.tensor([float("nan"), -0.0, float("inf"), float(version)])
+    return {
+        **changing,
+        "odd": odd,
+        "fixed": torch.ones(5),
+        "empty": torch.zeros(0, 4),
+        "scalar": odd[3].clone(),
+    }
+
+
+def same_bits(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> bool:
+    return {name: bits(tensor) for name, tensor in left.items()} == {n: bits(t) for n, t in right.items()}
+
+
+def bits(tensor: torch.Tensor) -> tuple[torch.dtype, torch.Size, bytes]:
+    data = tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    return tensor.dtype, tensor.shape, data
+
+
+def part_path(folder: Path, manifest: Manifest) -> Path:
+    return folder / manifest.parts[0].key
+
+
+def flip(path: Path, bit: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[bit // 8 % len(data)] ^= 1 << bit % 8
+    path.write_bytes(data)
+
+
+ROOT = Path(os.path.abspath(__file__)).parents[2]
