@@ -13,12 +13,11 @@ Slots = NDArray[np.int64]
 
 
 class Forward:
-    """Runs the decoder over rows of a SlotTable and records what it computed there."""
+    """Runs the decoder over rows of a SlotTable and records what it computed there. Needs inference mode."""
 
     def __init__(self, decoder: Decoder, table: SlotTable, cache: SlotCache) -> None:
         self._decoder, self._table, self._cache = decoder, table, cache
 
-    @torch.inference_mode()
     def prefill(self, slots: Slots) -> Tensor:
         """Compute what is missing of these slots' prompts; logits [B, V] after their last tokens."""
         table = self._table
@@ -28,16 +27,10 @@ class Forward:
         real = positions < end[:, None]
         ids = np.where(real, table.tokens[slots[:, None], np.minimum(positions, reach - 1)], 0)
         seen = np.where(real, positions, 0)
-        mask = np.arange(reach) <= seen[:, :, None]
-        cache = Prefill(
-            self._cache,
-            torch.from_numpy(slots),
-            torch.from_numpy(np.where(real, positions, table.max_len)),
-            torch.from_numpy(mask)[:, None],
-        )
-        hidden, routes = self._decoder.hidden(
-            torch.from_numpy(ids).long(), positions=torch.from_numpy(seen), cache=cache
-        )
+        self._cache.reserve(reach)
+        at = torch.from_numpy(seen)
+        cache = Prefill(self._cache, torch.from_numpy(slots), at, torch.from_numpy(real))
+        hidden, routes = self._decoder.hidden(torch.from_numpy(ids).long(), positions=at, cache=cache)
         if routes is not None:
             rows = np.broadcast_to(slots[:, None], real.shape)[real]
             table.routes[rows, positions[real]] = routes.numpy()[real]
@@ -45,13 +38,13 @@ class Forward:
         last = torch.from_numpy(end - start - 1)
         return self._decoder.head(hidden[torch.arange(len(slots)), last])
 
-    @torch.inference_mode()
     def decode(self, slots: Slots) -> Tensor:
         """Compute the last token of these slots; logits [B, V] after it."""
         table = self._table
         positions = table.computed[slots]
         ids = torch.from_numpy(table.tokens[slots, positions]).long()[:, None]
         at = torch.from_numpy(positions)
+        self._cache.reserve(int(positions.max()) + 1)
         cache = Decode(self._cache, torch.from_numpy(slots), at)
         hidden, routes = self._decoder.hidden(ids, positions=at[:, None], cache=cache)
         if routes is not None:

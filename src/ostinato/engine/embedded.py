@@ -66,7 +66,7 @@ class EmbeddedEngine:
         self._decoder = Decoder(config)
         self._decoder.load_state_dict(decoder.state_dict())
         self._table = SlotTable(config, slots, max_len)
-        self._cache = SlotCache(config, slots, max_len)
+        self._cache = SlotCache(config, slots)
         self._forward = Forward(self._decoder, self._table, self._cache)
         self._version = version
         self._epoch = 0
@@ -155,6 +155,7 @@ class EmbeddedEngine:
             self._counts.busy_s += time.perf_counter() - started
             await asyncio.sleep(0)
 
+    @torch.inference_mode()
     def _step(self) -> None:
         running = np.flatnonzero(self._table.busy)
         admitted = self._admit()

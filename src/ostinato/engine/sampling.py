@@ -19,5 +19,5 @@ def sample(logits: Tensor, temperature: Tensor, uniform: Tensor) -> tuple[Tensor
     target = uniform.float()[:, None] * cdf[:, -1:]
     # right=True never lands on a token of probability zero; rounding at the very end could pass the last one.
     drawn = torch.searchsorted(cdf, target, right=True).clamp_(max=logits.shape[-1] - 1)[:, 0]
-    tokens = torch.where(greedy, logits.argmax(-1), drawn)
+    tokens = torch.where(greedy, logits.argmax(-1), drawn) if greedy.any() else drawn
     return tokens, logprobs.gather(-1, tokens[:, None])[:, 0]

@@ -1,8 +1,8 @@
 """`python -m ostinato.engine.server`: an embedded engine behind HTTP.
 
 Prints one line of JSON to stdout when it listens, `{"ready": true, "port": …, "version": …}`, and stops on
-SIGTERM. A wrong checkpoint, a taken port or a version that cannot be loaded at the start is one line on stderr
-and exit code 2.
+SIGTERM. A wrong checkpoint, a taken port or a version that cannot be loaded at the start is one line on
+stderr and exit code 2.
 """
 
 import argparse
