@@ -97,7 +97,7 @@ class Ledger:
         query = _in_phase(Phase.READY, schema.groups.c.id).where(which).with_for_update(skip_locked=True)
         ids = list(connection.scalars(query))
         _move(connection, ids, Phase.STALE, None)
-        self._set_states(connection, _turns_in(_samples_of(connection, ids)), State.STALE)
+        self._set_states(connection, _turns_of(connection, ids), State.STALE)
         return len(ids)
 
     def commit(self, target_version: int) -> int:
@@ -121,7 +121,7 @@ class Ledger:
         _move(connection, ids, Phase.TRAINED, version)
         trainings = [{"version": version, "group_id": row["id"], "prompt": row["prompt"]} for row in found]
         connection.execute(schema.trainings.insert(), trainings)
-        self._set_states(connection, _turns_in(_samples_of(connection, ids)), State.TRAINED)
+        self._set_states(connection, _turns_of(connection, ids), State.TRAINED)
 
     def release_after(self, version: int) -> int:
         """After a restart: claims for versions newer than the published one are ready again.
@@ -200,9 +200,15 @@ def _samples_of(connection: Connection, group_ids: Sequence[str]) -> dict[str, l
     return samples
 
 
-def _turns_in(samples: dict[str, list[Sample]]) -> list[str]:
-    members = (sample for group in samples.values() for sample in group)
-    return list({f"{sample.session_id}/{index}": None for sample in members for index in sample.turns})
+def _turns_of(connection: Connection, group_ids: Sequence[str]) -> list[str]:
+    """Ids of the turns that the groups consist of, each once."""
+    column = schema.samples.c
+    found: dict[str, None] = {}
+    for some in chunks(group_ids):
+        query = select(column.session_id, column.turns).where(column.group_id.in_(some))
+        for session_id, turns in connection.execute(query):
+            found |= dict.fromkeys(f"{session_id}/{index}" for index in rows.unpack_ints(turns))
+    return list(found)
 
 
 def _check_recorded(connection: Connection, turn_ids: Sequence[str]) -> None:
