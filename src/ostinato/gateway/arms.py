@@ -47,17 +47,23 @@ class ArmTable:
         self._arms: dict[str, Arm] = {}
         self._revision: int | None = None
         self._looked_at = -POLL_S
+        self._looking = asyncio.Lock()
 
     async def refresh(self) -> None:
-        now = time.monotonic()
-        if now - self._looked_at < POLL_S:
+        if self._is_fresh():
             return
-        self._looked_at = now
-        revision = await asyncio.to_thread(self._store.arms_revision)
-        if revision != self._revision:
-            arms = await asyncio.to_thread(self._store.arms)
-            self._arms = {arm.name: arm for arm in arms}
-            self._revision = revision
+        async with self._looking:
+            if self._is_fresh():
+                return
+            revision = await asyncio.to_thread(self._store.arms_revision)
+            if revision != self._revision:
+                arms = await asyncio.to_thread(self._store.arms)
+                self._arms = {arm.name: arm for arm in arms}
+                self._revision = revision
+            self._looked_at = time.monotonic()
+
+    def _is_fresh(self) -> bool:
+        return time.monotonic() - self._looked_at < POLL_S
 
     def all(self) -> list[Arm]:
         return list(self._arms.values())

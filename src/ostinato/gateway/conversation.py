@@ -69,7 +69,7 @@ class Conversation:
                 added = renderer.extend(chat.messages[self._seen :], stopped=stopped)
                 return (*self.last.prompt_ids, *self.last.completion.ids, *added), self.segment
             return tuple(renderer.render(chat.messages, chat.tools)), self.segment + (self.turns > 0)
-        except (RenderError, UnicodeEncodeError) as error:
+        except RenderError as error:
             raise invalid(f"messages cannot be rendered: {error}", "messages") from error
 
     def add(self, turn: Turn, chat: ChatRequest, answer: Message) -> None:
@@ -121,6 +121,6 @@ def _same(told: Sequence[Turn], answers: Sequence[int], chat: ChatRequest, rende
                 stopped = turn.completion.finish is FinishReason.STOP
                 added = renderer.extend(messages[at + 1 : answers[i + 1]], stopped=stopped)
                 expected = (*turn.prompt_ids, *turn.completion.ids, *added)
-    except (RenderError, UnicodeEncodeError):
+    except RenderError:
         return False
     return True

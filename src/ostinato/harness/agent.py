@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -18,7 +18,7 @@ from ostinato.types import Ending, Signal, SignalKind, Source
 class Client(Protocol):
     """What the agent needs of a gateway."""
 
-    async def reply(self, ask: Ask, on_text: Any = None) -> Reply: ...
+    async def reply(self, ask: Ask, on_text: Callable[[str], None] | None = None) -> Reply: ...
 
     async def signal(self, signal: Signal) -> None: ...
 
@@ -48,7 +48,9 @@ class HarnessConfig:
     """Prompt and completion together; no further turn is begun beyond it."""
     temperature: float = 1.0
     max_broken: int = 1
-    """Broken calls that are answered with their error; one more ends the session."""
+    """Broken replies that are answered with their error; one more ends the session."""
+    command_timeout_s: float = 20.0
+    """The longest that a command may ask for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +101,7 @@ class Agent:
         observer: Observer | None = None,
     ) -> None:
         self._client = client
-        self._tools = Executor(sandbox, user)
+        self._tools = Executor(sandbox, user, command_timeout_s=config.command_timeout_s)
         self._config = config
         self._observer = observer
 
@@ -162,15 +164,19 @@ class Agent:
 
     async def _act(self, progress: Progress, reply: Reply) -> None:
         """Runs the calls of a reply in order and appends what the model will read."""
-        if reply.broken is not None:
+        calls = reply.message.get("tool_calls", ())
+        if reply.broken is not None and not calls:
             progress.broken += 1
             progress.messages.append({"role": "user", "content": f"error: {reply.broken}"})
             return
-        for call in reply.message.get("tool_calls", ()):
+        broken = False
+        for call in calls:
             observation = await self._call(progress, call["function"])
+            broken = broken or observation.broken
             progress.messages.append(
-                {"role": "tool", "tool_call_id": call["id"], "content": observation.text},
+                {"role": "tool", "tool_call_id": call["id"], "content": observation.text}
             )
+        progress.broken += broken
 
     async def _call(self, progress: Progress, function: Message) -> Observation:
         name, arguments = function["name"], json.loads(function["arguments"])
@@ -178,7 +184,6 @@ class Agent:
         if self._observer:
             self._observer.call(name, arguments)
         observation = await self._tools.run(name, arguments)
-        progress.broken += observation.broken
         if self._observer:
             self._observer.result(observation)
         return observation

@@ -20,13 +20,6 @@ def decode(data: bytes, path: str) -> str:
         raise UnexpectedEnvironment(f"{path} is not UTF-8 text") from None
 
 
-def encode(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        raise InvalidArguments("the text has half a surrogate pair") from None
-
-
 def is_crlf(text: str) -> bool:
     """Whether every newline is CRLF and there is at least one."""
     return "\r\n" in text and text.count("\n") == text.count("\r\n")

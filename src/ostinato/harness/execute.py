@@ -42,9 +42,10 @@ class Observation:
 class Executor:
     """The seven tools over one sandbox and one user. Errors become text; only failures of ours are raised."""
 
-    def __init__(self, sandbox: Sandbox, user: User) -> None:
+    def __init__(self, sandbox: Sandbox, user: User, *, command_timeout_s: float) -> None:
         self._sandbox = sandbox
         self._user = user
+        self._command_timeout_s = command_timeout_s
         self._tools: Mapping[str, Callable[[Arguments], Awaitable[str]]] = {
             "read": self._read,
             "write": self._write,
@@ -74,9 +75,10 @@ class Executor:
             PermissionError: f"not allowed to use {path}",
             SandboxPathError: f"{path} is outside the repository",
         }
-        text = next((text for kind, text in known.items() if isinstance(error, kind)), None)
-        if text is None:
+        if isinstance(error, ConnectionError):
             raise error
+        other = f"{path}: {getattr(error, 'strerror', None) or error}"
+        text = next((text for kind, text in known.items() if isinstance(error, kind)), other)
         return Observation(text=f"error: {text}", error=UnexpectedEnvironment(text))
 
     async def _read(self, arguments: Arguments) -> str:
@@ -90,7 +92,7 @@ class Executor:
         return _window(text, first - 1, min(limit, READ_LINES))
 
     async def _write(self, arguments: Arguments) -> str:
-        await self._sandbox.write(arguments["path"], edit.encode(arguments["content"]))
+        await self._sandbox.write(arguments["path"], arguments["content"].encode())
         return "ok"
 
     async def _edit(self, arguments: Arguments) -> str:
@@ -98,20 +100,25 @@ class Executor:
         text = edit.decode(await self._sandbox.read(path), path)
         old, new = arguments["old_string"], arguments["new_string"]
         changed = edit.replace(text, old, new, replace_all=arguments.get("replace_all", False))
-        await self._sandbox.write(path, edit.encode(changed))
+        await self._sandbox.write(path, changed.encode())
         return "ok"
 
     async def _bash(self, arguments: Arguments) -> str:
-        timeout = arguments.get("timeout")
-        if timeout is not None and timeout < 1:
-            raise InvalidArguments("timeout is at least 1 second")
-        result = await self._sandbox.exec(arguments["command"], timeout_s=timeout)
+        result = await self._sandbox.exec(arguments["command"], timeout_s=self._timeout(arguments))
         text = _tail(normalise(result.output, self._sandbox.root))
         if result.timed_out:
             raise ToolTimeout(f"timed out after {result.duration_s:.0f} s\n{text}".rstrip())
         if not text:
             return f"[exit code {result.exit_code}]" if result.exit_code else "(no output)"
         return text
+
+    def _timeout(self, arguments: Arguments) -> float | None:
+        wanted = arguments.get("timeout")
+        if wanted is None:
+            return None
+        if wanted < 1:
+            raise InvalidArguments("timeout is at least 1 second")
+        return min(float(wanted), self._command_timeout_s)
 
     async def _grep(self, arguments: Arguments) -> str:
         path, limit = arguments.get("path", "."), arguments.get("limit", GREP_MATCHES)

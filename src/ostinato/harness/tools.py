@@ -88,6 +88,8 @@ TOOLS: list[dict[str, Any]] = [
         options=STRINGS,
     ),
 ]
+HOLDS_ANYTHING = {"content", "old_string", "new_string"}
+"""Arguments that may hold a NUL character, since files may."""
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     tool["function"]["name"]: tool["function"]["parameters"] for tool in TOOLS
 }
@@ -114,8 +116,16 @@ def check_arguments(name: str, arguments: Mapping[str, Any]) -> None:
 
 
 def _check_value(name: str, key: str, value: object, expected: str) -> None:
+    if isinstance(value, str) and not _is_text(key, value):
+        raise InvalidArguments(f"{name}: {key} is not text")
     is_bool = isinstance(value, bool)
     if not isinstance(value, PYTHON_TYPES[expected]) or (is_bool and expected != "boolean"):
         raise InvalidArguments(f"{name}: {key} must be {expected}")
-    if isinstance(value, list) and not all(isinstance(item, str) for item in value):
+    if isinstance(value, list) and not all(isinstance(item, str) and _is_text(key, item) for item in value):
         raise InvalidArguments(f"{name}: {key} must be a list of strings")
+
+
+def _is_text(key: str, value: str) -> bool:
+    """Whether a path or command can be made of it: no half surrogate pairs, no NUL."""
+    halved = any("\ud800" <= char <= "\udfff" for char in value) if not value.isascii() else False
+    return not halved and (key in HOLDS_ANYTHING or "\0" not in value)

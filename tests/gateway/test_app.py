@@ -1,0 +1,218 @@
+import asyncio
+import io
+import json
+
+import aiohttp
+import pytest
+
+from ostinato.store import Store
+from ostinato.types import Arm, Ending, FinishReason, Signal, SignalKind, Source
+
+HI = {"role": "user", "content": "hi"}
+ADMIN = {"Authorization": "Bearer key-of-admin"}
+OTHER = {"Authorization": "Bearer key-of-bob"}
+
+
+async def test_a_turn_is_recorded_before_it_is_answered(chat, store: Store, renderer) -> None:
+    asked = {"X-Session-Id": "s1", "X-Task-Id": "t", "X-Harness-Hash": "9f"}
+    status, body, headers = await chat(HI, headers=asked)
+    assert status == 200
+    assert body["choices"][0]["message"] == {"role": "assistant", "content": "done"}
+    told = [headers[f"x-ostinato-{name}"] for name in ("session", "turn", "arm", "version")]
+    assert told == ["s1", "0", "main", "-1"]
+    session, (turn,) = store.session("s1"), store.turns("s1")
+    assert session is not None
+    assert (session.user, session.arm, session.task_id, session.harness) == ("ada", "main", "t", "9f")
+    assert session.source is Source.LIVE
+    assert turn.prompt_ids == tuple(renderer.render([HI]))
+    assert renderer.parse(turn.completion.ids).content == "done"
+    assert turn.completion.finish is FinishReason.STOP
+    assert body["usage"]["total_tokens"] == len(turn.prompt_ids) + len(turn.completion.ids)
+
+
+async def test_a_turn_asked_again_is_answered_from_the_record(chat, script, store: Store) -> None:
+    asked = {"X-Session-Id": "s1", "X-Turn": "0"}
+    _, first, _ = await chat(HI, headers=asked)
+    script.say = lambda prompt: "something else"
+    _, again, _ = await chat(HI, headers=asked)
+    assert again == first
+    async with chat.http.post(
+        chat.url + "/v1/chat/completions",
+        json={"model": "ostinato", "messages": [HI], "stream": True},
+        headers=asked,
+    ) as response:
+        assert b'"content": "done"' in await response.read()
+    assert len(script.asked) == len(store.turns("s1")) == 1
+    status, body, _ = await chat(HI, headers=asked | {"X-Turn": "7"})
+    assert (status, body["error"]["code"]) == (409, "turn_conflict")
+
+
+async def test_each_turn_has_its_own_seed_and_the_same_when_sampled_again(chat, script) -> None:
+    for name in ("s1", "s2", "s1"):
+        await chat(HI, headers={"X-Session-Id": name})
+    await chat(HI, seed=5)
+    seeds = [request.seed for request in script.asked]
+    assert len(set(seeds)) == 4
+    assert seeds[3] == 5
+    assert all(0 <= seed < 2**63 for seed in seeds)
+
+
+async def test_a_session_belongs_to_its_user(chat) -> None:
+    await chat(HI, headers={"X-Session-Id": "s1"})
+    status, body, _ = await chat(HI, headers=OTHER | {"X-Session-Id": "s1"})
+    assert (status, body["error"]["code"]) == (403, "not_your_session")
+    status, _, _ = await chat(HI, headers=ADMIN | {"X-Session-Id": "s1"})
+    assert status == 200
+
+
+async def test_a_session_keeps_its_arm_while_it_exists(chat, store: Store, engine: str) -> None:
+    await chat(HI, headers={"X-Session-Id": "s1"})
+    old, new = (Arm(name=n, version=4, share=s, engine=engine) for n, s in (("main", 0.0), ("new", 1.0)))
+    store.set_arms([old, new])
+    await asyncio.sleep(0.3)
+    assert (await chat(HI, headers={"X-Session-Id": "s1"}))[2]["x-ostinato-arm"] == "main"
+    assert (await chat(HI, headers={"X-Session-Id": "s2"}))[2]["x-ostinato-arm"] == "new"
+    store.set_arms([new])
+    await asyncio.sleep(0.3)
+    assert (await chat(HI, headers={"X-Session-Id": "s1"}))[2]["x-ostinato-arm"] == "new"
+
+
+@pytest.mark.parametrize(
+    ("headers", "name"),
+    [
+        ({"X-Session-Id": "a b"}, "X-Session-Id"),
+        ({"X-Session-Id": "x" * 300}, "X-Session-Id"),
+        ({"X-Session-Source": "dream"}, "X-Session-Source"),
+        ({"X-Turn": "-1"}, "X-Turn"),
+        ({"X-Task-Id": "é"}, "x-task-id"),
+    ],
+)
+async def test_odd_headers_are_refused(chat, headers: dict[str, str], name: str) -> None:
+    status, body, _ = await chat(HI, headers=headers)
+    assert status == 400
+    assert body["error"]["param"] == name
+
+
+@pytest.mark.parametrize("source", ["practice", "bench", "teacher"])
+async def test_an_admin_says_why_a_session_takes_place(chat, store: Store, source: str) -> None:
+    await chat(HI, headers=ADMIN | {"X-Session-Id": "s1", "X-Session-Source": source})
+    session = store.session("s1")
+    assert session is not None
+    assert session.source is Source(source)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[1", b'{"a":' * 100_000, b"\xff\xfe", b'{"model": "\\ud800"}', b"null", b"3"]
+)
+async def test_a_malformed_body_is_refused(http: aiohttp.ClientSession, gateway: str, body: bytes) -> None:
+    for path, status in (("/v1/chat/completions", {400}), ("/feedback", {400, 422})):
+        async with http.post(gateway + path, data=body) as response:
+            assert response.status in status
+            assert (await response.json())["error"]["message"]
+
+
+async def test_a_body_that_is_too_large_is_refused(http: aiohttp.ClientSession, gateway: str) -> None:
+    async with http.post(gateway + "/feedback", data=io.BytesIO(b" " * (9 * 2**20))) as response:
+        assert response.status == 413
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", "/v1/chat/completions"), ("GET", "/v1/models"), ("POST", "/feedback")]
+)
+async def test_every_route_but_health_needs_a_key(gateway: str, method: str, path: str) -> None:
+    async with aiohttp.ClientSession(gateway) as stranger:
+        for headers in ({}, {"Authorization": "Bearer nope"}, {"Authorization": "Basic key-of-ada"}):
+            async with stranger.request(method, path, headers=headers, json={}) as response:
+                assert response.status == 401
+                assert (await response.json())["error"]["code"] == "invalid_api_key"
+        async with stranger.get("/healthz") as response:
+            assert (await response.json())["status"] == "ok"
+
+
+async def test_unknown_paths_and_methods_look_alike(http, gateway: str) -> None:
+    async with http.get(gateway + "/v2") as response:
+        assert (response.status, (await response.json())["error"]["code"]) == (404, "not_found")
+    async with http.get(gateway + "/feedback") as response:
+        assert (response.status, response.headers["Allow"]) == (405, "POST")
+
+
+async def test_feedback_becomes_a_signal_once(chat, http, gateway: str, store: Store) -> None:
+    await chat(HI, headers={"X-Session-Id": "s1"})
+    kept = {"session_id": "s1", "kind": "edit_kept", "value": True, "id": "f1"}
+    for _ in range(2):
+        async with http.post(gateway + "/feedback", json=kept) as response:
+            assert (response.status, await response.json()) == (200, {"id": "f1"})
+    over = {"episode_id": "s1", "metric_name": "ending", "value": "finished"}
+    async with http.post(gateway + "/feedback", json=over) as response:
+        assert response.status == 200
+    signals: list[Signal] = store.signals("s1")
+    assert sorted(signal.kind for signal in signals) == [SignalKind.EDIT_KEPT, SignalKind.ENDING]
+    session = store.session("s1")
+    assert session is not None
+    assert session.ending is Ending.FINISHED
+
+
+async def test_feedback_that_fits_nothing_is_refused(chat, http, gateway: str) -> None:
+    await chat(HI, headers={"X-Session-Id": "s1"})
+    kept = {"session_id": "s1", "kind": "edit_kept", "value": True}
+    cases = [
+        (kept | {"session_id": "nobody"}, {}, 404, "unknown session 'nobody'"),
+        (kept | {"kind": "liked"}, {}, 422, "kind must be one of ending, hidden_tests"),
+        (kept, OTHER, 403, "belongs to another user"),
+    ]
+    for body, headers, status, message in cases:
+        async with http.post(gateway + "/feedback", json=body, headers=headers) as response:
+            assert response.status == status
+            assert message in (await response.json())["error"]["message"]
+
+
+async def test_text_comes_while_the_model_still_speaks(http, renderer, serve_lines, gateway_of) -> None:
+    """The engine holds its second half back until the client has seen the first."""
+    seen = asyncio.Event()
+
+    async def lines(asked):
+        half = renderer.tokenizer.encode("half one. ")
+        for i in half:
+            yield {"id": i, "logprob": -0.5, "version": 1}
+        await asyncio.wait_for(seen.wait(), 10)
+        ids = [*half, *renderer.tokenizer.encode("two"), renderer.stop_ids[0]]
+        yield {"ids": ids, "logprobs": [-0.5] * len(ids), "versions": [1] * len(ids), "finish": "stop"}
+
+    url = await gateway_of(await serve_lines(lines))
+    said = ""
+    body = {"model": "ostinato", "messages": [HI], "stream": True}
+    async with http.post(url + "/v1/chat/completions", json=body) as response:
+        async for line in response.content:
+            if line.startswith(b"data: {"):
+                said += json.loads(line[6:])["choices"][0]["delta"].get("content", "")
+            if "half one." in said:
+                seen.set()
+    assert said == "half one. two"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_client_that_leaves_frees_the_engine(
+    http, serve_lines, gateway_of, store: Store, stream: bool
+) -> None:
+    freed = asyncio.Event()
+
+    async def lines(asked):
+        try:
+            while True:
+                yield {"id": 70, "logprob": -0.5, "version": 1}
+                await asyncio.sleep(0.01)
+        finally:
+            freed.set()
+
+    url = await gateway_of(await serve_lines(lines))
+    body = {"model": "ostinato", "messages": [HI], "stream": stream}
+    headers = {"X-Session-Id": "s1"}
+
+    async def ask() -> None:
+        async with http.post(url + "/v1/chat/completions", json=body, headers=headers) as response:
+            await response.read()
+
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(ask(), 0.3)
+    await asyncio.wait_for(freed.wait(), 5)
+    assert store.turns("s1") == []

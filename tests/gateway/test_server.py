@@ -1,0 +1,89 @@
+"""The gateway as a process: started, killed, refused."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import aiohttp
+
+from ostinato.store import Store
+
+HI = {"role": "user", "content": "hi"}
+
+
+def refused(*options: str) -> str:
+    """What a gateway that cannot start says; its one line."""
+    command = [sys.executable, "-m", "ostinato.gateway.server", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+async def ask(http: aiohttp.ClientSession, url: str, *messages, **headers: str) -> tuple[int, dict]:
+    body = {"model": "ostinato", "messages": messages}
+    async with http.post(url + "/v1/chat/completions", json=body, headers=headers) as response:
+        return response.status, await response.json()
+
+
+async def test_killed_under_load_it_lost_nothing_acknowledged(launch, http, engine, store: Store) -> None:
+    acknowledged: dict[str, dict] = {}
+    first = await launch()
+
+    async def developer(name: str) -> None:
+        messages: list[dict] = [HI]
+        try:
+            while True:
+                status, body = await ask(http, first.url, *messages, **{"X-Session-Id": name})
+                assert status == 200
+                extra = body["ostinato"]
+                acknowledged[f"{name}/{extra['turn']}"] = body
+                messages += [body["choices"][0]["message"], HI]
+        except aiohttp.ClientError:
+            return
+
+    load = [asyncio.create_task(developer(f"s{i}")) for i in range(8)]
+    while len(acknowledged) < 80:
+        await asyncio.sleep(0.01)
+    first.process.kill()
+    await asyncio.gather(*load)
+    second = await launch()
+    recorded = {t.id: t for turns in store.turns_of([f"s{i}" for i in range(8)]).values() for t in turns}
+    assert acknowledged.keys() <= recorded.keys()
+    for id_, body in acknowledged.items():
+        assert body["usage"]["completion_tokens"] == len(recorded[id_].completion.ids)
+    await _goes_on(http, second.url, store, acknowledged)
+
+
+async def _goes_on(http, url: str, store: Store, acknowledged: dict[str, dict]) -> None:
+    """A session goes on over the restart as if nothing had happened: the same segment, the same ids."""
+    turns = store.turns("s0")
+    messages: list[dict] = []
+    for i in range(len(turns)):
+        answer = acknowledged.get(f"s0/{i}")
+        message = answer["choices"][0]["message"] if answer else {"role": "assistant", "content": "done"}
+        messages += [HI, message]
+    status, body = await ask(http, url, *messages, HI, **{"X-Session-Id": "s0"})
+    assert (status, body["ostinato"]["turn"], body["ostinato"]["segment"]) == (200, len(turns), 0)
+    kept = turns[-1].prompt_ids + turns[-1].completion.ids
+    assert store.turns("s0")[-1].prompt_ids[: len(kept)] == kept
+
+
+async def test_it_ends_cleanly_when_told(launch, http, engine, store: Store) -> None:
+    gateway = await launch()
+    await ask(http, gateway.url, HI, **{"X-Session-Id": "s1"})
+    gateway.process.terminate()
+    assert await asyncio.wait_for(gateway.process.wait(), 10) in {0, -15}
+    assert len(store.turns("s1")) == 1
+
+
+def test_what_keeps_it_from_starting_is_said_in_a_line(checkpoint: Path, tmp_path: Path) -> None:
+    store = ["--store", str(tmp_path / "new.db")]
+    good = [*store, "--checkpoint", str(checkpoint)]
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert refused(*good, "--port", port).startswith(f"gateway: cannot listen on 127.0.0.1:{port}: ")
+    assert "tokenizer.json" in refused(*store, "--checkpoint", str(tmp_path / "none"))
+    assert "no/such" in refused("--store", str(tmp_path / "no/such/file"), "--checkpoint", str(checkpoint))

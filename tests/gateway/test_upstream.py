@@ -1,0 +1,129 @@
+import asyncio
+import socket
+
+import aiohttp
+import pytest
+
+from ostinato.engine.scripted import ScriptedEngine
+from ostinato.gateway.errors import ApiError
+from ostinato.gateway.upstream import EngineClient, Sampled
+from ostinato.types import Completion, FinishReason, GenerateRequest
+
+ASKED = GenerateRequest(
+    request_id="r", session_id="s", prompt_ids=(1, 2), stop_ids=(9,), max_tokens=6, seed=100
+)
+DONE = {"ids": [3, 9], "logprobs": [-0.5, -0.25], "versions": [1, 1], "finish": "stop"}
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+async def everything(client: EngineClient, url: str) -> tuple[list[Sampled], Completion]:
+    events = [event async for event in client.stream(lambda: url, ASKED)]
+    *tokens, completion = events
+    assert isinstance(completion, Completion)
+    return [token for token in tokens if isinstance(token, Sampled)], completion
+
+
+@pytest.fixture
+async def client():
+    client = EngineClient(patience_s=10.0)
+    yield client
+    await client.aclose()
+
+
+async def test_it_waits_for_an_engine_that_is_away(client, serve_lines) -> None:
+    async def lines(asked):
+        yield DONE
+
+    port = free_port()
+    waiting = asyncio.create_task(client.generate(lambda: f"http://127.0.0.1:{port}", ASKED))
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    await serve_lines(lines, port)
+    assert (await waiting).ids == (3, 9)
+
+
+async def test_its_patience_ends(serve_lines) -> None:
+    client = EngineClient(patience_s=0.2)
+    with pytest.raises(ApiError, match="the engine is away") as caught:
+        await client.generate(lambda: f"http://127.0.0.1:{free_port()}", ASKED)
+    assert (caught.value.status, caught.value.headers["Retry-After"]) == (503, "1")
+    await client.aclose()
+
+
+async def test_a_dying_engine_is_continued_by_the_next(client, serve_lines) -> None:
+    heard = []
+
+    async def lines(asked):
+        heard.append(asked)
+        if len(heard) == 1:
+            yield {"id": 5, "logprob": -1.0, "version": 1}
+            yield {"id": 6, "logprob": -2.0, "version": 1}
+            return
+        yield {"id": 7, "logprob": -3.0, "version": 2}
+        rest = {"ids": [7, 9], "logprobs": [-3.0, -4.0], "versions": [2, 2], "finish": "stop"}
+        yield rest | {"routes": "AAEC"}
+
+    tokens, completion = await everything(client, await serve_lines(lines))
+    assert [token.id for token in tokens] == [5, 6, 7]
+    assert completion.ids == (5, 6, 7, 9)
+    assert completion.logprobs == (-1.0, -2.0, -3.0, -4.0)
+    assert completion.versions == (1, 1, 2, 2)
+    assert completion.routes == bytes([0, 1, 2])
+    assert [(h["prompt_ids"], h["max_tokens"], h["seed"]) for h in heard] == [
+        ([1, 2], 6, 100),
+        ([1, 2, 5, 6], 4, 102),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ids", "finish"), [((5, 9), FinishReason.STOP), ((1, 2, 3, 4, 5, 6), FinishReason.LENGTH)]
+)
+async def test_only_the_last_line_lost_is_nothing_lost(client, serve_lines, ids, finish) -> None:
+    async def lines(asked):
+        for i in ids:
+            yield {"id": i, "logprob": -1.0, "version": 1}
+
+    _, completion = await everything(client, await serve_lines(lines))
+    assert (completion.ids, completion.finish) == (ids, finish)
+
+
+async def test_what_the_engine_refuses_is_not_tried_again(client, script) -> None:
+    from ostinato.engine.base import PromptTooLongError
+    from ostinato.engine.scripted import serve_scripted
+
+    async def policy(request):
+        raise PromptTooLongError("600 tokens, the context has 512")
+
+    running = await serve_scripted(ScriptedEngine(policy))
+    with pytest.raises(ApiError, match="600 tokens") as caught:
+        await client.generate(lambda: running.url, ASKED)
+    assert (caught.value.status, caught.value.code) == (400, "context_length_exceeded")
+    with pytest.raises(ApiError, match="600 tokens"):
+        await everything(client, running.url)
+    await running.close()
+
+
+async def test_nonsense_of_an_engine_is_not_taken(serve_lines) -> None:
+    async def lines(asked):
+        yield {"ids": [3], "logprobs": [], "versions": [1], "finish": "stop"}
+
+    client = EngineClient(patience_s=0.2)
+    url = await serve_lines(lines)
+    with pytest.raises(ApiError, match="the engine is away"):
+        await client.generate(lambda: url, ASKED)
+    with pytest.raises(ApiError, match="the engine is away"):
+        await everything(client, url)
+    await client.aclose()
+
+
+async def test_the_gateway_says_503_and_when_to_come_back(http: aiohttp.ClientSession, gateway_of) -> None:
+    url = await gateway_of(f"http://127.0.0.1:{free_port()}", engine_wait_s=0.1)
+    body = {"model": "ostinato", "messages": [{"role": "user", "content": "hi"}]}
+    for stream in (False, True):
+        async with http.post(url + "/v1/chat/completions", json=body | {"stream": stream}) as response:
+            assert (response.status, response.headers["Retry-After"]) == (503, "1")
+            assert (await response.json())["error"]["code"] == "engine_unavailable"
