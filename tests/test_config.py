@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ostinato.config import ConfigError, dump, load
@@ -66,6 +66,7 @@ def refusal(*overrides: str) -> str:
 
 
 @given(CONFIGS)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_what_is_dumped_loads_back_equal(tmp_path_factory: pytest.TempPathFactory, config: Run) -> None:
     path = tmp_path_factory.getbasetemp() / "run.toml"
     path.write_text(dump(config))

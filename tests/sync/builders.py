@@ -1,12 +1,12 @@
 """Weights for the tests: any version can be made again, anywhere, from its number."""
 
-import os
 from pathlib import Path
 
 import torch
 
 from ostinato.sync import Manifest
 
+ROOT = Path(__file__).parents[2]
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.bool)
 
 
@@ -44,6 +44,3 @@ def flip(path: Path, bit: int) -> None:
     data = bytearray(path.read_bytes())
     data[bit // 8 % len(data)] ^= 1 << bit % 8
     path.write_bytes(data)
-
-
-ROOT = Path(os.path.abspath(__file__)).parents[2]

@@ -13,7 +13,7 @@ import torch
 from tests.sync.builders import ROOT, bits, flip, same_bits, weights
 
 from ostinato.store import Missing, Objects, ObjectsError, StorageFull
-from ostinato.sync import Fenced, OutOfOrder, Publisher, Subscriber, UnknownVersion
+from ostinato.sync import DigestMismatch, Fenced, OutOfOrder, Publisher, Subscriber, UnknownVersion
 
 Full = Callable[[], AbstractContextManager[None]]
 
@@ -97,6 +97,12 @@ def test_an_anchor_may_branch_off_an_older_version(objects: Objects) -> None:
     )
     with pytest.raises(UnknownVersion, match="version 77"):
         publisher.anchor(3, weights(3), parent=77)
+
+
+def test_the_first_commit_may_repeat_a_predecessor(objects: Objects) -> None:
+    assert started(objects, 3).version == started(objects, 3).version == 3
+    with pytest.raises(Fenced):
+        Publisher(objects).anchor(3, weights(4))
 
 
 def test_resuming_goes_on_where_the_last_one_stopped(objects: Objects) -> None:
@@ -234,7 +240,7 @@ def test_a_damaged_head_is_not_built_upon(tmp_path: Path) -> None:
     objects = Objects.open(tmp_path)
     manifest = started(objects).delta(1, weights(1))
     flip(tmp_path / manifest.parts[0].key, 100)
-    with pytest.raises(Exception, match=manifest.parts[0].sha256):
+    with pytest.raises(DigestMismatch, match=manifest.parts[0].sha256):
         Publisher(objects).resume()
 
 
@@ -246,7 +252,7 @@ def test_a_damaged_part_is_not_taken_for_ours(tmp_path: Path) -> None:
     flip(tmp_path / manifest.parts[0].key, 100)
     again = Publisher(objects)
     again.resume()
-    with pytest.raises(Exception, match=manifest.parts[0].sha256):
+    with pytest.raises(DigestMismatch, match=manifest.parts[0].sha256):
         again.delta(1, weights(1))
 
 

@@ -2,6 +2,7 @@
 
 import struct
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -34,6 +35,8 @@ class Database:
         self.engine = _engine(self.url)
         self._writer = self.engine.execution_options(immediate=True)
         self._turn_to_write = threading.Lock()
+        self.close = weakref.finalize(self, self.engine.dispose)
+        """Close every connection; happens by itself when the last user is gone."""
         self.insert_new = cache(self._insert_new)
         with self.write() as connection:
             _create(connection, self.where)
@@ -63,9 +66,6 @@ class Database:
         # The lock spares threads of one process SQLite's own waiting, which polls.
         with self._turn_to_write, _translated(self.where), self._writer.begin() as connection:
             yield connection
-
-    def close(self) -> None:
-        self.engine.dispose()
 
 
 def _url(url_or_path: str | Path) -> URL:

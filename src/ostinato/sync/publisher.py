@@ -94,8 +94,10 @@ class Publisher:
     def _check_order(self, version: int) -> None:
         if self._fenced is not None:
             raise self._fenced
-        head = self._reader().head() if self._last is None else self._last.version
-        if head is not None and version != head + 1:
+        head = self._reader().head() if self._last is None else self.version
+        # Before its first commit a publisher may repeat what its predecessor did: equal bytes are a success.
+        repeats = self._last is None and head is not None and version <= head
+        if head is not None and version != head + 1 and not repeats:
             raise OutOfOrder(f"version {version} cannot follow version {head}: versions have no gaps")
 
     def _anchor_beside(self, version: int, blobs: Blobs) -> str:

@@ -1,0 +1,6 @@
+"""Nothing is timed: a busy machine is not a bug."""
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
