@@ -143,7 +143,7 @@ class GenerateRequest:
 class Completion:
     """What an engine sampled; every sequence has one entry for each sampled token, the stop token included.
 
-    `routes` is uint8 of shape [prompt + completion tokens - 1, moe layers, top_k] as raw bytes, None if dense.
+    `routes` is uint8 of shape [prompt + completion tokens - 1, moe layers, top_k], raw; None if dense.
     """
 
     ids: tuple[int, ...]

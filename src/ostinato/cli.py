@@ -1,0 +1,139 @@
+"""The command line: parses, calls a room, prints. Exit status 0 done, 1 the work failed, 2 the request was
+wrong.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from ostinato import __version__
+from ostinato.config import ConfigError, dump, load
+
+DONE, FAILED, WRONG = 0, 1, 2
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; gives the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        status: int = options.run(options)
+    except KeyboardInterrupt:
+        print("stopped: the same command goes on from here", file=sys.stderr)  # noqa: T201
+        return INTERRUPTED
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="ostinato", description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--version", action="version", version=f"ostinato {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    demo = commands.add_parser("demo", help="turn the whole circle once, on this machine")
+    demo.add_argument("--seed", type=int, default=None, help="the run's seed")
+    demo.add_argument("--directory", type=Path, default=Path("runs/demo"), help="the run folder")
+    demo.add_argument("--config", type=Path, default=None, help="a TOML file of settings")
+    demo.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="one setting, e.g. teach.steps=500"
+    )
+    demo.add_argument("--fresh", action="store_true", help="start afresh even if a run could be resumed")
+    demo.add_argument("--json", action="store_true", help="print the report as JSON, last line of the output")
+    demo.set_defaults(run=_demo)
+
+    code = commands.add_parser("code", help="let the agent work in a git repository")
+    code.add_argument("prompt", help="what to do")
+    code.add_argument("--directory", type=Path, default=Path(), help="the repository (default: here)")
+    code.add_argument(
+        "--url", default=os.environ.get("OSTINATO_URL", "http://127.0.0.1:8080"), help="the gateway"
+    )
+    code.add_argument(
+        "--key", default=os.environ.get("OSTINATO_KEY", ""), help="the API key (or OSTINATO_KEY)"
+    )
+    code.set_defaults(run=_code)
+
+    serve = commands.add_parser("serve", help="serve the version that a run deployed")
+    serve.add_argument("--directory", type=Path, default=Path("runs/demo"), help="the run folder")
+    serve.add_argument("--port", type=int, default=8080, help="port of the gateway on the loopback")
+    serve.set_defaults(run=_serve)
+
+    lineage = commands.add_parser("lineage", help="what a version was made of, back to the sessions")
+    lineage.add_argument("version", type=int)
+    lineage.add_argument("--directory", type=Path, default=Path("runs/demo"), help="the run folder")
+    lineage.set_defaults(run=_lineage)
+    return parser
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from ostinato.loop.config import DemoConfig
+    from ostinato.loop.demo import demo
+    from ostinato.loop.report import finish
+    from ostinato.loop.run import RunError, open_run
+    from ostinato.loop.show import Show
+
+    overrides = [*options.set, *([f"seed={options.seed}"] if options.seed is not None else [])]
+    show = Show(Console(stderr=options.json))
+    try:
+        config = load(DemoConfig, options.config, overrides)
+        run, resumed = open_run(options.directory, dump(config), fresh=options.fresh)
+    except (ConfigError, RunError) as error:
+        return _wrong(str(error))
+    show.say(f"{'resumes' if resumed else 'starts afresh'} in {options.directory} (--fresh starts afresh)")
+    report = asyncio.run(demo(config, run, show))
+    finish(run, report, show.console)
+    if options.json:
+        print(json.dumps(report))  # noqa: T201
+    return DONE
+
+
+def _code(options: argparse.Namespace) -> int:
+    from ostinato.harness.main import code
+
+    return asyncio.run(
+        code(
+            options.prompt,
+            directory=options.directory,
+            url=options.url,
+            key=options.key,
+            console=Console(highlight=False),
+        )
+    )
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from ostinato.loop.run import RunError
+    from ostinato.loop.serve import serve
+
+    try:
+        return asyncio.run(serve(options.directory, options.port, Console(highlight=False)))
+    except RunError as error:
+        return _wrong(str(error))
+
+
+def _lineage(options: argparse.Namespace) -> int:
+    from ostinato.deploy.lineage import LineageError, lineage, tree
+    from ostinato.loop.run import Run
+
+    run = Run(directory=options.directory)
+    if not run.store_path.exists():
+        return _wrong(f"{options.directory} holds no run: name one with --directory, or run `ostinato demo`")
+    try:
+        ancestors = lineage(run.open_store(), options.version)
+    except LineageError as error:
+        return _wrong(str(error))
+    Console(highlight=False, markup=False, soft_wrap=True).print(tree(ancestors))
+    return DONE
+
+
+def _wrong(message: str) -> int:
+    print(f"ostinato: {message}", file=sys.stderr)  # noqa: T201
+    return WRONG
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""The demo's settings: one file of numbers, each of which two real runs differ in."""
+
+from dataclasses import dataclass, field
+
+from ostinato.harness.agent import HarnessConfig
+from ostinato.model.config import ModelConfig
+from ostinato.rollout.practice import PracticeConfig
+
+SPLITS = ("seeds", "names", "pairs", "larger", "families")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeachConfig:
+    """Supervised fine-tuning on the teacher's sessions."""
+
+    lessons: int = 1000
+    demonstrations: int = 4
+    steps: int = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefineConfig:
+    """The policy gradient in practice."""
+
+    versions: int = 36
+    groups: int = 10
+    """Groups in one optimizer step, hence in one version."""
+    staleness: int = 4
+    """A group is dropped when its oldest token is more versions behind than this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchConfig:
+    """How many held-out tasks a split has."""
+
+    seeds: int = 288
+    others: int = 96
+
+    def tasks(self, split: str) -> int:
+        return self.seeds if split == "seeds" else self.others
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveConfig:
+    """The simulated developers and the real-time cycle."""
+
+    developers: int = 40
+    sessions_each: int = 8
+    versions: int = 4
+    ab_sessions_each: int = 12
+    challenger_share: float = 0.5
+    gate_margin: float = 0.05
+    """How much worse on held-out tasks a candidate may be at most."""
+    ab_margin: float = 0.15
+    """How much worse for developers it may be at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoConfig:
+    """Everything `ostinato demo` can be told."""
+
+    seed: int = 1
+    sandbox: str = "auto"
+    """`ns`, `process` (no security boundary), or whichever the probe allows."""
+    vocabulary: int = 512
+    """Size of the tokenizer: bytes, merges learnt from practice text, and the wire format's skeletons."""
+    slots: int = 96
+    """Sequences the engine decodes at once."""
+    context: int = 768
+    model: ModelConfig = field(default_factory=lambda: ModelConfig(vocab_size=0, experts=4, expert_size=128))
+    harness: HarnessConfig = field(default_factory=HarnessConfig)
+    teach: TeachConfig = field(default_factory=TeachConfig)
+    practice: PracticeConfig = field(default_factory=PracticeConfig)
+    refine: RefineConfig = field(default_factory=RefineConfig)
+    bench: BenchConfig = field(default_factory=BenchConfig)
+    live: LiveConfig = field(default_factory=LiveConfig)

@@ -1,0 +1,80 @@
+"""Practice by policy gradient: the actor samples and the learner trains at the same time, each in its own
+process.
+"""
+
+import asyncio
+from typing import Any
+
+from ostinato.loop.measure import pebbles
+from ostinato.loop.services import Service, watch
+from ostinato.loop.teach import last_line
+from ostinato.loop.workshop import START, Workshop
+from ostinato.rewards.definition import PRACTICE
+from ostinato.rollout.practice import Practice
+from ostinato.store.ledger import Ledger
+from ostinato.types import Arm
+
+
+async def practise(shop: Workshop) -> dict[str, Any]:
+    """Trains until the last version is published; the engine swaps each one in as it comes."""
+    config, log = shop.config, shop.run.directory / "learner-practice" / "learner.jsonl"
+    engine = await shop.engine("engine-practice", "--follow")
+    shop.put_arm(Arm(name="practice", version=0, share=0.0, engine=engine.url))
+    runner = shop.runner(shop.client("practice", "practice"))
+    practice = Practice(runner, shop.store, PRACTICE, shop.run.tasks / "practice", config.practice)
+    learner = await start_learner(shop, "practice", config.refine.versions, config.refine.groups)
+    learning = True
+    stream = pebbles("train", config.seed * 1_000_000 + 500_000)
+    acting = asyncio.create_task(practice.run(stream, lambda: not learning))
+    with shop.show.stage("practice", total=config.refine.versions) as bar:
+
+        def tick() -> None:
+            recent = practice.progress.recent
+            rate = sum(recent) / max(1, len(recent))
+            bar.at(
+                last_line(log).get("version", 0),
+                f"{practice.progress.sessions} sessions, {rate:.0%} solved of the latest",
+            )
+
+        try:
+            await watch(learner, tick, [acting])
+        finally:
+            learning = False
+        await acting
+    Ledger(shop.store).close_out()
+    stats = await shop.stats(engine)
+    await shop.services.stop(engine)
+    return {
+        "version": last_line(log)["version"],
+        "sessions": practice.progress.sessions,
+        "void": practice.progress.void,
+        "untrainable": practice.progress.untrainable,
+        "engine": stats,
+    }
+
+
+async def start_learner(shop: Workshop, name: str, until: int, groups: int) -> Service:
+    """The policy-gradient learner, going on from the newest version to version `until`."""
+    run = shop.run
+    return await shop.services.start(
+        f"learner-{name}",
+        "ostinato.train.learner",
+        [
+            *("--store", str(run.store_path), "--objects", str(run.objects_path)),
+            *(
+                "--checkpoint",
+                str(run.checkpoint(START)),
+                "--run-dir",
+                str(run.directory / f"learner-{name}"),
+            ),
+            *(
+                "--until",
+                str(until),
+                "--groups",
+                str(groups),
+                "--staleness",
+                str(shop.config.refine.staleness),
+            ),
+        ],
+        keep=False,
+    )

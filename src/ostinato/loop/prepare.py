@@ -1,0 +1,67 @@
+"""The start of a run: a tokenizer of the practice text and a model with random weights."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from ostinato.harness.prompt import SYSTEM
+from ostinato.harness.tools import TOOLS
+from ostinato.loop.config import DemoConfig
+from ostinato.loop.measure import pebbles
+from ostinato.loop.run import Run
+from ostinato.loop.workshop import START
+from ostinato.model.renderer import Renderer, skeletons
+from ostinato.model.tokenizer import Tokenizer
+
+CORPUS_TASKS = 800
+
+
+class PrepareError(RuntimeError):
+    """The start checkpoint could not be made."""
+
+
+async def prepare(config: DemoConfig, run: Run) -> None:
+    """Makes the start checkpoint unless the run folder has it."""
+    directory = run.checkpoint(START)
+    if (directory / "model.safetensors").exists():
+        return
+    tokenizer = Tokenizer.train(corpus(config.seed), config.vocabulary, skeletons(SYSTEM, TOOLS))
+    tokenizer.save(directory)
+    model = replace(config.model, vocab_size=tokenizer.vocab_size)
+    await _create(directory, json.dumps(asdict(model)), config.seed)
+
+
+def corpus(seed: int) -> Iterator[str]:
+    """Practice text: repositories, requests, edits, and what a test run prints of a failure."""
+    stream = pebbles("train", seed * 1_000_000 + 900_000)
+    for _ in range(CORPUS_TASKS):
+        pebble = next(stream)
+        yield pebble.instruction
+        yield from pebble.files.values()
+        for change in pebble.changes:
+            yield from (change.old, change.new)
+        for function in pebble.targets:
+            yield f"FAILED test_{function.path}::test_{function.name} - assert {len(function.name)} == {seed}"
+            seed = (seed * 7 + 3) % 101
+
+
+async def _create(directory: Path, model: str, seed: int) -> None:
+    """Random weights, made in a process of their own: this one stays free of torch."""
+    command = [sys.executable, "-m", "ostinato.model.create", str(directory), "--config", model]
+    process = await asyncio.create_subprocess_exec(
+        *command, "--seed", str(seed), stderr=asyncio.subprocess.PIPE
+    )
+    _, errors = await process.communicate()
+    if process.returncode:
+        raise PrepareError(
+            f"no model could be made in {directory}:\n{errors.decode(errors='replace')[-800:]}"
+        )
+
+
+def load_wire(directory: Path) -> tuple[Tokenizer, Renderer]:
+    """The tokenizer of a checkpoint and its renderer."""
+    tokenizer = Tokenizer.load(directory)
+    return tokenizer, Renderer(tokenizer)

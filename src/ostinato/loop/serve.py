@@ -1,0 +1,60 @@
+"""Serve what a run deployed: one engine, one gateway on the loopback, and a key for `ostinato code`."""
+
+import asyncio
+import hashlib
+import secrets
+from pathlib import Path
+
+from rich.console import Console
+
+from ostinato.loop.live import CHAMPION
+from ostinato.loop.run import Run, RunError
+from ostinato.loop.services import Services
+from ostinato.loop.workshop import START
+from ostinato.store import Store
+from ostinato.types import Arm
+
+
+async def serve(directory: Path, port: int, console: Console) -> int:
+    """Runs until it is stopped. Raises RunError when the folder has deployed nothing yet."""
+    run = Run(directory=directory)
+    store = _store(run)
+    deployed = next((arm for arm in store.arms() if arm.name == CHAMPION), None)
+    if deployed is None:
+        raise RunError(f"the run in {directory} has deployed no version yet: let `ostinato demo` finish")
+    async with Services(run.logs) as services:
+        engine = await services.start(
+            "serve-engine",
+            "ostinato.engine.server",
+            [
+                *("--checkpoint", str(run.checkpoint(START)), "--objects", str(run.objects_path)),
+                *("--version", str(deployed.version), "--port", "0"),
+            ],
+        )
+        store.set_arms([Arm(name=CHAMPION, version=deployed.version, share=1.0, engine=engine.url)])
+        gateway = await services.start(
+            "serve-gateway",
+            "ostinato.gateway.server",
+            [
+                *("--store", str(run.store_path), "--checkpoint", str(run.checkpoint(START))),
+                *("--port", str(port)),
+            ],
+        )
+        console.print(f"serving version {deployed.version}; in a git repository run:\n")
+        console.print(f"  export OSTINATO_URL={gateway.url} OSTINATO_KEY={_new_key(store)}", soft_wrap=True)
+        console.print('  ostinato code "fix calc.py"\n')
+        await asyncio.Event().wait()
+    return 0
+
+
+def _store(run: Run) -> Store:
+    if not run.store_path.exists():
+        raise RunError(f"{run.directory} holds no run: name one with --directory, or run `ostinato demo`")
+    return run.open_store()
+
+
+def _new_key(store: Store) -> str:
+    """A key for the person at this machine; only its hash is kept."""
+    key = secrets.token_urlsafe(24)
+    store.add_key(hashlib.sha256(key.encode()).hexdigest(), "local", "use", None)
+    return key

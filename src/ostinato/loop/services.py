@@ -1,0 +1,193 @@
+"""The other processes: started, watched, started again when they die, stopped.
+
+A service is a `python -m` module that prints one JSON line when it is ready. A service that names a port
+keeps it over a restart, so that whoever speaks to it only has to try again.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+READY_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 15.0
+MAX_RESTARTS = 5
+PR_SET_PDEATHSIG = 1
+
+
+class ServiceError(RuntimeError):
+    """A process did not start, or died more often than it may."""
+
+
+class Service:
+    """One child process under watch; `restarts` counts how often it had to be started again.
+
+    `ready` is the JSON object it printed, `{}` for a service that is waited for by `finished` instead.
+    """
+
+    def __init__(
+        self, name: str, module: str, arguments: Sequence[str], logs: Path, *, keep: bool = True
+    ) -> None:
+        self.name = name
+        self.restarts = 0
+        self.ready: Mapping[str, Any] = {}
+        self._command = [sys.executable, "-m", module, *arguments]
+        self._log = logs / f"{name}.log"
+        self._keep = keep
+        self._process: asyncio.subprocess.Process | None = None
+        self._watcher: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise ServiceError(f"{self.name} has not been started")
+        return self._process.pid
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.ready['port']}"
+
+    async def start(self) -> "Service":
+        await self._spawn(self._command)
+        self._command = self._with_fixed_port()
+        if self._keep:
+            self._watcher = asyncio.create_task(self._watch())
+        return self
+
+    async def finished(self) -> int:
+        """Waits for the process to end by itself; gives its exit status."""
+        assert self._process is not None
+        return await self._process.wait()
+
+    def tail(self) -> str:
+        """The end of its log."""
+        return self._log.read_text(errors="replace")[-800:]
+
+    async def stop(self) -> None:
+        self._stopping = True
+        if self._watcher is not None:
+            self._watcher.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watcher
+        if self._process is None or self._process.returncode is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            await asyncio.wait_for(self._process.wait(), STOP_TIMEOUT_S)
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
+
+    def _with_fixed_port(self) -> list[str]:
+        if "port" not in self.ready or "--port" not in self._command:
+            return self._command
+        at = self._command.index("--port") + 1
+        return [*self._command[:at], str(self.ready["port"]), *self._command[at + 1 :]]
+
+    async def _spawn(self, command: Sequence[str]) -> None:
+        with self._log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE if self._keep else log,
+                stderr=log,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+        if self._keep:
+            self.ready = await self._ready_line()
+
+    async def _ready_line(self) -> Mapping[str, Any]:
+        assert self._process is not None and self._process.stdout is not None
+        try:
+            line = await asyncio.wait_for(self._process.stdout.readline(), READY_TIMEOUT_S)
+            ready: dict[str, Any] = json.loads(line)
+        except (TimeoutError, ValueError) as error:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            raise ServiceError(f"{self.name} did not get ready; its log ends:\n{self.tail()}") from error
+        return ready
+
+    async def _watch(self) -> None:
+        while True:
+            assert self._process is not None
+            status = await self._process.wait()
+            if self._stopping:
+                return
+            self.restarts += 1
+            if self.restarts > MAX_RESTARTS:
+                raise ServiceError(
+                    f"{self.name} died {self.restarts} times, last with {status}: see {self._log}"
+                )
+            await self._spawn(self._command)
+
+
+def _die_with_parent() -> None:
+    """Runs in the child: whatever kills this process, its services do not outlive it (Linux only)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+async def watch(
+    service: Service, tick: Callable[[], None], beside: Sequence[asyncio.Task[None]] = ()
+) -> None:
+    """Calls `tick` twice a second until a finite service ends.
+
+    Raises ServiceError unless it ended well, and at once whatever one of the tasks `beside` it raised.
+    """
+    ending = asyncio.create_task(service.finished())
+    while not ending.done():
+        await asyncio.wait([ending], timeout=0.5)
+        for task in beside:
+            if task.done():
+                task.result()
+        tick()
+    if status := ending.result():
+        raise ServiceError(
+            f"{service.name} ended with status {status}; the end of its log:\n{service.tail()}"
+        )
+
+
+class Services:
+    """All services of a run, stopped together in reverse order.
+
+    >>> async with Services(Path("logs")) as services:                              # doctest: +SKIP
+    ...     engine = await services.start("engine", "ostinato.engine.server", ["--port", "0"])
+    """
+
+    def __init__(self, logs: Path) -> None:
+        logs.mkdir(parents=True, exist_ok=True)
+        self._logs = logs
+        self._running: list[Service] = []
+
+    async def __aenter__(self) -> "Services":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for service in reversed(self._running):
+            await service.stop()
+
+    async def start(self, name: str, module: str, arguments: Sequence[str], *, keep: bool = True) -> Service:
+        """Starts `python -m module arguments`. `keep`: wait for its ready line and restart it when it
+        dies.
+        """
+        service = Service(name, module, arguments, self._logs, keep=keep)
+        self._running.append(service)
+        return await service.start()
+
+    async def stop(self, service: Service) -> None:
+        self._running.remove(service)
+        await service.stop()
+
+    @property
+    def restarts(self) -> int:
+        return sum(service.restarts for service in self._running)

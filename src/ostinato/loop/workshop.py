@@ -1,0 +1,130 @@
+"""Everything a run works with, opened together and closed together: store, gateway, engines, sandboxes,
+keys.
+"""
+
+import contextlib
+import hashlib
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+
+from ostinato.harness.client import GatewayClient
+from ostinato.harness.episode import EpisodeRunner
+from ostinato.loop.config import DemoConfig
+from ostinato.loop.run import Run
+from ostinato.loop.services import Service, Services
+from ostinato.loop.show import Show
+from ostinato.rollout.live import Seat
+from ostinato.sandbox.base import Backend
+from ostinato.sandbox.probe import choose_backend
+from ostinato.sandbox.verify import Verifier
+from ostinato.store import Store
+from ostinato.tasks.developers import Developer
+from ostinato.types import Arm
+
+Result = dict[str, Any]
+
+START = "start"
+"""The checkpoint every engine and trainer begins from: config, tokenizer and random weights."""
+
+
+class Workshop:
+    """One run's open resources. The gateway is up; engines are started by the stage that needs them."""
+
+    def __init__(
+        self,
+        config: DemoConfig,
+        run: Run,
+        show: Show,
+        *,
+        store: Store,
+        services: Services,
+        gateway: Service,
+        backend: Backend,
+    ) -> None:
+        self.config = config
+        self.run = run
+        self.show = show
+        self.store = store
+        self.services = services
+        self.backend = backend
+        self._gateway = gateway
+        self._verifier = Verifier(backend)
+        self._clients: list[GatewayClient] = []
+
+    async def stage(self, name: str, work: Callable[[], Awaitable[Result]]) -> Result:
+        """The stage's result: from the run folder if it is done, else from doing it."""
+        done = self.run.stage(name)
+        if done is not None:
+            self.show.say(f"{name}: already done, resumed after it")
+            return done
+        started = time.monotonic()
+        result = await work()
+        result["seconds"] = round(time.monotonic() - started, 1)
+        self.run.finish_stage(name, result)
+        return result
+
+    def client(self, user: str, arm: str | None = None) -> GatewayClient:
+        """A connection under a fresh key of `user`; one that is pinned to an arm is ours, not a person's."""
+        key = secrets.token_urlsafe(24)
+        self.store.add_key(hashlib.sha256(key.encode()).hexdigest(), user, "use" if arm is None else "admin", arm)
+        client = GatewayClient(self._gateway.url, key)
+        self._clients.append(client)
+        return client
+
+    def seats(self, developers: Sequence[Developer]) -> list[Seat]:
+        return [Seat(developer=each, client=self.client(each.user)) for each in developers]
+
+    def runner(self, client: GatewayClient) -> EpisodeRunner:
+        return EpisodeRunner(client, self.backend, self._verifier, self.config.harness)
+
+    def put_arm(self, arm: Arm) -> None:
+        """Adds or replaces one arm, the others stay."""
+        others = [each for each in self.store.arms() if each.name != arm.name]
+        self.store.set_arms([*others, arm])
+
+    async def engine(self, name: str, *version: str) -> Service:
+        """An engine process; `version` is `--follow` or `--version N`."""
+        checkpoint = self.run.checkpoint(START)
+        return await self.services.start(
+            name,
+            "ostinato.engine.server",
+            [
+                *("--checkpoint", str(checkpoint), "--objects", str(self.run.objects_path), "--port", "0"),
+                *("--slots", str(self.config.slots), "--max-len", str(self.config.context), *version),
+            ],
+        )
+
+    async def stats(self, engine: Service) -> dict[str, int]:
+        """The engine's counters."""
+        async with aiohttp.ClientSession() as http, http.get(f"{engine.url}/stats") as answer:
+            counters: dict[str, int] = await answer.json()
+        return counters
+
+    async def aclose(self) -> None:
+        for client in self._clients:
+            await client.aclose()
+
+
+@asynccontextmanager
+async def open_workshop(config: DemoConfig, run: Run, show: Show) -> AsyncIterator[Workshop]:
+    """Opens the store, the sandbox backend and the gateway."""
+    async with contextlib.AsyncExitStack() as stack:
+        store = run.open_store()
+        services = await stack.enter_async_context(Services(run.logs))
+        gateway = await services.start(
+            "gateway",
+            "ostinato.gateway.server",
+            ["--store", str(run.store_path), "--checkpoint", str(run.checkpoint(START)), "--port", "0"],
+        )
+        backend = await choose_backend(config.sandbox)
+        stack.push_async_callback(backend.aclose)
+        workshop = Workshop(
+            config, run, show, store=store, services=services, gateway=gateway, backend=backend
+        )
+        stack.push_async_callback(workshop.aclose)
+        yield workshop

@@ -1,0 +1,104 @@
+"""The noisy scripted teacher in place of the model: the real harness asks, a script answers, ordinary
+Sessions result.
+
+The teacher stands where an engine stands, behind the gateway: it is asked with token ids and answers with
+token ids, so what it did is recorded like anything a model samples.
+
+::
+
+    Agent ─► gateway ─► this engine ─► text of the prompt ─► messages ─► Teacher.act ─► token ids
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ostinato.harness.episode import CardUser, EpisodeRunner
+from ostinato.model.renderer import END_RESPONSE, RESPONSE, assistant_message, parse_text
+from ostinato.model.tokenizer import IM_END, IM_START, Tokenizer
+from ostinato.tasks.pebble import Pebble, provide
+from ostinato.tasks.teacher import Teacher
+from ostinato.types import GenerateRequest, Source, Task, new_id
+
+
+def messages_of(text: str) -> list[dict[str, Any]]:
+    """The OpenAI messages that a rendered prompt shows, the open assistant header left out.
+
+    >>> messages_of("<|im_start|>user\\nfix it<|im_end|>\\n<|im_start|>assistant\\n")
+    [{'role': 'user', 'content': 'fix it'}]
+    """
+    messages: list[dict[str, Any]] = []
+    calls: list[str] = []
+    for block in text.split(IM_START)[1:]:
+        role, _, rest = block.partition("\n")
+        content, closed, _ = rest.partition(IM_END)
+        if not closed:
+            break
+        if role == "assistant":
+            parsed = parse_text(content)
+            calls = [new_id() for _ in parsed.tool_calls]
+            messages.append(assistant_message(parsed, calls))
+        elif content.startswith(RESPONSE):
+            results = content.removeprefix(RESPONSE).removesuffix(END_RESPONSE)
+            for call, result in zip(calls, results.split(f"{END_RESPONSE}\n{RESPONSE}"), strict=True):
+                messages.append({"role": "tool", "tool_call_id": call, "content": result})
+        else:
+            messages.append({"role": role, "content": content})
+    return messages
+
+
+class TeacherPolicy:
+    """Answers each session as the teacher that was put in charge of it."""
+
+    def __init__(self, tokenizer: Tokenizer, stop_id: int) -> None:
+        self._tokenizer = tokenizer
+        self._stop_id = stop_id
+        self._teachers: dict[str, Teacher] = {}
+
+    def take_charge(self, session_id: str, teacher: Teacher) -> None:
+        self._teachers[session_id] = teacher
+
+    def leave(self, session_id: str) -> None:
+        del self._teachers[session_id]
+
+    async def __call__(self, request: GenerateRequest) -> tuple[int, ...]:
+        messages = messages_of(self._tokenizer.decode(request.prompt_ids))
+        text = self._teachers[request.session_id].act(messages)
+        return (*self._tokenizer.encode(text), self._stop_id)
+
+
+class Lessons:
+    """Runs the teacher over practice tasks, several demonstrations of each."""
+
+    def __init__(
+        self, runner: EpisodeRunner, policy: TeacherPolicy, directory: Path, at_once: int = 8
+    ) -> None:
+        self._runner = runner
+        self._policy = policy
+        self._directory = directory
+        self._slots = asyncio.Semaphore(at_once)
+        self.sessions = 0
+
+    async def give(
+        self, draw: Callable[[], Pebble], lessons: int, demonstrations: int, rng: random.Random
+    ) -> None:
+        """`lessons` tasks, each shown `demonstrations` times."""
+        await asyncio.gather(*(self._lesson(draw, demonstrations, rng) for _ in range(lessons)))
+
+    async def _lesson(self, draw: Callable[[], Pebble], demonstrations: int, rng: random.Random) -> None:
+        async with self._slots:
+            pebble = draw()
+            task = provide(pebble, self._directory / pebble.id)
+            for _ in range(demonstrations):
+                await self._demonstrate(pebble, task, random.Random(rng.random()))
+
+    async def _demonstrate(self, pebble: Pebble, task: Task, rng: random.Random) -> None:
+        session_id = new_id()
+        self._policy.take_charge(session_id, Teacher(pebble, rng))
+        try:
+            await self._runner.attempt(task, CardUser(task), source=Source.TEACHER, session_id=session_id)
+        finally:
+            self._policy.leave(session_id)
+        self.sessions += 1

@@ -1,0 +1,60 @@
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from ostinato.loop.services import ServiceError, Services, watch
+
+SERVER = """
+import http.server, json, sys
+port = int(sys.argv[sys.argv.index("--port") + 1])
+server = http.server.HTTPServer(("127.0.0.1", port), http.server.SimpleHTTPRequestHandler)
+print(json.dumps({"ready": True, "port": server.server_port}), flush=True)
+server.serve_forever()
+"""
+
+
+@pytest.fixture(autouse=True)
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "shop_server.py").write_text(SERVER)
+    (tmp_path / "shop_fails.py").write_text("import sys; sys.exit('no weights in DIR')")
+    (tmp_path / "shop_ends.py").write_text("print('done')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+
+async def answers(url: str) -> bool:
+    try:
+        async with aiohttp.ClientSession() as http, http.get(url) as answer:
+            return answer.status == 200
+    except aiohttp.ClientConnectionError:
+        return False
+
+
+async def test_a_killed_service_comes_back_on_its_port(tmp_path: Path) -> None:
+    async with Services(tmp_path / "logs") as services:
+        service = await services.start("web", "shop_server", ["--port", "0"])
+        url = service.url
+        os.kill(service.pid, signal.SIGKILL)
+        while not (service.restarts and await answers(url)):
+            await asyncio.sleep(0.02)
+        assert service.url == url
+        assert services.restarts == 1
+    assert not await answers(url)
+
+
+async def test_a_service_that_does_not_start_shows_its_log(tmp_path: Path) -> None:
+    async with Services(tmp_path / "logs") as services:
+        with pytest.raises(ServiceError, match="no weights in DIR"):
+            await services.start("engine", "shop_fails", [])
+
+
+async def test_watch_tells_a_good_end_from_a_bad_one(tmp_path: Path) -> None:
+    ticks = []
+    async with Services(tmp_path / "logs") as services:
+        await watch(await services.start("good", "shop_ends", [], keep=False), lambda: ticks.append(1))
+        with pytest.raises(ServiceError, match=r"(?s)status 1.*no weights"):
+            await watch(await services.start("bad", "shop_fails", [], keep=False), lambda: None)
+    assert ticks
