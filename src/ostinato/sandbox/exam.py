@@ -10,7 +10,7 @@ import time
 
 from ostinato.sandbox import values
 from ostinato.sandbox.base import Exam, SandboxError
-from ostinato.sandbox.judge import module_names
+from ostinato.sandbox.worker import module_names
 
 GRACE_S = 5.0
 """How much longer than the exam's wall time a judge may take to say that it is done."""
@@ -57,7 +57,7 @@ async def examine_in_processes(exam: Exam, root: str) -> dict[str, str]:
     (ours, results), (asks, answers) = socket.socketpair(), socket.socketpair()
     with ours, results, asks, answers:
         judge = _start(
-            "judge", [results, asks], exam.tests.resolve(), exam.limits.wall_s, *module_names(exam.repo)
+            "judge", [results, asks], exam.tests.resolve(), exam.limits.wall_s, *module_names(str(exam.repo))
         )
         worker = _start("worker", [answers], root)
         for sock in (results, asks, answers):

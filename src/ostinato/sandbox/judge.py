@@ -16,13 +16,13 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from importlib.abc import Loader, MetaPathFinder
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 from ostinato.sandbox import channel
+from ostinato.sandbox.worker import forget
 
 ARGUMENTS = [
     *("-c", "/dev/null", "--assert=plain", "--capture=no"),
@@ -162,23 +162,13 @@ def run(
     """
     worker = Worker(calls, time.monotonic() + wall_s)
     own = frozenset(names)
-    for name in [name for name in sys.modules if name.split(".")[0] in own]:
-        del sys.modules[name]
+    forget(own)
     sys.meta_path[:] = [Finder(worker, own), *sys.meta_path, Finder(worker, None)]
     os.chdir(tests)
     status = pytest.main([*ARGUMENTS, f"--rootdir={tests}", tests], plugins=[Reporter(results)])
     if status in (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR):
         raise RuntimeError(f"pytest could not run the tests in {tests}: exit status {status}")
     channel.send(results, {"done": True})
-
-
-def module_names(repo: Path) -> list[str]:
-    """Top-level modules and packages of a repository, those under `src` included."""
-    folders = [repo, repo / "src"]
-    entries = [entry for folder in folders if folder.is_dir() for entry in folder.iterdir()]
-    return sorted(
-        {entry.stem for entry in entries if entry.suffix == ".py" or entry.is_dir()} - {"src", ".git"}
-    )
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ class ProcessBackend:
     async def examine(self, exam: Exam) -> dict[str, str]:
         sandbox = await ProcessBackend().open(exam.repo, exam.limits)
         try:
-            apply(sandbox.root, exam)
+            tree.apply(sandbox.root, exam.changes)
             return await examine_in_processes(exam, sandbox.root)
         finally:
             await sandbox.close()
@@ -61,15 +61,6 @@ class ProcessBackend:
         for sandbox in tuple(self._open):
             await sandbox.close()
         self._open.clear()
-
-
-def apply(root: str, exam: Exam) -> None:
-    """Bring the exam's changes into a fresh tree."""
-    for path, data in exam.changes.items():
-        if data is None:
-            tree.delete(root, path)
-        else:
-            tree.write(root, path, data)
 
 
 class ProcessSandbox:

@@ -6,7 +6,7 @@
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ostinato.sandbox.base import MAX_FILE_BYTES, SandboxError, SandboxPathError
 
@@ -74,6 +74,15 @@ def delete(root: str, path: str) -> None:
         os.unlink(real)  # noqa: PTH108
     except (FileNotFoundError, NotADirectoryError):
         return
+
+
+def apply(root: str, changes: Mapping[str, bytes | None]) -> None:
+    """Write or, for None, delete each path."""
+    for path, data in changes.items():
+        if data is None:
+            delete(root, path)
+        else:
+            write(root, path, data)
 
 
 def names(root: str, path: str) -> list[str]:

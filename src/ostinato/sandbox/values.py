@@ -2,7 +2,7 @@
 
 A value is None, bool, int, float, str, bytes, or a list, tuple, set or dict of such. A subclass of one of
 these is not plain data: an `int` that says it equals everything stays on its own side. The text is JSON;
-`decode` builds only the plain types: whatever bytes the worker sends, the judge compares real numbers and strings.
+`decode` builds only the plain types: whatever the worker sends, the judge compares real numbers and strings.
 """
 
 import json

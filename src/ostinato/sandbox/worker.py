@@ -8,6 +8,8 @@ import importlib
 import os
 import socket
 import sys
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from ostinato.sandbox import channel
@@ -18,13 +20,30 @@ def serve(calls: socket.socket, root: str) -> None:
     """Answer the judge's questions about the modules in `root` until it hangs up."""
     os.chdir(root)
     sys.path[:0] = [root, os.path.join(root, "src")]  # noqa: PTH118
-    importlib.invalidate_caches()
+    forget(module_names(root))
     while True:
         try:
             question = channel.receive(calls)
         except channel.ChannelError:
             return
         _reply(calls, _answer(question))
+
+
+def module_names(repo: str) -> list[str]:
+    """Top-level modules and packages of a repository, those under `src` included."""
+    folders = [folder for folder in (Path(repo), Path(repo, "src")) if folder.is_dir()]
+    entries = [entry for folder in folders for entry in folder.iterdir()]
+    return sorted(
+        {entry.stem for entry in entries if entry.suffix == ".py" or entry.is_dir()} - {"src", ".git"}
+    )
+
+
+def forget(names: Iterable[str]) -> None:
+    """Drop loaded modules that a repository has under the same name: the next import finds its own."""
+    own = frozenset(names)
+    for name in [name for name in sys.modules if name.partition(".")[0] in own]:
+        del sys.modules[name]
+    importlib.invalidate_caches()
 
 
 def _reply(calls: socket.socket, answer: dict[str, Any]) -> None:

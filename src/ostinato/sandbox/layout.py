@@ -1,0 +1,130 @@
+"""What a sandbox sees of the machine: built once by the zygote, finished for each sandbox.
+
+zygote, once: a tmpfs as root                     each sandbox, in its own namespaces
+  /usr /bin /lib… ─┐                                /.scratch  tmpfs of `disk_mb`: upper, work, tmp
+  the Python in use├ read-only binds                /repo      overlay: pristine repo below, upper above
+  /etc: a few files┘                                /tmp       from /.scratch
+  /dev: null zero full random urandom               /proc      of its own pid namespace, read-only
+  /host: all of the machine ─────────────────────►  /host      taken away before anything runs
+"""
+
+import os
+import site
+import sys
+from pathlib import Path
+
+from ostinato.sandbox import linux
+from ostinato.sandbox.base import Limits
+
+REPO, HOST, SCRATCH = "/repo", "/host", "/.scratch"
+_RESERVED_PIDS = 300
+"""The kernel keeps the first 300 for a fresh namespace, and refuses a smaller bound."""
+_SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
+_ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mime.types")
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+_USER = "agent:x:1000:1000::/tmp:/bin/sh\n"
+_LINKS = {"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1"} | {
+    "stderr": "/proc/self/fd/2",
+    "shm": "/tmp",  # noqa: S108
+}
+
+
+def build_root() -> None:
+    """Enter a user and a mount namespace and replace the root; the old one remains at /host.
+
+    The next child of this process is process 1 of a new pid namespace.
+    """
+    user, group = os.getuid(), os.getgid()
+    linux.unshare(linux.NEW_USER | linux.NEW_MOUNT | linux.NEW_PID)
+    map_user("/proc/self", (0, user), (0, group))
+    linux.mount("none", "/", "none", linux.PRIVATE | linux.RECURSIVE)
+    linux.mount("tmpfs", "/tmp", "tmpfs", linux.NOSUID, "mode=755")  # noqa: S108
+    Path("/tmp/host").mkdir()  # noqa: S108
+    linux.pivot_root("/tmp", "/tmp/host")  # noqa: S108
+    os.chdir("/")
+    for name in (REPO, SCRATCH, "/tmp", "/proc", "/dev", "/etc"):  # noqa: S108
+        Path(name).mkdir()
+    for path in [*(f"/{name}" for name in _SYSTEM), *_python_prefixes(), *(f"/etc/{name}" for name in _ETC)]:
+        _show(path)
+    _make_devices()
+    Path("/etc/passwd").write_text(_USER)
+    Path("/etc/group").write_text("agent:x:1000:\n")
+    Path("/etc/hosts").write_text("127.0.0.1 localhost\n")
+    linux.seal("/")
+
+
+def map_user(process: str, user: tuple[int, int], group: tuple[int, int]) -> None:
+    """Write the maps of a fresh user namespace: (inside, outside) ids. `process`: its /proc directory."""
+    Path(process, "setgroups").write_text("deny")
+    Path(process, "uid_map").write_text(f"{user[0]} {user[1]} 1")
+    Path(process, "gid_map").write_text(f"{group[0]} {group[1]} 1")
+
+
+def _python_prefixes() -> list[str]:
+    """Where the interpreter and its packages lie: nothing else of a home directory is shown."""
+    prefixes = {sys.prefix, sys.base_prefix, *site.getsitepackages()}
+    return sorted(path for path in prefixes if not path.startswith("/usr/") and path != "/usr")
+
+
+def _show(path: str) -> None:
+    """Bind `path` of the machine at the same place; a link stays a link, what is not there is left out."""
+    source, target = Path(HOST + path), Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_symlink():
+        target.symlink_to(source.readlink())
+    elif source.is_dir():
+        target.mkdir(exist_ok=True)
+        linux.mount(str(source), path, "none", linux.BIND | linux.RECURSIVE)
+    elif source.exists():
+        target.touch()
+        linux.mount(str(source), path, "none", linux.BIND)
+
+
+def _make_devices() -> None:
+    for name in _DEVICES:
+        _show(f"/dev/{name}")
+    for name, target in _LINKS.items():
+        Path("/dev", name).symlink_to(target)
+
+
+def enter(repo: str, limits: Limits) -> tuple[int, int]:
+    """Finish the root for one sandbox, in its fresh namespaces, and step into a user namespace of its own.
+
+    Answers open directories of the pristine repository and of what is written above it.
+    """
+    size = f"size={limits.disk_mb}m,nr_inodes=16384,mode=755"
+    linux.mount("tmpfs", SCRATCH, "tmpfs", linux.NOSUID | linux.NODEV, size)
+    for name, mode in (("upper", 0o755), ("work", 0o755), ("tmp", 0o1777), ("proc", 0o555)):
+        os.mkdir(f"{SCRATCH}/{name}", mode)  # noqa: PTH102
+    lower, upper = _mount_repository(repo)
+    linux.mount(f"{SCRATCH}/tmp", "/tmp", "none", linux.BIND)  # noqa: S108
+    linux.mount("proc", f"{SCRATCH}/proc", "proc", linux.NOSUID | linux.NODEV | linux.NOEXEC)
+    _limit_pids(limits.processes)
+    linux.mount(f"{SCRATCH}/proc", "/proc", "none", linux.BIND)
+    linux.seal("/proc")
+    process = os.open(f"{SCRATCH}/proc/1", os.O_PATH | os.O_CLOEXEC)
+    linux.unmount(SCRATCH)
+    linux.unmount(HOST)
+    linux.unshare(linux.NEW_USER)
+    map_user(f"/proc/self/fd/{process}", (1000, 0), (1000, 0))
+    os.close(process)
+    return lower, upper
+
+
+def _mount_repository(repo: str) -> tuple[int, int]:
+    linux.mount(f"{HOST}{repo}", REPO, "none", linux.BIND)
+    lower = os.open(REPO, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    # the plain name as lower layer: what /proc/mounts shows says nothing about the machine
+    layers = f"lowerdir={REPO},upperdir={SCRATCH}/upper,workdir={SCRATCH}/work,userxattr"
+    linux.mount("overlay", REPO, "overlay", linux.NOSUID | linux.NODEV, layers)
+    return lower, os.open(f"{SCRATCH}/upper", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _limit_pids(processes: int) -> None:
+    """RLIMIT_NPROC does not bind processes of the machine's root; the pid namespace's own bound does.
+
+    Before Linux 6.14 that number is the whole machine's, not ours to touch.
+    """
+    major, minor = (int(part) for part in os.uname().release.split(".")[:2])
+    if (major, minor) >= (6, 14):
+        Path(f"{SCRATCH}/proc/sys/kernel/pid_max").write_text(str(_RESERVED_PIDS + processes))

@@ -1,0 +1,146 @@
+"""`python -m pytest` without starting an interpreter: a process that has pytest loaded forks and runs it.
+
+What it prints is what pytest prints; only its start is prepared. Three things make it cheap: a first run, so
+that lazy imports are done; a configuration built before the fork; and short `dir()`s of pytest's own plugins,
+which pytest scans for hooks and fixtures at every start although nothing else in them is of interest.
+"""
+
+import gc
+import importlib.util
+import io
+import os
+import shlex
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import _pytest.config
+import pytest
+from _pytest.fixtures import FixtureFunctionDefinition
+
+_SHELL_SYNTAX = frozenset("|&;<>()$`\\*?[]#~!{}\n")
+_PYTHONS = ("python", "python3")
+_PROGRAM = "python -m pytest"
+_TEST = "import pytest\n\n\ndef test_a(tmp_path):\n    assert 1 == 1\n\n\ndef test_b():\n    assert 1 == 2\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """One pytest command."""
+
+    as_module: bool
+    """`python -m pytest`, which puts the working directory on the path, not `pytest`."""
+    arguments: tuple[str, ...]
+
+
+def recognise(command: str) -> Invocation | None:
+    """The invocation when `command` is nothing but a call of pytest, else None.
+
+    >>> recognise("python -m pytest -q 2>&1").arguments
+    ('-q',)
+    >>> recognise("pytest | tail -3")
+    """
+    plain = command.strip().removesuffix("2>&1")  # the two are one stream here anyway
+    if not _SHELL_SYNTAX.isdisjoint(plain):
+        return None
+    try:
+        words = shlex.split(plain)
+    except ValueError:
+        return None
+    if words[:1] == ["pytest"]:
+        return Invocation(as_module=False, arguments=tuple(words[1:]))
+    if len(words) >= 3 and words[0] in _PYTHONS and words[1:3] == ["-m", "pytest"]:
+        return Invocation(as_module=True, arguments=tuple(words[3:]))
+    return None
+
+
+def run(invocation: Invocation) -> int:
+    """Run pytest in this process, which ends with the answer: its exit status."""
+    origin = importlib.util.find_spec("pytest.__main__")
+    scripts = sysconfig.get_path("scripts")
+    assert origin is not None
+    assert origin.origin is not None
+    program = origin.origin if invocation.as_module else str(Path(scripts, "pytest"))
+    sys.argv[:] = [program, *invocation.arguments]
+    sys.path.insert(0, str(Path.cwd()) if invocation.as_module else scripts)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "ostinato"]:
+        del sys.modules[name]
+    _open_standard_streams()
+    try:
+        status = int(_pytest.config._console_main())
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    return status
+
+
+def _open_standard_streams() -> None:
+    """The interpreter's own streams, on the files this process has now."""
+    sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.FileIO(0, closefd=False))  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = _writer(1)  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _writer(2)  # type: ignore[misc]
+
+
+def _writer(fd: int) -> io.TextIOWrapper:
+    raw = io.BufferedWriter(io.FileIO(fd, "w", closefd=False))
+    return io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", line_buffering=fd == 2)
+
+
+def prepare() -> None:
+    """Load pytest and everything a run needs, then keep it out of the collector's and the forks' way."""
+    with tempfile.TemporaryDirectory() as scratch:
+        Path(scratch, "test_warm.py").write_text(_TEST)
+        Path(scratch, "pyproject.toml").write_text('[tool.pytest.ini_options]\naddopts = "-q"\n')
+        here = Path.cwd()
+        os.chdir(scratch)
+        with redirect_stdout(io.StringIO()):
+            pytest.main([f"--basetemp={scratch}/base"], plugins=[_Narrower()])
+        os.chdir(here)
+    sys.modules.pop("test_warm", None)
+    _prebuild_config()
+    gc.collect()
+    gc.freeze()
+
+
+class _Narrower:
+    """A plugin that shortens the `dir()` of all others at the end of the first run."""
+
+    def pytest_unconfigure(self, config: pytest.Config) -> None:
+        for plugin in config.pluginmanager.get_plugins():
+            holder = plugin if isinstance(plugin, type(sys)) else type(plugin)
+            if getattr(holder, "__module__", holder.__name__).startswith("_pytest."):
+                _narrow(holder, plugin)
+
+
+def _narrow(holder: Any, plugin: object) -> None:
+    """pytest scans `dir(plugin)` for names that start with pytest_ and for fixtures: list only those."""
+    kept = [name for name in dir(plugin) if _is_wanted(name, getattr(holder, name, None))]
+    is_module = isinstance(holder, type(sys))
+    holder.__dir__ = (lambda: kept) if is_module else (lambda _self: kept)
+
+
+def _is_wanted(name: str, value: object) -> bool:
+    return name.startswith("pytest_") or type(value) is FixtureFunctionDefinition
+
+
+def _prebuild_config() -> None:
+    """Build pytest's initial configuration now; `-p` on the command line needs another one."""
+    build: Callable[..., pytest.Config] = _pytest.config.get_config
+    ready = build([], None, prog=_PROGRAM)
+
+    def get_config(
+        args: Sequence[str] = (), plugins: Sequence[Any] | None = None, *, prog: str | None = None
+    ) -> pytest.Config:
+        if prog != _PROGRAM or any(arg.startswith("-p") for arg in args):
+            return build(args, plugins, prog=prog)
+        params = pytest.Config.InvocationParams(args=args, plugins=plugins, dir=Path.cwd())
+        ready.invocation_params = params
+        return ready
+
+    _pytest.config.get_config = get_config  # type: ignore[assignment]
