@@ -1,6 +1,7 @@
 """The HTTP face of any engine: /generate, /healthz, /stats, /load. Torch-free."""
 
 import json
+import logging
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,6 +12,7 @@ from ostinato.engine.base import Engine, EngineError, LoadRefusedError, Token
 from ostinato.store.wire import completion_to_json, request_from_json
 from ostinato.types import Completion, GenerateRequest
 
+log = logging.getLogger(__name__)
 MAX_BODY = 64 * 2**20
 
 
@@ -70,6 +72,7 @@ def create_app(engine: Engine, loader: Loader | None = None) -> web.Application:
         try:
             await loader.load(version)
         except LoadRefusedError as error:
+            log.error("serving version %d: %s", engine.version, error)
             return _error(409, "LoadRefusedError", str(error))
         return web.json_response({"version": engine.version})
 

@@ -32,7 +32,6 @@ class SyncLoader:
                 await self._engine.swap(version, tensors)
             except (SyncError, ObjectsError, EngineError) as error:
                 self.refused += 1
-                log.error("version %d refused, serving %d: %s", version, self._engine.version, error)
                 raise LoadRefusedError(f"version {version} was refused: {error}") from error
 
     async def follow(self) -> None:
@@ -50,6 +49,6 @@ class SyncLoader:
             if head is not None and head > self._engine.version:
                 await self.load(head)
         except (LoadRefusedError, SyncError, ObjectsError) as error:
-            log.warning("cannot follow: %s", error)
+            log.warning("serving version %d, cannot follow: %s", self._engine.version, error)
             return False
         return True

@@ -1,0 +1,40 @@
+import aiohttp
+import pytest
+from tests.engine.toolbox import request
+
+from ostinato.engine.base import EngineError
+from ostinato.engine.scripted import ScriptedEngine, serve_scripted
+from ostinato.store.wire import completion_from_json, request_to_json
+from ostinato.types import TEACHER_VERSION, FinishReason, GenerateRequest
+
+
+async def echo(asked: GenerateRequest) -> tuple[int, ...]:
+    return (*asked.prompt_ids, 0)
+
+
+async def test_it_says_what_the_policy_says() -> None:
+    engine = ScriptedEngine(echo)
+    got = await engine.generate(request(1, prompt_ids=(5, 6), stop_ids=(0,)))
+    assert got.ids == (5, 6, 0) and got.finish is FinishReason.STOP
+    assert set(got.versions) == {TEACHER_VERSION} and set(got.logprobs) == {0.0}
+    cut = await engine.generate(request(1, prompt_ids=(5, 6), max_tokens=2))
+    assert cut.ids == (5, 6) and cut.finish is FinishReason.LENGTH
+    assert engine.stats() == {"requests": 2, "tokens": 5, "failed": 0, "swaps": 0}
+
+
+async def test_it_speaks_the_same_http() -> None:
+    running = await serve_scripted(ScriptedEngine(echo))
+    async with aiohttp.ClientSession(running.url) as session:
+        body = request_to_json(request(1, prompt_ids=(5, 6), stop_ids=(0,)))
+        async with session.post("/generate", json=body) as response:
+            assert completion_from_json(await response.json()).ids == (5, 6, 0)
+        async with session.get("/healthz") as response:
+            assert await response.json() == {"version": TEACHER_VERSION}
+        async with session.post("/load", json={"version": 3}) as response:
+            assert response.status == 409
+    await running.close()
+
+
+async def test_it_has_no_weights() -> None:
+    with pytest.raises(EngineError, match="no weights"):
+        await ScriptedEngine(echo).swap(1, {})

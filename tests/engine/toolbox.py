@@ -1,0 +1,53 @@
+"""Small models and requests for the tests of this room."""
+
+import random
+from typing import Any
+
+import torch
+
+from ostinato.model.config import ModelConfig
+from ostinato.model.decoder import Decoder
+from ostinato.types import Completion, GenerateRequest
+
+VOCABULARY = 64
+
+
+def decoder(seed: int = 0, **sizes: Any) -> Decoder:
+    """A random tiny decoder whose distribution is not flat."""
+    torch.manual_seed(seed)
+    shape = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": 32,
+        "layers": 2,
+        "heads": 4,
+        "kv_heads": 2,
+        "head_dim": 8,
+    }
+    shape |= {"max_positions": 128, "intermediate_size": 48, "expert_size": 16}
+    made = Decoder(ModelConfig(**(shape | sizes)))
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    return made
+
+
+def request(number: int, *, length: int = 10, max_tokens: int = 12, **fields: Any) -> GenerateRequest:
+    rng = random.Random(number)
+    prompt = tuple(rng.randrange(VOCABULARY) for _ in range(length))
+    known = {"prompt_ids": prompt, "stop_ids": (), "max_tokens": max_tokens, "seed": number}
+    return GenerateRequest(request_id=f"r{number}", session_id=f"s{number}", **(known | fields))
+
+
+def fresh(
+    model: Decoder, asked: GenerateRequest, got: Completion
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Logprobs of the completion's tokens, and the routes, by one forward without any cache."""
+    ids = torch.tensor([asked.prompt_ids + got.ids])
+    with torch.no_grad():
+        logits, routes = model(ids)
+    start = len(asked.prompt_ids)
+    scale = asked.temperature or 1.0
+    logprobs = torch.log_softmax(logits[0, start - 1 : -1] / scale, -1)
+    return logprobs.gather(1, torch.tensor(got.ids)[:, None])[:, 0], None if routes is None else routes[
+        0, :-1
+    ]
