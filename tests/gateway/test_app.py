@@ -5,7 +5,7 @@ import json
 import aiohttp
 import pytest
 
-from ostinato.store import Store
+from ostinato.store import Store, StoreError
 from ostinato.types import Arm, Ending, FinishReason, Signal, SignalKind, Source
 
 HI = {"role": "user", "content": "hi"}
@@ -216,3 +216,30 @@ async def test_a_client_that_leaves_frees_the_engine(
         await asyncio.wait_for(ask(), 0.3)
     await asyncio.wait_for(freed.wait(), 5)
     assert store.turns("s1") == []
+
+
+async def test_a_store_that_fails_is_said_and_nothing_is_lost(chat, store: Store, monkeypatch) -> None:
+    """A full disk for a while: 503, then the same turn again."""
+    asked = {"X-Session-Id": "s1", "X-Turn": "0"}
+    record = store.record
+
+    def failing(*rows):
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(store, "record", failing)
+    status, body, headers = await chat(HI, headers=asked)
+    assert (status, body["error"]["code"], headers["Retry-After"]) == (503, "not_recorded", "1")
+    monkeypatch.setattr(store, "record", record)
+    status, body, _ = await chat(HI, headers=asked)
+    assert (status, body["ostinato"]["turn"]) == (200, 0)
+    assert [turn.id for turn in store.turns("s1")] == ["s1/0"]
+
+
+async def test_an_ended_session_can_go_on(chat, http, gateway: str, store: Store) -> None:
+    headers = {"X-Session-Id": "s1"}
+    _, body, _ = await chat(HI, headers=headers)
+    over = {"session_id": "s1", "kind": "ending", "value": "finished"}
+    async with http.post(gateway + "/feedback", json=over) as response:
+        assert response.status == 200
+    status, body, _ = await chat(HI, body["choices"][0]["message"], HI, headers=headers)
+    assert (status, body["ostinato"]["turn"], body["ostinato"]["segment"]) == (200, 1, 0)

@@ -25,6 +25,7 @@ from ostinato.gateway.turns import Call, Turns
 from ostinato.gateway.upstream import EngineClient
 from ostinato.model.renderer import Renderer
 from ostinato.store import Store, StoreError
+from ostinato.types import SignalKind
 
 DRAINED = 32
 """Times `max_body_bytes` that is read and dropped, since most clients hear no answer before they sent all."""
@@ -84,6 +85,8 @@ class Gateway:
             await self.recorder.submit(signal=signal)
         except StoreError as error:
             raise unavailable(f"the feedback could not be recorded: {error}", "not_recorded") from error
+        if signal.kind is SignalKind.ENDING:
+            self.conversations.let_go(signal.session_id)
         return _json_response({"id": signal.id})
 
     async def models(self, request: Request) -> Response:
@@ -133,6 +136,7 @@ def create_app(store: Store, renderer: Renderer, settings: GatewayConfig = Gatew
         HTTPException: _http_error,
         StoreError: _store_error,
         ClientDisconnect: _client_gone,
+        Exception: _our_fault,
     }
     return Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
 
@@ -165,6 +169,12 @@ async def _http_error(request: Request, error: HTTPException) -> Response:
 
 async def _store_error(request: Request, error: StoreError) -> Response:
     return await _api_error(request, unavailable(f"the store failed: {error}", "store_failed"))
+
+
+async def _our_fault(request: Request, error: Exception) -> Response:
+    """Starlette raises the error again after this answer, so the server logs it."""
+    message = f"internal error ({type(error).__name__}), this is a bug of the gateway"
+    return await _api_error(request, ApiError(500, message, code="internal_error"))
 
 
 async def _client_gone(_: Request, __: ClientDisconnect) -> Response:

@@ -36,8 +36,8 @@ class Conversation:
         """Takes over what the store knows; the messages behind it are unknown until `recall`."""
         self.loaded, self.recorded = True, session is not None
         self.session = session or self.session
-        self.turns = len(turns)
         self.last = turns[-1] if turns else None
+        self.turns = self.last.index + 1 if self.last else 0
         self.segment = self.last.segment if self.last else 0
         self._seen, self._mark = 0, b""
 

@@ -14,7 +14,8 @@ from ostinato.types import Session, Source, Turn, new_id
 
 SESSION_ID = re.compile(r"[\w.:/#@+=-]{1,200}", re.ASCII)
 HEADER = re.compile(r"[\x20-\x7e]{1,200}")
-MOST_HELD = 20_000
+MOST_HELD = 4_000
+"""About 10 KB each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +88,7 @@ class Conversations:
         if conversation is None:
             conversation = Conversation(_new_session(identity, user))
             self._held[identity.session_id] = conversation
-            self._let_go()
+            self._let_oldest_go()
         self._held.move_to_end(identity.session_id)
         return conversation
 
@@ -106,11 +107,17 @@ class Conversations:
             return held.session
         return await asyncio.to_thread(self._store.session, session_id)
 
+    def let_go(self, session_id: str) -> None:
+        """Forgets a session that ended; if it goes on after all, the store knows it."""
+        held = self._held.get(session_id)
+        if held is not None and not held.lock.locked():
+            del self._held[session_id]
+
     def _read(self, session_id: str) -> tuple[Session | None, list[Turn]]:
         session = self._store.session(session_id)
         return session, self._store.turns(session_id) if session is not None else []
 
-    def _let_go(self) -> None:
+    def _let_oldest_go(self) -> None:
         while len(self._held) > self._most:
             oldest = next(iter(self._held))
             if self._held[oldest].lock.locked():

@@ -1,5 +1,6 @@
 """One model call from checked request to recorded turn."""
 
+import asyncio
 import hashlib
 import time
 from collections.abc import AsyncGenerator
@@ -111,10 +112,10 @@ class Turns:
         conversation.add(turn, call.chat, answer.message)
         conversation.recorded = True
         done = self._recorder.submit(turn=turn, session=new_session)
+        done.add_done_callback(lambda done: conversation.forget() if done.exception() else None)
         try:
-            await done
+            await asyncio.shield(done)
         except StoreError as error:
-            conversation.forget()
             raise unavailable(f"the turn could not be recorded: {error}", "not_recorded") from error
 
     def _again(self, conversation: Conversation, expected: int) -> Answer:

@@ -13,6 +13,6 @@ def normalise(output: str, root: str | None = None) -> str:
     'calc.py:1\\n1 passed'
     """
     text = ADDRESS.sub(" at 0x", DURATION.sub("", output))
-    if root:
-        text = text.replace(root.rstrip("/") + "/", "").replace(root.rstrip("/"), ".")
+    if root and root in text:
+        text = re.sub(re.escape(root) + r"(?![\w.-])", ".", text.replace(root + "/", ""))
     return text.strip("\n").rstrip()

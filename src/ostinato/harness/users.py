@@ -44,7 +44,7 @@ class TerminalUser:
         self._console = console
 
     async def answer(self, question: str) -> str:
-        self._console.print(f"\n[bold]?[/bold] {question}", highlight=False)
+        self._console.print(f"\n? {question}", style="bold", markup=False)
         try:
             text = await asyncio.to_thread(self._console.input, "> ")
         except EOFError:

@@ -1,0 +1,44 @@
+"""A real git repository in a real sandbox, for agents with scripted models."""
+
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ostinato.harness.execute import Executor
+from ostinato.harness.users import ScriptedUser
+from ostinato.sandbox.base import Limits, Sandbox
+from ostinato.sandbox.process import ProcessBackend
+
+CALC = "def alpha(a, b):\n    return a - b\n\n\ndef beta(x):\n    return x[1]\n"
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """A git repository with one commit."""
+    repo = tmp_path / "repo"
+    (repo / "pkg").mkdir(parents=True)
+    (repo / "calc.py").write_text(CALC)
+    (repo / "pkg" / "util.py").write_text("from calc import alpha\n")
+    for command in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "start"]):
+        identity = ["-c", "user.name=t", "-c", "user.email=t@t"]
+        subprocess.run(["git", "-C", str(repo), *identity, *command], check=True)
+    return repo
+
+
+@pytest.fixture
+async def sandbox(repo: Path) -> AsyncIterator[Sandbox]:
+    backend = ProcessBackend()
+    yield await backend.open(repo, Limits(wall_s=5.0))
+    await backend.aclose()
+
+
+@pytest.fixture
+def user() -> ScriptedUser:
+    return ScriptedUser(["use +"])
+
+
+@pytest.fixture
+def tools(sandbox: Sandbox, user: ScriptedUser) -> Executor:
+    return Executor(sandbox, user, command_timeout_s=2.0)

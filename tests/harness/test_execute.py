@@ -1,0 +1,167 @@
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ostinato.harness.errors import InvalidArguments, ToolTimeout, UnexpectedEnvironment, UserAborted
+from ostinato.harness.execute import READ_LINES, Executor
+from ostinato.harness.tools import PARAMETERS, TOOLS
+from ostinato.sandbox.base import Sandbox, SandboxError
+
+SCALARS = st.one_of(
+    st.text(max_size=20), st.integers(), st.booleans(), st.none(), st.lists(st.text(max_size=3), max_size=2)
+)
+FILE_TOOLS = ["read", "write", "edit", "ls"]
+
+
+async def said(tools: Executor, name: str, **arguments: object) -> str:
+    return (await tools.run(name, arguments)).text
+
+
+async def test_read(tools: Executor, sandbox: Sandbox) -> None:
+    await sandbox.write("calc.py", b"def alpha(a, b):\r\n\treturn a - b\r\n")
+    assert await said(tools, "read", path="calc.py") == "def alpha(a, b):\n\treturn a - b"
+    assert await said(tools, "read", path="calc.py", offset=2) == "\treturn a - b"
+    assert await said(tools, "read", path="calc.py", offset=1, limit=1) == (
+        "def alpha(a, b):\n[1 more lines, continue with offset 2]"
+    )
+    assert await said(tools, "read", path="calc.py", offset=3) == "error: the file has 2 lines"
+    assert await said(tools, "read", path="none.py") == "error: no such file none.py"
+    assert await said(tools, "read", path="pkg") == "error: pkg is a directory"
+    assert await said(tools, "read", path="calc.py/x") == "error: calc.py/x is not a directory"
+    assert await said(tools, "read", path="../x") == "error: ../x is outside the repository"
+    await sandbox.write("blob", b"\xff\x00")
+    assert await said(tools, "read", path="blob") == "error: blob is not UTF-8 text"
+    await sandbox.write("empty", b"")
+    assert await said(tools, "read", path="empty") == "(empty)"
+    await sandbox.write("long", b"x\n" * 3000)
+    end = f"[1000 more lines, continue with offset {READ_LINES + 1}]"
+    assert (await said(tools, "read", path="long")).endswith(end)
+
+
+async def test_write(tools: Executor, sandbox: Sandbox) -> None:
+    assert await said(tools, "write", path="new/deep.py", content="é\n") == "ok"
+    assert await sandbox.read("new/deep.py") == "é\n".encode()
+    assert await said(tools, "write", path="pkg", content="") == "error: pkg is a directory"
+    assert await said(tools, "write", path="/etc/x", content="") == "error: /etc/x is outside the repository"
+    assert (await said(tools, "write", path="x" * 300, content="")).startswith("error: " + "x" * 300)
+
+
+async def test_edit(tools: Executor, sandbox: Sandbox) -> None:
+    assert await said(tools, "edit", path="calc.py", old_string="a - b", new_string="a + b") == "ok"
+    assert b"a + b" in await sandbox.read("calc.py")
+    assert await said(tools, "edit", path="calc.py", old_string="return a * b", new_string="") == (
+        "error: old_string not found; nearest:\n    return a + b"
+    )
+    edit = {"path": "none.py", "old_string": "a", "new_string": "b"}
+    assert await said(tools, "edit", **edit) == "error: no such file none.py"
+
+
+async def test_bash(tools: Executor, sandbox: Sandbox) -> None:
+    assert await said(tools, "bash", command="cat calc.py | head -1") == "def alpha(a, b):"
+    assert await said(tools, "bash", command="pwd; echo $PWD/calc.py") == ".\ncalc.py"
+    assert await said(tools, "bash", command="echo '1 failed in 0.03s'; exit 1") == "1 failed"
+    assert await said(tools, "bash", command="exit 3") == "[exit code 3]"
+    assert await said(tools, "bash", command="true") == "(no output)"
+    late = await tools.run("bash", {"command": "echo begun; sleep 9", "timeout": 1})
+    assert late.text == "error: timed out after 1 s\nbegun"
+    assert isinstance(late.error, ToolTimeout)
+    assert not late.broken
+    capped = await tools.run("bash", {"command": "sleep 9", "timeout": 1000})
+    assert capped.text == "error: timed out after 2 s"
+
+
+async def test_grep(tools: Executor, sandbox: Sandbox) -> None:
+    assert await said(tools, "grep", pattern="alph[a]") == (
+        "calc.py:1:def alpha(a, b):\npkg/util.py:1:from calc import alpha"
+    )
+    assert await said(tools, "grep", pattern="alpha", path="pkg") == "pkg/util.py:1:from calc import alpha"
+    assert await said(tools, "grep", pattern="alpha", glob="c*.py", limit=1) == "calc.py:1:def alpha(a, b):"
+    assert (
+        await said(tools, "grep", pattern="return", limit=1) == "calc.py:2:    return a - b\n[1 more matches]"
+    )
+    assert await said(tools, "grep", pattern="nowhere") == "no matches"
+    assert (await said(tools, "grep", pattern="(")).startswith("error: ")
+    assert await said(tools, "grep", pattern="x", path="none") == "error: no such file none"
+    assert await said(tools, "grep", pattern="x", path="../..") == "error: ../.. is outside the repository"
+    assert await said(tools, "grep", pattern="-e; touch '; touch made") == "no matches"
+    assert "made" not in await sandbox.files()
+    assert ".git" not in await said(tools, "grep", pattern="main|alpha")
+
+
+async def test_ls(tools: Executor) -> None:
+    assert await said(tools, "ls") == "calc.py\npkg/"
+    assert await said(tools, "ls", path="pkg") == "util.py"
+    assert await said(tools, "ls", path="calc.py") == "error: calc.py is not a directory"
+    assert await said(tools, "ls", path="none") == "error: no such file none"
+
+
+async def test_ask_user(tools: Executor, user) -> None:
+    assert await said(tools, "ask_user", question="which?", options=["+", "-"]) == "use +"
+    assert user.questions == ["which? (+ / -)"]
+    declined = await tools.run("ask_user", {"question": "and now?"})
+    assert isinstance(declined.error, UserAborted)
+    assert declined.text == "error: the user did not answer"
+
+
+async def test_a_link_out_of_the_repository_is_not_followed(tools: Executor, sandbox: Sandbox) -> None:
+    await sandbox.exec("ln -s /etc/hostname out")
+    edit = {"old_string": "a", "new_string": "b"}
+    for name, more in (("read", {}), ("write", {"content": ""}), ("edit", edit)):
+        assert await said(tools, name, path="out", **more) == "error: out is outside the repository"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("open", {}, "unknown tool open, use read write edit bash grep ls ask_user"),
+        ("read", {}, "read needs path"),
+        ("read", {"path": 3}, "read: path must be string"),
+        ("read", {"path": "a", "offset": True}, "read: offset must be integer"),
+        ("read", {"path": "a", "mode": "r"}, "read has no argument mode, use path offset limit"),
+        ("read", {"path": "calc.py", "limit": 0}, "offset and limit start at 1"),
+        ("bash", {"command": "a\0b"}, "bash: command is not text"),
+        ("bash", {"command": "ls", "timeout": 0}, "timeout is at least 1 second"),
+        ("write", {"path": "a", "content": "\ud800"}, "write: content is not text"),
+        ("ask_user", {"question": "q", "options": [3]}, "ask_user: options must be a list of strings"),
+    ],
+)
+async def test_a_wrong_call_is_named_and_broken(tools: Executor, name, arguments, message: str) -> None:
+    observation = await tools.run(name, arguments)
+    assert observation.text == f"error: {message}"
+    assert isinstance(observation.error, InvalidArguments)
+    assert observation.broken
+
+
+async def test_what_the_model_met_unexpectedly_is_not_its_fault(tools: Executor) -> None:
+    observation = await tools.run("read", {"path": "none"})
+    assert isinstance(observation.error, UnexpectedEnvironment)
+    assert not observation.broken
+
+
+async def test_a_dead_sandbox_is_our_failure(tools: Executor, sandbox: Sandbox) -> None:
+    await sandbox.close()
+    for name, arguments in (("read", {"path": "calc.py"}), ("bash", {"command": "ls"})):
+        with pytest.raises(SandboxError, match="closed"):
+            await tools.run(name, arguments)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(data=st.data())
+async def test_any_call_gets_an_answer(tools: Executor, data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(FILE_TOOLS))
+    properties = sorted(PARAMETERS[name]["properties"])
+    arguments = data.draw(st.dictionaries(st.sampled_from(properties), SCALARS | st.just("calc.py")))
+    assert (await tools.run(name, arguments)).text
+
+
+def test_tools_are_plain_schemas() -> None:
+    assert [tool["function"]["name"] for tool in TOOLS] == [
+        "read",
+        "write",
+        "edit",
+        "bash",
+        "grep",
+        "ls",
+        "ask_user",
+    ]
+    assert all(tool["function"]["description"] for tool in TOOLS)
