@@ -22,7 +22,7 @@ from ostinato.engine.http import Running, create_app, serve
 from ostinato.engine.loader import SyncLoader
 from ostinato.model.checkpoint import CheckpointError, load
 from ostinato.store import Objects, ObjectsError
-from ostinato.sync import Subscriber
+from ostinato.sync import Subscriber, SyncError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     try:
         asyncio.run(_serve(args))
-    except (CheckpointError, EngineError, ObjectsError) as error:
+    except (CheckpointError, EngineError, ObjectsError, SyncError) as error:
         return _refuse(str(error))
     except OSError as error:
         return _refuse(f"cannot listen on {args.host}:{args.port}: {error.strerror or error}")
@@ -46,6 +46,8 @@ async def _serve(args: argparse.Namespace) -> None:
         loader = SyncLoader(engine, Subscriber(Objects.open(args.objects), prefix=args.prefix))
         if args.version is not None:
             await loader.load(args.version)
+        if args.follow:
+            await loader.catch_up()
     running = await serve(create_app(engine, loader), args.host, args.port)
     following = asyncio.create_task(loader.follow()) if loader and args.follow else None
     _announce(running, engine)
