@@ -125,6 +125,6 @@ class Agent:
         calls, self._calls = self._calls, None
         if calls is None:
             raise SandboxError("this sandbox was opened without a worker")
-        self._runner.start(lambda: worker.serve(calls, layout.REPO), keep=(calls.fileno(),))
+        self._runner.fork(lambda: worker.serve(calls, layout.REPO), keep=(calls.fileno(),))
         calls.close()
         return {}, b""

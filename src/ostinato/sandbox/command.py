@@ -4,7 +4,9 @@ import os
 import resource
 import select
 import signal
+import subprocess
 import time
+import traceback
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
@@ -14,6 +16,7 @@ from ostinato.sandbox.output import Tail
 
 _SHELL = "/bin/sh"
 _MIB = 2**20
+_NULL = subprocess.DEVNULL
 _HUNG_UP = select.POLLHUP | select.POLLERR | select.POLLIN | select.POLLRDHUP
 
 
@@ -24,6 +27,7 @@ class Runner:
         self._root = root
         self._limits = limits
         self._control = control
+        _limit_for_ever(limits)
 
     def run(self, command: str, timeout_s: float | None) -> ExecResult:
         """Run `command` with `sh -c`; when it ends, or its time is up, every other process is killed."""
@@ -31,19 +35,33 @@ class Runner:
         deadline = start + (self._limits.wall_s if timeout_s is None else timeout_s)
         read_end, write_end = os.pipe()
         os.set_blocking(read_end, False)
-        child = self.start(lambda: _become(command), output=write_end)
-        os.close(write_end)
+        try:
+            child = self._start_command(command, write_end)
+        finally:
+            os.close(write_end)
         tail = Tail(self._limits.output_bytes)
         timed_out = not self._collect(read_end, child, tail, deadline)
         status = _end_all(child)
         _drain(read_end, tail)
         os.close(read_end)
-        return ExecResult(
-            exit_code=status, output=tail.text(), timed_out=timed_out, duration_s=time.monotonic() - start
-        )
+        duration_s = time.monotonic() - start
+        return ExecResult(exit_code=status, output=tail.text(), timed_out=timed_out, duration_s=duration_s)
 
-    def start(self, body: Callable[[], None], output: int | None = None, keep: Iterable[int] = ()) -> int:
-        """Fork a child that runs `body` with the limits, in its own session, without the agent's files."""
+    def _start_command(self, command: str, output: int) -> int:
+        """pytest as a fork of this process, anything else by the shell."""
+        invocation = warm.recognise(command, self._root)
+        if invocation is not None:
+            return self.fork(lambda: os._exit(warm.run(invocation)), output)
+        # subprocess starts it without copying this process, and gives signals their defaults back
+        shell = subprocess.Popen(
+            [_SHELL, "-c", command], stdin=_NULL, stdout=output, stderr=output, start_new_session=True
+        )
+        resource.prlimit(shell.pid, resource.RLIMIT_CPU, (self._limits.cpu_s, self._limits.cpu_s))
+        shell.returncode = 0  # reaped in `_end_all`, not by the object
+        return shell.pid
+
+    def fork(self, body: Callable[[], None], output: int | None = None, keep: Iterable[int] = ()) -> int:
+        """A child that runs `body` in its own session, without the agent's files."""
         child = os.fork()
         if child:
             return child
@@ -51,23 +69,13 @@ class Runner:
             _set_files(output, frozenset(keep))
             os.setsid()
             os.chdir(self._root)
-            self._limit()
+            resource.setrlimit(resource.RLIMIT_CPU, (self._limits.cpu_s, self._limits.cpu_s))
             linux.set_dumpable(True)
             body()
+        except BaseException:
+            traceback.print_exc()
         finally:
-            os._exit(0)
-
-    def _limit(self) -> None:
-        limits = self._limits
-        for kind, value in (
-            (resource.RLIMIT_AS, limits.memory_mb * _MIB),
-            (resource.RLIMIT_CPU, limits.cpu_s),
-            (resource.RLIMIT_FSIZE, limits.disk_mb * _MIB),
-            (resource.RLIMIT_NPROC, limits.processes),
-            (resource.RLIMIT_NOFILE, 1024),
-            (resource.RLIMIT_CORE, 0),
-        ):
-            resource.setrlimit(kind, (value, value))
+            os._exit(1)
 
     def _collect(self, read_end: int, child: int, tail: Tail, deadline: float) -> bool:
         """Read output until the child ends. False when the deadline came first."""
@@ -87,6 +95,18 @@ class Runner:
             return False
         finally:
             os.close(ended)
+
+
+def _limit_for_ever(limits: Limits) -> None:
+    """Limits of this process and, by inheritance, of every other; only CPU time is each command's own."""
+    for kind, value in (
+        (resource.RLIMIT_AS, limits.memory_mb * _MIB),
+        (resource.RLIMIT_FSIZE, limits.disk_mb * _MIB),
+        (resource.RLIMIT_NPROC, limits.processes),
+        (resource.RLIMIT_NOFILE, 1024),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        resource.setrlimit(kind, (value, value))
 
 
 def _drain(read_end: int, tail: Tail, *, once: bool = False) -> bool:
@@ -124,13 +144,3 @@ def _set_files(output: int | None, keep: frozenset[int]) -> None:
         if int(name) > 2 and int(name) not in keep:
             with suppress(OSError):
                 os.close(int(name))
-
-
-def _become(command: str) -> None:
-    """Run the command in this process: pytest as the fork that we already are, anything else by the shell."""
-    invocation = warm.recognise(command)
-    if invocation is not None:
-        os._exit(warm.run(invocation))
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)
-    os.execve(_SHELL, [_SHELL, "-c", command], os.environ)  # noqa: S606

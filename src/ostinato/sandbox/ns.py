@@ -10,7 +10,6 @@ other process, no home directory, no hidden test. What it writes lies in memory 
 
 import asyncio
 import dataclasses
-import os
 import socket
 from pathlib import Path
 
@@ -46,8 +45,7 @@ class NsBackend:
         zygote = await self._ready_zygote()
         ours, theirs = socket.socketpair()
         with theirs:
-            path = os.path.abspath(repo)  # noqa: PTH100
-            request = {"op": "sandbox", "repo": path, "limits": dataclasses.asdict(limits)}
+            request = {"op": "sandbox", "repo": _absolute(repo), "limits": dataclasses.asdict(limits)}
             zygote.send(request, [theirs] if calls is None else [theirs, calls])
         wire = await Wire.connect(ours)
         await wire.first(GRACE_S)
@@ -73,7 +71,7 @@ class NsBackend:
             with results:
                 request = {
                     "op": "judge",
-                    "tests": str(exam.tests.absolute()),
+                    "tests": _absolute(exam.tests),
                     "names": module_names(str(exam.repo)),
                 }
                 zygote = await self._ready_zygote()
@@ -93,6 +91,10 @@ class NsBackend:
         if self._zygote is not None:
             await self._zygote.stop()
             self._zygote = None
+
+
+def _absolute(path: Path) -> str:
+    return str(path.absolute())
 
 
 def _identity(repo: Path) -> str:

@@ -1,6 +1,6 @@
 """What changed in a sandbox, read from the upper layer of its overlay.
 
-The upper layer holds every file that was written, a character device 0:0 for what was deleted, and a
+The upper layer holds every file that was written, a character device 0:0 for what was deleted, a
 directory marked opaque where one replaced another. Only those paths are compared with the pristine repository.
 """
 

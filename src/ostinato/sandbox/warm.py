@@ -23,9 +23,11 @@ import _pytest.config
 import pytest
 from _pytest.fixtures import FixtureFunctionDefinition
 
+from ostinato.sandbox import judge
+from ostinato.sandbox.worker import module_names
+
 _SHELL_SYNTAX = frozenset("|&;<>()$`\\*?[]#~!{}\n")
 _PYTHONS = ("python", "python3")
-_PROGRAM = "python -m pytest"
 _TEST = "import pytest\n\n\ndef test_a(tmp_path):\n    assert 1 == 1\n\n\ndef test_b():\n    assert 1 == 2\n"
 
 
@@ -38,13 +40,23 @@ class Invocation:
     arguments: tuple[str, ...]
 
 
-def recognise(command: str) -> Invocation | None:
+def recognise(command: str, root: str) -> Invocation | None:
     """The invocation when `command` is nothing but a call of pytest, else None.
 
-    >>> recognise("python -m pytest -q 2>&1").arguments
+    None too when the repository at `root` has a module by the name of one that is loaded here: a fresh
+    interpreter would find the repository's.
+
+    >>> recognise("python -m pytest -q 2>&1", "/nowhere").arguments
     ('-q',)
-    >>> recognise("pytest | tail -3")
+    >>> recognise("pytest | tail -3", "/nowhere")
     """
+    invocation = _parse(command)
+    if invocation is None or any(name in sys.modules for name in module_names(root)):
+        return None
+    return invocation
+
+
+def _parse(command: str) -> Invocation | None:
     plain = command.strip().removesuffix("2>&1")  # the two are one stream here anyway
     if not _SHELL_SYNTAX.isdisjoint(plain):
         return None
@@ -103,7 +115,7 @@ def prepare() -> None:
             pytest.main([f"--basetemp={scratch}/base"], plugins=[_Narrower()])
         os.chdir(here)
     sys.modules.pop("test_warm", None)
-    _prebuild_config()
+    _prebuild_configs()
     gc.collect()
     gc.freeze()
 
@@ -129,18 +141,26 @@ def _is_wanted(name: str, value: object) -> bool:
     return name.startswith("pytest_") or type(value) is FixtureFunctionDefinition
 
 
-def _prebuild_config() -> None:
-    """Build pytest's initial configuration now; `-p` on the command line needs another one."""
+def _prebuild_configs() -> None:
+    """Build pytest's initial configurations now: by the program's name and the plugins left out with `-p`."""
     build: Callable[..., pytest.Config] = _pytest.config.get_config
-    ready = build([], None, prog=_PROGRAM)
+    ready = {
+        _config_key(prog, args): build(args, None, prog=prog)
+        for prog, args in (("python -m pytest", []), ("pytest", []), ("pytest.main()", list(judge.ARGUMENTS)))
+    }
 
     def get_config(
         args: Sequence[str] = (), plugins: Sequence[Any] | None = None, *, prog: str | None = None
     ) -> pytest.Config:
-        if prog != _PROGRAM or any(arg.startswith("-p") for arg in args):
+        config = ready.get(_config_key(prog, args))
+        if config is None:
             return build(args, plugins, prog=prog)
         params = pytest.Config.InvocationParams(args=args, plugins=plugins, dir=Path.cwd())
-        ready.invocation_params = params
-        return ready
+        config.invocation_params = params
+        return config
 
     _pytest.config.get_config = get_config  # type: ignore[assignment]
+
+
+def _config_key(prog: str | None, args: Sequence[str]) -> tuple[str, ...]:
+    return (prog or "", *(arg for arg in args if arg.startswith("-p")))
