@@ -6,7 +6,7 @@ import torch
 
 from ostinato.model.decoder import Decoder
 from ostinato.train import policy
-from ostinato.train.learner import adamw
+from ostinato.train.optimizer import adamw
 from ostinato.train.policy import has_advantage, piece_loss, pieces, policy_step
 from ostinato.types import Sample
 
@@ -77,7 +77,7 @@ def test_a_step_makes_good_rows_likelier_and_bad_rows_less_likely(
 ) -> None:
     good, bad = (on_policy(decoder, make_sample(i, advantage=a)) for i, a in ((1, 0.5), (2, -0.5)))
     before = total_logprob(decoder, good), total_logprob(decoder, bad)
-    stats = policy_step(decoder, adamw(decoder, 1e-3), [good, bad], 2)
+    stats = policy_step(decoder, adamw(decoder, rate=1e-3), [good, bad], 2)
     assert total_logprob(decoder, good) > before[0] and total_logprob(decoder, bad) < before[1]
     assert stats.ratio == pytest.approx(1.0, abs=1e-4) and stats.capped == 0 and stats.rows == 2
 
@@ -86,7 +86,7 @@ def test_rows_without_advantage_cost_nothing_and_change_nothing(
     decoder: Decoder, make_sample: MakeSample
 ) -> None:
     before = [parameter.detach().clone() for parameter in decoder.parameters()]
-    stats = policy_step(decoder, adamw(decoder, 1e-3), [make_sample(advantage=0.0)], 1)
+    stats = policy_step(decoder, adamw(decoder, rate=1e-3), [make_sample(advantage=0.0)], 1)
     assert (stats.rows, stats.tokens, stats.loss) == (0, 0, 0.0)
     assert all(torch.equal(a, b) for a, b in zip(before, decoder.parameters(), strict=True))
 
@@ -103,7 +103,7 @@ def test_the_constant_is_the_number_of_sessions_not_what_they_say(
 
 
 def test_stale_tokens_are_capped(decoder: Decoder, make_sample: MakeSample) -> None:
-    stats = policy_step(decoder, adamw(decoder, 1e-3), [make_sample(logprob=-20.0)], 1)
+    stats = policy_step(decoder, adamw(decoder, rate=1e-3), [make_sample(logprob=-20.0)], 1)
     assert stats.capped == 1.0 and stats.ratio > policy.RATIO_CAP
 
 

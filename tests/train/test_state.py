@@ -5,11 +5,11 @@ import torch
 
 from ostinato.model.config import ModelConfig
 from ostinato.model.decoder import Decoder
-from ostinato.train.learner import adamw
+from ostinato.train.optimizer import AdamW, adamw
 from ostinato.train.state import StateError, States
 
 
-def stepped(decoder: Decoder, steps: int, optimizer: torch.optim.Optimizer) -> None:
+def stepped(decoder: Decoder, steps: int, optimizer: AdamW) -> None:
     for step in range(steps):
         torch.manual_seed(step)
         optimizer.zero_grad()
@@ -18,11 +18,11 @@ def stepped(decoder: Decoder, steps: int, optimizer: torch.optim.Optimizer) -> N
 
 
 def test_a_restored_trainer_goes_on_bit_for_bit(decoder: Decoder, tmp_path: Path) -> None:
-    states, optimizer = States(tmp_path), adamw(decoder, 1e-3)
+    states, optimizer = States(tmp_path), adamw(decoder, rate=1e-3)
     stepped(decoder, 3, optimizer)
     states.save(3, decoder, optimizer, {"batch": ["g"]})
     restored = Decoder(decoder.config)
-    other = adamw(restored, 1e-3)
+    other = adamw(restored, rate=1e-3)
     assert states.load(3, restored, other) == {"batch": ["g"]}
     stepped(decoder, 2, optimizer)
     stepped(restored, 2, other)
@@ -31,7 +31,7 @@ def test_a_restored_trainer_goes_on_bit_for_bit(decoder: Decoder, tmp_path: Path
 
 
 def test_the_two_newest_are_kept(decoder: Decoder, tmp_path: Path) -> None:
-    states, optimizer = States(tmp_path), adamw(decoder, 1e-3)
+    states, optimizer = States(tmp_path), adamw(decoder, rate=1e-3)
     for number in (1, 2, 3):
         states.save(number, decoder, optimizer, {})
     kept = [number for number in (1, 2, 3) if states.load(number, decoder, optimizer) is not None]
@@ -39,7 +39,7 @@ def test_the_two_newest_are_kept(decoder: Decoder, tmp_path: Path) -> None:
 
 
 def test_a_step_that_is_done_again_replaces_the_first(decoder: Decoder, tmp_path: Path) -> None:
-    states, optimizer = States(tmp_path), adamw(decoder, 1e-3)
+    states, optimizer = States(tmp_path), adamw(decoder, rate=1e-3)
     for attempt in (1, 2):
         states.save(5, decoder, optimizer, {"attempt": attempt})
     assert states.load(5, decoder, optimizer) == {"attempt": 2}
@@ -47,17 +47,17 @@ def test_a_step_that_is_done_again_replaces_the_first(decoder: Decoder, tmp_path
 
 def test_without_a_state_there_is_none(decoder: Decoder, tmp_path: Path) -> None:
     states = States(tmp_path)
-    assert states.newest() is None and states.load(1, decoder, adamw(decoder, 1e-3)) is None
+    assert states.newest() is None and states.load(1, decoder, adamw(decoder, rate=1e-3)) is None
 
 
 @pytest.mark.parametrize("damage", ["cut", "other model"])
 def test_a_state_that_does_not_fit_is_named(decoder: Decoder, tmp_path: Path, damage: str) -> None:
     states = States(tmp_path)
-    states.save(1, decoder, adamw(decoder, 1e-3), {})
+    states.save(1, decoder, adamw(decoder, rate=1e-3), {})
     (path,) = tmp_path.glob("*.safetensors")
     if damage == "cut":
         path.write_bytes(path.read_bytes()[:100])
     else:
         decoder = Decoder(ModelConfig(vocab_size=41, hidden_size=24, layers=2))
     with pytest.raises(StateError, match=path.name):
-        states.load(1, decoder, adamw(decoder, 1e-3))
+        states.load(1, decoder, adamw(decoder, rate=1e-3))

@@ -30,6 +30,7 @@ from ostinato.store import Ledger, Objects, ObjectsError, Store, StoreError, Ver
 from ostinato.sync import Manifest, Publisher, Subscriber, SyncError
 from ostinato.sync.weights import state_root, to_blobs
 from ostinato.train.journal import Journal
+from ostinato.train.optimizer import adamw
 from ostinato.train.policy import policy_step
 from ostinato.train.state import Note, StateError, States
 from ostinato.types import Group
@@ -65,7 +66,7 @@ class Learner:
         self._states = States(run_dir / "states")
         self._journal = Journal(run_dir / "learner.jsonl")
         self._config = config
-        self._optimizer = adamw(decoder, config.learning_rate)
+        self._optimizer = adamw(decoder, rate=config.learning_rate)
         self.version = -1
         """The newest version that is published and committed; -1 before `start`."""
 
@@ -89,7 +90,7 @@ class Learner:
                 return note
             log.warning("the saved state is not that of the published version %d: not used", head)
         self._decoder.load_state_dict(subscriber.fetch(head))
-        self._optimizer = adamw(self._decoder, self._config.learning_rate)
+        self._optimizer.state.clear()
         return {"batch": [], "line": {"version": head}}
 
     def _settle(self, version: int, note: Note) -> None:
@@ -116,9 +117,15 @@ class Learner:
         while self._ledger.ready(self._oldest_allowed) < self._config.groups:
             if stop():
                 return False
+            self._drop_stale()
             time.sleep(pause)
             pause = min(1.5 * pause, LONGEST_POLL_S)
         return not stop()
+
+    def _drop_stale(self) -> None:
+        """Sampling pauses while enough groups wait, so one that is too old to train must not be left waiting."""
+        if self._ledger.ready(0) > self._ledger.ready(self._oldest_allowed):
+            self._ledger.claim(self.version + 1, 0, self._oldest_allowed)
 
     @property
     def _oldest_allowed(self) -> int:
@@ -146,12 +153,6 @@ class Learner:
             "staleness": max((self.version - group.oldest_version for group in groups), default=0),
             **asdict(stats),
         }
-
-
-def adamw(decoder: Decoder, learning_rate: float) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(
-        decoder.parameters(), lr=learning_rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True
-    )
 
 
 def version_row(manifest: Manifest, batch: Sequence[str]) -> VersionRow:

@@ -29,6 +29,7 @@ from ostinato.train.batch import Row, counted_logprobs, padded
 from ostinato.train.journal import Journal
 from ostinato.train.learner import version_row
 from ostinato.train.losses import gradient_norm, next_token_loss
+from ostinato.train.optimizer import adamw, set_rate
 from ostinato.train.state import StateError, States
 from ostinato.train.teacher import Pool, TeacherRows, induction_row
 
@@ -36,6 +37,7 @@ log = logging.getLogger(__name__)
 BATCH, INDUCTION_BATCH = 20, 64
 LEARNING_RATE, RISE_STEPS, FLAT_UNTIL, LOWEST = 3e-3, 30, 0.6, 0.05
 INDUCTION_UNTIL = 0.12
+WEIGHT_DECAY = 0.05
 LARGEST_GRADIENT = 1.0
 BATCHES_DRAWN = 4
 """Batches that are drawn together, so that rows of similar length can share one."""
@@ -93,9 +95,7 @@ class Sft:
         self._drawn: list[list[Row]] = []
         self._states = States(run_dir / "states")
         self._journal = Journal(run_dir / "sft.jsonl")
-        self._optimizer = torch.optim.AdamW(
-            decoder.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.95), weight_decay=0.05, fused=True
-        )
+        self._optimizer = adamw(decoder, rate=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
         self.step = 0
         self._cpu_before = 0.0
         self._cpu_at_start = time.process_time()
@@ -151,8 +151,7 @@ class Sft:
 
     def _train_on(self, rows: Sequence[Row]) -> None:
         rate = learning_rate(self.step, self.used)
-        for group in self._optimizer.param_groups:
-            group["lr"] = rate
+        set_rate(self._optimizer, rate)
         loss = supervised_step(self._decoder, self._optimizer, rows)
         self.step += 1
         if self.step % LOOK_EVERY == 0 or self.used >= 1:

@@ -15,6 +15,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from ostinato.train.optimizer import AdamW, scales, set_scales
+
 Note = dict[str, Any]
 KEPT = 2
 """The newest may be of a version that was never published; then the one before it is needed."""
@@ -31,9 +33,10 @@ class States:
         self._directory = directory
         directory.mkdir(parents=True, exist_ok=True)
 
-    def save(self, number: int, model: nn.Module, optimizer: torch.optim.Optimizer, note: Note) -> None:
+    def save(self, number: int, model: nn.Module, optimizer: AdamW, note: Note) -> None:
         """On disk for good when this returns; older states than the `KEPT` newest are deleted."""
-        data = save(_tensors(model, optimizer), metadata={"note": json.dumps(note)})
+        header = {"note": json.dumps(note), "scales": json.dumps(scales(optimizer))}
+        data = save(_tensors(model, optimizer), metadata=header)
         path, part = self._path(number), self._path(number).with_suffix(".part")
         with part.open("wb") as file:
             file.write(data)
@@ -43,7 +46,7 @@ class States:
         for old in self._saved(before=number)[: -(KEPT - 1)]:
             self._path(old).unlink(missing_ok=True)
 
-    def load(self, number: int, model: nn.Module, optimizer: torch.optim.Optimizer) -> Note | None:
+    def load(self, number: int, model: nn.Module, optimizer: AdamW) -> Note | None:
         """Puts the state back and gives its note; None when there is none. Raises StateError."""
         path = self._path(number)
         if not path.exists():
@@ -51,8 +54,10 @@ class States:
         try:
             with safe_open(path, "pt") as file:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-                note: Note = json.loads(file.metadata()["note"])
+                header = file.metadata()
             _restore(tensors, model, optimizer)
+            set_scales(optimizer, json.loads(header["scales"]))
+            note: Note = json.loads(header["note"])
         except (SafetensorError, KeyError, RuntimeError, ValueError) as error:
             raise StateError(
                 f"{path} is not a state of this model: {error}; delete it to go without"
@@ -72,7 +77,7 @@ class States:
         return self._directory / f"{number:010d}.safetensors"
 
 
-def _tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def _tensors(model: nn.Module, optimizer: AdamW) -> dict[str, Tensor]:
     tensors = {"step": torch.zeros(())}
     for name, parameter in model.named_parameters():
         tensors[f"weight.{name}"] = parameter.detach().contiguous()
@@ -84,7 +89,7 @@ def _tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Te
 
 
 @torch.no_grad()
-def _restore(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+def _restore(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: AdamW) -> None:
     for name, parameter in model.named_parameters():
         parameter.copy_(tensors[f"weight.{name}"])
         if f"mean.{name}" in tensors:

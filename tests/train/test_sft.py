@@ -1,0 +1,140 @@
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+
+from ostinato.model.checkpoint import load, load_meta, save
+from ostinato.model.config import ModelConfig
+from ostinato.model.decoder import Decoder
+from ostinato.model.tokenizer import Tokenizer
+from ostinato.store import Objects, Store
+from ostinato.sync import Subscriber
+from ostinato.train.batch import Row
+from ostinato.train.journal import Journal
+from ostinato.train.sft import LEARNING_RATE, RISE_STEPS, Budget, Sft, learning_rate
+from ostinato.types import Completion, Ending, FinishReason, Session, Source, Turn
+
+ROWS = [Row(ids=tuple((3 * i + j) % 40 for j in range(8)), weights=(1.0,) * 8) for i in range(30)]
+
+
+class Lessons:
+    """Gives all rows at the first call, nothing afterwards."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self) -> Sequence[Row]:
+        self.calls += 1
+        return ROWS if self.calls == 1 else ()
+
+
+def trainer(decoder: Decoder, run_dir: Path, steps: int) -> Sft:
+    return Sft(decoder, Lessons(), run_dir, Budget(steps=steps), vocab_size=40)
+
+
+def never() -> bool:
+    return False
+
+
+def test_the_rate_rises_stays_and_falls() -> None:
+    rates = [learning_rate(step, step / 1000) for step in range(1000)]
+    assert rates[:RISE_STEPS] == sorted(rates[:RISE_STEPS]) and rates[0] == pytest.approx(LEARNING_RATE / 30)
+    assert set(rates[RISE_STEPS:600]) == {LEARNING_RATE}
+    assert rates[600:] == sorted(rates[600:], reverse=True)
+    assert rates[-1] == pytest.approx(0.05 * LEARNING_RATE) and rates[800] == pytest.approx(LEARNING_RATE / 2)
+
+
+@pytest.mark.parametrize("both", [{}, {"steps": 1, "cpu_seconds": 1.0}])
+def test_a_budget_is_one_of_both(both: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="either"):
+        Budget(**both)  # type: ignore[arg-type]
+
+
+def test_cpu_seconds_are_a_budget() -> None:
+    assert Budget(cpu_seconds=10.0).used(step=999, cpu_s=2.5) == 0.25
+
+
+def test_learns_what_the_rows_say(decoder: Decoder, tmp_path: Path) -> None:
+    assert trainer(decoder, tmp_path, 120).run(never)
+    losses = [line["loss"] for line in Journal(tmp_path / "sft.jsonl").lines()]
+    assert losses[-1] < 0.5 * max(losses)
+    assert Journal(tmp_path / "sft.jsonl").lines()[-1]["step"] == 120
+
+
+def test_begins_without_rows_and_waits_for_them(decoder: Decoder, tmp_path: Path) -> None:
+    looks = 0
+
+    def rows() -> Sequence[Row]:
+        nonlocal looks
+        looks += 1
+        return ROWS if looks == 2 else ()
+
+    sft = Sft(decoder, rows, tmp_path, Budget(steps=20), vocab_size=40)
+    assert sft.run(never) and looks >= 2
+
+
+def test_stops_when_told(decoder: Decoder, tmp_path: Path) -> None:
+    sft = Sft(decoder, lambda: (), tmp_path, Budget(steps=20), vocab_size=40)
+    asked = iter([False] * 5 + [True])
+    assert not sft.run(lambda: next(asked))
+
+
+def test_a_killed_run_goes_on_from_its_last_state(decoder: Decoder, tmp_path: Path) -> None:
+    first = trainer(decoder, tmp_path, 250)
+    asked = iter([False] * 130 + [True])
+    assert not first.run(lambda: next(asked))
+    torch.manual_seed(9)
+    second = trainer(Decoder(decoder.config), tmp_path, 250)
+    assert second.step == 100 and second.cpu_s > 0
+    assert second.run(never) and second.step == 250
+
+
+def lessons(store: Store) -> None:
+    """Sessions of a teacher who always says the same."""
+    for i in range(24):
+        session = Session(
+            id=f"s{i}",
+            source=Source.TEACHER,
+            user="t",
+            arm="t",
+            task_id=None,
+            harness="h",
+            started_at=0.0,
+            ending=Ending.FINISHED,
+        )
+        said = Completion(ids=(5, 6), logprobs=(0.0, 0.0), versions=(-1, -1), finish=FinishReason.STOP)
+        turn = Turn(
+            session_id=session.id,
+            index=0,
+            segment=0,
+            arm="t",
+            prompt_ids=(1, 2, i),
+            completion=said,
+            started_at=0.0,
+            latency_s=0.0,
+        )
+        store.record([turn], (), [session])
+
+
+@pytest.mark.slow
+def test_the_command_leaves_a_checkpoint_and_version_0(tmp_path: Path) -> None:
+    tokenizer = Tokenizer.train(["def alpha(x): return x + 1"] * 3, 280, [])
+    config = ModelConfig(vocab_size=tokenizer.vocab_size, hidden_size=32, layers=1, heads=1, kv_heads=1)
+    save(tmp_path / "start", Decoder(config), tokenizer, version=0)
+    store = Store.open(tmp_path / "store.db")
+    lessons(store)
+    command = [
+        *(sys.executable, "-m", "ostinato.train.sft", "--store", str(tmp_path / "store.db"), "--steps", "40"),
+        *("--checkpoint", str(tmp_path / "start"), "--out", str(tmp_path / "out")),
+        *("--objects", str(tmp_path / "objects"), "--run-dir", str(tmp_path / "run")),
+    ]
+    for _ in range(2):  # the second time there is nothing left to do
+        assert subprocess.run(command, check=False).returncode == 0
+    decoder, _, _ = load(tmp_path / "out")
+    published = Subscriber(Objects.open(tmp_path / "objects")).fetch(0)
+    assert all(torch.equal(tensor, published[name]) for name, tensor in decoder.state_dict().items())
+    assert load_meta(tmp_path / "out").version == 0
+    assert [(row.version, row.kind) for row in store.versions()] == [(0, "anchor")]

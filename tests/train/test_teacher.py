@@ -1,0 +1,112 @@
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ostinato.store import Ledger, Store
+from ostinato.train.batch import Row
+from ostinato.train.teacher import OBSERVATION_WEIGHT, Pool, TeacherRows, induction_row
+from ostinato.types import Completion, Ending, FinishReason, Session, Source, State, Turn
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.open(tmp_path / "store.db")
+
+
+def lesson(store: Store, id: str, *prompts: tuple[int, ...], ended: bool = True) -> None:
+    session = Session(
+        id=id,
+        source=Source.TEACHER,
+        user="teacher",
+        arm="teacher",
+        task_id=None,
+        harness="h",
+        started_at=0.0,
+        ending=Ending.FINISHED if ended else None,
+    )
+    completion = Completion(ids=(7, 8), logprobs=(0.0, 0.0), versions=(-1, -1), finish=FinishReason.STOP)
+    turns = [
+        Turn(
+            session_id=id,
+            index=index,
+            segment=0,
+            arm="teacher",
+            prompt_ids=prompt,
+            completion=completion,
+            started_at=0.0,
+            latency_s=0.0,
+        )
+        for index, prompt in enumerate(prompts)
+    ]
+    store.record(turns, (), [session])
+
+
+def test_what_was_done_counts_more_than_what_was_seen(store: Store) -> None:
+    lesson(store, "s1", (1, 2), (1, 2, 7, 8, 3))
+    (row,) = TeacherRows(store)()
+    seen = OBSERVATION_WEIGHT
+    assert row.ids == (1, 2, 7, 8, 3, 7, 8) and row.weights == (seen, seen, 1, 1, seen, 1, 1)
+
+
+def test_sessions_come_once_as_they_end(store: Store) -> None:
+    rows = TeacherRows(store)
+    assert rows() == []
+    lesson(store, "s1", (1,))
+    lesson(store, "s2", (2,), ended=False)
+    assert [row.ids[0] for row in rows()] == [1]
+    store.end_session("s2", Ending.FINISHED)
+    assert [row.ids[0] for row in rows()] == [2]
+    assert rows() == []
+    assert Ledger(store).states()[State.TRAINED] == 2
+
+
+def test_a_session_whose_tokens_do_not_fit_is_accounted(store: Store) -> None:
+    lesson(store, "s1", (1, 2), (9, 9, 9, 9, 9))
+    assert TeacherRows(store)() == []
+    assert Ledger(store).states()[State.UNTRAINABLE] == 2 and Ledger(store).unaccounted() == 0
+
+
+@given(st.integers(0, 1000))
+def test_an_induction_row_repeats_its_span(seed: int) -> None:
+    row = induction_row(50, random.Random(seed))
+    n = row.weights.index(1.0)
+    assert row.ids[n : 2 * n] == row.ids[:n] and row.ids[2 * n :] == row.ids[: n // 2]
+    assert max(row.ids) < 50 and len(row.weights) == len(row.ids)
+
+
+def numbered(first: int, count: int) -> list[Row]:
+    return [Row(ids=(n,) * (1 + n % 5), weights=(1.0,) * (1 + n % 5)) for n in range(first, first + count)]
+
+
+def drawn(pool: Pool, batches: int, size: int) -> list[int]:
+    return [row.ids[0] for batch in pool.draw(batches, size) for row in batch]
+
+
+def test_every_row_is_drawn_before_any_is_drawn_again() -> None:
+    pool = Pool(random.Random(0))
+    pool.add(numbered(0, 24))
+    assert sorted(drawn(pool, 2, 6) + drawn(pool, 2, 6)) == list(range(24))
+
+
+def test_new_rows_are_drawn_first() -> None:
+    pool = Pool(random.Random(0))
+    pool.add(numbered(0, 8))
+    drawn(pool, 1, 2)
+    pool.add(numbered(100, 4))
+    assert min(drawn(pool, 1, 4)) >= 100
+
+
+def test_rows_of_similar_length_share_a_batch() -> None:
+    pool = Pool(random.Random(0))
+    pool.add(numbered(0, 40))
+    spreads = [max(r.length for r in batch) - min(r.length for r in batch) for batch in pool.draw(5, 8)]
+    assert max(spreads) <= 1
+
+
+def test_a_few_rows_fill_many_batches() -> None:
+    pool = Pool(random.Random(0))
+    pool.add(numbered(0, 3))
+    assert len(drawn(pool, 4, 20)) == 80
