@@ -8,16 +8,17 @@ from ostinato.store.ledger import Ledger
 
 
 def integrity(store: Store, stages: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Turns without a state, prompts trained twice, digests that did not match, requests that a swap
-    failed.
+    """Turns without a state, prompts trained twice, weights refused, requests that an engine failed.
+
+    `requests_failed_by_swap` counts every failed request of every engine: an upper bound.
     """
     ledger = Ledger(store)
     engines = [stats for stage in stages for stats in _engines(stage)]
     return {
         "turns_unaccounted": ledger.unaccounted(),
         "prompts_trained_twice": ledger.trained_twice(),
-        "digest_mismatches": sum(stats["digest_mismatches"] for stats in engines),
-        "requests_failed_by_swap": sum(stats["failed_by_swap"] for stats in engines),
+        "digest_mismatches": sum(stats["mismatches"] for stats in engines),
+        "requests_failed_by_swap": sum(stats["failed"] for stats in engines),
         "swaps": sum(stats["swaps"] for stats in engines),
         "turns_by_state": {str(state): n for state, n in ledger.states().items()},
     }
