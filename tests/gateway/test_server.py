@@ -75,7 +75,7 @@ async def test_it_ends_cleanly_when_told(launch, http, engine, store: Store) -> 
     gateway = await launch()
     await ask(http, gateway.url, HI, **{"X-Session-Id": "s1"})
     gateway.process.terminate()
-    assert await asyncio.wait_for(gateway.process.wait(), 10) in {0, -15}
+    assert await asyncio.wait_for(gateway.process.wait(), 20) == 0
     assert len(store.turns("s1")) == 1
 
 

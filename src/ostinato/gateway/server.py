@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import json
+import signal
 import socket
 import sys
 from collections.abc import Sequence
@@ -51,9 +52,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         timeout_keep_alive=75,
         timeout_graceful_shutdown=5,
     )
-    with asyncio.Runner(loop_factory=asgi.get_loop_factory()) as runner:
-        runner.run(_Server(asgi).serve(sockets=[listener]))
-    store.close()
+    for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again once it has shut down
+        signal.signal(number, lambda *_: sys.exit(0))
+    try:
+        with asyncio.Runner(loop_factory=asgi.get_loop_factory()) as runner:
+            runner.run(_Server(asgi).serve(sockets=[listener]))
+    finally:
+        store.close()
     return 0
 
 
