@@ -123,7 +123,7 @@ class Learner:
         return not stop()
 
     def _drop_stale(self) -> None:
-        """Sampling pauses while enough groups wait, so one that is too old to train must not be left waiting."""
+        """Sampling pauses while enough groups wait, so one that is too old must not be left waiting."""
         if self._ledger.ready(0) > self._ledger.ready(self._oldest_allowed):
             self._ledger.claim(self.version + 1, 0, self._oldest_allowed)
 

@@ -12,7 +12,7 @@ def adamw(decoder: Decoder, *, rate: float, weight_decay: float = 0.0) -> AdamW:
 
     Adam moves every weight by about its rate, so what a step means depends on how large the weights are. A
     fresh decoder keeps its embedding twelve times larger than it acts as an output matrix, and undoes that in
-    the gain of the last norm; its rate is raised by as much. On practice text that saves a fifth of the steps.
+    the gain of the last norm; its rate is raised by as much. On practice text it saves a fifth of the steps.
     """
     embedding = [decoder.embedding]
     others = [parameter for parameter in decoder.parameters() if parameter is not decoder.embedding]
