@@ -184,7 +184,7 @@ async def serve_lines() -> AsyncIterator[Callable[..., Awaitable[str]]]:
     """Serves an engine whose NDJSON lines an async generator writes; gives its address."""
     runners: list[web.AppRunner] = []
 
-    async def start(lines: Callable[[dict], AsyncIterator[dict]], port: int = 0) -> str:
+    async def start(lines: Callable[[dict], AsyncIterator[dict]], port: int = 0, *, stoppable: bool = False):
         async def generate(request: web.Request) -> web.StreamResponse:
             response = web.StreamResponse()
             await response.prepare(request)
@@ -199,7 +199,7 @@ async def serve_lines() -> AsyncIterator[Callable[..., Awaitable[str]]]:
         runners.append(runner)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", port).start()
-        return f"http://127.0.0.1:{runner.addresses[0][1]}"
+        return runner.cleanup if stoppable else f"http://127.0.0.1:{runner.addresses[0][1]}"
 
     yield start
     for runner in runners:

@@ -127,3 +127,37 @@ async def test_the_gateway_says_503_and_when_to_come_back(http: aiohttp.ClientSe
         async with http.post(url + "/v1/chat/completions", json=body | {"stream": stream}) as response:
             assert (response.status, response.headers["Retry-After"]) == (503, "1")
             assert (await response.json())["error"]["code"] == "engine_unavailable"
+
+
+async def test_requests_wait_while_the_engine_is_killed_and_started_again(
+    http: aiohttp.ClientSession, gateway_of, serve_lines
+) -> None:
+    """The first engine dies holding a request; the next one listens at the same address."""
+    port = free_port()
+    asked = asyncio.Event()
+
+    async def silent(_):
+        asked.set()
+        await asyncio.Event().wait()
+        yield {}
+
+    async def speaking(_):
+        yield DONE
+
+    stop_first = await serve_lines(silent, port, stoppable=True)
+    url = await gateway_of(f"http://127.0.0.1:{port}")
+    body = {"model": "ostinato", "messages": [{"role": "user", "content": "hi"}]}
+
+    async def ask(stream: bool) -> tuple[int, bytes]:
+        async with http.post(url + "/v1/chat/completions", json=body | {"stream": stream}) as response:
+            return response.status, await response.read()
+
+    waiting = [asyncio.create_task(ask(stream)) for stream in (False, True)]
+    await asked.wait()
+    await stop_first()
+    await asyncio.sleep(0.1)
+    assert not any(task.done() for task in waiting)
+    await serve_lines(speaking, port)
+    for status, answer in await asyncio.gather(*waiting):
+        assert status == 200
+        assert b'"finish_reason": "stop"' in answer

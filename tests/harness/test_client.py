@@ -6,7 +6,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 from aiohttp import web
 
-from ostinato.harness.client import Ask, ContextExceeded, GatewayClient, GatewayRefused, GatewayUnavailable
+from ostinato.harness.client import (
+    Ask,
+    ContextExceeded,
+    GatewayClient,
+    GatewayRefused,
+    GatewayUnavailable,
+    open_http,
+)
 from ostinato.types import Signal, SignalKind
 
 ASK = Ask(session_id="s1", turn=0, messages=({"role": "user", "content": "hi"},), tools=())
@@ -60,6 +67,22 @@ async def test_a_reply(serve) -> None:
         "0",
         list(ASK.messages),
     )
+
+
+async def test_clients_of_many_users_share_connections(serve) -> None:
+    keys = []
+
+    async def handler(request):
+        keys.append((request.headers["Authorization"], request.transport.get_extra_info("peername")))
+        return web.json_response(ANSWER)
+
+    url = await serve(handler)
+    async with open_http() as http:
+        for key in ("one", "two"):
+            async with GatewayClient(url, key, http=http) as client:
+                await client.reply(ASK)
+    assert [key for key, _ in keys] == ["Bearer one", "Bearer two"]
+    assert len({peer for _, peer in keys}) == 1
 
 
 async def test_it_waits_while_the_gateway_restarts(serve) -> None:

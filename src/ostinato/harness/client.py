@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
@@ -95,17 +95,32 @@ class Ask:
         return json.dumps(value | streaming).encode()
 
 
+def open_http() -> aiohttp.ClientSession:
+    """A session of keep-alive connections for any number of clients. Call it inside a running loop."""
+    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=60)
+    return aiohttp.ClientSession(connector=connector, timeout=TIMEOUT)
+
+
 class GatewayClient:
     """Keep-alive client of one gateway, shared by every agent of a process.
 
     `patience_s` bounds the wait for a gateway that is away; after it GatewayUnavailable is raised.
+    Clients that share one `http` close it themselves; a client without makes and closes its own.
     """
 
-    def __init__(self, base_url: str, api_key: str, *, patience_s: float = 60.0) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str,
+        *,
+        patience_s: float = 60.0,
+        http: aiohttp.ClientSession | None = None,
+    ) -> None:
         self._base_url = base_url.rstrip("/").removesuffix("/v1")
         self._headers = {"Authorization": f"Bearer {api_key}", "Content-Type": "application/json"}
         self._patience_s = patience_s
-        self._http: aiohttp.ClientSession | None = None
+        self._http = http
+        self._owns_http = http is None
 
     async def __aenter__(self) -> Self:
         return self
@@ -114,7 +129,7 @@ class GatewayClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        if self._http is not None:
+        if self._http is not None and self._owns_http:
             await self._http.close()
             self._http = None
 
@@ -139,7 +154,7 @@ class GatewayClient:
         turn = {} if signal.turn is None else {"turn": signal.turn}
         await self._post("/feedback", json.dumps(value | turn).encode(), {})
 
-    async def _post(self, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
+    async def _post(self, path: str, body: bytes, headers: dict[str, str]) -> bytes:
         async def once() -> bytes:
             async with self._open(path, body, headers) as response:
                 return await response.read()
@@ -148,11 +163,11 @@ class GatewayClient:
 
     @asynccontextmanager
     async def _open(
-        self, path: str, body: bytes, headers: Mapping[str, str]
+        self, path: str, body: bytes, headers: dict[str, str]
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         if self._http is None:
-            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=60)
-            self._http = aiohttp.ClientSession(connector=connector, timeout=TIMEOUT, headers=self._headers)
+            self._http = open_http()
+        headers = self._headers | headers
         async with self._http.post(self._base_url + path, data=body, headers=headers) as response:
             if response.status >= 400:
                 raise _refusal(response.status, await response.read())
@@ -175,7 +190,7 @@ class GatewayClient:
             wait = min(2 * wait, LONGEST_WAIT_S)
 
     async def _streamed(
-        self, path: str, body: bytes, headers: Mapping[str, str], on_text: Callable[[str], None]
+        self, path: str, body: bytes, headers: dict[str, str], on_text: Callable[[str], None]
     ) -> Reply:
         folded = _Folded()
         async with self._open(path, body, headers) as response:
