@@ -84,7 +84,7 @@ def _demo(options: argparse.Namespace) -> int:
     except (ConfigError, RunError) as error:
         return _wrong(str(error))
     show.say(f"{'resumes' if resumed else 'starts afresh'} in {options.directory} (--fresh starts afresh)")
-    report = asyncio.run(demo(config, run, show))
+    report = asyncio.run(demo(config, run, show, resumed=resumed))
     finish(run, report, show.console)
     if options.json:
         print(json.dumps(report))  # noqa: T201

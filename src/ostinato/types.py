@@ -78,7 +78,8 @@ class State(StrEnum):
     NO_ADVANTAGE = "no_advantage"  # every rollout of the group scored the same: the gradient is zero
     STALE = "stale"
     MEASURED = "measured"  # bench and A/B: for scoring, never for training
-    VOID = "void"  # infrastructure failed, counted
+    CENSORED = "censored"  # live: the fact that its reward needs can still arrive
+    VOID = "void"  # infrastructure failed or the run was interrupted, counted
     UNTRAINABLE = "untrainable"  # tokens not exact, counted
 
 

@@ -109,6 +109,15 @@ def test_closing_out_drops_what_nobody_will_train(recorded: Store, ledger: Ledge
     assert ledger.commit(4) == 1
 
 
+def test_interrupted_turns_are_void_but_waiting_ones_are_kept(recorded: Store, ledger: Ledger) -> None:
+    ledger.offer(group("a", turns=(0, 1)))
+    ledger.account(["s1/2"], State.TRAINED)
+    lost = ledger.void_interrupted()
+    assert lost == 3
+    assert counts(ledger) == {State.TRAINED: 1, State.VOID: 3}
+    assert ledger.unaccounted() == 2
+
+
 def test_turns_are_accounted_by_id_and_by_session(recorded: Store, ledger: Ledger) -> None:
     ledger.account(["s1/0", "s1/1"], State.UNTRAINABLE)
     assert counts(ledger) == {State.UNTRAINABLE: 2}

@@ -22,13 +22,16 @@ from ostinato.loop.run import Run
 from ostinato.loop.show import Show
 from ostinato.loop.teach import teach
 from ostinato.loop.workshop import Result, open_workshop
+from ostinato.store.ledger import Ledger
 
 
-async def demo(config: DemoConfig, run: Run, show: Show) -> Result:
+async def demo(config: DemoConfig, run: Run, show: Show, *, resumed: bool = False) -> Result:
     """Runs every stage that the run folder does not hold yet; gives the report."""
     await prepare(config, run)
     async with open_workshop(config, run, show) as shop:
         show.say(f"sandbox: {shop.backend.name} · run folder: {run.directory}")
+        if resumed and (lost := Ledger(shop.store).void_interrupted()):
+            show.say(f"{lost} turns of interrupted sessions are void")
         tasks = held_out(config, run)
         taught = await shop.stage("teach", lambda: teach(shop))
         before = await shop.stage("before", lambda: measure(shop, 0, tasks))

@@ -69,9 +69,11 @@ class Workshop:
         return result
 
     def client(self, user: str, arm: str | None = None) -> GatewayClient:
-        """A connection under a fresh key of `user`; one that is pinned to an arm is ours, not a person's."""
+        """A connection under a fresh key of `user`; one pinned to an arm is ours, not a person's."""
         key = secrets.token_urlsafe(24)
-        self.store.add_key(hashlib.sha256(key.encode()).hexdigest(), user, "use" if arm is None else "admin", arm)
+        self.store.add_key(
+            hashlib.sha256(key.encode()).hexdigest(), user, "use" if arm is None else "admin", arm
+        )
         client = GatewayClient(self._gateway.url, key)
         self._clients.append(client)
         return client

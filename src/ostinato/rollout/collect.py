@@ -41,6 +41,8 @@ class Collector:
         sessions = [session for session in ended if session.ending is not Ending.INFRASTRUCTURE]
         rewards = self._rewards(sessions)
         ripe = [(s, r) for s, r in zip(sessions, rewards, strict=True) if not _censored(r)]
+        waiting = [s.id for s, r in zip(sessions, rewards, strict=True) if _censored(r)]
+        self._ledger.account_sessions(waiting, State.CENSORED)
         fresh = [(s, r) for s, r in ripe if self._ledger.reserve(f"live/{s.id}")]
         advantages = leave_one_out(
             [r.total for _, r in fresh], [stratum_of.get(s.task_id or "", "") for s, _ in fresh]

@@ -10,12 +10,25 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, Select, func, literal, select, true, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    RowMapping,
+    Select,
+    and_,
+    func,
+    literal,
+    not_,
+    or_,
+    select,
+    true,
+    update,
+)
 
 from ostinato.store import rows, schema
 from ostinato.store.database import StoreError
 from ostinato.store.record import Store, chunks
-from ostinato.types import Group, Sample, State
+from ostinato.types import Group, Sample, Source, State
 
 
 class LedgerError(StoreError):
@@ -149,6 +162,27 @@ class Ledger:
             for ids in chunks(list(session_ids)):
                 query = select(column.id).where(column.session_id.in_(ids))
                 self._set_states(connection, list(connection.scalars(query)), state)
+
+    def void_interrupted(self) -> int:
+        """After a restart of a run: what nobody will go on with becomes VOID. Returns how many turns.
+
+        Kept are turns in groups that wait for the trainer, a teacher's, and ended live sessions, which are
+        collected later.
+        """
+        turn, session = schema.turns.c, schema.sessions.c
+        resumable = or_(
+            session.source == Source.TEACHER.value,
+            and_(session.source == Source.LIVE.value, session.ending.is_not(None)),
+        )
+        joined = schema.turns.join(schema.sessions).outerjoin(schema.states)
+        orphans = select(turn.id).select_from(joined).where(schema.states.c.state.is_(None), not_(resumable))
+        waiting = schema.groups.c.phase.in_([Phase.READY.value, Phase.CLAIMED.value])
+        with self._database.write() as connection:
+            groups = list(connection.scalars(select(schema.groups.c.id).where(waiting)))
+            kept = set(_turns_of(connection, groups))
+            lost = [id for id in connection.scalars(orphans) if id not in kept]
+            self._set_states(connection, lost, State.VOID)
+        return len(lost)
 
     def _set_states(self, connection: Connection, turn_ids: Sequence[str], state: State) -> None:
         if not turn_ids:
