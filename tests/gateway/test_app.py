@@ -243,3 +243,15 @@ async def test_an_ended_session_can_go_on(chat, http, gateway: str, store: Store
         assert response.status == 200
     status, body, _ = await chat(HI, body["choices"][0]["message"], HI, headers=headers)
     assert (status, body["ostinato"]["turn"], body["ostinato"]["segment"]) == (200, 1, 0)
+
+
+@pytest.mark.parametrize("depth", [100, 300, 500, 700, 900, 960, 990])
+async def test_a_body_nested_deeply_is_read_or_refused(chat, depth: int) -> None:
+    schema: dict[str, object] = {}
+    for _ in range(depth):
+        schema = {"a": schema}
+    text = json.dumps(schema) if depth < 900 else '{"a":' * depth + "{}" + "}" * depth
+    tool = '{"type": "function", "function": {"name": "f", "parameters": ' + text + "}}"
+    body = '{"model": "ostinato", "messages": [{"role": "user", "content": "hi"}], "tools": [' + tool + "]}"
+    async with chat.http.post(chat.url + "/v1/chat/completions", data=body) as response:
+        assert response.status in {200, 400}, await response.text()

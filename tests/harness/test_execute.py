@@ -114,6 +114,7 @@ async def test_a_link_out_of_the_repository_is_not_followed(tools: Executor, san
     ("name", "arguments", "message"),
     [
         ("open", {}, "unknown tool open, use read write edit bash grep ls ask_user"),
+        ("\ud800", {}, "unknown tool ?, use read write edit bash grep ls ask_user"),
         ("read", {}, "read needs path"),
         ("read", {"path": 3}, "read: path must be string"),
         ("read", {"path": "a", "offset": True}, "read: offset must be integer"),
@@ -135,6 +136,13 @@ async def test_a_wrong_call_is_named_and_broken(tools: Executor, name, arguments
 async def test_what_the_model_met_unexpectedly_is_not_its_fault(tools: Executor) -> None:
     observation = await tools.run("read", {"path": "none"})
     assert isinstance(observation.error, UnexpectedEnvironment)
+    assert not observation.broken
+
+
+async def test_what_is_no_file_is_not_our_failure(tools: Executor, sandbox: Sandbox) -> None:
+    await sandbox.exec("mkfifo pipe")
+    observation = await tools.run("read", {"path": "pipe"})
+    assert observation.text.startswith("error: pipe: ")
     assert not observation.broken
 
 

@@ -136,6 +136,7 @@ def create_app(store: Store, renderer: Renderer, settings: GatewayConfig = Gatew
         HTTPException: _http_error,
         StoreError: _store_error,
         ClientDisconnect: _client_gone,
+        RecursionError: _too_deep,
         Exception: _our_fault,
     }
     return Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
@@ -169,6 +170,10 @@ async def _http_error(request: Request, error: HTTPException) -> Response:
 
 async def _store_error(request: Request, error: StoreError) -> Response:
     return await _api_error(request, unavailable(f"the store failed: {error}", "store_failed"))
+
+
+async def _too_deep(request: Request, _: RecursionError) -> Response:
+    return await _api_error(request, invalid("the body is nested too deeply", code="invalid_json"))
 
 
 async def _our_fault(request: Request, error: Exception) -> Response:

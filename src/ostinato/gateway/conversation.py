@@ -82,9 +82,16 @@ class Conversation:
 def answer_of(parsed: Parsed, index: int) -> dict[str, Any]:
     """The assistant message of turn `index`; the same completion always gives the same message."""
     message = assistant_message(parsed, [f"call_{index}_{i}" for i in range(len(parsed.tool_calls))])
+    for call in message.get("tool_calls", ()):
+        call["function"] = {name: plain(text) for name, text in call["function"].items()}
     if parsed.broken is not None and message["content"] is None:
         message["content"] = ""
     return message
+
+
+def plain(text: str) -> str:
+    """`text` with halves of surrogate pairs, which JSON can hold and UTF-8 cannot, as question marks."""
+    return text.encode(errors="replace").decode()
 
 
 def mark(messages: Sequence[Message], tools: Sequence[Message]) -> bytes:
@@ -105,7 +112,7 @@ def _call_essence(function: Mapping[str, Any]) -> list[Any]:
     """Clients may print the arguments anew: compared as values."""
     try:
         return [function["name"], json.loads(function["arguments"])]
-    except ValueError:
+    except (ValueError, RecursionError):
         return [function["name"], function["arguments"]]
 
 

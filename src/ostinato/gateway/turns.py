@@ -10,7 +10,7 @@ from typing import Any
 from ostinato.gateway.arms import ArmTable
 from ostinato.gateway.calls import misuse
 from ostinato.gateway.chat import ChatRequest
-from ostinato.gateway.conversation import Conversation, answer_of
+from ostinato.gateway.conversation import Conversation, answer_of, plain
 from ostinato.gateway.errors import ApiError, unavailable
 from ostinato.gateway.recorder import Recorder
 from ostinato.gateway.sessions import Conversations, Identity, check_owner
@@ -90,6 +90,7 @@ class Turns:
     async def finish(self, call: Call, plan: Plan, completion: Completion) -> Answer:
         """Records the turn; returns when it is committed. ApiError 503 when the store refuses."""
         parsed = self.renderer.parse(completion.ids)
+        broken = parsed.broken or misuse(parsed.tool_calls, call.chat.tools)
         turn = Turn(
             session_id=call.conversation.session.id,
             index=plan.index,
@@ -99,7 +100,7 @@ class Turns:
             completion=completion,
             started_at=plan.started_at,
             latency_s=time.time() - plan.started_at,
-            broken=parsed.broken or misuse(parsed.tool_calls, call.chat.tools),
+            broken=None if broken is None else plain(broken),
         )
         answer = _answer(turn, parsed)
         await self._commit(call, turn, answer)

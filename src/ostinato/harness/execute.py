@@ -10,7 +10,7 @@ from ostinato.harness.errors import InvalidArguments, ToolError, ToolTimeout, Un
 from ostinato.harness.normalise import normalise
 from ostinato.harness.tools import check_arguments
 from ostinato.harness.users import User
-from ostinato.sandbox.base import ExecResult, Sandbox, SandboxPathError
+from ostinato.sandbox.base import ExecResult, Sandbox, SandboxError, SandboxPathError
 
 READ_LINES = 2_000
 READ_CHARS = 50_000
@@ -62,8 +62,13 @@ class Executor:
             check_arguments(name, arguments)
             return Observation(text=await self._tools[name](arguments))
         except ToolError as error:
-            return Observation(text=f"error: {error}", error=error)
+            text = str(error).encode(errors="replace").decode()
+            return Observation(text=f"error: {text}", error=error)
         except (OSError, SandboxPathError) as error:
+            return self._file_error(arguments, error)
+        except SandboxError as error:
+            # A pipe or a huge file is no file to read, but not our failure either: does the sandbox live?
+            await self._sandbox.list(".")
             return self._file_error(arguments, error)
 
     def _file_error(self, arguments: Arguments, error: Exception) -> Observation:
