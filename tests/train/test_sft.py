@@ -1,6 +1,7 @@
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,12 @@ from ostinato.model.checkpoint import load, load_meta, save
 from ostinato.model.config import ModelConfig
 from ostinato.model.decoder import Decoder
 from ostinato.model.tokenizer import Tokenizer
-from ostinato.store import Objects, Store
+from ostinato.store import Ledger, Objects, Store
 from ostinato.sync import Subscriber
 from ostinato.train.batch import Row
 from ostinato.train.journal import Journal
 from ostinato.train.sft import LEARNING_RATE, RISE_STEPS, Budget, Sft, learning_rate
-from ostinato.types import Completion, Ending, FinishReason, Session, Source, Turn
+from ostinato.types import Completion, Ending, FinishReason, Session, Source, State, Turn
 
 ROWS = [Row(ids=tuple((3 * i + j) % 40 for j in range(8)), weights=(1.0,) * 8) for i in range(30)]
 
@@ -74,6 +75,21 @@ def test_begins_without_rows_and_waits_for_them(decoder: Decoder, tmp_path: Path
 
     sft = Sft(decoder, rows, tmp_path, Budget(steps=20), vocab_size=40)
     assert sft.run(never) and looks >= 2
+
+
+def test_tells_which_sessions_it_learnt_from(decoder: Decoder, tmp_path: Path) -> None:
+    told: list[str] = []
+    rows = [replace(row, session_id=f"s{i}") for i, row in enumerate(ROWS)]
+    batches = iter([rows[:20], rows[20:]])
+    sft = Sft(
+        decoder,
+        lambda: next(batches, []),
+        tmp_path,
+        Budget(steps=20),
+        vocab_size=40,
+        trained=told.extend,
+    )
+    assert sft.run(never) and sorted(told) == sorted(f"s{i}" for i in range(30))
 
 
 def test_stops_when_told(decoder: Decoder, tmp_path: Path) -> None:
@@ -137,4 +153,5 @@ def test_the_command_leaves_a_checkpoint_and_version_0(tmp_path: Path) -> None:
     published = Subscriber(Objects.open(tmp_path / "objects")).fetch(0)
     assert all(torch.equal(tensor, published[name]) for name, tensor in decoder.state_dict().items())
     assert load_meta(tmp_path / "out").version == 0
+    assert Ledger(store).states()[State.TRAINED] == 24
     assert [(row.version, row.kind) for row in store.versions()] == [(0, "anchor")]

@@ -48,6 +48,7 @@ def test_what_was_done_counts_more_than_what_was_seen(store: Store) -> None:
     lesson(store, "s1", (1, 2), (1, 2, 7, 8, 3))
     (row,) = TeacherRows(store)()
     seen = OBSERVATION_WEIGHT
+    assert row.session_id == "s1"
     assert row.ids == (1, 2, 7, 8, 3, 7, 8) and row.weights == (seen, seen, 1, 1, seen, 1, 1)
 
 
@@ -60,6 +61,8 @@ def test_sessions_come_once_as_they_end(store: Store) -> None:
     store.end_session("s2", Ending.FINISHED)
     assert [row.ids[0] for row in rows()] == [2]
     assert rows() == []
+    assert Ledger(store).unaccounted() == 2
+    rows.trained(["s1", "s2"])
     assert Ledger(store).states()[State.TRAINED] == 2
 
 

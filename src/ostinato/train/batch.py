@@ -27,6 +27,8 @@ class Row:
 
     ids: tuple[int, ...]
     weights: tuple[float, ...]
+    session_id: str | None = None
+    """Where it comes from; None for a made-up row."""
 
     @property
     def length(self) -> int:

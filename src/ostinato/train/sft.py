@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,7 +74,10 @@ def learning_rate(step: int, used: float) -> float:
 
 
 class Sft:
-    """Trains `decoder` in place. `rows` gives the rows that are new since its last call, perhaps none."""
+    """Trains `decoder` in place. `rows` gives the rows that are new since its last call, perhaps none.
+
+    `trained` is told the sessions that were learnt from, as soon as a saved state makes that certain.
+    """
 
     def __init__(
         self,
@@ -85,6 +88,7 @@ class Sft:
         *,
         vocab_size: int,
         seed: int = 0,
+        trained: Callable[[Iterable[str]], None] = lambda _: None,
     ) -> None:
         self._decoder = decoder
         self._rows = rows
@@ -93,6 +97,8 @@ class Sft:
         self._rng = random.Random(seed)
         self._pool = Pool(self._rng)
         self._drawn: list[list[Row]] = []
+        self._trained = trained
+        self._learnt: set[str] = set()
         self._states = States(run_dir / "states")
         self._journal = Journal(run_dir / "sft.jsonl")
         self._optimizer = adamw(decoder, rate=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
@@ -125,6 +131,7 @@ class Sft:
             if batch is None:
                 return False
             self._train_on(batch)
+        self._save()
         return True
 
     def _batch(self, stop: Callable[[], bool]) -> list[Row] | None:
@@ -153,12 +160,18 @@ class Sft:
         rate = learning_rate(self.step, self.used)
         set_rate(self._optimizer, rate)
         loss = supervised_step(self._decoder, self._optimizer, rows)
+        self._learnt |= {row.session_id for row in rows if row.session_id is not None}
         self.step += 1
         if self.step % LOOK_EVERY == 0 or self.used >= 1:
             self._report(loss, rate)
         if self.step % SAVE_EVERY == 0:
-            note = {"step": self.step, "cpu_s": self.cpu_s}
-            self._states.save(self.step, self._decoder, self._optimizer, note)
+            self._save()
+
+    def _save(self) -> None:
+        note = {"step": self.step, "cpu_s": self.cpu_s}
+        self._states.save(self.step, self._decoder, self._optimizer, note)
+        self._trained(sorted(self._learnt))
+        self._learnt.clear()
 
     def _report(self, loss: float, rate: float) -> None:
         self._journal.add(
@@ -206,13 +219,15 @@ def train(options: argparse.Namespace, stop: Callable[[], bool]) -> None:
     decoder, tokenizer, meta = load(options.checkpoint)
     store = Store.open(options.store)
     budget = Budget(steps=options.steps, cpu_seconds=options.cpu_seconds)
+    rows = TeacherRows(store)
     sft = Sft(
         decoder,
-        TeacherRows(store),
+        rows,
         options.run_dir or options.out / "sft",
         budget,
         vocab_size=tokenizer.vocab_size,
         seed=options.seed,
+        trained=rows.trained,
     )
     if not sft.run(stop):
         return

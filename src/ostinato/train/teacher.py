@@ -2,7 +2,7 @@
 
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ostinato.store import Ledger, Store
 from ostinato.train.batch import Row
@@ -19,7 +19,7 @@ FIRST_SIGHT_WEIGHT = 0.02
 class TeacherRows:
     """New rows at every call, from the teacher's sessions that ended since the last one.
 
-    Each session's turns are accounted: TRAINED, or UNTRAINABLE when their tokens do not fit together.
+    Turns whose tokens do not fit together are accounted UNTRAINABLE; the others when they are trained on.
     """
 
     def __init__(self, store: Store, source: Source = Source.TEACHER) -> None:
@@ -32,15 +32,17 @@ class TeacherRows:
         ended = self._store.sessions(source=self._source, ended=True)
         new = [session for session in ended if session.id not in self._seen]
         self._seen |= {session.id for session in new}
-        samples = self._samples(new)
-        self._ledger.account_sessions(samples, State.TRAINED)
-        return [row_of(sample) for some in samples.values() for sample in some]
+        return [row_of(sample) for sample in self._samples(new)]
 
-    def _samples(self, sessions: Sequence[Session]) -> dict[str, list[Sample]]:
-        found = {}
+    def trained(self, session_ids: Iterable[str]) -> None:
+        """To be called once the weights that learnt from these sessions are safe."""
+        self._ledger.account_sessions(session_ids, State.TRAINED)
+
+    def _samples(self, sessions: Sequence[Session]) -> list[Sample]:
+        found: list[Sample] = []
         for id, turns in self._store.turns_of(session.id for session in sessions).items():
             try:
-                found[id] = samples_of(turns, 0.0)
+                found += samples_of(turns, 0.0)
             except UntrainableError as error:
                 log.warning("left out: %s", error)
                 self._ledger.account_sessions([id], State.UNTRAINABLE)
@@ -52,6 +54,7 @@ def row_of(sample: Sample) -> Row:
     return Row(
         ids=sample.ids,
         weights=tuple(1.0 if sampled else OBSERVATION_WEIGHT for sampled in sample.mask),
+        session_id=sample.session_id,
     )
 
 
