@@ -79,7 +79,7 @@ class Experts(nn.Module):
         parts = [swiglu(part, self.gate_up[e], self.down[e]) for e, part in enumerate(rows) if counts[e]]
         back = torch.empty_like(order).scatter_(0, order, torch.arange(N * P, device=order.device))
         y_NPC = torch.cat(parts).index_select(0, back).view(N, P, -1)
-        return torch.einsum("npc,np->nc", y_NPC, weights_NP)
+        return (y_NPC * weights_NP.unsqueeze(-1)).sum(1)
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
         yield "gate.weight", self.router
