@@ -1,4 +1,4 @@
-"""What can go wrong with a tool call: five named kinds the model is told about; anything else is our bug."""
+"""What can go wrong with a tool call: named kinds the model is told about; anything else is our bug."""
 
 
 class ToolError(Exception):
@@ -15,10 +15,6 @@ class UnexpectedEnvironment(ToolError):  # noqa: N818
 
 class ToolTimeout(ToolError):  # noqa: N818
     """The command ran past its time limit."""
-
-
-class ProviderError(ToolError):
-    """A service behind the tool failed."""
 
 
 class UserAborted(ToolError):  # noqa: N818
