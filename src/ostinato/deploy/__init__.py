@@ -1,0 +1,1 @@
+"""Who gets which version, and why: statistics, gate, A/B, traffic, lineage."""

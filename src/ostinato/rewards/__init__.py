@@ -1,0 +1,1 @@
+"""From what happened in a session to one number with named parts."""

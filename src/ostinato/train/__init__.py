@@ -1,0 +1,1 @@
+"""From sessions to weights: supervised fine-tuning and the policy-gradient learner."""
