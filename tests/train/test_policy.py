@@ -7,7 +7,7 @@ import torch
 from ostinato.model.decoder import Decoder
 from ostinato.train import policy
 from ostinato.train.optimizer import adamw
-from ostinato.train.policy import has_advantage, piece_loss, pieces, policy_step
+from ostinato.train.policy import piece_loss, pieces, policy_step
 from ostinato.types import Sample
 
 MakeSample = Callable[..., Sample]
@@ -105,8 +105,3 @@ def test_the_constant_is_the_number_of_sessions_not_what_they_say(
 def test_stale_tokens_are_capped(decoder: Decoder, make_sample: MakeSample) -> None:
     stats = policy_step(decoder, adamw(decoder, rate=1e-3), [make_sample(logprob=-20.0)], 1)
     assert stats.capped == 1.0 and stats.ratio > policy.RATIO_CAP
-
-
-def test_has_advantage(make_sample: MakeSample) -> None:
-    assert has_advantage([make_sample(advantage=0.0), make_sample(advantage=-0.1)])
-    assert not has_advantage([make_sample(advantage=1e-9)])

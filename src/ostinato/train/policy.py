@@ -49,10 +49,6 @@ class Piece:
     advantages_N: Tensor
 
 
-def has_advantage(samples: Sequence[Sample]) -> bool:
-    return any(abs(sample.advantage) >= NEGLIGIBLE for sample in samples)
-
-
 def policy_step(
     decoder: Decoder, optimizer: torch.optim.Optimizer, samples: Sequence[Sample], sessions: int
 ) -> StepStats:
