@@ -182,7 +182,6 @@ def test_groups_that_are_too_old_are_dropped_and_accounted(bench: Bench) -> None
     assert max(line.get("staleness", 0) for line in bench.lines()) <= 1
 
 
-@pytest.mark.xfail(reason="the ledger says TRAINED of every committed group", strict=True)
 def test_a_group_without_advantage_is_used_up_and_said_to_be_so(bench: Bench) -> None:
     bench.offer(0.0, 0.0)
     bench.offer(0.5, -0.5)

@@ -68,7 +68,7 @@ class DemoConfig:
     """Sequences the engine decodes at once."""
     context: int = 768
     model: ModelConfig = field(default_factory=lambda: ModelConfig(vocab_size=0, experts=4, expert_size=128))
-    harness: HarnessConfig = field(default_factory=HarnessConfig)
+    harness: HarnessConfig = field(default_factory=lambda: HarnessConfig(max_context=448))
     teach: TeachConfig = field(default_factory=TeachConfig)
     practice: PracticeConfig = field(default_factory=PracticeConfig)
     refine: RefineConfig = field(default_factory=RefineConfig)

@@ -12,7 +12,8 @@ from ostinato.loop.prepare import load_wire
 from ostinato.loop.services import watch
 from ostinato.loop.workshop import START, Workshop
 from ostinato.rollout.teach import Lessons, TeacherPolicy
-from ostinato.types import TEACHER_VERSION, Arm
+from ostinato.store.ledger import Ledger
+from ostinato.types import TEACHER_VERSION, Arm, Source, State
 
 
 async def teach(shop: Workshop) -> dict[str, Any]:
@@ -39,9 +40,16 @@ async def teach(shop: Workshop) -> dict[str, Any]:
 
             await watch(trainer, tick, [giving])
         await giving
+        _account_unread(shop)
     finally:
         await site.close()
     return {"sessions": lessons.sessions}
+
+
+def _account_unread(shop: Workshop) -> None:
+    """Lessons that ended after the last step taught nobody."""
+    given = shop.store.sessions(source=Source.TEACHER)
+    Ledger(shop.store).account_sessions([session.id for session in given], State.STALE)
 
 
 def _arguments(shop: Workshop) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import aiohttp
 
-from ostinato.harness.client import GatewayClient
+from ostinato.harness.client import GatewayClient, open_http
 from ostinato.harness.episode import EpisodeRunner
 from ostinato.loop.config import DemoConfig
 from ostinato.loop.run import Run
@@ -54,7 +54,7 @@ class Workshop:
         self.backend = backend
         self._gateway = gateway
         self._verifier = Verifier(backend)
-        self._clients: list[GatewayClient] = []
+        self._http = open_http()
 
     async def stage(self, name: str, work: Callable[[], Awaitable[Result]]) -> Result:
         """The stage's result: from the run folder if it is done, else from doing it."""
@@ -74,9 +74,7 @@ class Workshop:
         self.store.add_key(
             hashlib.sha256(key.encode()).hexdigest(), user, "use" if arm is None else "admin", arm
         )
-        client = GatewayClient(self._gateway.url, key)
-        self._clients.append(client)
-        return client
+        return GatewayClient(self._gateway.url, key, http=self._http)
 
     def seats(self, developers: Sequence[Developer]) -> list[Seat]:
         return [Seat(developer=each, client=self.client(each.user)) for each in developers]
@@ -108,8 +106,7 @@ class Workshop:
         return counters
 
     async def aclose(self) -> None:
-        for client in self._clients:
-            await client.aclose()
+        await self._http.close()
 
 
 @asynccontextmanager

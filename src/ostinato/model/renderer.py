@@ -244,7 +244,7 @@ def _call(payload: str) -> ParsedCall | str:
     """One call, or what is wrong with it."""
     try:
         call = json.loads(payload)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # also a number of thousands of digits, or endless nesting
         return "bad JSON in a tool call"
     if not isinstance(call, dict) or not isinstance(call.get("name"), str):
         return "tool call without a name"

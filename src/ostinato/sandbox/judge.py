@@ -160,7 +160,9 @@ def run(
     forget(own)
     sys.meta_path[:] = [Finder(worker, own), *sys.meta_path, Finder(worker, None)]
     os.chdir(tests)
-    status = pytest.main([*ARGUMENTS, f"--rootdir={tests}", tests], plugins=[Reporter(results)])
+    status = pytest.main(
+        [*ARGUMENTS, f"--rootdir={tests}", f"--confcutdir={tests}", tests], plugins=[Reporter(results)]
+    )
     if status in (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR):
         raise RuntimeError(f"pytest could not run the tests in {tests}: exit status {status}")
     channel.send(results, {"done": True})

@@ -5,7 +5,7 @@ zygote, once: a tmpfs as root                     each sandbox, in its own names
   the Python in use├ read-only binds                /repo      overlay: pristine repo below, upper above
   /etc: a few files┘                                /tmp       from /.scratch
   /dev: null zero full random urandom               /proc      of its own pid namespace, read-only
-  /host: all of the machine ─────────────────────►  /host      taken away before anything runs
+  /.host: all of the machine ────────────────────►  /.host     taken away before anything runs
 """
 
 import os
@@ -16,7 +16,7 @@ from pathlib import Path
 from ostinato.sandbox import linux
 from ostinato.sandbox.base import Limits
 
-REPO, HOST, SCRATCH = "/repo", "/host", "/.scratch"
+REPO, HOST, SCRATCH = "/repo", "/.host", "/.scratch"
 _RESERVED_PIDS = 300
 """The kernel keeps the first 300 for a fresh namespace, and refuses a smaller bound."""
 _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
@@ -30,7 +30,7 @@ _LINKS = {"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/se
 
 
 def build_root() -> None:
-    """Enter a user and a mount namespace and replace the root; the old one remains at /host.
+    """Enter a user and a mount namespace and replace the root; the old one remains at /.host.
 
     The next child of this process is process 1 of a new pid namespace.
     """
@@ -39,8 +39,8 @@ def build_root() -> None:
     map_user("/proc/self", (0, user), (0, group))
     linux.mount("none", "/", "none", linux.PRIVATE | linux.RECURSIVE)
     linux.mount("tmpfs", "/tmp", "tmpfs", linux.NOSUID, "mode=755")  # noqa: S108
-    Path("/tmp/host").mkdir()  # noqa: S108
-    linux.pivot_root("/tmp", "/tmp/host")  # noqa: S108
+    Path("/tmp/.host").mkdir()  # noqa: S108
+    linux.pivot_root("/tmp", "/tmp/.host")  # noqa: S108
     os.chdir("/")
     for name in (REPO, SCRATCH, "/tmp", "/proc", "/dev", "/etc"):  # noqa: S108
         Path(name).mkdir()

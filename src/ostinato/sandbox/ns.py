@@ -81,7 +81,10 @@ class NsBackend:
 
     async def _ready_zygote(self) -> ZygoteProcess:
         async with self._starting:
-            if self._zygote is None or not self._zygote.alive():
+            if self._zygote is not None and not self._zygote.alive():
+                await self._zygote.stop()
+                self._zygote = None
+            if self._zygote is None:
                 self._zygote = await ZygoteProcess.start()
             return self._zygote
 

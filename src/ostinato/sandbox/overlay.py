@@ -1,7 +1,7 @@
 """What changed in a sandbox, read from the upper layer of its overlay.
 
 The upper layer holds every file that was written, a character device 0:0 for what was deleted, a
-directory marked opaque where one replaced another. Only those paths are compared with the pristine repository.
+directory marked opaque where one replaced another. Only those paths are compared with the pristine one.
 """
 
 import os
@@ -12,16 +12,28 @@ from pathlib import Path
 from ostinato.sandbox import tree
 
 _OPAQUE = "user.overlay.opaque"
+_NOT_A_FILE = b"\0a link or a device"
 
 
 def changes(root: str, lower: str, upper: str) -> dict[str, bytes | None]:
     """Paths under `root` whose content differs from `lower`: their bytes, None when gone."""
     found: dict[str, bytes | None] = {}
     for path in sorted(set(_touched(lower, upper, ""))):
-        now, before = tree.content(root, path), tree.content(lower, path)
+        now, before = tree.content(root, path), _pristine(lower, path)
         if now != before:
             found[path] = now
     return found
+
+
+def _pristine(lower: str, path: str) -> bytes | None:
+    """The bytes of a file in the lower layer, None when there is none; a link or device is neither."""
+    parts = Path(path).parts
+    if any(Path(lower, *parts[:end]).is_symlink() for end in range(1, len(parts))):
+        return None
+    place = Path(lower, path)
+    if not os.path.lexists(place) or (place.is_dir() and not place.is_symlink()):
+        return None
+    return _NOT_A_FILE if place.is_symlink() or not place.is_file() else place.read_bytes()
 
 
 def pure(upper: str, scratch: str) -> bool:

@@ -63,7 +63,7 @@ class Zygote:
 
     def __init__(self, requests: socket.socket) -> None:
         self._requests = requests
-        self._pid_namespace = os.open("/host/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        self._pid_namespace = os.open(f"{layout.HOST}/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         self._program = linux.filter_program()
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the children
 

@@ -30,6 +30,9 @@ from ostinato.store.database import StoreError
 from ostinato.store.record import Store, chunks
 from ostinato.types import Group, Sample, Source, State
 
+LEAST_ADVANTAGE = 1e-6
+"""Below it an advantage is rounding."""
+
 
 class LedgerError(StoreError):
     """The ledger refused something that would break its promise."""
@@ -134,7 +137,10 @@ class Ledger:
         _move(connection, ids, Phase.TRAINED, version)
         trainings = [{"version": version, "group_id": row["id"], "prompt": row["prompt"]} for row in found]
         connection.execute(schema.trainings.insert(), trainings)
-        self._set_states(connection, _turns_of(connection, ids), State.TRAINED)
+        flat = _without_advantage(connection, ids)
+        taught = [id for id in ids if id not in flat]
+        self._set_states(connection, _turns_of(connection, taught), State.TRAINED)
+        self._set_states(connection, _turns_of(connection, list(flat)), State.NO_ADVANTAGE)
 
     def release_after(self, version: int) -> int:
         """After a restart: claims for versions newer than the published one are ready again.
@@ -232,6 +238,16 @@ def _samples_of(connection: Connection, group_ids: Sequence[str]) -> dict[str, l
         for row in connection.execute(query.order_by(schema.samples.c.position)).mappings():
             samples[row["group_id"]].append(rows.sample_of(row))
     return samples
+
+
+def _without_advantage(connection: Connection, group_ids: Sequence[str]) -> set[str]:
+    """The groups in which every sample scored like the others: their gradient is zero."""
+    column = schema.samples.c
+    found: set[str] = set()
+    for some in chunks(group_ids):
+        query = select(column.group_id).where(column.group_id.in_(some)).group_by(column.group_id)
+        found |= set(connection.scalars(query.having(func.max(func.abs(column.advantage)) < LEAST_ADVANTAGE)))
+    return found
 
 
 def _turns_of(connection: Connection, group_ids: Sequence[str]) -> list[str]:

@@ -1,0 +1,56 @@
+"""A run with everything real but the model: a scripted policy stands behind the gateway."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from ostinato.config import dump
+from ostinato.engine.scripted import ScriptedEngine, serve_scripted
+from ostinato.loop.config import DemoConfig
+from ostinato.loop.prepare import load_wire, prepare
+from ostinato.loop.run import open_run
+from ostinato.loop.show import Show
+from ostinato.loop.workshop import START, Workshop, open_workshop
+from ostinato.rollout.teach import messages_of
+from ostinato.tasks.habits import call
+from ostinato.tasks.pebble import Pebble
+from ostinato.types import TEACHER_VERSION, Arm, GenerateRequest
+
+Mind = Callable[[str, int], str]
+"""From a session's id and the number of its turns so far to the next assistant text."""
+
+
+def solves(pebble: Pebble, session_id: str, turn: int) -> str:
+    """Makes the right edits one by one, then says so."""
+    if turn < len(pebble.changes):
+        change = pebble.changes[turn]
+        return call("edit", path=change.path, old_string=change.old, new_string=change.new)
+    answer = f"{pebble.targets[0].name} uses {pebble.answer}"
+    return answer if pebble.answer is not None else "done"
+
+
+@asynccontextmanager
+async def circle(directory: Path, mind: Mind, arms: Sequence[str]) -> AsyncIterator[Workshop]:
+    """A workshop whose `arms` are all served by `mind`."""
+    config = DemoConfig(sandbox="process")
+    config = replace(config, model=replace(config.model, hidden_size=16, heads=1, kv_heads=1, head_dim=8))
+    run, _ = open_run(directory / "run", dump(config), fresh=False)
+    await prepare(config, run)
+    tokenizer, renderer = load_wire(run.checkpoint(START))
+
+    async def policy(request: GenerateRequest) -> tuple[int, ...]:
+        messages = messages_of(tokenizer.decode(request.prompt_ids))
+        turn = sum(message["role"] == "assistant" for message in messages)
+        return (*tokenizer.encode(mind(request.session_id, turn)), renderer.stop_ids[0])
+
+    async with open_workshop(config, run, Show(Console(quiet=True))) as shop:
+        site = await serve_scripted(ScriptedEngine(policy))
+        for name in arms:
+            shop.put_arm(
+                Arm(name=name, version=TEACHER_VERSION, share=float(name == arms[0]), engine=site.url)
+            )
+        yield shop
+        await site.close()

@@ -1,0 +1,92 @@
+"""Practice with a real gateway, store, sandbox and verifier; only the model is a script."""
+
+from pathlib import Path
+
+from tests.circle import circle, solves
+
+from ostinato.harness.agent import HarnessConfig
+from ostinato.harness.episode import EpisodeRunner
+from ostinato.rewards.definition import PRACTICE
+from ostinato.rollout.practice import Practice, PracticeConfig
+from ostinato.sandbox.base import Limits, Sandbox, SandboxError
+from ostinato.sandbox.verify import Verifier
+from ostinato.store import Ledger
+from ostinato.tasks.pebble import generate
+from ostinato.types import State
+
+CONFIG = PracticeConfig(group_size=4, groups_at_once=1, ready_ahead=2)
+
+
+async def test_a_group_is_scored_against_its_mean_and_offered_whole(tmp_path: Path) -> None:
+    pebble = generate("fix", "train", 3)
+
+    def mind(session_id: str, turn: int) -> str:
+        return solves(pebble, session_id, turn) if int(session_id, 16) % 2 else "done"
+
+    async with circle(tmp_path, mind, ["practice"]) as shop:
+        runner = shop.runner(shop.client("practice", "practice"))
+        practice = Practice(runner, shop.store, PRACTICE, tmp_path / "tasks", CONFIG)
+        await practice.run(iter([pebble]), lambda: practice.progress.groups > 0)
+        ledger = Ledger(shop.store)
+        (group,) = ledger.claim(1, 9, -1)
+        assert group.prompt == pebble.key
+        assert len(group.rewards) == 4
+        assert abs(sum(sample.advantage for sample in group.samples)) < 1e-9
+        solved = {s.session_id for s in group.samples if int(s.session_id, 16) % 2}
+        for sample, reward in zip(group.samples, group.rewards, strict=True):
+            assert (reward > 0.5) == (sample.session_id in solved)
+            assert sum(sample.mask) > 0
+        ledger.commit(1)
+        assert ledger.unaccounted() == 0
+        assert ledger.states()[State.TRAINED] > 0
+
+
+async def test_a_prompt_that_was_sampled_is_not_sampled_again(tmp_path: Path) -> None:
+    pebble, other = generate("fix", "train", 3), generate("fix", "train", 4)
+    async with circle(tmp_path, lambda session_id, turn: "done", ["practice"]) as shop:
+        Ledger(shop.store).reserve(pebble.key)
+        runner = shop.runner(shop.client("practice", "practice"))
+        practice = Practice(runner, shop.store, PRACTICE, tmp_path / "tasks", CONFIG)
+        await practice.run(iter([pebble, other]), lambda: practice.progress.groups > 0)
+        (group,) = Ledger(shop.store).claim(1, 9, -1)
+        assert group.prompt == other.key
+
+
+async def test_broken_calls_are_counted_as_negatives(tmp_path: Path) -> None:
+    pebble = generate("fix", "train", 5)
+
+    def mind(session_id: str, turn: int) -> str:
+        return "<tool_call>\n{" if int(session_id, 16) % 2 else "done"
+
+    async with circle(tmp_path, mind, ["practice"]) as shop:
+        runner = shop.runner(shop.client("practice", "practice"))
+        config = PracticeConfig(group_size=8, groups_at_once=1, ready_ahead=2)
+        practice = Practice(runner, shop.store, PRACTICE, tmp_path / "tasks", config)
+        await practice.run(iter([pebble]), lambda: practice.progress.groups > 0)
+        (group,) = Ledger(shop.store).claim(1, 9, -1)
+        assert len(group.rewards) == 8
+        for sample, reward in zip(group.samples, group.rewards, strict=True):
+            broken = int(sample.session_id, 16) % 2
+            assert (reward <= -0.5) == bool(broken)
+
+
+class FailingBackend:
+    """A backend whose sandboxes do not open."""
+
+    name, boundary = "failing", False
+
+    async def open(self, repo: Path, limits: Limits = Limits()) -> Sandbox:  # noqa: B008 - frozen
+        raise SandboxError("no more namespaces")
+
+    async def aclose(self) -> None: ...
+
+
+async def test_an_infrastructure_failure_is_void_and_never_a_reward(tmp_path: Path) -> None:
+    pebble = generate("fix", "train", 6)
+    async with circle(tmp_path, lambda session_id, turn: "done", ["practice"]) as shop:
+        backend, client = FailingBackend(), shop.client("practice", "practice")
+        runner = EpisodeRunner(client, backend, Verifier(backend), HarnessConfig())
+        practice = Practice(runner, shop.store, PRACTICE, tmp_path / "tasks", CONFIG)
+        await practice.run(iter([pebble]), lambda: practice.progress.groups > 0)
+        assert practice.progress.void == CONFIG.group_size
+        assert Ledger(shop.store).ready(-1) == 0
