@@ -11,7 +11,9 @@ other process, no home directory, no hidden test. What it writes lies in memory 
 import asyncio
 import dataclasses
 import socket
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ostinato.sandbox import frames, layout
 from ostinato.sandbox.base import DEFAULT_LIMITS, Exam, ExecResult, Limits, Sandbox, SandboxError
@@ -42,13 +44,17 @@ class NsBackend:
 
     async def _open(self, repo: Path, limits: Limits, calls: socket.socket | None) -> "NsSandbox":
         base = _identity(repo)
-        zygote = await self._ready_zygote()
+        await self._ready_zygote(None)
         ours, theirs = socket.socketpair()
         with theirs:
             request = {"op": "sandbox", "repo": _absolute(repo), "limits": dataclasses.asdict(limits)}
-            zygote.send(request, [theirs] if calls is None else [theirs, calls])
+            await self._send(request, [theirs] if calls is None else [theirs, calls])
         wire = await Wire.connect(ours)
-        await wire.first(GRACE_S)
+        try:
+            await wire.first(GRACE_S)
+        except BaseException:
+            await wire.close("the sandbox did not open")
+            raise
         sandbox = NsSandbox(wire, limits, base, self.cache, self._sandboxes)
         self._sandboxes.add(sandbox)
         return sandbox
@@ -74,14 +80,22 @@ class NsBackend:
                     "tests": _absolute(exam.tests),
                     "names": module_names(str(exam.repo)),
                 }
-                zygote = await self._ready_zygote()
-                zygote.send({**request, "wall_s": exam.limits.wall_s}, [results, asks])
+                await self._send({**request, "wall_s": exam.limits.wall_s}, [results, asks])
             asks.close()
             return await outcomes(ours, exam)
 
-    async def _ready_zygote(self) -> ZygoteProcess:
+    async def _send(self, request: Mapping[str, Any], sockets: Sequence[socket.socket]) -> None:
+        """Give the zygote a request; one that died meanwhile is replaced, once."""
+        zygote = await self._ready_zygote(None)
+        try:
+            zygote.send(request, sockets)
+        except SandboxError:
+            (await self._ready_zygote(zygote)).send(request, sockets)
+
+    async def _ready_zygote(self, dead: ZygoteProcess | None) -> ZygoteProcess:
+        """The running zygote, a new one when there is none or it is known to be `dead`."""
         async with self._starting:
-            if self._zygote is not None and not self._zygote.alive():
+            if self._zygote is not None and (self._zygote is dead or not self._zygote.alive()):
                 await self._zygote.stop()
                 self._zygote = None
             if self._zygote is None:
@@ -170,7 +184,7 @@ class NsSandbox:
 
     async def close(self) -> None:
         self._registry.discard(self)
-        self._wire.end("the sandbox is closed: open another")
+        await self._wire.close("the sandbox is closed: open another")
 
     async def list(self, path: str = ".") -> list[str]:
         answer, _ = await self._wire.ask({"op": "list", "path": path}, within_s=self._within_s)

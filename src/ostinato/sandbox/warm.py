@@ -35,8 +35,8 @@ _TEST = "import pytest\n\n\ndef test_a(tmp_path):\n    assert 1 == 1\n\n\ndef te
 class Invocation:
     """One pytest command."""
 
-    as_module: bool
-    """`python -m pytest`, which puts the working directory on the path, not `pytest`."""
+    python: str | None
+    """`python` or `python3` with `-m pytest`, which puts the working directory on the path; else None."""
     arguments: tuple[str, ...]
 
 
@@ -65,9 +65,9 @@ def _parse(command: str) -> Invocation | None:
     except ValueError:
         return None
     if words[:1] == ["pytest"]:
-        return Invocation(as_module=False, arguments=tuple(words[1:]))
+        return Invocation(python=None, arguments=tuple(words[1:]))
     if len(words) >= 3 and words[0] in _PYTHONS and words[1:3] == ["-m", "pytest"]:
-        return Invocation(as_module=True, arguments=tuple(words[3:]))
+        return Invocation(python=words[0], arguments=tuple(words[3:]))
     return None
 
 
@@ -77,9 +77,12 @@ def run(invocation: Invocation) -> int:
     scripts = sysconfig.get_path("scripts")
     assert origin is not None
     assert origin.origin is not None
-    program = origin.origin if invocation.as_module else str(Path(scripts, "pytest"))
-    sys.argv[:] = [program, *invocation.arguments]
-    sys.path.insert(0, str(Path.cwd()) if invocation.as_module else scripts)
+    script = Path(scripts, "pytest")
+    sys.argv[:] = [str(script) if invocation.python is None else origin.origin, *invocation.arguments]
+    sys.path.insert(0, scripts if invocation.python is None else str(Path.cwd()))
+    sys.executable = (
+        _interpreter(script) if invocation.python is None else str(Path(scripts, invocation.python))
+    )
     for name in [name for name in sys.modules if name.partition(".")[0] == "ostinato"]:
         del sys.modules[name]
     _open_standard_streams()
@@ -90,6 +93,12 @@ def run(invocation: Invocation) -> int:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     return status
+
+
+def _interpreter(script: Path) -> str:
+    """What the first line of a script runs it with."""
+    first = script.read_text().partition("\n")[0]
+    return first.removeprefix("#!").strip() if first.startswith("#!/") else sys.executable
 
 
 def _open_standard_streams() -> None:

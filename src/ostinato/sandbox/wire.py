@@ -64,6 +64,11 @@ class Wire(asyncio.Protocol):
             self._answer = None
         return _checked(answer)
 
+    async def close(self, reason: str) -> None:
+        """`end`, and give the event loop its turn to close the socket."""
+        self.end(reason)
+        await asyncio.sleep(0)
+
     def end(self, reason: str) -> None:
         """Hang up: the agent exits, and everything in the sandbox with it."""
         if self._gone is None:
