@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Every way we know to look solved without being solved: the verifier must fall for none of them."""
 
 from collections.abc import Mapping

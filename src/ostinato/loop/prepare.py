@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from random import Random
 
 from ostinato.harness.prompt import SYSTEM
 from ostinato.harness.tools import TOOLS
@@ -17,6 +18,8 @@ from ostinato.model.renderer import Renderer, skeletons
 from ostinato.model.tokenizer import Tokenizer
 
 CORPUS_TASKS = 800
+BANNER = "\n=========================== short test summary info ============================\n"
+"""What pytest prints above its failures."""
 
 
 class PrepareError(RuntimeError):
@@ -36,16 +39,17 @@ async def prepare(config: DemoConfig, run: Run) -> None:
 
 def corpus(seed: int) -> Iterator[str]:
     """Practice text: repositories, requests, edits, and what a test run prints of a failure."""
-    stream = pebbles("train", seed * 1_000_000 + 900_000)
+    stream, rng = pebbles("train", seed * 1_000_000 + 900_000), Random(seed)
     for _ in range(CORPUS_TASKS):
         pebble = next(stream)
         yield pebble.instruction
         yield from pebble.files.values()
         for change in pebble.changes:
             yield from (change.old, change.new)
+        yield "".join([rng.choice("F.") for _ in pebble.functions] + [BANNER])
         for function in pebble.targets:
-            yield f"FAILED test_{function.path}::test_{function.name} - assert {len(function.name)} == {seed}"
-            seed = (seed * 7 + 3) % 101
+            got, wanted = rng.randrange(-3, 30), rng.randrange(30)
+            yield f"FAILED test_{function.path}::test_{function.name} - assert {got} == {wanted}"
 
 
 async def _create(directory: Path, model: str, seed: int) -> None:
