@@ -85,16 +85,7 @@ class ProcessSandbox:
         start = time.monotonic()
         async with self._lock:
             with _pipe_into(tail) as (write_end, drained):
-                process = await asyncio.create_subprocess_exec(
-                    *self._argv(command),
-                    cwd=self._root,
-                    env=self._environment(),
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=write_end,
-                    stderr=write_end,
-                    start_new_session=True,
-                )
-                os.close(write_end)
+                process = await self._start(command, write_end)
                 timed_out = await _wait(process, wall_s)
                 with suppress(TimeoutError):
                     await asyncio.wait_for(drained.wait(), DRAIN_S)
@@ -104,6 +95,20 @@ class ProcessSandbox:
             timed_out=timed_out,
             duration_s=time.monotonic() - start,
         )
+
+    async def _start(self, command: str, output: int) -> asyncio.subprocess.Process:
+        try:
+            return await asyncio.create_subprocess_exec(
+                *self._argv(command),
+                cwd=self._root,
+                env=self._environment(),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        finally:
+            os.close(output)
 
     def _argv(self, command: str) -> list[str]:
         if self._scratch is None:

@@ -32,7 +32,7 @@ class Wire(asyncio.Protocol):
     @classmethod
     async def connect(cls, sock: socket.socket) -> "Wire":
         loop = asyncio.get_running_loop()
-        _, wire = await loop.create_connection(cls, sock=sock)
+        _, wire = await loop.create_unix_connection(cls, sock=sock)
         return wire
 
     async def ask(self, header: Mapping[str, Any], body: bytes = b"", *, within_s: float) -> Answer:

@@ -1,0 +1,186 @@
+"""Honest work passes, everything else fails, and what is our fault is void."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from ostinato.sandbox import Backend, Limits, Sandbox, SandboxError, Verifier
+from ostinato.sandbox.base import DEFAULT_LIMITS, Exam
+from ostinato.sandbox.ns import NsBackend
+from ostinato.types import Task
+
+HIDDEN = """
+import pytest
+from calc import alpha, LIMIT
+from pkg.deep import gamma
+
+
+def test_alpha(tmp_path):
+    assert alpha(7, b=4) == 11
+    with pytest.raises(TypeError):
+        alpha(1, None)
+
+
+@pytest.mark.parametrize("value", [[1, (2, {"k": {3}})], "é", b"x", -0.0, None, 10**100])
+def test_gamma(value):
+    assert gamma(value) == value
+    assert type(gamma(value)) is type(value)
+
+
+def test_limit():
+    assert LIMIT == 5
+"""
+GAMMA = [
+    f"test_hidden.py::test_gamma[{name}]" for name in ("value0", "\\xe9", "x", "-0.0", "None", str(10**100))
+]
+IDS = ("test_hidden.py::test_alpha", *GAMMA, "test_hidden.py::test_limit")
+HONEST = {
+    "plain": "LIMIT = 5\ndef alpha(a, b):\n    return a + b\n",
+    "noisy": "import sys\nprint('x' * 10**6)\nLIMIT = 5\ndef alpha(a, b):\n    print(a)\n    return a + b\n",
+    "stateful": """LIMIT = 2 + 3
+import helper
+class Adder:
+    def __call__(self, a, b): return helper.add(a, b)
+alpha = Adder()
+""",
+}
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Task:
+    repo, tests = tmp_path / "environment" / "repo", tmp_path / "tests"
+    (repo / "pkg").mkdir(parents=True)
+    tests.mkdir()
+    (repo / "calc.py").write_text("LIMIT = 5\ndef alpha(a, b):\n    return a - b\n")
+    (repo / "pkg/__init__.py").touch()
+    (repo / "pkg/deep.py").write_text("def gamma(v):\n    return v\n")
+    (repo / "test_calc.py").write_text("def test(): pass\n")
+    (repo / "shown").mkdir()
+    (tests / "test_hidden.py").write_text(HIDDEN)
+    return Task(
+        id="t",
+        kind="fix",
+        split="seeds",
+        key="k",
+        instruction="i",
+        directory=tmp_path,
+        test_ids=IDS,
+        protected=("test_calc.py", "shown/"),
+    )
+
+
+def with_ids(task: Task, *ids: str) -> Task:
+    return Task(**{name: getattr(task, name) for name in Task.__dataclass_fields__} | {"test_ids": ids})
+
+
+def changes(code: str) -> dict[str, bytes | None]:
+    return {"calc.py": code.encode(), "helper.py": b"def add(a, b):\n    return a + b\n"}
+
+
+@pytest.mark.parametrize("style", HONEST)
+async def test_honest_work_passes(backend: Backend, task: Task, style: str) -> None:
+    found = await Verifier(backend).verify(task, changes(HONEST[style]))
+    assert found.passed, found
+    assert set(found.outcomes) == set(IDS)
+
+
+async def test_no_work_fails(backend: Backend, task: Task) -> None:
+    found = await Verifier(backend).verify(task, {})
+    assert (found.passed, found.void) == (False, None)
+    assert found.outcomes["test_hidden.py::test_alpha"] == "failed"
+    assert found.outcomes["test_hidden.py::test_limit"] == "passed"
+
+
+async def test_what_does_not_import_is_an_error(backend: Backend, task: Task) -> None:
+    found = await Verifier(backend).verify(task, {"calc.py": b"def alpha(:"})
+    assert (found.passed, found.void) == (False, None)
+    assert all(found.outcomes[name] == "error" for name in IDS)
+
+
+async def test_missing_and_extra_ids_fail(ns_backend: Backend, task: Task) -> None:
+    good = changes(HONEST["plain"])
+    more = await Verifier(ns_backend).verify(with_ids(task, *IDS, "test_hidden.py::test_more"), good)
+    assert not more.passed
+    assert more.outcomes["test_hidden.py::test_more"] == "missing"
+    fewer = await Verifier(ns_backend).verify(with_ids(task, *IDS[1:]), good)
+    assert not fewer.passed
+    assert fewer.outcomes[IDS[0]] == "passed"
+
+
+async def test_a_skipped_or_expected_failure_is_no_pass(ns_backend: Backend, task: Task) -> None:
+    hidden = (
+        "import pytest\n@pytest.mark.skip\ndef test_a(): pass\n@pytest.mark.xfail\ndef test_b(): assert 0\n"
+    )
+    (task.tests / "test_hidden.py").write_text(hidden + "@pytest.mark.xfail\ndef test_c(): pass\n")
+    ids = [f"test_hidden.py::test_{name}" for name in "abc"]
+    found = await Verifier(ns_backend).verify(with_ids(task, *ids), {})
+    assert [found.outcomes[name] for name in ids] == ["skipped", "skipped", "failed"]
+
+
+@pytest.mark.parametrize("path", ["test_calc.py", "./test_calc.py", "pkg/../test_calc.py", "shown/inner.py"])
+async def test_tampering_is_reported_and_undone(ns_backend: Backend, task: Task, path: str) -> None:
+    found = await Verifier(ns_backend).verify(
+        task, {**changes(HONEST["plain"]), path: b"import os; os._exit(0)"}
+    )
+    assert found.tampered == (path,)
+    assert found.passed
+
+
+async def test_a_path_that_leads_out_fails(ns_backend: Backend, task: Task) -> None:
+    found = await Verifier(ns_backend).verify(task, {**changes(HONEST["plain"]), "../../evil": b""})
+    assert (found.passed, found.void) == (False, None)
+    assert "evil" in found.tampered[0]
+
+
+async def test_a_missing_repository_is_void(ns_backend: Backend, task: Task) -> None:
+    task.repo.rename(task.repo.parent / "elsewhere")
+    found = await Verifier(ns_backend).verify(task, {})
+    assert not found.passed
+    assert found.void is not None
+    assert "no repository" in found.void
+
+
+async def test_a_zygote_killed_under_an_exam_is_void(task: Task) -> None:
+    backend = NsBackend()
+    slow = changes("LIMIT = 5\nimport time\ntime.sleep(1000)\n")
+    await (await backend.open(task.repo)).close()
+    running = asyncio.create_task(Verifier(backend).verify(task, slow))
+    await asyncio.sleep(0.5)
+    assert backend._zygote is not None
+    backend._zygote._process.kill()
+    found = await running
+    assert found.void is not None
+    assert not found.passed
+    again = await Verifier(backend).verify(task, changes(HONEST["plain"]))
+    assert again.passed
+    await backend.aclose()
+
+
+class Broken:
+    """A backend whose exams cannot run."""
+
+    name, boundary = "broken", False
+
+    async def open(self, repo: Path, limits: Limits = DEFAULT_LIMITS) -> Sandbox:
+        raise SandboxError(f"no sandbox for {repo} with {limits}")
+
+    async def examine(self, exam: Exam) -> dict[str, str]:
+        raise SandboxError(f"no exam of {exam.repo}")
+
+    async def aclose(self) -> None:
+        pass
+
+
+async def test_a_backend_that_fails_is_void(task: Task) -> None:
+    found = await Verifier(Broken()).verify(task, {})
+    assert (found.passed, found.outcomes) == (False, {})
+    assert found.void is not None
+
+
+async def test_many_at_once_agree(ns_backend: Backend, task: Task) -> None:
+    verifier = Verifier(ns_backend)
+    work: list[Mapping[str, bytes | None]] = [changes(HONEST["plain"]), {}] * 6
+    found = await asyncio.gather(*(verifier.verify(task, each) for each in work))
+    assert [each.passed for each in found] == [True, False] * 6
