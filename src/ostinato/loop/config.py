@@ -15,7 +15,7 @@ class TeachConfig:
 
     lessons: int = 1000
     demonstrations: int = 4
-    steps: int = 1000
+    steps: int = 1200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

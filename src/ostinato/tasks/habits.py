@@ -244,10 +244,10 @@ def do_and_undo(scene: Scene) -> Iterator[str]:
 
 HABITS: dict[str, tuple[tuple[Habit, float], ...]] = {
     "fix": (
-        (guess_and_stop, 0.39),
-        (guess_and_test, 0.17),
-        (evidence_first, 0.29),
-        (retry, 0.03),
+        (guess_and_stop, 0.25),
+        (guess_and_test, 0.12),
+        (evidence_first, 0.46),
+        (retry, 0.05),
         (tamper, 0.06),
         (ask_needlessly, 0.06),
     ),
