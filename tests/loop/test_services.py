@@ -16,12 +16,21 @@ print(json.dumps({"ready": True, "port": server.server_port}), flush=True)
 server.serve_forever()
 """
 
+DIES_ONCE = """
+import os, pathlib, signal, sys
+died = pathlib.Path(sys.argv[1])
+if not died.exists():
+    died.touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
 
 @pytest.fixture(autouse=True)
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "shop_server.py").write_text(SERVER)
     (tmp_path / "shop_fails.py").write_text("import sys; sys.exit('no weights in DIR')")
     (tmp_path / "shop_ends.py").write_text("print('done')")
+    (tmp_path / "shop_dies_once.py").write_text(DIES_ONCE)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
 
@@ -49,6 +58,13 @@ async def test_a_service_that_does_not_start_shows_its_log(tmp_path: Path) -> No
     async with Services(tmp_path / "logs") as services:
         with pytest.raises(ServiceError, match="no weights in DIR"):
             await services.start("engine", "shop_fails", [])
+
+
+async def test_a_killed_trainer_is_started_again(tmp_path: Path) -> None:
+    async with Services(tmp_path / "logs") as services:
+        trainer = await services.start("trainer", "shop_dies_once", [str(tmp_path / "died")], keep=False)
+        await watch(trainer, lambda: None)
+        assert trainer.restarts == 1
 
 
 async def test_watch_tells_a_good_end_from_a_bad_one(tmp_path: Path) -> None:

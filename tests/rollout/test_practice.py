@@ -8,7 +8,7 @@ from ostinato.harness.agent import HarnessConfig
 from ostinato.harness.episode import EpisodeRunner
 from ostinato.rewards.definition import PRACTICE
 from ostinato.rollout.practice import Practice, PracticeConfig
-from ostinato.sandbox.base import Limits, Sandbox, SandboxError
+from ostinato.sandbox.base import Exam, Limits, Sandbox, SandboxError
 from ostinato.sandbox.verify import Verifier
 from ostinato.store import Ledger
 from ostinato.tasks.pebble import generate
@@ -76,6 +76,9 @@ class FailingBackend:
     name, boundary = "failing", False
 
     async def open(self, repo: Path, limits: Limits = Limits()) -> Sandbox:  # noqa: B008 - frozen
+        raise SandboxError("no more namespaces")
+
+    async def examine(self, exam: Exam) -> dict[str, str]:
         raise SandboxError("no more namespaces")
 
     async def aclose(self) -> None: ...

@@ -62,9 +62,10 @@ class Service:
         return self
 
     async def finished(self) -> int:
-        """Waits for the process to end by itself; gives its exit status."""
-        assert self._process is not None
-        return await self._process.wait()
+        """Waits until it ends by itself and gives its exit status; one that was killed is started again."""
+        while (status := await self._ended()) < 0 and not self._stopping:
+            await self._restart(status)
+        return status
 
     def tail(self) -> str:
         """The end of its log."""
@@ -119,16 +120,20 @@ class Service:
 
     async def _watch(self) -> None:
         while True:
-            assert self._process is not None
-            status = await self._process.wait()
+            status = await self._ended()
             if self._stopping:
                 return
-            self.restarts += 1
-            if self.restarts > MAX_RESTARTS:
-                raise ServiceError(
-                    f"{self.name} died {self.restarts} times, last with {status}: see {self._log}"
-                )
-            await self._spawn(self._command)
+            await self._restart(status)
+
+    async def _ended(self) -> int:
+        assert self._process is not None
+        return await self._process.wait()
+
+    async def _restart(self, status: int) -> None:
+        self.restarts += 1
+        if self.restarts > MAX_RESTARTS:
+            raise ServiceError(f"{self.name} died {self.restarts} times, last with {status}: see {self._log}")
+        await self._spawn(self._command)
 
 
 def _die_with_parent() -> None:

@@ -89,8 +89,12 @@ class Developer:
             return [*reactions, (SignalKind.ABANDONED, 1.0)]
         if self.intent is not None and not self.intent.wants_edit:
             return reactions + self._to_answer(changed, works)
-        if not changed:
-            return reactions + self._complaint(0.9 if ending in RUNAWAY else 0.6)
+        if not changed:  # nothing was done: they turn to something else, and that is an outcome too
+            return [
+                *reactions,
+                (SignalKind.ABANDONED, 1.0),
+                *self._complaint(0.9 if ending in RUNAWAY else 0.6),
+            ]
         return reactions + self._to_edit(works)
 
     def _about_questions(self) -> list[Reaction]:
