@@ -25,6 +25,7 @@ class RefineConfig:
     versions: int = 36
     groups: int = 10
     """Groups in one optimizer step, hence in one version."""
+    learning_rate: float = 4e-4
     staleness: int = 4
     """A group is dropped when its oldest token is more versions behind than this."""
 

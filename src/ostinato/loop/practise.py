@@ -55,26 +55,16 @@ async def practise(shop: Workshop) -> dict[str, Any]:
 
 async def start_learner(shop: Workshop, name: str, until: int, groups: int) -> Service:
     """The policy-gradient learner, going on from the newest version to version `until`."""
-    run = shop.run
+    run, refine = shop.run, shop.config.refine
+    folder = run.directory / f"learner-{name}"
     return await shop.services.start(
         f"learner-{name}",
         "ostinato.train.learner",
         [
             *("--store", str(run.store_path), "--objects", str(run.objects_path)),
-            *(
-                "--checkpoint",
-                str(run.checkpoint(START)),
-                "--run-dir",
-                str(run.directory / f"learner-{name}"),
-            ),
-            *(
-                "--until",
-                str(until),
-                "--groups",
-                str(groups),
-                "--staleness",
-                str(shop.config.refine.staleness),
-            ),
+            *("--checkpoint", str(run.checkpoint(START)), "--run-dir", str(folder)),
+            *("--until", str(until), "--groups", str(groups), "--staleness", str(refine.staleness)),
+            *("--learning-rate", str(refine.learning_rate)),
         ],
         keep=False,
     )

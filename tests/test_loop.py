@@ -1,0 +1,123 @@
+"""The whole circle in small, with processes killed in the middle and a run interrupted and resumed."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from ostinato.config import dump, load
+from ostinato.loop.config import SPLITS, DemoConfig
+from ostinato.loop.demo import demo
+from ostinato.loop.report import finish
+from ostinato.loop.run import open_run
+from ostinato.loop.show import Show
+
+pytestmark = pytest.mark.slow
+SMALL = [
+    *("teach.lessons=24", "teach.demonstrations=2", "teach.steps=60"),
+    *("model.hidden_size=32", "model.layers=2", "model.heads=1", "model.kv_heads=1", "model.expert_size=32"),
+    *("practice.group_size=4", "practice.groups_at_once=6", "practice.ready_ahead=4"),
+    *("refine.versions=4", "refine.groups=2", "bench.seeds=12", "bench.others=2", "slots=24", "context=512"),
+    *("live.developers=12", "live.sessions_each=2", "live.versions=1", "live.ab_sessions_each=2"),
+    *("live.gate_margin=1.0", "live.ab_margin=10.0"),
+]
+
+
+def pids(module: str, directory: Path) -> list[int]:
+    """Processes of `module` that work for the run in `directory`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            words = (entry / "cmdline").read_bytes().decode().split("\0") if entry.name.isdigit() else []
+            if module in words and any(str(directory) in word for word in words):
+                found.append(int(entry.name))
+    return found
+
+
+async def turn(directory: Path, *overrides: str) -> dict[str, Any]:
+    config = load(DemoConfig, None, [*SMALL, *overrides])
+    run, resumed = open_run(directory, dump(config), fresh=False)
+    console = Console(quiet=True)
+    report = await demo(config, run, Show(console), resumed=resumed)
+    finish(run, report, console)
+    return report
+
+
+async def kill_each_once(directory: Path) -> list[str]:
+    """Kills the gateway, the practising engine and the learner once each, when practice has begun."""
+    while not (directory / "learner-practice" / "learner.jsonl").exists():
+        await asyncio.sleep(0.05)
+    killed = []
+    for module in ("ostinato.engine.server", "ostinato.gateway.server", "ostinato.train.learner"):
+        for pid in pids(module, directory):
+            os.kill(pid, signal.SIGKILL)
+            killed.append(module)
+        await asyncio.sleep(0.7)
+    return killed
+
+
+async def test_the_circle_turns_though_every_process_is_killed_once(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    killing = asyncio.create_task(kill_each_once(directory))
+    report = await turn(directory)
+    assert len(set(await killing)) >= 2
+    whole = report["integrity"]
+    assert whole["turns_unaccounted"] == 0
+    assert whole["prompts_trained_twice"] == 0
+    assert whole["digest_mismatches"] == 0
+    assert whole["requests_failed_by_swap"] == 0
+    for when in ("before", "after"):
+        held = report["practice"]["held_out"][when]
+        assert set(held) == set(SPLITS)
+        assert held["seeds"]["n"] == 12
+    assert report["live"]["sessions"] > 0 and report["live"]["signals"] > 0
+    assert report["cycle"]["verdict"] in {"promote", "hold", "roll_back"}
+    assert report["cycle"]["arms"]["users"] == 12
+    written = json.loads((directory / "report.json").read_text())
+    assert written["seed"] == report["seed"]
+    assert (directory / "practice.png").stat().st_size > 1000
+    assert "well under a million" in (directory / "report.md").read_text()
+
+
+async def test_an_interrupted_run_goes_on_and_accounts_for_everything(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    command = [sys.executable, "-m", "ostinato.cli", "demo", "--directory", str(directory)]
+    command += [word for setting in SMALL for word in ("--set", setting)]
+    process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.DEVNULL)
+    while not (directory / "stages" / "before.json").exists():
+        assert process.returncode is None
+        await asyncio.sleep(0.1)
+    while not (directory / "learner-practice" / "learner.jsonl").exists():
+        await asyncio.sleep(0.05)
+    process.kill()
+    await process.wait()
+    while pids("ostinato.engine.server", directory) or pids("ostinato.train.learner", directory):
+        await asyncio.sleep(0.05)
+    taught = (directory / "stages" / "teach.json").read_text()
+    report = await turn(directory)
+    assert (directory / "stages" / "teach.json").read_text() == taught
+    assert report["integrity"]["turns_unaccounted"] == 0
+    assert report["integrity"]["prompts_trained_twice"] == 0
+
+
+def test_lineage_of_an_unknown_run_says_what_to_do(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ostinato.cli", "lineage", "3", "--directory", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "holds no run" in done.stderr
+
+
+def test_an_unknown_setting_is_named(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ostinato.cli", "demo", "--directory", str(tmp_path / "run")]
+    done = subprocess.run([*command, "--set", "teach.step=3"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "teach.steps" in done.stderr
+    assert not (tmp_path / "run").exists()
