@@ -1,14 +1,15 @@
 """Tokens a second of the embedded engine and of transformers' `generate`: same weights, prompts and thread.
 
-    python benchmarks/engine.py [--json FILE] [--experts 4] [--sequences 1 16 64]
+    python -m benchmarks.engine [--json] [--experts 0 4] [--sequences 1 16 64] [--runs 9]
 
-Each side samples at temperature 1 for a fixed number of tokens, in the same process, one after the other; the
-best of three runs counts. Rates are per CPU second, so that a busy machine does not decide.
+Each side samples at temperature 1 for a fixed number of tokens, in the same process, in turns, after one run
+that does not count. Rates are per CPU second, so that a busy machine does not decide. A figure is the median
+over the runs, the ratio (ours / transformers) that of neighbouring runs; in brackets the 95 % order-statistic
+interval of that median (see `measure.py`).
 """
 
 import argparse
 import asyncio
-import json
 import os
 import random
 import tempfile
@@ -22,6 +23,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 from transformers import AutoModelForCausalLM, GenerationConfig
 
+from benchmarks.measure import Figure, Run, quantile, ratios, table
 from ostinato.engine.embedded import EmbeddedEngine
 from ostinato.model.checkpoint import save
 from ostinato.model.config import ModelConfig
@@ -30,20 +32,24 @@ from ostinato.model.tokenizer import Tokenizer
 from ostinato.types import GenerateRequest
 
 VOCABULARY = 512
-RUNS = 3
+
+Sampler = Callable[[], int]
+"""Samples one batch; gives the number of tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One size: tokens sampled per CPU second by each side."""
 
+    experts: int
     sequences: int
-    ours: float
-    transformers: float
+    ours: Figure
+    peer: Figure
+    ratio: Figure
 
-    @property
-    def ratio(self) -> float:
-        return self.ours / self.transformers
+    def cells(self) -> list[str]:
+        rates = self.ours.text(0), self.peer.text(0), self.ratio.text(2)
+        return [str(self.experts), str(self.sequences), *rates, str(self.ratio.n)]
 
 
 def model(experts: int) -> Decoder:
@@ -60,37 +66,28 @@ def prompts(count: int, length: int) -> list[list[int]]:
     return [[rng.randrange(VOCABULARY) for _ in range(length)] for _ in range(count)]
 
 
-def best(run: Callable[[], int]) -> float:
-    """The highest number of tokens per CPU second."""
-    rates = []
-    for _ in range(RUNS):
-        started = time.process_time()
-        tokens = run()
-        rates.append(tokens / (time.process_time() - started))
-    return max(rates)
+def ours(decoder: Decoder, rows: list[list[int]], tokens: int) -> Sampler:
+    asked = [
+        GenerateRequest(
+            request_id=str(i),
+            session_id=str(i),
+            prompt_ids=tuple(row),
+            stop_ids=(),
+            max_tokens=tokens,
+            seed=i,
+        )
+        for i, row in enumerate(rows)
+    ]
 
-
-def ours(decoder: Decoder, rows: list[list[int]], tokens: int) -> float:
-    async def sample(run: int) -> int:
+    async def sample() -> int:
         # A fresh engine each run: no prefix is known from the run before.
         engine = EmbeddedEngine(decoder, version=1, slots=len(rows), max_len=len(rows[0]) + tokens)
-        asked = [
-            GenerateRequest(
-                request_id=str(i),
-                session_id=str(i),
-                prompt_ids=tuple(row),
-                stop_ids=(),
-                max_tokens=tokens,
-                seed=run * len(rows) + i,
-            )
-            for i, row in enumerate(rows)
-        ]
         return sum(len(done.ids) for done in await asyncio.gather(*map(engine.generate, asked)))
 
-    return best(lambda: asyncio.run(sample(0)))
+    return lambda: asyncio.run(sample())
 
 
-def theirs(directory: Path, rows: list[list[int]], tokens: int) -> float:
+def theirs(directory: Path, rows: list[list[int]], tokens: int) -> Sampler:
     peer = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
     settings = GenerationConfig(
         do_sample=True,
@@ -107,44 +104,54 @@ def theirs(directory: Path, rows: list[list[int]], tokens: int) -> float:
             done = peer.generate(ids, attention_mask=torch.ones_like(ids), generation_config=settings)
         return int(done[:, ids.shape[1] :].numel())
 
-    return best(sample)
+    return sample
 
 
-def measure(experts: int, sequences: list[int], prompt: int, tokens: int) -> list[Row]:
-    decoder = model(experts)
-    rows = []
+def rate(sample: Sampler) -> float:
+    """Tokens per CPU second of one run."""
+    started = time.process_time()
+    tokens = sample()
+    return tokens / (time.process_time() - started)
+
+
+def compare(mine: Sampler, peer: Sampler, runs: int) -> tuple[list[float], list[float]]:
+    """Rates of both sides in turns; the first run of each warms up."""
+    pairs = [(rate(mine), rate(peer)) for _ in range(1 + runs)][1:]
+    return [a for a, _ in pairs], [b for _, b in pairs]
+
+
+def measure(experts: int, options: argparse.Namespace) -> list[Row]:
+    decoder, found = model(experts), []
     with tempfile.TemporaryDirectory() as directory:
         save(Path(directory), decoder, Tokenizer.train(["x"], VOCABULARY), version=1)
-        for count in sequences:
-            batch = prompts(count, prompt)
-            mine = ours(decoder, batch, tokens)
-            rows.append(Row(sequences=count, ours=mine, transformers=theirs(Path(directory), batch, tokens)))
-    return rows
+        for count in options.sequences:
+            batch = prompts(count, options.prompt)
+            sides = ours(decoder, batch, options.tokens), theirs(Path(directory), batch, options.tokens)
+            a, b = compare(*sides, options.runs)
+            row = {"ours": quantile(a), "peer": quantile(b), "ratio": ratios(a, b)}
+            found.append(Row(experts=experts, sequences=count, **row))
+    return found
 
 
-def main() -> None:
+def main(run: Run) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--experts", type=int, nargs="+", default=[0, 4])
     parser.add_argument("--sequences", type=int, nargs="+", default=[1, 16, 64])
-    parser.add_argument("--prompt", type=int, default=100)
-    parser.add_argument("--tokens", type=int, default=60)
-    parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
+    parser.add_argument("--prompt", type=int, default=100, help="tokens of each prompt")
+    parser.add_argument("--tokens", type=int, default=60, help="tokens sampled for each prompt")
+    parser.add_argument("--runs", type=int, default=9)
+    parser.add_argument("--json", action="store_true", help="print JSON as well, last line of the output")
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    found = {}
-    print(f"{'experts':>8} {'sequences':>10} {'ours tok/s':>12} {'transformers tok/s':>20} {'ratio':>7}")
-    for experts in args.experts:
-        found[experts] = measure(experts, args.sequences, args.prompt, args.tokens)
-        for row in found[experts]:
-            rates = f"{row.ours:>12.0f} {row.transformers:>20.0f} {row.ratio:>6.1f}x"
-            print(f"{experts:>8} {row.sequences:>10} {rates}")
-    if args.json:
-        args.json.write_text(
-            json.dumps({e: [asdict(r) for r in rows] for e, rows in found.items()}, indent=2)
-        )
+    rows = [row for experts in options.experts for row in measure(experts, options)]
+    header = ["experts", "sequences", "ours tok/CPU s", "transformers tok/CPU s", "ratio", "n"]
+    table(header, [row.cells() for row in rows])
+    size = {"prompt": options.prompt, "tokens": options.tokens}
+    run.finish({"peer": "transformers", **size, "rows": [asdict(row) for row in rows]}, as_json=options.json)
 
 
 if __name__ == "__main__":
-    main()
+    with Run("engine", "torch", "transformers") as opened:
+        main(opened)

@@ -1,54 +1,66 @@
-"""Sandboxes and verdicts against starting `python -m pytest`, in the same run on the same repository.
+"""Sandboxes and verdicts, each beside what one would do without them, in the same run on the same repository.
 
-    python benchmarks/verify.py [--rounds 50] [--backend ns|process] [--json]
+    python -m benchmarks.verify [--rounds 120] [--backend ns|process] [--json]
 
-Wall times are medians of one after another; CPU is that of this process and all its children, read from
-/proc/stat-like accounting by the kernel (`cpuacct`) where root may use it, else left out.
+The peers: a fresh `python -m pytest`, `sh -c`, Python's own file access, and a copy of the folder. Calls run
+one after another in blocks, and the blocks of all calls in turns, so that a change of load meets them all.
+Wall times are quantiles over the rounds, the ratio (peer / ours) is that of the medians of one turn's blocks;
+CPU is that of this process and all it started, each block's mean per call with what a wait of 0.2 s after it
+costs, counted by the kernel (`cpuacct`) where root may use it, else left out. In brackets the 95 %
+order-statistic interval (see `measure.py`).
 """
 
 import argparse
 import asyncio
-import json
+import math
 import os
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from benchmarks.measure import Cpu, Figure, Run, quantile, ratios, table
 from ostinato.sandbox import Backend, Sandbox, Verifier, choose_backend
 from ostinato.types import Task
 
-CPU_GROUP = Path("/sys/fs/cgroup/cpuacct")
+BLOCKS = 6
+"""The fewest that have a 95 % interval of the median."""
 CALC = "def alpha(a, b):\n    return a {} b\n\n\ndef beta(n):\n    return n * 2\n"
 VISIBLE = (
     "from calc import alpha, beta\n\n\ndef test_alpha():\n    assert alpha(2, 3) == 5\n\n\n"
     "def test_beta():\n    assert beta(2) == 4\n"
 )
 OPTIONS = '[tool.pytest.ini_options]\naddopts = "-qq --tb=no -p no:cacheprovider"\n'
+TEXT = b"x = 1\n" * 20
+PEERS = {
+    "open and close": "peer: copy and remove",
+    "read": "peer: read_bytes",
+    "write": "peer: write_bytes",
+    "shell command": "peer: sh -c",
+    "pytest": "peer: python -m pytest",
+    "pytest, remembered": "peer: python -m pytest",
+    "verdict": "peer: python -m pytest",
+}
+
+Call = Callable[[], Awaitable[object]]
 
 
-class Cpu:
-    """CPU milliseconds of this process and everything it starts, None where nobody counts them."""
+@dataclass(slots=True)
+class Samples:
+    """What was measured of one call, in milliseconds: each round's wall time, each block's median and CPU."""
 
-    def __init__(self) -> None:
-        self._group = CPU_GROUP / f"bench-{os.getpid()}"
-        try:
-            self._group.mkdir()
-            (self._group / "cgroup.procs").write_text(str(os.getpid()))
-            self.known = True
-        except OSError:
-            self.known = False
+    walls: list[float] = field(default_factory=list)
+    medians: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
 
-    def read(self) -> float:
-        return int((self._group / "cpuacct.usage").read_text()) / 1e6 if self.known else 0.0
-
-    def leave(self) -> None:
-        if self.known:
-            (CPU_GROUP / "cgroup.procs").write_text(str(os.getpid()))
-            self._group.rmdir()
+    def figures(self, *, cpu: bool) -> dict[str, Figure | None]:
+        wall = {"p50_ms": quantile(self.walls), "p90_ms": quantile(self.walls, 0.9)}
+        return {**wall, "cpu_ms": quantile(self.cpu) if cpu else None}
 
 
 def make_task(directory: Path) -> Task:
@@ -64,17 +76,18 @@ def make_task(directory: Path) -> Task:
     )
 
 
-async def measure(cpu: Cpu, rounds: int, call: Callable[[], Awaitable[object]]) -> dict[str, float]:
+async def block(samples: Samples, cpu: Cpu, rounds: int, call: Call) -> None:
     await call()
     await asyncio.sleep(0.1)
-    walls, start = [], cpu.read()
+    walls, start = [], cpu.seconds()
     for _ in range(rounds):
         began = time.perf_counter()
         await call()
         walls.append((time.perf_counter() - began) * 1e3)
     await asyncio.sleep(0.2)  # what ends in the background counts too
-    p90 = sorted(walls)[int(len(walls) * 0.9)]
-    return {"p50_ms": statistics.median(walls), "p90_ms": p90, "cpu_ms": (cpu.read() - start) / rounds}
+    samples.walls += walls
+    samples.medians.append(statistics.median(walls))
+    samples.cpu.append((cpu.seconds() - start) * 1e3 / rounds)
 
 
 async def open_and_close(backend: Backend, repo: Path) -> None:
@@ -87,51 +100,104 @@ async def touch_and_run(sandbox: Sandbox, command: str) -> None:
     await sandbox.exec(command)
 
 
-async def run(backend: Backend, task: Task, rounds: int, cpu: Cpu) -> dict[str, dict[str, float]]:
-    sandbox, verifier = await backend.open(task.repo), Verifier(backend)
+def our_calls(backend: Backend, sandbox: Sandbox, verifier: Verifier, task: Task) -> dict[str, Call]:
     good = {"calc.py": CALC.format("+").encode()}
-    assert (await verifier.verify(task, good)).passed
-    fresh = [sys.executable, "-m", "pytest"]
-    bare = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # as in the sandbox
-    calls: dict[str, Callable[[], Awaitable[object]]] = {
+    return {
         "open and close": lambda: open_and_close(backend, task.repo),
         "read": lambda: sandbox.read("calc.py"),
-        "write": lambda: sandbox.write("other.py", b"x = 1\n" * 20),
+        "write": lambda: sandbox.write("other.py", TEXT),
         "shell command": lambda: touch_and_run(sandbox, "true"),
         "pytest": lambda: touch_and_run(sandbox, "python -m pytest"),
         "pytest, remembered": lambda: sandbox.exec("python -m pytest"),
         "verdict": lambda: verifier.verify(task, good),
-        "peer: python -m pytest": lambda: asyncio.to_thread(
-            subprocess.run, fresh, cwd=task.repo, env=bare, capture_output=True, check=False
-        ),
     }
-    return {name: await measure(cpu, rounds, call) for name, call in calls.items()}
 
 
-async def main() -> None:
+def peer_calls(repo: Path) -> dict[str, Call]:
+    """The same work on a plain folder, `repo`."""
+    bare = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # as in the sandbox
+
+    async def start(*command: str) -> None:
+        await asyncio.to_thread(subprocess.run, command, cwd=repo, env=bare, capture_output=True, check=False)
+
+    async def shell() -> None:
+        (repo / "stamp").write_bytes(os.urandom(8))
+        await start("sh", "-c", "true")
+
+    async def copy() -> None:
+        shutil.rmtree(shutil.copytree(repo, repo.with_name("copy")))
+
+    async def read() -> None:
+        (repo / "calc.py").read_bytes()
+
+    async def write() -> None:
+        (repo / "other.py").write_bytes(TEXT)
+
+    return {
+        "peer: copy and remove": copy,
+        "peer: read_bytes": read,
+        "peer: write_bytes": write,
+        "peer: sh -c": shell,
+        "peer: python -m pytest": lambda: start(sys.executable, "-m", "pytest"),
+    }
+
+
+async def measure(backend: Backend, directory: Path, rounds: int, cpu: Cpu) -> dict[str, Samples]:
+    task = make_task(directory / "task")
+    folder = Path(shutil.copytree(task.repo, directory / "plain"))
+    sandbox, verifier = await backend.open(task.repo), Verifier(backend)
+    good = await verifier.verify(task, {"calc.py": CALC.format("+").encode()})
+    assert good.passed, good
+    calls = {**our_calls(backend, sandbox, verifier, task), **peer_calls(folder)}
+    found = {name: Samples() for name in calls}
+    for _ in range(BLOCKS):
+        for name, call in calls.items():
+            await block(found[name], cpu, math.ceil(rounds / BLOCKS), call)
+    await sandbox.close()
+    return found
+
+
+def rows(found: Mapping[str, Samples], *, cpu: bool) -> dict[str, dict[str, object]]:
+    """Every call's figures, and for ours the peer's name, median and ratio."""
+    done: dict[str, dict[str, object]] = {name: {**each.figures(cpu=cpu)} for name, each in found.items()}
+    for name, peer in PEERS.items():
+        ratio = ratios(found[peer].medians, found[name].medians)
+        done[name] |= {"peer": peer, "peer_p50_ms": done[peer]["p50_ms"], "ratio": ratio}
+    return done
+
+
+def cells(row: Mapping[str, object]) -> list[str]:
+    figures = (row[name] for name in ("p50_ms", "p90_ms", "cpu_ms"))
+    shown = [figure.text(2) if isinstance(figure, Figure) else "?" for figure in figures]
+    ratio = row.get("ratio")
+    return [*shown, ratio.text(2) if isinstance(ratio, Figure) else "", str(row.get("peer", ""))]
+
+
+def plain(row: Mapping[str, object]) -> dict[str, object]:
+    return {name: asdict(each) if isinstance(each, Figure) else each for name, each in row.items()}
+
+
+async def main(run: Run) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--rounds", type=int, default=120)
     parser.add_argument("--backend", default="auto")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print JSON as well, last line of the output")
     options = parser.parse_args()
-    cpu = Cpu()
     with tempfile.TemporaryDirectory() as directory:
         backend = await choose_backend(options.backend)
         try:
-            rows = await run(backend, make_task(Path(directory) / "task"), options.rounds, cpu)
+            found = await measure(backend, Path(directory), options.rounds, run.cpu)
         finally:
             await backend.aclose()
-            cpu.leave()
-    if options.json:
-        print(json.dumps({"backend": backend.name, "rows": rows}))
-        return
-    print(f"{backend.name:26}{'p50 ms':>9}{'p90 ms':>9}{'CPU ms':>9}")
-    for name, row in rows.items():
-        spent = f"{row['cpu_ms']:9.2f}" if cpu.known else "        ?"
-        print(f"{name:26}{row['p50_ms']:9.2f}{row['p90_ms']:9.2f}{spent}")
+    done = rows(found, cpu=run.cpu.whole)
+    header = [backend.name, "p50 ms", "p90 ms", "CPU ms", "ratio", "to"]
+    table(header, [[name, *cells(row)] for name, row in done.items()])
+    named = {name: plain(row) for name, row in done.items()}
+    run.finish({"backend": backend.name, "blocks": BLOCKS, "rows": named}, as_json=options.json)
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with Run("verify", "pytest") as opened:
+        asyncio.run(main(opened))

@@ -1,0 +1,186 @@
+"""What practice and the live cycle teach: the whole circle for several seeds, on tasks never practised.
+
+    python -m benchmarks.learning [--seeds 1 2 3] [--directory runs/learning] [--json]
+
+Each seed is one `ostinato demo` in its own folder. A folder with a report is read, not run again; one without
+goes on where it stopped. The peer in the same run is version 0, the supervised policy without practice.
+
+Intervals are 95 % and for a number of tasks settled beforehand: a solve rate's is Wilson's, a gain's is
+Newcombe's for pairs (the same tasks before and after). The A/B's is a confidence sequence, at the
+confidence its verdict states. `machine` and `cpu_s` describe this run of the benchmark; a seed's own
+`wall_s` and `cpu_s` come from its report, whose `cpu_s` leaves out what ran before it was resumed. `origin`
+says whether the report was `read`, `resumed` or `run` here.
+"""
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import Run, table
+from ostinato.deploy.statistics import paired_difference
+from ostinato.loop.config import SPLITS
+
+Row = dict[str, Any]
+
+
+class LearningError(RuntimeError):
+    """A seed's run failed, or its folder holds something else."""
+
+
+def turn(seed: int, directory: Path) -> str:
+    """Makes sure of the seed's report; says where it came from."""
+    if (directory / "report.json").exists():
+        return "read"
+    resumed = (directory / "stages").exists()
+    status = demo(seed, directory)
+    if status:
+        raise LearningError(f"seed {seed}: `ostinato demo` ended with {status}: see {directory}/logs")
+    return "resumed" if resumed else "run"
+
+
+def demo(seed: int, directory: Path) -> int:
+    """Runs the demo to its end; gives the exit status. Its progress goes to stderr."""
+    command = ["demo", "--seed", str(seed), "--directory", str(directory), "--json"]
+    # In a session of its own it is told to stop once, by us, and leaves nothing running behind.
+    with subprocess.Popen(
+        [sys.executable, "-m", "ostinato.cli", *command], stdout=subprocess.DEVNULL, start_new_session=True
+    ) as process:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            process.terminate()
+            process.wait()
+            raise
+
+
+def read(seed: int, directory: Path, origin: str) -> Row:
+    """The figures of one seed's run folder."""
+    report = _load(directory / "report.json")
+    if report["seed"] != seed:
+        raise LearningError(f"{directory} holds a run of seed {report['seed']}: name another folder")
+    solved = [_load(directory / "stages" / f"{name}.json")["solved"] for name in ("before", "after")]
+    cycle = report["cycle"]
+    return {
+        "seed": seed,
+        "origin": origin,
+        "splits": splits(report, *solved),
+        "verdict": cycle["verdict"],
+        "reason": cycle["reason"],
+        "gate": cycle["gate"],
+        "ab": ab(cycle["arms"]),
+        "wall_s": report["wall_s"],
+        "cpu_s": report["cpu_s"],
+        "integrity": report["integrity"],
+    }
+
+
+def _load(path: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(path.read_text())
+    return loaded
+
+
+def splits(report: Mapping[str, Any], before: Sequence[bool], after: Sequence[bool]) -> dict[str, Row]:
+    """For every split: version 0, the practised version, their gain and ratio, and the live cycle's."""
+    held, cycled = report["practice"]["held_out"], report["cycle"]["held_out"]
+    found, start = {}, 0
+    for split in SPLITS:  # the order in which the tasks were measured
+        peer, ours = held["before"][split], held["after"][split]
+        mine = slice(start, start := start + peer["n"])
+        gain = paired_difference(before[mine], after[mine])
+        if abs(gain.estimate - (ours["solve"] - peer["solve"])) > 1e-9:
+            raise LearningError(f"split {split}: the report and the solved lists of its stages disagree")
+        found[split] = {
+            "n": peer["n"],
+            "before": peer,
+            "after": ours,
+            "gain": asdict(gain),
+            "ratio": ours["solve"] / peer["solve"] if peer["solve"] else None,
+            "live": cycled.get(split),
+        }
+    return found
+
+
+def ab(evidence: Mapping[str, Any]) -> Row | None:
+    """Challenger minus champion per session; None where the gate held it back or too few took part."""
+    if "difference" not in evidence:
+        return None
+    return {**evidence["difference"], "n": evidence["observations"], "confidence": evidence["confidence"]}
+
+
+def smallest(rows: Sequence[Row]) -> Row:
+    """The worst seed's gain on `seeds`, and the lowest of the lower bounds."""
+    gains = [row["splits"]["seeds"]["gain"] for row in rows]
+    low = min(gain["low"] for gain in gains)
+    return {"gain": min(gain["estimate"] for gain in gains), "low": low, "n": len(rows)}
+
+
+def show(row: Row) -> None:
+    """Prints one seed."""
+    print(f"seed {row['seed']} ({row['origin']}): wall {row['wall_s']:,.0f} s, CPU {row['cpu_s']:,.0f} s")
+    header = ["split", "n", "version 0", "after practice", "gain", "ratio", "after the live cycle"]
+    table(header, [[split, *cells(each)] for split, each in row["splits"].items()])
+    print(f"verdict: {row['verdict']} ({row['reason']})")
+    print(f"gate: {row['gate']['decision']} ({row['gate']['reason']})")
+    print("A/B: " + (f"{signed(row['ab'])} n={row['ab']['n']}" if row["ab"] else "not measured"))
+    counted = dict(row["integrity"])
+    states = counted.pop("turns_by_state")
+    print(f"integrity: {listed(counted)}\nturns: {listed(states)}", end="\n\n")
+
+
+def listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items())
+
+
+def cells(split: Row) -> list[str]:
+    ratio = f"{split['ratio']:.2f}" if split["ratio"] is not None else "-"
+    live = rate(split["live"]) if split["live"] else "not measured"
+    gain = signed(split["gain"], percent=True)
+    return [str(split["n"]), rate(split["before"]), rate(split["after"]), gain, ratio, live]
+
+
+def rate(score: Row) -> str:
+    return f"{score['solve']:.1%} [{score['low']:.1%}, {score['high']:.1%}]"
+
+
+def signed(interval: Row, *, percent: bool = False) -> str:
+    style = "+.1%" if percent else "+.3f"
+    low, high = format(interval["low"], style), format(interval["high"], style)
+    return f"{interval['estimate']:{style}} [{low}, {high}]"
+
+
+def main(run: Run) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--directory", type=Path, default=Path("runs/learning"))
+    parser.add_argument("--json", action="store_true", help="print JSON as well, last line of the output")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # stop as cleanly
+    rows = []
+    try:
+        for seed in options.seeds:
+            directory = options.directory / f"seed-{seed}"
+            rows.append(read(seed, directory, turn(seed, directory)))
+            show(rows[-1])
+    except LearningError as error:
+        sys.exit(f"benchmarks.learning: {error}")
+    except KeyboardInterrupt:
+        sys.exit("benchmarks.learning: stopped, the same command goes on from here")
+    worst = smallest(rows)
+    print(
+        f"smallest gain on seeds over {worst['n']} seeds: {worst['gain']:+.1%}, "
+        f"smallest lower bound {worst['low']:+.1%}"
+    )
+    run.finish({"peer": "version 0", "seeds": rows, "smallest": worst}, as_json=options.json)
+
+
+if __name__ == "__main__":
+    with Run("learning", "torch") as opened:
+        main(opened)

@@ -1,0 +1,158 @@
+"""What every benchmark shares: the machine it ran on, a median with its interval, a table, a line of JSON.
+
+Intervals are those of order statistics, which assume nothing about the distribution. Of `n` sorted values the
+l-th and the u-th enclose the q-quantile with probability P(l <= B < u), B ~ Binomial(n, q) (David and
+Nagaraja, Order Statistics, 7.1). `confidence` is that probability, at least 95 % where `n` suffices (a median
+needs 6 values); with fewer the interval ends at the extremes, and `confidence` says how little it is.
+"""
+
+import contextlib
+import json
+import os
+import platform
+import resource
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from scipy.stats import binom
+
+CPU_ROOT = Path("/sys/fs/cgroup/cpuacct")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A quantile of `n` values (the median, if nothing else is said) and its interval."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+    confidence: float
+
+    def text(self, digits: int) -> str:
+        """The figure as people read it."""
+        return f"{self.value:,.{digits}f} [{self.low:,.{digits}f}, {self.high:,.{digits}f}]"
+
+
+def quantile(values: Sequence[float], q: float = 0.5, confidence: float = 0.95) -> Figure:
+    """The `q`-quantile of independent values with its order-statistic interval.
+
+    >>> quantile([3.0, 1.0, 2.0, 6.0, 5.0, 4.0]).high
+    6.0
+    """
+    rows, n, tail = sorted(values), len(values), (1 - confidence) / 2
+    below = binom.cdf(np.arange(n), n, q)  # P(B <= 0), …, P(B <= n - 1)
+    low = max(1, int((below <= tail).sum()))
+    high = min(n, int((1 - below > tail).sum()) + 1)
+    held = float(below[high - 1] - below[low - 1])
+    found = float(np.quantile(rows, q))
+    return Figure(value=found, low=rows[low - 1], high=rows[high - 1], n=n, confidence=held)
+
+
+def ratios(above: Sequence[float], below: Sequence[float]) -> Figure:
+    """The median ratio of values measured side by side, so that what slows both cancels."""
+    return quantile([a / b for a, b in zip(above, below, strict=True)])
+
+
+class Cpu:
+    """CPU time of this process and all it started, in seconds; `whole` says whether nothing is left out.
+
+    The kernel counts a group of processes (`cpuacct`) where root may use it. Elsewhere it is `getrusage`, that
+    leaves out children that still run and those nobody waited for, such as a sandbox's.
+    """
+
+    def __init__(self) -> None:
+        self._before = _waited_for()
+        self._outer = CPU_ROOT / _own_group()
+        self._group = self._outer / f"bench-{os.getpid()}"
+        try:
+            self._group.mkdir()
+            (self._group / "cgroup.procs").write_text(str(os.getpid()))
+            self.whole = True
+        except OSError:
+            self.whole = False
+
+    def seconds(self) -> float:
+        if not self.whole:
+            return _waited_for()
+        return self._before + int((self._group / "cpuacct.usage").read_text()) / 1e9
+
+    def leave(self) -> None:
+        """Takes the group away; who is still in it goes back to where we came from."""
+        if not self.whole:
+            return
+        for process in (self._group / "cgroup.procs").read_text().split():
+            with contextlib.suppress(ProcessLookupError):  # ended meanwhile
+                (self._outer / "cgroup.procs").write_text(process)
+        self._group.rmdir()
+
+
+def _own_group() -> str:
+    """The group this process is in already: ours goes inside, so whoever counts that one still does."""
+    listed = Path("/proc/self/cgroup")
+    lines = listed.read_text().splitlines() if listed.exists() else []
+    rows = (line.split(":", 2) for line in lines)
+    return next((path.strip("/") for _, kinds, path in rows if "cpuacct" in kinds.split(",")), "")
+
+
+def _waited_for() -> float:
+    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+class Run:
+    """One run of a benchmark. Open it first: the load average is taken there.
+
+    `with Run("engine", "torch") as run:` … `run.finish(figures, as_json=True)`
+    """
+
+    def __init__(self, name: str, *packages: str) -> None:
+        self._name = name
+        self._machine = machine(packages)
+        self.cpu = Cpu()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cpu.leave()
+
+    def finish(self, figures: Mapping[str, Any], *, as_json: bool) -> None:
+        """Prints the one JSON object, if it is asked for, as the last line."""
+        spent = {"cpu_s": round(self.cpu.seconds(), 2), "cpu_whole": self.cpu.whole}
+        if as_json:
+            whole = {"benchmark": self._name, "machine": self._machine, **spent, **figures}
+            print(json.dumps(whole, allow_nan=False), flush=True)
+
+
+def machine(packages: Sequence[str]) -> dict[str, Any]:
+    """Where it runs: `cores` that may be used, the load average over 1, 5 and 15 minutes, versions."""
+    return {
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cpu": _cpu_name(),
+        "load": [round(each, 2) for each in os.getloadavg()],
+        "python": platform.python_version(),
+        **{package: version(package) for package in packages},
+    }
+
+
+def _cpu_name() -> str:
+    known = Path("/proc/cpuinfo")
+    lines = known.read_text().splitlines() if known.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Prints rows under a header; the first column to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    for row in (header, *rows):
+        first, *others = (
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        print("  ".join([first, *others]))
