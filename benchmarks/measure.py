@@ -61,7 +61,7 @@ def ratios(above: Sequence[float], below: Sequence[float]) -> Figure:
 class Cpu:
     """CPU time of this process and all it started, in seconds; `whole` says whether nothing is left out.
 
-    The kernel counts a group of processes (`cpuacct`) where root may use it. Elsewhere it is `getrusage`, that
+    The kernel counts a group of processes (`cpuacct`) where root may use it, else it is `getrusage`, which
     leaves out children that still run and those nobody waited for, such as a sandbox's.
     """
 
