@@ -108,6 +108,22 @@ async def test_an_interrupted_run_goes_on_and_accounts_for_everything(tmp_path: 
     assert report["integrity"]["prompts_trained_twice"] == 0
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_ctrl_c_stops_everything(tmp_path: Path, number: signal.Signals) -> None:
+    directory = tmp_path / "run"
+    command = [sys.executable, "-m", "ostinato.cli", "demo", "--directory", str(directory)]
+    process = await asyncio.create_subprocess_exec(
+        *command, "--set", "sandbox=process", stdout=subprocess.DEVNULL
+    )
+    while not list(directory.glob("tasks/lessons/pebble-*")):
+        assert process.returncode is None
+        await asyncio.sleep(0.05)
+    process.send_signal(number)
+    assert await asyncio.wait_for(process.wait(), 60) == 130
+    for module in ("ostinato.train.sft", "ostinato.gateway.server"):
+        assert not pids(module, directory)
+
+
 def test_lineage_of_an_unknown_run_says_what_to_do(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ostinato.cli", "lineage", "3", "--directory", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -2,11 +2,10 @@
 process.
 """
 
-import asyncio
 from typing import Any
 
 from ostinato.loop.measure import pebbles
-from ostinato.loop.services import Service, watch
+from ostinato.loop.services import Service, alongside, watch
 from ostinato.loop.teach import last_line
 from ostinato.loop.workshop import START, Workshop
 from ostinato.rewards.definition import PRACTICE
@@ -25,7 +24,6 @@ async def practise(shop: Workshop) -> dict[str, Any]:
     learner = await start_learner(shop, "practice", config.refine.versions, config.refine.groups)
     learning = True
     stream = pebbles("train", config.seed * 1_000_000 + 500_000)
-    acting = asyncio.create_task(practice.run(stream, lambda: not learning))
     with shop.show.stage("practice", total=config.refine.versions) as bar:
 
         def tick() -> None:
@@ -36,11 +34,9 @@ async def practise(shop: Workshop) -> dict[str, Any]:
                 f"{practice.progress.sessions} sessions, {rate:.0%} solved of the latest",
             )
 
-        try:
+        async with alongside(practice.run(stream, lambda: not learning)) as acting:
             await watch(learner, tick, [acting])
-        finally:
             learning = False
-        await acting
     Ledger(shop.store).close_out()
     stats = await shop.stats(engine)
     await shop.services.stop(engine)

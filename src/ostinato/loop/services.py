@@ -11,7 +11,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,18 @@ async def watch(
         raise ServiceError(
             f"{service.name} ended with status {status}; the end of its log:\n{service.tail()}"
         )
+
+
+@asynccontextmanager
+async def alongside(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
+    """Runs `work` beside the block: waits for it when the block ends, cancels it when the block fails."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
+        await task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 class Services:

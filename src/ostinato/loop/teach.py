@@ -1,6 +1,5 @@
 """The first version: the trainer learns from the teacher's sessions while the teacher still gives them."""
 
-import asyncio
 import json
 import random
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.loop.measure import pebbles
 from ostinato.loop.prepare import load_wire
-from ostinato.loop.services import watch
+from ostinato.loop.services import alongside, watch
 from ostinato.loop.workshop import START, Workshop
 from ostinato.rollout.teach import Lessons, TeacherPolicy
 from ostinato.store.ledger import Ledger
@@ -27,10 +26,8 @@ async def teach(shop: Workshop) -> dict[str, Any]:
         lessons = Lessons(shop.runner(shop.client("teacher", "teacher")), policy, run.tasks / "lessons")
         trainer = await shop.services.start("sft", "ostinato.train.sft", _arguments(shop), keep=False)
         stream = pebbles("train", shop.config.seed * 1_000_000)
-        giving = asyncio.create_task(
-            lessons.give(
-                lambda: next(stream), config.lessons, config.demonstrations, random.Random(shop.config.seed)
-            )
+        given = lessons.give(
+            lambda: next(stream), config.lessons, config.demonstrations, random.Random(shop.config.seed)
         )
         with shop.show.stage("teach", total=config.steps) as bar:
 
@@ -38,8 +35,8 @@ async def teach(shop: Workshop) -> dict[str, Any]:
                 step = last_line(run.directory / "sft" / "sft.jsonl")
                 bar.at(step.get("step", 0), f"{lessons.sessions} lessons, loss {step.get('loss', 0):.3f}")
 
-            await watch(trainer, tick, [giving])
-        await giving
+            async with alongside(given) as giving:
+                await watch(trainer, tick, [giving])
         _account_unread(shop)
     finally:
         await site.close()
