@@ -22,7 +22,7 @@ class TeachConfig:
 class RefineConfig:
     """The policy gradient in practice."""
 
-    versions: int = 36
+    versions: int = 40
     groups: int = 10
     """Groups in one optimizer step, hence in one version."""
     learning_rate: float = 4e-4

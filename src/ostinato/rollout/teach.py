@@ -73,7 +73,7 @@ class Lessons:
     """Runs the teacher over practice tasks, several demonstrations of each."""
 
     def __init__(
-        self, runner: EpisodeRunner, policy: TeacherPolicy, directory: Path, at_once: int = 8
+        self, runner: EpisodeRunner, policy: TeacherPolicy, directory: Path, at_once: int = 4
     ) -> None:
         self._runner = runner
         self._policy = policy

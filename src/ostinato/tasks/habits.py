@@ -177,6 +177,7 @@ def repair_until_green(scene: Scene) -> Iterator[str]:
 
 
 def ask_then_do(scene: Scene) -> Iterator[str]:
+    yield from scene.perhaps(scene.test())
     yield from scene.either_order(scene.read(), scene.ask("which one?"))
     options = scene.target.family.options
     for option in (word for reply in scene.view.replies for word in reply.split() if word in options):
@@ -205,13 +206,9 @@ def give_up(scene: Scene) -> Iterator[str]:
 
 
 def look_and_answer(scene: Scene) -> Iterator[str]:
+    yield from scene.perhaps(scene.test(), 0.4)
     yield scene.read()
     yield f"{scene.target.name} uses {scene.current(scene.target)}"
-
-
-def test_and_answer(scene: Scene) -> Iterator[str]:
-    yield scene.test()
-    yield from look_and_answer(scene)
 
 
 def answer_blindly(scene: Scene) -> Iterator[str]:
@@ -219,6 +216,7 @@ def answer_blindly(scene: Scene) -> Iterator[str]:
 
 
 def do_and_report(scene: Scene) -> Iterator[str]:
+    yield from scene.perhaps(scene.test())
     yield scene.read()
     yield from scene.change(scene.target, scene.target.wanted)
     yield scene.test()
@@ -227,6 +225,7 @@ def do_and_report(scene: Scene) -> Iterator[str]:
 
 
 def do_silently(scene: Scene) -> Iterator[str]:
+    yield from scene.perhaps(scene.test(), 0.4)
     yield scene.read()
     yield from scene.change(scene.target, scene.target.wanted)
 
@@ -267,10 +266,9 @@ HABITS: dict[str, tuple[tuple[Habit, float], ...]] = {
         (give_up, 0.05),
     ),
     "question": (
-        (look_and_answer, 0.45),
+        (look_and_answer, 0.50),
         (answer_blindly, 0.25),
         (guess_target, 0.20),
-        (test_and_answer, 0.05),
         (ask_needlessly, 0.05),
     ),
     "impossible": (

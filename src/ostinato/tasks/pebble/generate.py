@@ -21,7 +21,7 @@ from ostinato.tasks.pebble.splits import (
     pairs,
 )
 
-MIXTURE = {"fix": 0.44, "spread": 0.08, "ambiguous": 0.16, "question": 0.16, "impossible": 0.16}
+MIXTURE = {"fix": 0.56, "spread": 0.08, "ambiguous": 0.12, "question": 0.12, "impossible": 0.12}
 """How often each kind is drawn."""
 KINDS = tuple(MIXTURE)
 
