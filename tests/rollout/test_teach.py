@@ -1,3 +1,4 @@
+import json
 from typing import Any
 
 from hypothesis import given
@@ -15,11 +16,8 @@ words = st.text("abcXYZ 01+-\n", max_size=20)
 
 @given(words, words, words)
 def test_a_rendered_conversation_reads_back(prompt: str, path: str, result: str) -> None:
-    call = parse_text(
-        f'<tool_call>\n{{"name": "read", "arguments": {{"path": "{path.strip() or "x"}"}}}}\n</tool_call>'.replace(
-            "\n", "\n"
-        )
-    )
+    arguments = json.dumps({"path": path})
+    call = parse_text(f'<tool_call>\n{{"name": "read", "arguments": {arguments}}}\n</tool_call>')
     if call.broken:
         return
     messages: list[dict[str, Any]] = [
