@@ -73,7 +73,7 @@ def read(seed: int, directory: Path, origin: str) -> Row:
         "verdict": cycle["verdict"],
         "reason": cycle["reason"],
         "gate": cycle["gate"],
-        "ab": ab(cycle["arms"]),
+        "ab": ab(cycle["test"]),
         "wall_s": report["wall_s"],
         "cpu_s": report["cpu_s"],
         "integrity": report["integrity"],

@@ -23,7 +23,7 @@ from ostinato.loop.show import Show
 pytestmark = pytest.mark.slow
 SMALL = [
     *("teach.lessons=24", "teach.demonstrations=2", "teach.steps=60"),
-    *("model.hidden_size=32", "model.layers=2", "model.heads=1", "model.kv_heads=1", "model.expert_size=32"),
+    *("model.hidden_size=32", "model.layers=2", "model.kv_heads=1", "model.heads=1", "model.expert_size=32"),
     *("practice.group_size=4", "practice.groups_at_once=6", "practice.ready_ahead=4"),
     *("refine.versions=4", "refine.groups=2", "bench.seeds=12", "bench.others=2", "slots=24", "context=512"),
     *("live.developers=12", "live.sessions_each=2", "live.versions=1", "live.ab_sessions_each=2"),
@@ -80,7 +80,9 @@ async def test_the_circle_turns_though_every_process_is_killed_once(tmp_path: Pa
         assert held["seeds"]["n"] == 12
     assert report["live"]["sessions"] > 0 and report["live"]["signals"] > 0
     assert report["cycle"]["verdict"] in {"promote", "hold", "roll_back"}
-    assert report["cycle"]["arms"]["users"] == 12
+    arms = report["cycle"]["arms"]
+    assert arms["champion"]["users"] + arms["challenger"]["users"] == 12
+    assert arms["champion"]["sessions"] + arms["challenger"]["sessions"] == 24
     written = json.loads((directory / "report.json").read_text())
     assert written["seed"] == report["seed"]
     assert (directory / "practice.png").stat().st_size > 1000

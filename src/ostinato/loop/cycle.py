@@ -80,7 +80,7 @@ async def ab_test(shop: Workshop, champion: int, gated: Verdict) -> Result:
     A candidate that the gate held back never meets them: the gate's verdict is the verdict.
     """
     if gated.decision is not Decision.PROMOTE:
-        return {"verdict": gated.decision, "reason": gated.reason, "arms": {}, "engines": {}}
+        return {"verdict": gated.decision, "reason": gated.reason, "arms": {}, "test": {}, "engines": {}}
     candidate = gated.version
     live, started = shop.config.live, time.time()
     engines = {
@@ -95,19 +95,27 @@ async def ab_test(shop: Workshop, champion: int, gated: Verdict) -> Result:
     await work(shop, "ab", live.ab_sessions_each, first_seed=700_000)
     observations = observe(shop, started)
     verdict = judge(candidate, observations, champion=CHAMPION, challenger=CHALLENGER, margin=live.ab_margin)
-    act = {Decision.PROMOTE: promote, Decision.ROLL_BACK: roll_back}.get(verdict.decision)
-    if act is not None:
-        act(shop.store, arms)
+    shop.store.add_verdict(verdict)
+    act = promote if verdict.decision is Decision.PROMOTE else roll_back
+    act(shop.store, arms)  # the test is over: nobody stays on a version that did not win
     stats = {name: await shop.stats(engine) for name, engine in engines.items()}
     for engine in engines.values():
         await shop.services.stop(engine)
-    shop.store.add_verdict(verdict)
     return {
         "verdict": verdict.decision,
         "reason": verdict.reason,
-        "arms": dict(verdict.evidence),
+        "arms": {arm.name: summary(arm, observations) for arm in arms},
+        "test": dict(verdict.evidence),
         "engines": stats,
     }
+
+
+def summary(arm: Arm, observations: Sequence[Observation]) -> Result:
+    """One arm's own figures: who was on it and what a session was worth to them, on average."""
+    mine = [observation for observation in observations if observation.arm == arm.name]
+    users = {observation.user for observation in mine}
+    mean = sum(observation.value for observation in mine) / max(1, len(mine))
+    return {"version": arm.version, "sessions": len(mine), "users": len(users), "mean_reward": round(mean, 4)}
 
 
 def observe(shop: Workshop, since: float) -> list[Observation]:
