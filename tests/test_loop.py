@@ -83,6 +83,9 @@ async def test_the_circle_turns_though_every_process_is_killed_once(tmp_path: Pa
     arms = report["cycle"]["arms"]
     assert arms["champion"]["users"] + arms["challenger"]["users"] == 12
     assert arms["champion"]["sessions"] + arms["challenger"]["sessions"] == 24
+    arms = report["cycle"]["arms"]
+    assert arms["champion"]["users"] + arms["challenger"]["users"] == 12
+    assert arms["champion"]["sessions"] + arms["challenger"]["sessions"] == 24
     written = json.loads((directory / "report.json").read_text())
     assert written["seed"] == report["seed"]
     assert (directory / "practice.png").stat().st_size > 1000
