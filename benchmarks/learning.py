@@ -28,6 +28,9 @@ from ostinato.loop.config import SPLITS
 
 Row = dict[str, Any]
 
+TASKS = 288
+"""Held-out tasks of every split; the demo itself measures 96 of all but `seeds`."""
+
 
 class LearningError(RuntimeError):
     """A seed's run failed, or its folder holds something else."""
@@ -47,6 +50,7 @@ def turn(seed: int, directory: Path) -> str:
 def demo(seed: int, directory: Path) -> int:
     """Runs the demo to its end; gives the exit status. Its progress goes to stderr."""
     command = ["demo", "--seed", str(seed), "--directory", str(directory), "--json"]
+    command += ["--set", f"bench.others={TASKS}", "--set", f"bench.seeds={TASKS}"]
     # In a session of its own it is told to stop once, by us, and leaves nothing running behind.
     with subprocess.Popen(
         [sys.executable, "-m", "ostinato.cli", *command], stdout=subprocess.DEVNULL, start_new_session=True
