@@ -13,7 +13,7 @@ SPLITS = ("seeds", "names", "pairs", "larger", "families")
 class TeachConfig:
     """Supervised fine-tuning on the teacher's sessions."""
 
-    lessons: int = 1000
+    lessons: int = 700
     demonstrations: int = 4
     steps: int = 1200
 

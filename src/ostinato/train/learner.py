@@ -30,13 +30,15 @@ from ostinato.store import Ledger, Objects, ObjectsError, Store, StoreError, Ver
 from ostinato.sync import Manifest, Publisher, Subscriber, SyncError
 from ostinato.sync.weights import state_root, to_blobs
 from ostinato.train.journal import Journal
-from ostinato.train.optimizer import adamw
+from ostinato.train.optimizer import adamw, set_rate, steps_taken
 from ostinato.train.policy import policy_step
 from ostinato.train.state import Note, StateError, States
 from ostinato.types import Group
 
 log = logging.getLogger(__name__)
 LEARNING_RATE = 4e-4
+RISE_STEPS = 8
+"""The rate rises over so many steps: with moments of one batch Adam moves every weight by its full rate."""
 POLL_S, LONGEST_POLL_S = 0.02, 0.5
 
 
@@ -146,6 +148,8 @@ class Learner:
     def _step(self, groups: Sequence[Group]) -> dict[str, Any]:
         samples = [sample for group in groups for sample in group.samples]
         rewards = [reward for group in groups for reward in group.rewards]
+        rise = min(1.0, (steps_taken(self._optimizer) + 1) / RISE_STEPS)
+        set_rate(self._optimizer, self._config.learning_rate * rise)
         stats = policy_step(self._decoder, self._optimizer, samples, len(rewards))
         return {
             "reward": sum(rewards) / max(1, len(rewards)),

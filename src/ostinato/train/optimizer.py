@@ -27,6 +27,12 @@ def set_rate(optimizer: AdamW, rate: float) -> None:
         group["lr"] = rate * group["scale"]
 
 
+def steps_taken(optimizer: AdamW) -> int:
+    """How many steps its moments have seen; kept and restored with them."""
+    state = next(iter(optimizer.state.values()), None)
+    return 0 if state is None else int(state["step"])
+
+
 def scales(optimizer: AdamW) -> list[float]:
     """What each group's rate is multiplied by; it stays what it was when training began."""
     return [group["scale"] for group in optimizer.param_groups]
