@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from ostinato.model.decoder import Decoder
-from ostinato.train.optimizer import adamw, set_rate
+from ostinato.train.optimizer import adamw, set_rate, steps_taken
 
 
 def rates(optimizer: torch.optim.Optimizer) -> list[float]:
@@ -31,3 +31,14 @@ def test_setting_the_rate_keeps_the_proportion(decoder: Decoder) -> None:
 def test_every_weight_is_in_one_group(decoder: Decoder) -> None:
     grouped = [p for group in adamw(decoder, rate=1e-3).param_groups for p in group["params"]]
     assert sorted(map(id, grouped)) == sorted(map(id, decoder.parameters()))
+
+
+def test_steps_are_counted_with_the_moments(decoder: Decoder) -> None:
+    optimizer = adamw(decoder, rate=1e-3)
+    assert steps_taken(optimizer) == 0
+    for expected in (1, 2):
+        decoder(torch.tensor([[1, 2, 3]]))[0].sum().backward()
+        optimizer.step()
+        assert steps_taken(optimizer) == expected
+    optimizer.state.clear()
+    assert steps_taken(optimizer) == 0
