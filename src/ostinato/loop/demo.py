@@ -44,6 +44,7 @@ async def demo(config: DemoConfig, run: Run, show: Show, *, resumed: bool = Fals
         counted = integrity(shop.store, stages)
     return {
         "seed": config.seed,
+        "resumed": resumed,
         "wall_s": round(sum(each["seconds"] for each in stages), 1),
         "cpu_s": round(cpu_seconds(), 1),
         "teach": taught,
