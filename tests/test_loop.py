@@ -64,13 +64,10 @@ async def kill_each_once(directory: Path) -> list[str]:
     return killed
 
 
-@pytest.mark.xfail(
-    reason="sometimes practice does not go on after three kills: not understood yet", strict=False
-)
 async def test_the_circle_turns_though_every_process_is_killed_once(tmp_path: Path) -> None:
     directory = tmp_path / "run"
     killing = asyncio.create_task(kill_each_once(directory))
-    report = await asyncio.wait_for(turn(directory), 240)
+    report = await turn(directory)
     assert len(set(await killing)) >= 2
     whole = report["integrity"]
     assert whole["turns_unaccounted"] == 0
