@@ -15,7 +15,6 @@ from ostinato.sandbox import frames, layout, linux, overlay, tree, worker
 from ostinato.sandbox.base import Limits, SandboxError
 from ostinato.sandbox.command import Runner
 
-TMP = "/tmp"  # noqa: S108
 Answer = tuple[dict[str, Any], bytes]
 _EXPECTED = (OSError, SandboxError)
 
@@ -107,7 +106,7 @@ class Agent:
         return {**answer, **self._state()}, result.output.encode()
 
     def _state(self) -> dict[str, Any]:
-        return {"tree": tree.digest(layout.REPO), "pure": overlay.pure(self._upper, TMP)}
+        return {"tree": tree.digest(layout.REPO), "pure": overlay.pure(self._upper, layout.TMP)}
 
     def _write(self, header: dict[str, Any], body: bytes) -> Answer:
         tree.write(layout.REPO, header["path"], body)

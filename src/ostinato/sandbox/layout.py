@@ -6,6 +6,8 @@ zygote, once: a tmpfs as root                     each sandbox, in its own names
   /etc: a few files┘                                /tmp       from /.scratch
   /dev: null zero full random urandom               /proc      of its own pid namespace, read-only
   /.host: all of the machine ────────────────────►  /.host     taken away before anything runs
+
+A Python that is installed somewhere below /tmp stays visible there, read-only.
 """
 
 import os
@@ -16,7 +18,7 @@ from pathlib import Path
 from ostinato.sandbox import linux
 from ostinato.sandbox.base import Limits
 
-REPO, HOST, SCRATCH = "/repo", "/.host", "/.scratch"
+REPO, HOST, SCRATCH, TMP = "/repo", "/.host", "/.scratch", "/tmp"  # noqa: S108
 _RESERVED_PIDS = 300
 """The kernel keeps the first 300 for a fresh namespace, and refuses a smaller bound."""
 _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
@@ -38,13 +40,13 @@ def build_root() -> None:
     linux.unshare(linux.NEW_USER | linux.NEW_MOUNT | linux.NEW_PID)
     map_user("/proc/self", (0, user), (0, group))
     linux.mount("none", "/", "none", linux.PRIVATE | linux.RECURSIVE)
-    linux.mount("tmpfs", "/tmp", "tmpfs", linux.NOSUID, "mode=755")  # noqa: S108
-    Path("/tmp/.host").mkdir()  # noqa: S108
-    linux.pivot_root("/tmp", "/tmp/.host")  # noqa: S108
+    linux.mount("tmpfs", TMP, "tmpfs", linux.NOSUID, "mode=755")
+    Path(TMP + HOST).mkdir()
+    linux.pivot_root(TMP, TMP + HOST)
     os.chdir("/")
-    for name in (REPO, SCRATCH, "/tmp", "/proc", "/dev", "/etc"):  # noqa: S108
+    for name in (REPO, SCRATCH, TMP, "/proc", "/dev", "/etc"):
         Path(name).mkdir()
-    for path in [*(f"/{name}" for name in _SYSTEM), *_python_prefixes(), *(f"/etc/{name}" for name in _ETC)]:
+    for path in [*(f"/{name}" for name in _SYSTEM), *python_prefixes(), *(f"/etc/{name}" for name in _ETC)]:
         _show(path)
     _make_devices()
     Path("/etc/passwd").write_text(_USER)
@@ -60,9 +62,15 @@ def map_user(process: str, user: tuple[int, int], group: tuple[int, int]) -> Non
     Path(process, "gid_map").write_text(f"{group[0]} {group[1]} 1")
 
 
-def _python_prefixes() -> list[str]:
-    """Where the interpreter and its packages lie: nothing else of a home directory is shown."""
+def python_prefixes() -> list[str]:
+    """Where the interpreter and its packages lie: nothing else of a home directory is shown.
+
+    Raises RuntimeError when that is a place which a sandbox covers with something of its own.
+    """
     prefixes = {sys.prefix, sys.base_prefix, *site.getsitepackages()}
+    for path in sorted(prefixes):
+        if path.startswith((f"{REPO}/", f"{SCRATCH}/")) or path == REPO:
+            raise RuntimeError(f"Python is installed at {path}, which sandboxes use: install it elsewhere")
     return sorted(path for path in prefixes if not path.startswith("/usr/") and path != "/usr")
 
 
@@ -97,7 +105,7 @@ def enter(repo: str, limits: Limits) -> tuple[int, int]:
     for name, mode in (("upper", 0o755), ("work", 0o755), ("tmp", 0o1777), ("proc", 0o555)):
         os.mkdir(f"{SCRATCH}/{name}", mode)  # noqa: PTH102
     lower, upper = _mount_repository(repo)
-    linux.mount(f"{SCRATCH}/tmp", "/tmp", "none", linux.BIND)  # noqa: S108
+    cover_tmp(SCRATCH + TMP)
     linux.mount("proc", f"{SCRATCH}/proc", "proc", linux.NOSUID | linux.NODEV | linux.NOEXEC)
     _limit_pids(limits.processes)
     linux.mount(f"{SCRATCH}/proc", "/proc", "none", linux.BIND)
@@ -109,6 +117,14 @@ def enter(repo: str, limits: Limits) -> tuple[int, int]:
     map_user(f"/proc/self/fd/{process}", (1000, 0), (1000, 0))
     os.close(process)
     return lower, upper
+
+
+def cover_tmp(directory: str) -> None:
+    """Make an empty `directory` the /tmp of this mount namespace; what the zygote shows there stays."""
+    for name in os.listdir(TMP):  # noqa: PTH208
+        os.mkdir(f"{directory}/{name}")  # noqa: PTH102
+        linux.mount(f"{TMP}/{name}", f"{directory}/{name}", "none", linux.BIND | linux.RECURSIVE)
+    linux.mount(directory, TMP, "none", linux.BIND | linux.RECURSIVE)
 
 
 def _mount_repository(repo: str) -> tuple[int, int]:

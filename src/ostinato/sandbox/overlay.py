@@ -37,8 +37,12 @@ def _pristine(lower: str, path: str) -> bytes | None:
 
 
 def pure(upper: str, scratch: str) -> bool:
-    """True when nothing outside the tree was written: no `.git` in the upper layer, nothing in `scratch`."""
-    return not os.path.lexists(f"{upper}/{tree.GIT}") and not os.listdir(scratch)  # noqa: PTH208
+    """True when nothing outside the tree was written: no `.git` in the upper layer, nothing in `scratch`.
+
+    What is mounted in `scratch` is a Python installed there, read-only.
+    """
+    left = (f"{scratch}/{name}" for name in os.listdir(scratch))  # noqa: PTH208
+    return not os.path.lexists(f"{upper}/{tree.GIT}") and all(os.path.ismount(path) for path in left)
 
 
 def _touched(lower: str, upper: str, prefix: str) -> Iterator[str]:

@@ -130,7 +130,8 @@ def _become_judge(request: dict[str, Any], sockets: list[socket.socket]) -> None
     signal.alarm(int(wall_s) + _JUDGE_GRACE_S)
     resource.setrlimit(resource.RLIMIT_AS, (_JUDGE_MEMORY, _JUDGE_MEMORY))
     linux.unshare(linux.NEW_MOUNT)
-    linux.mount("tmpfs", "/tmp", "tmpfs", linux.NOSUID | linux.NODEV, "size=64m")  # noqa: S108
+    linux.mount("tmpfs", layout.SCRATCH, "tmpfs", linux.NOSUID | linux.NODEV, "size=64m")
+    layout.cover_tmp(layout.SCRATCH)
     judge.run(results, calls, layout.HOST + request["tests"], request["names"], wall_s)
 
 
