@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ostinato.tasks.habits import BROKEN_SHARE, HABITS
+from ostinato.tasks.habits import BROKEN_SHARE, HABITS, SLIP_SHARE
 from ostinato.tasks.pebble import KINDS, SPLITS, Pebble, generate, sample
 from ostinato.tasks.teacher import Teacher
 
@@ -50,6 +50,18 @@ def test_a_broken_call_is_followed_by_the_rest_of_the_session(play: Play) -> Non
     assert 0 < len(broken) < 4 * 1200 * BROKEN_SHARE
     assert all(w.broken == 1 for w in broken)
     assert any(w.calls for w in broken)
+
+
+def test_a_slip_is_followed_by_the_right_edit(play: Play) -> None:
+    played = [play(generate("fix", "train", seed), seed) for seed in range(600)]
+    slipped = [w for w in played if w.slips]
+    edits = sum(w.calls.count("edit") - w.slips for w in played)
+    assert sum(w.slips for w in slipped) / edits == pytest.approx(SLIP_SHARE, abs=0.04)
+    for workbench in slipped:
+        for at, message in enumerate(workbench.messages):
+            if message["content"] == "error: old_string not found":
+                assert workbench.messages[at + 2]["content"] == "ok"
+    assert any(w.solved for w in slipped)
 
 
 def test_the_same_chance_gives_the_same_session(play: Play) -> None:

@@ -7,7 +7,7 @@ a wrong reward would find.
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from ostinato.tasks.pebble.base import Pebble
@@ -66,8 +66,21 @@ class Scene:
         current = self.current(function)
         if current not in {None, option}:
             assert current is not None
-            old, new = function.line(current), function.line(option)
-            yield call("edit", path=function.path, old_string=old, new_string=new)
+            if self.rng.random() < SLIP_SHARE:
+                yield self._edit(self._misremembered(function), current, option)
+            yield self._edit(function, current, option)
+
+    def _edit(self, function: Function, current: str, option: str) -> str:
+        old, new = function.line(current), function.line(option)
+        return call("edit", path=function.path, old_string=old, new_string=new)
+
+    def _misremembered(self, function: Function) -> Function:
+        """`function` with one parameter named wrongly, so that no line of its file is the one meant."""
+        named = list(function.parameters)
+        taken = {name for other in self.pebble.functions for name in other.parameters}
+        free = [name for name in function.family.parameters if name not in taken]
+        named[self.rng.randrange(len(named))] = self.rng.choice(free)
+        return replace(function, parameters=tuple(named))
 
     def other_option(self, function: Function) -> str:
         """Any alternative but the one that stands there."""
@@ -283,3 +296,7 @@ HABITS: dict[str, tuple[tuple[Habit, float], ...]] = {
 
 BROKEN_SHARE = 0.01
 """How often a session starts with a call that cannot be read."""
+SLIP_SHARE = 0.1
+"""How often an edit first names a line that is not there. The error is followed by the right edit: a policy
+that copies badly learns that a slip can be made good, and practice makes much of it.
+"""
