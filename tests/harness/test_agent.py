@@ -4,9 +4,10 @@ import pytest
 
 from ostinato.harness.agent import Agent, HarnessConfig, Outcome
 from ostinato.harness.client import ContextExceeded, GatewayRefused, GatewayUnavailable, Reply
+from ostinato.harness.profiles import CORE
 from ostinato.harness.prompt import SYSTEM
 from ostinato.harness.scripted import ScriptedClient
-from ostinato.harness.tools import TOOLS, harness_hash
+from ostinato.harness.tools import TOOLS
 from ostinato.sandbox.base import Sandbox
 from ostinato.types import Ending, SignalKind, Source
 
@@ -52,7 +53,7 @@ async def test_a_session_from_reading_to_the_last_word(sandbox: Sandbox, user) -
     assert client.asked[0].headers() == {
         "X-Session-Id": "s1",
         "X-Session-Source": "practice",
-        "X-Harness-Hash": harness_hash(),
+        "X-Harness-Hash": CORE.hash,
         "X-Task-Id": "t1",
         "X-Turn": "0",
     }

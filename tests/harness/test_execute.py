@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from ostinato.harness.errors import InvalidArguments, ToolTimeout, UnexpectedEnvironment, UserAborted
 from ostinato.harness.execute import READ_LINES, Executor
-from ostinato.harness.tools import PARAMETERS, TOOLS
+from ostinato.harness.tools import CATALOGUE, TOOLS
 from ostinato.sandbox.base import Sandbox, SandboxError
 
 SCALARS = st.one_of(
@@ -157,7 +157,7 @@ async def test_a_dead_sandbox_is_our_failure(tools: Executor, sandbox: Sandbox) 
 @given(data=st.data())
 async def test_any_call_gets_an_answer(tools: Executor, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(FILE_TOOLS))
-    properties = sorted(PARAMETERS[name]["properties"])
+    properties = sorted(CATALOGUE[name]["function"]["parameters"]["properties"])
     arguments = data.draw(st.dictionaries(st.sampled_from(properties), SCALARS | st.just("calc.py")))
     assert (await tools.run(name, arguments)).text
 

@@ -8,8 +8,7 @@ from typing import Any, Protocol
 
 from ostinato.harness.client import Ask, ContextExceeded, GatewayRefused, GatewayUnavailable, Message, Reply
 from ostinato.harness.execute import Executor, Observation
-from ostinato.harness.prompt import SYSTEM
-from ostinato.harness.tools import TOOLS
+from ostinato.harness.profiles import profile
 from ostinato.harness.users import User
 from ostinato.sandbox.base import Sandbox, SandboxError
 from ostinato.types import Ending, Signal, SignalKind, Source
@@ -24,7 +23,7 @@ class Client(Protocol):
 
 
 class Observer(Protocol):
-    """Watches a session as it happens."""
+    """Watches a session as it happens; calls under the canonical names, whatever the profile."""
 
     def text(self, piece: str) -> None: ...
 
@@ -51,6 +50,8 @@ class HarnessConfig:
     """Broken replies that are answered with their error; one more ends the session."""
     command_timeout_s: float = 20.0
     """The longest that a command may ask for."""
+    profile: str = "core"
+    """The name of what the model is told and which tools it is shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +102,10 @@ class Agent:
         observer: Observer | None = None,
     ) -> None:
         self._client = client
-        self._tools = Executor(sandbox, user, command_timeout_s=config.command_timeout_s)
+        self._profile = profile(config.profile)
+        self._tools = Executor(
+            sandbox, user, command_timeout_s=config.command_timeout_s, profile=self._profile
+        )
         self._config = config
         self._observer = observer
 
@@ -115,7 +119,7 @@ class Agent:
     ) -> Outcome:
         """One whole session, its ENDING signal posted. Raises GatewayRefused for a wrong key or request."""
         start: list[Message] = [
-            {"role": "system", "content": SYSTEM},
+            {"role": "system", "content": self._profile.system},
             {"role": "user", "content": instruction},
         ]
         progress = Progress(session_id=session_id, source=source, task_id=task_id, messages=start)
@@ -150,11 +154,12 @@ class Agent:
             session_id=progress.session_id,
             turn=progress.turns,
             messages=tuple(progress.messages),
-            tools=tuple(TOOLS),
+            tools=self._profile.tools,
             max_tokens=self._config.max_tokens,
             temperature=self._config.temperature,
             source=progress.source,
             task_id=progress.task_id,
+            harness=self._profile.hash,
         )
         reply = await self._client.reply(ask, self._observer.text if self._observer else None)
         progress.turns += 1
@@ -180,9 +185,10 @@ class Agent:
 
     async def _call(self, progress: Progress, function: Message) -> Observation:
         name, arguments = function["name"], json.loads(function["arguments"])
-        progress.calls.append(name)
+        meant = self._profile.reading(name, arguments)
+        progress.calls.append(meant.tool)
         if self._observer:
-            self._observer.call(name, arguments)
+            self._observer.call(meant.tool, meant.arguments)
         observation = await self._tools.run(name, arguments)
         if self._observer:
             self._observer.result(observation)

@@ -3,14 +3,14 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 import aiohttp
 
-from ostinato.harness.tools import harness_hash
+from ostinato.harness.profiles import CORE
 from ostinato.types import Signal, Source
 
 FIRST_WAIT_S = 0.05
@@ -67,18 +67,20 @@ class Ask:
     turn: int
     """Index of the turn asked for: asked again after a lost answer, the gateway repeats what it recorded."""
     messages: tuple[Message, ...]
-    tools: tuple[Message, ...]
+    tools: tuple[Mapping[str, Any], ...]
     max_tokens: int = 256
     temperature: float = 1.0
     source: Source = Source.LIVE
     task_id: str | None = None
+    harness: str = CORE.hash
+    """`Profile.hash` of what the model is told."""
 
     def headers(self) -> dict[str, str]:
         task = {"X-Task-Id": self.task_id} if self.task_id is not None else {}
         return {
             "X-Session-Id": self.session_id,
             "X-Session-Source": self.source.value,
-            "X-Harness-Hash": harness_hash(),
+            "X-Harness-Hash": self.harness,
             "X-Turn": str(self.turn),
             **task,
         }

@@ -19,3 +19,7 @@ class ToolTimeout(ToolError):  # noqa: N818
 
 class UserAborted(ToolError):  # noqa: N818
     """The user declined to answer or interrupted."""
+
+
+class ProviderError(ToolError):
+    """What the tool depends on outside the sandbox (search service, MCP server) failed or is not there."""

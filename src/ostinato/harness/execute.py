@@ -1,14 +1,24 @@
 """Runs one tool call against a sandbox and says, in few words, what came of it."""
 
 import shlex
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ostinato.harness import edit
-from ostinato.harness.errors import InvalidArguments, ToolError, ToolTimeout, UnexpectedEnvironment
+from ostinato.harness.errors import (
+    InvalidArguments,
+    ProviderError,
+    ToolError,
+    ToolTimeout,
+    UnexpectedEnvironment,
+)
+from ostinato.harness.find import matching
 from ostinato.harness.normalise import normalise
-from ostinato.harness.tools import check_arguments
+from ostinato.harness.offers import Reading
+from ostinato.harness.patching import patch
+from ostinato.harness.profiles import CORE, Profile
+from ostinato.harness.providers import Search
 from ostinato.harness.users import User
 from ostinato.sandbox.base import ExecResult, Sandbox, SandboxError, SandboxPathError
 
@@ -16,6 +26,8 @@ READ_LINES = 2_000
 READ_CHARS = 50_000
 OUTPUT_CHARS = 20_000
 GREP_MATCHES = 100
+GLOB_FILES = 200
+HITS, MOST_HITS = 5, 20
 GREP = "grep -rnIEZs --exclude-dir=.git --exclude-dir=__pycache__"
 GREP_FAILED = 2
 
@@ -40,9 +52,21 @@ class Observation:
 
 
 class Executor:
-    """The seven tools over one sandbox and one user. Errors become text; only failures of ours are raised."""
+    """The tools over one sandbox and one user. Errors become text; only failures of ours are raised."""
 
-    def __init__(self, sandbox: Sandbox, user: User, *, command_timeout_s: float) -> None:
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        user: User,
+        *,
+        command_timeout_s: float,
+        profile: Profile = CORE,
+        search: Search | None = None,
+    ) -> None:
+        self._profile = profile
+        self._search = search
+        self.todos: Sequence[Mapping[str, str]] = ()
+        """The plan as the model last wrote it down."""
         self._sandbox = sandbox
         self._user = user
         self._command_timeout_s = command_timeout_s
@@ -54,16 +78,28 @@ class Executor:
             "grep": self._grep,
             "ls": self._ls,
             "ask_user": self._ask_user,
+            "apply_patch": self._apply_patch,
+            "glob": self._glob,
+            "semantic_search": self._semantic_search,
+            "todo_write": self._todo_write,
         }
 
     async def run(self, name: str, arguments: Arguments) -> Observation:
-        """The observation of one call. Raises only what the sandbox raises when it is itself broken."""
+        """The observation of one call in the words of the profile.
+
+        Raises only what the sandbox raises when it is itself broken.
+        """
+        reading = self._profile.reading(name, arguments)
+        if reading.error is not None:
+            return _tool_error(reading.error, str(reading.error))
+        return await self._run(name, reading)
+
+    async def _run(self, name: str, reading: Reading) -> Observation:
+        arguments = reading.arguments
         try:
-            check_arguments(name, arguments)
-            return Observation(text=await self._tools[name](arguments))
+            return Observation(text=await self._tools[reading.tool](arguments))
         except ToolError as error:
-            text = str(error).encode(errors="replace").decode()
-            return Observation(text=f"error: {text}", error=error)
+            return _tool_error(error, self._profile.worded(name, str(error)))
         except (OSError, SandboxPathError) as error:
             return self._file_error(arguments, error)
         except SandboxError as error:
@@ -145,10 +181,35 @@ class Executor:
         names = await self._sandbox.list(arguments.get("path", "."))
         return "\n".join(sorted(name for name in names if name.rstrip("/") != ".git")) or "(empty)"
 
+    async def _apply_patch(self, arguments: Arguments) -> str:
+        await patch(self._sandbox, arguments["patch"])
+        return "ok"
+
+    async def _glob(self, arguments: Arguments) -> str:
+        below, limit = arguments.get("path", "."), arguments.get("limit", GLOB_FILES)
+        _check_relative(below)
+        found = list(matching(await self._sandbox.files(), arguments["pattern"], below))
+        return _cut(found, min(limit, GLOB_FILES), "files") or "no files"
+
+    async def _semantic_search(self, arguments: Arguments) -> str:
+        if self._search is None:
+            raise ProviderError("no search service: start `ostinato search`")
+        k = min(arguments.get("k", HITS), MOST_HITS)
+        hits = await self._search.search(arguments["query"], path=arguments.get("path"), k=k)
+        return "\n\n".join(f"{hit.path}:{hit.first}-{hit.last}\n{hit.text}" for hit in hits) or "no matches"
+
+    async def _todo_write(self, arguments: Arguments) -> str:
+        self.todos = tuple(arguments["todos"])
+        return "ok"
+
     async def _ask_user(self, arguments: Arguments) -> str:
         options = arguments.get("options", [])
         question = arguments["question"] + (f" ({' / '.join(options)})" if options else "")
         return await self._user.answer(question)
+
+
+def _tool_error(error: ToolError, text: str) -> Observation:
+    return Observation(text=f"error: {text.encode(errors='replace').decode()}", error=error)
 
 
 def _check_relative(path: str) -> None:
@@ -181,6 +242,9 @@ def _matches(output: str, limit: int) -> str:
     """`path:line:text` sorted by path, since grep follows the order of the directory on disk."""
     rows = [line.removeprefix("./").split("\0", 1) for line in output.splitlines() if "\0" in line]
     rows.sort(key=lambda row: row[0])
-    shown = "\n".join(":".join(row) for row in rows[:limit])
-    more = f"\n[{len(rows) - limit} more matches]" if len(rows) > limit else ""
-    return shown + more or "no matches"
+    return _cut([":".join(row) for row in rows], limit, "matches") or "no matches"
+
+
+def _cut(lines: Sequence[str], limit: int, what: str) -> str:
+    more = f"\n[{len(lines) - limit} more {what}]" if len(lines) > limit else ""
+    return "\n".join(lines[:limit]) + more

@@ -8,3 +8,11 @@ SYSTEM = (
     "When a question needs no change, answer it and change nothing. "
     "Finish with a short message without a tool call: what you changed and what still fails."
 )
+
+SUMMARIZE = (
+    "The conversation is nearly as long as you can read. Write a summary of about 1000 tokens from which you "
+    "can go on without it; the request stays visible to you. Say what is done, with the files you changed; "
+    "what you found out, with names and exact values; what failed and why; what remains, and the next step. "
+    "Do not call a tool."
+)
+"""Asked by the harness, never by a person: the answer is a turn of the type `summary`."""

@@ -1,42 +1,47 @@
-"""The tools as the model sees them (OpenAI function schemas), their hash, and the check of a call."""
+"""The tools as the model sees them: OpenAI function schemas under their canonical names."""
 
-import hashlib
-import json
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
-from ostinato.harness.errors import InvalidArguments
-from ostinato.harness.prompt import SYSTEM
+Schema = Mapping[str, Any]
 
 STRING = {"type": "string"}
 INTEGER = {"type": "integer"}
 BOOLEAN = {"type": "boolean"}
 STRINGS = {"type": "array", "items": {"type": "string"}}
-PYTHON_TYPES: Mapping[str, type | tuple[type, ...]] = {
-    "string": str,
-    "integer": int,
-    "number": (int, float),
-    "boolean": bool,
-    "array": list,
-}
+STATUSES = ("pending", "in_progress", "completed")
+PRIORITIES = ("high", "medium", "low")
 
 
-def _tool(name: str, description: str, required: tuple[str, ...], **properties: Any) -> dict[str, Any]:
-    parameters = {
+def tool(name: str, description: str, required: tuple[str, ...], /, **properties: Any) -> dict[str, Any]:
+    """One function schema; unknown arguments are refused."""
+    return {
+        "type": "function",
+        "function": {"name": name, "description": description, "parameters": record(required, **properties)},
+    }
+
+
+def record(required: tuple[str, ...], /, **properties: Any) -> dict[str, Any]:
+    """The schema of an object that has these properties and no others."""
+    return {
         "type": "object",
         "properties": properties,
         "required": list(required),
         "additionalProperties": False,
     }
-    return {
-        "type": "function",
-        "function": {"name": name, "description": description, "parameters": parameters},
-    }
+
+
+def records(required: tuple[str, ...], /, **properties: Any) -> dict[str, Any]:
+    """The schema of a list of such objects."""
+    return {"type": "array", "items": record(required, **properties)}
+
+
+def one_of(values: tuple[str, ...]) -> dict[str, Any]:
+    return {"type": "string", "enum": list(values)}
 
 
 TOOLS: list[dict[str, Any]] = [
-    _tool(
+    tool(
         "read",
         "Read a file. Long files are cut; continue with offset (first line, from 1) and limit.",
         ("path",),
@@ -44,14 +49,14 @@ TOOLS: list[dict[str, Any]] = [
         offset=INTEGER,
         limit=INTEGER,
     ),
-    _tool(
+    tool(
         "write",
         "Create a file or replace all of its content.",
         ("path", "content"),
         path=STRING,
         content=STRING,
     ),
-    _tool(
+    tool(
         "edit",
         "Replace old_string by new_string in a file. old_string must match exactly, whitespace included, "
         "and occur once unless replace_all is true.",
@@ -61,7 +66,7 @@ TOOLS: list[dict[str, Any]] = [
         new_string=STRING,
         replace_all=BOOLEAN,
     ),
-    _tool(
+    tool(
         "bash",
         "Run a shell command in the repository root; returns stdout and stderr. Each call is a new shell. "
         "timeout is in seconds.",
@@ -69,7 +74,7 @@ TOOLS: list[dict[str, Any]] = [
         command=STRING,
         timeout=INTEGER,
     ),
-    _tool(
+    tool(
         "grep",
         "Search file contents with an extended regular expression; returns path:line:text. "
         "glob filters file names.",
@@ -79,8 +84,8 @@ TOOLS: list[dict[str, Any]] = [
         glob=STRING,
         limit=INTEGER,
     ),
-    _tool("ls", "List a directory of the repository; directories end in a slash.", (), path=STRING),
-    _tool(
+    tool("ls", "List a directory of the repository; directories end in a slash.", (), path=STRING),
+    tool(
         "ask_user",
         "Ask the user one question when the repository cannot answer it.",
         ("question",),
@@ -88,44 +93,40 @@ TOOLS: list[dict[str, Any]] = [
         options=STRINGS,
     ),
 ]
-HOLDS_ANYTHING = {"content", "old_string", "new_string"}
-"""Arguments that may hold a NUL character, since files may."""
-PARAMETERS: Mapping[str, Mapping[str, Any]] = {
-    tool["function"]["name"]: tool["function"]["parameters"] for tool in TOOLS
-}
+"""What the profile `core` offers. A word changed here is another harness: checkpoints are trained with it."""
 
-
-@cache
-def harness_hash() -> str:
-    """16 hexadecimal digits that change with any word of the system prompt or the schemas."""
-    return hashlib.sha256(json.dumps([SYSTEM, TOOLS], sort_keys=True).encode()).hexdigest()[:16]
-
-
-def check_arguments(name: str, arguments: Mapping[str, Any]) -> None:
-    """Raises InvalidArguments unless the call fits the schema; nothing is guessed or coerced."""
-    if name not in PARAMETERS:
-        raise InvalidArguments(f"unknown tool {name}, use {' '.join(PARAMETERS)}")
-    schema = PARAMETERS[name]
-    missing = [key for key in schema["required"] if key not in arguments]
-    if missing:
-        raise InvalidArguments(f"{name} needs {', '.join(missing)}")
-    for key, value in arguments.items():
-        if key not in schema["properties"]:
-            raise InvalidArguments(f"{name} has no argument {key}, use {' '.join(schema['properties'])}")
-        _check_value(name, key, value, schema["properties"][key]["type"])
-
-
-def _check_value(name: str, key: str, value: object, expected: str) -> None:
-    if isinstance(value, str) and not _is_text(key, value):
-        raise InvalidArguments(f"{name}: {key} is not text")
-    is_bool = isinstance(value, bool)
-    if not isinstance(value, PYTHON_TYPES[expected]) or (is_bool and expected != "boolean"):
-        raise InvalidArguments(f"{name}: {key} must be {expected}")
-    if isinstance(value, list) and not all(isinstance(item, str) and _is_text(key, item) for item in value):
-        raise InvalidArguments(f"{name}: {key} must be a list of strings")
-
-
-def _is_text(key: str, value: str) -> bool:
-    """Whether a path or command can be made of it: no half surrogate pairs, no NUL."""
-    halved = any("\ud800" <= char <= "\udfff" for char in value) if not value.isascii() else False
-    return not halved and (key in HOLDS_ANYTHING or "\0" not in value)
+MORE_TOOLS: list[dict[str, Any]] = [
+    tool(
+        "apply_patch",
+        "Change several files at once, all or none. The patch is *** Begin Patch, then for each file "
+        "*** Add File: path with + lines, *** Delete File: path, or *** Update File: path, *** Move to: path "
+        "and hunks of @@ and lines that start with a space, - or +; then *** End Patch.",
+        ("patch",),
+        patch=STRING,
+    ),
+    tool(
+        "glob",
+        "Find files by name, ** crosses directories; returns paths relative to the repository.",
+        ("pattern",),
+        pattern=STRING,
+        path=STRING,
+        limit=INTEGER,
+    ),
+    tool(
+        "semantic_search",
+        "Find the parts of the repository closest in meaning to a query; returns path:first-last and text.",
+        ("query",),
+        query=STRING,
+        path=STRING,
+        k=INTEGER,
+    ),
+    tool(
+        "todo_write",
+        "Write down the plan: the whole list every time, one step in_progress.",
+        ("todos",),
+        todos=records(
+            ("content", "status"), content=STRING, status=one_of(STATUSES), priority=one_of(PRIORITIES)
+        ),
+    ),
+]
+CATALOGUE: Mapping[str, dict[str, Any]] = {each["function"]["name"]: each for each in [*TOOLS, *MORE_TOOLS]}

@@ -1,0 +1,77 @@
+"""How a dialect writes a value, and the canonical value it stands for."""
+
+import shlex
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any
+
+from ostinato.harness.errors import InvalidArguments
+
+SHELLS = ("bash", "sh", "zsh")
+
+
+class Form(StrEnum):
+    """The shapes in which dialects write what the tools take."""
+
+    PLAIN = "plain"
+    """As it is."""
+    MILLISECONDS = "milliseconds"
+    """Where the tool takes seconds; a part of a second counts as one."""
+    ARGV = "argv"
+    """A list of words where the tool takes a command line."""
+    PLAN = "plan"
+    """Steps with a status where the tool takes todos."""
+    QUESTION = "question"
+    """A list of one question with labelled options."""
+    NOTE = "note"
+    """Words for whoever watches; the tool takes nothing of them."""
+
+
+def read(form: Form, canonical: str, value: Any) -> Mapping[str, Any]:
+    """The canonical arguments that `value` gives. Raises InvalidArguments for what has no such meaning."""
+    return READERS[form](canonical, value)
+
+
+def _plain(canonical: str, value: Any) -> Mapping[str, Any]:
+    return {canonical: value}
+
+
+def _milliseconds(canonical: str, value: int) -> Mapping[str, Any]:
+    return {canonical: -(-value // 1000)}
+
+
+def _argv(canonical: str, value: list[str]) -> Mapping[str, Any]:
+    if not value:
+        raise InvalidArguments(f"{canonical} is empty")
+    if len(value) == 3 and value[0].rpartition("/")[2] in SHELLS and value[1] in ("-c", "-lc"):
+        return {canonical: value[2]}
+    return {canonical: shlex.join(value)}
+
+
+def _plan(canonical: str, value: list[Mapping[str, str]]) -> Mapping[str, Any]:
+    return {canonical: [{"content": _words(step), "status": step["status"]} for step in value]}
+
+
+def _words(step: Mapping[str, str]) -> str:
+    return step["step"] if "step" in step else step["content"]
+
+
+def _question(_: str, value: list[Mapping[str, Any]]) -> Mapping[str, Any]:
+    if len(value) != 1:
+        raise InvalidArguments("ask one question at a time")
+    options = [option["label"] for option in value[0].get("options", [])]
+    return {"question": value[0]["question"], **({"options": options} if options else {})}
+
+
+def _nothing(_: str, __: Any) -> Mapping[str, Any]:
+    return {}
+
+
+READERS: Mapping[Form, Callable[[str, Any], Mapping[str, Any]]] = {
+    Form.PLAIN: _plain,
+    Form.MILLISECONDS: _milliseconds,
+    Form.ARGV: _argv,
+    Form.PLAN: _plan,
+    Form.QUESTION: _question,
+    Form.NOTE: _nothing,
+}
