@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test quick check lint types clean
+.PHONY: demo test test-clients quick check lint types clean
 
 $(VENV)/demo.stamp: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -23,8 +23,11 @@ demo: $(VENV)/demo.stamp
 test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest $(ARGS)
 
+test-clients: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.clients.install $(ARGS)
+
 quick: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -m "not slow and not clients" $(ARGS)
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
@@ -37,4 +40,4 @@ check: lint types
 	$(MAKE) test
 
 clean:
-	rm -rf $(VENV) runs .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .clients runs .mypy_cache .ruff_cache .pytest_cache

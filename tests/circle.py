@@ -14,7 +14,7 @@ from ostinato.loop.prepare import load_wire, prepare
 from ostinato.loop.run import open_run
 from ostinato.loop.show import Show
 from ostinato.loop.workshop import START, Workshop, open_workshop
-from ostinato.rollout.teach import messages_of
+from ostinato.model.transcript import messages_of
 from ostinato.tasks.habits import call
 from ostinato.tasks.pebble import Pebble
 from ostinato.types import TEACHER_VERSION, Arm, GenerateRequest

@@ -13,40 +13,13 @@ import asyncio
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from ostinato.harness.episode import CardUser, EpisodeRunner
-from ostinato.model.renderer import END_RESPONSE, RESPONSE, assistant_message, parse_text
-from ostinato.model.tokenizer import IM_END, IM_START, Tokenizer
+from ostinato.model.tokenizer import Tokenizer
+from ostinato.model.transcript import messages_of
 from ostinato.tasks.pebble import Pebble, provide
 from ostinato.tasks.teacher import Teacher
 from ostinato.types import GenerateRequest, Source, Task, new_id
-
-
-def messages_of(text: str) -> list[dict[str, Any]]:
-    """The OpenAI messages that a rendered prompt shows, the open assistant header left out.
-
-    >>> messages_of("<|im_start|>user\\nfix it<|im_end|>\\n<|im_start|>assistant\\n")
-    [{'role': 'user', 'content': 'fix it'}]
-    """
-    messages: list[dict[str, Any]] = []
-    calls: list[str] = []
-    for block in text.split(IM_START)[1:]:
-        role, _, rest = block.partition("\n")
-        content, closed, _ = rest.partition(IM_END)
-        if not closed:
-            break
-        if role == "assistant":
-            parsed = parse_text(content)
-            calls = [new_id() for _ in parsed.tool_calls]
-            messages.append(assistant_message(parsed, calls))
-        elif content.startswith(RESPONSE):
-            results = content.removeprefix(RESPONSE).removesuffix(END_RESPONSE)
-            for call, result in zip(calls, results.split(f"{END_RESPONSE}\n{RESPONSE}"), strict=True):
-                messages.append({"role": "tool", "tool_call_id": call, "content": result})
-        else:
-            messages.append({"role": role, "content": content})
-    return messages
 
 
 class TeacherPolicy:

@@ -8,7 +8,7 @@ from ostinato.harness.prompt import SYSTEM
 from ostinato.harness.tools import TOOLS
 from ostinato.model.renderer import Renderer, assistant_message, parse_text, skeletons
 from ostinato.model.tokenizer import Tokenizer
-from ostinato.rollout.teach import messages_of
+from ostinato.model.transcript import messages_of, tools_of
 
 RENDERER = Renderer(Tokenizer.train(["def alpha(a, b):\n    return a + b\n"], 400, skeletons(SYSTEM, TOOLS)))
 words = st.text("abcXYZ 01+-\n", max_size=20)
@@ -27,6 +27,7 @@ def test_a_rendered_conversation_reads_back(prompt: str, path: str, result: str)
         {"role": "tool", "tool_call_id": "c1", "content": result},
     ]
     text = RENDERER.tokenizer.decode(RENDERER.render(messages, TOOLS))
+    assert tools_of(text) == list(TOOLS)
     user, assistant, tool = messages_of(text)[1:]
     assert user == messages[1]
     assert assistant["tool_calls"][0]["function"] == messages[2]["tool_calls"][0]["function"]

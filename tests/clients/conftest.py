@@ -1,0 +1,92 @@
+"""A whole front door for one client: a repository, a gateway process, a scripted model, no other network."""
+
+import asyncio
+import fcntl
+import json
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.clients.drive import KEY, Desk
+
+from ostinato.engine.editor import Change, Editor
+from ostinato.engine.scripted import ScriptedEngine, serve_scripted
+from ostinato.gateway.keys import hash_key
+from ostinato.model.renderer import Renderer
+from ostinato.model.tokenizer import Tokenizer
+from ostinato.store import Store
+from ostinato.types import Arm
+
+BEFORE = "def add(a, b):\n    return a - b\n"
+AFTER = "def add(a, b):\n    return a + b\n"
+GET_FLAGS, SET_FLAGS, UP = 0x8913, 0x8914, 1  # linux/sockios.h, net/if.h
+
+
+@pytest.fixture(scope="session")
+def _alone() -> None:
+    """Only loopback may be there, so that nothing a client sends leaves; it is brought up if it is down."""
+    if [name for _, name in socket.if_nameindex()] != ["lo"]:
+        pytest.skip("needs a network namespace of its own: run `make test-clients` on Linux")
+    with socket.socket() as probe:
+        asked = struct.pack("16sh14x", b"lo", 0)
+        flags = struct.unpack("16sh14x", fcntl.ioctl(probe, GET_FLAGS, asked))[1]
+        fcntl.ioctl(probe, SET_FLAGS, struct.pack("16sh14x", b"lo", flags | UP))
+
+
+@dataclass(frozen=True)
+class Door:
+    """A running front door and what the model behind it said."""
+
+    desk: Desk
+    store: Store
+    editor: Editor
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("checkpoint")
+    # The bytes alone would do; some merges keep the long prompts of real clients short.
+    corpus = [path.read_text() for path in sorted((Path(__file__).parents[2] / "docs").glob("*.md"))]
+    Tokenizer.train(corpus, 2_000).save(directory)
+    return directory
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    home, repo = tmp_path / "home", tmp_path / "repo"
+    home.mkdir()
+    repo.mkdir()
+    (repo / "calc.py").write_text(BEFORE)
+    git = ["git", "-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-C", str(repo)]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "a calculator"]):
+        subprocess.run([*git, *words], check=True)
+    return Desk(home=home, repo=repo, gateway="")
+
+
+@pytest.fixture
+async def door(_alone: None, desk: Desk, checkpoint: Path, tmp_path: Path) -> AsyncIterator[Door]:
+    renderer = Renderer(Tokenizer.load(checkpoint))
+    path = str(desk.repo / "calc.py")
+    change = Change(path=path, before="    return a - b", after="    return a + b")
+    editor = Editor(renderer, change)
+    engine = await serve_scripted(ScriptedEngine(editor))
+    store = Store.open(tmp_path / "store.db")
+    store.add_key(hash_key(KEY), "ada", "use")
+    store.set_arms([Arm(name="main", version=3, share=1.0, engine=engine.url)])
+    command = [sys.executable, "-m", "ostinato.gateway.server", "--store", str(tmp_path / "store.db")]
+    process = await asyncio.create_subprocess_exec(
+        *command, "--checkpoint", str(checkpoint), stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    port = json.loads(await process.stdout.readline())["port"]
+    here = Desk(home=desk.home, repo=desk.repo, gateway=f"http://127.0.0.1:{port}")
+    yield Door(desk=here, store=store, editor=editor)
+    process.terminate()
+    await process.wait()
+    await engine.close()
+    store.close()

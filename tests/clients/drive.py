@@ -1,0 +1,192 @@
+"""How each client is started on a task, as a user would: command line, environment, configuration files."""
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.clients.install import PACKAGES
+
+HERE = Path(__file__).parent
+KEY = "key-of-ada"
+TASK = "add in calc.py subtracts. Make it add."
+PATIENCE_S = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """Where a client works: an empty home, a repository, the address of the gateway."""
+
+    home: Path
+    repo: Path
+    gateway: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """What is started; `files` are written below the home first."""
+
+    command: list[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """One client and the dialect in which it talks."""
+
+    name: str
+    dialect: str
+    start: Callable[[Desk], Start]
+    package: str | None = None
+
+    @property
+    def missing(self) -> str | None:
+        return None if self.package is None else PACKAGES[self.package].missing
+
+
+async def run(client: Client, desk: Desk) -> str:
+    """Runs it to its end on the task; its output. AssertionError when it fails or does not end."""
+    start = client.start(desk)
+    for name, text in start.files.items():
+        path = desk.home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    process = await asyncio.create_subprocess_exec(
+        *start.command,
+        cwd=desk.repo,
+        env={**_bare(desk.home), **start.environment},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        output, _ = await asyncio.wait_for(process.communicate(), PATIENCE_S)
+    except TimeoutError:
+        os.killpg(process.pid, 9)
+        output, _ = await process.communicate()
+        raise AssertionError(
+            f"{client.name} did not end:\n{output.decode(errors='replace')[-4000:]}"
+        ) from None
+    text = output.decode(errors="replace")
+    assert process.returncode == 0, text[-4000:]
+    return text
+
+
+def _bare(home: Path) -> dict[str, str]:
+    """Nothing of the machine's settings: only where programs and the home are."""
+    node = shutil.which("node")
+    path = [str(Path(node).parent)] if node else []
+    return {
+        "HOME": str(home),
+        "PATH": ":".join([*path, "/usr/local/bin", "/usr/bin", "/bin"]),
+        "LANG": "C.UTF-8",
+        "TERM": "dumb",
+    }
+
+
+def _program(name: str) -> str:
+    return str(PACKAGES[name].executable)
+
+
+def _sdk(name: str) -> Callable[[Desk], Start]:
+    def start(desk: Desk) -> Start:
+        return Start(command=[sys.executable, str(HERE / name), desk.gateway, KEY, TASK])
+
+    return start
+
+
+def _mini(desk: Desk) -> Start:
+    settings = [
+        "mini.yaml",
+        "model.cost_tracking=ignore_errors",
+        "model.model_kwargs.extra_headers.X-Session-Id=mini-1",
+    ]
+    options = [word for setting in settings for word in ("-c", setting)]
+    model = ["-m", "openai/ostinato", "--yolo", "--exit-immediately"]
+    return Start(
+        command=[_program("mini-swe-agent"), *model, *options, "-o", str(desk.home / "run.json"), "-t", TASK],
+        environment={
+            "OPENAI_API_BASE": f"{desk.gateway}/v1",
+            "OPENAI_API_KEY": KEY,
+            "MSWEA_CONFIGURED": "true",
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        },
+    )
+
+
+def _aider(desk: Desk) -> Start:
+    settings = (
+        "- name: openai/ostinato\n  edit_format: diff\n"
+        "  extra_params:\n    extra_headers:\n      X-Session-Id: aider-1\n"
+    )
+    quiet = ["--no-check-update", "--no-show-model-warnings", "--analytics-disable", "--no-gitignore"]
+    return Start(
+        command=[
+            _program("aider-chat"),
+            "--model=openai/ostinato",
+            f"--openai-api-base={desk.gateway}/v1",
+            *("--yes-always", "--no-auto-commits", "--no-pretty", *quiet),
+            f"--message={TASK}",
+            "calc.py",
+        ],
+        environment={"OPENAI_API_KEY": KEY},
+        files={".aider.model.settings.yml": settings},
+    )
+
+
+def _opencode(desk: Desk) -> Start:
+    model = {"name": "ostinato", "limit": {"context": 200_000, "output": 8_000}}
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "options": {"baseURL": f"{desk.gateway}/v1", "apiKey": KEY},
+        "models": {"ostinato": model},
+    }
+    config = {"model": "ostinato/ostinato", "autoupdate": False, "provider": {"ostinato": provider}}
+    return Start(
+        command=[_program("opencode-ai"), "run", TASK],
+        files={".config/opencode/opencode.json": json.dumps(config)},
+    )
+
+
+def _claude(desk: Desk) -> Start:
+    return Start(
+        command=[_program("@anthropic-ai/claude-code"), "-p", TASK, "--permission-mode", "acceptEdits"],
+        environment={
+            "ANTHROPIC_BASE_URL": desk.gateway,
+            "ANTHROPIC_API_KEY": KEY,
+            "ANTHROPIC_MODEL": "ostinato",
+            "ANTHROPIC_DEFAULT_HAIKU_MODEL": "ostinato",
+        },
+    )
+
+
+def _codex(desk: Desk) -> Start:
+    config = f"""
+model = "ostinato"
+model_provider = "ostinato"
+
+[model_providers.ostinato]
+name = "ostinato"
+base_url = "{desk.gateway}/v1"
+env_key = "OSTINATO_API_KEY"
+wire_api = "responses"
+"""
+    return Start(
+        command=[_program("@openai/codex"), "exec", "--sandbox", "danger-full-access", TASK],
+        environment={"OSTINATO_API_KEY": KEY},
+        files={".codex/config.toml": config},
+    )
+
+
+CLIENTS = (
+    Client(name="openai", dialect="chat", start=_sdk("openai_agent.py")),
+    Client(name="mini-swe-agent", dialect="chat", start=_mini, package="mini-swe-agent"),
+    Client(name="aider", dialect="chat", start=_aider, package="aider-chat"),
+    Client(name="opencode", dialect="chat", start=_opencode, package="opencode-ai"),
+)

@@ -1,0 +1,109 @@
+"""The real clients, each in an environment of its own below `.clients`, installed once by name."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2] / ".clients"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Package:
+    """One package of one registry, at the version the tests were written for."""
+
+    registry: str
+    """pip or npm."""
+    name: str
+    version: str
+    program: str
+    beside: tuple[str, ...] = ()
+    """What it imports and does not ask for."""
+
+    @property
+    def home(self) -> Path:
+        return ROOT / self.name.rpartition("/")[2]
+
+    @property
+    def executable(self) -> Path:
+        inner = "bin" if self.registry == "pip" else "node_modules/.bin"
+        return self.home / inner / self.program
+
+    @property
+    def missing(self) -> str | None:
+        """Why it cannot be used; None when it can."""
+        report = self.home / "installed.json"
+        if not report.exists():
+            return f"{self.name} is not installed: run `make test-clients`"
+        found = json.loads(report.read_text())
+        if found["version"] != self.version:
+            return f"{self.name} is installed in version {found['version']}: run `make test-clients`"
+        return found["problem"]
+
+
+PACKAGES = {
+    package.name: package
+    for package in (
+        Package(
+            registry="pip", name="mini-swe-agent", version="2.4.6", program="mini", beside=("mcp==2.3.0",)
+        ),
+        Package(registry="pip", name="aider-chat", version="0.86.2", program="aider"),
+        Package(registry="npm", name="@anthropic-ai/claude-code", version="2.1.197", program="claude"),
+        Package(registry="npm", name="@openai/codex", version="0.169.0", program="codex"),
+        Package(registry="npm", name="opencode-ai", version="1.18.33", program="opencode"),
+    )
+}
+
+
+def install(package: Package) -> str | None:
+    """Installs it if that was not done before; what went wrong, None when nothing did."""
+    if package.missing is None:
+        return None
+    shutil.rmtree(package.home, ignore_errors=True)
+    problem = _pip(package) if package.registry == "pip" else _npm(package)
+    report = {"version": package.version, "problem": problem}
+    package.home.mkdir(parents=True, exist_ok=True)
+    (package.home / "installed.json").write_text(json.dumps(report))
+    return problem
+
+
+def _pip(package: Package) -> str | None:
+    venv.create(package.home, with_pip=True, symlinks=True)
+    command = [str(package.home / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check"]
+    return _run([*command, f"{package.name}=={package.version}", *package.beside])
+
+
+def _npm(package: Package) -> str | None:
+    if shutil.which("npm") is None:
+        return f"{package.name} needs npm, which is not on PATH"
+    command = ["npm", "install", "--prefix", str(package.home), "--no-audit", "--no-fund"]
+    return _run([*command, f"{package.name}@{package.version}"])
+
+
+def _run(command: list[str]) -> str | None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
+    if done.returncode == 0:
+        return None
+    last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
+    return f"`{' '.join(command)}` failed: {' '.join(last)[:300]}"
+
+
+def main(arguments: list[str]) -> int:
+    """Installs what is missing, then runs the tests where there is nothing but loopback."""
+    for package in PACKAGES.values():
+        problem = install(package)
+        print(f"{package.name} {package.version}: {problem or 'installed'}", flush=True)
+    command = [sys.executable, "-m", "pytest", "-m", "clients", *arguments]
+    alone = ["unshare", "--map-root-user", "--net", "--"]
+    able = shutil.which("unshare") and not subprocess.run([*alone, "true"], check=False).returncode
+    # Without namespaces the tests say why they are skipped.
+    command = [*alone, *command] if able else command
+    return os.execvp(command[0], command)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:] or ["tests/clients"]))
