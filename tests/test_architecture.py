@@ -16,7 +16,7 @@ LAYERS = [
     {"types"},
     {"config", "store"},
     {"model", "tasks", "sandbox", "sync"},
-    {"engine", "train", "harness", "gateway", "rewards", "deploy", "dashboard"},
+    {"engine", "train", "harness", "gateway", "rewards", "deploy", "dashboard", "search"},
     {"rollout", "bench"},
     {"loop", "cli"},
 ]
@@ -31,6 +31,7 @@ TORCH_FREE = [
     "ostinato.harness.agent",
     "ostinato.model.renderer",
     "ostinato.sandbox.verify",
+    "ostinato.search.server",
     "ostinato.tasks.pebble",
     "ostinato.engine.scripted",
 ]

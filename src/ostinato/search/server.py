@@ -1,0 +1,125 @@
+"""`ostinato search serve`: one process; prints one JSON line when it answers."""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import signal
+import socket
+import sqlite3
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+
+from ostinato.search.app import Authenticate, create_app
+from ostinato.search.cache import Cache
+from ostinato.search.embed import Embedding, HashedEmbedding
+from ostinato.search.index import Index
+from ostinato.store import Store, StoreError
+
+DONE, WRONG = 0, 2
+MODELS = ("hashed", "minilm")
+
+
+class ServeError(Exception):
+    """The service cannot start; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchConfig:
+    """How a search service runs.
+
+    >>> SearchConfig(cache=Path("search.db"), key="secret").model
+    'hashed'
+    """
+
+    cache: Path
+    """File of what was embedded. It can be deleted at any time."""
+    key: str = ""
+    """A key that may search; empty when only `store` says."""
+    store: str = ""
+    """The gateway's store: its keys may search."""
+    model: str = "hashed"
+    host: str = "127.0.0.1"
+    port: int = 0
+    """0 takes a free one."""
+    max_mb: int = 2048
+    """Of the cache; the least recently used goes."""
+
+
+def serve(config: SearchConfig) -> int:
+    """Serves until SIGTERM or SIGINT. Exit status 2 and one line on stderr when it cannot start."""
+    try:
+        authenticate = _authenticator(config)
+        index = open_index(config)
+        listener = _listen(config.host, config.port)
+    except (ServeError, StoreError, OSError, sqlite3.Error) as error:
+        print(f"ostinato: {error}", file=sys.stderr)  # noqa: T201
+        return WRONG
+    try:
+        asyncio.run(_run(index, authenticate, listener))
+    finally:
+        index.close()
+    return DONE
+
+
+def open_index(config: SearchConfig) -> Index:
+    """The index over a cache on disk. Raises ServeError for an unknown or absent model."""
+    return Index(Cache(config.cache, config.max_mb * 2**20), _embedding(config.model))
+
+
+def _embedding(model: str) -> Embedding:
+    if model == "hashed":
+        return HashedEmbedding()
+    if model == "minilm":
+        from ostinato.search.minilm import ModelError, load_packaged
+
+        try:
+            return load_packaged()
+        except ModelError as error:
+            raise ServeError(str(error)) from error
+    raise ServeError(f"unknown model {model}, use {' or '.join(MODELS)}")
+
+
+def _authenticator(config: SearchConfig) -> Authenticate:
+    """Accepts the configured key, and every key of the store."""
+    if not config.key and not config.store:
+        raise ServeError("no API key: give --key, set OSTINATO_KEY, or name the gateway's store with --store")
+    store = Store.open(config.store) if config.store else None
+
+    async def authenticate(key: str) -> bool:
+        given = key.encode(errors="surrogatepass")
+        if config.key and hmac.compare_digest(given, config.key.encode()):
+            return True
+        digest = hashlib.sha256(given).hexdigest()
+        return store is not None and await asyncio.to_thread(store.key, digest) is not None
+
+    return authenticate
+
+
+async def _run(index: Index, authenticate: Authenticate, listener: socket.socket) -> None:
+    asgi = uvicorn.Config(
+        create_app(index, authenticate),
+        http="httptools",
+        access_log=False,
+        log_level="warning",
+        lifespan="off",
+        server_header=False,
+        timeout_graceful_shutdown=5,
+    )
+    server = uvicorn.Server(asgi)
+    for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again once it has shut down
+        signal.signal(number, lambda *_: sys.exit(DONE))
+    print(json.dumps({"ready": True, "port": listener.getsockname()[1]}), flush=True)  # noqa: T201
+    await server.serve(sockets=[listener])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        listener = socket.create_server((host, port), backlog=512)
+    except OSError as error:
+        raise OSError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+    listener.setblocking(False)
+    return listener

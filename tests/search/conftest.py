@@ -1,0 +1,25 @@
+"""A search service, a client of it, and files to search."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+from tests.search.toolbox import FILES, serving
+
+
+@pytest.fixture
+async def service(tmp_path: Path) -> AsyncIterator[str]:
+    async with serving(tmp_path / "search.db") as url:
+        yield url
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(headers={"Authorization": "Bearer key"}) as session:
+        yield session
+
+
+@pytest.fixture
+def files() -> dict[str, bytes]:
+    return dict(FILES)

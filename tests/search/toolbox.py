@@ -1,0 +1,59 @@
+"""A search service with real HTTP and a cache on disk, and how its tests talk to it."""
+
+import asyncio
+import base64
+import io
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import uvicorn
+
+from ostinato.search.app import create_app
+from ostinato.search.server import SearchConfig, open_index
+
+CALC = b'''import os
+
+
+class Till:
+    """Counts coins."""
+
+    def total_of_coins(self, coins):
+        return sum(coins)
+
+
+def parse_header(line):
+    name, _, value = line.partition(":")
+    return name.strip(), value.strip()
+'''
+NOTES = b"# Notes\n\nThe till is closed on Sundays.\n"
+FILES = {"shop/calc.py": CALC, "NOTES.md": NOTES}
+
+
+@asynccontextmanager
+async def serving(cache: Path, **settings: object) -> AsyncIterator[str]:
+    index = open_index(SearchConfig(cache=cache, **settings))
+
+    async def authenticate(key: str) -> bool:
+        return key == "key"
+
+    config = uvicorn.Config(create_app(index, authenticate), port=0, log_level="warning", lifespan="off")
+    server = uvicorn.Server(config)
+    task = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.005)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    await task
+    index.close()
+
+
+async def post(http, url, body, **options):
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    async with http.post(url, data=io.BytesIO(data), **options) as response:
+        return response.status, await response.json()
+
+
+def packed(files):
+    return [{"path": path, "content": base64.b64encode(data).decode()} for path, data in files.items()]
