@@ -1,0 +1,166 @@
+"""The truth of a session: an append-only file of JSON lines, each on the disk before its writer goes on.
+
+::
+
+    session ─► user ─► reply ─► call ─► asked ─► answered ─► observation ─► reply ─► … ─► ending
+                                                   edit ┘
+
+Everything else (messages, exports, what a terminal shows) is a fold of it. A line that a crash cut short was
+never acknowledged: reading leaves it out, and the next writer removes it. One process writes at a time.
+"""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+FORMAT = 1
+SUFFIX = ".jsonl"
+
+
+class LogError(Exception):
+    """A session's log cannot be used; the message names it and says what to do."""
+
+
+class SessionBusy(LogError):  # noqa: N818
+    """Another process is writing this session."""
+
+
+class Kind(StrEnum):
+    """What happened. `data` has the keys of the comment."""
+
+    SESSION = "session"  # format, id, root, harness, profile, tools, system, model, base: always the first
+    USER = "user"  # text
+    REPLY = "reply"  # turn, message, finish, tokens, broken, kind
+    CALL = "call"  # id, name, arguments: as the model wrote them, tool: as the harness knows it
+    ASKED = "asked"  # id, tool, asks, grants, reason
+    ANSWERED = "answered"  # id, grant, rules
+    OBSERVATION = "observation"  # id, text, error: the kind of error or null
+    EDIT = "edit"  # id, path, before, after: SHA-256 of the content or null, start, lines, trees
+    TODOS = "todos"  # todos
+    SUMMARY = "summary"  # text: what the conversation goes on from
+    CANCELLED = "cancelled"  # reason
+    UNDO = "undo"  # tree, restored, left
+    OUTCOME = "outcome"  # ending, reason: of one prompt
+    ENDING = "ending"  # ending, of the session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One line.
+
+    >>> Event(kind=Kind.USER, data={"text": "calc.py is off"}, at=0.0).data["text"]
+    'calc.py is off'
+    """
+
+    kind: Kind
+    data: Mapping[str, Any] = field(default_factory=dict)
+    at: float = field(default_factory=time.time)
+
+    def line(self) -> bytes:
+        value = {"at": round(self.at, 6), "kind": self.kind.value, **self.data}
+        return json.dumps(value, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
+
+
+def load(path: Path) -> list[Event]:
+    """All acknowledged events of a log. Raises LogError for a file that is missing or damaged."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise LogError(f"no session {path.stem} in {path.parent}: `ostinato session list` shows them") from None
+    whole = data[: data.rfind(b"\n") + 1]
+    return [_event(line, f"{path}:{number}") for number, line in enumerate(whole.splitlines(), 1)]
+
+
+def _event(line: bytes, where: str) -> Event:
+    try:
+        value = json.loads(line)
+        return Event(at=value.pop("at"), kind=Kind(value.pop("kind")), data=value)
+    except (ValueError, KeyError, AttributeError) as error:
+        raise LogError(f"{where}: not an event of a session ({error}): restore the file or remove it") from error
+
+
+class SessionLog:
+    """The one writer of a session's log. Appending returns when the event is on the disk."""
+
+    def __init__(self, path: Path) -> None:
+        """Opens or creates the log. Raises SessionBusy while another process writes it, LogError otherwise."""
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._file: BinaryIO = os.fdopen(descriptor, "rb+", buffering=0)
+        try:
+            self._lock()
+            self.events = load(path)
+            self._file.seek(0)
+            self._file.truncate(sum(len(line) for line in self._file.read().splitlines(True) if line[-1:] == b"\n"))
+            self._file.seek(0, os.SEEK_END)
+        except LogError:
+            self._file.close()
+            raise
+
+    def append(self, kind: Kind, **data: Any) -> Event:
+        """Writes one event and waits for the disk."""
+        event = Event(kind=kind, data=data)
+        self._file.write(event.line())
+        os.fsync(self._file.fileno())
+        self.events.append(event)
+        return event
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SessionBusy(
+                f"session {self.path.stem} is open in another process: end that one, or start a new session"
+            ) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sessions:
+    """A folder of logs, one file a session."""
+
+    directory: Path
+
+    @classmethod
+    def of_user(cls) -> "Sessions":
+        """$OSTINATO_STATE/sessions, or ostinato/sessions where the desktop keeps state."""
+        home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+        return cls(directory=Path(os.environ.get("OSTINATO_STATE") or f"{home}/ostinato") / "sessions")
+
+    def path(self, session_id: str) -> Path:
+        if not session_id or "/" in session_id or session_id.startswith("."):
+            raise LogError(f"{session_id!r} is no session id: `ostinato session list` shows them")
+        return self.directory / f"{session_id}{SUFFIX}"
+
+    def open(self, session_id: str) -> SessionLog:
+        """The writer of a session. Raises SessionBusy, LogError."""
+        return SessionLog(self.path(session_id))
+
+    def load(self, session_id: str) -> list[Event]:
+        return load(self.path(session_id))
+
+    def newest(self, root: str | None = None) -> Iterator[tuple[str, list[Event]]]:
+        """Ids and events of the sessions (of one repository), the last written first; damaged ones too, empty."""
+        paths = sorted(self.directory.glob(f"*{SUFFIX}"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for path in paths:
+            try:
+                events = load(path)
+            except LogError:
+                events = []
+            if root is None or (events and events[0].data.get("root") == root):
+                yield path.stem, events
