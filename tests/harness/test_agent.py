@@ -1,13 +1,19 @@
+import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
-from ostinato.harness.agent import Agent, HarnessConfig, Outcome
+from ostinato.harness.agent import Agent, HarnessConfig
 from ostinato.harness.client import ContextExceeded, GatewayRefused, GatewayUnavailable, Reply
+from ostinato.harness.conversation import Conversation, Outcome, unanswered
+from ostinato.harness.log import Kind, SessionLog
+from ostinato.harness.permissions import Action, Permissions, Rule
 from ostinato.harness.profiles import CORE
 from ostinato.harness.prompt import SYSTEM
 from ostinato.harness.scripted import ScriptedClient
 from ostinato.harness.tools import TOOLS
+from ostinato.harness.users import Grant, ScriptedUser
 from ostinato.sandbox.base import Sandbox
 from ostinato.types import Ending, SignalKind, Source
 
@@ -117,19 +123,174 @@ async def test_a_dead_sandbox_voids_the_session(sandbox: Sandbox, user) -> None:
     assert client.signals[0].value == "infrastructure"
 
 
+class Watching:
+    """An observer that keeps what it sees."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, object]] = []
+
+    def text(self, piece):
+        self.seen.append(("text", piece))
+
+    def reply(self, reply):
+        self.seen.append(("reply", reply.tokens))
+
+    def call(self, call):
+        self.seen.append((call.tool, call.meant.arguments))
+
+    def edited(self, call, edit):
+        self.seen.append(("edited", (call.id, edit.path, edit.lines)))
+
+    def result(self, call, observation):
+        self.seen.append(("result", observation.text))
+
+
 async def test_an_observer_sees_everything(sandbox: Sandbox, user) -> None:
-    seen: list[tuple[str, object]] = []
+    client, watching = ScriptedClient([calls(EDIT), says("fixed")]), Watching()
+    await Agent(client, sandbox, user, observer=watching).run("fix it", session_id="s1")
+    assert watching.seen == [("reply", 20), EDIT, ("result", "ok"), ("text", "fixed"), ("reply", 20)]
 
-    class Watching:
-        def text(self, piece):
-            seen.append(("text", piece))
 
-        def call(self, name, arguments):
-            seen.append((name, arguments))
+BASH = ("bash", {"command": "touch made && ls made"})
+RULES = [
+    Rule(tool="read", pattern="*", action=Action.ALLOW),
+    Rule(tool="bash", pattern="rm *", action=Action.DENY),
+]
 
-        def result(self, observation):
-            seen.append(("result", observation.text))
 
-    client = ScriptedClient([calls(EDIT), says("fixed")])
-    await Agent(client, sandbox, user, observer=Watching()).run("fix it", session_id="s1")
-    assert seen == [EDIT, ("result", "ok"), ("text", "fixed")]
+async def test_what_needs_permission_is_asked_and_a_denial_is_read(sandbox: Sandbox) -> None:
+    user = ScriptedUser([], [Grant.NO, Grant.ONCE, Grant.ALWAYS])
+    client = ScriptedClient(
+        [calls(BASH, BASH, BASH, BASH, READ, ("bash", {"command": "rm made"})), says("ok")]
+    )
+    agent = Agent(client, sandbox, user, permissions=Permissions(RULES))
+    outcome = await agent.run("make it", session_id="s1")
+    texts = [message["content"] for message in outcome.transcript[3:-1]]
+    assert texts[:4] == ["error: not permitted by the user", "made", "made", "made"]
+    assert texts[4].startswith("    return")
+    assert texts[5] == "error: not permitted by the rule `deny bash: rm *`"
+    assert (outcome.ending, outcome.broken) == (Ending.FINISHED, 0)
+    assert [request.asks for request in user.requests] == [("touch made", "ls made")] * 3
+    assert [str(rule) for rule in user.requests[0].grants] == [
+        "allow bash: touch made",
+        "allow bash: ls made",
+    ]
+    assert "made" in await sandbox.files()
+
+
+@pytest.fixture
+def open_log(tmp_path: Path):
+    opened = []
+
+    def open_log(name: str = "s1") -> SessionLog:
+        opened.append(SessionLog(tmp_path / f"{name}.jsonl"))
+        return opened[-1]
+
+    yield open_log
+    for log in opened:
+        log.close()
+
+
+async def test_prompt_after_prompt_on_one_session(sandbox: Sandbox, user, open_log) -> None:
+    client = ScriptedClient([calls(EDIT), says("fixed"), says("it adds", tokens=40)])
+    agent = Agent(client, sandbox, user, HarnessConfig(max_turns=2))
+    with open_log() as log:
+        conversation = agent.converse("s1", log=log)
+        first = await agent.prompt(conversation, "fix it")
+        second = await agent.prompt(conversation, "what does it do?")
+        await agent.end(conversation, second)
+    assert [(outcome.final_message, outcome.turns) for outcome in (first, second)] == [
+        ("fixed", 2),
+        ("it adds", 1),
+    ]
+    assert [ask.turn for ask in client.asked] == [0, 1, 2]
+    assert [message["role"] for message in client.asked[2].messages][-2:] == ["assistant", "user"]
+    assert len(client.signals) == 1
+    kinds = [event.kind.value for event in log.events]
+    assert kinds[:6] == ["session", "user", "reply", "call", "observation", "reply"]
+    assert kinds[6:] == ["outcome", "user", "reply", "outcome", "ending"]
+    resumed = agent.converse("s1", log=open_log())
+    assert resumed.messages == conversation.messages
+    assert resumed.tokens == 40
+
+
+class Hanging(ScriptedClient):
+    """Answers what it has, then never."""
+
+    async def reply(self, ask, on_text=None):
+        if not self._replies:
+            self.asked.append(ask)
+            await asyncio.Event().wait()
+        return await super().reply(ask, on_text)
+
+
+async def cancelled(agent: Agent, conversation: Conversation, until) -> None:
+    running = asyncio.ensure_future(agent.prompt(conversation, "fix it"))
+    while not until():
+        await asyncio.sleep(0.005)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+async def test_cancelling_ends_the_prompt_and_not_the_session(sandbox: Sandbox, user, open_log) -> None:
+    client = Hanging([calls(READ)])
+    agent = Agent(client, sandbox, user)
+    log = open_log()
+    conversation = agent.converse("s1", log=log)
+    await cancelled(agent, conversation, lambda: len(client.asked) == 2)
+    client._replies.append(says("go on"))
+    outcome = await agent.prompt(conversation, "go on")
+    assert outcome.final_message == "go on"
+    assert [ask.turn for ask in client.asked] == [0, 1, None]
+    assert "X-Turn" not in client.asked[2].headers()
+    assert Kind.CANCELLED in [event.kind for event in log.events]
+
+
+async def test_a_cancelled_command_is_answered(sandbox: Sandbox, user, open_log) -> None:
+    client = Hanging([calls(("bash", {"command": "touch begun; sleep 60"}), READ)])
+    agent = Agent(client, sandbox, user)
+    conversation = agent.converse("s1", log=open_log())
+    begun = Path(sandbox.root) / "begun"
+    await cancelled(agent, conversation, begun.exists)
+    assert not unanswered(conversation.messages)
+    assert conversation.messages[-1]["content"] == "error: interrupted before the call had answered"
+
+
+async def test_a_log_that_was_cut_is_taken_up(sandbox: Sandbox, tmp_path: Path) -> None:
+    user = ScriptedUser([], [Grant.ALWAYS])
+    client = ScriptedClient([calls(BASH), says("made")])
+    agent = Agent(client, sandbox, user, permissions=Permissions(RULES))
+    with SessionLog(tmp_path / "s1.jsonl") as log:
+        await agent.prompt(agent.converse("s1", log=log), "make it")
+    lines = log.path.read_bytes().splitlines(keepends=True)
+    for end in range(1, len(lines) + 1):
+        cut = tmp_path / f"cut{end}.jsonl"
+        cut.write_bytes(b"".join(lines[:end]) + b'{"at": 1, "ki')
+        with SessionLog(cut) as log:
+            again = Agent(ScriptedClient([says("on")]), sandbox, user, permissions=Permissions(RULES))
+            resumed = again.converse("s1", log=log)
+            assert not unanswered(resumed.messages)
+            assert (await again.prompt(resumed, "go on")).final_message == "on"
+            granted = b'"kind":"answered"' in b"".join(lines[:end])
+            assert len(resumed.permissions.rules) == len(RULES) + 2 * granted
+
+
+async def test_instructions_are_read_where_they_are(sandbox: Sandbox, user) -> None:
+    await sandbox.write("AGENTS.md", b"Use tabs.\n")
+    await sandbox.write("CLAUDE.md", b"Not read beside the other.\n")
+    await sandbox.write("pkg/CLAUDE.md", b"Here use spaces.\n")
+    util = ("read", {"path": "pkg/util.py"})
+    outcome, _ = await run(sandbox, user, calls(util, util, READ), says("ok"))
+    system, _, _, first, again, root, _ = (message["content"] for message in outcome.transcript)
+    assert system == SYSTEM + "\n\nInstructions of this repository (AGENTS.md):\n\nUse tabs."
+    assert first == "from calc import alpha\n\n[instructions of pkg/CLAUDE.md]\nHere use spaces."
+    assert again == "from calc import alpha"
+    assert "instructions" not in root
+
+
+async def test_instructions_that_lead_elsewhere_are_not_read(sandbox: Sandbox, user) -> None:
+    await sandbox.exec("ln -s /etc/hostname AGENTS.md; mkfifo pkg/AGENTS.md")
+    outcome, _ = await run(sandbox, user, calls(("read", {"path": "pkg/util.py"})), says("ok"))
+    assert outcome.transcript[0]["content"] == SYSTEM
+    assert outcome.transcript[3]["content"] == "from calc import alpha"

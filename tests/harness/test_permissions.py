@@ -94,6 +94,10 @@ def test_every_part_must_match(command: str, action: Action) -> None:
     assert bash(policy, command) is action
 
 
+def patch(*lines: str) -> dict[str, str]:
+    return {"patch": "\n".join(["*** Begin Patch", *lines, "*** End Patch"])}
+
+
 @pytest.mark.parametrize(
     ("tool", "arguments", "action"),
     [
@@ -105,9 +109,9 @@ def test_every_part_must_match(command: str, action: Action) -> None:
         ("write", {"path": "src/../.git/config"}, Action.DENY),
         ("read", {"path": "src/a.py"}, Action.ASK),
         ("ls", {}, Action.ALLOW),
-        ("apply_patch", {"patch": "*** Begin Patch\n*** Update File: src/a\n*** End Patch"}, Action.ALLOW),
-        ("apply_patch", {"patch": "*** Update File: src/a\n*** Move to: b\n"}, Action.ASK),
-        ("apply_patch", {"patch": "*** Add File: src/a\n*** Delete File: .git/x\n"}, Action.DENY),
+        ("apply_patch", patch("*** Update File: src/a", " x", "-y"), Action.ALLOW),
+        ("apply_patch", patch("*** Update File: src/a", "*** Move to: b", " x", "-y"), Action.ASK),
+        ("apply_patch", patch("*** Add File: src/a", "+x", "*** Delete File: .git/x"), Action.DENY),
         ("apply_patch", {"patch": "?"}, Action.ASK),
         ("apply_patch", {}, Action.ASK),
         ("todo_write", {"todos": []}, Action.ASK),

@@ -1,17 +1,31 @@
-"""The agent: ask the model, run the tools it calls, until it stops calling. The same loop for everyone."""
+"""The agent: ask the model, run the tools it calls, until it stops calling. The same loop for everyone.
 
-import json
+::
+
+    run = converse ─► prompt ─► end          a person: converse ─► prompt ─► prompt ─► … ─► end
+                        │
+                        └ ask ─► permitted? ─► instructions, tool ─► observation ─► ask ─► …
+"""
+
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
 
+from ostinato.harness import instructions
 from ostinato.harness.client import Ask, ContextExceeded, GatewayRefused, GatewayUnavailable, Message, Reply
+from ostinato.harness.conversation import INTERRUPTED, Call, Conversation, Edit, Outcome, call_of
+from ostinato.harness.errors import NotPermitted
 from ostinato.harness.execute import Executor, Observation
+from ostinato.harness.log import FORMAT, Kind, SessionLog
+from ostinato.harness.permissions import ALLOW_ALL, Action, Permissions
 from ostinato.harness.profiles import profile
-from ostinato.harness.users import User
+from ostinato.harness.users import Grant, Request, User
 from ostinato.sandbox.base import Sandbox, SandboxError
 from ostinato.types import Ending, Signal, SignalKind, Source
+
+FILES = {"read", "write", "edit"}
+"""Tools whose path may lead below a nested AGENTS.md."""
 
 
 class Client(Protocol):
@@ -25,11 +39,33 @@ class Client(Protocol):
 class Observer(Protocol):
     """Watches a session as it happens; calls under the canonical names, whatever the profile."""
 
-    def text(self, piece: str) -> None: ...
+    def text(self, piece: str) -> None:
+        """A piece of the reply that is being written."""
+        ...
 
-    def call(self, name: str, arguments: Mapping[str, Any]) -> None: ...
+    def reply(self, reply: Reply) -> None:
+        """The whole reply, its text already shown."""
+        ...
 
-    def result(self, observation: Observation) -> None: ...
+    def call(self, call: Call) -> None: ...
+
+    def edited(self, call: Call, edit: Edit) -> None:
+        """A file that the call changed; only where a keeper watches."""
+        ...
+
+    def result(self, call: Call, observation: Observation) -> None: ...
+
+
+class Keeper(Protocol):
+    """Keeps what calls change, so that it can be undone."""
+
+    async def before(self, call: Call) -> str | None:
+        """A checkpoint; None for a call that changes nothing."""
+        ...
+
+    async def after(self, call: Call, checkpoint: str) -> list[Edit]:
+        """What has changed since the checkpoint."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,44 +90,8 @@ class HarnessConfig:
     """The name of what the model is told and which tools it is shown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """How a session went, as its agent saw it.
-
-    >>> Outcome(session_id="s1", ending=Ending.FINISHED, final_message="ok", turns=1, calls=()).broken
-    0
-    """
-
-    session_id: str
-    ending: Ending
-    final_message: str
-    """Text of the last message without a tool call; empty when there is none."""
-    turns: int
-    calls: tuple[str, ...]
-    broken: int = 0
-    transcript: tuple[Message, ...] = ()
-    reason: str = ""
-    """Of an ending that is not the agent's choice."""
-
-
-@dataclass(slots=True)
-class Progress:
-    """What one session has gathered so far."""
-
-    session_id: str
-    source: Source
-    task_id: str | None
-    messages: list[Message]
-    turns: int = 0
-    broken: int = 0
-    tokens: int = 0
-    calls: list[str] = field(default_factory=list)
-    final: str = ""
-    reason: str = ""
-
-
 class Agent:
-    """Runs sessions against one sandbox. Holds nothing between sessions."""
+    """Runs sessions against one sandbox. What a session gathers is in its Conversation, never here."""
 
     def __init__(
         self,
@@ -99,15 +99,22 @@ class Agent:
         sandbox: Sandbox,
         user: User,
         config: HarnessConfig = HarnessConfig(),
+        *,
         observer: Observer | None = None,
+        permissions: Permissions = ALLOW_ALL,
+        keeper: Keeper | None = None,
     ) -> None:
         self._client = client
+        self._sandbox = sandbox
+        self._user = user
         self._profile = profile(config.profile)
         self._tools = Executor(
             sandbox, user, command_timeout_s=config.command_timeout_s, profile=self._profile
         )
         self._config = config
         self._observer = observer
+        self._permissions = permissions
+        self._keeper = keeper
 
     async def run(
         self,
@@ -118,108 +125,198 @@ class Agent:
         task_id: str | None = None,
     ) -> Outcome:
         """One whole session, its ENDING signal posted. Raises GatewayRefused for a wrong key or request."""
-        start: list[Message] = [
-            {"role": "system", "content": self._profile.system},
-            {"role": "user", "content": instruction},
-        ]
-        progress = Progress(session_id=session_id, source=source, task_id=task_id, messages=start)
-        try:
-            ending = await self._until_done(progress)
-            await self._signal(progress, ending)
-        except (GatewayUnavailable, SandboxError) as error:
-            progress.reason = str(error)
-            ending = Ending.INFRASTRUCTURE
-            await self._signal_failure(progress)
-        return _outcome(progress, ending)
+        conversation = self.converse(session_id, source=source, task_id=task_id)
+        outcome = await self.prompt(conversation, instruction)
+        return await self.end(conversation, outcome)
 
-    async def _until_done(self, progress: Progress) -> Ending:
-        while progress.turns < self._config.max_turns and progress.tokens < self._config.max_context:
+    def converse(
+        self,
+        session_id: str,
+        *,
+        source: Source = Source.LIVE,
+        task_id: str | None = None,
+        log: SessionLog | None = None,
+    ) -> Conversation:
+        """A session to prompt: a new one, or where its log left off."""
+        conversation = Conversation(
+            session_id=session_id, permissions=self._permissions, source=source, task_id=task_id, log=log
+        )
+        if log is not None and log.events:
+            conversation.recall(log.events)
+        return conversation
+
+    async def prompt(self, conversation: Conversation, text: str) -> Outcome:
+        """Works until the model is done with the user's words. Cancelling it ends this prompt alone.
+
+        Raises GatewayRefused; whatever it raises, the conversation can go on.
+        """
+        try:
+            await self._start(conversation, text)
+            ending = await self._until_done(conversation)
+        except (GatewayUnavailable, SandboxError) as error:
+            conversation.reason = str(error)
+            conversation.settle(conversation.reason)
+            ending = Ending.INFRASTRUCTURE
+        except BaseException as error:
+            conversation.settle(INTERRUPTED)
+            conversation.note(Kind.CANCELLED, reason=str(error))
+            raise
+        return conversation.outcome(ending)
+
+    async def end(self, conversation: Conversation, outcome: Outcome) -> Outcome:
+        """Posts how the session ended; the outcome of one whose ending is lost is INFRASTRUCTURE."""
+        try:
+            await self._signal(conversation, outcome.ending)
+        except (GatewayUnavailable, GatewayRefused) as error:
+            if isinstance(error, GatewayRefused) and outcome.ending is not Ending.INFRASTRUCTURE:
+                raise
+            lost = f"the ending could not be recorded: {error}"
+            reason = f"{outcome.reason}; {lost}" if outcome.reason else lost
+            return replace(outcome, ending=Ending.INFRASTRUCTURE, reason=reason)
+        return outcome
+
+    async def _start(self, conversation: Conversation, text: str) -> None:
+        if not conversation.messages:
+            system = self._profile.system + await instructions.at_root(self._sandbox)
+            conversation.messages.append({"role": "system", "content": system})
+            conversation.note(
+                Kind.SESSION,
+                format=FORMAT,
+                id=conversation.session_id,
+                root=self._sandbox.root,
+                profile=self._profile.name,
+                harness=self._profile.hash,
+                tools=list(self._profile.tools),
+                system=system,
+            )
+        conversation.start(text)
+
+    async def _until_done(self, conversation: Conversation) -> Ending:
+        config = self._config
+        while conversation.turns < config.max_turns and conversation.tokens < config.max_context:
             try:
-                reply = await self._ask(progress)
+                reply = await self._ask(conversation)
             except ContextExceeded as error:
-                progress.reason = str(error)
+                conversation.reason = str(error)
                 return Ending.TOKEN_LIMIT
             if reply.finish == "length":
+                conversation.settle("the reply was cut")
                 return Ending.TOKEN_LIMIT
-            await self._act(progress, reply)
-            if progress.broken > self._config.max_broken:
+            await self._act(conversation, reply)
+            if conversation.broken > config.max_broken:
                 return Ending.BROKEN
             if reply.broken is None and not reply.message.get("tool_calls"):
-                progress.final = reply.message["content"] or ""
+                conversation.final = reply.message["content"] or ""
                 return Ending.FINISHED
-        return Ending.TURN_LIMIT if progress.turns >= self._config.max_turns else Ending.TOKEN_LIMIT
+        return Ending.TURN_LIMIT if conversation.turns >= config.max_turns else Ending.TOKEN_LIMIT
 
-    async def _ask(self, progress: Progress) -> Reply:
+    async def _ask(self, conversation: Conversation) -> Reply:
+        turn, conversation.next_turn = conversation.next_turn, None
         ask = Ask(
-            session_id=progress.session_id,
-            turn=progress.turns,
-            messages=tuple(progress.messages),
+            session_id=conversation.session_id,
+            turn=turn,
+            messages=tuple(conversation.messages),
             tools=self._profile.tools,
             max_tokens=self._config.max_tokens,
             temperature=self._config.temperature,
-            source=progress.source,
-            task_id=progress.task_id,
+            source=conversation.source,
+            task_id=conversation.task_id,
             harness=self._profile.hash,
         )
         reply = await self._client.reply(ask, self._observer.text if self._observer else None)
-        progress.turns += 1
-        progress.tokens = reply.tokens
-        progress.messages.append(reply.message)
+        conversation.add_reply(reply, reply.turn if reply.turn is not None else turn or 0)
+        if self._observer:
+            self._observer.reply(reply)
         return reply
 
-    async def _act(self, progress: Progress, reply: Reply) -> None:
+    async def _act(self, conversation: Conversation, reply: Reply) -> None:
         """Runs the calls of a reply in order and appends what the model will read."""
         calls = reply.message.get("tool_calls", ())
         if reply.broken is not None and not calls:
-            progress.broken += 1
-            progress.messages.append({"role": "user", "content": f"error: {reply.broken}"})
+            conversation.broken += 1
+            conversation.add_observation(None, f"error: {reply.broken}", "InvalidArguments")
             return
         broken = False
-        for call in calls:
-            observation = await self._call(progress, call["function"])
+        for wire in calls:
+            observation = await self._call(conversation, wire)
             broken = broken or observation.broken
-            progress.messages.append(
-                {"role": "tool", "tool_call_id": call["id"], "content": observation.text}
-            )
-        progress.broken += broken
+        conversation.broken += broken
 
-    async def _call(self, progress: Progress, function: Message) -> Observation:
-        name, arguments = function["name"], json.loads(function["arguments"])
-        meant = self._profile.reading(name, arguments)
-        progress.calls.append(meant.tool)
+    async def _call(self, conversation: Conversation, wire: Message) -> Observation:
+        call = call_of(wire, self._profile)
+        conversation.calls.append(call.tool)
+        conversation.note(
+            Kind.CALL, id=call.id, name=call.name, arguments=dict(call.arguments), tool=call.tool
+        )
         if self._observer:
-            self._observer.call(meant.tool, meant.arguments)
-        observation = await self._tools.run(name, arguments)
+            self._observer.call(call)
+        observation = await self._refusal(conversation, call) or await self._kept(conversation, call)
+        conversation.observe(call, observation)
         if self._observer:
-            self._observer.result(observation)
+            self._observer.result(call, observation)
         return observation
 
-    async def _signal(self, progress: Progress, ending: Ending) -> None:
+    async def _refusal(self, conversation: Conversation, call: Call) -> Observation | None:
+        """What the model reads when the call may not run; None when it may."""
+        if call.meant.error is not None:
+            return None
+        judged = conversation.permissions.decide(call.tool, call.meant.arguments)
+        if judged.action is Action.ASK:
+            request = Request(
+                call_id=call.id,
+                tool=call.tool,
+                arguments=call.meant.arguments,
+                asks=judged.asks,
+                grants=judged.grants,
+                reason=judged.reason,
+            )
+            judged = replace(judged, action=await self._asked(conversation, request), reason="the user")
+        if judged.action is Action.ALLOW:
+            return None
+        error = NotPermitted(f"not permitted by {judged.reason}")
+        return Observation(text=f"error: {error}", error=error)
+
+    async def _asked(self, conversation: Conversation, request: Request) -> Action:
+        rules = [{"tool": r.tool, "pattern": r.pattern, "action": r.action.value} for r in request.grants]
+        conversation.note(
+            Kind.ASKED, id=request.call_id, tool=request.tool, asks=list(request.asks), grants=rules
+        )
+        grant = await self._user.permit(request)
+        granted = rules if grant is Grant.ALWAYS else []
+        conversation.note(Kind.ANSWERED, id=request.call_id, grant=grant.value, rules=granted)
+        if grant is Grant.ALWAYS:
+            conversation.grant(request.grants)
+        return Action.DENY if grant is Grant.NO else Action.ALLOW
+
+    async def _kept(self, conversation: Conversation, call: Call) -> Observation:
+        """Runs the call between two checkpoints, the second taken even when it is cancelled."""
+        checkpoint = await self._keeper.before(call) if self._keeper else None
+        if self._keeper is None or checkpoint is None:
+            return await self._run(conversation, call)
+        conversation.note(Kind.CHECKPOINT, id=call.id, tree=checkpoint)
+        try:
+            return await self._run(conversation, call)
+        finally:
+            for edit in await self._keeper.after(call, checkpoint):
+                conversation.note_edit(call, edit)
+                if self._observer:
+                    self._observer.edited(call, edit)
+
+    async def _run(self, conversation: Conversation, call: Call) -> Observation:
+        observation = await self._tools.run(call.name, call.arguments)
+        if observation.error is not None or call.tool not in FILES:
+            return observation
+        more = await instructions.below(self._sandbox, call.meant.arguments["path"], conversation.told)
+        return replace(observation, text=observation.text + more)
+
+    async def _signal(self, conversation: Conversation, ending: Ending) -> None:
+        if conversation.messages:
+            conversation.note(Kind.ENDING, ending=ending.value)
         signal = Signal(
-            session_id=progress.session_id,
+            session_id=conversation.session_id,
             kind=SignalKind.ENDING,
             value=ending.value,
             observed_at=time.time(),
-            id=f"{progress.session_id}/ending",
+            id=f"{conversation.session_id}/ending",
         )
         await self._client.signal(signal)
-
-    async def _signal_failure(self, progress: Progress) -> None:
-        """Tells the gateway if it can: it may be what failed, or not know the session yet."""
-        try:
-            await self._signal(progress, Ending.INFRASTRUCTURE)
-        except (GatewayUnavailable, GatewayRefused) as error:
-            progress.reason += f"; the ending could not be recorded: {error}"
-
-
-def _outcome(progress: Progress, ending: Ending) -> Outcome:
-    return Outcome(
-        session_id=progress.session_id,
-        ending=ending,
-        final_message=progress.final,
-        turns=progress.turns,
-        calls=tuple(progress.calls),
-        broken=progress.broken,
-        transcript=tuple(progress.messages),
-        reason=progress.reason,
-    )

@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self, TypeVar
 
 import aiohttp
@@ -53,6 +53,11 @@ class Reply:
     tokens: int
     """Prompt and completion together."""
     broken: str | None = None
+    turn: int | None = None
+    """Index under which the gateway recorded it; None when it did not say."""
+    arm: str | None = None
+    version: int | None = None
+    """The newest version that sampled a token of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +69,9 @@ class Ask:
     """
 
     session_id: str
-    turn: int
-    """Index of the turn asked for: asked again after a lost answer, the gateway repeats what it recorded."""
+    turn: int | None
+    """Index of the turn asked for: asked again after a lost answer, the gateway repeats what it recorded.
+    None when it is not known, since an answer was given up."""
     messages: tuple[Message, ...]
     tools: tuple[Mapping[str, Any], ...]
     max_tokens: int = 256
@@ -77,11 +83,12 @@ class Ask:
 
     def headers(self) -> dict[str, str]:
         task = {"X-Task-Id": self.task_id} if self.task_id is not None else {}
+        turn = {"X-Turn": str(self.turn)} if self.turn is not None else {}
         return {
             "X-Session-Id": self.session_id,
             "X-Session-Source": self.source.value,
             "X-Harness-Hash": self.harness,
-            "X-Turn": str(self.turn),
+            **turn,
             **task,
         }
 
@@ -142,7 +149,7 @@ class GatewayClient:
         """
         path, body = "/v1/chat/completions", ask.body(stream=on_text is not None)
         if on_text is None:
-            return _reply(json.loads(await self._post(path, body, ask.headers())))
+            return await self._patiently(lambda: self._whole(path, body, ask.headers()))
         return await self._patiently(lambda: self._streamed(path, body, ask.headers(), on_text))
 
     async def signal(self, signal: Signal) -> None:
@@ -191,6 +198,10 @@ class GatewayClient:
             await asyncio.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT_S)
 
+    async def _whole(self, path: str, body: bytes, headers: dict[str, str]) -> Reply:
+        async with self._open(path, body, headers) as response:
+            return _sourced(_reply(await response.json()), response.headers)
+
     async def _streamed(
         self, path: str, body: bytes, headers: dict[str, str], on_text: Callable[[str], None]
     ) -> Reply:
@@ -201,7 +212,7 @@ class GatewayClient:
                     text = folded.add(json.loads(line[6:]))
                     if text:
                         on_text(text)
-        return folded.reply()
+            return _sourced(folded.reply(), response.headers)
 
 
 class _Folded:
@@ -247,6 +258,13 @@ def _reply(body: Message) -> Reply:
         tokens=body["usage"]["total_tokens"],
         broken=body.get("ostinato", {}).get("broken"),
     )
+
+
+def _sourced(reply: Reply, headers: Mapping[str, str]) -> Reply:
+    """The reply with what the gateway says of where it came from."""
+    numbers = {name: headers.get(f"x-ostinato-{name}") for name in ("turn", "version")}
+    turn, version = (int(text) if text is not None else None for text in numbers.values())
+    return replace(reply, turn=turn, version=version, arm=headers.get("x-ostinato-arm"))
 
 
 def _refusal(status: int, body: bytes) -> GatewayRefused:

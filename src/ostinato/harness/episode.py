@@ -9,9 +9,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ostinato.harness.agent import Agent, HarnessConfig, Outcome
+from ostinato.harness.agent import Agent, HarnessConfig
 from ostinato.harness.client import GatewayClient
-from ostinato.harness.users import User
+from ostinato.harness.conversation import Outcome
+from ostinato.harness.permissions import ALLOW_ALL, Permissions
+from ostinato.harness.users import Answering, Permitting
 from ostinato.sandbox.base import Backend, SandboxError
 from ostinato.sandbox.verify import Verification, Verifier
 from ostinato.tasks.grade import answered
@@ -63,17 +65,23 @@ class EpisodeRunner:
     """Runs episodes; any number at once on one runner."""
 
     def __init__(
-        self, client: GatewayClient, backend: Backend, verifier: Verifier, config: HarnessConfig
+        self,
+        client: GatewayClient,
+        backend: Backend,
+        verifier: Verifier,
+        config: HarnessConfig,
+        permissions: Permissions = ALLOW_ALL,
     ) -> None:
         self._client = client
         self._backend = backend
         self._verifier = verifier
         self._config = config
+        self._permissions = permissions
 
     async def run(
         self,
         task: Task,
-        user: User,
+        user: Answering,
         *,
         source: Source,
         client: GatewayClient | None = None,
@@ -93,7 +101,7 @@ class EpisodeRunner:
     async def attempt(
         self,
         task: Task,
-        user: User,
+        user: Answering,
         *,
         source: Source,
         session_id: str,
@@ -102,7 +110,13 @@ class EpisodeRunner:
         """The session alone: how it ended and what it changed. Raises SandboxError."""
         sandbox = await self._backend.open(task.repo)
         try:
-            agent = Agent(client or self._client, sandbox, user, self._config)
+            agent = Agent(
+                client or self._client,
+                sandbox,
+                Permitting(user),
+                self._config,
+                permissions=self._permissions,
+            )
             outcome = await agent.run(task.instruction, session_id=session_id, source=source, task_id=task.id)
             return outcome, await sandbox.changes()
         finally:

@@ -21,5 +21,9 @@ class UserAborted(ToolError):  # noqa: N818
     """The user declined to answer or interrupted."""
 
 
+class NotPermitted(ToolError):  # noqa: N818
+    """A rule or the user does not allow the call."""
+
+
 class ProviderError(ToolError):
     """What the tool depends on outside the sandbox (search service, MCP server) failed or is not there."""

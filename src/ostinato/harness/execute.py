@@ -19,7 +19,7 @@ from ostinato.harness.offers import Reading
 from ostinato.harness.patching import patch
 from ostinato.harness.profiles import CORE, Profile
 from ostinato.harness.providers import Search
-from ostinato.harness.users import User
+from ostinato.harness.users import Answering
 from ostinato.sandbox.base import ExecResult, Sandbox, SandboxError, SandboxPathError
 
 READ_LINES = 2_000
@@ -57,7 +57,7 @@ class Executor:
     def __init__(
         self,
         sandbox: Sandbox,
-        user: User,
+        user: Answering,
         *,
         command_timeout_s: float,
         profile: Profile = CORE,

@@ -34,14 +34,15 @@ class SessionBusy(LogError):  # noqa: N818
 class Kind(StrEnum):
     """What happened. `data` has the keys of the comment."""
 
-    SESSION = "session"  # format, id, root, harness, profile, tools, system, model, base: always the first
+    SESSION = "session"  # format, id, root, profile, harness, tools, system: always the first
     USER = "user"  # text
-    REPLY = "reply"  # turn, message, finish, tokens, broken, kind
+    REPLY = "reply"  # turn, message, finish, tokens, broken, arm, version
     CALL = "call"  # id, name, arguments: as the model wrote them, tool: as the harness knows it
-    ASKED = "asked"  # id, tool, asks, grants, reason
+    ASKED = "asked"  # id, tool, asks, grants
     ANSWERED = "answered"  # id, grant, rules
+    CHECKPOINT = "checkpoint"  # id, tree: the files as the call found them
     OBSERVATION = "observation"  # id, text, error: the kind of error or null
-    EDIT = "edit"  # id, path, before, after: SHA-256 of the content or null, start, lines, trees
+    EDIT = "edit"  # id, path, before and after (SHA-256 or null), lines, trees
     TODOS = "todos"  # todos
     SUMMARY = "summary"  # text: what the conversation goes on from
     CANCELLED = "cancelled"  # reason
@@ -72,7 +73,9 @@ def load(path: Path) -> list[Event]:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise LogError(f"no session {path.stem} in {path.parent}: `ostinato session list` shows them") from None
+        raise LogError(
+            f"no session {path.stem} in {path.parent}: `ostinato session list` shows them"
+        ) from None
     whole = data[: data.rfind(b"\n") + 1]
     return [_event(line, f"{path}:{number}") for number, line in enumerate(whole.splitlines(), 1)]
 
@@ -81,15 +84,17 @@ def _event(line: bytes, where: str) -> Event:
     try:
         value = json.loads(line)
         return Event(at=value.pop("at"), kind=Kind(value.pop("kind")), data=value)
-    except (ValueError, KeyError, AttributeError) as error:
-        raise LogError(f"{where}: not an event of a session ({error}): restore the file or remove it") from error
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise LogError(
+            f"{where}: not an event of a session ({error}): restore the file or remove it"
+        ) from error
 
 
 class SessionLog:
     """The one writer of a session's log. Appending returns when the event is on the disk."""
 
     def __init__(self, path: Path) -> None:
-        """Opens or creates the log. Raises SessionBusy while another process writes it, LogError otherwise."""
+        """Opens or creates the log. Raises SessionBusy while another process writes it, LogError."""
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -98,7 +103,7 @@ class SessionLog:
             self._lock()
             self.events = load(path)
             self._file.seek(0)
-            self._file.truncate(sum(len(line) for line in self._file.read().splitlines(True) if line[-1:] == b"\n"))
+            self._file.truncate(self._file.read().rfind(b"\n") + 1)
             self._file.seek(0, os.SEEK_END)
         except LogError:
             self._file.close()
@@ -155,7 +160,7 @@ class Sessions:
         return load(self.path(session_id))
 
     def newest(self, root: str | None = None) -> Iterator[tuple[str, list[Event]]]:
-        """Ids and events of the sessions (of one repository), the last written first; damaged ones too, empty."""
+        """Ids and events of the sessions (of one repository), last written first; a damaged one is empty."""
         paths = sorted(self.directory.glob(f"*{SUFFIX}"), key=lambda path: path.stat().st_mtime, reverse=True)
         for path in paths:
             try:

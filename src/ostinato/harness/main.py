@@ -3,15 +3,14 @@
 import asyncio
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.syntax import Syntax
 
-from ostinato.harness.agent import Agent, HarnessConfig, Outcome
-from ostinato.harness.client import GatewayClient, GatewayRefused, GatewayUnavailable
+from ostinato.harness.agent import Agent, HarnessConfig
+from ostinato.harness.client import GatewayClient, GatewayRefused, GatewayUnavailable, Reply
+from ostinato.harness.conversation import Call, Edit, Outcome
 from ostinato.harness.execute import Observation
 from ostinato.harness.git import GitError, Snapshots, worktree
 from ostinato.harness.users import SilentUser, TerminalUser, User
@@ -57,7 +56,7 @@ async def _session(prompt: str, root: Path, client: GatewayClient, console: Cons
     user: User = TerminalUser(console) if sys.stdin.isatty() else SilentUser()
     try:
         sandbox = await backend.open(root, LIMITS)
-        agent = Agent(client, sandbox, user, PEOPLE, Screen(console))
+        agent = Agent(client, sandbox, user, PEOPLE, observer=Screen(console))
         return _report(console, await agent.run(prompt, session_id=session_id))
     except asyncio.CancelledError:
         await _abandon(client, session_id)
@@ -81,13 +80,18 @@ class Screen:
         self._in_text = True
         self._console.print(piece, end="", markup=False, highlight=False, soft_wrap=True)
 
-    def call(self, name: str, arguments: Mapping[str, Any]) -> None:
+    def reply(self, reply: Reply) -> None:
         self._end_text()
-        subject = str(next(iter(arguments.values()), ""))
-        first, _, rest = subject.partition("\n")
-        self._console.print(f"● {name} {first}{' …' if rest else ''}", style="bold cyan", markup=False)
 
-    def result(self, observation: Observation) -> None:
+    def call(self, call: Call) -> None:
+        subject = str(next(iter(call.meant.arguments.values()), ""))
+        first, _, rest = subject.partition("\n")
+        self._console.print(f"● {call.tool} {first}{' …' if rest else ''}", style="bold cyan", markup=False)
+
+    def edited(self, call: Call, edit: Edit) -> None:
+        """The diff is shown at the end."""
+
+    def result(self, call: Call, observation: Observation) -> None:
         lines = observation.text.split("\n")
         shown = lines[:SHOWN_LINES]
         if len(lines) > SHOWN_LINES:

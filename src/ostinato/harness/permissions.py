@@ -23,6 +23,8 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
+from ostinato.harness.apply_patch import parse
+from ostinato.harness.errors import ToolError
 from ostinato.harness.shell import Opaque, Part, split
 
 WRAPPERS = {"env", "sudo", "doas", "nohup", "time", "nice", "ionice", "timeout", "xargs", "command", "exec"}
@@ -35,7 +37,6 @@ STATEFUL |= {"mapfile", "readarray", "getopts", "let", "pushd", "popd", "cd"}
 """Commands that may change what later ones mean: with one of them only the whole text is granted."""
 SEARCHING = {"ls", "grep", "glob", "semantic_search"}
 CHANGING = {"write", "edit", "apply_patch"}
-PATCHED = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
 Arguments = Mapping[str, Any]
 
 
@@ -184,8 +185,7 @@ class Permissions:
 
     def _texts(self, tool: str, arguments: Arguments) -> list[str]:
         if tool == "apply_patch":
-            found = PATCHED.findall(str(arguments.get("patch", "")))
-            return [self._inside(path.strip()) for path in found] or ["(unreadable patch)"]
+            return [self._inside(path) for path in _patched(str(arguments.get("patch", "")))]
         if "path" in arguments or tool in SEARCHING:
             return [self._inside(str(arguments.get("path", ".")))]
         return [json.dumps(dict(arguments), sort_keys=True, ensure_ascii=False, default=str)]
@@ -215,6 +215,15 @@ class Permissions:
 
 def _names(tool: str) -> tuple[str, ...]:
     return (tool, "edit") if tool in CHANGING else (tool,)
+
+
+def _patched(text: str) -> list[str]:
+    """The paths a patch touches, read by the parser that will apply it."""
+    try:
+        changes = parse(text)
+    except ToolError:
+        return ["(a patch that cannot be read)"]
+    return [path for change in changes for path in (change.path, change.move_to) if path]
 
 
 def _opaque(command: str) -> _Subject:

@@ -1,40 +1,100 @@
-"""Who answers when the agent asks: a person at a terminal, a script, or nobody."""
+"""Who answers when the agent asks and permits what no rule allows: a person, a script, or nobody."""
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
 
 from rich.console import Console
 
 from ostinato.harness.errors import UserAborted
+from ostinato.harness.permissions import Rule
 
 
-class User(Protocol):
+class Grant(StrEnum):
+    """The answer to a request for permission."""
+
+    ONCE = "once"
+    ALWAYS = "always"
+    """For this session, and exactly the rules that were shown."""
+    NO = "no"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A call that needs permission.
+
+    >>> Request(call_id="c0", tool="bash", arguments={}, asks=("make",), grants=()).reason
+    ''
+    """
+
+    call_id: str
+    tool: str
+    """The canonical name."""
+    arguments: Mapping[str, Any]
+    asks: tuple[str, ...]
+    """The parts of it that no rule allows."""
+    grants: tuple[Rule, ...]
+    """What "always" adds."""
+    reason: str = ""
+    """Why the parts could not be told apart, if so."""
+
+
+class Answering(Protocol):
     async def answer(self, question: str) -> str:
         """The user's words. Raises UserAborted when they decline."""
         ...
 
 
+class User(Answering, Protocol):
+    async def permit(self, request: Request) -> Grant:
+        """Whether the call may run."""
+        ...
+
+
 class SilentUser:
-    """Nobody is there: says so, and leaves the decision to the agent."""
+    """Nobody is there: says so, leaves decisions to the agent, and permits nothing."""
 
     async def answer(self, question: str) -> str:
         return "no answer, decide yourself"
+
+    async def permit(self, request: Request) -> Grant:
+        return Grant.NO
+
+
+class Permitting:
+    """Answers as another does, and permits whatever is asked; what a rule denies stays denied."""
+
+    def __init__(self, user: Answering) -> None:
+        self._user = user
+
+    async def answer(self, question: str) -> str:
+        return await self._user.answer(question)
+
+    async def permit(self, request: Request) -> Grant:
+        return Grant.ONCE
 
 
 class ScriptedUser:
     """Gives prepared answers in order and keeps the questions; declines when they run out."""
 
-    def __init__(self, answers: Iterable[str]) -> None:
+    def __init__(self, answers: Iterable[str], grants: Iterable[Grant] = ()) -> None:
         self._answers = deque(answers)
+        self._grants = deque(grants)
         self.questions: list[str] = []
+        self.requests: list[Request] = []
 
     async def answer(self, question: str) -> str:
         self.questions.append(question)
         if not self._answers:
             raise UserAborted("the user did not answer")
         return self._answers.popleft()
+
+    async def permit(self, request: Request) -> Grant:
+        self.requests.append(request)
+        return self._grants.popleft() if self._grants else Grant.NO
 
 
 class TerminalUser:
@@ -45,10 +105,26 @@ class TerminalUser:
 
     async def answer(self, question: str) -> str:
         self._console.print(f"\n? {question}", style="bold", markup=False)
-        try:
-            text = await asyncio.to_thread(self._console.input, "> ")
-        except EOFError:
-            text = ""
-        if not text.strip():
+        text = await self._line("> ")
+        if not text:
             raise UserAborted("the user did not answer")
-        return text.strip()
+        return text
+
+    async def permit(self, request: Request) -> Grant:
+        self._console.print("\n".join(question_of(request)), style="yellow", markup=False, soft_wrap=True)
+        answer = (await self._line("[y] once  [a] always  [n] no > ")).lower()
+        return {"y": Grant.ONCE, "a": Grant.ALWAYS}.get(answer[:1], Grant.NO)
+
+    async def _line(self, prompt: str) -> str:
+        try:
+            return (await asyncio.to_thread(self._console.input, prompt, markup=False)).strip()
+        except EOFError:
+            return ""
+
+
+def question_of(request: Request) -> list[str]:
+    """The request in words: what is asked and exactly what "always" would add."""
+    why = [f"  (read as a whole: {request.reason})"] if request.reason else []
+    asked = [f"  {line}" for text in request.asks for line in text.split("\n")]
+    added = [f"  {rule}" for rule in request.grants]
+    return [f"May it use {request.tool}?", *asked, *why, "always adds, for this session:", *added]

@@ -1,0 +1,236 @@
+"""What one session has gathered so far, and how it is read back from its log."""
+
+import difflib
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ostinato.harness.client import Message, Reply
+from ostinato.harness.execute import Observation
+from ostinato.harness.log import Event, Kind, SessionLog
+from ostinato.harness.offers import Reading
+from ostinato.harness.permissions import Action, Permissions, Rule
+from ostinato.harness.profiles import Profile
+from ostinato.types import Ending, Source
+
+INTERRUPTED = "interrupted before the call had answered"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One tool call: as the model wrote it, and what it means.
+
+    >>> Call(id="c0", name="read", arguments={"path": "x"}, meant=Reading(tool="read", arguments={})).tool
+    'read'
+    """
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+    meant: Reading
+
+    @property
+    def tool(self) -> str:
+        """The canonical name."""
+        return self.meant.tool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """One file as a call found it and left it; None where there is no file.
+
+    >>> Edit(path="new.py", before=None, after=b"x = 1\\n").hashes[0] is None
+    True
+    """
+
+    path: str
+    before: bytes | None
+    after: bytes | None
+    trees: tuple[str, str] = ("", "")
+    """Checkpoints around the call."""
+
+    @property
+    def lines(self) -> list[tuple[int, int]]:
+        """First and last line, from 1, of each region that is new in the file as it was left."""
+        old, new = ((side or b"").splitlines() for side in (self.before, self.after))
+        blocks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+        return [(first + 1, last) for kind, _, _, first, last in blocks if kind != "equal" and last > first]
+
+    @property
+    def hashes(self) -> tuple[str | None, str | None]:
+        """SHA-256 of the contents."""
+        return _sha256(self.before), _sha256(self.after)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a prompt, or a whole session of one, went as its agent saw it.
+
+    >>> Outcome(session_id="s1", ending=Ending.FINISHED, final_message="ok", turns=1, calls=()).broken
+    0
+    """
+
+    session_id: str
+    ending: Ending
+    final_message: str
+    """Text of the last message without a tool call; empty when there is none."""
+    turns: int
+    calls: tuple[str, ...]
+    broken: int = 0
+    transcript: tuple[Message, ...] = ()
+    reason: str = ""
+    """Of an ending that is not the agent's choice."""
+
+
+@dataclass(slots=True)
+class Conversation:
+    """A session as it stands. With a log, every step of it is on the disk before the next."""
+
+    session_id: str
+    permissions: Permissions
+    source: Source = Source.LIVE
+    task_id: str | None = None
+    log: SessionLog | None = None
+    messages: list[Message] = field(default_factory=list)
+    next_turn: int | None = 0
+    """Index that the gateway will give the next reply; None after an ask whose answer was lost."""
+    tokens: int = 0
+    """Of the last prompt and completion together."""
+    told: set[str] = field(default_factory=set)
+    """Directories whose instructions the model has read."""
+    # Of the prompt being worked on:
+    turns: int = 0
+    broken: int = 0
+    calls: list[str] = field(default_factory=list)
+    final: str = ""
+    reason: str = ""
+
+    def note(self, kind: Kind, **data: Any) -> None:
+        if self.log is not None:
+            self.log.append(kind, **data)
+
+    def start(self, text: str) -> None:
+        """Takes the user's next words."""
+        self.turns, self.broken, self.calls, self.final, self.reason = 0, 0, [], "", ""
+        self.note(Kind.USER, text=text)
+        self.messages.append({"role": "user", "content": text})
+
+    def add_reply(self, reply: Reply, turn: int) -> None:
+        self.note(
+            Kind.REPLY,
+            turn=turn,
+            message=reply.message,
+            finish=reply.finish,
+            tokens=reply.tokens,
+            broken=reply.broken,
+            arm=reply.arm,
+            version=reply.version,
+        )
+        self.turns += 1
+        self.next_turn = turn + 1
+        self.tokens = reply.tokens
+        self.messages.append(reply.message)
+
+    def add_observation(self, call_id: str | None, text: str, error: str | None = None) -> None:
+        """What the model reads of a call, or of a reply that could not be read when `call_id` is None."""
+        self.note(Kind.OBSERVATION, id=call_id, text=text, error=error)
+        self.messages.append(_observed(call_id, text))
+
+    def observe(self, call: Call, observation: Observation) -> None:
+        error = None if observation.error is None else type(observation.error).__name__
+        self.add_observation(call.id, observation.text, error)
+
+    def note_edit(self, call: Call, edit: Edit) -> None:
+        before, after = edit.hashes
+        self.note(
+            Kind.EDIT,
+            id=call.id,
+            path=edit.path,
+            before=before,
+            after=after,
+            lines=[list(span) for span in edit.lines],
+            trees=list(edit.trees),
+        )
+
+    def grant(self, rules: Iterable[Rule]) -> None:
+        """What the user said "always" to holds for the rest of the session."""
+        self.permissions = self.permissions.granting(rules)
+
+    def settle(self, reason: str) -> None:
+        """Answers every call that has no answer yet, so that the conversation can go on."""
+        for call_id in unanswered(self.messages):
+            self.add_observation(call_id, f"error: {reason}", "UserAborted")
+
+    def outcome(self, ending: Ending) -> Outcome:
+        self.note(Kind.OUTCOME, ending=ending.value, reason=self.reason)
+        return Outcome(
+            session_id=self.session_id,
+            ending=ending,
+            final_message=self.final,
+            turns=self.turns,
+            calls=tuple(self.calls),
+            broken=self.broken,
+            transcript=tuple(self.messages),
+            reason=self.reason,
+        )
+
+    def recall(self, events: Iterable[Event]) -> None:
+        """Takes up where a log ended, however its process did: calls without an answer are answered."""
+        events = list(events)
+        self.messages = messages(events)
+        for event in events:
+            match event.kind:
+                case Kind.REPLY:
+                    self.tokens = event.data["tokens"]
+                case Kind.ANSWERED if event.data["grant"] == "always":
+                    self.grant(
+                        Rule(**rule | {"action": Action(rule["action"])}) for rule in event.data["rules"]
+                    )
+        self.next_turn = None  # the process may have died between an ask and its answer
+        self.settle(INTERRUPTED)
+
+
+def messages(events: Iterable[Event]) -> list[Message]:
+    """The conversation in OpenAI's form, as the model read it."""
+    found: list[Message] = []
+    for event in events:
+        data = event.data
+        match event.kind:
+            case Kind.SESSION:
+                found.append({"role": "system", "content": data["system"]})
+            case Kind.USER:
+                found.append({"role": "user", "content": data["text"]})
+            case Kind.REPLY:
+                found.append(data["message"])
+            case Kind.OBSERVATION:
+                found.append(_observed(data["id"], data["text"]))
+    return found
+
+
+def unanswered(found: Iterable[Message]) -> list[str]:
+    """Ids of the calls that no message answers."""
+    open_calls: dict[str, None] = {}
+    for message in found:
+        for call in message.get("tool_calls", ()):
+            open_calls[call["id"]] = None
+        if message["role"] == "tool":
+            open_calls.pop(message["tool_call_id"], None)
+    return list(open_calls)
+
+
+def call_of(wire: Message, profile: Profile) -> Call:
+    """A call as it stands in a message."""
+    name, arguments = wire["function"]["name"], json.loads(wire["function"]["arguments"])
+    return Call(id=wire["id"], name=name, arguments=arguments, meant=profile.reading(name, arguments))
+
+
+def _observed(call_id: str | None, text: str) -> Message:
+    if call_id is None:
+        return {"role": "user", "content": text}
+    return {"role": "tool", "tool_call_id": call_id, "content": text}
+
+
+def _sha256(content: bytes | None) -> str | None:
+    return None if content is None else hashlib.sha256(content).hexdigest()
