@@ -15,6 +15,7 @@ from rich.console import Console
 
 from ostinato import __version__
 from ostinato.config import ConfigError, dump, load
+from ostinato.gateway.manage import register as register_accounts
 
 DONE, FAILED, WRONG = 0, 1, 2
 INTERRUPTED = 130
@@ -71,6 +72,8 @@ def _parser() -> argparse.ArgumentParser:
     lineage.add_argument("version", type=int)
     lineage.add_argument("--directory", type=Path, default=Path("runs/demo"), help="the run folder")
     lineage.set_defaults(run=_lineage)
+
+    register_accounts(commands)
     return parser
 
 

@@ -69,6 +69,9 @@ class SignalKind(StrEnum):
     QUESTION_ANSWERED = "question_answered"  # the agent asked; value: was the question needed
     COMMENT = "comment"  # value: free text
     DEMONSTRATION = "demonstration"  # value: the edited final text
+    TOOL_DECISION = "tool_decision"  # a person was asked: 1.0 when they allowed the call
+    USER_PROMPT = "user_prompt"  # the developer said something to the agent, 1.0 each time
+    ERROR = "error"  # value: what the client says went wrong
 
 
 class State(StrEnum):
@@ -81,6 +84,8 @@ class State(StrEnum):
     CENSORED = "censored"  # live: the fact that its reward needs can still arrive
     VOID = "void"  # infrastructure failed or the run was interrupted, counted
     UNTRAINABLE = "untrainable"  # tokens not exact, counted
+    WITHHELD = "withheld"  # live: nobody consented to training on it
+    PURGED = "purged"  # its tokens were removed at the user's wish before they were trained on
 
 
 class Decision(StrEnum):
@@ -206,6 +211,9 @@ class Session:
     """Hash of the tool schemas and the system prompt."""
     started_at: float
     ending: Ending | None = None
+    organisation: str = ""
+    consent: bool = False
+    """Whether its organisation and its user had agreed to training when it began; ours always has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +230,26 @@ class Signal:
     observed_at: float
     turn: int | None = None
     id: str = field(default_factory=new_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something a client observed, as it was told: the raw material of signals.
+
+    >>> Event(id="e1", name="edit.revert", user="ada", observed_at=0.0, session_id="s1").attributes
+    {}
+    """
+
+    id: str
+    name: str
+    user: str
+    observed_at: float
+    organisation: str = ""
+    session_id: str | None = None
+    """As the client names it; perhaps a session that is not recorded yet, or never will be."""
+    turn: int | None = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    """JSON values, secrets already redacted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,8 +58,8 @@ def renderer(checkpoint: Path) -> Renderer:
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     store = Store.open(tmp_path / "store.db")
-    store.add_key(hash_key(KEY), "ada", "use")
-    store.add_key(hash_key(OTHER), "bob", "use")
+    store.add_key(hash_key(KEY), "ada")
+    store.add_key(hash_key(OTHER), "bob")
     store.add_key(hash_key(ADMIN), "admin", "admin")
     return store
 

@@ -5,7 +5,9 @@ import json
 import aiohttp
 import pytest
 
-from ostinato.store import Store, StoreError
+from ostinato.store import ApiKey, Store, StoreError
+from ostinato.store.accounts import hash_key
+from ostinato.store.purge import purge
 from ostinato.types import Arm, Ending, FinishReason, Signal, SignalKind, Source
 
 HI = {"role": "user", "content": "hi"}
@@ -255,3 +257,84 @@ async def test_a_body_nested_deeply_is_read_or_refused(chat, depth: int) -> None
     body = '{"model": "ostinato", "messages": [{"role": "user", "content": "hi"}], "tools": [' + tool + "]}"
     async with chat.http.post(chat.url + "/v1/chat/completions", data=body) as response:
         assert response.status in {200, 400}, await response.text()
+
+
+async def test_a_key_with_a_limit_is_told_when_to_come_back(chat, store: Store) -> None:
+    store.accounts.add(ApiKey(hash=hash_key("key-of-eve"), user="eve", requests_per_minute=2))
+    eve = {"x-api-key": "key-of-eve", "Authorization": ""}
+    assert [(await chat(HI, headers=eve))[0] for _ in range(2)] == [200, 200]
+    status, body, headers = await chat(HI, headers=eve)
+    assert (status, body["error"]["code"], headers["Retry-After"]) == (429, "rate_limit_exceeded", "30")
+    assert (await chat(HI))[0] == 200
+
+
+async def test_only_so_many_calls_of_a_key_are_under_way(
+    http, serve_lines, gateway_of, store: Store, renderer
+) -> None:
+    store.accounts.add(ApiKey(hash=hash_key("key-of-eve"), user="eve", concurrent=1))
+    going, go_on = asyncio.Event(), asyncio.Event()
+
+    async def lines(asked):
+        going.set()
+        await asyncio.wait_for(go_on.wait(), 10)
+        yield {"ids": [renderer.stop_ids[0]], "logprobs": [-0.5], "versions": [1], "finish": "stop"}
+
+    url = await gateway_of(await serve_lines(lines))
+
+    async def ask() -> int:
+        body, headers = {"model": "ostinato", "messages": [HI]}, {"Authorization": "Bearer key-of-eve"}
+        async with http.post(url + "/v1/chat/completions", json=body, headers=headers) as response:
+            return response.status
+
+    first = asyncio.create_task(ask())
+    await going.wait()
+    assert await ask() == 429
+    go_on.set()
+    assert [await first, await ask()] == [200, 200]
+
+
+async def test_a_session_knows_whether_it_may_be_trained_on(chat, store: Store) -> None:
+    say = store.accounts.set_consent
+    for user, organisation in (("eve", "acme"), ("dan", "acme"), ("fay", "emca")):
+        store.accounts.add(ApiKey(hash=hash_key(user), user=user, organisation=organisation))
+    say(organisation="acme", granted=True, by="legal")
+    say(organisation="acme", user="eve", granted=True, by="eve")
+    say(organisation="emca", user="fay", granted=True, by="fay")
+    for user in ("eve", "dan", "fay"):
+        await chat(HI, headers={"X-Session-Id": user, "Authorization": f"Bearer {user}"})
+    practice = {"X-Session-Id": "p", "X-Session-Source": "practice"}
+    await chat(HI, headers=ADMIN | practice)
+    sessions = [store.session(id) for id in ("eve", "dan", "fay", "p")]
+    assert [(s and s.organisation, s and s.consent) for s in sessions] == [
+        ("acme", True),
+        ("acme", False),
+        ("emca", False),
+        ("", True),
+    ]
+
+
+async def test_a_namesake_in_another_organisation_is_another_user(chat, store: Store) -> None:
+    store.accounts.add(ApiKey(hash=hash_key("other-ada"), user="ada", organisation="emca"))
+    await chat(HI, headers={"X-Session-Id": "s1"})
+    status, body, _ = await chat(HI, headers={"X-Session-Id": "s1", "Authorization": "Bearer other-ada"})
+    assert (status, body["error"]["code"]) == (403, "not_your_session")
+
+
+async def test_feedback_needs_its_role(chat, http, gateway: str, store: Store) -> None:
+    store.add_key(hash_key("only-use"), "ada", "use")
+    store.add_key(hash_key("only-feedback"), "ada", "feedback")
+    await chat(HI, headers={"X-Session-Id": "s1"})
+    kept = {"session_id": "s1", "kind": "edit_kept", "value": True}
+    for key, feedback, asked in (("only-use", 403, 200), ("only-feedback", 200, 403)):
+        headers = {"Authorization": f"Bearer {key}"}
+        async with http.post(gateway + "/feedback", json=kept, headers=headers) as response:
+            assert response.status == feedback
+        assert (await chat(HI, headers=headers))[0] == asked
+
+
+async def test_a_purged_session_is_gone_for_its_client_too(chat, store: Store) -> None:
+    _, body, _ = await chat(HI, headers={"X-Session-Id": "s1"})
+    purge(store, session="s1", by="root")
+    answer = body["choices"][0]["message"]
+    status, body, _ = await chat(HI, answer, HI, headers={"X-Session-Id": "s1"})
+    assert (status, body["error"]["code"]) == (410, "session_purged")

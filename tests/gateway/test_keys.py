@@ -3,20 +3,21 @@ import pytest
 from ostinato.gateway.errors import ApiError
 from ostinato.gateway.keys import KeyRing, hash_key
 from ostinato.store import Store
+from ostinato.store.accounts import DEVELOPER
 
 
 async def test_a_known_key_is_its_users(store: Store) -> None:
     ring = KeyRing(store)
     for _ in range(2):
         key = await ring.authenticate({"authorization": "bearer key-of-ada"})
-        assert (key.user, key.role, key.arm) == ("ada", "use", None)
+        assert (key.user, key.roles, key.arm) == ("ada", DEVELOPER, None)
 
 
 async def test_a_key_works_as_soon_as_it_is_added(store: Store) -> None:
     ring = KeyRing(store)
     with pytest.raises(ApiError, match="not known"):
         await ring.authenticate({"authorization": "Bearer new"})
-    store.add_key(hash_key("new"), "eve", "use")
+    store.add_key(hash_key("new"), "eve")
     assert (await ring.authenticate({"authorization": "Bearer new"})).user == "eve"
 
 

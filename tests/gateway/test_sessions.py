@@ -2,11 +2,11 @@ import pytest
 
 from ostinato.gateway.errors import ApiError
 from ostinato.gateway.sessions import Conversations, check_owner, identify
-from ostinato.store import ApiKey, Store
+from ostinato.store import ApiKey, Role, Store
 from ostinato.types import Source
 
-ADA = ApiKey(hash="1", user="ada", role="use", arm=None)
-ADMIN = ApiKey(hash="2", user="root", role="admin", arm=None)
+ADA = ApiKey(hash="1", user="ada")
+ADMIN = ApiKey(hash="2", user="root", roles=frozenset({Role.ADMIN}))
 
 
 def test_headers_say_who_and_why() -> None:
@@ -25,19 +25,19 @@ def test_headers_say_who_and_why() -> None:
 
 async def test_only_so_many_are_held_and_none_in_use_is_let_go(store: Store) -> None:
     conversations = Conversations(store, most=2)
-    first = conversations.get(identify({"x-session-id": "s1"}, ADA), "ada")
+    first = conversations.get(identify({"x-session-id": "s1"}, ADA), ADA)
     async with first.lock:
         for name in ("s2", "s3", "s4"):
-            conversations.get(identify({"x-session-id": name}, ADA), "ada")
+            conversations.get(identify({"x-session-id": name}, ADA), ADA)
         conversations.let_go("s1")
-        assert conversations.get(identify({"x-session-id": "s1"}, ADA), "ada") is first
+        assert conversations.get(identify({"x-session-id": "s1"}, ADA), ADA) is first
     conversations.let_go("s1")
-    assert conversations.get(identify({"x-session-id": "s1"}, ADA), "ada") is not first
+    assert conversations.get(identify({"x-session-id": "s1"}, ADA), ADA) is not first
 
 
 def test_owner_or_admin(store: Store) -> None:
-    session = Conversations(store).get(identify({"x-session-id": "s1"}, ADA), "ada").session
+    session = Conversations(store).get(identify({"x-session-id": "s1"}, ADA), ADA).session
     check_owner(session, ADA)
     check_owner(session, ADMIN)
     with pytest.raises(ApiError, match="belongs to another user"):
-        check_owner(session, ApiKey(hash="3", user="bob", role="use", arm=None))
+        check_owner(session, ApiKey(hash="3", user="bob"))

@@ -39,7 +39,7 @@ STORY = [
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     store = Store.open(tmp_path / "store.db")
-    store.add_key(hash_key("key"), "ada", "use")
+    store.add_key(hash_key("key"), "ada")
     return store
 
 

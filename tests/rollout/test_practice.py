@@ -19,9 +19,11 @@ CONFIG = PracticeConfig(group_size=4, groups_at_once=1, ready_ahead=2)
 
 async def test_a_group_is_scored_against_its_mean_and_offered_whole(tmp_path: Path) -> None:
     pebble = generate("fix", "train", 3)
+    order: dict[str, int] = {}
 
     def mind(session_id: str, turn: int) -> str:
-        return solves(pebble, session_id, turn) if int(session_id, 16) % 2 else "done"
+        place = order.setdefault(session_id, len(order))
+        return solves(pebble, session_id, turn) if place % 2 else "done"
 
     async with circle(tmp_path, mind, ["practice"]) as shop:
         runner = shop.runner(shop.client("practice", "practice"))
@@ -32,7 +34,7 @@ async def test_a_group_is_scored_against_its_mean_and_offered_whole(tmp_path: Pa
         assert group.prompt == pebble.key
         assert len(group.rewards) == 4
         assert abs(sum(sample.advantage for sample in group.samples)) < 1e-9
-        solved = {s.session_id for s in group.samples if int(s.session_id, 16) % 2}
+        solved = {s.session_id for s in group.samples if order[s.session_id] % 2}
         for sample, reward in zip(group.samples, group.rewards, strict=True):
             assert (reward > 0.5) == (sample.session_id in solved)
             assert sum(sample.mask) > 0

@@ -107,10 +107,10 @@ def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A real file system of 512 KiB, for those who may mount one."""
+    """A real file system of 1 MiB, for those who may mount one."""
     path = tmp_path / "disk"
     path.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", path]
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", path]
     if subprocess.run(command, check=False, capture_output=True).returncode:
         pytest.skip("may not mount")
     yield path
@@ -120,7 +120,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_recording_goes_on_once_there_is_space_again(small_disk: Path) -> None:
     store = Store.open(small_disk / "record.db")
     store.start_session(session())
-    (small_disk / "filler").write_bytes(b"\0" * (300 << 10))
+    (small_disk / "filler").write_bytes(b"\0" * (500 << 10))
     with pytest.raises(StoreError, match="free space and try again"):
         store.record([turn(i) for i in range(5000)])
     (small_disk / "filler").unlink()

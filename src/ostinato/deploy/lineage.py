@@ -70,7 +70,7 @@ def _trained(store: Store, groups: Sequence[str]) -> Iterable[Trained]:
             raise LineageError(f"session {id!r} was trained on but is not in {store.database.where}")
         yield Trained(
             session=session,
-            signals=tuple(signals[id]),
+            signals=tuple(signals.get(id, ())),
             rewards=tuple(store.rewards(id)),
             advantage=advantage,
         )

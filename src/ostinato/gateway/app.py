@@ -18,13 +18,14 @@ from ostinato.gateway.chat import MODEL, parse_chat
 from ostinato.gateway.errors import ApiError, invalid, unavailable
 from ostinato.gateway.feedback import parse_feedback
 from ostinato.gateway.keys import KeyRing
+from ostinato.gateway.limits import Limits
 from ostinato.gateway.recorder import Recorder
 from ostinato.gateway.responses import Reply
 from ostinato.gateway.sessions import Conversations, check_owner, identify
 from ostinato.gateway.turns import Call, Turns
 from ostinato.gateway.upstream import EngineClient
 from ostinato.model.renderer import Renderer
-from ostinato.store import Store, StoreError
+from ostinato.store import PurgedError, Role, Store, StoreError
 from ostinato.types import SignalKind
 
 DRAINED = 32
@@ -53,6 +54,7 @@ class Gateway:
         self._config = config
         self._started_at = time.time()
         self.keys = KeyRing(store)
+        self.limits = Limits()
         self.arms = ArmTable(store, config.salt)
         self.recorder = Recorder(store)
         self.engines = EngineClient(config.engine_wait_s)
@@ -67,13 +69,15 @@ class Gateway:
 
     async def chat(self, request: Request) -> Any:
         key = await self.keys.authenticate(request.headers)
-        identity = identify(request.headers, key)
-        chat = parse_chat(await self._json(request))
-        conversation = self.conversations.get(identity, key.user)
-        return Reply(self.turns, Call(chat=chat, identity=identity, key=key, conversation=conversation))
+        with self.limits.admitted(key) as admission:
+            identity = identify(request.headers, key)
+            chat = parse_chat(await self._json(request))
+            conversation = self.conversations.get(identity, key)
+            call = Call(chat=chat, identity=identity, key=key, conversation=conversation)
+            return admission.until_sent(Reply(self.turns, call))
 
     async def feedback(self, request: Request) -> Response:
-        key = await self.keys.authenticate(request.headers)
+        key = await self.keys.authenticate(request.headers, Role.FEEDBACK)
         signal = parse_feedback(await self._json(request))
         session = await self.conversations.session(signal.session_id)
         if session is None:
@@ -83,6 +87,8 @@ class Gateway:
         check_owner(session, key)
         try:
             await self.recorder.submit(signal=signal)
+        except PurgedError:
+            raise
         except StoreError as error:
             raise unavailable(f"the feedback could not be recorded: {error}", "not_recorded") from error
         if signal.kind is SignalKind.ENDING:
@@ -134,6 +140,7 @@ def create_app(store: Store, renderer: Renderer, settings: GatewayConfig = Gatew
     handlers: Any = {
         ApiError: _api_error,
         HTTPException: _http_error,
+        PurgedError: _gone,
         StoreError: _store_error,
         ClientDisconnect: _client_gone,
         RecursionError: _too_deep,
@@ -170,6 +177,10 @@ async def _http_error(request: Request, error: HTTPException) -> Response:
 
 async def _store_error(request: Request, error: StoreError) -> Response:
     return await _api_error(request, unavailable(f"the store failed: {error}", "store_failed"))
+
+
+async def _gone(request: Request, error: PurgedError) -> Response:
+    return await _api_error(request, ApiError(410, str(error), code="session_purged"))
 
 
 async def _too_deep(request: Request, _: RecursionError) -> Response:

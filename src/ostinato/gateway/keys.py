@@ -1,20 +1,16 @@
 """Who is calling. Keys are kept hashed; a checked key is remembered for a few seconds."""
 
 import asyncio
-import hashlib
 import time
 from collections.abc import Mapping
 
 from ostinato.gateway.errors import ApiError
-from ostinato.store import ApiKey, Store
+from ostinato.store import ApiKey, Role, Store
+from ostinato.store.accounts import hash_key
 
 REMEMBERED_S = 5.0
+"""How long a revoked key, or a changed consent, can still count."""
 MOST_REMEMBERED = 10_000
-
-
-def hash_key(key: str) -> str:
-    """SHA-256 of a key, hexadecimal. Keys are long and random, so no salt and no slow hash."""
-    return hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
 
 
 class KeyRing:
@@ -24,12 +20,18 @@ class KeyRing:
         self._store = store
         self._known: dict[str, tuple[float, ApiKey]] = {}
 
-    async def authenticate(self, headers: Mapping[str, str]) -> ApiKey:
-        """The caller's key. 401 when it is missing or wrong."""
-        scheme, _, key = headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not key:
-            raise _refused("send your API key as 'Authorization: Bearer KEY'")
-        return await self._lookup(hash_key(key.strip()))
+    async def authenticate(self, headers: Mapping[str, str], role: Role = Role.USE) -> ApiKey:
+        """The caller's key, as OpenAI's clients send it or as Anthropic's do.
+
+        401 when it is missing or wrong, 403 when it lacks `role`.
+        """
+        key = await self._lookup(hash_key(_sent(headers)))
+        if not key.may(role):
+            has = ", ".join(sorted(key.roles))
+            raise ApiError(
+                403, f"this API key has the roles {has}, not {role.value}: ask for one", code="role_required"
+            )
+        return key
 
     async def _lookup(self, digest: str) -> ApiKey:
         now = time.monotonic()
@@ -44,6 +46,15 @@ class KeyRing:
             self._known.clear()
         self._known[digest] = (now, found)
         return found
+
+
+def _sent(headers: Mapping[str, str]) -> str:
+    scheme, _, key = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and key.strip():
+        return key.strip()
+    if key := headers.get("x-api-key", "").strip():
+        return key
+    raise _refused("send your API key as 'Authorization: Bearer KEY' or 'x-api-key: KEY'")
 
 
 def _refused(message: str) -> ApiError:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ostinato.gateway.conversation import Conversation
 from ostinato.gateway.errors import ApiError, invalid
-from ostinato.store import ApiKey, Store
+from ostinato.store import ApiKey, Role, Store
 from ostinato.types import Session, Source, Turn, new_id
 
 SESSION_ID = re.compile(r"[\w.:/#@+=-]{1,200}", re.ASCII)
@@ -54,7 +54,7 @@ def _source(text: str, key: ApiKey) -> Source:
     except ValueError:
         allowed = ", ".join(Source)
         raise invalid(f"X-Session-Source must be one of {allowed}", "X-Session-Source") from None
-    if source is not Source.LIVE and key.role != "admin":
+    if source is not Source.LIVE and not key.may(Role.ADMIN):
         raise ApiError(403, f"{source.value} sessions need a key with the role admin", code="role_required")
     return source
 
@@ -82,11 +82,11 @@ class Conversations:
         self._most = most
         self._held: OrderedDict[str, Conversation] = OrderedDict()
 
-    def get(self, identity: Identity, user: str) -> Conversation:
-        """The session's conversation, perhaps not loaded yet. ApiError 403 when another user owns it."""
+    def get(self, identity: Identity, key: ApiKey) -> Conversation:
+        """The session's conversation, perhaps not loaded yet."""
         conversation = self._held.get(identity.session_id)
         if conversation is None:
-            conversation = Conversation(_new_session(identity, user))
+            conversation = Conversation(_new_session(identity, key))
             self._held[identity.session_id] = conversation
             self._let_oldest_go()
         self._held.move_to_end(identity.session_id)
@@ -127,15 +127,19 @@ class Conversations:
 
 def check_owner(session: Session, key: ApiKey) -> None:
     """A session id is no secret: only its own user, or an admin, may go on with it."""
-    if session.user != key.user and key.role != "admin":
+    theirs = (session.user, session.organisation) == (key.user, key.organisation)
+    if not theirs and not key.may(Role.ADMIN):
         raise ApiError(403, f"session {session.id!r} belongs to another user", code="not_your_session")
 
 
-def _new_session(identity: Identity, user: str) -> Session:
+def _new_session(identity: Identity, key: ApiKey) -> Session:
+    """What a person does is theirs to give; the sessions we hold with ourselves are ours."""
     return Session(
         id=identity.session_id,
         source=identity.source,
-        user=user,
+        user=key.user,
+        organisation=key.organisation,
+        consent=key.consent or identity.source is not Source.LIVE,
         arm="",
         task_id=identity.task_id,
         harness=identity.harness,

@@ -16,7 +16,7 @@ from ostinato.gateway.recorder import Recorder
 from ostinato.gateway.sessions import Conversations, Identity, check_owner
 from ostinato.gateway.upstream import EngineClient, Sampled
 from ostinato.model.renderer import Parsed, Renderer
-from ostinato.store import ApiKey, StoreError
+from ostinato.store import ApiKey, PurgedError, StoreError
 from ostinato.types import Arm, Completion, GenerateRequest, Turn
 
 
@@ -116,6 +116,8 @@ class Turns:
         done.add_done_callback(lambda done: conversation.forget() if done.exception() else None)
         try:
             await asyncio.shield(done)
+        except PurgedError as error:
+            raise ApiError(410, str(error), code="session_purged") from error
         except StoreError as error:
             raise unavailable(f"the turn could not be recorded: {error}", "not_recorded") from error
 

@@ -1,8 +1,6 @@
 """Serve what a run deployed: one engine, one gateway on the loopback, and a key for `ostinato code`."""
 
 import asyncio
-import hashlib
-import secrets
 from pathlib import Path
 
 from rich.console import Console
@@ -12,6 +10,7 @@ from ostinato.loop.run import Run, RunError
 from ostinato.loop.services import Services
 from ostinato.loop.workshop import START
 from ostinato.store import Store
+from ostinato.store.accounts import hash_key, new_key
 from ostinato.types import Arm
 
 
@@ -55,6 +54,6 @@ def _store(run: Run) -> Store:
 
 def _new_key(store: Store) -> str:
     """A key for the person at this machine; only its hash is kept."""
-    key = secrets.token_urlsafe(24)
-    store.add_key(hashlib.sha256(key.encode()).hexdigest(), "local", "use", None)
+    key = new_key()
+    store.add_key(hash_key(key), "local")
     return key

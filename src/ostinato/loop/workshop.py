@@ -3,8 +3,6 @@ keys.
 """
 
 import contextlib
-import hashlib
-import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -23,6 +21,7 @@ from ostinato.sandbox.base import Backend
 from ostinato.sandbox.probe import choose_backend
 from ostinato.sandbox.verify import Verifier
 from ostinato.store import Store
+from ostinato.store.accounts import hash_key, new_key
 from ostinato.tasks.developers import Developer
 from ostinato.types import Arm
 
@@ -70,13 +69,14 @@ class Workshop:
 
     def client(self, user: str, arm: str | None = None) -> GatewayClient:
         """A connection under a fresh key of `user`; one pinned to an arm is ours, not a person's."""
-        key = secrets.token_urlsafe(24)
-        self.store.add_key(
-            hashlib.sha256(key.encode()).hexdigest(), user, "use" if arm is None else "admin", arm
-        )
+        key = new_key()
+        self.store.add_key(hash_key(key), user, "use,feedback" if arm is None else "admin", arm)
         return GatewayClient(self._gateway.url, key, http=self._http)
 
     def seats(self, developers: Sequence[Developer]) -> list[Seat]:
+        """Each under a key of their own; simulated people agree to training."""
+        for each in developers:
+            self.store.accounts.set_consent(user=each.user, granted=True, by="simulation")
         return [Seat(developer=each, client=self.client(each.user)) for each in developers]
 
     def runner(self, client: GatewayClient) -> EpisodeRunner:

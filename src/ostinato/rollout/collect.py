@@ -24,6 +24,8 @@ class Harvest:
     offered: int
     censored: int
     untrainable: int
+    withheld: int
+    """Sessions that may not be trained on: no consent when they began, or taken back since."""
     mean_reward: float
 
 
@@ -38,7 +40,9 @@ class Collector:
     def harvest(self, arm: str, stratum_of: Mapping[str, str]) -> Harvest:
         """`stratum_of` maps a task id to its stratum. Sessions whose reward is still censored wait."""
         ended = self._store.sessions(source=Source.LIVE, arm=arm, ended=True)
-        sessions = [session for session in ended if session.ending is not Ending.INFRASTRUCTURE]
+        ours = [session for session in ended if session.ending is not Ending.INFRASTRUCTURE]
+        sessions, withheld = self._split(ours)
+        self._ledger.account_sessions([session.id for session in withheld], State.WITHHELD)
         rewards = self._rewards(sessions)
         ripe = [(s, r) for s, r in zip(sessions, rewards, strict=True) if not _censored(r)]
         waiting = [s.id for s, r in zip(sessions, rewards, strict=True) if _censored(r)]
@@ -54,8 +58,16 @@ class Collector:
             offered=sum(offered),
             censored=len(sessions) - len(ripe),
             untrainable=len(offered) - sum(offered),
+            withheld=len(withheld),
             mean_reward=sum(r.total for _, r in ripe) / max(1, len(ripe)),
         )
+
+    def _split(self, sessions: Sequence[Session]) -> tuple[list[Session], list[Session]]:
+        """Those whose people agreed when they began and still do, and the others."""
+        agreed = self._store.accounts.consented([(s.organisation, s.user) for s in sessions])
+        given = [s.consent and agreed[s.organisation, s.user] for s in sessions]
+        pairs = list(zip(sessions, given, strict=True))
+        return [s for s, yes in pairs if yes], [s for s, yes in pairs if not yes]
 
     def _rewards(self, sessions: Sequence[Session]) -> list[Reward]:
         ids = [session.id for session in sessions]

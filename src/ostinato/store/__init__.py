@@ -1,19 +1,25 @@
 """The record: sessions, turns, signals and the ledger in SQL, weights as immutable objects."""
 
+from ostinato.store.accounts import AccountError, Accounts, ApiKey, Consent, Role
 from ostinato.store.database import StoreError
 from ostinato.store.ledger import Ledger, LedgerError
 from ostinato.store.objects import AlreadyExists, Missing, Objects, ObjectsError, StorageFull
-from ostinato.store.record import Store
-from ostinato.store.rows import ApiKey, VersionRow
+from ostinato.store.record import PurgedError, Store
+from ostinato.store.rows import VersionRow
 
 __all__ = [
+    "AccountError",
+    "Accounts",
     "AlreadyExists",
     "ApiKey",
+    "Consent",
     "Ledger",
     "LedgerError",
     "Missing",
     "Objects",
     "ObjectsError",
+    "PurgedError",
+    "Role",
     "StorageFull",
     "Store",
     "StoreError",

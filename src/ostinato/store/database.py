@@ -18,7 +18,13 @@ from ostinato.store.schema import METADATA, SCHEMA, counters
 
 BUSY_S = 30.0
 """How long a writer waits for another process's transaction, seconds."""
-PRAGMAS = ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", "temp_store=MEMORY")
+PRAGMAS = (
+    "journal_mode=WAL",
+    "synchronous=NORMAL",
+    "foreign_keys=ON",
+    "temp_store=MEMORY",
+    "secure_delete=ON",  # what is purged is overwritten, not only forgotten
+)
 INSERTS: dict[str, Callable[[Table], Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
@@ -66,6 +72,12 @@ class Database:
         # The lock spares threads of one process SQLite's own waiting, which polls.
         with self._turn_to_write, _translated(self.where), self._writer.begin() as connection:
             yield connection
+
+    def scrub(self) -> None:
+        """After a purge: empties SQLite's write-ahead log, where old pages lie until it is used again."""
+        if self.engine.dialect.name == "sqlite":
+            with _translated(self.where), self.engine.connect() as connection:
+                connection.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _url(url_or_path: str | Path) -> URL:

@@ -145,21 +145,40 @@ class Ledger:
     def release_after(self, version: int) -> int:
         """After a restart: claims for versions newer than the published one are ready again.
 
-        Returns how many.
+        Returns how many. A group that was purged of a session meanwhile is dropped instead.
         """
         column = schema.groups.c
         newer = (column.phase == Phase.CLAIMED.value, column.target_version > version)
         change = update(schema.groups).where(*newer).values(phase=Phase.READY.value, target_version=None)
         with self._database.write() as connection:
-            return connection.execute(change).rowcount
+            released = connection.execute(change).rowcount
+            return released - self._drop(connection, column.withdrawn)
 
     def account(self, turn_ids: Iterable[str], state: State) -> None:
-        """Say what became of these turns. A later state replaces an earlier one, but TRAINED stays.
+        """Say what became of these turns. A later state replaces an earlier one, but TRAINED stays, and of
+        a purged turn nothing is known but that it was trained on after all.
 
         Raises LedgerError when a turn was never recorded.
         """
         with self._database.write() as connection:
             self._set_states(connection, list(turn_ids), state)
+
+    def withdraw(self, connection: Connection, session_ids: Sequence[str], state: State) -> None:
+        """Inside a transaction: no group with a turn of these sessions is offered any more.
+
+        Their turns become `state`, the other turns of a group that waited become STALE. What the trainer has
+        claimed it goes on with, but never claims again.
+        """
+        column = schema.samples.c
+        for ids in chunks(session_ids):
+            theirs = select(column.group_id).where(column.session_id.in_(ids))
+            connection.execute(
+                update(schema.groups).where(schema.groups.c.id.in_(theirs)).values(withdrawn=True)
+            )
+        self._drop(connection, schema.groups.c.withdrawn)
+        for ids in chunks(session_ids):
+            query = select(schema.turns.c.id).where(schema.turns.c.session_id.in_(ids))
+            self._set_states(connection, list(connection.scalars(query)), state)
 
     def account_sessions(self, session_ids: Iterable[str], state: State) -> None:
         """Say what became of all turns that these sessions have so far."""
@@ -194,8 +213,12 @@ class Ledger:
         if not turn_ids:
             return
         _check_recorded(connection, turn_ids)
-        trained = schema.states.c.state == State.TRAINED.value
-        change = self._database.upsert(schema.states, "state", unless=trained)
+        final = (
+            (State.TRAINED.value,) if state is State.TRAINED else (State.TRAINED.value, State.PURGED.value)
+        )
+        change = self._database.upsert(
+            schema.states, "state", unless=or_(*(schema.states.c.state == each for each in final))
+        )
         connection.execute(change, [{"turn_id": id, "state": state.value} for id in turn_ids])
 
     def states(self) -> dict[State, int]:

@@ -7,9 +7,22 @@ from typing import Any, Self, TypeVar
 from sqlalchemy import Connection, RowMapping, Select, Table, bindparam, delete, select, update
 
 from ostinato.store import rows, schema
+from ostinato.store.accounts import Accounts, ApiKey, read_roles
 from ostinato.store.database import Database, StoreError
-from ostinato.store.rows import ApiKey, VersionRow
-from ostinato.types import Arm, Ending, Report, Reward, Session, Signal, SignalKind, Source, Turn, Verdict
+from ostinato.store.rows import VersionRow
+from ostinato.types import (
+    Arm,
+    Ending,
+    Event,
+    Report,
+    Reward,
+    Session,
+    Signal,
+    SignalKind,
+    Source,
+    Turn,
+    Verdict,
+)
 
 T = TypeVar("T")
 CHUNK = 500
@@ -24,6 +37,10 @@ BUMP_ARMS = (
 )
 
 
+class PurgedError(StoreError):
+    """The session was removed at its user's wish: nothing is added to it any more."""
+
+
 class Store:
     """Synchronous, thread-safe, shared by any number of processes on the same file.
 
@@ -33,6 +50,7 @@ class Store:
 
     def __init__(self, database: Database) -> None:
         self.database = database
+        self.accounts = Accounts(database)
 
     @classmethod
     def open(cls, url_or_path: str | Path) -> Self:
@@ -77,21 +95,30 @@ class Store:
         return self._all(newest_first, rows.session_of)[::-1]
 
     def record(
-        self, turns: Sequence[Turn], signals: Sequence[Signal] = (), sessions: Sequence[Session] = ()
+        self,
+        turns: Sequence[Turn],
+        signals: Sequence[Signal] = (),
+        sessions: Sequence[Session] = (),
+        events: Sequence[Event] = (),
     ) -> None:
         """Write all of them in one transaction; an ENDING signal also ends its session.
 
-        Raises StoreError when a turn or signal names a session that is neither stored nor in `sessions`.
+        Raises StoreError when a turn or signal names a session that is neither stored nor in `sessions`,
+        PurgedError when one names a session that was purged.
         """
         endings = [
             {"session": s.session_id, "how": Ending(str(s.value)).value}
             for s in signals
             if s.kind is SignalKind.ENDING
         ]
+        named = {t.session_id for t in turns} | {s.session_id for s in signals}
+        told = {e.session_id for e in events if e.session_id is not None}
         with self.database.write() as connection:
+            _refuse_purged(connection, list(named | told))
             self._insert(connection, schema.sessions, map(rows.session_row, sessions))
             self._insert(connection, schema.turns, map(rows.turn_row, turns))
             self._insert(connection, schema.signals, map(rows.signal_row, signals))
+            self._insert(connection, schema.events, map(rows.event_row, events))
             if endings:
                 connection.execute(SET_ENDING, endings)
 
@@ -110,6 +137,28 @@ class Store:
         """The signals of each session by time observed; a session without signals is not in the dict."""
         order = (schema.signals.c.observed_at, schema.signals.c.id)
         return self._by_session(schema.signals, session_ids, order, rows.signal_of)
+
+    def signal(self, id: str) -> Signal | None:
+        return self._one(select(schema.signals).where(schema.signals.c.id == id), rows.signal_of)
+
+    def has_turn(self, id: str) -> bool:
+        query = select(schema.turns.c.number).where(schema.turns.c.id == id)
+        with self.database.read() as connection:
+            return connection.scalar(query) is not None
+
+    def events(self, session_id: str) -> list[Event]:
+        """The events of a session by time observed, whoever sent them."""
+        query = select(schema.events).where(schema.events.c.session_id == session_id)
+        return self._all(query.order_by(schema.events.c.observed_at, schema.events.c.id), rows.event_of)
+
+    def known_events(self, ids: Iterable[str]) -> set[str]:
+        """Those of `ids` that are recorded."""
+        found: set[str] = set()
+        with self.database.read() as connection:
+            for some in chunks(list(ids)):
+                query = select(schema.events.c.id).where(schema.events.c.id.in_(some))
+                found.update(connection.scalars(query))
+        return found
 
     def add_reward(self, reward: Reward) -> None:
         self.add_rewards((reward,))
@@ -173,14 +222,12 @@ class Store:
         with self.database.read() as connection:
             return connection.scalar(select(column.value).where(column.name == "arms")) or 0
 
-    def add_key(self, hash: str, user: str, role: str, arm: str | None = None) -> None:
-        """Add a key by its SHA-256, or change whose it is."""
-        row = {"hash": hash, "user": user, "role": role, "arm": arm}
-        with self.database.write() as connection:
-            connection.execute(self.database.upsert(schema.keys, "user", "role", "arm"), row)
+    def add_key(self, hash: str, user: str, roles: str = "use,feedback", arm: str | None = None) -> None:
+        """Add a key by its SHA-256, or change whose it is; `accounts` knows organisations and limits."""
+        self.accounts.add(ApiKey(hash=hash, user=user, roles=read_roles(roles), arm=arm))
 
     def key(self, hash: str) -> ApiKey | None:
-        return self._one(select(schema.keys).where(schema.keys.c.hash == hash), lambda row: ApiKey(**row))
+        return self.accounts.key(hash)
 
     def _insert(self, connection: Connection, table: Table, new: Iterable[rows.Row]) -> None:
         if values := list(new):
@@ -212,6 +259,14 @@ class Store:
 def chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
     """Pieces of `ids` small enough for one SELECT … IN."""
     return (ids[start : start + CHUNK] for start in range(0, len(ids), CHUNK))
+
+
+def _refuse_purged(connection: Connection, session_ids: Sequence[str]) -> None:
+    column = schema.purges.c.session_id
+    for ids in chunks(session_ids):
+        gone = connection.scalar(select(column).where(column.in_(ids)).limit(1))
+        if gone is not None:
+            raise PurgedError(f"session {gone!r} was purged: start another one")
 
 
 def _of_version(table: Table, version: int | None) -> Select[Any]:

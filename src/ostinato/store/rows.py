@@ -16,6 +16,7 @@ from ostinato.types import (
     Completion,
     Decision,
     Ending,
+    Event,
     FinishReason,
     Group,
     Report,
@@ -32,6 +33,7 @@ from ostinato.types import (
 )
 
 Row = dict[str, Any]
+EVENT_COLUMNS = ("id", "name", "user", "organisation", "session_id", "turn", "observed_at")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,21 +57,6 @@ class VersionRow:
     def __post_init__(self) -> None:
         if self.kind not in {"anchor", "delta"}:
             raise ValueError(f"version {self.version}: kind must be 'anchor' or 'delta', got {self.kind!r}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiKey:
-    """Who may call the gateway. Only the key's SHA-256 is kept.
-
-    >>> ApiKey(hash="ab12", user="ada", role="use", arm=None).role
-    'use'
-    """
-
-    hash: str
-    user: str
-    role: str
-    arm: str | None
-    """Pins the user to an arm, whatever the traffic split says."""
 
 
 def pack_ints(values: Sequence[int]) -> bytes:
@@ -107,6 +94,8 @@ def session_row(session: Session) -> Row:
         "harness": session.harness,
         "started_at": session.started_at,
         "ending": session.ending and session.ending.value,
+        "organisation": session.organisation,
+        "consent": session.consent,
     }
 
 
@@ -178,6 +167,18 @@ def signal_of(row: RowMapping) -> Signal:
         observed_at=row["observed_at"],
         turn=row["turn"],
     )
+
+
+def event_row(event: Event) -> Row:
+    return {**{name: getattr(event, name) for name in EVENT_COLUMNS}, "attributes": _json(event.attributes)}
+
+
+def event_of(row: RowMapping) -> Event:
+    return Event(**{**row, "attributes": json.loads(row["attributes"])})
+
+
+def _json(attributes: Mapping[str, Any]) -> str:
+    return json.dumps(dict(attributes), ensure_ascii=False)
 
 
 def reward_row(reward: Reward) -> Row:
@@ -253,6 +254,7 @@ def group_row(group: Group) -> Row:
         "rewards": struct.pack(f"<{len(group.rewards)}d", *group.rewards),
         "oldest_version": group.oldest_version,
         "phase": "ready",
+        "withdrawn": False,
     }
 
 

@@ -1,6 +1,7 @@
 """The tables. One row is one fact; only arms and states of turns and groups are ever changed."""
 
 from sqlalchemy import (
+    Boolean,
     CheckConstraint,
     Column,
     Float,
@@ -13,7 +14,7 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA = 1
+SCHEMA = 2
 """Raised when a table changes its layout."""
 METADATA = MetaData()
 
@@ -39,6 +40,8 @@ sessions = Table(
     Column("harness", Text, nullable=False),
     Column("started_at", Float, nullable=False, index=True),
     Column("ending", Text),
+    Column("organisation", Text, nullable=False),
+    Column("consent", Boolean, nullable=False),
 )
 turns = Table(
     "turns",
@@ -132,9 +135,48 @@ keys = Table(
     METADATA,
     Column("hash", Text, primary_key=True),
     Column("user", Text, nullable=False),
-    Column("role", Text, nullable=False),
+    Column("organisation", Text, nullable=False),
+    Column("roles", Text, nullable=False),
     Column("arm", Text),
+    Column("requests_per_minute", Integer),
+    Column("concurrent", Integer),
+    Column("created_at", Float, nullable=False),
+    Column("revoked_at", Float),
 )
+consents = Table(
+    "consents",
+    METADATA,
+    Column("order", Integer, primary_key=True),
+    Column("organisation", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("granted", Boolean, nullable=False),
+    Column("set_by", Text, nullable=False),
+    Column("set_at", Float, nullable=False),
+    Index("consents_of", "organisation", "user"),
+)
+"""Append-only: the last row of a pair holds, and of no user the organisation's own word."""
+events = Table(
+    "events",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("user", Text, nullable=False, index=True),
+    Column("organisation", Text, nullable=False),
+    Column("session_id", Text, index=True),
+    Column("turn", Integer),
+    Column("observed_at", Float, nullable=False),
+    Column("attributes", Text, nullable=False),
+)
+"""Without a foreign key: a client may tell of a session before its first turn is recorded."""
+purges = Table(
+    "purges",
+    METADATA,
+    Column("session_id", Text, ForeignKey("sessions.id"), primary_key=True),
+    Column("purged_at", Float, nullable=False),
+    Column("purged_by", Text, nullable=False),
+    Column("counts", Text, nullable=False),
+)
+"""What is left of a session that was removed: when, by whom, how much there was."""
 prompts = Table("prompts", METADATA, Column("prompt", Text, primary_key=True))
 groups = Table(
     "groups",
@@ -146,6 +188,7 @@ groups = Table(
     Column("oldest_version", Integer, nullable=False),
     Column("phase", Text, nullable=False),
     Column("target_version", Integer),
+    Column("withdrawn", Boolean, nullable=False),
     Index("groups_by_phase", "phase", "order"),
 )
 samples = Table(
@@ -153,7 +196,7 @@ samples = Table(
     METADATA,
     Column("group_id", Text, ForeignKey("groups.id"), primary_key=True),
     Column("position", Integer, primary_key=True),
-    Column("session_id", Text, nullable=False),
+    Column("session_id", Text, nullable=False, index=True),
     Column("turns", LargeBinary, nullable=False),
     Column("ids", LargeBinary, nullable=False),
     Column("mask", LargeBinary, nullable=False),

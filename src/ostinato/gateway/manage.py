@@ -1,0 +1,176 @@
+"""`ostinato keys`, `consent` and `purge`: what whoever runs the gateway decides about the people who use it.
+
+They work on the record itself, so whoever may read the file may do this; a running gateway sees a change
+within seconds.
+"""
+
+import argparse
+import getpass
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ostinato.store import ApiKey, Store
+
+DONE, WRONG = 0, 2
+Command = Callable[["Store", argparse.Namespace], Any]
+
+
+def register(commands: Any) -> None:
+    """Adds the commands to the subparsers of `ostinato`."""
+    keys = _group(commands, "keys", "who may call the gateway")
+    add = _command(keys, "add", "make a key and print it, once", _add)
+    add.add_argument("user")
+    add.add_argument("--organisation", default="")
+    add.add_argument(
+        "--roles", default="use,feedback", help="of use, feedback, admin (default: use,feedback)"
+    )
+    add.add_argument("--arm", default=None, help="pin the user to an arm")
+    add.add_argument("--requests-per-minute", type=int, default=None)
+    add.add_argument("--concurrent", type=int, default=None, help="model calls at the same time")
+    _command(keys, "list", "every key that is not revoked", _list)
+    _command(keys, "revoke", "refuse a key from now on", _revoke).add_argument("id")
+
+    consent = _group(commands, "consent", "whose sessions may be trained on: opt-in, organisation and user")
+    show = _command(consent, "show", "what holds now, and who said so", _show)
+    say = _command(consent, "set", "record a yes or a no", _set)
+    say.add_argument("granted", choices=["yes", "no"])
+    say.add_argument("--by", default=None, help="who says so (default: you)")
+    for parser in (show, say):
+        parser.add_argument("--organisation", default="")
+        parser.add_argument("--user", default="")
+
+    purge = _common(
+        commands.add_parser("purge", help="remove a user's data, and name what was trained on it")
+    )
+    which = purge.add_mutually_exclusive_group(required=True)
+    which.add_argument("--user", default="")
+    which.add_argument("--session", default="")
+    purge.add_argument("--organisation", default=None, help="only the user of this organisation")
+    purge.add_argument("--by", default=None, help="who wants it (default: you)")
+    purge.set_defaults(run=lambda options: _run(_purge, options))
+
+
+def _group(commands: Any, name: str, help: str) -> Any:
+    return commands.add_parser(name, help=help).add_subparsers(required=True, metavar="COMMAND")
+
+
+def _command(group: Any, name: str, help: str, command: Command) -> argparse.ArgumentParser:
+    parser = _common(group.add_parser(name, help=help))
+    parser.set_defaults(run=lambda options: _run(command, options))
+    return parser
+
+
+def _common(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("--directory", type=Path, default=Path("runs/demo"), help="the run folder")
+    parser.add_argument("--store", default=None, help="SQLite file or database URL, instead of a run folder")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _run(command: Command, options: argparse.Namespace) -> int:
+    from ostinato.store import Store, StoreError
+
+    path = options.store or str(options.directory / "store.db")
+    if options.store is None and not Path(path).exists():
+        return _wrong(f"{options.directory} holds no run: name one with --directory, or a file with --store")
+    try:
+        store = Store.open(path)
+        try:
+            result = command(store, options)
+        finally:
+            store.close()
+    except StoreError as error:
+        return _wrong(str(error))
+    print(json.dumps(result) if options.json else _text(result))  # noqa: T201
+    return DONE
+
+
+def _add(store: "Store", options: argparse.Namespace) -> dict[str, Any]:
+    from ostinato.store.accounts import ApiKey, hash_key, new_key, read_roles
+
+    secret = new_key()
+    key = ApiKey(
+        hash=hash_key(secret),
+        user=options.user,
+        roles=read_roles(options.roles),
+        organisation=options.organisation,
+        arm=options.arm,
+        requests_per_minute=options.requests_per_minute,
+        concurrent=options.concurrent,
+        created_at=time.time(),
+    )
+    store.accounts.add(key)
+    return {"key": secret, **_plain(store.accounts.key(key.hash) or key)}
+
+
+def _list(store: "Store", _: argparse.Namespace) -> list[dict[str, Any]]:
+    found = store.accounts.keys()
+    return [_plain(key) for key in found]
+
+
+def _revoke(store: "Store", options: argparse.Namespace) -> dict[str, Any]:
+    return _plain(store.accounts.revoke(options.id)) | {"revoked": True}
+
+
+def _show(store: "Store", options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The last word of each organisation and user, or of the one asked for."""
+    latest = {(each.organisation, each.user): asdict(each) for each in store.accounts.consents()}
+    asked = {name: getattr(options, name) for name in ("organisation", "user") if getattr(options, name)}
+    found = [word for word in latest.values() if asked.items() <= word.items()]
+    agreed = store.accounts.consented([(word["organisation"], word["user"]) for word in found])
+    for word in found:
+        word["trained_on"] = bool(word["user"]) and agreed[word["organisation"], word["user"]]
+    return found
+
+
+def _set(store: "Store", options: argparse.Namespace) -> dict[str, Any]:
+    said = store.accounts.set_consent(
+        organisation=options.organisation,
+        user=options.user,
+        granted=options.granted == "yes",
+        by=options.by or getpass.getuser(),
+    )
+    return asdict(said)
+
+
+def _purge(store: "Store", options: argparse.Namespace) -> dict[str, Any]:
+    from ostinato.store.purge import purge
+
+    who = {"user": options.user, "session": options.session, "organisation": options.organisation}
+    return asdict(purge(store, **who, by=options.by or getpass.getuser()))
+
+
+def _plain(key: "ApiKey") -> dict[str, Any]:
+    fields = asdict(key)
+    del fields["hash"]
+    return {"id": key.id, **fields, "roles": sorted(key.roles)}
+
+
+def _text(result: object) -> str:
+    """JSON for people: a line for each row, without what is not set."""
+    if isinstance(result, Mapping):
+        shown = {name: value for name, value in result.items() if value not in (None, "", [], ())}
+        return "  ".join(f"{name}={_word(name, value)}" for name, value in shown.items())
+    assert isinstance(result, Sequence)
+    return "\n".join(map(_text, result)) or "none"
+
+
+def _word(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if name.endswith("_at") and isinstance(value, float):
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(value))
+    if isinstance(value, Mapping):
+        return ",".join(f"{key}:{each}" for key, each in value.items())
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _wrong(message: str) -> int:
+    print(f"ostinato: {message}", file=sys.stderr)  # noqa: T201
+    return WRONG

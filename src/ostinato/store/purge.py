@@ -1,0 +1,153 @@
+"""Removing what a user said: tokens, signals, events and samples go, the counts stay.
+
+What is left of a session is a tombstone: its row under a random name, its turns without tokens, when it was
+purged and how much there was. So every figure of integrity stays true, and nobody can add to the session
+again. Weights are not changed: the versions trained on it are listed for whoever decides about them.
+"""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, Table, delete, func, select, update
+
+from ostinato.store import schema
+from ostinato.store.database import StoreError
+from ostinato.store.ledger import Ledger
+from ostinato.store.record import Store, chunks
+from ostinato.types import Ending, State, new_id
+
+GONE = "purged"
+NO_TOKENS: dict[str, Any] = {"ids": b"", "logprobs": b"", "versions": b""}
+NO_PROMPT: dict[str, Any] = {"prompt_ids": b"", "routes": None, "broken": None}
+
+
+class PurgeError(StoreError):
+    """There is nothing of this name to purge."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purge:
+    """What was removed.
+
+    >>> Purge(sessions=("s1",), counts={"turns": 2}).trained
+    ()
+    """
+
+    sessions: tuple[str, ...]
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Turns, signals, events, rewards and samples that were emptied or deleted."""
+    trained: tuple[int, ...] = ()
+    """Versions whose own training batch held a turn of these sessions."""
+    descended: tuple[int, ...] = ()
+    """Versions that grew out of those: their weights still depend on it."""
+
+
+def purge(
+    store: Store, *, by: str, user: str = "", organisation: str | None = None, session: str = ""
+) -> Purge:
+    """Removes one session, or all of a user (of one organisation, if it is given), and their consent.
+
+    All or nothing. Purging the same session again changes nothing and names the versions trained since.
+    Raises PurgeError.
+    """
+    if bool(user) == bool(session):
+        raise PurgeError("purge what? give either a user or a session")
+    with store.database.write() as connection:
+        ids = _sessions(connection, user, organisation, session)
+        counts = _empty(connection, ids, user, organisation)
+        if not ids and not counts["events"]:
+            name = f"user {user!r}" if user else f"session {session!r}"
+            raise PurgeError(f"no {name} in {store.database.where}")
+        Ledger(store).withdraw(connection, ids, State.PURGED)
+        _bury(connection, ids, by=by)
+        if user:
+            _take_consent_back(connection, user, organisation, by)
+        trained = _trained_on(connection, ids)
+        descended = _descendants(connection, trained)
+    store.database.scrub()
+    return Purge(sessions=tuple(ids), counts=counts, trained=trained, descended=descended)
+
+
+def _sessions(connection: Connection, user: str, organisation: str | None, session: str) -> list[str]:
+    column = schema.sessions.c
+    query = select(column.id).where(column.id == session if session else column.user == user)
+    if organisation is not None:
+        query = query.where(column.organisation == organisation)
+    return list(connection.scalars(query.order_by(column.started_at, column.id)))
+
+
+def _empty(connection: Connection, ids: Sequence[str], user: str, organisation: str | None) -> dict[str, int]:
+    counts: Counter[str] = Counter(turns=0, signals=0, events=0, rewards=0, samples=0)
+    turn, sample = schema.turns, schema.samples
+    for some in chunks(ids):
+        turns = update(turn).where(turn.c.session_id.in_(some), turn.c.prompt_ids != b"")
+        counts["turns"] += connection.execute(turns.values(**NO_TOKENS, **NO_PROMPT)).rowcount
+        samples = update(sample).where(sample.c.session_id.in_(some), sample.c.ids != b"")
+        counts["samples"] += connection.execute(samples.values(**NO_TOKENS, mask=b"")).rowcount
+        for table in (schema.signals, schema.events, schema.rewards):
+            counts[table.name] += _delete(connection, table, table.c.session_id.in_(some))
+    if user:
+        theirs = [schema.events.c.user == user]
+        theirs += [] if organisation is None else [schema.events.c.organisation == organisation]
+        counts["events"] += _delete(connection, schema.events, *theirs)
+    return dict(counts)
+
+
+def _delete(connection: Connection, table: Table, *where: Any) -> int:
+    return connection.execute(delete(table).where(*where)).rowcount
+
+
+def _trained_on(connection: Connection, ids: Sequence[str]) -> tuple[int, ...]:
+    sample, training = schema.samples.c, schema.trainings.c
+    joined = schema.trainings.join(schema.samples, sample.group_id == training.group_id)
+    found: set[int] = set()
+    for some in chunks(ids):
+        query = select(training.version).select_from(joined).where(sample.session_id.in_(some))
+        found.update(connection.scalars(query))
+    return tuple(sorted(found))
+
+
+def _bury(connection: Connection, ids: Sequence[str], *, by: str) -> None:
+    """Leaves a tombstone for each session that has none yet, under one new name for all of them."""
+    name, now = f"{GONE}-{new_id()[:8]}", time.time()
+    column = schema.sessions.c
+    ending = func.coalesce(column.ending, Ending.ABANDONED.value)
+    for id in _without_tombstone(connection, ids):
+        turns = connection.scalar(select(func.count()).where(schema.turns.c.session_id == id))
+        counts = json.dumps({"turns": turns})
+        row = {"session_id": id, "purged_at": now, "purged_by": by, "counts": counts}
+        connection.execute(schema.purges.insert(), row)
+        values = {"user": name, "task_id": None, "consent": False, "ending": ending}
+        connection.execute(update(schema.sessions).where(column.id == id).values(**values))
+
+
+def _without_tombstone(connection: Connection, ids: Sequence[str]) -> list[str]:
+    column = schema.purges.c.session_id
+    buried: set[str] = set()
+    for some in chunks(ids):
+        buried.update(connection.scalars(select(column).where(column.in_(some))))
+    return [id for id in ids if id not in buried]
+
+
+def _take_consent_back(connection: Connection, user: str, organisation: str | None, by: str) -> None:
+    column = schema.consents.c
+    query = select(column.organisation).where(column.user == user).distinct()
+    if organisation is not None:
+        query = query.where(column.organisation == organisation)
+    said = {"user": user, "granted": False, "set_by": by, "set_at": time.time()}
+    for (name,) in connection.execute(query).all():
+        connection.execute(schema.consents.insert(), {**said, "organisation": name})
+
+
+def _descendants(connection: Connection, versions: Sequence[int]) -> tuple[int, ...]:
+    """Versions later in the line of `versions`, themselves left out."""
+    column = schema.versions.c
+    touched = set(versions)
+    for version, parent in connection.execute(select(column.version, column.parent).order_by(column.version)):
+        if parent in touched:
+            touched.add(version)
+    return tuple(sorted(touched - set(versions)))

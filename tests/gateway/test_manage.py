@@ -1,0 +1,69 @@
+"""The commands that set accounts, as they are typed."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ostinato.cli import main
+from ostinato.store import Store
+from ostinato.store.accounts import hash_key
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "store.db")
+
+
+def typed(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    status = main(words)
+    said = capsys.readouterr()
+    return status, said.out, said.err
+
+
+def test_a_key_is_shown_once_and_listed_without_itself(path: str, capsys) -> None:
+    add = ["keys", "add", "ada", "--store", path, "--organisation", "acme", "--roles", "use", "--json"]
+    status, said, _ = typed(capsys, *add, "--requests-per-minute", "60", "--concurrent", "2")
+    made = json.loads(said)
+    assert (status, made["roles"], made["requests_per_minute"]) == (0, ["use"], 60)
+    kept = Store.open(path).key(hash_key(made["key"]))
+    assert kept is not None and (kept.user, kept.organisation, kept.concurrent) == ("ada", "acme", 2)
+    _, said, _ = typed(capsys, "keys", "list", "--store", path)
+    assert made["id"] in said and made["key"] not in said and "organisation=acme" in said
+    status, said, _ = typed(capsys, "keys", "revoke", made["id"], "--store", path)
+    assert (status, Store.open(path).key(kept.hash)) == (0, None)
+    assert typed(capsys, "keys", "list", "--store", path)[1] == "none\n"
+
+
+def test_consent_is_shown_as_it_holds(path: str, capsys) -> None:
+    say = ["consent", "set", "yes", "--store", path, "--organisation", "acme"]
+    typed(capsys, *say, "--user", "ada", "--by", "ada")
+    show = ["consent", "show", "--store", path, "--user", "ada", "--json"]
+    (word,) = json.loads(typed(capsys, *show)[1])
+    assert (word["granted"], word["set_by"], word["trained_on"]) == (True, "ada", False)
+    typed(capsys, *say, "--by", "legal")
+    (word,) = json.loads(typed(capsys, *show)[1])
+    assert word["trained_on"] and word["set_at"] > 1e9
+    assert len(json.loads(typed(capsys, "consent", "show", "--store", path, "--json")[1])) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["keys", "add", "ada", "--roles", "king"], "roles are use, feedback, admin"),
+        (["keys", "add", "ada", "--concurrent", "0"], "concurrent must be at least 1"),
+        (["keys", "revoke", "12"], "0 keys begin with '12'"),
+        (["consent", "set", "yes"], "whose consent"),
+        (["purge", "--user", "ada"], "no user 'ada'"),
+    ],
+)
+def test_what_cannot_be_done_is_a_line(path: str, capsys, words: list[str], message: str) -> None:
+    status, out, error = typed(capsys, *words, "--store", path)
+    assert (status, out, error.count("\n")) == (2, "", 1)
+    assert message in error
+
+
+def test_a_folder_without_a_run_is_named(tmp_path: Path, capsys) -> None:
+    status, _, error = typed(capsys, "keys", "list", "--directory", str(tmp_path / "nothing"))
+    assert status == 2 and "holds no run" in error
+    assert not (tmp_path / "nothing").exists()

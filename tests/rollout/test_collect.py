@@ -1,0 +1,54 @@
+"""Live sessions become samples only where their people agreed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.store.builders import session, turn
+
+from ostinato.rewards.definition import LIVE
+from ostinato.rollout.collect import Collector
+from ostinato.store import Ledger, Store
+from ostinato.types import Ending, Signal, SignalKind, State
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store.open(tmp_path / "store.db")
+    yield store
+    store.close()
+
+
+def kept(store: Store, id: str, **about: object) -> None:
+    """An ended session of one turn whose edit was kept."""
+    signal = Signal(session_id=id, kind=SignalKind.EDIT_KEPT, value=1.0, observed_at=1.0)
+    store.record([turn(0, id)], [signal], [session(id, ending=Ending.FINISHED, **about)])
+
+
+def test_only_who_agreed_is_trained_on(store: Store) -> None:
+    say = store.accounts.set_consent
+    say(organisation="acme", granted=True, by="legal")
+    for user in ("ada", "bob"):
+        say(organisation="acme", user=user, granted=True, by=user)
+    say(organisation="acme", user="bob", granted=False, by="bob")
+    kept(store, "agreed", user="ada", organisation="acme", consent=True)
+    kept(store, "before-they-agreed", user="ada", organisation="acme", consent=False)
+    kept(store, "taken-back", user="bob", organisation="acme", consent=True)
+    kept(store, "elsewhere", user="ada", organisation="", consent=True)
+    harvest = Collector(store, LIVE).harvest("main", {})
+    assert (harvest.sessions, harvest.offered, harvest.withheld) == (1, 1, 3)
+    ledger = Ledger(store)
+    (group,) = ledger.claim(4, 9, 0)
+    assert group.prompt == "live/agreed"
+    assert ledger.states()[State.WITHHELD] == 3
+    assert store.rewards("taken-back") == []
+
+
+def test_consent_given_later_covers_what_is_collected_later_only_if_it_held_then(store: Store) -> None:
+    store.accounts.set_consent(user="ada", granted=True, by="ada")
+    kept(store, "agreed", user="ada", consent=True)
+    collector = Collector(store, LIVE)
+    store.accounts.set_consent(user="ada", granted=False, by="ada")
+    assert collector.harvest("main", {}).withheld == 1
+    store.accounts.set_consent(user="ada", granted=True, by="ada")
+    assert collector.harvest("main", {}).offered == 1

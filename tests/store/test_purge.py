@@ -1,0 +1,163 @@
+"""After a purge nothing of what was said is left, and every count still holds."""
+
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.store.builders import group, session, turn
+
+from ostinato.store import Ledger, PurgedError, Store, VersionRow
+from ostinato.store.purge import PurgeError, purge
+from ostinato.store.rows import pack_ints
+from ostinato.types import Ending, Event, Reward, Signal, SignalKind, State
+
+MARKER = (424242, 434343, 444444)
+SAID = "the-comment-that-must-go"
+
+
+def told(session_id: str) -> tuple[Signal, Event]:
+    signal = Signal(session_id=session_id, kind=SignalKind.COMMENT, value=SAID, observed_at=1.0)
+    event = Event(
+        id=f"e-{session_id}",
+        name="user.prompt",
+        user="ada",
+        observed_at=1.0,
+        session_id=session_id,
+        attributes={"prompt": SAID},
+    )
+    return signal, event
+
+
+def fill(store: Store, *names: str, user: str = "ada") -> None:
+    for name in names:
+        signal, event = told(name)
+        turns = [replace(turn(i, name), prompt_ids=MARKER) for i in range(2)]
+        store.record(turns, [signal], [session(name, user=user)], [replace(event, user=user)])
+        store.add_reward(Reward(session_id=name, definition="d", parts=()))
+
+
+def version(number: int, parent: int | None = None, batch: tuple[str, ...] = ()) -> VersionRow:
+    return VersionRow(
+        version=number, parent=parent, digest=str(number), kind="delta", bytes=1, created_at=0.0, batch=batch
+    )
+
+
+def on_disk(store: Store) -> bytes:
+    return b"".join(
+        path.read_bytes() for path in Path(str(store.database.url.database)).parent.glob("record.db*")
+    )
+
+
+def train(store: Store, ledger: Ledger, number: int, *groups: str) -> None:
+    claimed = ledger.claim(number, len(groups), 0)
+    assert [g.id for g in claimed] == list(groups)
+    store.add_version(version(number, number - 1, groups))
+    ledger.commit(number)
+
+
+def test_nothing_of_it_is_left_on_the_disk(store: Store) -> None:
+    fill(store, "s1", "s2")
+    fill(store, "t1", user="bob")
+    store.database.scrub()
+    assert SAID.encode() in on_disk(store) and pack_ints(MARKER) in on_disk(store)
+    done = purge(store, user="ada", by="root")
+    assert done.sessions == ("s1", "s2")
+    assert done.counts == {"turns": 4, "signals": 2, "events": 2, "rewards": 2, "samples": 0}
+    assert store.signals("s1") == store.events("s1") == store.rewards("s1") == []
+    assert [(t.prompt_ids, t.completion.ids) for t in store.turns("s1")] == [((), ()), ((), ())]
+    assert len(store.signals("t1")) == len(store.events("t1")) == 1
+    purge(store, user="bob", by="root")
+    left = on_disk(store)
+    assert not [mark for mark in (SAID.encode(), pack_ints(MARKER), b"ada", b"bob") if mark in left]
+
+
+def test_the_tombstone_says_when_and_by_whom(store: Store) -> None:
+    fill(store, "s1")
+    purge(store, session="s1", by="root")
+    kept = store.session("s1")
+    assert kept is not None
+    assert kept.user.startswith("purged-")
+    assert (kept.ending, kept.consent, kept.task_id) == (Ending.ABANDONED, False, None)
+    with sqlite3.connect(str(store.database.url.database)) as connection:
+        rows = connection.execute("SELECT session_id, purged_by, counts FROM purges").fetchall()
+    assert rows == [("s1", "root", '{"turns": 2}')]
+
+
+def test_counts_hold(store: Store, ledger: Ledger) -> None:
+    fill(store, "s1", "s2", "s3")
+    ledger.offer(group("g1", session_id="s1", turns=(0, 1)))
+    ledger.offer(group("g2", session_id="s2", turns=(0, 1)))
+    store.add_version(version(3))
+    train(store, ledger, 4, "g1")
+    purge(store, user="ada", by="ada")
+    assert ledger.unaccounted() == ledger.trained_twice() == 0
+    states = ledger.states()
+    assert (states[State.TRAINED], states[State.PURGED]) == (2, 4)
+    assert ledger.ready(0) == 0
+    ledger.account_sessions(["s1", "s2", "s3"], State.CENSORED)
+    assert ledger.states() == states
+
+
+def test_the_versions_it_went_into_are_named(store: Store, ledger: Ledger) -> None:
+    fill(store, "s1", "s2")
+    fill(store, "t1", user="bob")
+    for name, of in (("g1", "s1"), ("g2", "t1"), ("g3", "s2")):
+        ledger.offer(group(name, session_id=of))
+    store.add_version(version(3))
+    train(store, ledger, 4, "g1")
+    train(store, ledger, 5, "g2")
+    train(store, ledger, 6, "g3")
+    store.add_version(version(7, parent=6))
+    store.add_version(version(8, parent=3))
+    done = purge(store, user="ada", by="ada")
+    assert (done.trained, done.descended) == ((4, 6), (5, 7))
+    assert done.counts["samples"] == 2
+    assert purge(store, session="s1", by="ada").trained == (4,)
+
+
+def test_what_the_trainer_holds_is_accounted_and_never_claimed_again(store: Store, ledger: Ledger) -> None:
+    fill(store, "s1", "s2")
+    ledger.offer(group("g1", session_id="s1", turns=(0, 1)))
+    ledger.offer(group("g2", session_id="s2", turns=(0, 1)))
+    assert len(ledger.claim(4, 2, 0)) == 2
+    purge(store, session="s1", by="ada")
+    assert ledger.release_after(3) == 1
+    assert [g.id for g in ledger.claim(4, 2, 0)] == ["g2"]
+    purge(store, session="s2", by="ada")
+    assert ledger.commit(4) == 1
+    states = ledger.states()
+    assert (states[State.PURGED], states[State.TRAINED]) == (2, 2)
+    assert purge(store, session="s2", by="ada").trained == (4,)
+
+
+def test_nobody_adds_to_it_any_more(store: Store) -> None:
+    fill(store, "s1")
+    purge(store, session="s1", by="ada")
+    signal, event = told("s1")
+    for rows in ([[turn(2)]], [[], [signal]], [[], [], [], [event]]):
+        with pytest.raises(PurgedError, match="'s1' was purged"):
+            store.record(*rows)
+
+
+def test_a_users_consent_goes_with_them(store: Store) -> None:
+    fill(store, "s1")
+    store.accounts.set_consent(user="ada", granted=True, by="ada")
+    purge(store, user="ada", by="root")
+    last = store.accounts.consents()[-1]
+    assert (last.user, last.granted, last.set_by) == ("ada", False, "root")
+
+
+def test_only_the_organisation_that_is_named(store: Store) -> None:
+    for id, organisation in (("s1", "acme"), ("s2", "emca")):
+        store.start_session(session(id, organisation=organisation))
+    assert purge(store, user="ada", organisation="emca", by="root").sessions == ("s2",)
+
+
+def test_what_is_not_there_is_said(store: Store) -> None:
+    with pytest.raises(PurgeError, match="no user 'ada'"):
+        purge(store, user="ada", by="ada")
+    with pytest.raises(PurgeError, match="no session 's1'"):
+        purge(store, session="s1", by="ada")
+    with pytest.raises(PurgeError, match="either a user or a session"):
+        purge(store, by="ada")
