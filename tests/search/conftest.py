@@ -5,13 +5,13 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from tests.search.toolbox import FILES, serving
+from tests.search.toolbox import FILES, running
 
 
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[str]:
-    async with serving(tmp_path / "search.db") as url:
-        yield url
+    async with running(tmp_path / "search.db") as service:
+        yield service.url
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from ostinato.search.chunks import LINE_CHARS, LINES, MOST_CHUNKS, chunks, synta
 
 def test_functions_methods_and_heads_of_classes_stand_alone():
     names = [(piece.name, piece.first, piece.last) for piece in chunks(CALC, "python")]
-    assert names == [("", 1, 3), ("Till", 4, 6), ("Till.total_of_coins", 7, 8), ("parse_header", 11, 13)]
+    assert names == [("", 1, 1), ("Till", 4, 5), ("Till.total_of_coins", 7, 8), ("parse_header", 11, 13)]
 
 
 def test_decorators_belong_to_what_they_decorate():

@@ -4,13 +4,16 @@ import asyncio
 import base64
 import io
 import json
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
 
 from ostinato.search.app import create_app
+from ostinato.search.index import Index
 from ostinato.search.server import SearchConfig, open_index
 
 CALC = b'''import os
@@ -31,8 +34,24 @@ NOTES = b"# Notes\n\nThe till is closed on Sundays.\n"
 FILES = {"shop/calc.py": CALC, "NOTES.md": NOTES}
 
 
+@dataclass
+class Service:
+    """A service in this process, and the index behind it."""
+
+    url: str
+    index: Index
+    cache: Path
+
+    def forget(self) -> None:
+        """What a full disk or another process does to a cache."""
+        self.index._open.clear()
+        with sqlite3.connect(self.cache) as database:
+            database.execute("DELETE FROM files")
+        database.close()
+
+
 @asynccontextmanager
-async def serving(cache: Path, **settings: object) -> AsyncIterator[str]:
+async def running(cache: Path, **settings: object) -> AsyncIterator[Service]:
     index = open_index(SearchConfig(cache=cache, **settings))
 
     async def authenticate(key: str) -> bool:
@@ -43,7 +62,8 @@ async def serving(cache: Path, **settings: object) -> AsyncIterator[str]:
     task = asyncio.create_task(server.serve())
     while not server.started:
         await asyncio.sleep(0.005)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    port = server.servers[0].sockets[0].getsockname()[1]
+    yield Service(f"http://127.0.0.1:{port}", index, cache)
     server.should_exit = True
     await task
     index.close()

@@ -50,10 +50,15 @@ def chunks(content: bytes, syntax: str) -> list[Chunk]:
     lines = content.decode(errors="replace").replace("\r\n", "\n").split("\n")
     spans = _python(lines) if syntax == "python" else _paragraphs(lines, 1, len(lines))
     pieces = (_chunk(lines, *part) for span in spans for part in _cut(*span))
-    return [piece for piece in pieces if piece.text.strip()][:MOST_CHUNKS]
+    return [piece for piece in pieces if piece is not None][:MOST_CHUNKS]
 
 
-def _chunk(lines: list[str], first: int, last: int, name: str) -> Chunk:
+def _chunk(lines: list[str], first: int, last: int, name: str) -> Chunk | None:
+    """Without blank lines at its ends; None when nothing is left."""
+    filled = [number for number in range(first, last + 1) if lines[number - 1].strip()]
+    if not filled:
+        return None
+    first, last = filled[0], filled[-1]
     text = "\n".join(line[:LINE_CHARS] for line in lines[first - 1 : last])
     return Chunk(first=first, last=last, name=name, text=text)
 

@@ -1,0 +1,159 @@
+"""Which files `.gitignore` leaves out, and which hold secrets and are never sent anywhere.
+
+Patterns mean what gitignore(5) says. Git keeps an ignored file that is tracked; here it stays out.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import PurePosixPath
+
+SECRETS = (
+    *(".env", ".env.*", "*.env", ".envrc", ".netrc", "_netrc", ".pgpass", ".pypirc", ".npmrc", ".htpasswd"),
+    *("*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.asc", "id_rsa*", "id_dsa*"),
+    *("id_ecdsa*", "id_ed25519*", "credentials", "credentials.json", ".git-credentials", "secrets.*"),
+)
+NOT_SECRET = {".env.example", ".env.sample", ".env.template", "secrets.py"}
+CACHES = {".git", "node_modules", "__pycache__", ".venv", ".tox", ".mypy_cache", ".ruff_cache"}
+GITIGNORE = ".gitignore"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern:
+    """One line of a `.gitignore`."""
+
+    regex: re.Pattern[str]
+    """Matches a path relative to the folder of the file."""
+    negated: bool
+    folders_only: bool
+
+
+def is_secret(path: str) -> bool:
+    """Whether the name says that the file holds keys or passwords.
+
+    >>> is_secret("deploy/.env.production"), is_secret("src/environment.py")
+    (True, False)
+    """
+    name = PurePosixPath(path).name.lower()
+    return name not in NOT_SECRET and any(fnmatchcase(name, pattern) for pattern in SECRETS)
+
+
+def is_cache(path: str) -> bool:
+    """Whether it lies in a folder that tools fill."""
+    return not CACHES.isdisjoint(path.split("/"))
+
+
+class Ignored:
+    """The rules of every `.gitignore` of a tree, from the path of each to its text."""
+
+    def __init__(self, files: Mapping[str, str]) -> None:
+        self._rules = {_folder(path): parse(text) for path, text in files.items()}
+        self._known: dict[str, bool] = {"": False}
+
+    def __contains__(self, path: str) -> bool:
+        """Whether the file at `path` is ignored, or a folder it lies in."""
+        folder = _folder(path)
+        return self._folder(folder) or self._verdict(path, is_folder=False)
+
+    def _folder(self, folder: str) -> bool:
+        if folder not in self._known:
+            above = self._folder(_folder(folder))
+            self._known[folder] = above or self._verdict(folder, is_folder=True)
+        return self._known[folder]
+
+    def _verdict(self, path: str, *, is_folder: bool) -> bool:
+        """The last rule that matches, of the deepest folder that has one."""
+        for folder in _above(path):
+            inner = path[len(folder) + 1 :] if folder else path
+            for rule in reversed(self._rules.get(folder, ())):
+                if (is_folder or not rule.folders_only) and rule.regex.fullmatch(inner):
+                    return not rule.negated
+        return False
+
+
+def parse(text: str) -> tuple[Pattern, ...]:
+    """The patterns of a `.gitignore`, in order; what git would not understand matches nothing."""
+    return tuple(_patterns(text.removeprefix("\ufeff").split("\n")))
+
+
+def _patterns(lines: Iterable[str]) -> Iterable[Pattern]:
+    for line in lines:
+        pattern = _without_trailing_spaces(line.removesuffix("\r"))
+        negated = pattern.startswith("!")
+        pattern = pattern.removeprefix("!") if negated else pattern
+        folders_only = pattern.endswith("/")
+        body = pattern.removesuffix("/")
+        if not body or (not negated and pattern.startswith("#")):
+            continue
+        regex = _regex(body)
+        if regex is not None:
+            yield Pattern(regex=regex, negated=negated, folders_only=folders_only)
+
+
+def _without_trailing_spaces(line: str) -> str:
+    while line.endswith(" ") and not line.endswith("\\ "):
+        line = line[:-1]
+    return line
+
+
+@cache
+def _regex(pattern: str) -> re.Pattern[str] | None:
+    """Of a pattern without its slash at the end. A slash elsewhere ties it to the folder."""
+    anchored = "/" in pattern
+    parts = pattern.removeprefix("/").split("/")
+    whole = "" if anchored else "(?:.*/)?"
+    for number, part in enumerate(parts):
+        last = number == len(parts) - 1
+        if len(part) > 1 and not part.strip("*") and anchored:
+            whole += ".*" if last else "(?:.*/)?"
+            continue
+        piece = _piece(part)
+        if piece is None:
+            return None
+        whole += piece + ("" if last else "/")
+    return re.compile(whole, re.DOTALL)
+
+
+TOKEN = re.compile(
+    r"\\(?P<escaped>.)|(?P<stars>\*+)|(?P<any>\?)|\[(?P<set>[!^]?\]?[^\]]*)\]|(?P<plain>.)", re.DOTALL
+)
+
+
+def _piece(part: str) -> str | None:
+    """Regular expression of what lies between two slashes; None for one that ends in a lone backslash."""
+    if (len(part) - len(part.rstrip("\\"))) % 2:
+        return None
+    return "".join(map(_token, TOKEN.finditer(part)))
+
+
+def _token(match: re.Match[str]) -> str:
+    if match["stars"]:
+        return "[^/]*"
+    if match["any"]:
+        return "[^/]"
+    if match["set"] is not None:
+        return _set(match["set"])
+    return re.escape(match["escaped"] or match["plain"])
+
+
+def _set(body: str) -> str:
+    negated = body[:1] in {"!", "^"}
+    inside = re.sub(r"([\\\[\]&~|^])", r"\\\1", body[1:] if negated else body)
+    try:
+        re.compile(f"[{inside}]")
+    except re.error:
+        return r"(?!)"
+    return f"(?!/)[{'^' if negated else ''}{inside}]"
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _above(path: str) -> Iterable[str]:
+    """Folders that `path` lies in, the deepest first; the last is the root."""
+    while path:
+        path = _folder(path)
+        yield path
