@@ -52,6 +52,18 @@ class FinishReason(StrEnum):
 
     STOP = "stop"
     LENGTH = "length"
+    STOP_SEQUENCE = "stop_sequence"
+    """The client's stop text was complete: the turn was cut there, without a stop token."""
+
+
+class TurnKind(StrEnum):
+    """What a turn was for."""
+
+    MAIN = "main"
+    SIDE = "side"
+    """A client's call beside the work, such as a title: recorded, not trained."""
+    SUMMARY = "summary"
+    """The agent's own account of its work, from which the session goes on."""
 
 
 class SignalKind(StrEnum):
@@ -188,6 +200,9 @@ class Turn:
     latency_s: float
     broken: str | None = None
     """Why the text could not be read as a message or tool call; None when it could."""
+    kind: TurnKind = TurnKind.MAIN
+    untrainable: str | None = None
+    """Why its context is not exactly what this session saw and said; None when it is."""
 
     @property
     def id(self) -> str:

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostinato.gateway.chat import ChatRequest, parse_chat
+from ostinato.gateway.chat import parse_chat
 from ostinato.gateway.errors import ApiError
+from ostinato.gateway.request import ChatRequest
 
 HI = {"role": "user", "content": "hi"}
 GOOD = {"model": "ostinato", "messages": [HI]}
@@ -36,7 +37,15 @@ def test_a_whole_request_is_read() -> None:
     tools = [{"type": "function", "function": {"name": "read"}}]
     body = GOOD | {"tools": tools, "stream": True, "stream_options": {"include_usage": True}, "seed": 7}
     assert parse_chat(
-        body | {"max_completion_tokens": 9, "temperature": 0, "n": 1, "stop": None}
+        body
+        | {
+            "max_completion_tokens": 9,
+            "temperature": 0,
+            "n": 1,
+            "stop": "END",
+            "top_p": 1,
+            "reasoning_effort": "low",
+        }
     ) == ChatRequest(
         model="ostinato",
         messages=(HI,),
@@ -46,13 +55,13 @@ def test_a_whole_request_is_read() -> None:
         max_tokens=9,
         temperature=0.0,
         seed=7,
+        stop=("END",),
     )
 
 
 @pytest.mark.parametrize(
     ("change", "status", "message"),
     [
-        ({"model": "gpt-4"}, 404, "unknown model 'gpt-4', use 'ostinato'"),
         ({"model": 3}, 400, "model must be a string"),
         ({"messages": []}, 400, "at least one message"),
         ({"messages": [{"role": "robot", "content": ""}]}, 400, r"messages\[0\] must be an object with role"),
@@ -71,8 +80,13 @@ def test_a_whole_request_is_read() -> None:
         ),
         ({"tools": [{"type": "function"}]}, 400, r"tools\[0\] must be a function tool with a name"),
         ({"n": 2}, 400, "n is only supported as 1"),
-        ({"logit_bias": {"1": 2}}, 400, "logit_bias is not supported"),
+        ({"logit_bias": {"1": 2}}, 400, "logit_bias is only supported as {}"),
+        ({"web_search_options": {}}, 400, "web_search_options is not supported"),
         ({"max_tokens": 0}, 400, "max_tokens must be at least 1"),
+        ({"max_tokens": 2**31}, 400, "at most 2147483647"),
+        ({"stop": [""]}, 400, "stop must be text or a list of texts"),
+        ({"stop": ["x"] * 17}, 400, "stop may hold at most 16 texts"),
+        ({"top_p": 0.9}, 400, "top_p is only supported as 1"),
         ({"max_tokens": True}, 400, "max_tokens must be int"),
         ({"temperature": 3}, 400, "between 0 and 2"),
         ({"temperature": float("nan")}, 400, "between 0 and 2"),

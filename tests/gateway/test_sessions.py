@@ -1,43 +1,71 @@
 import pytest
 
+from ostinato.gateway.conversation import Conversation
 from ostinato.gateway.errors import ApiError
-from ostinato.gateway.sessions import Conversations, check_owner, identify
+from ostinato.gateway.identity import Identity
+from ostinato.gateway.reading import START, step, trail
+from ostinato.gateway.request import ChatRequest
+from ostinato.gateway.sessions import Conversations, check_owner, ends_of
 from ostinato.store import ApiKey, Role, Store
-from ostinato.types import Source
+from ostinato.types import Session, Source
 
-ADA = ApiKey(hash="1", user="ada")
+ADA, BOB = ApiKey(hash="1", user="ada"), ApiKey(hash="3", user="bob")
 ADMIN = ApiKey(hash="2", user="root", roles=frozenset({Role.ADMIN}))
+GO = {"role": "user", "content": "go"}
+SAID = {"role": "assistant", "content": "a long and telling answer to it all"}
 
 
-def test_headers_say_who_and_why() -> None:
-    told = {"x-session-id": "a/b#1", "x-session-source": "bench", "x-task-id": "t", "x-turn": "3"}
-    identity = identify(told, ADMIN)
-    assert (identity.session_id, identity.source, identity.task_id, identity.turn) == (
-        "a/b#1",
-        Source.BENCH,
-        "t",
-        3,
-    )
-    assert identify({}, ADA).session_id != identify({}, ADA).session_id
-    with pytest.raises(ApiError, match="role admin"):
-        identify(told, ADA)
+def named(session_id: str | None) -> Identity:
+    return Identity(session_id=session_id, source=Source.LIVE, task_id=None, harness="", turn=None)
+
+
+async def find(conversations: Conversations, *messages, session_id=None, key=ADA) -> Conversation:
+    chat = ChatRequest(model="ostinato", messages=messages or (GO,))
+    return await conversations.find(named(session_id), key, chat, trail(chat))
 
 
 async def test_only_so_many_are_held_and_none_in_use_is_let_go(store: Store) -> None:
     conversations = Conversations(store, most=2)
-    first = conversations.get(identify({"x-session-id": "s1"}, ADA), ADA)
+    first = await find(conversations, session_id="s1")
     async with first.lock:
         for name in ("s2", "s3", "s4"):
-            conversations.get(identify({"x-session-id": name}, ADA), ADA)
+            await find(conversations, session_id=name)
         conversations.let_go("s1")
-        assert conversations.get(identify({"x-session-id": "s1"}, ADA), ADA) is first
+        assert await find(conversations, session_id="s1") is first
     conversations.let_go("s1")
-    assert conversations.get(identify({"x-session-id": "s1"}, ADA), ADA) is not first
+    assert await find(conversations, session_id="s1") is not first
 
 
-def test_owner_or_admin(store: Store) -> None:
-    session = Conversations(store).get(identify({"x-session-id": "s1"}, ADA), ADA).session
+async def test_without_an_id_the_conversation_tells(store: Store) -> None:
+    conversations = Conversations(store)
+    first, other = await find(conversations), await find(conversations)
+    assert first is not other
+    end = step(trail(ChatRequest(model="ostinato", messages=(GO,)))[-1], SAID)
+    conversations.note(first, ends_of(end, SAID))
+    assert await find(conversations, GO, SAID, GO) is first
+    changed = GO | {"content": "rewritten"}
+    assert await find(conversations, changed, SAID, GO) is first
+    assert await find(conversations, GO, SAID, GO, key=BOB) is not first
+
+
+async def test_after_a_restart_the_newest_that_began_alike_goes_on(store: Store) -> None:
+    names = [(await find(Conversations(store))).session.id for _ in range(2)]
+    for at, name in enumerate(names):
+        store.start_session(
+            Session(id=name, source=Source.LIVE, user="ada", arm="", task_id=None, harness="", started_at=at)
+        )
+    assert (await find(Conversations(store), GO, SAID, GO)).session.id == names[1]
+    assert (await find(Conversations(store), GO)).session.id not in names
+
+
+def test_a_short_answer_tells_nothing() -> None:
+    assert ends_of(START, {"role": "assistant", "content": "Ok."}) == [START]
+    assert len(ends_of(START, SAID)) == 2
+
+
+async def test_owner_or_admin(store: Store) -> None:
+    session = (await find(Conversations(store), session_id="s1")).session
     check_owner(session, ADA)
     check_owner(session, ADMIN)
     with pytest.raises(ApiError, match="belongs to another user"):
-        check_owner(session, ApiKey(hash="3", user="bob"))
+        check_owner(session, BOB)

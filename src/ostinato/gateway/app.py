@@ -1,35 +1,44 @@
 """The gateway as an ASGI application."""
 
-import json
-import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from ostinato.gateway.arms import ArmTable
-from ostinato.gateway.chat import MODEL, parse_chat
+from ostinato.gateway.body import encode, read_json
+from ostinato.gateway.catalogue import catalogue_routes
+from ostinato.gateway.chat_reply import Chat
+from ostinato.gateway.dialect import Dialect
 from ostinato.gateway.errors import ApiError, invalid, unavailable
 from ostinato.gateway.feedback import parse_feedback
+from ostinato.gateway.identity import identify
 from ostinato.gateway.keys import KeyRing
 from ostinato.gateway.limits import Limits
+from ostinato.gateway.messages import parse_count
+from ostinato.gateway.messages_reply import Messages
+from ostinato.gateway.metrics import Metrics
+from ostinato.gateway.reading import trail
 from ostinato.gateway.recorder import Recorder
-from ostinato.gateway.responses import Reply
-from ostinato.gateway.sessions import Conversations, check_owner, identify
+from ostinato.gateway.reply import Reply
+from ostinato.gateway.request import ChatRequest, Models
+from ostinato.gateway.responses_reply import Responses
+from ostinato.gateway.sessions import Conversations, check_owner
+from ostinato.gateway.timing import Timed, timing_of
 from ostinato.gateway.turns import Call, Turns
 from ostinato.gateway.upstream import EngineClient
-from ostinato.model.renderer import Renderer
-from ostinato.store import PurgedError, Role, Store, StoreError
+from ostinato.model.renderer import Renderer, RenderError
+from ostinato.store import ApiKey, PurgedError, Role, Store, StoreError
 from ostinato.types import SignalKind
 
-DRAINED = 32
-"""Times `max_body_bytes` that is read and dropped, since most clients hear no answer before they sent all."""
+CHAT, MESSAGES, RESPONSES = Chat(), Messages(), Responses()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,24 +50,28 @@ class GatewayConfig:
     """
 
     salt: str = "ostinato"
-    """Of the hash that gives users their arms. Another salt deals them anew."""
+    """Of the hashes that give users their arms. Another salt deals them anew."""
     engine_wait_s: float = 30.0
     """How long a request waits for an engine that is away."""
     max_body_bytes: int = 8 * 2**20
+    aliases: tuple[str, ...] = ()
+    """Other names of the model; `claude-*` stands for every name that begins so."""
 
 
 class Gateway:
     """The endpoints and what they share. One per process and store."""
 
     def __init__(self, store: Store, renderer: Renderer, config: GatewayConfig) -> None:
-        self._config = config
-        self._started_at = time.time()
+        self.config = config
+        self.models = Models(config.aliases)
         self.keys = KeyRing(store)
-        self.limits = Limits()
         self.arms = ArmTable(store, config.salt)
+        self.limits = Limits()
         self.recorder = Recorder(store)
         self.engines = EngineClient(config.engine_wait_s)
         self.conversations = Conversations(store)
+        self.metrics = Metrics(held=lambda: len(self.conversations))
+        self.renderer = renderer
         self.turns = Turns(
             renderer=renderer,
             arms=self.arms,
@@ -67,18 +80,43 @@ class Gateway:
             engines=self.engines,
         )
 
-    async def chat(self, request: Request) -> Any:
-        key = await self.keys.authenticate(request.headers)
-        with self.limits.admitted(key) as admission:
-            identity = identify(request.headers, key)
-            chat = parse_chat(await self._json(request))
-            conversation = self.conversations.get(identity, key)
-            call = Call(chat=chat, identity=identity, key=key, conversation=conversation)
-            return admission.until_sent(Reply(self.turns, call))
+    def answering(self, dialect: Dialect) -> Callable[[Request], Awaitable[Any]]:
+        """The endpoint that speaks `dialect`."""
+
+        async def endpoint(request: Request) -> Any:
+            key = await self.keys.authenticate(request.headers)
+            with self.limits.admitted(key) as admission:
+                call = await self._call(request, key, dialect.parse(await self.json(request)))
+                return admission.until_sent(Reply(self.turns, call, dialect, self.metrics))
+
+        return endpoint
+
+    async def _call(self, request: Request, key: ApiKey, chat: ChatRequest) -> Call:
+        self.models.check(chat.model)
+        identity, digests = identify(request.headers, key, chat), trail(chat)
+        return Call(
+            chat=chat,
+            trail=digests,
+            identity=identity,
+            key=key,
+            conversation=await self.conversations.find(identity, key, chat, digests),
+            timing=timing_of(request.scope),
+        )
+
+    async def count(self, request: Request) -> Response:
+        """How many tokens the prompt of a Messages request has."""
+        await self.keys.authenticate(request.headers)
+        chat = parse_count(await self.json(request))
+        self.models.check(chat.model)
+        try:
+            ids = self.renderer.render(chat.messages, chat.tools)
+        except RenderError as error:
+            raise invalid(f"messages cannot be rendered: {error}", "messages") from error
+        return encode({"input_tokens": len(ids)})
 
     async def feedback(self, request: Request) -> Response:
         key = await self.keys.authenticate(request.headers, Role.FEEDBACK)
-        signal = parse_feedback(await self._json(request))
+        signal = parse_feedback(await self.json(request))
         session = await self.conversations.session(signal.session_id)
         if session is None:
             raise ApiError(
@@ -93,29 +131,11 @@ class Gateway:
             raise unavailable(f"the feedback could not be recorded: {error}", "not_recorded") from error
         if signal.kind is SignalKind.ENDING:
             self.conversations.let_go(signal.session_id)
-        return _json_response({"id": signal.id})
+        return encode({"id": signal.id})
 
-    async def models(self, request: Request) -> Response:
-        await self.keys.authenticate(request.headers)
-        await self.arms.refresh()
-        arms = [{"name": arm.name, "version": arm.version, "share": arm.share} for arm in self.arms.all()]
-        model = {"id": MODEL, "object": "model", "created": int(self._started_at), "owned_by": "ostinato"}
-        return _json_response({"object": "list", "data": [model | {"arms": arms}]})
-
-    async def healthz(self, _: Request) -> Response:
-        return _json_response({"status": "ok"})
-
-    async def _json(self, request: Request) -> object:
-        body, size, most = bytearray(), 0, self._config.max_body_bytes
-        async for chunk in request.stream():
-            size += len(chunk)
-            if size <= most:
-                body += chunk
-            elif size > DRAINED * most:
-                break
-        if size > most:
-            raise ApiError(413, f"the body is larger than {most} bytes", code="body_too_large")
-        return _parse(bytes(body))
+    async def json(self, request: Request) -> object:
+        """The body as JSON. ApiError 400, or 413 when it is larger than the configured limit."""
+        return await read_json(request, self.config.max_body_bytes)
 
 
 def create_app(store: Store, renderer: Renderer, settings: GatewayConfig = GatewayConfig()) -> Starlette:
@@ -132,10 +152,12 @@ def create_app(store: Store, renderer: Renderer, settings: GatewayConfig = Gatew
             gateway.recorder.stop()
 
     routes = [
-        Route("/v1/chat/completions", gateway.chat, methods=["POST"]),
+        Route("/v1/chat/completions", gateway.answering(CHAT), methods=["POST"]),
+        Route("/v1/messages", gateway.answering(MESSAGES), methods=["POST"]),
+        Route("/v1/messages/count_tokens", gateway.count, methods=["POST"]),
+        Route("/v1/responses", gateway.answering(RESPONSES), methods=["POST"]),
         Route("/feedback", gateway.feedback, methods=["POST"]),
-        Route("/v1/models", gateway.models, methods=["GET"]),
-        Route("/healthz", gateway.healthz, methods=["GET"]),
+        *catalogue_routes(gateway),
     ]
     handlers: Any = {
         ApiError: _api_error,
@@ -146,26 +168,22 @@ def create_app(store: Store, renderer: Renderer, settings: GatewayConfig = Gatew
         RecursionError: _too_deep,
         Exception: _our_fault,
     }
-    return Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
+    timed = Middleware(Timed, seen=gateway.metrics.replied)
+    return Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers, middleware=[timed])
 
 
-def _parse(body: bytes) -> object:
-    try:
-        value = json.loads(body)
-        if b"\\ud" in body.lower():  # an escaped half of a surrogate pair is JSON, but no text
-            json.dumps(value, ensure_ascii=False).encode()
-    except (ValueError, RecursionError) as error:
-        raise invalid(f"the body is not JSON: {error}", code="invalid_json") from None
-    return value
+def _dialect_of(request: Request) -> Dialect:
+    """The one whose errors the client understands."""
+    anthropic = request.url.path.startswith("/v1/messages") or "anthropic-version" in request.headers
+    return MESSAGES if anthropic else CHAT
 
 
-def _json_response(value: object) -> Response:
-    return Response(json.dumps(value), media_type="application/json")
-
-
-async def _api_error(_: Request, error: ApiError) -> Response:
+async def _api_error(request: Request, error: ApiError) -> Response:
     return Response(
-        error.encoded(), status_code=error.status, headers=error.headers, media_type="application/json"
+        _dialect_of(request).error(error),
+        status_code=error.status,
+        headers=error.headers,
+        media_type="application/json",
     )
 
 
@@ -175,12 +193,12 @@ async def _http_error(request: Request, error: HTTPException) -> Response:
     return await _api_error(request, ApiError(error.status_code, message, code="not_found", headers=headers))
 
 
-async def _store_error(request: Request, error: StoreError) -> Response:
-    return await _api_error(request, unavailable(f"the store failed: {error}", "store_failed"))
-
-
 async def _gone(request: Request, error: PurgedError) -> Response:
     return await _api_error(request, ApiError(410, str(error), code="session_purged"))
+
+
+async def _store_error(request: Request, error: StoreError) -> Response:
+    return await _api_error(request, unavailable(f"the store failed: {error}", "store_failed"))
 
 
 async def _too_deep(request: Request, _: RecursionError) -> Response:

@@ -20,22 +20,32 @@ def bucket(user: str, salt: str) -> float:
 
 
 def assign(user: str, arms: Sequence[Arm], salt: str) -> Arm:
-    """The arm of `user`: arms lie side by side on [0, 1) by name, each as wide as its share of the total.
+    """The arm of `user` by two independent hashes: one enrols, one deals.
 
-    Sticky: the same user, shares and salt give the same arm. With two arms, widening one moves no user who
-    already meets it; with more this holds for the first and the last by name.
-    ValueError when no arm has a share.
+    The oldest version is the base. A user is enrolled in the experiment when their first hash lies below the
+    share of all newer arms together; the second hash deals the enrolled to those, side by side by name. So
+    widening the experiment as a whole never moves a user who is in it, and who is enrolled says nothing about
+    which arm is met.
+
+    Sticky: the same user, shares and salt give the same arm. ValueError when no arm has a share.
     """
-    total = sum(arm.share for arm in arms)
-    if total <= 0:
+    dealt = sorted((arm for arm in arms if arm.share > 0), key=lambda arm: (arm.version, arm.name))
+    if not dealt:
         raise ValueError("no arm has a share of the traffic")
-    place, edge = bucket(user, salt) * total, 0.0
-    ordered = sorted((arm for arm in arms if arm.share > 0), key=lambda arm: arm.name)
-    for arm in ordered:
+    base, *others = dealt
+    total, tried = sum(arm.share for arm in dealt), sum(arm.share for arm in others)
+    if bucket(user, f"{salt}/enrolment") * total >= tried:
+        return base
+    return _deal(bucket(user, f"{salt}/arm") * tried, sorted(others, key=lambda arm: arm.name))
+
+
+def _deal(place: float, arms: Sequence[Arm]) -> Arm:
+    edge = 0.0
+    for arm in arms:
         edge += arm.share
         if place < edge:
             return arm
-    return ordered[-1]
+    return arms[-1]
 
 
 class ArmTable:

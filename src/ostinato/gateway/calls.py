@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ostinato.gateway.chat import Message
+from ostinato.gateway.request import Message
 from ostinato.model.renderer import ParsedCall
 
 PYTHON_TYPES: Mapping[str, type | tuple[type, ...]] = {

@@ -39,7 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (TokenizerError, RenderError, StoreError, OSError) as error:
         print(f"gateway: {error}", file=sys.stderr)  # noqa: T201
         return USAGE_ERROR
-    config = GatewayConfig(salt=options.salt, engine_wait_s=options.engine_wait)
+    config = GatewayConfig(
+        salt=options.salt, engine_wait_s=options.engine_wait, aliases=tuple(options.alias or ())
+    )
     asgi = uvicorn.Config(
         create_app(store, renderer, config),
         loop="uvloop",
@@ -78,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--salt", default=GatewayConfig().salt, help="of the hash that assigns arms")
+    parser.add_argument("--alias", action="append", help="another name of the model, such as 'claude-*'")
     parser.add_argument("--engine-wait", type=float, default=GatewayConfig().engine_wait_s, help="seconds")
     return parser
 

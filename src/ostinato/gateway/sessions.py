@@ -1,77 +1,25 @@
-"""Which session a request belongs to, and the conversations held in memory."""
+"""The conversations held in memory, and which of them a request without a session id goes on with."""
 
 import asyncio
-import re
+import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from ostinato.gateway.conversation import Conversation
-from ostinato.gateway.errors import ApiError, invalid
+from ostinato.gateway.errors import ApiError
+from ostinato.gateway.identity import Identity
+from ostinato.gateway.reading import START, step
+from ostinato.gateway.request import ChatRequest, Message
 from ostinato.store import ApiKey, Role, Store
 from ostinato.types import Session, Source, Turn, new_id
 
-SESSION_ID = re.compile(r"[\w.:/#@+=-]{1,200}", re.ASCII)
-HEADER = re.compile(r"[\x20-\x7e]{1,200}")
 MOST_HELD = 4_000
-"""About 10 KB each."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """What the headers say. Told by the client: for correlation, never for authorisation.
-
-    >>> Identity(session_id="s1", source=Source.LIVE, task_id=None, harness="", turn=None).source.value
-    'live'
-    """
-
-    session_id: str
-    source: Source
-    task_id: str | None
-    harness: str
-    turn: int | None
-    """The index the client expects this turn to have; None when it does not say."""
-
-
-def identify(headers: Mapping[str, str], key: ApiKey) -> Identity:
-    """Reads the session headers. ApiError 400 for a malformed one, 403 for a source the key may not claim."""
-    session_id = headers.get("x-session-id") or new_id()
-    if not SESSION_ID.fullmatch(session_id):
-        raise invalid("X-Session-Id must be 1 to 200 letters, digits or ._:/#@+=-", "X-Session-Id")
-    return Identity(
-        session_id=session_id,
-        source=_source(headers.get("x-session-source", Source.LIVE.value), key),
-        task_id=_header(headers, "x-task-id"),
-        harness=_header(headers, "x-harness-hash") or "",
-        turn=_turn(headers.get("x-turn")),
-    )
-
-
-def _source(text: str, key: ApiKey) -> Source:
-    try:
-        source = Source(text)
-    except ValueError:
-        allowed = ", ".join(Source)
-        raise invalid(f"X-Session-Source must be one of {allowed}", "X-Session-Source") from None
-    if source is not Source.LIVE and not key.may(Role.ADMIN):
-        raise ApiError(403, f"{source.value} sessions need a key with the role admin", code="role_required")
-    return source
-
-
-def _header(headers: Mapping[str, str], name: str) -> str | None:
-    value = headers.get(name)
-    if value is not None and not HEADER.fullmatch(value):
-        raise invalid(f"{name} must be 1 to 200 printable characters", name)
-    return value
-
-
-def _turn(text: str | None) -> int | None:
-    if text is None:
-        return None
-    if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise invalid("X-Turn must be a small whole number", "X-Turn")
-    return int(text)
+MOST_IDS = 50_000_000
+"""Token ids in all conversations together; four bytes each."""
+MOST_ENDS = 200_000
+TELLING = 24
+"""Characters from which an answer is unlikely to be said twice by chance."""
 
 
 class Conversations:
@@ -81,16 +29,38 @@ class Conversations:
         self._store = store
         self._most = most
         self._held: OrderedDict[str, Conversation] = OrderedDict()
+        self._sizes: dict[str, int] = {}
+        self._ids = 0
+        self._ends: OrderedDict[tuple[str, bytes], str] = OrderedDict()
+        """Sessions without an id of the client's, by owner and a digest of what was said in them."""
 
-    def get(self, identity: Identity, key: ApiKey) -> Conversation:
-        """The session's conversation, perhaps not loaded yet."""
-        conversation = self._held.get(identity.session_id)
+    def __len__(self) -> int:
+        return len(self._held)
+
+    async def find(
+        self, identity: Identity, key: ApiKey, chat: ChatRequest, trail: Sequence[bytes]
+    ) -> Conversation:
+        """The conversation a request belongs to, perhaps not loaded yet."""
+        session_id = identity.session_id or await self._by_content(owner_of(key), chat, trail)
+        return self.get(identity, session_id, key)
+
+    def get(self, identity: Identity, session_id: str, key: ApiKey) -> Conversation:
+        conversation = self._held.get(session_id)
         if conversation is None:
-            conversation = Conversation(_new_session(identity, key))
-            self._held[identity.session_id] = conversation
+            conversation = Conversation(_new_session(identity, session_id, key))
+            self._held[session_id] = conversation
             self._let_oldest_go()
-        self._held.move_to_end(identity.session_id)
+        self._held.move_to_end(session_id)
         return conversation
+
+    def note(self, conversation: Conversation, ends: Sequence[bytes]) -> None:
+        """After a turn: each of `ends` leads to this session from now on."""
+        session = conversation.session
+        self._resize(session.id, conversation.size)
+        for digest in ends:
+            self._ends[owner_of(session), digest] = session.id
+        while len(self._ends) > MOST_ENDS:
+            self._ends.popitem(last=False)
 
     async def load(self, conversation: Conversation) -> list[Turn]:
         """Asks the store, if that was not done yet; the turns it had, for `recall`."""
@@ -99,6 +69,10 @@ class Conversations:
         session, turns = await asyncio.to_thread(self._read, conversation.session.id)
         conversation.load(session, turns)
         return turns
+
+    async def reread(self, conversation: Conversation) -> list[Turn]:
+        """All turns again, to find nodes that are no longer held."""
+        return await asyncio.to_thread(self._store.turns, conversation.session.id)
 
     async def session(self, session_id: str) -> Session | None:
         """A session that has been recorded."""
@@ -110,19 +84,48 @@ class Conversations:
     def let_go(self, session_id: str) -> None:
         """Forgets a session that ended; if it goes on after all, the store knows it."""
         held = self._held.get(session_id)
-        if held is not None and not held.lock.locked():
-            del self._held[session_id]
+        if held is not None and not held.in_use:
+            self._drop(session_id)
+
+    async def _by_content(self, owner: str, chat: ChatRequest, trail: Sequence[bytes]) -> str:
+        """The session in which the request's last answers were given, else a new one.
+
+        What is looked for: the whole history up to an answer, then the answer alone, then, since all that may
+        have been before a restart, the newest session that began like this one.
+        """
+        answers = [i for i, message in enumerate(chat.messages) if message["role"] == "assistant"]
+        ends = [trail[i + 1] for i in reversed(answers)]
+        ends += [step(START, chat.messages[i]) for i in reversed(answers)]
+        found = next((self._ends[owner, end] for end in ends if (owner, end) in self._ends), None)
+        if found is not None:
+            return found
+        prefix = f"auto-{_beginning(owner, chat)}-"
+        if answers:
+            known = await asyncio.to_thread(self._store.newest_session, prefix)
+            if known is not None:
+                return known.id
+        return prefix + new_id()[:8]
 
     def _read(self, session_id: str) -> tuple[Session | None, list[Turn]]:
         session = self._store.session(session_id)
         return session, self._store.turns(session_id) if session is not None else []
 
+    def _resize(self, session_id: str, size: int) -> None:
+        if session_id in self._held:
+            self._ids += size - self._sizes.get(session_id, 0)
+            self._sizes[session_id] = size
+            self._let_oldest_go()
+
     def _let_oldest_go(self) -> None:
-        while len(self._held) > self._most:
+        while len(self._held) > self._most or self._ids > MOST_IDS:
             oldest = next(iter(self._held))
-            if self._held[oldest].lock.locked():
+            if self._held[oldest].in_use:
                 return
-            del self._held[oldest]
+            self._drop(oldest)
+
+    def _drop(self, session_id: str) -> None:
+        del self._held[session_id]
+        self._ids -= self._sizes.pop(session_id, 0)
 
 
 def check_owner(session: Session, key: ApiKey) -> None:
@@ -132,10 +135,31 @@ def check_owner(session: Session, key: ApiKey) -> None:
         raise ApiError(403, f"session {session.id!r} belongs to another user", code="not_your_session")
 
 
-def _new_session(identity: Identity, key: ApiKey) -> Session:
+def owner_of(one: ApiKey | Session) -> str:
+    """A user is one person within one organisation."""
+    return f"{one.organisation}\0{one.user}"
+
+
+def ends_of(end: bytes, answer: Message) -> list[bytes]:
+    """By what a session may be known after an answer: its whole history, and the answer if it says enough."""
+    telling = bool(answer.get("tool_calls")) or len(answer.get("content") or "") >= TELLING
+    return [end, step(START, answer)] if telling else [end]
+
+
+def _beginning(owner: str, chat: ChatRequest) -> str:
+    """A digest of the owner and the messages up to the first of a person."""
+    at = hashlib.blake2b(owner.encode(), digest_size=16).digest()
+    for message in chat.messages:
+        at = step(at, message)
+        if message["role"] == "user":
+            break
+    return at.hex()[:16]
+
+
+def _new_session(identity: Identity, session_id: str, key: ApiKey) -> Session:
     """What a person does is theirs to give; the sessions we hold with ourselves are ours."""
     return Session(
-        id=identity.session_id,
+        id=session_id,
         source=identity.source,
         user=key.user,
         organisation=key.organisation,

@@ -4,20 +4,25 @@ import asyncio
 import hashlib
 import time
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ostinato.gateway.arms import ArmTable
 from ostinato.gateway.calls import misuse
-from ostinato.gateway.chat import ChatRequest
-from ostinato.gateway.conversation import Conversation, answer_of, plain
+from ostinato.gateway.conversation import Conversation, Place
+from ostinato.gateway.dialect import Answer
 from ostinato.gateway.errors import ApiError, unavailable
+from ostinato.gateway.identity import Identity
+from ostinato.gateway.reading import answer_of, plain, read
 from ostinato.gateway.recorder import Recorder
-from ostinato.gateway.sessions import Conversations, Identity, check_owner
+from ostinato.gateway.request import ChatRequest
+from ostinato.gateway.sessions import Conversations, check_owner, ends_of
+from ostinato.gateway.text_stream import TextStream
+from ostinato.gateway.timing import Timing
 from ostinato.gateway.upstream import EngineClient, Sampled
-from ostinato.model.renderer import Parsed, Renderer
+from ostinato.model.renderer import Renderer
 from ostinato.store import ApiKey, PurgedError, StoreError
-from ostinato.types import Arm, Completion, GenerateRequest, Turn
+from ostinato.types import Arm, Completion, FinishReason, GenerateRequest, Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +30,11 @@ class Call:
     """A request on its way: who asks what of which conversation."""
 
     chat: ChatRequest
+    trail: list[bytes]
     identity: Identity
     key: ApiKey
     conversation: Conversation
+    timing: Timing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,23 +42,14 @@ class Plan:
     """What will be asked of which arm."""
 
     arm: Arm
-    segment: int
+    place: Place
     index: int
     request: GenerateRequest
     started_at: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """A turn that is in the store, and how it reads."""
-
-    turn: Turn
-    message: dict[str, Any]
-    finish: str
-
-
 class Turns:
-    """Makes turns. Every method but `answer_again` is called under the conversation's lock."""
+    """Makes turns: `begin`, then `generate` or `stream`, then `finish`, and `end` whatever happened."""
 
     def __init__(
         self,
@@ -71,47 +69,84 @@ class Turns:
     async def begin(self, call: Call) -> Plan | Answer:
         """What to ask, or the answer itself when this turn was recorded before and its answer got lost."""
         conversation, chat = call.conversation, call.chat
-        turns = await self._conversations.load(conversation)
-        check_owner(conversation.session, call.key)
-        expected = call.identity.turn
-        if expected is not None and expected != conversation.turns:
-            return self._again(conversation, expected)
-        if turns:
-            conversation.recall(turns, chat, self.renderer)
-        await self._arms.refresh()
-        return self._plan(call, self._arm(conversation, call.key))
+        async with conversation.lock:
+            turns = await self._conversations.load(conversation)
+            check_owner(conversation.session, call.key)
+            expected = call.identity.turn
+            if expected is not None and expected != conversation.turns:
+                return self._again(call, expected)
+            if conversation.is_partial(chat, call.trail):
+                turns = turns or await self._conversations.reread(conversation)
+                conversation.recall(turns, chat, call.trail, self.renderer)
+            await self._arms.refresh()
+            return self._plan(call, self._arm(conversation, call.key))
 
-    async def generate(self, plan: Plan) -> Completion:
-        return await self._engines.generate(lambda: self._address(plan.arm), plan.request)
+    async def generate(self, call: Call, plan: Plan) -> Completion:
+        call.timing.ask()
+        if not call.chat.stop:
+            completion = await self._engines.generate(lambda: self._address(plan.arm), plan.request)
+            call.timing.heard()
+            return completion
+        async with aclosing(self.stream(call, plan)) as events:
+            async for event in events:
+                if isinstance(event, Completion):
+                    call.timing.heard()
+                    return event
+        raise AssertionError("a stream ends with its completion")
 
-    def stream(self, plan: Plan) -> AsyncGenerator[Sampled | Completion]:
-        return self._engines.stream(lambda: self._address(plan.arm), plan.request)
+    def stream(self, call: Call, plan: Plan) -> AsyncGenerator[Sampled | Completion]:
+        """Tokens as they are sampled, then the completion. A stop text ends both, and frees the engine."""
+        events = self._engines.stream(lambda: self._address(plan.arm), plan.request)
+        return self._until(events, call.chat.stop) if call.chat.stop else events
+
+    async def _until(
+        self, events: AsyncGenerator[Sampled | Completion], stops: tuple[str, ...]
+    ) -> AsyncGenerator[Sampled | Completion]:
+        text, got = TextStream(self.renderer, stops), list[Sampled]()
+        async with aclosing(events):
+            async for event in events:
+                yield event
+                if isinstance(event, Completion):
+                    return
+                got.append(event)
+                text.add((event.id,))
+                if text.stopped:
+                    yield _cut(got)
+                    return
 
     async def finish(self, call: Call, plan: Plan, completion: Completion) -> Answer:
         """Records the turn; returns when it is committed. ApiError 503 when the store refuses."""
-        parsed = self.renderer.parse(completion.ids)
-        broken = parsed.broken or misuse(parsed.tool_calls, call.chat.tools)
+        found = read(self.renderer, completion, call.chat.stop)
+        broken = found.parsed.broken or misuse(found.parsed.tool_calls, call.chat.tools)
         turn = Turn(
             session_id=call.conversation.session.id,
             index=plan.index,
-            segment=plan.segment,
+            segment=call.conversation.segment_of(plan.place),
             arm=plan.arm.name,
             prompt_ids=plan.request.prompt_ids,
             completion=completion,
             started_at=plan.started_at,
             latency_s=time.time() - plan.started_at,
             broken=None if broken is None else plain(broken),
+            kind=call.identity.kind,
+            untrainable=plan.place.untrainable,
         )
-        answer = _answer(turn, parsed)
-        await self._commit(call, turn, answer)
+        answer = answer_of(turn, found)
+        await self._commit(call, plan.place, turn, answer)
         return answer
 
-    async def _commit(self, call: Call, turn: Turn, answer: Answer) -> None:
+    def end(self, call: Call, plan: Plan) -> None:
+        """Gives back what the plan held, unless the turn took place."""
+        call.conversation.leave(plan.place, plan.index)
+
+    async def _commit(self, call: Call, place: Place, turn: Turn, answer: Answer) -> None:
         conversation = call.conversation
         new_session = None if conversation.recorded else conversation.session
         # Before the wait: if the client goes away during it, the writer still commits this turn.
-        conversation.add(turn, call.chat, answer.message)
+        end = conversation.add(turn, place, call.trail[-1], answer.message)
         conversation.recorded = True
+        unnamed = call.identity.session_id is None
+        self._conversations.note(conversation, ends_of(end, answer.message) if unnamed else ())
         done = self._recorder.submit(turn=turn, session=new_session)
         done.add_done_callback(lambda done: conversation.forget() if done.exception() else None)
         try:
@@ -121,14 +156,16 @@ class Turns:
         except StoreError as error:
             raise unavailable(f"the turn could not be recorded: {error}", "not_recorded") from error
 
-    def _again(self, conversation: Conversation, expected: int) -> Answer:
-        if conversation.last is None or expected != conversation.last.index:
+    def _again(self, call: Call, expected: int) -> Answer:
+        last = call.conversation.last
+        if last is None or expected != last.index:
             raise ApiError(
                 409,
-                f"session {conversation.session.id!r} has {conversation.turns} turns, X-Turn says {expected}",
+                f"session {call.conversation.session.id!r} has {call.conversation.turns} turns, "
+                f"X-Turn says {expected}",
                 code="turn_conflict",
             )
-        return _answer(conversation.last, self.renderer.parse(conversation.last.completion.ids))
+        return answer_of(last, read(self.renderer, last.completion, call.chat.stop))
 
     def _arm(self, conversation: Conversation, key: ApiKey) -> Arm:
         """The session's arm for as long as it exists, so that no session changes its model half-way."""
@@ -142,24 +179,28 @@ class Turns:
 
     def _plan(self, call: Call, arm: Arm) -> Plan:
         conversation, chat = call.conversation, call.chat
-        prompt_ids, segment = conversation.prompt(chat, self.renderer)
-        session_id, index = conversation.session.id, conversation.turns
+        place = conversation.place(chat, call.trail, self.renderer)
+        session_id, index = conversation.session.id, conversation.plan()
         request = GenerateRequest(
             request_id=f"{session_id}/{index}",
             session_id=session_id,
-            prompt_ids=prompt_ids,
+            prompt_ids=place.prompt_ids,
             stop_ids=self.renderer.stop_ids,
             max_tokens=chat.max_tokens,
             temperature=chat.temperature,
             seed=_seed(session_id, index) if chat.seed is None else chat.seed,
         )
-        return Plan(arm=arm, segment=segment, index=index, request=request, started_at=time.time())
+        return Plan(arm=arm, place=place, index=index, request=request, started_at=time.time())
 
 
-def _answer(turn: Turn, parsed: Parsed) -> Answer:
-    message = answer_of(parsed, turn.index)
-    finish = "tool_calls" if "tool_calls" in message else turn.completion.finish.value
-    return Answer(turn=turn, message=message, finish=finish)
+def _cut(got: list[Sampled]) -> Completion:
+    """What was sampled until a stop text was complete."""
+    return Completion(
+        ids=tuple(token.id for token in got),
+        logprobs=tuple(token.logprob for token in got),
+        versions=tuple(token.version for token in got),
+        finish=FinishReason.STOP_SEQUENCE,
+    )
 
 
 def _seed(session_id: str, index: int) -> int:

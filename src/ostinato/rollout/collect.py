@@ -11,7 +11,7 @@ from ostinato.rewards.definition import Definition
 from ostinato.store import Store
 from ostinato.store.ledger import Ledger
 from ostinato.train.advantages import leave_one_out
-from ostinato.train.samples import UntrainableError, samples_of
+from ostinato.train.samples import UntrainableError, samples_of, trainable
 from ostinato.types import Ending, Group, Reward, Session, Source, State, new_id
 
 
@@ -77,8 +77,10 @@ class Collector:
         return rewards
 
     def _offer(self, session: Session, reward: Reward, advantage: float) -> bool:
+        turns, others = trainable(self._store.turns(session.id))
+        self._ledger.account([turn.id for turn in others], State.UNTRAINABLE)
         try:
-            samples = samples_of(self._store.turns(session.id), advantage)
+            samples = samples_of(turns, advantage)
         except UntrainableError:
             self._ledger.account_sessions([session.id], State.UNTRAINABLE)
             return False

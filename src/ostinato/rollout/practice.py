@@ -21,7 +21,7 @@ from ostinato.store import Store
 from ostinato.store.ledger import Ledger
 from ostinato.tasks.pebble import Pebble, provide
 from ostinato.train.advantages import group_advantages
-from ostinato.train.samples import UntrainableError, samples_of
+from ostinato.train.samples import UntrainableError, samples_of, trainable
 from ostinato.types import Group, Reward, Sample, Source, State, Task, new_id
 
 log = logging.getLogger(__name__)
@@ -121,7 +121,8 @@ class Practice:
         return rewards
 
     def _samples(self, episode: Episode, advantage: float) -> list[Sample]:
-        turns = self._store.turns(episode.session_id)
+        turns, others = trainable(self._store.turns(episode.session_id))
+        self._ledger.account([turn.id for turn in others], State.UNTRAINABLE)
         try:
             return samples_of(turns, advantage)
         except UntrainableError as error:

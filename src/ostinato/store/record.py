@@ -73,6 +73,12 @@ class Store:
     def session(self, id: str) -> Session | None:
         return self._one(select(schema.sessions).where(schema.sessions.c.id == id), rows.session_of)
 
+    def newest_session(self, prefix: str) -> Session | None:
+        """The session started last of those whose id begins with `prefix`."""
+        table = schema.sessions.c
+        named = select(schema.sessions).where(table.id >= prefix, table.id < prefix + "\x7f")
+        return self._one(named.order_by(table.started_at.desc(), table.id.desc()).limit(1), rows.session_of)
+
     def sessions(
         self,
         *,

@@ -29,6 +29,7 @@ from ostinato.types import (
     SignalKind,
     Source,
     Turn,
+    TurnKind,
     Verdict,
 )
 
@@ -117,6 +118,8 @@ def turn_row(turn: Turn) -> Row:
         "started_at": turn.started_at,
         "latency_s": turn.latency_s,
         "broken": turn.broken,
+        "kind": turn.kind.value,
+        "untrainable": turn.untrainable,
         "prompt_ids": pack_ints(turn.prompt_ids),
         "ids": pack_ints(completion.ids),
         "logprobs": pack_floats(completion.logprobs),
@@ -142,6 +145,8 @@ def turn_of(row: RowMapping) -> Turn:
         started_at=row["started_at"],
         latency_s=row["latency_s"],
         broken=row["broken"],
+        kind=TurnKind(row["kind"]),
+        untrainable=row["untrainable"],
     )
 
 

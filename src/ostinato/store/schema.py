@@ -55,6 +55,8 @@ turns = Table(
     Column("started_at", Float, nullable=False),
     Column("latency_s", Float, nullable=False),
     Column("broken", Text),
+    Column("kind", Text, nullable=False),
+    Column("untrainable", Text),
     Column("prompt_ids", LargeBinary, nullable=False),
     Column("ids", LargeBinary, nullable=False),
     Column("logprobs", LargeBinary, nullable=False),

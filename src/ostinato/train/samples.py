@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import groupby, pairwise
 from typing import TypeVar
 
-from ostinato.types import Sample, Turn
+from ostinato.types import Sample, Turn, TurnKind
 
 T = TypeVar("T")
 ROUNDING = 1e-4
@@ -20,17 +20,27 @@ class UntrainableError(ValueError):
     """The recorded tokens are not what the model saw and said; training on them would be wrong."""
 
 
+def trainable(turns: Sequence[Turn]) -> tuple[list[Turn], list[Turn]]:
+    """The turns that may be trained on, and the others: inexact ones and calls beside the work."""
+    split: tuple[list[Turn], list[Turn]] = [], []
+    for turn in turns:
+        split[turn.untrainable is not None or turn.kind is TurnKind.SIDE].append(turn)
+    return split
+
+
 def samples_of(turns: Sequence[Turn], advantage: float) -> list[Sample]:
     """One Sample for each segment; the mask is on the sampled tokens of every turn.
 
-    Raises UntrainableError when a turn does not extend the one before it, a logprob is not a finite number
-    <= 0, or nothing was sampled.
+    Raises UntrainableError when a turn is marked untrainable, does not extend the one before it, a logprob is
+    not a finite number <= 0, or nothing was sampled.
     """
     if not turns:
         raise UntrainableError("a session without turns has nothing to train on")
+    if marked := next((turn for turn in turns if turn.untrainable is not None), None):
+        raise UntrainableError(f"turn {marked.id} is untrainable: {marked.untrainable}")
     if any(after.index <= before.index for before, after in pairwise(turns)):
         raise UntrainableError(f"session {turns[0].session_id}: turns are not in order")
-    segments = groupby(turns, key=lambda turn: turn.segment)
+    segments = groupby(sorted(turns, key=lambda turn: turn.segment), key=lambda turn: turn.segment)
     return [_sample(list(segment), advantage) for _, segment in segments]
 
 

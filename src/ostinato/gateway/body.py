@@ -1,0 +1,40 @@
+"""Bodies in and out."""
+
+import json
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ostinato.gateway.errors import ApiError, invalid
+
+DRAINED = 32
+"""Times the limit that is read and dropped, since most clients hear no answer before they sent all."""
+
+
+async def read_json(request: Request, most: int) -> object:
+    """The body as JSON. ApiError 400 for anything else, 413 for more than `most` bytes."""
+    body, size = bytearray(), 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size <= most:
+            body += chunk
+        elif size > DRAINED * most:
+            break
+    if size > most:
+        raise ApiError(413, f"the body is larger than {most} bytes", code="body_too_large")
+    return parse_json(bytes(body))
+
+
+def parse_json(body: bytes) -> object:
+    """ApiError 400 for what is not JSON, or JSON that is no text."""
+    try:
+        value = json.loads(body)
+        if b"\\ud" in body.lower():  # an escaped half of a surrogate pair is JSON, but no text
+            json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise invalid(f"the body is not JSON: {error}", code="invalid_json") from None
+    return value
+
+
+def encode(value: object) -> Response:
+    return Response(json.dumps(value), media_type="application/json")

@@ -1,0 +1,80 @@
+"""What a gateway offers: its models, its counts, its OpenAPI document, and that it is alive."""
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ostinato.gateway.arms import ArmTable
+from ostinato.gateway.body import encode
+from ostinato.gateway.keys import KeyRing
+from ostinato.gateway.metrics import CONTENT_TYPE, Metrics
+from ostinato.gateway.openapi import document
+from ostinato.gateway.request import Models
+from ostinato.store import Role
+
+LOOPBACK = {"127.0.0.1", "::1"}
+
+
+class Offering(Protocol):
+    """What is read of a gateway."""
+
+    keys: KeyRing
+    arms: ArmTable
+    models: Models
+    metrics: Metrics
+
+
+def catalogue_routes(gateway: Offering) -> list[Route]:
+    started = time.time()
+
+    async def models(request: Request) -> Response:
+        """Both list shapes name the models alike; Anthropic's is given to who speaks its dialect."""
+        await gateway.keys.authenticate(request.headers)
+        await gateway.arms.refresh()
+        arms = [{"name": a.name, "version": a.version, "share": a.share} for a in gateway.arms.all()]
+        shape = _anthropic if "anthropic-version" in request.headers else _openai
+        return encode(shape(gateway.models.names, started, arms))
+
+    async def model(request: Request) -> Response:
+        await gateway.keys.authenticate(request.headers)
+        name = request.path_params["name"]
+        gateway.models.check(name)
+        shape = _anthropic if "anthropic-version" in request.headers else _openai
+        return encode(shape((name,), started, [])["data"][0])
+
+    async def metrics(request: Request) -> Response:
+        """Without a key for who asks from this machine; they hold numbers only."""
+        if request.client is None or request.client.host not in LOOPBACK:
+            await gateway.keys.authenticate(request.headers, Role.ADMIN)
+        return Response(gateway.metrics.text(), media_type=CONTENT_TYPE)
+
+    async def openapi(_: Request) -> Response:
+        return encode(document())
+
+    async def healthz(_: Request) -> Response:
+        return encode({"status": "ok"})
+
+    return [
+        Route("/v1/models", models, methods=["GET"]),
+        Route("/v1/models/{name:path}", model, methods=["GET"]),
+        Route("/metrics", metrics, methods=["GET"]),
+        Route("/openapi.json", openapi, methods=["GET"]),
+        Route("/healthz", healthz, methods=["GET"]),
+    ]
+
+
+def _openai(names: Sequence[str], started: float, arms: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    shared = {"object": "model", "created": int(started), "owned_by": "ostinato", "arms": arms}
+    return {"object": "list", "data": [{"id": name} | shared for name in names]}
+
+
+def _anthropic(names: Sequence[str], started: float, arms: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    created = datetime.fromtimestamp(int(started), UTC).isoformat().replace("+00:00", "Z")
+    shared = {"type": "model", "created_at": created, "lifecycle": "active", "arms": arms}
+    data = [{"id": name, "display_name": name} | shared for name in names]
+    return {"data": data, "has_more": False, "first_id": names[0], "last_id": names[-1]}

@@ -1,0 +1,70 @@
+"""Counts for Prometheus. Numbers only: no text, no user, no session."""
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from starlette.types import Scope
+
+from ostinato.types import Turn
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+SECONDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0, 5.0)
+ROUTES = {
+    "/v1/chat/completions",
+    "/v1/messages",
+    "/v1/messages/count_tokens",
+    "/v1/responses",
+    "/v1/models",
+    "/feedback",
+    "/v1/events",
+}
+"""Paths that are counted by name; any other is `other`, so that a stranger cannot make labels."""
+
+
+class Metrics:
+    """One registry a gateway, so that several can live in one process."""
+
+    def __init__(self, held: Callable[[], float]) -> None:
+        self.registry = CollectorRegistry()
+        self._requests = self._counter("requests", "Requests by route and status.", "route", "status")
+        self._turns = self._counter("turns", "Turns recorded.", "dialect", "arm", "kind")
+        self._untrainable = self._counter("untrainable_turns", "Turns kept but not exact.", "reason")
+        self._forks = self._counter("segments", "Turns that went on, forked or began anew.", "how")
+        self._broken = self._counter("broken_turns", "Turns that could not be read.", "arm")
+        self._tokens = self._counter("tokens", "Tokens of recorded turns.", "direction")
+        self._cancelled = self._counter("cancelled_requests", "Requests whose client left.")
+        self._overhead = Histogram(
+            "ostinato_inference_latency_overhead_seconds",
+            "Time until the reply began, without the engine's.",
+            registry=self.registry,
+            buckets=SECONDS,
+        )
+        held_gauge = Gauge("ostinato_conversations", "Held in memory.", registry=self.registry)
+        held_gauge.set_function(held)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"ostinato_{name}", text, labels, registry=self.registry)
+
+    def replied(self, scope: Scope, status: int, overhead_s: float) -> None:
+        """A reply began."""
+        route = scope["path"] if scope["path"] in ROUTES else "other"
+        self._requests.labels(route, status).inc()
+        if route != "other":
+            self._overhead.observe(max(0.0, overhead_s))
+
+    def recorded(self, turn: Turn, dialect: str, how: str) -> None:
+        """A turn is in the store; `how` is `extended`, `forked` or `root`."""
+        self._turns.labels(dialect, turn.arm, turn.kind.value).inc()
+        self._forks.labels(how).inc()
+        self._tokens.labels("in").inc(len(turn.prompt_ids))
+        self._tokens.labels("out").inc(len(turn.completion.ids))
+        if turn.untrainable is not None:
+            self._untrainable.labels(turn.untrainable).inc()
+        if turn.broken is not None:
+            self._broken.labels(turn.arm).inc()
+
+    def cancelled(self) -> None:
+        self._cancelled.inc()
+
+    def text(self) -> bytes:
+        return generate_latest(self.registry)

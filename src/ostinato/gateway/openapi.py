@@ -1,0 +1,175 @@
+"""The OpenAPI document: what the routes accept, as machines read it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ostinato.gateway.request import HOTTEST, MODEL, MOST_STOPS, MOST_TOKENS
+
+Schema = dict[str, Any]
+TEXT: Schema = {"type": "string"}
+OBJECT: Schema = {"type": "object"}
+WHOLE: Schema = {"type": ["integer", "null"], "minimum": 1, "maximum": MOST_TOKENS}
+HEAT: Schema = {"type": ["number", "null"], "minimum": 0, "maximum": HOTTEST}
+STOPS: Schema = {"type": "array", "items": {"type": "string", "minLength": 1}, "maxItems": MOST_STOPS}
+FLAG: Schema = {"type": ["boolean", "null"]}
+
+
+def _part(*kinds: str) -> Schema:
+    return _object({"type": {"enum": list(kinds)}, "text": TEXT}, "type", "text")
+
+
+def _object(properties: Schema, *required: str, open_: bool = True) -> Schema:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": open_,
+    }
+
+
+def _texts(*kinds: str) -> Schema:
+    return {"anyOf": [TEXT, {"type": "array", "items": _part(*kinds)}]}
+
+
+def _tool(properties: Schema, *required: str) -> Schema:
+    return {"type": "array", "items": _object(properties, *required)}
+
+
+MODEL_FIELD: Schema = {"type": "string", "examples": [MODEL]}
+SHARED: Schema = {"model": MODEL_FIELD, "stream": FLAG, "temperature": HEAT}
+SCHEMA_FIELD: Schema = {"type": "object"}
+CHAT = _object(
+    SHARED
+    | {
+        "messages": {
+            "type": "array",
+            "minItems": 1,
+            "items": _object(
+                {"role": {"enum": ["system", "developer", "user", "assistant"]}, "content": _texts("text")},
+                "role",
+                "content",
+                open_=False,
+            ),
+        },
+        "max_tokens": WHOLE,
+        "max_completion_tokens": WHOLE,
+        "seed": {"type": ["integer", "null"], "minimum": 0, "maximum": 2**63 - 1},
+        "stop": {"anyOf": [{"type": "string", "minLength": 1}, STOPS]},
+        "stream_options": {"type": ["object", "null"]},
+        "tools": _tool(
+            {
+                "type": {"const": "function"},
+                "function": _object({"name": TEXT, "parameters": OBJECT}, "name"),
+            },
+            "type",
+            "function",
+        ),
+    },
+    "model",
+    "messages",
+    open_=False,
+)
+COUNT = _object(
+    SHARED
+    | {
+        "messages": {
+            "type": "array",
+            "minItems": 1,
+            "items": _object({"role": {"const": "user"}, "content": _texts("text")}, "role", "content"),
+        },
+        "system": _texts("text"),
+        "max_tokens": WHOLE,
+        "stop_sequences": STOPS,
+        "metadata": {"type": ["object", "null"]},
+        "tools": _tool({"name": {"type": "string", "minLength": 1}, "input_schema": OBJECT}, "name"),
+    },
+    "model",
+    "messages",
+    open_=False,
+)
+MESSAGES = COUNT | {
+    "required": ["model", "messages", "max_tokens"],
+    "properties": COUNT["properties"] | {"max_tokens": WHOLE | {"type": "integer"}},
+}
+RESPONSES = _object(
+    SHARED
+    | {
+        "input": {
+            "anyOf": [
+                TEXT,
+                {
+                    "type": "array",
+                    "minItems": 1,
+                    "items": _object(
+                        {
+                            "type": {"const": "message"},
+                            "role": {"enum": ["user", "assistant", "system", "developer"]},
+                            "content": _texts("input_text", "output_text"),
+                        },
+                        "type",
+                        "role",
+                        "content",
+                        open_=False,
+                    ),
+                },
+            ]
+        },
+        "instructions": {"type": ["string", "null"]},
+        "max_output_tokens": WHOLE,
+        "tools": _tool(
+            {"type": {"const": "function"}, "name": {"type": "string", "minLength": 1}, "parameters": OBJECT},
+            "type",
+            "name",
+        ),
+    },
+    "model",
+    "input",
+    open_=False,
+)
+FEEDBACK = OBJECT
+ERROR = _object(
+    {"error": _object({"message": TEXT, "code": {"type": ["string", "null"]}}, "message")}, "error"
+)
+
+
+def document() -> Schema:
+    """OpenAPI 3.1."""
+    streamed = {"text/event-stream": {"schema": TEXT}}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "ostinato gateway", "version": "1"},
+        "security": [{"key": []}],
+        "components": {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
+        "paths": {
+            "/v1/chat/completions": {"post": _call("chat", CHAT, streamed)},
+            "/v1/messages": {"post": _call("messages", MESSAGES, streamed)},
+            "/v1/messages/count_tokens": {"post": _call("countTokens", COUNT)},
+            "/v1/responses": {"post": _call("responses", RESPONSES, streamed)},
+            "/v1/models": {"get": _read("models")},
+            "/v1/models/{name}": {"get": _read("model") | {"parameters": [_path("name")]}},
+            "/feedback": {"post": _call("feedback", FEEDBACK)},
+            "/healthz": {"get": _read("healthz") | {"security": []}},
+        },
+    }
+
+
+def _path(name: str) -> Schema:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+
+
+def _call(name: str, body: Schema, more: Mapping[str, Any] | None = None) -> Schema:
+    asked = {"required": True, "content": {"application/json": {"schema": body}}}
+    return {"operationId": name, "requestBody": asked, "responses": _replies(more)}
+
+
+def _read(name: str) -> Schema:
+    return {"operationId": name, "responses": _replies()}
+
+
+def _replies(more: Mapping[str, Any] | None = None) -> Schema:
+    good = {"application/json": {"schema": OBJECT}} | dict(more or {})
+    refused = {"application/json": {"schema": ERROR}}
+    statuses = {"4XX": "Refused: the message says what to change.", "503": "Away: come back later."}
+    return {"200": {"description": "Answered.", "content": good}} | {
+        status: {"description": text, "content": refused} for status, text in statuses.items()
+    }

@@ -1,0 +1,89 @@
+"""How a completion reads as an assistant message, and what makes two messages the same."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ostinato.gateway.dialect import Answer
+from ostinato.gateway.request import ChatRequest, Message
+from ostinato.model.renderer import Parsed, Renderer, assistant_message, parse_text
+from ostinato.types import Completion, FinishReason, Turn
+
+START = hashlib.blake2b(b"conversation", digest_size=16).digest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """A completion as read; `stop` is the stop text that ended it."""
+
+    parsed: Parsed
+    stop: str | None = None
+
+
+def read(renderer: Renderer, completion: Completion, stops: Sequence[str]) -> Read:
+    """The same completion and stops always read alike."""
+    if completion.finish is not FinishReason.STOP_SEQUENCE:
+        return Read(parsed=renderer.parse(completion.ids))
+    text = renderer.tokenizer.decode(completion.ids)
+    at, stop = min(((text.find(stop), stop) for stop in stops if stop in text), default=(len(text), None))
+    return Read(parsed=parse_text(text[:at]), stop=stop)
+
+
+def answer_of(turn: Turn, found: Read) -> Answer:
+    """The answer of a turn; the same turn always gives the same one."""
+    parsed = found.parsed
+    message = assistant_message(parsed, [f"call_{turn.index}_{i}" for i in range(len(parsed.tool_calls))])
+    for call in message.get("tool_calls", ()):
+        call["function"] = {name: plain(text) for name, text in call["function"].items()}
+    if parsed.broken is not None and message["content"] is None:
+        message["content"] = ""
+    finish = "tool_calls" if "tool_calls" in message else turn.completion.finish.value
+    return Answer(turn=turn, message=message, finish=finish, stop=found.stop)
+
+
+def plain(text: str) -> str:
+    """`text` with halves of surrogate pairs, which JSON can hold and UTF-8 cannot, as question marks."""
+    return text.encode(errors="replace").decode()
+
+
+def trail(chat: ChatRequest) -> list[bytes]:
+    """Entry i is a digest of the tools and the first i messages, whatever shape the client gave them."""
+    found = [_digest(START, json.dumps(chat.tools).encode()) if chat.tools else START]
+    for message in chat.messages:
+        found.append(step(found[-1], message))
+    return found
+
+
+def step(before: bytes, message: Message) -> bytes:
+    """The digest after one more message."""
+    return _digest(before, essence(message))
+
+
+def essence(message: Message) -> bytes:
+    """What is the same in two messages exactly when they say the same.
+
+    Ids do not count, nor how arguments are printed, nor white space around an assistant's text: what was
+    sampled is kept as sampled, so nothing hangs on how a client writes it.
+    """
+    content = message.get("content") or ""
+    if not isinstance(content, str):
+        content = "".join(part["text"] for part in content)
+    calls = message.get("tool_calls") or ()
+    if message["role"] == "assistant":
+        content = content.strip()
+    told = json.dumps([_call_essence(call["function"]) for call in calls], sort_keys=True) if calls else ""
+    return f"{message['role']}\0{len(content)}\0{content}\0{told}".encode(errors="surrogatepass")
+
+
+def _call_essence(function: Mapping[str, Any]) -> list[Any]:
+    """Clients may print the arguments anew: compared as values."""
+    try:
+        return [function["name"], json.loads(function["arguments"])]
+    except (ValueError, RecursionError):
+        return [function["name"], function["arguments"]]
+
+
+def _digest(before: bytes, data: bytes) -> bytes:
+    return hashlib.blake2b(data, key=before, digest_size=16).digest()

@@ -1,0 +1,182 @@
+"""The ASGI side of an answer: sends it, and stops the work behind it when the client goes away."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, aclosing
+from typing import Any
+
+from starlette.types import Message, Receive, Scope, Send
+
+from ostinato.gateway.dialect import Answer, Dialect, Events, headers_of
+from ostinato.gateway.errors import ApiError
+from ostinato.gateway.metrics import Metrics
+from ostinato.gateway.text_stream import TextStream
+from ostinato.gateway.turns import Call, Plan, Turns
+from ostinato.types import Completion
+
+JSON = {"content-type": "application/json"}
+EVENTS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
+PING_S = 10.0
+"""A stream that is silent for so long says that it is alive."""
+
+
+class Reply:
+    """Answers one request. A client that leaves cancels it, which frees the engine's slot."""
+
+    def __init__(self, turns: Turns, call: Call, dialect: Dialect, metrics: Metrics) -> None:
+        self._turns = turns
+        self._call = call
+        self._dialect = dialect
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        work = asyncio.ensure_future(self._answer(_Sender(send)))
+        watch = asyncio.ensure_future(_gone(receive))
+        try:
+            await asyncio.wait((work, watch), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            watch.cancel()
+            if not work.done():
+                work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+        if work.cancelled():
+            self._metrics.cancelled()
+        else:
+            work.result()
+
+    async def _answer(self, sender: "_Sender") -> None:
+        """Clients that number their turns have them one after another; others may ask many at once."""
+        conversation = self._call.conversation
+        conversation.waiting += 1
+        try:
+            async with AsyncExitStack() as stack:
+                if self._call.identity.turn is not None:
+                    await stack.enter_async_context(conversation.order)
+                await (self._streamed if self._call.chat.stream else self._whole)(sender)
+        except ApiError as error:
+            await sender.refuse(error, self._dialect)
+        finally:
+            conversation.waiting -= 1
+
+    async def _whole(self, sender: "_Sender") -> None:
+        plan = await self._turns.begin(self._call)
+        answer = await self._make(plan) if isinstance(plan, Plan) else plan
+        await sender.start(200, JSON | headers_of(answer.turn))
+        await sender.body(self._dialect.whole(self._call.chat, answer), last=True)
+
+    async def _make(self, plan: Plan) -> Answer:
+        try:
+            completion = await self._turns.generate(self._call, plan)
+            return await self._finish(plan, completion)
+        finally:
+            self._turns.end(self._call, plan)
+
+    async def _streamed(self, sender: "_Sender") -> None:
+        plan = await self._turns.begin(self._call)
+        if isinstance(plan, Plan):
+            try:
+                await self._stream(plan, sender)
+            finally:
+                self._turns.end(self._call, plan)
+            return
+        turn = plan.turn
+        events = self._events(turn.id, turn.started_at, len(turn.prompt_ids))
+        await sender.start(200, EVENTS | headers_of(turn))
+        await sender.body(events.first() + events.last(plan, ""), last=True)
+
+    async def _stream(self, plan: Plan, sender: "_Sender") -> None:
+        request = plan.request
+        events = self._events(request.request_id, plan.started_at, len(request.prompt_ids))
+        text = TextStream(self._turns.renderer, self._call.chat.stop)
+        self._call.timing.ask()
+        async with aclosing(self._turns.stream(self._call, plan)) as sampled, _Pings(sender):
+            async for event in sampled:
+                if not sender.started:
+                    self._call.timing.heard()
+                    await sender.stream(EVENTS | _headers_of(plan), events)
+                if isinstance(event, Completion):
+                    answer = await self._finish(plan, event)
+                    await sender.body(events.last(answer, text.said), last=True)
+                elif piece := text.add((event.id,)):
+                    await sender.body(events.text(piece))
+
+    async def _finish(self, plan: Plan, completion: Completion) -> Answer:
+        answer = await self._turns.finish(self._call, plan, completion)
+        self._metrics.recorded(answer.turn, self._dialect.name, plan.place.how)
+        return answer
+
+    def _events(self, turn_id: str, started_at: float, prompt_tokens: int) -> Events:
+        return self._dialect.events(self._call.chat, turn_id, started_at, prompt_tokens)
+
+
+class _Sender:
+    """Sends a response in pieces and knows whether it began: until then an error can have its own status."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._events: Events | None = None
+        self.started = False
+        self.quiet = True
+        """Nothing was sent since this was last set."""
+
+    async def start(self, status: int, headers: Mapping[str, str]) -> None:
+        self.started = True
+        raw = [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()]
+        await self._send({"type": "http.response.start", "status": status, "headers": raw})
+
+    async def stream(self, headers: Mapping[str, str], events: Events) -> None:
+        await self.start(200, headers)
+        self._events = events
+        await self.body(events.first())
+
+    async def body(self, data: bytes, *, last: bool = False) -> None:
+        self.quiet = False
+        await self._send({"type": "http.response.body", "body": data, "more_body": not last})
+
+    async def ping(self) -> None:
+        if self._events is not None:
+            await self.body(self._events.ping)
+
+    async def refuse(self, error: ApiError, dialect: Dialect) -> None:
+        if self._events is not None:
+            await self.body(self._events.failed(error), last=True)
+        else:
+            await self.start(error.status, JSON | error.headers)
+            await self.body(dialect.error(error), last=True)
+
+
+class _Pings:
+    """While it is entered, a silent stream is kept alive."""
+
+    def __init__(self, sender: _Sender) -> None:
+        self._sender = sender
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    async def __aexit__(self, *_: Any) -> None:
+        assert self._task is not None
+        self._task.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            self._sender.quiet = True
+            await asyncio.sleep(PING_S)
+            if self._sender.quiet:
+                await self._sender.ping()
+
+
+def _headers_of(plan: Plan) -> dict[str, str]:
+    return {
+        "x-ostinato-session": plan.request.session_id,
+        "x-ostinato-turn": str(plan.index),
+        "x-ostinato-arm": plan.arm.name,
+        "x-ostinato-version": str(plan.arm.version),
+    }
+
+
+async def _gone(receive: Receive) -> None:
+    message: Message = {"type": ""}
+    while message["type"] != "http.disconnect":
+        message = await receive()

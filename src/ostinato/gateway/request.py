@@ -1,0 +1,178 @@
+"""The one form in which the gateway knows a request, whatever dialect it came in, and checks they share."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ostinato.gateway.errors import ApiError, invalid
+
+MODEL = "ostinato"
+DEFAULT_MAX_TOKENS = 16_384
+"""For clients that set no limit; the engine's context ends it earlier."""
+MOST_TOKENS = 2**31 - 1
+HOTTEST = 2.0
+MOST_STOPS = 16
+
+Message = Mapping[str, Any]
+"""OpenAI's form: role, content as text or text parts, tool_calls; a tool is a function tool."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatRequest:
+    """A checked request.
+
+    >>> ChatRequest(model="ostinato", messages=({"role": "user", "content": "hi"},)).stream
+    False
+    """
+
+    model: str
+    messages: tuple[Message, ...]
+    tools: tuple[Message, ...] = ()
+    stream: bool = False
+    include_usage: bool = False
+    max_tokens: int = DEFAULT_MAX_TOKENS
+    temperature: float = 1.0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    """Sampling ends with the token that completes one of these texts."""
+    shapes: Mapping[str, str] = field(default_factory=dict)
+    """Tools that the client knows in another shape than a function: their name and that shape."""
+    hints: Mapping[str, str] = field(default_factory=dict)
+    """What the body says of its session, for clients that send no header."""
+    echo: Mapping[str, Any] = field(default_factory=dict)
+    """Fields that the dialect repeats in its answer."""
+
+
+class Models:
+    """The names that the served model answers to.
+
+    >>> Models(("claude-*",)).check("claude-haiku")
+    """
+
+    def __init__(self, aliases: tuple[str, ...] = ()) -> None:
+        self._prefixes = tuple(alias[:-1] for alias in aliases if alias.endswith("*"))
+        self._aliases = aliases
+        self.names = (MODEL, *(alias for alias in aliases if not alias.endswith("*")))
+
+    def check(self, model: str) -> None:
+        """ApiError 404 for a name that is neither served nor an alias."""
+        if model in self.names or (self._prefixes and model.startswith(self._prefixes)):
+            return
+        known = ", ".join(map(repr, (MODEL, *self._aliases)))
+        message = f"unknown model {model[:100]!r}, use {known}"
+        raise ApiError(404, message, code="model_not_found", param="model")
+
+
+def check_object(body: object) -> dict[str, Any]:
+    if not isinstance(body, dict):
+        raise invalid("the body must be a JSON object")
+    return body
+
+
+def check_fields(
+    body: Mapping[str, Any], read: set[str], ignored: set[str], neutral: Mapping[str, tuple[Any, ...]]
+) -> None:
+    """Refuses by name a field that would change the answer and that nothing here can honour.
+
+    `neutral` fields are accepted only with a value that asks for nothing; null always is.
+    """
+    for name, value in body.items():
+        if name in read or name in ignored or value is None:
+            continue
+        if name not in neutral:
+            raise invalid(f"{name} is not supported", name, code="unsupported_parameter")
+        if value not in neutral[name]:
+            allowed = neutral[name][0]
+            raise invalid(f"{name} is only supported as {allowed!r}", name, code="unsupported_parameter")
+
+
+def model_of(body: Mapping[str, Any]) -> str:
+    model = body.get("model")
+    if not isinstance(model, str):
+        raise invalid("model must be a string", "model")
+    return model
+
+
+def max_tokens_of(body: Mapping[str, Any], *names: str) -> int:
+    """The first of `names` that is there."""
+    name = next((name for name in names if body.get(name) is not None), names[0])
+    value: int = typed(body, name, int, DEFAULT_MAX_TOKENS)
+    if not 1 <= value <= MOST_TOKENS:
+        raise invalid(f"{name} must be at least 1 and at most {MOST_TOKENS}", name)
+    return value
+
+
+def temperature_of(body: Mapping[str, Any]) -> float:
+    value: float = typed(body, "temperature", (int, float), 1.0)
+    if not 0 <= value <= HOTTEST:
+        raise invalid(f"temperature must lie between 0 and {HOTTEST:.0f}", "temperature")
+    return float(value)
+
+
+def seed_of(body: Mapping[str, Any]) -> int | None:
+    value: int | None = typed(body, "seed", int, None)
+    if value is not None and not 0 <= value < 2**63:
+        raise invalid("seed must lie between 0 and 2**63 - 1", "seed")
+    return value
+
+
+def stops_of(body: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """A text or a list of texts, none of them empty."""
+    value = body.get(name)
+    stops = [value] if isinstance(value, str) else value or []
+    if not isinstance(stops, list) or not all(isinstance(stop, str) and stop for stop in stops):
+        raise invalid(f"{name} must be text or a list of texts", name)
+    if len(stops) > MOST_STOPS:
+        raise invalid(f"{name} may hold at most {MOST_STOPS} texts", name)
+    return tuple(stops)
+
+
+def hints_of(body: Mapping[str, Any], *names: str) -> dict[str, str]:
+    """Those of `names` that hold a text."""
+    return {name: body[name] for name in names if isinstance(body.get(name), str)}
+
+
+def text_of(content: object, where: str, kinds: set[str], joint: str = "") -> str:
+    """The text of a message: a string, or text parts of one of `kinds`. ApiError 400 for any other part."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise invalid(f"{where} must be text", where)
+    return joint.join(part_text(part, f"{where}[{i}]", kinds) for i, part in enumerate(content))
+
+
+def part_text(part: object, where: str, kinds: set[str]) -> str:
+    if not isinstance(part, dict) or not isinstance(part.get("type"), str):
+        raise invalid(f"{where} must be text or a list of text parts", where)
+    if part["type"] not in kinds:
+        message = f"{where} holds {part['type'][:40]!r}, this model reads only text"
+        raise invalid(message, where, code="unsupported_content")
+    text = part.get("text")
+    if not isinstance(text, str):
+        raise invalid(f"{where}: a text part needs text", where)
+    return text
+
+
+def items(body: Mapping[str, Any], name: str, check: Callable[[Any, str], Any]) -> list[Any]:
+    """`check(item, where)` of each item of the list `name`."""
+    return [check(item, f"{name}[{i}]") for i, item in enumerate(typed(body, name, list, []))]
+
+
+def function_tool(name: object, description: object, parameters: object, where: str) -> Message:
+    """An OpenAI function tool in the order of fields in which the prompt shows it."""
+    if not isinstance(name, str) or not name:
+        raise invalid(f"{where} must be a function tool with a name", where)
+    if not isinstance(parameters, dict):
+        raise invalid(f"{where}: the parameters must be an object", where)
+    told = {"description": description} if isinstance(description, str) else {}
+    return {"type": "function", "function": {"name": name, **told, "parameters": parameters}}
+
+
+def typed(body: Mapping[str, Any], field: str, kind: type | tuple[type, ...], default: Any) -> Any:
+    value = body.get(field)
+    if value is None:
+        return default
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        names = " or ".join(k.__name__ for k in (kind if isinstance(kind, tuple) else (kind,)))
+        raise invalid(f"{field} must be {names}", field)
+    return value

@@ -1,0 +1,61 @@
+"""Ids in, text out, as soon as it is sure to be content."""
+
+import codecs
+from collections.abc import Sequence
+
+from ostinato.model.renderer import Renderer
+
+TAG = "<tool_call>"
+MARK = "\n" + TAG
+
+
+class TextStream:
+    """The text of a completion while it grows: never the beginning of a tool call or of a stop text."""
+
+    def __init__(self, renderer: Renderer, stops: Sequence[str] = ()) -> None:
+        self._renderer = renderer
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._stops = tuple(stops)
+        self._marks = (MARK, TAG, *stops)
+        self._held = ""
+        self._in_call = False
+        self._tail = ""
+        self._longest = max(map(len, self._stops), default=1) - 1
+        self.said = ""
+        self.stopped = False
+        """True once one of the stop texts is complete."""
+
+    def add(self, ids: Sequence[int]) -> str:
+        """The text that `ids` make certain, possibly none."""
+        words = [i for i in ids if i not in self._renderer.stop_ids]
+        new = self._decoder.decode(self._renderer.tokenizer.decode_bytes(words))
+        if self._stops:
+            self._look_for_stops(new)
+        self._held += new
+        if self._in_call or self.stopped:
+            return ""
+        sure = self._sure()
+        piece, self._held = self._held[:sure], self._held[sure:]
+        self.said += piece
+        return piece
+
+    def _look_for_stops(self, new: str) -> None:
+        text = self._tail + new
+        self.stopped = self.stopped or any(stop in text for stop in self._stops)
+        self._tail = text[-self._longest :] if self._longest else ""
+
+    def _sure(self) -> int:
+        """Length of the held text that cannot belong to a tool call, the newline before it or a stop text."""
+        text = self._held
+        at = text.find(TAG)
+        if at >= 0:
+            self._in_call = True
+            text = text[: at - text[:at].endswith("\n")]
+            return len(text) - self._open_end(text, self._stops)
+        return len(text) - self._open_end(text, self._marks)
+
+    @staticmethod
+    def _open_end(text: str, marks: Sequence[str]) -> int:
+        """Length of the longest end of `text` that begins one of `marks`."""
+        lengths = range(min(max(map(len, marks), default=0), len(text)), 0, -1)
+        return next((n for n in lengths if any(mark.startswith(text[-n:]) for mark in marks)), 0)

@@ -1,0 +1,72 @@
+"""How long a request took, and how much of it was ours: on every reply, and in the metrics."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ostinato.types import new_id
+
+STATE = "ostinato.timing"
+
+
+@dataclass(slots=True)
+class Timing:
+    """The clock of one request. `engine_s` is the time spent waiting for the engine."""
+
+    request_id: str = field(default_factory=new_id)
+    started: float = field(default_factory=time.perf_counter)
+    engine_s: float = 0.0
+    _asked: float = 0.0
+
+    def ask(self) -> None:
+        """The engine's turn begins."""
+        self._asked = time.perf_counter()
+
+    def heard(self) -> None:
+        """The engine has said what was waited for; a second call counts from the last `ask`."""
+        if self._asked:
+            self.engine_s += time.perf_counter() - self._asked
+            self._asked = 0.0
+
+    def overhead_s(self) -> float:
+        return time.perf_counter() - self.started - self.engine_s
+
+
+def timing_of(scope: Scope) -> Timing:
+    found: Timing = scope[STATE]
+    return found
+
+
+class Timed:
+    """ASGI: gives each request its clock and each reply `x-request-id` and `x-ostinato-overhead-ms`.
+
+    The overhead is the time until the reply began without the wait for the engine. In a stream the engine's
+    part ends with its first token.
+    """
+
+    def __init__(self, app: ASGIApp, seen: Callable[[Scope, int, float], None]) -> None:
+        self._app = app
+        self._seen = seen
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        timing = scope[STATE] = Timing()
+
+        async def timed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                overhead = timing.overhead_s()
+                id_ = timing.request_id.encode()
+                message["headers"] = [
+                    *message.get("headers", ()),
+                    (b"x-request-id", id_),
+                    (b"request-id", id_),
+                    (b"x-ostinato-overhead-ms", b"%.3f" % (1e3 * overhead)),
+                ]
+                self._seen(scope, message["status"], overhead)
+            await send(message)
+
+        await self._app(scope, receive, timed)
