@@ -16,7 +16,7 @@ LAYERS = [
     {"types"},
     {"config", "store"},
     {"model", "tasks", "sandbox", "sync"},
-    {"engine", "train", "harness", "gateway", "rewards", "deploy", "dashboard", "search"},
+    {"engine", "train", "harness", "gateway", "rewards", "deploy", "dashboard", "search", "hooks"},
     {"rollout", "bench"},
     {"loop", "cli"},
 ]

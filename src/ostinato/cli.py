@@ -8,7 +8,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -59,6 +59,16 @@ def _parser() -> argparse.ArgumentParser:
         "--key", default=os.environ.get("OSTINATO_KEY", ""), help="the API key (or OSTINATO_KEY)"
     )
     code.set_defaults(run=_code)
+
+    hook = commands.add_parser(
+        "hook", help="report an event of an agent or of git (never fails, never speaks)"
+    )
+    hook.add_argument("--input", choices=["stdin"], help="one JSON object: a hook event")
+    hook.add_argument("--git", metavar="NAME", help="a git hook ran")
+    hook.set_defaults(run=_hook)
+
+    hooks = commands.add_parser("hooks", help="follow what becomes of an agent's edits in a repository")
+    hooks.set_defaults(run=_hooks(hooks))
 
     serve = commands.add_parser("serve", help="serve the version that a run deployed")
     serve.add_argument("--directory", type=Path, default=Path("runs/demo"), help="the run folder")
@@ -140,6 +150,19 @@ def _search_serve(options: argparse.Namespace) -> int:
 
     names = ("cache", "key", "store", "model", "host", "port", "max_mb")
     return serve(SearchConfig(**{name: getattr(options, name) for name in names}))
+
+
+def _hook(options: argparse.Namespace) -> int:
+    from ostinato.hooks.entry import main as hook
+
+    return hook(["--git", options.git] if options.git else ["--input", "stdin"])
+
+
+def _hooks(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
+    from ostinato.hooks.commands import add_arguments, hooks
+
+    add_arguments(parser)
+    return hooks
 
 
 def _lineage(options: argparse.Namespace) -> int:

@@ -1,0 +1,18 @@
+"""The front door of the command line. `ostinato hook` runs inside others' tools: it loads nothing else."""
+
+import sys
+
+
+def main() -> int:
+    """Runs one command; gives the exit status."""
+    if sys.argv[1:2] == ["hook"]:
+        from ostinato.hooks.entry import main as hook
+
+        return hook(sys.argv[2:])
+    from ostinato.cli import main as command
+
+    return command()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,195 @@
+"""`ostinato hook`: what agents and git call at every event. Never in the way: silent, quick, exit status 0.
+
+`--input stdin` reads one JSON object: a hook event of Claude Code, or the plain form any tool can write::
+
+    {"hook_event_name": "edit.proposed", "session_id": "…", "cwd": "/repo", "path": "a.py",
+     "before": "old text" or null, "after": "new text" or null,
+     "turn": 3, "tool_use_id": "…", "tool_name": "edit", "agent": "…", "model": "…"}
+
+(`turn` and the fields after it may be missing.) `--git NAME` is told by git's own hooks. What is read here is
+put into the inbox; the reporter does the work.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+from ostinato.hooks import places as at
+from ostinato.hooks import spool
+
+FILE_TOOLS = {"Edit", "Write", "MultiEdit", "NotebookEdit"}
+SHELL_TOOLS = {"Bash"}
+SESSION_EVENTS = {"SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"}
+ORIGINAL = "originalFile"
+TOLD = ("model", "source", "prompt_id", "reason", "turn", "agent")
+"""What is kept of an event besides its name and session: never the text of a prompt."""
+
+Event = Mapping[str, object]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Always 0: a failure of ours is nobody's reason to stop working."""
+    try:
+        if list(arguments[:1]) == ["--git"]:
+            _on_git(arguments[1], os.getcwd())
+        else:
+            _on_event(json.loads(sys.stdin.buffer.read()))
+    except Exception:
+        import traceback
+
+        _complain(traceback.format_exc())
+    return 0
+
+
+def _on_git(hook: str, directory: str) -> None:
+    places = at.repository(directory)
+    if places and at.is_enabled(at.state_of(places)):
+        spool.put(at.state_of(places), {"kind": "git", "hook": hook, "root": places.root, "at": time.time()})
+        spool.wake(places)
+
+
+def _on_event(event: Event) -> None:
+    name, tool = event.get("hook_event_name"), event.get("tool_name")
+    if name == "edit.proposed":
+        _on_plain(event)
+    elif name in SESSION_EVENTS:
+        _on_session(event)
+    elif tool in FILE_TOOLS:
+        _on_file_tool(event)
+    elif tool in SHELL_TOOLS:
+        _on_shell(event)
+
+
+def _on_plain(event: Event) -> None:
+    path = os.path.join(_text(event, "cwd"), _text(event, "path"))
+    texts = {name: event.get(name) for name in ("before", "after")}
+    _propose(event, path, {**texts, "skip": ""})
+
+
+def _on_session(event: Event) -> None:
+    places = _enabled(_text(event, "cwd"))
+    if places:
+        told = {name: event[name] for name in TOLD if name in event}
+        name = event["hook_event_name"]
+        record = {"kind": "session", "name": name, "session_id": event["session_id"], "at": time.time()}
+        spool.put(at.state_of(places), record | {"told": told, "root": places.root})
+        spool.wake(places)
+
+
+def _on_file_tool(event: Event) -> None:
+    told = event["tool_input"]
+    if not isinstance(told, Mapping):
+        return
+    path = os.path.join(_text(event, "cwd"), str(told.get("file_path") or told.get("notebook_path")))
+    places = _enabled(os.path.dirname(path))
+    if not places:
+        return
+    pending = _pending(places, event)
+    if event["hook_event_name"] == "PreToolUse":
+        text, why = spool.content(path)
+        spool.write(pending, _facts(event, places) | {"path": path, "before": text, "skip": why})
+    elif event["hook_event_name"] == "PostToolUse":
+        _propose(event, path, _both(pending, path, event))
+    if event["hook_event_name"] != "PreToolUse":
+        _forget(pending)
+
+
+def _both(pending: str, path: str, event: Event) -> Mapping[str, object]:
+    """Texts before and after. Without a text before, the edit is counted and not followed."""
+    after, why = spool.content(path)
+    response = event.get("tool_response")
+    if os.path.exists(pending):
+        with open(pending, "rb") as file:
+            seen = json.load(file)
+        before, lost = seen["before"], "" if seen["skip"] == "missing" else seen["skip"]
+    elif isinstance(response, Mapping) and ORIGINAL in response:
+        before, lost = response[ORIGINAL], ""
+    else:
+        before, lost = None, "unseen"
+    return {"before": before, "after": after, "skip": lost or ("" if why == "missing" else why)}
+
+
+def _on_shell(event: Event) -> None:
+    """A command may change any file: the trees before and after are compared."""
+    from ostinato.hooks.snapshots import snapshot
+
+    places = _enabled(_text(event, "cwd"))
+    if not places:
+        return
+    pending = _pending(places, event)
+    if event["hook_event_name"] == "PreToolUse":
+        spool.write(pending, {"tree": snapshot(places)})
+        return
+    if os.path.exists(pending):
+        with open(pending, "rb") as file:
+            before = json.load(file)["tree"]
+        after = snapshot(places)
+        if before != after:
+            record = _facts(event, places) | {"kind": "trees", "before": before, "after": after}
+            spool.put(at.state_of(places), record)
+            spool.wake(places)
+        _forget(pending)
+
+
+def _propose(event: Event, path: str, texts: Mapping[str, object]) -> None:
+    folder = os.path.realpath(os.path.dirname(path))
+    places = _enabled(folder)
+    if places:
+        name = os.path.relpath(os.path.join(folder, os.path.basename(path)), places.root)
+        record = _facts(event, places) | {"kind": "edit", "path": name, **texts}
+        spool.put(at.state_of(places), record)
+        spool.wake(places)
+
+
+def _facts(event: Event, places: at.Places) -> dict[str, object]:
+    """Who, where and when, as it is at this moment."""
+    turn = event.get("turn")
+    return {
+        "session_id": _text(event, "session_id"),
+        "turn": turn if isinstance(turn, int) and not isinstance(turn, bool) else None,
+        "tool": str(event.get("tool_name") or "edit"),
+        "tool_use_id": str(event.get("tool_use_id") or ""),
+        "agent": str(event.get("agent") or ("claude-code" if "transcript_path" in event else "")),
+        "model": str(event.get("model") or ""),
+        "root": places.root,
+        "home": at.head_of(places),
+        "reflog": at.size_of(at.reflog_of(places)),
+        "stashes": at.size_of(at.stash_log_of(places)),
+        "at": time.time(),
+    }
+
+
+def _enabled(directory: str) -> at.Places | None:
+    places = at.repository(directory)
+    return places if places and at.is_enabled(at.state_of(places)) else None
+
+
+def _pending(places: at.Places, event: Event) -> str:
+    """Where the state before a call waits for the state after it."""
+    call = str(event.get("tool_use_id") or event.get("tool_name"))
+    name = "".join(c if c.isalnum() or c in "-_" else "_" for c in f"{event['session_id']}.{call}")
+    return os.path.join(at.state_of(places), spool.PENDING, name[:200] + ".json")
+
+
+def _forget(path: str) -> None:
+    if os.path.exists(path):
+        os.unlink(path)
+
+
+def _text(event: Event, name: str) -> str:
+    value = event[name]
+    if not isinstance(value, str):
+        raise ValueError(f"{name} must be text, got {type(value).__name__}")
+    return value
+
+
+def _complain(what: str) -> None:
+    """Into the repository's own log, or the user's when there is no repository."""
+    try:
+        places = at.repository(os.getcwd())
+        home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+        spool.complain(at.state_of(places) if places else os.path.join(home, at.STATE), what)
+    except OSError:
+        return  # no place is left to say it

@@ -1,0 +1,207 @@
+"""From the inbox to edits that are followed: what was proposed, and what it wrote over."""
+
+import dataclasses
+import json
+import os
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ostinato.hooks import entries, snapshots, trace
+from ostinato.hooks.align import blocks, follow
+from ostinato.hooks.edits import Edit, Hunk, close, edit_id, known, live, opened, proposed, save
+from ostinato.hooks.entries import Hasher, event
+from ostinato.hooks.git import ask, head_commit
+from ostinato.hooks.journal import Entry, Journal
+from ostinato.hooks.places import reflog_of, repository
+from ostinato.hooks.sessions import Sessions
+from ostinato.hooks.spool import text_of
+
+Record = dict[str, Any]
+SESSION_NAMES = {
+    "SessionStart": "session.start",
+    "UserPromptSubmit": "user.prompt",
+    "Stop": "session.stop",
+    "SessionEnd": "session.end",
+}
+
+
+class Ingest:
+    """Takes events in; each may come twice (after a crash) and counts once."""
+
+    def __init__(self, state: Path, journal: Journal, hashed: Hasher, *, with_text: bool) -> None:
+        self._state = state
+        self._journal = journal
+        self._hashed = hashed
+        self._with_text = with_text
+        self._sessions = Sessions(state)
+        self._kinds: Mapping[str, Callable[[Record], None]] = {
+            "edit": self._edit,
+            "trees": self._trees,
+            "session": self._session,
+        }
+
+    def take(self, path: str) -> str:
+        """Takes one event in and removes its file; gives its kind. Raises ValueError for what is no event."""
+        record = json.loads(Path(path).read_bytes())
+        kind = str(record.get("kind")) if isinstance(record, dict) else ""
+        if kind in self._kinds:
+            self._kinds[kind](record)
+        elif kind != "git":
+            raise ValueError(f"{path} is no event")
+        Path(path).unlink()
+        return kind
+
+    def _edit(self, record: Record) -> None:
+        why = record["skip"] or self._unfit(record)
+        identity = edit_id(
+            record["session_id"], record["tool_use_id"] or record["at"], record["root"], record["path"]
+        )
+        if why:
+            facts = {"edit_id": identity, "reason": why, "tool_name": record["tool"]}
+            self._tell(record, "edit.skipped", identity, facts)
+        elif not known(self._state, identity):
+            self._follow(self._built(record, identity))
+
+    def _unfit(self, record: Record) -> str:
+        """Why an edit is not followed; empty when it is."""
+        for text in (record["before"], record["after"]):
+            if text is not None and (why := text_of(text.encode(errors="surrogateescape"))[1]):
+                return why
+        if record["before"] == record["after"]:
+            return "unchanged"
+        outside = record["path"].startswith((".git/", "../")) or record["path"] == ".git"
+        ignored = ask(record["root"], "check-ignore", "--quiet", "--", record["path"]) is not None
+        return "outside" if outside else "ignored" if ignored else ""
+
+    def _built(self, record: Record, identity: str) -> Edit:
+        base = _base(record)
+        return Edit(
+            id=identity,
+            session_id=record["session_id"],
+            turn=record["turn"],
+            tool=record["tool"],
+            tool_use_id=record["tool_use_id"],
+            root=record["root"],
+            path=record["path"],
+            before=record["before"],
+            after=record["after"],
+            hunks=proposed(record["before"], record["after"]),
+            proposed_at=record["at"],
+            base=base,
+            home=record["home"],
+            reflog=record["reflog"],
+            stashes=record["stashes"],
+            model=record["model"] or self._sessions.model(record["session_id"]),
+            agent=record["agent"],
+            head=base,
+        )
+
+    def _follow(self, edit: Edit) -> None:
+        told = [entries.of_proposal(edit, self._hashed, with_text=self._with_text)]
+        for other in opened(self._state):
+            if other.root == edit.root and other.path == edit.path:
+                told += self._write_over(other, edit)
+        self._journal.append(told)
+        trace.append(self._state, trace.of_proposal(edit))
+        save(self._state, edit)
+
+    def _write_over(self, other: Edit, edit: Edit) -> list[Entry]:
+        """What an agent writes over says nothing any more about its developer."""
+        hunks = _after_overwriting(other, edit)
+        if hunks == other.hunks:
+            return []
+        changed = dataclasses.replace(other, hunks=hunks)
+        left = len(live(changed))
+        if left:
+            save(self._state, changed)
+        else:
+            close(self._state, other.id)
+        return [entries.of_superseding(other, edit.id, edit.proposed_at, left)]
+
+    def _trees(self, record: Record) -> None:
+        """The files that a command changed, as edits."""
+        places = repository(record["root"])
+        if places is None:
+            return
+        for path in _changed(record, snapshots.environment(places)):
+            pair = [_blob(record, side, path, snapshots.environment(places)) for side in ("before", "after")]
+            texts = {"before": pair[0][0], "after": pair[1][0]}
+            skip = next((why for _, why in pair if why != "missing"), "")
+            self._edit(record | texts | {"path": path, "skip": skip})
+
+    def _session(self, record: Record) -> None:
+        name = SESSION_NAMES[record["name"]]
+        told = {key: value for key, value in record["told"].items() if isinstance(value, str | int)}
+        identity = edit_id(record["session_id"], name, record["at"])
+        self._tell(record, name, identity, told)
+        if "model" in told:
+            self._sessions.remember(record["session_id"], str(told["model"]))
+        if name in ("session.stop", "session.end"):
+            self._rejected(record)
+
+    def _rejected(self, record: Record) -> None:
+        """Calls that began and neither succeeded nor failed were turned down."""
+        for path, call in self._sessions.unanswered(record["session_id"]):
+            if "path" in call:
+                identity = edit_id(record["session_id"], call["tool_use_id"], call["path"], "rejected")
+                facts = {
+                    "outcome": "rejected",
+                    "tool_name": call["tool"],
+                    "tool_use_id": call["tool_use_id"],
+                    "path_hash": self._hashed(os.path.relpath(call["path"], call["root"])),
+                }
+                self._tell(record, "edit.feedback", identity, facts)
+            path.unlink()
+
+    def _tell(self, record: Record, name: str, identity: str, facts: Mapping[str, Any]) -> None:
+        who = {"session_id": record["session_id"], "turn": record.get("turn")}
+        self._journal.append([event(name, identity, at=record["at"], attributes=facts, **who)])
+
+
+def _after_overwriting(other: Edit, edit: Edit) -> tuple[Hunk, ...]:
+    """The hunks of `other`, those marked that `edit` changes."""
+    lines, now = other.lines(), edit.lines_before()
+    changes = blocks(lines, now)
+    hunks = []
+    for hunk in other.hunks:
+        region = follow(changes, lines, now, hunk.b1, hunk.b2)
+        hit = any(_overlap(region.start, region.end, new) for new in edit.hunks)
+        hunks.append(dataclasses.replace(hunk, superseded=hunk.superseded or hit))
+    return tuple(hunks)
+
+
+def _overlap(start: int, end: int, new: Hunk) -> bool:
+    if start == end or new.a1 == new.a2:
+        return new.a1 <= end and start <= new.a2 and (start == end or start < new.a1 < end)
+    return new.a1 < end and start < new.a2
+
+
+def _base(record: Record) -> str | None:
+    """The commit HEAD was at then: the last line of the reflog, as long as it was."""
+    places = repository(record["root"])
+    log = Path(reflog_of(places)) if places else None
+    if log is None or not record["reflog"] or not log.exists():
+        return head_commit(record["root"])
+    with log.open("rb") as file:
+        lines = file.read(record["reflog"]).splitlines()
+    return lines[-1].split(b" ")[1].decode() if lines else head_commit(record["root"])
+
+
+def _changed(record: Record, environment: Mapping[str, str]) -> list[str]:
+    arguments = ("diff-tree", "-r", "--no-renames", "--name-only", "-z", record["before"], record["after"])
+    fields = _run(record["root"], environment, *arguments).split(b"\0")
+    return [field.decode(errors="surrogateescape") for field in fields if field]
+
+
+def _blob(record: Record, side: str, path: str, environment: Mapping[str, str]) -> tuple[str | None, str]:
+    try:
+        return text_of(_run(record["root"], environment, "cat-file", "blob", f"{record[side]}:{path}"))
+    except subprocess.CalledProcessError:
+        return None, "missing"
+
+
+def _run(root: str, environment: Mapping[str, str], *arguments: str) -> bytes:
+    command = ["git", "-C", root, *arguments]
+    return subprocess.run(command, capture_output=True, check=True, env=dict(environment), input=b"").stdout

@@ -1,0 +1,106 @@
+"""How much of an edit a tree still holds."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ostinato.hooks.align import Region
+from ostinato.hooks.edits import Edit, Hunk, Verdict, live
+from ostinato.hooks.find import Text, elsewhere, present, regions
+from ostinato.hooks.git import Tree
+from ostinato.hooks.rates import GONE, Rates, mean, rates
+from ostinato.hooks.tokens import same_meaning, tokens
+
+LOST = 0.5
+"""Below this four-gram rate the lines of a hunk are looked for elsewhere."""
+REVERTED = 0.1
+"""At most this no-revert rate is a revert."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What was found.
+
+    >>> Measured(rates=GONE, path="a.py", lines=(), kept=False).verdict.value
+    'reverted'
+    """
+
+    rates: Rates
+    path: str
+    lines: tuple[tuple[int, int], ...]
+    """Ranges [first, last] of the lines that are left, from 1, in `path`."""
+    kept: bool
+    """Whether nothing but formatting changed."""
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.kept:
+            return Verdict.KEPT
+        return Verdict.REVERTED if self.rates.no_revert <= REVERTED else Verdict.EDITED
+
+
+def measure(edit: Edit, tree: Tree) -> Measured:
+    """Rates of the edit's hunks, weighted by their length. At least one is not superseded."""
+    if edit.after is None:
+        return _of_deletion(edit, tree)
+    text = present(edit, tree)
+    if text is None:
+        return Measured(rates=GONE, path=edit.path, lines=(), kept=False)
+    whole = same_meaning(edit.path, edit.lines(), text.lines)
+    hunks = live(edit)
+    places = zip(hunks, regions(edit, hunks, text), strict=True)
+    parts = [_part(edit, hunk, _at(edit, hunk, region, text, whole=whole), tree) for hunk, region in places]
+    return Measured(
+        rates=mean([(_weight(edit, hunk), part.rates) for hunk, part in zip(hunks, parts, strict=True)]),
+        path=text.path,
+        lines=tuple(line for part in parts for line in part.lines if part.path == text.path),
+        kept=all(part.kept for part in parts),
+    )
+
+
+def _of_deletion(edit: Edit, tree: Tree) -> Measured:
+    """Of an edit that removed its file."""
+    text, why = tree.read(edit.path)
+    gone = text is None and why == "missing"
+    found = rates([], [], [edit.before or ""]) if gone else rates([text or ""], [], [edit.before or ""])
+    return Measured(rates=found, path=edit.path, lines=(), kept=gone)
+
+
+def _part(edit: Edit, hunk: Hunk, here: Measured, tree: Tree) -> Measured:
+    """What was found in the hunk's place or, if that is little, where its lines went."""
+    if here.kept or here.rates.four_gram >= LOST or hunk.b1 == hunk.b2:
+        return here
+    moved = elsewhere(edit, hunk, tree)
+    there = _at(edit, hunk, moved[1], moved[0], whole=False) if moved else here
+    return max(here, there, key=lambda found: (found.rates.four_gram, found.rates.no_revert))
+
+
+def _at(edit: Edit, hunk: Hunk, region: Region, text: Text, *, whole: bool) -> Measured:
+    """One hunk against the place where it lies now."""
+    lines, before = edit.lines()[hunk.b1 : hunk.b2], edit.lines_before()[hunk.a1 : hunk.a2]
+    now = text.lines[region.start : region.end]
+    is_format = tokens(lines) == tokens(before)
+    words = region.words(text.lines)
+    found = rates(now, lines, before) if is_format else rates(words, tokens(lines), tokens(before))
+    same = _same(edit.path, words, now, lines, is_format=is_format) if lines else found.no_revert > LOST
+    kept = same or (whole and not is_format)
+    return Measured(
+        rates=Rates(four_gram=1.0, no_revert=1.0) if kept else found,
+        path=text.path,
+        lines=((region.start + 1, region.end),) if region.end > region.start else (),
+        kept=kept,
+    )
+
+
+def _same(
+    path: str, words: Sequence[str], now: Sequence[str], lines: Sequence[str], *, is_format: bool
+) -> bool:
+    if is_format:
+        return list(now) == list(lines)
+    return same_meaning(path, lines, now) or (words == tokens(lines) and words != tokens(now))
+
+
+def _weight(edit: Edit, hunk: Hunk) -> float:
+    """Characters that the hunk is about."""
+    proposed = "".join(tokens(edit.lines()[hunk.b1 : hunk.b2]))
+    before = "".join(tokens(edit.lines_before()[hunk.a1 : hunk.a2]))
+    return max(len(proposed), len(before), 1)

@@ -1,0 +1,77 @@
+"""Where a repository keeps its things, read from files alone: the hook command starts no git to find out.
+
+Nothing here imports more than the interpreter has loaded anyway, so that a hook costs an editor nothing.
+"""
+
+import os
+from collections import namedtuple
+
+STATE = "ostinato"
+ENABLED = "enabled"
+
+Places = namedtuple("Places", ["root", "git_dir", "common"])
+"""Absolute paths: top of the work tree, its own git directory, and the one all work trees share."""
+
+
+def repository(start: str) -> Places | None:
+    """The repository whose work tree `start` lies in; None when there is none. `start` need not exist."""
+    here = os.path.realpath(start)
+    while True:
+        git_dir = _git_dir(here)
+        if git_dir:
+            return Places(here, git_dir, _common(git_dir))
+        above = os.path.dirname(here)
+        if above == here:
+            return None
+        here = above
+
+
+def state_of(places: Places) -> str:
+    """The folder below .git that holds everything this room writes."""
+    return os.path.join(places.common, STATE)
+
+
+def is_enabled(state: str) -> bool:
+    """Whether `ostinato hooks install` was run here: nothing is recorded anywhere else."""
+    return os.path.exists(os.path.join(state, ENABLED))
+
+
+def head_of(places: Places) -> str:
+    """What HEAD says: `refs/heads/main`, or a commit when it is detached."""
+    return _read(os.path.join(places.git_dir, "HEAD")).strip().removeprefix("ref: ")
+
+
+def reflog_of(places: Places) -> str:
+    return os.path.join(places.git_dir, "logs", "HEAD")
+
+
+def stash_log_of(places: Places) -> str:
+    return os.path.join(places.common, "logs", "refs", "stash")
+
+
+def size_of(path: str) -> int:
+    """Bytes of a file; 0 when it is missing."""
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def _git_dir(here: str) -> str:
+    dot = os.path.join(here, ".git")
+    if os.path.isfile(dot):
+        target = _read(dot).strip().removeprefix("gitdir: ")
+        dot = os.path.normpath(os.path.join(here, target))
+    return dot if os.path.isfile(os.path.join(dot, "HEAD")) else ""
+
+
+def _common(git_dir: str) -> str:
+    pointer = os.path.join(git_dir, "commondir")
+    if not os.path.isfile(pointer):
+        return git_dir
+    return os.path.normpath(os.path.join(git_dir, _read(pointer).strip()))
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        return file.read()

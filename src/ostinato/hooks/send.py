@@ -1,0 +1,127 @@
+"""From the journal to the gateway, in order; what it has acknowledged is never sent again.
+
+Ids make a repetition harmless. When the gateway is away, or refuses the key, the rest waits for next time; a
+line that it says is wrong is counted and passed over, so that one cannot hold up all others.
+"""
+
+import http.client
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from ostinato.hooks.journal import Entry, Journal, Line
+from ostinato.hooks.settings import Settings
+
+BATCH = 500
+TIMEOUT_S = 10.0
+OK = range(200, 300)
+WAIT = frozenset({401, 403, 408, 425, 429}) | frozenset(range(500, 600))
+EVENTS, FEEDBACK = "/v1/events", "/feedback"
+
+
+class GatewayAwayError(Exception):
+    """Nobody answers, or not now; the message says what the gateway said."""
+
+
+class Gateway(Protocol):
+    """Takes a body and answers with a status."""
+
+    def post(self, path: str, body: bytes, kind: str) -> int:
+        """Raises GatewayAwayError when nobody answers."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """What became of a delivery.
+
+    >>> Sent(taken=3, refused=0, waiting="").taken
+    3
+    """
+
+    taken: int
+    refused: int
+    waiting: str
+    """Why the rest waits; empty when nothing does."""
+
+
+class HttpGateway:
+    """The real one."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._address = urlsplit(settings.url)
+        self._key = settings.key
+        if self._address.scheme not in ("http", "https") or not self._address.hostname:
+            raise GatewayAwayError(f"{settings.url!r} is no http address: set OSTINATO_URL")
+
+    def post(self, path: str, body: bytes, kind: str) -> int:
+        secure = self._address.scheme == "https"
+        connect = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        connection = connect(self._address.hostname or "", self._address.port, timeout=TIMEOUT_S)
+        headers = {"authorization": f"Bearer {self._key}", "content-type": kind}
+        try:
+            connection.request("POST", self._address.path.rstrip("/") + path, body, headers)
+            answer = connection.getresponse()
+            answer.read()
+            return answer.status
+        except (OSError, http.client.HTTPException) as error:
+            raise GatewayAwayError(f"{self._address.netloc}: {error or type(error).__name__}") from error
+        finally:
+            connection.close()
+
+
+def deliver(journal: Journal, gateway: Gateway) -> Sent:
+    """Sends what is not sent yet."""
+    taken = refused = 0
+    try:
+        while batch := _batch(journal):
+            took = _post(gateway, [line.entry for line in batch if line.entry])
+            if not took and len(batch) > 1:
+                took, batch = _post(gateway, [batch[0].entry] if batch[0].entry else []), batch[:1]
+            good = sum(line.entry is not None for line in batch)
+            taken, refused = taken + took * good, refused + (not took) * good
+            journal.acknowledge(batch[-1].end)
+    except GatewayAwayError as away:
+        return Sent(taken=taken, refused=refused, waiting=str(away))
+    journal.turn_over()
+    return Sent(taken=taken, refused=refused, waiting="")
+
+
+def _batch(journal: Journal) -> list[Line]:
+    """The next lines that travel together: events up to a number, a signal alone."""
+    batch: list[Line] = []
+    for line in journal.read(journal.sent()):
+        is_signal = line.entry is not None and "signal" in line.entry
+        if is_signal:
+            return batch or [line]
+        batch.append(line)
+        if len(batch) == BATCH:
+            break
+    return batch
+
+
+def _post(gateway: Gateway, entries: Sequence[Entry]) -> bool:
+    """False when the gateway says that it is wrong. Raises GatewayAwayError when it cannot take it now."""
+    if not entries:
+        return True
+    signal = entries[0] if "signal" in entries[0] else None
+    path = FEEDBACK if signal else EVENTS
+    lines = [json.dumps(_feedback(signal))] if signal else [json.dumps(entry) for entry in entries]
+    kind = "application/json" if signal else "application/x-ndjson"
+    status = gateway.post(path, "\n".join(lines).encode(), kind)
+    if status in WAIT or (status == http.client.NOT_FOUND and not signal):
+        raise GatewayAwayError(f"{path} answered {status}")
+    return status in OK
+
+
+def _feedback(entry: Entry) -> dict[str, object]:
+    """As POST /feedback takes it."""
+    told = {
+        "id": entry["id"],
+        "session_id": entry["session_id"],
+        "metric_name": entry["signal"],
+        "value": True,
+    }
+    return told if entry["turn"] is None else told | {"turn": entry["turn"]}

@@ -1,0 +1,58 @@
+"""Where events are sent and what may be in them: environment first, then the user's file.
+
+``~/.config/ostinato/hooks.toml``::
+
+    url = "http://127.0.0.1:8080"
+    key = "…"
+    content = false      # true: the text of edits is sent too
+"""
+
+import os
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class SettingsError(Exception):
+    """The file cannot be used; the message says which line or name is wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Nothing is sent without an address.
+
+    >>> Settings(url="", key="").content
+    False
+    """
+
+    url: str
+    key: str
+    content: bool = False
+
+
+def settings() -> Settings:
+    """Raises SettingsError for a file that cannot be read."""
+    told = _file(settings_path())
+    return Settings(
+        url=os.environ.get("OSTINATO_URL") or str(told.get("url", "")),
+        key=os.environ.get("OSTINATO_KEY") or str(told.get("key", "")),
+        content=told.get("content") is True,
+    )
+
+
+def settings_path() -> Path:
+    base = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(base) if base else Path.home() / ".config") / "ostinato" / "hooks.toml"
+
+
+def _file(path: Path) -> dict[str, object]:
+    if not path.is_file():
+        return {}
+    try:
+        told = tomllib.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{path}: {error}") from error
+    unknown = sorted(set(told) - {"url", "key", "content"})
+    if unknown:
+        raise SettingsError(f"{path}: unknown name {unknown[0]!r}, use url, key and content")
+    return told
