@@ -141,6 +141,9 @@ class Watching:
     def edited(self, call, edit):
         self.seen.append(("edited", (call.id, edit.path, edit.lines)))
 
+    def output(self, call, piece):
+        self.seen.append(("output", piece))
+
     def result(self, call, observation):
         self.seen.append(("result", observation.text))
 

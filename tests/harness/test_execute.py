@@ -1,9 +1,20 @@
+import asyncio
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ostinato.harness.errors import InvalidArguments, ToolTimeout, UnexpectedEnvironment, UserAborted
-from ostinato.harness.execute import READ_LINES, Executor
+from ostinato.harness.errors import (
+    InvalidArguments,
+    ProviderError,
+    ToolTimeout,
+    UnexpectedEnvironment,
+    UserAborted,
+)
+from ostinato.harness.execute import Executor
+from ostinato.harness.files import READ_LINES
+from ostinato.harness.profiles import PROFILES, Profile
+from ostinato.harness.providers import Hit, Providers
 from ostinato.harness.tools import CATALOGUE, TOOLS
 from ostinato.sandbox.base import Sandbox, SandboxError
 
@@ -173,3 +184,75 @@ def test_tools_are_plain_schemas() -> None:
         "ask_user",
     ]
     assert all(tool["function"]["description"] for tool in TOOLS)
+
+
+async def test_output_is_shown_as_it_comes(sandbox: Sandbox, user) -> None:
+    pieces: list[str] = []
+    tools = Executor(sandbox, user, command_timeout_s=2.0)
+    wait = "for i in 1 2 3 4 5 6 7 8 9; do test -e gone && break; sleep 0.2; done"
+    command = {"command": f"printf 'caf\\303'; {wait}; printf '\\251'"}
+    running = asyncio.ensure_future(tools.run("bash", command, pieces.append))
+    while not pieces and not running.done():
+        await asyncio.sleep(0.01)
+    assert not running.done()
+    await sandbox.write("gone", b"")
+    assert (await running).text == "café"
+    assert "".join(pieces) == "café"
+
+
+def guarded(sandbox: Sandbox, user) -> Executor:
+    profile = Profile(name="guarded", offers=PROFILES["full"].offers, read_before_edit=True)
+    return Executor(sandbox, user, command_timeout_s=2.0, profile=profile)
+
+
+async def test_a_profile_may_want_files_read_before_they_change(sandbox: Sandbox, user) -> None:
+    tools = guarded(sandbox, user)
+    edit = {"path": "calc.py", "old_string": "a - b", "new_string": "a + b"}
+    patch = "*** Begin Patch\n*** Update File: calc.py\n-def beta(x):\n+def beta(y):\n*** End Patch"
+    for name, arguments in (
+        ("edit", edit),
+        ("write", {"path": "./calc.py", "content": ""}),
+        ("apply_patch", {"patch": patch}),
+    ):
+        observation = await tools.run(name, arguments)
+        assert observation.text.startswith("error: read ") and observation.text.endswith(
+            "before you change it"
+        )
+        assert not observation.broken
+    assert await said(tools, "write", path="new.py", content="x") == "ok"
+    assert await said(tools, "write", path="new.py", content="y") == "ok"
+    assert (await said(tools, "read", path="./calc.py")).startswith("def alpha")
+    assert await said(tools, "edit", **edit) == "ok"
+    await sandbox.exec("echo >> calc.py")
+    changed = "error: calc.py changed since you read it: read it again"
+    assert await said(tools, "apply_patch", patch=patch) == changed
+    await tools.run("read", {"path": "calc.py", "limit": 1})
+    assert await said(tools, "apply_patch", patch=patch) == "ok"
+    assert (
+        await said(tools, "write", path="calc.py", content="") == "error: read calc.py before you change it"
+    )
+
+
+async def test_a_search_is_asked_and_its_absence_is_said(sandbox: Sandbox, user) -> None:
+    class Found:
+        async def search(self, query: str, *, path: str | None, k: int) -> list[Hit]:
+            if query == "down":
+                raise ProviderError("the search service does not answer")
+            return [Hit(path=path or "calc.py", first=1, last=2, text=query)] * k
+
+    full = PROFILES["full"]
+    alone = Executor(sandbox, user, command_timeout_s=2.0, profile=full)
+    observation = await alone.run("semantic_search", {"query": "sum"})
+    assert observation.text == "error: no search service: start `ostinato search`"
+    assert isinstance(observation.error, ProviderError)
+    tools = Executor(sandbox, user, command_timeout_s=2.0, profile=full, providers=Providers(search=Found()))
+    assert await said(tools, "semantic_search", query="sum", k=2) == "calc.py:1-2\nsum\n\ncalc.py:1-2\nsum"
+    assert await said(tools, "semantic_search", query="down") == "error: the search service does not answer"
+
+
+async def test_glob(sandbox: Sandbox, user) -> None:
+    tools = Executor(sandbox, user, command_timeout_s=2.0, profile=PROFILES["full"])
+    assert await said(tools, "glob", pattern="*.py") == "calc.py\npkg/util.py"
+    assert await said(tools, "glob", pattern="*.py", limit=1) == "calc.py\n[1 more files]"
+    assert await said(tools, "glob", pattern="*.c") == "no files"
+    assert await said(tools, "glob", pattern="*", path="../x") == "error: ../x is outside the repository"

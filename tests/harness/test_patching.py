@@ -56,8 +56,16 @@ async def test_all_or_none(sandbox: Sandbox, lines: tuple[str, ...], message: st
 
 async def test_a_failure_half_way_is_taken_back(sandbox: Sandbox) -> None:
     before = await sandbox.tree_hash()
-    lines = ("*** Update File: calc.py", "-    return a - b", "*** Add File: " + "x" * 300, "+x")
-    with pytest.raises(OSError, match="File name too long"):
+    write = sandbox.write
+
+    async def refusing(path: str, data: bytes) -> None:
+        await write(path, data[:1] if path == "last.py" else data)
+        if path == "last.py":
+            raise OSError(28, "No space left on device")
+
+    sandbox.write = refusing  # type: ignore[method-assign]
+    lines = ("*** Update File: calc.py", "-    return a - b", "*** Add File: last.py", "+xyz")
+    with pytest.raises(OSError, match="No space left"):
         await patch(sandbox, envelope("*** Add File: a.py", "+x", *lines))
     assert await sandbox.tree_hash() == before
 

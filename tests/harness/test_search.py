@@ -124,6 +124,12 @@ async def test_one_connection_serves_many_searches(service, sandbox: Sandbox):
 
 
 async def test_the_tool_answers_with_places(searcher: SearchService, sandbox: Sandbox):
-    tools = Executor(sandbox, SilentUser(), command_timeout_s=2.0, profile=PROFILES["full"], search=searcher)
+    tools = Executor(
+        sandbox,
+        SilentUser(),
+        command_timeout_s=2.0,
+        profile=PROFILES["full"],
+        providers=Providers(search=searcher),
+    )
     observation = await tools.run("semantic_search", {"query": "alpha", "k": 1})
     assert observation.text == "calc.py:1-2\ndef alpha(a, b):\n    return a - b"

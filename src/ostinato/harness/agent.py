@@ -10,6 +10,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from ostinato.harness import instructions
@@ -20,6 +21,7 @@ from ostinato.harness.execute import Executor, Observation
 from ostinato.harness.log import FORMAT, Kind, SessionLog
 from ostinato.harness.permissions import ALLOW_ALL, Action, Permissions
 from ostinato.harness.profiles import profile
+from ostinato.harness.providers import NONE, Providers
 from ostinato.harness.users import Grant, Request, User
 from ostinato.sandbox.base import Sandbox, SandboxError
 from ostinato.types import Ending, Signal, SignalKind, Source
@@ -51,6 +53,10 @@ class Observer(Protocol):
 
     def edited(self, call: Call, edit: Edit) -> None:
         """A file that the call changed; only where a keeper watches."""
+        ...
+
+    def output(self, call: Call, piece: str) -> None:
+        """A piece of what a command printed, while it runs; `result` has it as the model reads it."""
         ...
 
     def result(self, call: Call, observation: Observation) -> None: ...
@@ -103,13 +109,19 @@ class Agent:
         observer: Observer | None = None,
         permissions: Permissions = ALLOW_ALL,
         keeper: Keeper | None = None,
+        providers: Providers = NONE,
     ) -> None:
         self._client = client
         self._sandbox = sandbox
         self._user = user
-        self._profile = profile(config.profile)
+        more = providers.tools.offers if providers.tools is not None else ()
+        self._profile = profile(config.profile).beside(more)
         self._tools = Executor(
-            sandbox, user, command_timeout_s=config.command_timeout_s, profile=self._profile
+            sandbox,
+            user,
+            command_timeout_s=config.command_timeout_s,
+            profile=self._profile,
+            providers=providers,
         )
         self._config = config
         self._observer = observer
@@ -303,7 +315,8 @@ class Agent:
                     self._observer.edited(call, edit)
 
     async def _run(self, conversation: Conversation, call: Call) -> Observation:
-        observation = await self._tools.run(call.name, call.arguments)
+        on_output = partial(self._observer.output, call) if self._observer else None
+        observation = await self._tools.run(call.name, call.arguments, on_output)
         if observation.error is not None or call.tool not in FILES:
             return observation
         more = await instructions.below(self._sandbox, call.meant.arguments["path"], conversation.told)

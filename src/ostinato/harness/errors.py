@@ -1,5 +1,7 @@
 """What can go wrong with a tool call: named kinds the model is told about; anything else is our bug."""
 
+from ostinato.sandbox.base import SandboxPathError
+
 
 class ToolError(Exception):
     """A tool call failed in a way the model should read. The message is short: it costs the model tokens."""
@@ -27,3 +29,18 @@ class NotPermitted(ToolError):  # noqa: N818
 
 class ProviderError(ToolError):
     """What the tool depends on outside the sandbox (search service, MCP server) failed or is not there."""
+
+
+def file_error(path: str, error: Exception) -> UnexpectedEnvironment:
+    """What went wrong with a file, in few words."""
+    known = {
+        FileNotFoundError: f"no such file {path}",
+        IsADirectoryError: f"{path} is a directory",
+        NotADirectoryError: f"{path} is not a directory",
+        PermissionError: f"not allowed to use {path}",
+        SandboxPathError: f"{path} is outside the repository",
+    }
+    other = f"{path}: {getattr(error, 'strerror', None) or error}"
+    return UnexpectedEnvironment(
+        next((text for kind, text in known.items() if isinstance(error, kind)), other)
+    )

@@ -75,6 +75,7 @@ class Screen:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._in_text = False
+        self._streamed = False
 
     def text(self, piece: str) -> None:
         self._in_text = True
@@ -91,7 +92,14 @@ class Screen:
     def edited(self, call: Call, edit: Edit) -> None:
         """The diff is shown at the end."""
 
+    def output(self, call: Call, piece: str) -> None:
+        self._streamed = True
+        self._console.print(piece, end="", style="dim", markup=False, highlight=False, soft_wrap=True)
+
     def result(self, call: Call, observation: Observation) -> None:
+        streamed, self._streamed = self._streamed, False
+        if streamed and observation.error is None:
+            return
         lines = observation.text.split("\n")
         shown = lines[:SHOWN_LINES]
         if len(lines) > SHOWN_LINES:

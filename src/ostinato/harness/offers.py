@@ -52,6 +52,8 @@ class Offer:
     shown: Mapping[str, Any]
     """The OpenAI function schema, with the names of the dialect."""
     arguments: tuple[Argument, ...]
+    foreign: bool = False
+    """Somebody else runs it and checks the arguments."""
 
     @property
     def name(self) -> str:
@@ -60,6 +62,8 @@ class Offer:
 
     def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The canonical arguments of a call. Raises InvalidArguments in the words of the dialect."""
+        if self.foreign:
+            return dict(arguments)
         schema.check_arguments(self.name, arguments, self.shown["function"]["parameters"])
         meant: dict[str, Any] = {}
         for each in self.arguments:
@@ -80,8 +84,8 @@ def as_it_is(name: str) -> Offer:
 
 
 def foreign(shown: Mapping[str, Any]) -> Offer:
-    """A tool that somebody else provides; its arguments are checked by whoever runs it."""
-    return Offer(tool=shown["function"]["name"], shown=shown, arguments=())
+    """A tool that somebody else runs."""
+    return Offer(tool=shown["function"]["name"], shown=shown, arguments=(), foreign=True)
 
 
 def shown_as(canonical: str, name: str, *others: Argument, says: str | None = None, **renamed: str) -> Offer:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from ostinato.harness import edit
 from ostinato.harness.apply_patch import Change, Kind, apply, parse
-from ostinato.harness.errors import InvalidArguments, UnexpectedEnvironment
-from ostinato.sandbox.base import Sandbox
+from ostinato.harness.errors import InvalidArguments, UnexpectedEnvironment, file_error
+from ostinato.sandbox.base import Sandbox, SandboxPathError
 
 Files = dict[str, bytes | None]
 """Content of each path; None when there is no such file."""
@@ -75,6 +75,10 @@ class _Staged:
                 self.before[path] = await self._sandbox.read(path)
             except FileNotFoundError:
                 self.before[path] = None
+            except ConnectionError:
+                raise
+            except (OSError, SandboxPathError) as error:
+                raise file_error(path, error) from error
             self.after[path] = self.before[path]
         return self.after[path]
 

@@ -1,8 +1,10 @@
 """What tools may call on outside the sandbox, as protocols: given to the agent by whoever starts it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
+
+from ostinato.harness.offers import Offer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,3 +30,29 @@ class Search(Protocol):
         Raises ProviderError when the service does not answer.
         """
         ...
+
+
+class MoreTools(Protocol):
+    """Tools that somebody else runs, offered beside those of the profile."""
+
+    @property
+    def offers(self) -> Sequence[Offer]: ...
+
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> str:
+        """What the model reads. Raises ToolError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Providers:
+    """What an agent was given.
+
+    >>> Providers().search is None
+    True
+    """
+
+    search: Search | None = None
+    tools: MoreTools | None = None
+
+
+NONE = Providers()

@@ -4,7 +4,7 @@ Backend ──open(repo)──► Sandbox ──exec, read, write, list, changes
    └────examine(exam)──► outcomes of the hidden tests (see `ostinato.sandbox.verify`)
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -71,6 +71,7 @@ class Exam:
 
 
 DEFAULT_LIMITS = Limits()
+OnOutput = Callable[[str], None]
 
 
 class Sandbox(Protocol):
@@ -85,8 +86,13 @@ class Sandbox(Protocol):
         """Where the repository lies, as commands in the sandbox see it."""
         ...
 
-    async def exec(self, command: str, *, timeout_s: float | None = None) -> ExecResult:
-        """Run `command` with `sh -c` in the repository; processes it leaves behind are killed."""
+    async def exec(
+        self, command: str, *, timeout_s: float | None = None, on_output: OnOutput | None = None
+    ) -> ExecResult:
+        """Run `command` with `sh -c` in the repository; processes it leaves behind are killed.
+
+        `on_output` is given the output as it comes, where the backend can, else in one piece at the end.
+        """
         ...
 
     async def read(self, path: str) -> bytes:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ostinato.sandbox import frames, layout
-from ostinato.sandbox.base import DEFAULT_LIMITS, Exam, ExecResult, Limits, Sandbox, SandboxError
+from ostinato.sandbox.base import DEFAULT_LIMITS, Exam, ExecResult, Limits, OnOutput, Sandbox, SandboxError
 from ostinato.sandbox.cache import CacheKey, ExecCache
 from ostinato.sandbox.exam import outcomes
 from ostinato.sandbox.launch import ZygoteProcess
@@ -138,7 +138,15 @@ class NsSandbox:
         self._registry = registry
         self._within_s = limits.wall_s + GRACE_S
 
-    async def exec(self, command: str, *, timeout_s: float | None = None) -> ExecResult:
+    async def exec(
+        self, command: str, *, timeout_s: float | None = None, on_output: OnOutput | None = None
+    ) -> ExecResult:
+        result = await self._exec(command, timeout_s)
+        if on_output is not None and result.output:
+            on_output(result.output)
+        return result
+
+    async def _exec(self, command: str, timeout_s: float | None) -> ExecResult:
         state, _ = await self._wire.ask({"op": "state"}, within_s=self._within_s)
         key = CacheKey(repo=self._base, tree=state["tree"], command=command) if state["pure"] else None
         known = self._cache.get(key) if key else None

@@ -5,6 +5,7 @@ left behind in the command's session are killed; in a copy, resource limits hold
 """
 
 import asyncio
+import codecs
 import os
 import shutil
 import signal
@@ -16,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ostinato.sandbox import tree
-from ostinato.sandbox.base import DEFAULT_LIMITS, Exam, ExecResult, Limits, Sandbox, SandboxError
+from ostinato.sandbox.base import DEFAULT_LIMITS, Exam, ExecResult, Limits, OnOutput, Sandbox, SandboxError
 from ostinato.sandbox.exam import examine_in_processes
 from ostinato.sandbox.output import Tail
 
@@ -78,13 +79,15 @@ class ProcessSandbox:
     def root(self) -> str:
         return self._root
 
-    async def exec(self, command: str, *, timeout_s: float | None = None) -> ExecResult:
+    async def exec(
+        self, command: str, *, timeout_s: float | None = None, on_output: OnOutput | None = None
+    ) -> ExecResult:
         self._check_open()
         wall_s = self._limits.wall_s if timeout_s is None else timeout_s
         tail = Tail(self._limits.output_bytes)
         start = time.monotonic()
         async with self._lock:
-            with _pipe_into(tail) as (write_end, drained):
+            with _pipe_into(tail, on_output) as (write_end, drained):
                 process = await self._start(command, write_end)
                 timed_out = await _wait(process, wall_s)
                 with suppress(TimeoutError):
@@ -177,17 +180,20 @@ COMMAND_ENVIRONMENT = {
 
 
 @contextmanager
-def _pipe_into(tail: Tail) -> Iterator[tuple[int, asyncio.Event]]:
+def _pipe_into(tail: Tail, on_output: OnOutput | None) -> Iterator[tuple[int, asyncio.Event]]:
     """A write end whose bytes land in `tail`, and an event set when every holder has closed it."""
     read_end, write_end = os.pipe()
     os.set_blocking(read_end, False)
     drained = asyncio.Event()
     loop = asyncio.get_running_loop()
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def readable() -> None:
         data = os.read(read_end, 65536)
         if data:
             tail.add(data)
+            if on_output is not None:
+                on_output(decoder.decode(data))
         else:
             loop.remove_reader(read_end)
             drained.set()
