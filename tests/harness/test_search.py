@@ -10,6 +10,7 @@ from tests.search.toolbox import running
 from ostinato.harness.errors import InvalidArguments, ProviderError
 from ostinato.harness.execute import Executor
 from ostinato.harness.profiles import PROFILES
+from ostinato.harness.providers import Providers
 from ostinato.harness.search import SearchService, content_hash, contents, tree_hash
 from ostinato.harness.users import SilentUser
 from ostinato.sandbox.base import Sandbox
