@@ -38,8 +38,8 @@ def uninstall_claude(root: Path) -> list[str]:
         hooks = _hooks(path, settings)
         left = {name: kept for name, groups in hooks.items() if (kept := _others(groups))}
         if left != hooks:
-            rest = {name: value for name, value in settings.items() if name != "hooks"}
-            _write(path, rest | ({"hooks": left} if left else {}))
+            changed = settings | {"hooks": left}
+            _write(path, {name: value for name, value in changed.items() if name != "hooks" or left})
             said.append(f"Claude Code hooks removed from {path}")
     return said
 

@@ -131,6 +131,8 @@ def _joined(path: Path) -> HookFile:
     """A hook file with our block in it."""
     if path.is_symlink():
         raise _refused(path, "is a link to a file elsewhere")
+    if path.exists() and not path.is_file():
+        raise _refused(path, "is no file")
     text = _text(path)
     if not text:
         return HookFile(path=path, text="#!/bin/sh\n" + block(path.name))

@@ -1,7 +1,8 @@
 """Agent Trace 0.1.0 records (`application/vnd.agent-trace.record+json`): which lines who wrote.
 
-One record when an edit is accepted, with the commit it was made on, and one when it is committed, with that
-commit. They lie below .git; records that other tools keep in `.agent-trace/traces.jsonl` are read too.
+One record when an edit is accepted, without a revision, for its lines are in none yet (the commit it was made
+on is in the metadata); one when it is committed, with that commit. They lie below .git; records that others
+keep in `.agent-trace/traces.jsonl` are read too.
 """
 
 import hashlib
@@ -21,9 +22,8 @@ from ostinato.hooks.edits import Edit, live
 from ostinato.hooks.measure import Measured
 
 VERSION = "0.1.0"
-MIME = "application/vnd.agent-trace.record+json"
 VENDOR = "dev.ostinato"
-OURS = ("", "ostinato")
+OURS = ("", "ostinato", "ostinato-code")
 FILE = "traces.jsonl"
 SHARED = Path(".agent-trace") / FILE
 """Where the reference implementation of the format keeps its records, in the work tree."""
@@ -61,7 +61,7 @@ def of_proposal(edit: Edit) -> Record:
     """Of an accepted edit: the lines it proposed."""
     ranges = [(hunk.b1 + 1, hunk.b2) for hunk in live(edit) if hunk.b2 > hunk.b1]
     told = _ranges(ranges, edit.lines())
-    return _record(edit, edit.path, told, who=Contributor.AI, revision=edit.base, at=edit.proposed_at)
+    return _record(edit, edit.path, told, who=Contributor.AI, revision=None, at=edit.proposed_at)
 
 
 def of_commit(edit: Edit, found: Measured, lines: Sequence[str], commit: str, at: float) -> Record:
@@ -136,7 +136,16 @@ def _record(
             "version": __version__ if edit.agent in OURS else "unknown",
         },
         "files": [{"path": path, "conversations": [talk]}],
-        "metadata": {VENDOR: {"edit_id": edit.id, "session_id": edit.session_id, "turn": edit.turn}},
+        "metadata": {VENDOR: _metadata(edit)},
+    }
+
+
+def _metadata(edit: Edit) -> Record:
+    return {
+        "edit_id": edit.id,
+        "session_id": edit.session_id,
+        "turn": edit.turn,
+        "base_revision": edit.base,
     }
 
 
