@@ -134,7 +134,7 @@ async def gateway(store: Store, renderer: Renderer, engine: str) -> AsyncIterato
 
 
 @asynccontextmanager
-async def serving(store: Store, renderer: Renderer, **settings: float) -> AsyncIterator[str]:
+async def serving(store: Store, renderer: Renderer, **settings: object) -> AsyncIterator[str]:
     import uvicorn
 
     from ostinato.gateway.app import GatewayConfig, create_app

@@ -4,7 +4,9 @@ import json
 
 import aiohttp
 import pytest
+from tests.gateway.conftest import serving
 
+from ostinato.engine.base import PromptTooLongError
 from ostinato.store import ApiKey, Store, StoreError
 from ostinato.store.accounts import hash_key
 from ostinato.store.purge import purge
@@ -338,3 +340,182 @@ async def test_a_purged_session_is_gone_for_its_client_too(chat, store: Store) -
     answer = body["choices"][0]["message"]
     status, body, _ = await chat(HI, answer, HI, headers={"X-Session-Id": "s1"})
     assert (status, body["error"]["code"]) == (410, "session_purged")
+
+
+PATHS = {
+    "/v1/chat/completions": {"model": "ostinato", "messages": [HI]},
+    "/v1/messages": {"model": "ostinato", "messages": [HI], "max_tokens": 50_000},
+    "/v1/responses": {"model": "ostinato", "input": "hi"},
+}
+dialects = pytest.mark.parametrize("path", PATHS)
+
+
+@dialects
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_client_that_leaves_frees_the_engine_in_every_dialect(
+    http, serve_lines, gateway_of, path: str, stream: bool
+) -> None:
+    began, freed = asyncio.Event(), asyncio.Event()
+
+    async def lines(asked):
+        try:
+            while True:
+                yield {"id": 70, "logprob": -0.5, "version": 1}
+                began.set()
+                await asyncio.sleep(0.01)
+        finally:
+            freed.set()
+
+    url = await gateway_of(await serve_lines(lines))
+    headers = {"X-Session-Id": "s1"}
+
+    async def ask() -> None:
+        async with http.post(url + path, json=PATHS[path] | {"stream": stream}, headers=headers) as response:
+            await response.read()
+
+    asking = asyncio.create_task(ask())
+    await began.wait()
+    asking.cancel()
+    await asyncio.wait_for(freed.wait(), 5)
+
+
+@dialects
+async def test_every_reply_says_which_request_it_was_and_what_we_cost(http, gateway: str, path: str) -> None:
+    ids = set()
+    for body in (PATHS[path], PATHS[path] | {"stream": True}, {}, b"{"):
+        data = body if isinstance(body, bytes) else json.dumps(body)
+        async with http.post(gateway + path, data=data) as response:
+            ids.add(response.headers["x-request-id"])
+            assert float(response.headers["x-ostinato-overhead-ms"]) >= 0
+            assert response.status == (200 if b"model" in str(body).encode() else 400)
+            assert ("x-ostinato-arm" in response.headers) == (response.status == 200)
+    assert len(ids) == 4
+
+
+@dialects
+async def test_a_name_that_is_not_served_is_told_what_is(http, store, renderer, engine, path: str) -> None:
+    async with serving(store, renderer, aliases=("gpt-5", "claude-*")) as url:
+        for model, status in (("gpt-5", 200), ("claude-opus", 200), ("gpt-4", 404)):
+            async with http.post(url + path, json=PATHS[path] | {"model": model}) as response:
+                assert response.status == status
+                value = await response.json()
+                if status == 200:
+                    assert value["model"] == model
+        assert value["error"]["message"] == ("unknown model 'gpt-4', use 'ostinato', 'gpt-5', 'claude-*'")
+        async with http.get(url + "/v1/models") as response:
+            assert [model["id"] for model in (await response.json())["data"]] == ["ostinato", "gpt-5"]
+
+
+@dialects
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_prompt_too_long_is_refused_before_the_stream_begins(
+    http, script, gateway: str, path: str, stream: bool
+) -> None:
+    def too_long(prompt: str) -> str:
+        raise PromptTooLongError("600 tokens, the context has 512")
+
+    script.say = too_long
+    async with http.post(gateway + path, json=PATHS[path] | {"stream": stream}) as response:
+        value = await response.json()
+        assert (response.status, value["error"]["code"]) == (400, "context_length_exceeded")
+        assert value["error"]["message"].startswith("prompt is too long") == (path == "/v1/messages")
+
+
+@dialects
+async def test_a_stream_that_the_engine_breaks_ends_in_the_dialects_own_error(
+    http, serve_lines, gateway_of, store: Store, path: str
+) -> None:
+    async def lines(asked):
+        yield {"id": 70, "logprob": -0.5, "version": 1}
+        yield {"error": {"type": "InvalidRequestError", "message": "lost my weights"}}
+
+    url = await gateway_of(await serve_lines(lines))
+    headers = {"X-Session-Id": "s1"}
+    async with http.post(url + path, json=PATHS[path] | {"stream": True}, headers=headers) as response:
+        last = (await response.text()).strip().rsplit("\n\n", 1)[-1]
+    value = json.loads(last.partition("data: ")[2])
+    error = value["response"]["error"] if "response" in value else value["error"]
+    assert error["message"] == "lost my weights"
+    assert store.turns("s1") == []
+
+
+async def test_clients_without_a_session_have_one_for_each_conversation(chat, store: Store) -> None:
+    messages = [[{"role": "user", "content": words}] for words in ("do this", "do that", "hi")]
+    for _ in range(3):
+        for told in messages:
+            _, body, _ = await chat(*told)
+            told += [body["choices"][0]["message"], HI]
+    sessions = store.sessions()
+    assert len(sessions) == 3
+    assert [len(store.turns(session.id)) for session in sessions] == [3, 3, 3]
+    assert {turn.segment for session in sessions for turn in store.turns(session.id)} <= {0, 1}
+
+
+async def test_two_clients_may_write_one_session_at_once(
+    http, serve_lines, gateway_of, store: Store, renderer
+) -> None:
+    """Neither waits for the other; both turns are there, each in a segment of its own."""
+    both = asyncio.Barrier(2)
+
+    async def lines(asked):
+        await asyncio.wait_for(both.wait(), 10)
+        yield {"ids": [renderer.stop_ids[0]], "logprobs": [-0.5], "versions": [1], "finish": "stop"}
+
+    url = await gateway_of(await serve_lines(lines))
+
+    async def ask() -> int:
+        body, headers = PATHS["/v1/chat/completions"], {"X-Session-Id": "s1"}
+        async with http.post(url + "/v1/chat/completions", json=body, headers=headers) as response:
+            return response.status
+
+    assert await asyncio.gather(ask(), ask()) == [200, 200]
+    assert sorted((turn.index, turn.segment) for turn in store.turns("s1")) in (
+        [(0, 0), (1, 1)],
+        [(0, 1), (1, 0)],
+    )
+
+
+async def test_an_edited_history_is_kept_marked_and_counted(chat, http, gateway: str, store: Store) -> None:
+    headers = {"X-Session-Id": "s1"}
+    await chat(HI, headers=headers)
+    _, body, _ = await chat(HI, {"role": "assistant", "content": "never said"}, HI, headers=headers)
+    assert body["ostinato"]["untrainable"] == "the history holds an answer that this session did not give"
+    assert [turn.untrainable is None for turn in store.turns("s1")] == [True, False]
+    async with http.get(gateway + "/metrics", headers={"Authorization": ""}) as response:
+        told = await response.text()
+    assert 'ostinato_untrainable_turns_total{reason="the history holds an answer' in told
+    assert 'ostinato_turns_total{arm="main",dialect="chat",kind="main"} 2.0' in told
+    assert 'ostinato_requests_total{route="/v1/chat/completions",status="200"} 2.0' in told
+    assert "ada" not in told
+
+
+async def test_a_silent_stream_says_that_it_is_alive(http, serve_lines, gateway_of, monkeypatch) -> None:
+    monkeypatch.setattr("ostinato.gateway.reply.PING_S", 0.05)
+
+    async def lines(asked):
+        yield {"id": 70, "logprob": -0.5, "version": 1}
+        await asyncio.sleep(0.3)
+        yield {"ids": [70, 2], "logprobs": [-0.5, -0.5], "versions": [1, 1], "finish": "stop"}
+
+    url = await gateway_of(await serve_lines(lines))
+    for path, ping in (("/v1/messages", "event: ping\n"), ("/v1/responses", ": waiting\n")):
+        async with http.post(url + path, json=PATHS[path] | {"stream": True}) as response:
+            assert ping in await response.text()
+
+
+async def test_the_document_lists_every_route(http, gateway: str) -> None:
+    async with http.get(gateway + "/openapi.json") as response:
+        document = await response.json()
+    assert document["paths"].keys() >= {*PATHS, "/v1/messages/count_tokens", "/v1/models", "/healthz"}
+
+
+@dialects
+async def test_a_body_of_a_hundred_megabytes_is_refused_in_the_dialects_own_shape(
+    http, gateway: str, path: str
+) -> None:
+    async with http.post(gateway + path, data=io.BytesIO(b" " * (100 * 2**20))) as response:
+        assert response.status == 413
+        value = await response.json()
+    assert value["error"]["type"] == (
+        "request_too_large" if path == "/v1/messages" else "invalid_request_error"
+    )

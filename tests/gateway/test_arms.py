@@ -56,3 +56,29 @@ async def test_the_table_follows_the_store(store: Store) -> None:
     assert table.choose("ada", "challenger").name == "challenger"
     with pytest.raises(ApiError, match="pinned to arm 'gone'"):
         table.choose("ada", "gone")
+
+
+def three(*shares: float) -> list[Arm]:
+    base, one, other = shares
+    return [
+        Arm(name="champion", version=1, share=base, engine="http://a"),
+        Arm(name="one", version=2, share=one, engine="http://b"),
+        Arm(name="other", version=3, share=other, engine="http://c"),
+    ]
+
+
+@given(users, st.floats(0.01, 0.3), st.floats(0.01, 0.3))
+def test_a_wider_experiment_moves_nobody_who_is_in_it(user: str, narrow: float, wide: float) -> None:
+    narrow, wide = sorted((narrow, wide))
+    before = assign(user, three(1 - 2 * narrow, narrow, narrow), "salt").name
+    after = assign(user, three(1 - 2 * wide, wide, wide), "salt").name
+    assert before in {"champion", after}
+
+
+def test_who_is_enrolled_says_nothing_about_the_arm() -> None:
+    names = [str(i) for i in range(8000)]
+    met = [assign(name, three(0.5, 0.25, 0.25), "salt").name for name in names]
+    early = [bucket(name, "salt/enrolment") < 0.25 for name in names]
+    for chosen in (True, False):
+        those = [arm for arm, first in zip(met, early, strict=True) if first is chosen and arm != "champion"]
+        assert 0.45 < those.count("one") / len(those) < 0.55

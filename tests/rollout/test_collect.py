@@ -1,6 +1,7 @@
 """Live sessions become samples only where their people agreed."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from tests.store.builders import session, turn
 from ostinato.rewards.definition import LIVE
 from ostinato.rollout.collect import Collector
 from ostinato.store import Ledger, Store
-from ostinato.types import Ending, Signal, SignalKind, State
+from ostinato.types import Ending, Signal, SignalKind, State, TurnKind
 
 
 @pytest.fixture
@@ -52,3 +53,17 @@ def test_consent_given_later_covers_what_is_collected_later_only_if_it_held_then
     assert collector.harvest("main", {}).withheld == 1
     store.accounts.set_consent(user="ada", granted=True, by="ada")
     assert collector.harvest("main", {}).offered == 1
+
+
+def test_turns_that_may_not_be_trained_are_accounted_and_the_rest_is_offered(store: Store) -> None:
+    store.accounts.set_consent(user="ada", granted=True, by="ada")
+    signal = Signal(session_id="s", kind=SignalKind.EDIT_KEPT, value=1.0, observed_at=1.0)
+    title = replace(turn(1, "s"), segment=1, kind=TurnKind.SIDE)
+    edited = replace(turn(2, "s"), segment=2, untrainable="edited")
+    about = session("s", user="ada", consent=True, ending=Ending.FINISHED)
+    store.record([turn(0, "s"), title, edited], [signal], [about])
+    assert Collector(store, LIVE).harvest("main", {}).offered == 1
+    ledger = Ledger(store)
+    (group,) = ledger.claim(4, 9, 0)
+    assert [sample.turns for sample in group.samples] == [(0,)]
+    assert ledger.states()[State.UNTRAINABLE] == 2

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostinato.train.samples import UntrainableError, samples_of
-from ostinato.types import Completion, FinishReason, Turn
+from ostinato.train.samples import UntrainableError, samples_of, trainable
+from ostinato.types import Completion, FinishReason, Turn, TurnKind
 
 ids = st.lists(st.integers(0, 500), min_size=1, max_size=6).map(tuple)
 
@@ -90,3 +90,28 @@ def test_nothing_to_train_on_is_untrainable() -> None:
 def test_turns_out_of_order_are_untrainable() -> None:
     with pytest.raises(UntrainableError, match="not in order"):
         samples_of([turn(1, (1,), (2,)), turn(0, (1, 2), (3,))], 1.0)
+
+
+TURN = turn(0, (1, 2), (3, 4))
+
+
+def test_what_is_not_exact_or_beside_the_work_is_left_out() -> None:
+    turns = [
+        TURN,
+        replace(TURN, index=1, segment=1, kind=TurnKind.SIDE),
+        replace(TURN, index=2, segment=2, untrainable="edited"),
+        replace(TURN, index=3, segment=3, kind=TurnKind.SUMMARY),
+    ]
+    kept, others = trainable(turns)
+    assert [turn.index for turn in kept] == [0, 3]
+    assert [turn.index for turn in others] == [1, 2]
+    assert [sample.turns for sample in samples_of(kept, 1.0)] == [(0,), (3,)]
+    with pytest.raises(UntrainableError, match="turn s/2 is untrainable: edited"):
+        samples_of(turns, 1.0)
+
+
+def test_segments_that_took_turns_are_each_one_row() -> None:
+    first = TURN
+    after = replace(first, index=2, prompt_ids=first.prompt_ids + first.completion.ids + (9,))
+    samples = samples_of([first, replace(TURN, index=1, segment=1), after], 1.0)
+    assert [sample.turns for sample in samples] == [(0, 2), (1,)]

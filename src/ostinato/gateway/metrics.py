@@ -21,6 +21,20 @@ ROUTES = {
 """Paths that are counted by name; any other is `other`, so that a stranger cannot make labels."""
 
 
+class _Counts:
+    """A counter that finds its labelled children in a dict: the library's own way costs a lock."""
+
+    def __init__(self, counter: Counter) -> None:
+        self._counter = counter
+        self._children: dict[tuple[str, ...], Counter] = {}
+
+    def add(self, *labels: str, by: float = 1.0) -> None:
+        child = self._children.get(labels)
+        if child is None:
+            child = self._children[labels] = self._counter.labels(*labels)
+        child.inc(by)
+
+
 class Metrics:
     """One registry a gateway, so that several can live in one process."""
 
@@ -32,7 +46,8 @@ class Metrics:
         self._forks = self._counter("segments", "Turns that went on, forked or began anew.", "how")
         self._broken = self._counter("broken_turns", "Turns that could not be read.", "arm")
         self._tokens = self._counter("tokens", "Tokens of recorded turns.", "direction")
-        self._cancelled = self._counter("cancelled_requests", "Requests whose client left.")
+        text = "Requests whose client left."
+        self._cancelled = Counter("ostinato_cancelled_requests", text, registry=self.registry)
         self._overhead = Histogram(
             "ostinato_inference_latency_overhead_seconds",
             "Time until the reply began, without the engine's.",
@@ -42,26 +57,26 @@ class Metrics:
         held_gauge = Gauge("ostinato_conversations", "Held in memory.", registry=self.registry)
         held_gauge.set_function(held)
 
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"ostinato_{name}", text, labels, registry=self.registry)
+    def _counter(self, name: str, text: str, *labels: str) -> _Counts:
+        return _Counts(Counter(f"ostinato_{name}", text, labels, registry=self.registry))
 
     def replied(self, scope: Scope, status: int, overhead_s: float) -> None:
         """A reply began."""
         route = scope["path"] if scope["path"] in ROUTES else "other"
-        self._requests.labels(route, status).inc()
+        self._requests.add(route, str(status))
         if route != "other":
             self._overhead.observe(max(0.0, overhead_s))
 
     def recorded(self, turn: Turn, dialect: str, how: str) -> None:
         """A turn is in the store; `how` is `extended`, `forked` or `root`."""
-        self._turns.labels(dialect, turn.arm, turn.kind.value).inc()
-        self._forks.labels(how).inc()
-        self._tokens.labels("in").inc(len(turn.prompt_ids))
-        self._tokens.labels("out").inc(len(turn.completion.ids))
+        self._turns.add(dialect, turn.arm, turn.kind.value)
+        self._forks.add(how)
+        self._tokens.add("in", by=len(turn.prompt_ids))
+        self._tokens.add("out", by=len(turn.completion.ids))
         if turn.untrainable is not None:
-            self._untrainable.labels(turn.untrainable).inc()
+            self._untrainable.add(turn.untrainable)
         if turn.broken is not None:
-            self._broken.labels(turn.arm).inc()
+            self._broken.add(turn.arm)
 
     def cancelled(self) -> None:
         self._cancelled.inc()

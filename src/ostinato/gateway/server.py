@@ -18,6 +18,8 @@ from ostinato.store import Store, StoreError
 
 USAGE_ERROR = 2
 BACKLOG = 2048
+SWITCH_S = 0.0005
+"""How long the recorder's thread may keep answers waiting for the interpreter."""
 
 
 class _Server(uvicorn.Server):
@@ -47,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         loop="uvloop",
         http="httptools",
         access_log=False,
+        proxy_headers=False,
+        ws="none",
         log_level="warning",
         lifespan="on",
         server_header=False,
@@ -54,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         timeout_keep_alive=75,
         timeout_graceful_shutdown=5,
     )
+    sys.setswitchinterval(SWITCH_S)
     for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again once it has shut down
         signal.signal(number, lambda *_: sys.exit(0))
     try:

@@ -8,6 +8,7 @@ session is one growing sequence of ids in which the sampled ones are kept as sam
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from ostinato.model.template import TOOLS_HEAD, TOOLS_TAIL
@@ -16,6 +17,8 @@ from ostinato.model.tokenizer import END_OF_TEXT, IM_END, IM_START, SPECIALS, To
 Message = Mapping[str, Any]
 """An OpenAI chat message: role, content (text or text parts), tool_calls."""
 
+MOST_CONTROL = 256
+"""Control texts whose ids are remembered: the same few, and the preambles of the harnesses in use."""
 OPEN, CLOSE = "<tool_call>\n", "\n</tool_call>"
 ASSISTANT = f"{IM_START}assistant\n"
 USER = f"{IM_START}user\n"
@@ -71,6 +74,7 @@ class Renderer:
         self._special = {i for i in ids if i is not None}
         stops = [tokenizer.id_of(IM_END), tokenizer.id_of(END_OF_TEXT)]
         self.stop_ids: tuple[int, ...] = tuple(i for i in stops if i is not None)
+        self._encode_control = lru_cache(MOST_CONTROL)(lambda text: tuple(tokenizer.encode(text)))
 
     def render(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
         """The whole prompt, ending in the assistant's header."""
@@ -99,7 +103,7 @@ class Renderer:
     def _encode(self, pieces: Sequence[_Piece]) -> list[int]:
         ids: list[int] = []
         for piece in _joined(pieces):
-            encode = self.tokenizer.encode if piece.control else self.tokenizer.encode_untrusted
+            encode = self._encode_control if piece.control else self.tokenizer.encode_untrusted
             ids += encode(piece.text)
         return ids
 
