@@ -3,7 +3,7 @@
 import difflib
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -158,6 +158,11 @@ class Conversation:
         """What the user said "always" to holds for the rest of the session."""
         self.permissions = self.permissions.granting(rules)
 
+    def undone(self, restored: Sequence[str], left: Sequence[str]) -> None:
+        """The user took changes back: the model reads it with their next words."""
+        self.note(Kind.UNDO, restored=list(restored), left=list(left))
+        self.messages.append(_undone(restored, left))
+
     def settle(self, reason: str) -> None:
         """Answers every call that has no answer yet, so that the conversation can go on."""
         for call_id in unanswered(self.messages):
@@ -206,6 +211,8 @@ def messages(events: Iterable[Event]) -> list[Message]:
                 found.append(data["message"])
             case Kind.OBSERVATION:
                 found.append(_observed(data["id"], data["text"]))
+            case Kind.UNDO:
+                found.append(_undone(data["restored"], data["left"]))
     return found
 
 
@@ -224,6 +231,11 @@ def call_of(wire: Message, profile: Profile) -> Call:
     """A call as it stands in a message."""
     name, arguments = wire["function"]["name"], json.loads(wire["function"]["arguments"])
     return Call(id=wire["id"], name=name, arguments=arguments, meant=profile.reading(name, arguments))
+
+
+def _undone(restored: Sequence[str], left: Sequence[str]) -> Message:
+    kept = f"; left as they are now: {', '.join(left)}" if left else ""
+    return {"role": "user", "content": f"[I took your changes back: {', '.join(restored) or 'none'}{kept}]"}
 
 
 def _observed(call_id: str | None, text: str) -> Message:

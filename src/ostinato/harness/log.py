@@ -46,7 +46,7 @@ class Kind(StrEnum):
     TODOS = "todos"  # todos
     SUMMARY = "summary"  # text: what the conversation goes on from
     CANCELLED = "cancelled"  # reason
-    UNDO = "undo"  # tree, restored, left
+    UNDO = "undo"  # restored, left: of the last prompt that changed something
     OUTCOME = "outcome"  # ending, reason: of one prompt
     ENDING = "ending"  # ending, of the session
 

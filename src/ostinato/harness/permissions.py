@@ -184,17 +184,14 @@ class Permissions:
         return [self._command(part, part.text, command) for part in acting], ""
 
     def _texts(self, tool: str, arguments: Arguments) -> list[str]:
-        if tool == "apply_patch":
-            return [self._inside(path) for path in _patched(str(arguments.get("patch", "")))]
+        if tool in CHANGING:
+            return touched(tool, arguments, root=self.root) or ["(a patch that cannot be read)"]
         if "path" in arguments or tool in SEARCHING:
             return [self._inside(str(arguments.get("path", ".")))]
         return [json.dumps(dict(arguments), sort_keys=True, ensure_ascii=False, default=str)]
 
     def _inside(self, path: str) -> str:
-        """The path as rules see it: relative to the repository when it lies within, `..` resolved."""
-        if self.root and (path == self.root or path.startswith(self.root + "/")):
-            path = posixpath.relpath(path, self.root)
-        return posixpath.normpath(path)
+        return inside(path, self.root)
 
     def _command(self, part: Part, *wholes: str) -> _Subject:
         targets = tuple(found.target for found in part.redirections if found.target is not None)
@@ -217,13 +214,24 @@ def _names(tool: str) -> tuple[str, ...]:
     return (tool, "edit") if tool in CHANGING else (tool,)
 
 
-def _patched(text: str) -> list[str]:
-    """The paths a patch touches, read by the parser that will apply it."""
+def touched(tool: str, arguments: Arguments, *, root: str) -> list[str]:
+    """The files that a call of `write`, `edit` or `apply_patch` changes; none of another tool's."""
+    if tool not in CHANGING:
+        return []
+    if tool != "apply_patch":
+        return [inside(str(arguments.get("path", ".")), root)]
     try:
-        changes = parse(text)
+        changes = parse(str(arguments.get("patch", "")))
     except ToolError:
-        return ["(a patch that cannot be read)"]
-    return [path for change in changes for path in (change.path, change.move_to) if path]
+        return []
+    return [inside(path, root) for change in changes for path in (change.path, change.move_to) if path]
+
+
+def inside(path: str, root: str) -> str:
+    """The path as rules see it: relative to the repository when it lies within, `..` resolved."""
+    if root and (path == root or path.startswith(root + "/")):
+        path = posixpath.relpath(path, root)
+    return posixpath.normpath(path)
 
 
 def _opaque(command: str) -> _Subject:

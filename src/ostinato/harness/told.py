@@ -1,0 +1,79 @@
+"""Tells the repository's edit journal what the agent changed, if the person had it installed.
+
+The contract is a file and a command: `ostinato/enabled` in the git directory that all worktrees share says that it
+is wanted; `ostinato hook --input stdin` takes one JSON object an edit and never fails.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ostinato.harness.conversation import Call, Edit
+from ostinato.harness.git import git
+
+AGENT = "ostinato-code"
+HOOK = (sys.executable, "-m", "ostinato.cli", "hook", "--input", "stdin")
+
+
+class Journal:
+    """Sends edits one after another beside the agent's work; `drain` waits for the last."""
+
+    def __init__(self, root: Path, common: Path, command: Sequence[str] = HOOK) -> None:
+        self._root = root
+        self._enabled = common / "ostinato" / "enabled"
+        self._command = command
+        self._lock = asyncio.Lock()
+        self._sending: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    async def of(cls, root: Path) -> "Journal":
+        common = (await git(root, "rev-parse", "--git-common-dir")).decode().rstrip("\n")
+        return cls(root, (root / common).resolve())
+
+    def tell(self, session_id: str, turn: int | None, model: str, call: Call, edit: Edit) -> None:
+        """Sends one edit, unless the journal is not wanted or the file is not text."""
+        texts = _texts(edit)
+        if texts is None or not self._enabled.exists():
+            return
+        event = {
+            "hook_event_name": "edit.proposed",
+            "session_id": session_id,
+            "cwd": str(self._root),
+            "path": edit.path,
+            "before": texts[0],
+            "after": texts[1],
+            "turn": turn,
+            "tool_use_id": call.id,
+            "tool_name": call.tool,
+            "agent": AGENT,
+            "model": model,
+        }
+        task = asyncio.ensure_future(self._send(json.dumps(event).encode()))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+
+    async def drain(self) -> None:
+        await asyncio.gather(*self._sending)
+
+    async def _send(self, event: bytes) -> None:
+        async with self._lock:  # the journal reads edits in the order in which they were made
+            process = await asyncio.create_subprocess_exec(
+                *self._command,
+                cwd=self._root,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            await process.communicate(event)
+
+
+def _texts(edit: Edit) -> tuple[str | None, str | None] | None:
+    """Both contents as text; None when one is not."""
+    try:
+        before, after = (None if side is None else side.decode() for side in (edit.before, edit.after))
+    except UnicodeDecodeError:
+        return None
+    return before, after

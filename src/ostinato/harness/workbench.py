@@ -1,0 +1,190 @@
+"""A person's repository, the agent in it, and one session at a time: what every front end works with.
+
+::
+
+    Workbench.open ─► prompt ─► prompt ─► undo ─► prompt ─► new | resume ─► prompt ─► … ─► close
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ostinato.harness import policy, undo
+from ostinato.harness.agent import Agent, HarnessConfig, Observer
+from ostinato.harness.checkpoints import Checkpoints, Restored
+from ostinato.harness.client import GatewayClient, GatewayRefused, GatewayUnavailable, Reply
+from ostinato.harness.conversation import Call, Conversation, Edit, Outcome
+from ostinato.harness.execute import Observation
+from ostinato.harness.git import worktree
+from ostinato.harness.log import LogError, Sessions
+from ostinato.harness.permissions import Permissions, Rule
+from ostinato.harness.told import Journal
+from ostinato.harness.users import Permitting, User
+from ostinato.sandbox.base import Limits
+from ostinato.sandbox.process import ProcessBackend
+from ostinato.types import Ending, Signal, SignalKind, new_id
+
+PEOPLE = HarnessConfig(
+    max_turns=50, max_tokens=2048, max_context=32_000, temperature=0.3, command_timeout_s=600.0
+)
+"""A person waits longer than practice does and wants the likely answer, not a varied one."""
+LIMITS = Limits(wall_s=120.0)
+PATIENCE_S = 10.0
+FAREWELL_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a person asked for when they started it.
+
+    >>> Options(directory=Path(), url="http://127.0.0.1:8080", key="k").auto
+    False
+    """
+
+    directory: Path
+    url: str
+    key: str
+    config: HarnessConfig = PEOPLE
+    rules: tuple[Rule, ...] = ()
+    """After the defaults and those of the person's file."""
+    auto: bool = False
+    """Permit whatever would be asked; denials stay."""
+    sessions: Sessions = field(default_factory=Sessions.of_user)
+
+
+class Workbench:
+    """Use `open`. One prompt at a time; cancelling it leaves the session usable."""
+
+    def __init__(self, options: Options, root: Path, checkpoints: Checkpoints, journal: Journal) -> None:
+        self.root = root
+        self.checkpoints = checkpoints
+        self._options = options
+        self._journal = journal
+        self._backend = ProcessBackend(in_place=True)
+        self._client = GatewayClient(options.url, options.key, patience_s=PATIENCE_S)
+        self._ending = Ending.ABANDONED
+        self.conversation: Conversation
+        self._agent: Agent
+
+    @classmethod
+    async def open(cls, options: Options, user: User, observer: Observer) -> "Workbench":
+        """Raises GitError without a working tree, ConfigError for unusable rules, SandboxError."""
+        root = await worktree(options.directory)
+        rules = [*policy.DEFAULT, *policy.load(policy.file()), *options.rules]
+        checkpoints = await Checkpoints.open(root, options.sessions.directory.parent / "checkpoints")
+        bench = cls(options, root, checkpoints, await Journal.of(root))
+        bench._agent = Agent(
+            bench._client,
+            await bench._backend.open(root, LIMITS),
+            Permitting(user) if options.auto else user,
+            options.config,
+            observer=_Journalled(observer, bench),
+            permissions=Permissions([*rules, *await checkpoints.unkept()], root=str(root)),
+            keeper=checkpoints,
+        )
+        bench._begin(new_id())
+        return bench
+
+    @property
+    def max_context(self) -> int:
+        """Tokens that a session can hold."""
+        return self._options.config.max_context
+
+    async def prompt(self, text: str) -> Outcome:
+        """Raises GatewayRefused; CancelledError, after which the session can go on."""
+        self._ending = Ending.ABANDONED
+        outcome = await self._agent.prompt(self.conversation, text)
+        self._ending = outcome.ending
+        return outcome
+
+    async def undo(self) -> Restored | None:
+        """Takes back what the last prompt changed; None when nothing is left to undo."""
+        restored = await undo.undo(self.checkpoints, self.conversation)
+        if restored is not None and self.conversation.messages:
+            await self._post(SignalKind.EDIT_REVERTED, 1.0, f"undo-{len(self.conversation.messages)}")
+        return restored
+
+    async def new(self) -> None:
+        """Ends the session and begins another."""
+        await self._finish()
+        self._begin(new_id())
+
+    async def resume(self, session_id: str = "") -> None:
+        """Goes on with a session of this repository, the last one by default. Raises LogError."""
+        here = [found for found, _ in self._options.sessions.newest(str(self.root))]
+        others = [found for found in here if found != self.conversation.session_id]
+        wanted = session_id or next(iter(others), "")
+        if not wanted:
+            raise LogError(f"no session to resume in {self.root}")
+        if wanted not in here:
+            self._options.sessions.load(wanted)  # says so when there is none
+            raise LogError(f"session {wanted} is of another repository: go there to resume it")
+        if wanted != self.conversation.session_id:
+            await self._finish()
+            self._begin(wanted)
+            await undo.complete(self.checkpoints, self.conversation)
+
+    async def close(self) -> None:
+        await self._finish()
+        await self._journal.drain()
+        await self._client.aclose()
+        await self._backend.aclose()
+        self.checkpoints.close()
+
+    def tell_journal(self, call: Call, edit: Edit) -> None:
+        turn = (self.conversation.next_turn or 1) - 1
+        self._journal.tell(self.conversation.session_id, turn, self._model, call, edit)
+
+    def _begin(self, session_id: str) -> None:
+        self._ending = Ending.ABANDONED
+        log = self._options.sessions.open(session_id)
+        self.conversation = self._agent.converse(session_id, log=log)
+
+    async def _finish(self) -> None:
+        """Says how the session ended, if the gateway answers quickly: people want their prompt back."""
+        conversation, log = self.conversation, self.conversation.log
+        if conversation.messages:
+            await self._post(SignalKind.ENDING, self._ending.value, "ending")
+        if log is not None:
+            log.close()
+            if not log.events:
+                log.path.unlink()
+
+    async def _post(self, kind: SignalKind, value: float | str, name: str) -> None:
+        session_id = self.conversation.session_id
+        signal = Signal(
+            session_id=session_id, kind=kind, value=value, observed_at=time.time(), id=f"{session_id}/{name}"
+        )
+        try:
+            await asyncio.wait_for(self._client.signal(signal), FAREWELL_S)
+        except (TimeoutError, GatewayRefused, GatewayUnavailable):
+            return  # the log has it; a gateway that is away must not keep a person waiting
+
+    @property
+    def _model(self) -> str:
+        replies = [message for message in self.conversation.messages if message["role"] == "assistant"]
+        return "ostinato" if replies else ""
+
+
+class _Journalled:
+    """Passes everything on, and edits to the journal as well."""
+
+    def __init__(self, observer: Observer, bench: Workbench) -> None:
+        self._observer = observer
+        self._bench = bench
+
+    def text(self, piece: str) -> None:
+        self._observer.text(piece)
+
+    def reply(self, reply: Reply) -> None:
+        self._observer.reply(reply)
+
+    def call(self, call: Call) -> None:
+        self._observer.call(call)
+
+    def edited(self, call: Call, edit: Edit) -> None:
+        self._bench.tell_journal(call, edit)
+        self._observer.edited(call, edit)
+
+    def result(self, call: Call, observation: Observation) -> None:
+        self._observer.result(call, observation)
