@@ -16,6 +16,7 @@ from rich.console import Console
 from ostinato import __version__
 from ostinato.config import ConfigError, dump, load
 from ostinato.gateway.manage import register as register_accounts
+from ostinato.harness.command_line import register as register_agent
 
 DONE, FAILED, WRONG = 0, 1, 2
 INTERRUPTED = 130
@@ -49,16 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--json", action="store_true", help="print the report as JSON, last line of the output")
     demo.set_defaults(run=_demo)
 
-    code = commands.add_parser("code", help="let the agent work in a git repository")
-    code.add_argument("prompt", help="what to do")
-    code.add_argument("--directory", type=Path, default=Path(), help="the repository (default: here)")
-    code.add_argument(
-        "--url", default=os.environ.get("OSTINATO_URL", "http://127.0.0.1:8080"), help="the gateway"
-    )
-    code.add_argument(
-        "--key", default=os.environ.get("OSTINATO_KEY", ""), help="the API key (or OSTINATO_KEY)"
-    )
-    code.set_defaults(run=_code)
+    register_agent(commands)
 
     hook = commands.add_parser(
         "hook", help="report an event of an agent or of git (never fails, never speaks)"
@@ -119,20 +111,6 @@ def _demo(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(report))  # noqa: T201
     return DONE
-
-
-def _code(options: argparse.Namespace) -> int:
-    from ostinato.harness.main import code
-
-    return asyncio.run(
-        code(
-            options.prompt,
-            directory=options.directory,
-            url=options.url,
-            key=options.key,
-            console=Console(highlight=False),
-        )
-    )
 
 
 def _serve(options: argparse.Namespace) -> int:

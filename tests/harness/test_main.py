@@ -2,83 +2,34 @@
 
 import asyncio
 import io
-import json
 import subprocess
-import sys
-from collections.abc import AsyncIterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from ostinato.engine.scripted import ScriptedEngine, serve_scripted
-from ostinato.gateway.keys import hash_key
-from ostinato.harness.git import Snapshots
-from ostinato.harness.main import code
-from ostinato.harness.prompt import SYSTEM
-from ostinato.harness.tools import TOOLS
-from ostinato.model.renderer import Renderer, skeletons
-from ostinato.model.tokenizer import Tokenizer
+from ostinato.harness.log import Sessions
+from ostinato.harness.main import Wish, code
+from ostinato.harness.workbench import Options
 from ostinato.store import Store
-from ostinato.types import Arm, Ending, Source
-
-
-def call_text(name: str, **arguments: object) -> str:
-    return f'<tool_call>\n{{"name": "{name}", "arguments": {json.dumps(arguments)}}}\n</tool_call>'
-
-
-STORY = [
-    "I look first.\n" + call_text("read", path="calc.py"),
-    call_text("edit", path="calc.py", old_string="a - b", new_string="a + b"),
-    call_text("write", path="new.py", content="x = 1\n"),
-    "alpha adds now",
-]
+from ostinato.types import Ending, Source
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    store = Store.open(tmp_path / "store.db")
-    store.add_key(hash_key("key"), "ada")
-    return store
+def sessions(tmp_path: Path) -> Sessions:
+    return Sessions(directory=tmp_path / "state" / "sessions")
 
 
 @pytest.fixture
-def script() -> list[str]:
-    return list(STORY)
-
-
-@pytest.fixture
-async def gateway(tmp_path: Path, store: Store, script: list[str]) -> AsyncIterator[str]:
-    """Address of a gateway process whose model says the script."""
-    tokenizer = Tokenizer.train(["def alpha(a, b): return a - b"], 400, skeletons(SYSTEM, TOOLS))
-    tokenizer.save(tmp_path / "checkpoint")
-    renderer = Renderer(tokenizer)
-
-    async def policy(request):
-        if not script:
-            await asyncio.Event().wait()
-        return (*tokenizer.encode(script.pop(0)), renderer.stop_ids[0])
-
-    engine = await serve_scripted(ScriptedEngine(policy))
-    store.set_arms([Arm(name="main", version=1, share=1.0, engine=engine.url)])
-    command = [sys.executable, "-m", "ostinato.gateway.server", "--store", str(tmp_path / "store.db")]
-    command += ["--checkpoint", str(tmp_path / "checkpoint")]
-    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    assert process.stdout is not None
-    yield f"http://127.0.0.1:{json.loads(await process.stdout.readline())['port']}"
-    process.kill()
-    await process.wait()
-    await engine.close()
-
-
-@pytest.fixture
-def coded(repo: Path, gateway: str):
-    async def run(prompt: str = "calc.py is off", **changes):
+def coded(repo: Path, gateway: str, sessions: Sessions):
+    async def run(prompt: str | None = "calc.py is off", wish=(), **changes):
         screen = io.StringIO()
-        console = Console(file=screen, width=100)
-        options = {"directory": repo, "url": gateway, "key": "key", "console": console} | changes
-        return await code(prompt, **options), screen.getvalue()
+        options = {"directory": repo, "url": gateway, "key": "key", "sessions": sessions} | changes
+        status = await code(
+            Wish(prompt=prompt, **dict(wish)), Options(**options), Console(file=screen, width=100)
+        )
+        return status, screen.getvalue()
 
     return run
 
@@ -147,23 +98,7 @@ async def test_what_is_wrong_is_said_and_nothing_is_touched(coded, tmp_path: Pat
 
 
 async def test_a_gateway_that_is_not_there(coded, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ostinato.harness.main.PATIENCE_S", 0.2)
+    monkeypatch.setattr("ostinato.harness.workbench.PATIENCE_S", 0.2)
     status, screen = await coded(url="http://127.0.0.1:1")
     assert status == 1
     assert "http://127.0.0.1:1 did not answer" in screen.replace("\n", " ")
-
-
-async def test_snapshots_leave_nothing_in_the_repository(repo: Path) -> None:
-    def everything() -> set[Path]:
-        return set((repo / ".git").rglob("*"))
-
-    before = everything()
-    index = (repo / ".git/index").read_bytes()
-    snapshots = Snapshots(repo)
-    one = await snapshots.take()
-    (repo / "calc.py").unlink()
-    diff = await snapshots.diff(one, await snapshots.take())
-    snapshots.close()
-    assert "deleted file" in diff
-    assert everything() == before
-    assert (repo / ".git/index").read_bytes() == index

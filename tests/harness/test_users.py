@@ -1,10 +1,13 @@
 import io
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from ostinato.harness.errors import UserAborted
-from ostinato.harness.users import ScriptedUser, SilentUser, TerminalUser
+from ostinato.harness.lines import Lines
+from ostinato.harness.permissions import Rule
+from ostinato.harness.users import Grant, Permitting, Request, ScriptedUser, SilentUser, TerminalUser
 
 
 async def test_a_script_answers_in_order_and_then_declines() -> None:
@@ -19,12 +22,43 @@ async def test_nobody_leaves_the_decision_to_the_agent() -> None:
     assert "decide yourself" in await SilentUser().answer("which?")
 
 
-async def test_a_person_answers_or_declines(monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = io.StringIO()
-    user = TerminalUser(Console(file=screen))
-    monkeypatch.setattr("sys.stdin", io.StringIO(" use +\n\n"))
+@pytest.fixture
+def typed(tmp_path: Path):
+    """A person who types these lines."""
+    streams = []
+
+    def typed(text: str) -> tuple[TerminalUser, io.StringIO]:
+        (tmp_path / "typed").write_text(text)
+        streams.append((tmp_path / "typed").open())
+        screen = io.StringIO()
+        return TerminalUser(Console(file=screen, width=100), Lines(streams[-1])), screen
+
+    yield typed
+    for stream in streams:
+        stream.close()
+
+
+async def test_a_person_answers_or_declines(typed) -> None:
+    user, screen = typed(" use +\n\n")
     assert await user.answer("which [one]?") == "use +"
     assert "which [one]?" in screen.getvalue()
     for _ in ("an empty line", "end of input"):
         with pytest.raises(UserAborted):
             await user.answer("and?")
+
+
+async def test_a_person_permits_exactly_what_is_shown(typed) -> None:
+    user, screen = typed("y\nALWAYS\nn\n?\n")
+    rule = Rule.exactly("bash", "rm *.log")
+    request = Request(call_id="c0", tool="bash", arguments={}, asks=("rm *.log",), grants=(rule,))
+    answers = [await user.permit(request) for _ in range(5)]
+    assert answers == [Grant.ONCE, Grant.ALWAYS, Grant.NO, Grant.NO, Grant.NO]
+    assert "  rm *.log\n" in screen.getvalue()
+    assert "  allow bash: rm \\*.log\n" in screen.getvalue()
+
+
+async def test_nobody_permits_nothing_and_a_sandbox_everything() -> None:
+    request = Request(call_id="c0", tool="bash", arguments={}, asks=("make",), grants=())
+    assert await SilentUser().permit(request) is Grant.NO
+    assert await Permitting(SilentUser()).permit(request) is Grant.ONCE
+    assert await ScriptedUser([]).permit(request) is Grant.NO

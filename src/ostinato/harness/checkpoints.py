@@ -5,22 +5,24 @@
     call that may change files ─► tree before ─► call ─► tree after ─► edits ─► the session's log
                                                              └── undo brings the first back, file by file
 
-Nothing of the person's repository is written: no index, ref, object or stash. Bytes are kept as they are, whatever
-filters and newline rules the repository has. Ignored files are kept when a call names them.
+Nothing of the person's repository is written: no index, ref, object or stash. Bytes are kept as they are,
+whatever filters and newline rules the repository has. Ignored files are kept when a call names them.
 """
 
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from ostinato.harness.conversation import Call, Edit
-from ostinato.harness.git import GitError, git
+from ostinato.harness.git import git
 from ostinato.harness.permissions import Action, Rule, touched
 
 RAW = "* -text -eol -filter -ident -working-tree-encoding\n"
+OFF = ("advice.addEmbeddedRepo", "core.autocrlf", "core.safecrlf", "core.fsmonitor", "core.quotePath")
+SETTINGS = tuple(word for name in OFF for word in ("-c", f"{name}=false"))
 LINK, SUBMODULE = "120000", "160000"
 MOST_EDITS = 200
 """Files of one call whose content is shown; all of them can be undone."""
@@ -114,7 +116,8 @@ class Checkpoints:
 
     async def after(self, call: Call, checkpoint: str) -> list[Edit]:
         tree = await self.take(touched(call.tool, call.meant.arguments, root=str(self.root)))
-        return [edit async for edit in self._edits(checkpoint, tree)]
+        changed = list((await self.changed(checkpoint, tree)).items())[:MOST_EDITS]
+        return [await self._edit(path, *pair, trees=(checkpoint, tree)) for path, pair in changed]
 
     async def undo(self, before: str, after: str) -> Restored:
         """Brings back what changed between two trees, where nobody has changed it since."""
@@ -132,10 +135,9 @@ class Checkpoints:
         paths = [row.partition("\t")[2] for row in rows if row.startswith(SUBMODULE)]
         return [Rule(tool="edit", pattern=f"{path}/*", action=Action.DENY) for path in paths]
 
-    async def _edits(self, before: str, after: str):  # type: ignore[no-untyped-def]
-        for path, (old, new) in list((await self.changed(before, after)).items())[:MOST_EDITS]:
-            contents = [None if each.missing else await self._content(each) for each in (old, new)]
-            yield Edit(path=path, before=contents[0], after=contents[1], trees=(before, after))
+    async def _edit(self, path: str, old: Entry, new: Entry, *, trees: tuple[str, str]) -> Edit:
+        before, after = [None if each.missing else await self._content(each) for each in (old, new)]
+        return Edit(path=path, before=before, after=after, trees=trees)
 
     async def _content(self, entry: Entry) -> bytes:
         return await self._git("cat-file", "blob", entry.object)
@@ -157,21 +159,12 @@ class Checkpoints:
             target.chmod(target.stat().st_mode | 0o111)
 
     async def _git(self, *arguments: str, accepted: tuple[int, ...] = (0,)) -> bytes:
-        quiet = (
-            "-c",
-            "advice.addEmbeddedRepo=false",
-            "-c",
-            "core.fileMode=true",
-            "-c",
-            "core.safecrlf=false",
-        )
-        quiet += ("-c", "core.autocrlf=false", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false")
         environment = {
             "GIT_DIR": str(self._place),
             "GIT_WORK_TREE": str(self.root),
             "GIT_INDEX_FILE": str(self._index),
         }
-        return await git(self.root, *quiet, *arguments, environment=environment, accepted=accepted)
+        return await git(self.root, *SETTINGS, *arguments, environment=environment, accepted=accepted)
 
 
 async def _path(root: Path, name: str) -> Path:

@@ -1,4 +1,4 @@
-"""What the agent may do in a person's own repository: these rules, then the person's file, then the command line.
+"""What the agent may do in a person's own repository: these rules, the person's file, the command line.
 
 A repository cannot add rules: its files are what the agent works on, not who it works for.
 """
@@ -12,7 +12,16 @@ from ostinato.config import ConfigError
 from ostinato.harness.permissions import Action, Rule
 
 READING = ("read", "ls", "grep", "glob", "semantic_search", "todo_write", "ask_user")
-LOOKING = ("pwd", "true", "ls *", "git status *", "git diff", "git diff --staged", "git diff --stat", "git log")
+LOOKING = (
+    "pwd",
+    "true",
+    "ls *",
+    "git status *",
+    "git diff",
+    "git diff --staged",
+    "git diff --stat",
+    "git log",
+)
 """Commands that only look, whatever follows them."""
 
 

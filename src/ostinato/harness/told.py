@@ -1,7 +1,7 @@
 """Tells the repository's edit journal what the agent changed, if the person had it installed.
 
-The contract is a file and a command: `ostinato/enabled` in the git directory that all worktrees share says that it
-is wanted; `ostinato hook --input stdin` takes one JSON object an edit and never fails.
+The contract is a file and a command: `ostinato/enabled` in the git directory that all worktrees share says
+that it is wanted; `ostinato hook --input stdin` takes one JSON object an edit and never fails.
 """
 
 import asyncio

@@ -1,6 +1,5 @@
 """Who answers when the agent asks and permits what no rule allows: a person, a script, or nobody."""
 
-import asyncio
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any, Protocol
 from rich.console import Console
 
 from ostinato.harness.errors import UserAborted
+from ostinato.harness.lines import Lines
 from ostinato.harness.permissions import Rule
 
 
@@ -98,10 +98,11 @@ class ScriptedUser:
 
 
 class TerminalUser:
-    """A person at the terminal. An empty line or end of input declines."""
+    """A person who types lines. An empty line or the end of input declines."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, lines: Lines) -> None:
         self._console = console
+        self._lines = lines
 
     async def answer(self, question: str) -> str:
         self._console.print(f"\n? {question}", style="bold", markup=False)
@@ -116,10 +117,9 @@ class TerminalUser:
         return {"y": Grant.ONCE, "a": Grant.ALWAYS}.get(answer[:1], Grant.NO)
 
     async def _line(self, prompt: str) -> str:
-        try:
-            return (await asyncio.to_thread(self._console.input, prompt, markup=False)).strip()
-        except EOFError:
-            return ""
+        self._console.print(prompt, end="", markup=False)
+        self._console.file.flush()
+        return (await self._lines.next() or "").strip()
 
 
 def question_of(request: Request) -> list[str]:

@@ -6,6 +6,7 @@
 """
 
 import asyncio
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from ostinato.harness.client import GatewayClient, GatewayRefused, GatewayUnavai
 from ostinato.harness.conversation import Call, Conversation, Edit, Outcome
 from ostinato.harness.execute import Observation
 from ostinato.harness.git import worktree
-from ostinato.harness.log import LogError, Sessions
+from ostinato.harness.log import Kind, LogError, SessionLog, Sessions
 from ostinato.harness.permissions import Permissions, Rule
 from ostinato.harness.told import Journal
 from ostinato.harness.users import Permitting, User
@@ -63,6 +64,9 @@ class Workbench:
         self._backend = ProcessBackend(in_place=True)
         self._client = GatewayClient(options.url, options.key, patience_s=PATIENCE_S)
         self._ending = Ending.ABANDONED
+        self._first = ""
+        self.version: int | None = None
+        """Of the last reply's newest token."""
         self.conversation: Conversation
         self._agent: Agent
 
@@ -82,7 +86,7 @@ class Workbench:
             permissions=Permissions([*rules, *await checkpoints.unkept()], root=str(root)),
             keeper=checkpoints,
         )
-        bench._begin(new_id())
+        await bench._start()
         return bench
 
     @property
@@ -104,10 +108,14 @@ class Workbench:
             await self._post(SignalKind.EDIT_REVERTED, 1.0, f"undo-{len(self.conversation.messages)}")
         return restored
 
+    async def diff(self) -> str:
+        """What has changed since the session's first checkpoint."""
+        return await self.checkpoints.diff(self._first, await self.checkpoints.take())
+
     async def new(self) -> None:
         """Ends the session and begins another."""
         await self._finish()
-        self._begin(new_id())
+        await self._start()
 
     async def resume(self, session_id: str = "") -> None:
         """Goes on with a session of this repository, the last one by default. Raises LogError."""
@@ -120,8 +128,9 @@ class Workbench:
             self._options.sessions.load(wanted)  # says so when there is none
             raise LogError(f"session {wanted} is of another repository: go there to resume it")
         if wanted != self.conversation.session_id:
+            log = self._options.sessions.open(wanted)
             await self._finish()
-            self._begin(wanted)
+            await self._begin(wanted, log)
             await undo.complete(self.checkpoints, self.conversation)
 
     async def close(self) -> None:
@@ -133,11 +142,17 @@ class Workbench:
 
     def tell_journal(self, call: Call, edit: Edit) -> None:
         turn = (self.conversation.next_turn or 1) - 1
-        self._journal.tell(self.conversation.session_id, turn, self._model, call, edit)
+        model = "ostinato" if self.version is None else f"ostinato-{self.version}"
+        self._journal.tell(self.conversation.session_id, turn, model, call, edit)
 
-    def _begin(self, session_id: str) -> None:
+    async def _start(self) -> None:
+        session_id = new_id()
+        await self._begin(session_id, self._options.sessions.open(session_id))
+
+    async def _begin(self, session_id: str, log: SessionLog) -> None:
         self._ending = Ending.ABANDONED
-        log = self._options.sessions.open(session_id)
+        kept = (event.data["tree"] for event in log.events if event.kind is Kind.CHECKPOINT)
+        self._first = next(kept, "") or await self.checkpoints.take()
         self.conversation = self._agent.converse(session_id, log=log)
 
     async def _finish(self) -> None:
@@ -160,11 +175,6 @@ class Workbench:
         except (TimeoutError, GatewayRefused, GatewayUnavailable):
             return  # the log has it; a gateway that is away must not keep a person waiting
 
-    @property
-    def _model(self) -> str:
-        replies = [message for message in self.conversation.messages if message["role"] == "assistant"]
-        return "ostinato" if replies else ""
-
 
 class _Journalled:
     """Passes everything on, and edits to the journal as well."""
@@ -177,6 +187,7 @@ class _Journalled:
         self._observer.text(piece)
 
     def reply(self, reply: Reply) -> None:
+        self._bench.version = reply.version
         self._observer.reply(reply)
 
     def call(self, call: Call) -> None:
@@ -185,6 +196,9 @@ class _Journalled:
     def edited(self, call: Call, edit: Edit) -> None:
         self._bench.tell_journal(call, edit)
         self._observer.edited(call, edit)
+
+    def output(self, call: Call, piece: str) -> None:
+        self._observer.output(call, piece)
 
     def result(self, call: Call, observation: Observation) -> None:
         self._observer.result(call, observation)

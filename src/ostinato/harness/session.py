@@ -1,0 +1,1 @@
+"""`ostinato session`: what the logs say."""
