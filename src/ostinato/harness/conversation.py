@@ -52,11 +52,12 @@ class Edit:
     """Checkpoints around the call."""
 
     @property
-    def lines(self) -> list[tuple[int, int]]:
-        """First and last line, from 1, of each region that is new in the file as it was left."""
-        old, new = ((side or b"").splitlines() for side in (self.before, self.after))
+    def lines(self) -> list[tuple[int, int, str]]:
+        """First line, last line, from 1, and hash of each region that is new in the file as it was left."""
+        old, new = ((side or b"").splitlines(keepends=True) for side in (self.before, self.after))
         blocks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
-        return [(first + 1, last) for kind, _, _, first, last in blocks if kind != "equal" and last > first]
+        regions = [(j1, j2) for kind, _, _, j1, j2 in blocks if kind != "equal" and j2 > j1]
+        return [(j1 + 1, j2, f"sha256:{_sha256(b''.join(new[j1:j2]))}") for j1, j2 in regions]
 
     @property
     def hashes(self) -> tuple[str | None, str | None]:
@@ -161,7 +162,7 @@ class Conversation:
     def undone(self, restored: Sequence[str], left: Sequence[str]) -> None:
         """The user took changes back: the model reads it with their next words."""
         self.note(Kind.UNDO, restored=list(restored), left=list(left))
-        self.messages.append(_undone(restored, left))
+        self.messages.append({"role": "user", "content": undone(restored, left)})
 
     def settle(self, reason: str) -> None:
         """Answers every call that has no answer yet, so that the conversation can go on."""
@@ -212,7 +213,7 @@ def messages(events: Iterable[Event]) -> list[Message]:
             case Kind.OBSERVATION:
                 found.append(_observed(data["id"], data["text"]))
             case Kind.UNDO:
-                found.append(_undone(data["restored"], data["left"]))
+                found.append({"role": "user", "content": undone(data["restored"], data["left"])})
     return found
 
 
@@ -233,9 +234,10 @@ def call_of(wire: Message, profile: Profile) -> Call:
     return Call(id=wire["id"], name=name, arguments=arguments, meant=profile.reading(name, arguments))
 
 
-def _undone(restored: Sequence[str], left: Sequence[str]) -> Message:
+def undone(restored: Sequence[str], left: Sequence[str]) -> str:
+    """What the model reads of an undo, in the user's name."""
     kept = f"; left as they are now: {', '.join(left)}" if left else ""
-    return {"role": "user", "content": f"[I took your changes back: {', '.join(restored) or 'none'}{kept}]"}
+    return f"[I took your changes back: {', '.join(restored) or 'none'}{kept}]"
 
 
 def _observed(call_id: str | None, text: str) -> Message:

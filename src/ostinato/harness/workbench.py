@@ -21,7 +21,7 @@ from ostinato.harness.log import Kind, LogError, SessionLog, Sessions
 from ostinato.harness.permissions import Permissions, Rule
 from ostinato.harness.told import Journal
 from ostinato.harness.users import Permitting, User
-from ostinato.sandbox.base import Limits
+from ostinato.sandbox.base import Limits, Sandbox
 from ostinato.sandbox.process import ProcessBackend
 from ostinato.types import Ending, Signal, SignalKind, new_id
 
@@ -68,25 +68,35 @@ class Workbench:
         self.version: int | None = None
         """Of the last reply's newest token."""
         self.conversation: Conversation
+        self.sandbox: Sandbox
+        self.permissions: Permissions
+        """As every session begins."""
         self._agent: Agent
 
     @classmethod
-    async def open(cls, options: Options, user: User, observer: Observer) -> "Workbench":
-        """Raises GitError without a working tree, ConfigError for unusable rules, SandboxError."""
+    async def open(
+        cls, options: Options, user: User, observer: Observer, *, session_id: str = ""
+    ) -> "Workbench":
+        """In a new session, or a named one of this repository.
+
+        Raises GitError without a working tree, ConfigError for unusable rules, LogError, SandboxError.
+        """
         root = await worktree(options.directory)
         rules = [*policy.DEFAULT, *policy.load(policy.file()), *options.rules]
         checkpoints = await Checkpoints.open(root, options.sessions.directory.parent / "checkpoints")
         bench = cls(options, root, checkpoints, await Journal.of(root))
+        bench.sandbox = await bench._backend.open(root, LIMITS)
+        bench.permissions = Permissions([*rules, *await checkpoints.unkept()], root=str(root))
         bench._agent = Agent(
             bench._client,
-            await bench._backend.open(root, LIMITS),
+            bench.sandbox,
             Permitting(user) if options.auto else user,
             options.config,
             observer=_Journalled(observer, bench),
-            permissions=Permissions([*rules, *await checkpoints.unkept()], root=str(root)),
+            permissions=bench.permissions,
             keeper=checkpoints,
         )
-        await bench._start()
+        await bench._begin(options.sessions.open(session_id or new_id()))
         return bench
 
     @property
@@ -105,7 +115,7 @@ class Workbench:
         """Takes back what the last prompt changed; None when nothing is left to undo."""
         restored = await undo.undo(self.checkpoints, self.conversation)
         if restored is not None and self.conversation.messages:
-            await self._post(SignalKind.EDIT_REVERTED, 1.0, f"undo-{len(self.conversation.messages)}")
+            await self.post(SignalKind.EDIT_REVERTED, 1.0, f"undo-{len(self.conversation.messages)}")
         return restored
 
     async def diff(self) -> str:
@@ -115,7 +125,7 @@ class Workbench:
     async def new(self) -> None:
         """Ends the session and begins another."""
         await self._finish()
-        await self._start()
+        await self._begin(self._options.sessions.open(new_id()))
 
     async def resume(self, session_id: str = "") -> None:
         """Goes on with a session of this repository, the last one by default. Raises LogError."""
@@ -130,8 +140,7 @@ class Workbench:
         if wanted != self.conversation.session_id:
             log = self._options.sessions.open(wanted)
             await self._finish()
-            await self._begin(wanted, log)
-            await undo.complete(self.checkpoints, self.conversation)
+            await self._begin(log)
 
     async def close(self) -> None:
         await self._finish()
@@ -145,30 +154,33 @@ class Workbench:
         model = "ostinato" if self.version is None else f"ostinato-{self.version}"
         self._journal.tell(self.conversation.session_id, turn, model, call, edit)
 
-    async def _start(self) -> None:
-        session_id = new_id()
-        await self._begin(session_id, self._options.sessions.open(session_id))
-
-    async def _begin(self, session_id: str, log: SessionLog) -> None:
+    async def _begin(self, log: SessionLog) -> None:
         self._ending = Ending.ABANDONED
         kept = (event.data["tree"] for event in log.events if event.kind is Kind.CHECKPOINT)
         self._first = next(kept, "") or await self.checkpoints.take()
-        self.conversation = self._agent.converse(session_id, log=log)
+        self.conversation = self._agent.converse(log.path.stem, log=log)
+        await undo.complete(self.checkpoints, self.conversation)
 
     async def _finish(self) -> None:
         """Says how the session ended, if the gateway answers quickly: people want their prompt back."""
         conversation, log = self.conversation, self.conversation.log
         if conversation.messages:
-            await self._post(SignalKind.ENDING, self._ending.value, "ending")
+            await self.post(SignalKind.ENDING, self._ending.value, "ending")
         if log is not None:
             log.close()
             if not log.events:
                 log.path.unlink()
 
-    async def _post(self, kind: SignalKind, value: float | str, name: str) -> None:
+    async def post(self, kind: SignalKind, value: float | str, name: str, turn: int | None = None) -> None:
+        """Tells the gateway a fact about this session. `name` makes it the same fact when told again."""
         session_id = self.conversation.session_id
         signal = Signal(
-            session_id=session_id, kind=kind, value=value, observed_at=time.time(), id=f"{session_id}/{name}"
+            session_id=session_id,
+            kind=kind,
+            value=value,
+            observed_at=time.time(),
+            turn=turn,
+            id=f"{session_id}/{name}",
         )
         try:
             await asyncio.wait_for(self._client.signal(signal), FAREWELL_S)

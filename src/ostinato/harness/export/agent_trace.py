@@ -1,0 +1,43 @@
+"""Agent Trace 0.1.0 records: which lines of which file the session wrote, one record an edit.
+
+Lines are those of the file as the edit left it; a later record of the file counts from there.
+"""
+
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from ostinato import __version__
+from ostinato.harness.log import Event, Kind
+
+VERSION = "0.1.0"
+
+
+def records(events: Sequence[Event]) -> list[dict[str, Any]]:
+    """An edit that only deletes wrote no line and has no record."""
+    found, model = [], "ostinato"
+    for event in events:
+        if event.kind is Kind.REPLY and event.data["version"] is not None:
+            model = f"ostinato/{event.data['version']}"
+        if event.kind is Kind.EDIT and event.data["lines"]:
+            found.append(_record(event, events[0].data["id"], model))
+    return found
+
+
+def _record(event: Event, session_id: str, model: str) -> dict[str, Any]:
+    data = event.data
+    ranges = [{"start_line": first, "end_line": last, "content_hash": h} for first, last, h in data["lines"]]
+    conversation = {
+        "url": f"urn:ostinato:session:{session_id}",
+        "contributor": {"type": "ai", "model_id": model},
+        "ranges": ranges,
+    }
+    return {
+        "version": VERSION,
+        "id": str(uuid.uuid5(uuid.NAMESPACE_URL, f"{session_id}/{data['id']}/{data['path']}/{event.at}")),
+        "timestamp": datetime.fromtimestamp(event.at, UTC).isoformat().replace("+00:00", "Z"),
+        "tool": {"name": "ostinato-code", "version": __version__},
+        "files": [{"path": data["path"], "conversations": [conversation]}],
+        "metadata": {"dev.ostinato": {"after": data["after"], "before": data["before"]}},
+    }

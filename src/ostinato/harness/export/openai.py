@@ -1,0 +1,12 @@
+"""One row of chat messages, as fine-tuning files hold them: messages and tools, nothing else."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ostinato.harness.conversation import messages
+from ostinato.harness.log import Event
+
+
+def rows(events: Sequence[Event]) -> list[dict[str, Any]]:
+    """The conversation; none when the session never began."""
+    return [{"messages": messages(events), "tools": events[0].data["tools"]}] if events else []
