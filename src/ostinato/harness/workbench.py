@@ -6,6 +6,7 @@
 """
 
 import asyncio
+import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,8 @@ from ostinato.harness.execute import Observation
 from ostinato.harness.git import worktree
 from ostinato.harness.log import Kind, LogError, SessionLog, Sessions
 from ostinato.harness.permissions import Permissions, Rule
+from ostinato.harness.providers import Providers
+from ostinato.harness.search import SearchService
 from ostinato.harness.told import Journal
 from ostinato.harness.users import Permitting, User
 from ostinato.sandbox.base import Limits, Sandbox
@@ -95,6 +98,7 @@ class Workbench:
             observer=_Journalled(observer, bench),
             permissions=bench.permissions,
             keeper=checkpoints,
+            providers=_providers(options, bench.sandbox),
         )
         await bench._begin(options.sessions.open(session_id or new_id()))
         return bench
@@ -186,6 +190,11 @@ class Workbench:
             await asyncio.wait_for(self._client.signal(signal), FAREWELL_S)
         except (TimeoutError, GatewayRefused, GatewayUnavailable):
             return  # the log has it; a gateway that is away must not keep a person waiting
+
+
+def _providers(options: Options, sandbox: Sandbox) -> Providers:
+    url = os.environ.get("OSTINATO_SEARCH_URL")
+    return Providers(search=SearchService(url, options.key, sandbox) if url else None)
 
 
 class _Journalled:
