@@ -14,7 +14,7 @@ from ostinato.tasks.teacher import Teacher
 
 ASSERTION = re.compile(r"def test_(\w+)\(\):\n    assert (.+) == (.+)\n")
 SUMMARY = " short test summary info ".center(80, "=")
-CALL = re.compile(r"<tool_call>\n(.*)\n</tool_call>")
+CALL = re.compile(r"(?:\w+\(.*\)\n)?<tool_call>\n(.*)\n</tool_call>")
 
 
 @dataclass

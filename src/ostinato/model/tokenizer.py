@@ -20,6 +20,10 @@ from ostinato.model.template import CHAT_TEMPLATE
 IM_START, IM_END, END_OF_TEXT = "<|im_start|>", "<|im_end|>", "<|endoftext|>"
 SPECIALS = (END_OF_TEXT, IM_START, IM_END)
 BYTES = 256
+WORDS = r"\p{L}+|\p{N}+|[^\p{L}\p{N}]+"
+"""What merges do not cross. The space before a word is not part of it, unlike in larger vocabularies: a name
+is the same token in `def f(x)`, `return x` and `test_f`, so a small model finds it again by its id alone.
+"""
 UNKNOWN = "\ufffd".encode()
 """What an id beyond the vocabulary reads as: models may pad their embedding."""
 
@@ -57,7 +61,12 @@ class Tokenizer:
                 f"{len(skeletons)} skeletons: give at least {least}"
             )
         inner = tokenizers.Tokenizer(models.BPE())
-        inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        inner.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(tokenizers.Regex(WORDS), "isolated"),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        )
         inner.decoder = decoders.ByteLevel()
         trainer = trainers.BpeTrainer(
             vocab_size=room,

@@ -71,8 +71,12 @@ class Scene:
             yield self._edit(function, current, option)
 
     def _edit(self, function: Function, current: str, option: str) -> str:
+        """The call, after a word on what it is about: finding the place and copying its line are two small
+        steps then, and which function to change is the choice of one token.
+        """
         old, new = function.line(current), function.line(option)
-        return call("edit", path=function.path, old_string=old, new_string=new)
+        edit = call("edit", path=function.path, old_string=old, new_string=new)
+        return f"{function.name}({', '.join(function.parameters)})\n{edit}"
 
     def _misremembered(self, function: Function) -> Function:
         """`function` with one parameter named wrongly, so that no line of its file is the one meant."""
@@ -296,7 +300,7 @@ HABITS: dict[str, tuple[tuple[Habit, float], ...]] = {
 
 BROKEN_SHARE = 0.01
 """How often a session starts with a call that cannot be read."""
-SLIP_SHARE = 0.1
+SLIP_SHARE = 0.05
 """How often an edit first names a line that is not there. The error is followed by the right edit: a policy
 that copies badly learns that a slip can be made good, and practice makes much of it.
 """
