@@ -48,6 +48,8 @@ class LiveConfig:
     developers: int = 40
     sessions_each: int = 8
     versions: int = 4
+    learning_rate: float = 2e-4
+    """Half of practice's: a reward of one session has no group beside it to compare with."""
     ab_sessions_each: int = 12
     challenger_share: float = 0.5
     gate_margin: float = 0.05

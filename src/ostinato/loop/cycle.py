@@ -55,8 +55,15 @@ async def collect(shop: Workshop) -> Result:
 
 async def refine(shop: Workshop, champion: int, offered: int) -> Result:
     """The learner goes on from the champion; gives the candidate's version."""
-    versions = shop.config.live.versions
-    learner = await start_learner(shop, "live", champion + versions, offered // versions)
+    live = shop.config.live
+    versions = live.versions
+    learner = await start_learner(
+        shop,
+        "live",
+        until=champion + versions,
+        groups=offered // versions,
+        learning_rate=live.learning_rate,
+    )
     log = shop.run.directory / "learner-live" / "learner.jsonl"
     with shop.show.stage("train on live sessions", total=versions) as bar:
         await watch(learner, lambda: bar.at(last_line(log).get("version", champion) - champion))

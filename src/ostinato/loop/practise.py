@@ -21,10 +21,13 @@ async def practise(shop: Workshop) -> dict[str, Any]:
     shop.put_arm(Arm(name="practice", version=0, share=0.0, engine=engine.url))
     runner = shop.runner(shop.client("practice", "practice"))
     practice = Practice(runner, shop.store, PRACTICE, shop.run.tasks / "practice", config.practice)
-    learner = await start_learner(shop, "practice", config.refine.versions, config.refine.groups)
+    refine = config.refine
+    learner = await start_learner(
+        shop, "practice", until=refine.versions, groups=refine.groups, learning_rate=refine.learning_rate
+    )
     learning = True
     stream = pebbles("train", config.seed * 1_000_000 + 500_000)
-    with shop.show.stage("practice", total=config.refine.versions) as bar:
+    with shop.show.stage("practice", total=refine.versions) as bar:
 
         def tick() -> None:
             recent = practice.progress.recent
@@ -49,9 +52,11 @@ async def practise(shop: Workshop) -> dict[str, Any]:
     }
 
 
-async def start_learner(shop: Workshop, name: str, until: int, groups: int) -> Service:
+async def start_learner(
+    shop: Workshop, name: str, *, until: int, groups: int, learning_rate: float
+) -> Service:
     """The policy-gradient learner, going on from the newest version to version `until`."""
-    run, refine = shop.run, shop.config.refine
+    run, staleness = shop.run, shop.config.refine.staleness
     folder = run.directory / f"learner-{name}"
     return await shop.services.start(
         f"learner-{name}",
@@ -59,8 +64,8 @@ async def start_learner(shop: Workshop, name: str, until: int, groups: int) -> S
         [
             *("--store", str(run.store_path), "--objects", str(run.objects_path)),
             *("--checkpoint", str(run.checkpoint(START)), "--run-dir", str(folder)),
-            *("--until", str(until), "--groups", str(groups), "--staleness", str(refine.staleness)),
-            *("--learning-rate", str(refine.learning_rate)),
+            *("--until", str(until), "--groups", str(groups), "--staleness", str(staleness)),
+            *("--learning-rate", str(learning_rate)),
         ],
         keep=False,
     )
