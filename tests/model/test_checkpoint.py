@@ -79,14 +79,15 @@ def test_we_read_theirs(experts: int, kv_heads: int, tmp_path: Path) -> None:
 
 def saved(directory: Path) -> Decoder:
     decoder = randomised(ModelConfig(vocab_size=tokenizer().vocab_size, **SHAPES["moe"]))
-    save(directory, decoder, tokenizer(), version=7, parent=6)
+    save(directory, decoder, tokenizer(), version=7, parent=6, harness="9f")
     return decoder
 
 
 def test_round_trip_is_exact(tmp_path: Path) -> None:
     decoder = saved(tmp_path)
     again, words, meta = load(tmp_path)
-    assert (meta.version, meta.parent, again.config) == (7, 6, decoder.config)
+    assert (meta.version, meta.parent, meta.harness) == (7, 6, "9f")
+    assert again.config == decoder.config
     assert words.encode("calc.py") == tokenizer().encode("calc.py")
     for name, tensor in decoder.state_dict().items():
         assert torch.equal(tensor, again.state_dict()[name])

@@ -19,6 +19,7 @@ from ostinato.gateway.chat_reply import Chat
 from ostinato.gateway.dialect import Dialect
 from ostinato.gateway.errors import ApiError, invalid, unavailable
 from ostinato.gateway.feedback import parse_feedback
+from ostinato.gateway.harness import Matched
 from ostinato.gateway.identity import identify
 from ostinato.gateway.keys import KeyRing
 from ostinato.gateway.limits import Limits
@@ -56,6 +57,8 @@ class GatewayConfig:
     max_body_bytes: int = 8 * 2**20
     aliases: tuple[str, ...] = ()
     """Other names of the model; `claude-*` stands for every name that begins so."""
+    harness: str = ""
+    """Hash of the harness that the served checkpoint was trained under; empty when it is not known."""
 
 
 class Gateway:
@@ -169,7 +172,10 @@ def create_app(store: Store, renderer: Renderer, settings: GatewayConfig = Gatew
         Exception: _our_fault,
     }
     timed = Middleware(Timed, seen=gateway.metrics.replied)
-    return Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers, middleware=[timed])
+    matched = Middleware(Matched, trained=settings.harness)
+    return Starlette(
+        routes=routes, lifespan=lifespan, exception_handlers=handlers, middleware=[timed, matched]
+    )
 
 
 def _dialect_of(request: Request) -> Dialect:

@@ -12,6 +12,7 @@ from pathlib import Path
 import uvicorn
 
 from ostinato.gateway.app import GatewayConfig, create_app
+from ostinato.gateway.harness import trained_under
 from ostinato.model.renderer import Renderer, RenderError
 from ostinato.model.tokenizer import Tokenizer, TokenizerError
 from ostinato.store import Store, StoreError
@@ -37,12 +38,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         renderer = Renderer(Tokenizer.load(options.checkpoint))
         store = Store.open(options.store)
+        harness = trained_under(options.checkpoint)
         listener = _listen(options.host, options.port)
     except (TokenizerError, RenderError, StoreError, OSError) as error:
         print(f"gateway: {error}", file=sys.stderr)  # noqa: T201
         return USAGE_ERROR
     config = GatewayConfig(
-        salt=options.salt, engine_wait_s=options.engine_wait, aliases=tuple(options.alias or ())
+        salt=options.salt,
+        engine_wait_s=options.engine_wait,
+        aliases=tuple(options.alias or ()),
+        harness=harness,
     )
     asgi = uvicorn.Config(
         create_app(store, renderer, config),

@@ -58,6 +58,8 @@ class Reply:
     arm: str | None = None
     version: int | None = None
     """The newest version that sampled a token of it."""
+    trained_under: str | None = None
+    """Hash of another harness, when the model was trained under that; None when all is well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,7 +266,13 @@ def _sourced(reply: Reply, headers: Mapping[str, str]) -> Reply:
     """The reply with what the gateway says of where it came from."""
     numbers = {name: headers.get(f"x-ostinato-{name}") for name in ("turn", "version")}
     turn, version = (int(text) if text is not None else None for text in numbers.values())
-    return replace(reply, turn=turn, version=version, arm=headers.get("x-ostinato-arm"))
+    return replace(
+        reply,
+        turn=turn,
+        version=version,
+        arm=headers.get("x-ostinato-arm"),
+        trained_under=headers.get("x-ostinato-harness-mismatch"),
+    )
 
 
 def _refusal(status: int, body: bytes) -> GatewayRefused:

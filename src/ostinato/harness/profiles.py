@@ -89,6 +89,13 @@ def profile(name: str) -> Profile:
     return PROFILES[name]
 
 
+def named_by(trained_under: str) -> str:
+    """What to tell a person whose model was trained under the harness of that hash."""
+    name = next((each.name for each in PROFILES.values() if each.hash == trained_under), None)
+    advice = f"choose the profile {name}" if name else "no profile of this version is like it"
+    return f"the model was trained under another harness ({trained_under}): {advice}"
+
+
 CORE = Profile(name="core", offers=tuple(as_it_is(tool["function"]["name"]) for tool in TOOLS))
 """Seven tools under their canonical names: what the demo trains and serves."""
 

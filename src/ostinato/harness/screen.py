@@ -6,6 +6,7 @@ from rich.syntax import Syntax
 from ostinato.harness.client import Reply
 from ostinato.harness.conversation import Call, Edit
 from ostinato.harness.execute import Observation
+from ostinato.harness.profiles import named_by
 
 SHOWN_LINES = 12
 MARKS = {"pending": "○", "in_progress": "◐", "completed": "●"}
@@ -40,12 +41,16 @@ class Screen:
         self._console = console
         self._open_line = False
         self._streamed = False
+        self._warned = False
 
     def text(self, piece: str) -> None:
         self._raw(piece)
 
     def reply(self, reply: Reply) -> None:
         self._end_line()
+        if reply.trained_under is not None and not self._warned:
+            self._warned = True
+            self.say(f"ostinato: {named_by(reply.trained_under)}", "yellow")
 
     def call(self, call: Call) -> None:
         self._streamed = False

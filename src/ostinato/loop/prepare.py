@@ -8,8 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
 
-from ostinato.harness.prompt import SYSTEM
-from ostinato.harness.tools import TOOLS
+from ostinato.harness.profiles import profile
 from ostinato.loop.config import DemoConfig
 from ostinato.loop.measure import pebbles
 from ostinato.loop.run import Run
@@ -31,10 +30,12 @@ async def prepare(config: DemoConfig, run: Run) -> None:
     directory = run.checkpoint(START)
     if (directory / "model.safetensors").exists():
         return
-    tokenizer = Tokenizer.train(corpus(config.seed), config.vocabulary, skeletons(SYSTEM, TOOLS))
+    told = profile(config.harness.profile)
+    words = skeletons(told.system, told.tools)
+    tokenizer = Tokenizer.train(corpus(config.seed), config.vocabulary, words)
     tokenizer.save(directory)
     model = replace(config.model, vocab_size=tokenizer.vocab_size)
-    await _create(directory, json.dumps(asdict(model)), config.seed)
+    await _create(directory, json.dumps(asdict(model)), config.seed, told.hash)
 
 
 def corpus(seed: int) -> Iterator[str]:
@@ -52,12 +53,11 @@ def corpus(seed: int) -> Iterator[str]:
             yield f"FAILED test_{function.path}::test_{function.name} - assert {got} == {wanted}"
 
 
-async def _create(directory: Path, model: str, seed: int) -> None:
+async def _create(directory: Path, model: str, seed: int, harness: str) -> None:
     """Random weights, made in a process of their own: this one stays free of torch."""
     command = [sys.executable, "-m", "ostinato.model.create", str(directory), "--config", model]
-    process = await asyncio.create_subprocess_exec(
-        *command, "--seed", str(seed), stderr=asyncio.subprocess.PIPE
-    )
+    command += ["--seed", str(seed), "--harness", harness]
+    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
     _, errors = await process.communicate()
     if process.returncode:
         raise PrepareError(

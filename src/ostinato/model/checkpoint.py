@@ -3,7 +3,7 @@
     DIR/config.json        shape (qwen3 or qwen3_moe)
     DIR/model.safetensors  weights under Hugging Face names, float32
     DIR/tokenizer.json     (and tokenizer_config.json with the chat template)
-    DIR/ostinato.json      version, parent and the sha256 of model.safetensors
+    DIR/ostinato.json      version, parent, harness it is trained under, sha256 of model.safetensors
 
 `save` writes `ostinato.json` last: a directory without it was not finished.
 """
@@ -40,10 +40,18 @@ class CheckpointMeta:
     version: int
     parent: int | None = None
     digest: str = ""
+    harness: str = ""
+    """Hash of the harness profile that it is trained under; empty for a foreign one."""
 
 
 def save(
-    directory: Path, decoder: Decoder, tokenizer: Tokenizer, *, version: int, parent: int | None = None
+    directory: Path,
+    decoder: Decoder,
+    tokenizer: Tokenizer,
+    *,
+    version: int,
+    parent: int | None = None,
+    harness: str = "",
 ) -> CheckpointMeta:
     """Write a checkpoint; raises CheckpointError if the disk or the layout refuses."""
     directory = Path(directory)
@@ -54,7 +62,8 @@ def save(
         tokenizer.save(directory)
         tensors = {name: tensor.clone() for name, tensor in decoder.state_dict().items()}
         save_file(tensors, directory / WEIGHTS, metadata={"format": "pt"})
-        meta = CheckpointMeta(version=version, parent=parent, digest=_digest(directory / WEIGHTS))
+        digest = _digest(directory / WEIGHTS)
+        meta = CheckpointMeta(version=version, parent=parent, digest=digest, harness=harness)
         (directory / META).write_text(json.dumps(asdict(meta)) + "\n")
     except (OSError, SafetensorError, ModelConfigError) as error:
         raise CheckpointError(f"{directory}: the checkpoint could not be written: {error}") from error

@@ -16,14 +16,14 @@ from ostinato.model.decoder import Decoder
 from ostinato.model.tokenizer import Tokenizer, TokenizerError
 
 
-def create(directory: Path, config: ModelConfig, seed: int) -> None:
+def create(directory: Path, config: ModelConfig, seed: int, harness: str = "") -> None:
     """Writes the checkpoint of version 0 into `directory`, which holds `tokenizer.json`.
 
     Raises CheckpointError, TokenizerError.
     """
     tokenizer = Tokenizer.load(directory)
     torch.manual_seed(seed)
-    save(directory, Decoder(config), tokenizer, version=0)
+    save(directory, Decoder(config), tokenizer, version=0, harness=harness)
 
 
 def main() -> int:
@@ -31,9 +31,10 @@ def main() -> int:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--config", required=True, help="the fields of ModelConfig as a JSON object")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--harness", default="", help="hash of the profile it will be trained under")
     options = parser.parse_args()
     try:
-        create(options.directory, ModelConfig(**json.loads(options.config)), options.seed)
+        create(options.directory, ModelConfig(**json.loads(options.config)), options.seed, options.harness)
     except (CheckpointError, ModelConfigError, TokenizerError, TypeError, ValueError) as error:
         print(f"no model was made: {error}", file=sys.stderr)  # noqa: T201
         return 2

@@ -205,7 +205,8 @@ def train(options: argparse.Namespace, stop: Callable[[], bool]) -> None:
     first = learner.version
     learner.run(until, stop)
     parent = first if learner.version > first else None
-    save(options.run_dir / "checkpoint", decoder, tokenizer, version=learner.version, parent=parent)
+    out = options.run_dir / "checkpoint"
+    save(out, decoder, tokenizer, version=learner.version, parent=parent, harness=meta.harness)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

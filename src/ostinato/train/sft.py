@@ -231,7 +231,8 @@ def train(options: argparse.Namespace, stop: Callable[[], bool]) -> None:
     )
     if not sft.run(stop):
         return
-    save(options.out, decoder, tokenizer, version=options.version, parent=meta.version or None)
+    parent = meta.version or None
+    save(options.out, decoder, tokenizer, version=options.version, parent=parent, harness=meta.harness)
     if options.objects is not None:
         publish(decoder, store, Objects.open(options.objects), options.version)
 
