@@ -7,8 +7,8 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -69,24 +69,37 @@ def desk(tmp_path: Path) -> Desk:
 
 
 @pytest.fixture
-async def door(_alone: None, desk: Desk, checkpoint: Path, tmp_path: Path) -> AsyncIterator[Door]:
-    renderer = Renderer(Tokenizer.load(checkpoint))
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store.open(tmp_path / "store.db")
+    store.add_key(hash_key(KEY), "ada")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+async def editor(desk: Desk, store: Store, checkpoint: Path) -> AsyncIterator[Editor]:
+    """The scripted model, behind the only arm of the store."""
     path = str(desk.repo / "calc.py")
     change = Change(path=path, before="    return a - b", after="    return a + b")
-    editor = Editor(renderer, change)
+    editor = Editor(Renderer(Tokenizer.load(checkpoint)), change)
     engine = await serve_scripted(ScriptedEngine(editor))
-    store = Store.open(tmp_path / "store.db")
-    store.add_key(hash_key(KEY), "ada", "use")
     store.set_arms([Arm(name="main", version=3, share=1.0, engine=engine.url)])
+    yield editor
+    await engine.close()
+
+
+@pytest.fixture
+async def door(
+    _alone: None, desk: Desk, store: Store, editor: Editor, checkpoint: Path, tmp_path: Path
+) -> AsyncIterator[Door]:
     command = [sys.executable, "-m", "ostinato.gateway.server", "--store", str(tmp_path / "store.db")]
     process = await asyncio.create_subprocess_exec(
         *command, "--checkpoint", str(checkpoint), stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
-    port = json.loads(await process.stdout.readline())["port"]
-    here = Desk(home=desk.home, repo=desk.repo, gateway=f"http://127.0.0.1:{port}")
+    ready = await process.stdout.readline()
+    assert ready, "the gateway did not start"
+    here = replace(desk, gateway=f"http://127.0.0.1:{json.loads(ready)['port']}")
     yield Door(desk=here, store=store, editor=editor)
     process.terminate()
     await process.wait()
-    await engine.close()
-    store.close()

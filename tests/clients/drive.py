@@ -43,6 +43,8 @@ class Client:
     dialect: str
     start: Callable[[Desk], Start]
     package: str | None = None
+    turns: int = 3
+    """Model calls that the task takes: read, edit, say so."""
 
     @property
     def missing(self) -> str | None:
@@ -187,6 +189,10 @@ wire_api = "responses"
 CLIENTS = (
     Client(name="openai", dialect="chat", start=_sdk("openai_agent.py")),
     Client(name="mini-swe-agent", dialect="chat", start=_mini, package="mini-swe-agent"),
-    Client(name="aider", dialect="chat", start=_aider, package="aider-chat"),
+    Client(name="aider", dialect="chat", start=_aider, package="aider-chat", turns=1),
     Client(name="opencode", dialect="chat", start=_opencode, package="opencode-ai"),
+    Client(name="anthropic", dialect="messages", start=_sdk("anthropic_agent.py")),
+    Client(name="claude-code", dialect="messages", start=_claude, package="@anthropic-ai/claude-code"),
+    Client(name="openai-responses", dialect="responses", start=_sdk("responses_agent.py")),
+    Client(name="codex", dialect="responses", start=_codex, package="@openai/codex", turns=4),
 )

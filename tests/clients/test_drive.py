@@ -6,7 +6,7 @@ import pytest
 from tests.clients.conftest import AFTER, Door
 from tests.clients.drive import CLIENTS, Client, run
 
-from ostinato.types import Turn
+from ostinato.types import Turn, TurnKind
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
@@ -22,9 +22,12 @@ async def test_a_whole_task_is_recorded_exactly(client: Client, door: Door) -> N
         pytest.skip(client.missing)
     output = await run(client, door.desk)
     assert (door.desk.repo / "calc.py").read_text() == AFTER, output
-    sessions = door.store.sessions()
-    turns = [turn for session in sessions for turn in door.store.turns(session.id)]
+    (session,) = door.store.sessions()
+    turns = door.store.turns(session.id)
     assert {turn.id: turn.completion.ids for turn in turns} == door.editor.said
-    for a, b in pairwise(turns):
-        if (a.session_id, a.segment) == (b.session_id, b.segment):
-            assert extends(b, a)
+    assert [turn.untrainable for turn in turns] == [None] * len(turns)
+    assert [turn.broken for turn in turns] == [None] * len(turns)
+    work = [turn for turn in turns if turn.kind is TurnKind.MAIN]
+    assert len(work) == client.turns
+    assert len({turn.segment for turn in work}) == 1
+    assert all(extends(later, earlier) for earlier, later in pairwise(work))

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from starlette.applications import Starlette
@@ -26,7 +26,7 @@ from ostinato.gateway.limits import Limits
 from ostinato.gateway.messages import parse_count
 from ostinato.gateway.messages_reply import Messages
 from ostinato.gateway.metrics import Metrics
-from ostinato.gateway.reading import trail
+from ostinato.gateway.reading import settled, trail
 from ostinato.gateway.recorder import Recorder
 from ostinato.gateway.reply import Reply
 from ostinato.gateway.request import ChatRequest, Models
@@ -96,6 +96,7 @@ class Gateway:
 
     async def _call(self, request: Request, key: ApiKey, chat: ChatRequest) -> Call:
         self.models.check(chat.model)
+        chat = replace(chat, messages=settled(chat.messages, chat.tools))
         identity, digests = identify(request.headers, key, chat), trail(chat)
         return Call(
             chat=chat,

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ostinato.gateway.errors import invalid
-from ostinato.gateway.reading import START, answer_of, read, step
+from ostinato.gateway.reading import START, answer_of, read, settled, step
 from ostinato.gateway.request import ChatRequest, Message
 from ostinato.model.renderer import Renderer, RenderError
 from ostinato.types import FinishReason, Session, Turn
@@ -184,9 +184,8 @@ class Conversation:
     ) -> None:
         """After a restart: finds the nodes that the request's messages pass, id by id, never by guess."""
         self._unread -= 1
-        known = {
-            turn.id: answer_of(turn, read(renderer, turn.completion, chat.stop)).message for turn in turns
-        }
+        answers = [answer_of(turn, read(renderer, turn.completion, chat.stop)).message for turn in turns]
+        known = dict(zip((turn.id for turn in turns), settled(answers, chat.tools), strict=True))
         self._said |= {step(START, answer) for answer in known.values()}
         by_prompt: dict[tuple[int, ...], list[Turn]] = {}
         for turn in turns:

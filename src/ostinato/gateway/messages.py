@@ -57,7 +57,7 @@ IGNORED = {
 """Hints about thinking, caching, billing, the provider's own context editing: none changes a token here."""
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {"top_p": (1,), "top_k": (-1, 0), "mcp_servers": ([],)}
 TEXT = {"text"}
-SKIPPED = {"thinking", "redacted_thinking"}
+SKIPPED = ("thinking", "redacted_thinking")
 HOSTED = re.compile(r"(web_search|web_fetch|code_execution|tool_search_tool|mcp_toolset|advisor)\w*")
 """Tools that the provider would run. They are not offered to the model, which is free not to use them."""
 ATTRIBUTION = "x-anthropic-billing-header:"
@@ -100,7 +100,7 @@ def _request(body: Mapping[str, Any]) -> ChatRequest:
 def _choose(choice: Mapping[str, Any]) -> bool:
     """Whether the tools are offered. A choice that would force a call is refused."""
     kind = choice.get("type", "auto")
-    if kind not in {"auto", "none"}:
+    if kind not in ("auto", "none"):
         raise invalid("tool_choice is only supported as 'auto' or 'none'", "tool_choice")
     return bool(kind == "auto")
 
@@ -148,7 +148,7 @@ def _messages(messages: object) -> list[Message]:
 
 
 def _message(message: object, where: str) -> list[Message]:
-    if not isinstance(message, dict) or message.get("role") not in {"user", "assistant", "system"}:
+    if not isinstance(message, dict) or message.get("role") not in ("user", "assistant", "system"):
         raise invalid(f"{where} must be an object with role user or assistant", where)
     content = message.get("content")
     if isinstance(content, str):

@@ -56,6 +56,49 @@ def trail(chat: ChatRequest) -> list[bytes]:
     return found
 
 
+def settled(messages: Sequence[Message], tools: Sequence[Message]) -> tuple[Message, ...]:
+    """The messages, without the arguments of calls that say what the tool's schema says by default.
+
+    Clients fill defaults in before they keep a call in the history, so that what comes back is not what was
+    sampled, letter by letter, and yet the same call.
+    """
+    defaults = {name: found for tool in tools for name, found in _defaults(tool["function"])}
+    return tuple(_settled(message, defaults) if defaults else message for message in messages)
+
+
+def _settled(message: Message, defaults: Mapping[str, Mapping[str, Any]]) -> Message:
+    if not message.get("tool_calls"):
+        return message
+    calls = [
+        _settled_call(call, defaults.get(call["function"]["name"], {})) for call in message["tool_calls"]
+    ]
+    return {**message, "tool_calls": calls}
+
+
+def _defaults(function: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    properties = function.get("parameters", {}).get("properties")
+    if not isinstance(properties, dict):
+        return []
+    schemas = ((name, schema) for name, schema in properties.items() if isinstance(schema, dict))
+    found = {name: schema["default"] for name, schema in schemas if "default" in schema}
+    return [(function["name"], found)] if found else []
+
+
+def _settled_call(call: Mapping[str, Any], defaults: Mapping[str, Any]) -> Mapping[str, Any]:
+    name, arguments = _call_essence(call["function"])
+    if not defaults or not isinstance(arguments, dict):
+        return call
+    kept = {key: value for key, value in arguments.items() if not _is_default(key, value, defaults)}
+    if len(kept) == len(arguments):
+        return call
+    return {**call, "function": {"name": name, "arguments": json.dumps(kept, ensure_ascii=False)}}
+
+
+def _is_default(key: str, value: object, defaults: Mapping[str, Any]) -> bool:
+    # As JSON: False is not 0.
+    return key in defaults and json.dumps(value, sort_keys=True) == json.dumps(defaults[key], sort_keys=True)
+
+
 def step(before: bytes, message: Message) -> bytes:
     """The digest after one more message."""
     return _digest(before, essence(message))

@@ -64,6 +64,8 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 TEXT = {"input_text", "output_text", "text"}
 HOSTED = re.compile(r"(web_search|file_search|image_generation|code_interpreter|tool_search)\w*")
 """Tools that the provider would run. They are not offered to the model, which is free not to use them."""
+GROUPED = "namespace"
+"""Tools whose calls name their group as well, which a prompt cannot express: not offered either."""
 SHELL = {
     "type": "object",
     "properties": {
@@ -150,7 +152,7 @@ def _item(item: object, where: str) -> Message | None:
 
 def _message(item: Mapping[str, Any], where: str) -> Message:
     role = item.get("role")
-    if role not in {"user", "assistant", "system", "developer"}:
+    if role not in ("user", "assistant", "system", "developer"):
         raise invalid(f"{where} must have the role user, assistant, system or developer", where)
     joint = "" if role == "assistant" else "\n\n"
     text = text_of(item.get("content"), f"{where}.content", TEXT, joint)
@@ -228,7 +230,7 @@ def _tool(tool: Any, where: str) -> tuple[list[Message], str | None]:
     kind = tool.get("type") if isinstance(tool, dict) else None
     if not isinstance(kind, str):
         raise invalid(f"{where} must be an object with a type", where)
-    if HOSTED.fullmatch(kind):
+    if HOSTED.fullmatch(kind) or kind == GROUPED:
         return [], None
     if kind == "function":
         parameters = tool.get("parameters") or {}

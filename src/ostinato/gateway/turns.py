@@ -13,7 +13,7 @@ from ostinato.gateway.conversation import Conversation, Place
 from ostinato.gateway.dialect import Answer
 from ostinato.gateway.errors import ApiError, unavailable
 from ostinato.gateway.identity import Identity
-from ostinato.gateway.reading import answer_of, plain, read
+from ostinato.gateway.reading import answer_of, plain, read, settled
 from ostinato.gateway.recorder import Recorder
 from ostinato.gateway.request import ChatRequest
 from ostinato.gateway.sessions import Conversations, check_owner, ends_of
@@ -143,10 +143,11 @@ class Turns:
         conversation = call.conversation
         new_session = None if conversation.recorded else conversation.session
         # Before the wait: if the client goes away during it, the writer still commits this turn.
-        end = conversation.add(turn, place, call.trail[-1], answer.message)
+        (said,) = settled((answer.message,), call.chat.tools)
+        end = conversation.add(turn, place, call.trail[-1], said)
         conversation.recorded = True
         unnamed = call.identity.session_id is None
-        self._conversations.note(conversation, ends_of(end, answer.message) if unnamed else ())
+        self._conversations.note(conversation, ends_of(end, said) if unnamed else ())
         done = self._recorder.submit(turn=turn, session=new_session)
         done.add_done_callback(lambda done: conversation.forget() if done.exception() else None)
         try:

@@ -89,8 +89,7 @@ def _on_file_tool(event: Event) -> None:
     pending = _pending(places, event)
     if event["hook_event_name"] == "PreToolUse":
         text, why = spool.content(path)
-        facts = _facts(event, places) | {"path": path, "before": text, "skip": why}
-        spool.write(pending, facts, sync=False)
+        spool.write(pending, _facts(event, places) | {"path": path, "before": text, "skip": why})
     elif event["hook_event_name"] == "PostToolUse":
         _propose(event, path, _both(pending, path, event))
     if event["hook_event_name"] != "PreToolUse":
@@ -121,7 +120,7 @@ def _on_shell(event: Event) -> None:
         return
     pending = _pending(places, event)
     if event["hook_event_name"] == "PreToolUse":
-        spool.write(pending, {"tree": snapshot(places)}, sync=False)
+        spool.write(pending, {"tree": snapshot(places)})
         return
     if os.path.exists(pending):
         with open(pending, "rb") as file:

@@ -17,15 +17,14 @@ from ostinato.hooks.journal import Entry, Journal
 from ostinato.hooks.places import reflog_of, repository
 from ostinato.hooks.sessions import Sessions
 from ostinato.hooks.spool import text_of
-from ostinato.hooks.story import overwritten
 
 Record = dict[str, Any]
 SESSION_NAMES = {
     "SessionStart": "session.start",
     "UserPromptSubmit": "user.prompt",
+    "Stop": "session.stop",
     "SessionEnd": "session.end",
 }
-STOPS = ("Stop", "SessionEnd")
 
 
 class Ingest:
@@ -109,15 +108,17 @@ class Ingest:
         save(self._state, edit)
 
     def _write_over(self, other: Edit, edit: Edit) -> list[Entry]:
+        """What an agent writes over says nothing any more about its developer."""
         hunks = _after_overwriting(other, edit)
         if hunks == other.hunks:
             return []
-        seen = overwritten(other, edit, hunks)
-        if live(seen.edit):
-            save(self._state, seen.edit)
+        changed = dataclasses.replace(other, hunks=hunks)
+        left = len(live(changed))
+        if left:
+            save(self._state, changed)
         else:
             close(self._state, other.id)
-        return seen.told
+        return [entries.of_superseding(other, edit.id, edit.proposed_at, left)]
 
     def _trees(self, record: Record) -> None:
         """The files that a command changed, as edits."""
@@ -131,13 +132,13 @@ class Ingest:
             self._edit(record | texts | {"path": path, "skip": skip})
 
     def _session(self, record: Record) -> None:
+        name = SESSION_NAMES[record["name"]]
         told = {key: value for key, value in record["told"].items() if isinstance(value, str | int)}
-        name = SESSION_NAMES.get(record["name"])
-        if name:
-            self._tell(record, name, edit_id(record["session_id"], name, record["at"]), told)
+        identity = edit_id(record["session_id"], name, record["at"])
+        self._tell(record, name, identity, told)
         if "model" in told:
             self._sessions.remember(record["session_id"], str(told["model"]))
-        if record["name"] in STOPS:
+        if name in ("session.stop", "session.end"):
             self._rejected(record)
 
     def _rejected(self, record: Record) -> None:

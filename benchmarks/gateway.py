@@ -1,0 +1,215 @@
+"""What our gateway adds to a request, beside LiteLLM's proxy: same requests, same upstream, one worker each.
+
+    python -m benchmarks.gateway [--json] [--blocks 6] [--requests 18000]
+
+The load is sessions of eight turns whose history grows. Ours records every turn before it answers; LiteLLM
+records nothing. The three sides (upstream alone, ours, LiteLLM's) take turns block by block, so that what
+else the machine does falls on all; a figure is the median over the blocks with its 95 % order-statistic
+interval (see `measure.py`). LiteLLM is installed once into `.clients/litellm`.
+
+- added p50: one request at a time, median of a block minus that of the upstream alone.
+- throughput: requests a second with 32 under way; `cpu_ratio` compares the CPU time of a request.
+- half saturation: requests due at even distances at half our rate; p99 counted from when each was due, minus
+  the upstream's own p99 at that rate.
+- lost turns: `kill -9` under load; acknowledged turns that are not in the store.
+- memory: an hour of five requests a second (`--requests`), as fast as it goes, after the caches are full.
+"""
+
+import argparse
+import asyncio
+import json
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import uvloop
+
+from benchmarks import peers
+from benchmarks.load import (
+    AnswerError,
+    Connection,
+    closed,
+    connections,
+    latency,
+    opened,
+    reach,
+    request,
+    talk,
+)
+from benchmarks.measure import Figure, Run, quantile, ratios, table
+from ostinato.store import Store
+
+AT_ONCE = 32
+TURNS = 8
+SIDES = ("upstream", "ours", "litellm")
+SYSTEM = "You are a coding agent. Read before you edit, and run the tests when you are done.\n" * 16
+RESULT = "def add(a, b):\n    return a - b\n" * 12
+
+Talks = Callable[[], Iterator[bytes]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """What one block found, by side."""
+
+    added_ms: dict[str, float] = field(default_factory=dict)
+    rate: dict[str, float] = field(default_factory=dict)
+    cpu_ms: dict[str, float] = field(default_factory=dict)
+    p99_ms: dict[str, float] = field(default_factory=dict)
+
+
+def bodies(answer: str, *, stream: bool) -> list[bytes]:
+    """The requests of one session."""
+    messages = [
+        {"role": "system", "content": SYSTEM},
+        {"role": "user", "content": "add subtracts. " + RESULT},
+    ]
+    made = []
+    for _ in range(TURNS):
+        body: dict[str, Any] = {"model": "ostinato", "messages": messages, "max_tokens": peers.ANSWER}
+        made.append(json.dumps(body | ({"stream": True} if stream else {})).encode())
+        messages = [*messages, {"role": "assistant", "content": answer}, {"role": "user", "content": RESULT}]
+    return made
+
+
+async def measure(sides: Mapping[str, peers.Peer], talks: Talks, count: int, *, tail: bool) -> list[Block]:
+    """Blocks in which the sides take turns; the first one warms up."""
+    blocks: list[Block] = []
+    for _ in range(1 + count):
+        block = Block()
+        await _one_at_a_time(sides, talks, block)
+        for name, side in sides.items():
+            before = side.cpu_s()
+            block.rate[name] = await closed(side.port, talks, at_once=AT_ONCE, seconds=2.0)
+            block.cpu_ms[name] = 1e3 * (side.cpu_s() - before) / (2.0 * block.rate[name])
+        if tail and blocks:
+            rate = 0.5 * float(np.median([block.rate["ours"] for block in blocks]))
+            for name in SIDES[:2]:
+                found = await opened(sides[name].port, talks, rate=rate, seconds=3.0)
+                block.p99_ms[name] = float(np.quantile(found, 0.99))
+        blocks.append(block)
+    return blocks[1:]
+
+
+async def _one_at_a_time(sides: Mapping[str, peers.Peer], talks: Talks, block: Block) -> None:
+    """The sides answer in turns, so that each request has its neighbours at the other sides."""
+    found: dict[str, list[float]] = {name: [] for name in sides}
+    async with AsyncExitStack() as stack:
+        opened_ = [await stack.enter_async_context(connections(side.port, 1)) for side in sides.values()]
+        for asked, _ in zip(talks(), range(4 * TURNS), strict=False):
+            for name, (connection,) in zip(sides, opened_, strict=True):
+                found[name].append(await latency(connection, asked))
+    alone = float(np.median(found["upstream"]))
+    block.added_ms.update({name: float(np.median(each)) - alone for name, each in found.items()})
+
+
+async def memory(gateway: peers.Peer, talks: Talks, count: int) -> dict[str, float]:
+    """MB of the gateway once its caches are full, and after `count` more requests."""
+    sizes = []
+    for requests in (4_500 * TURNS // 4, count):
+        done = 0
+        while done < requests:
+            done += int(2.0 * await closed(gateway.port, talks, at_once=AT_ONCE, seconds=2.0))
+        sizes.append(gateway.rss_mb())
+    return {"rss_mb_warm": sizes[0], "rss_mb_end": sizes[1], "requests": done}
+
+
+async def lost(gateway: peers.Peer, store: Path, turns: Sequence[bytes]) -> tuple[int, int]:
+    """How many turns were acknowledged before a `kill -9` under load, and how many of them are gone."""
+    acknowledged: set[str] = set()
+
+    async def developer(connection: Connection) -> None:
+        while True:
+            session = uuid.uuid4().hex
+            for body in turns:
+                answer = json.loads(await connection.ask(request(body, peers.KEY, session)))["ostinato"]
+                acknowledged.add(f"{answer['session']}/{answer['turn']}")
+
+    async with connections(gateway.port, AT_ONCE) as free:
+        load = [asyncio.create_task(developer(connection)) for connection in free]
+        await asyncio.sleep(3.0)
+        gateway.process.kill()
+        ends = await asyncio.gather(*load, return_exceptions=True)
+    assert all(isinstance(end, AnswerError) for end in ends), ends
+    record = Store.open(store)
+    found = record.turns_of({turn.rpartition("/")[0] for turn in acknowledged})
+    record.close()
+    return len(acknowledged), len(acknowledged - {turn.id for each in found.values() for turn in each})
+
+
+def compare(blocks: Sequence[Block], name: str) -> dict[str, Figure]:
+    """Ratios of the two proxies; a throughput ratio is ours / theirs, of cost theirs / ours."""
+
+    def of(field_: str, side: str) -> list[float]:
+        return [getattr(block, field_)[side] for block in blocks]
+
+    return {
+        f"{name}_ratio_vs_litellm": ratios(of("rate", "ours"), of("rate", "litellm")),
+        f"{name}_cpu_ratio_vs_litellm": ratios(of("cpu_ms", "litellm"), of("cpu_ms", "ours")),
+        f"{name}_added_p50_ratio_vs_litellm": ratios(of("added_ms", "ours"), of("added_ms", "litellm")),
+        **{f"{name}_per_s_{side}": quantile(of("rate", side)) for side in SIDES},
+        **{f"{name}_added_p50_ms_{side}": quantile(of("added_ms", side)) for side in SIDES[1:]},
+        **{f"{name}_cpu_ms_{side}": quantile(of("cpu_ms", side)) for side in SIDES},
+    }
+
+
+async def everything(
+    directory: Path, options: argparse.Namespace
+) -> tuple[dict[str, Figure], dict[str, Any]]:
+    tokens = peers.checkpoint(directory)
+    answer = "".join(text for _, text in tokens)
+    plain, streamed = bodies(answer, stream=False), bodies(answer, stream=True)
+    with ExitStack() as stack:
+        engine = stack.enter_context(peers.upstream(tokens))
+        ours = stack.enter_context(peers.ostinato(directory / "store.db", directory, engine))
+        peer = stack.enter_context(peers.litellm(directory, engine))
+        sides = {"upstream": engine, "ours": ours, "litellm": peer}
+        await reach(peer.port, request(plain[0], peers.KEY, "first"), patience_s=120)
+        whole = await measure(sides, lambda: talk(plain, peers.KEY), options.blocks, tail=True)
+        figures = compare(whole, "throughput")
+        figures["added_p99_ms_half_saturation"] = quantile(
+            [block.p99_ms["ours"] - block.p99_ms["upstream"] for block in whole]
+        )
+        parts = await measure(sides, lambda: talk(streamed, peers.KEY), options.blocks, tail=False)
+        figures |= compare(parts, "streaming")
+        facts = await memory(ours, lambda: talk(plain, peers.KEY), options.requests)
+        acknowledged, gone = await lost(ours, directory / "store.db", plain)
+    return figures, facts | {"turns_acknowledged": acknowledged, "turns_lost_after_kill": gone}
+
+
+def main(run: Run) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--blocks", type=int, default=6)
+    parser.add_argument("--requests", type=int, default=18_000, help="of the memory check")
+    parser.add_argument("--json", action="store_true", help="print JSON as well, last line of the output")
+    options = parser.parse_args()
+    peers.install()
+    with tempfile.TemporaryDirectory() as directory:
+        figures, facts = uvloop.run(everything(Path(directory), options))
+    table(["", "median", "n"], [[name, each.text(2), str(each.n)] for name, each in figures.items()])
+    table(["", "value"], [[name, f"{value:,.0f}"] for name, value in facts.items()])
+    figures["added_p50_ratio_vs_litellm"] = figures["throughput_added_p50_ratio_vs_litellm"]
+    short = {name: each.value for name, each in figures.items() if name in GOALS}
+    details = {name: asdict(each) for name, each in figures.items()}
+    peer = {"peer": peers.LITELLM, "at_once": AT_ONCE, "turns": TURNS, "answer": peers.ANSWER}
+    run.finish({**peer, **short, **facts, "figures": details}, as_json=options.json)
+
+
+GOALS = {
+    "throughput_ratio_vs_litellm",
+    "added_p50_ratio_vs_litellm",
+    "added_p99_ms_half_saturation",
+    "streaming_ratio_vs_litellm",
+}
+"""The figures that stand on the first level of the JSON; the lost turns stand there as well."""
+
+if __name__ == "__main__":
+    with Run("gateway", "uvicorn", "aiohttp") as run_:
+        main(run_)

@@ -1,0 +1,157 @@
+"""A load of HTTP requests that costs little itself: connections that stay open, bodies encoded before.
+
+`closed` keeps a number of requests under way and gives the rate; `opened` sends at a rate, whatever comes
+back, and counts latencies from when each request was due, so that a stall is charged to all who waited.
+"""
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httptools
+
+PATIENCE_S = 30.0
+
+
+class AnswerError(Exception):
+    """A status other than 200, or a connection that was closed."""
+
+
+class Connection(asyncio.Protocol):
+    """One request at a time."""
+
+    def __init__(self) -> None:
+        self._answer: asyncio.Future[bytes] | None = None
+        self._gone = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport: Any = transport
+        self._parser = httptools.HttpResponseParser(self)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self._gone = True
+        self._settle(AnswerError("the connection was closed"))
+
+    def data_received(self, data: bytes) -> None:
+        self._parser.feed_data(data)
+
+    def on_message_begin(self) -> None:
+        self._body: list[bytes] = []
+
+    def on_body(self, body: bytes) -> None:
+        self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        status = self._parser.get_status_code()
+        body = b"".join(self._body)
+        self._settle(body if status == 200 else AnswerError(f"status {status}: {body[:300]!r}"))
+
+    def close(self) -> None:
+        self._transport.close()
+
+    async def ask(self, request: bytes) -> bytes:
+        """The body of the answer. AnswerError when it is refused or lost, TimeoutError when it stays away."""
+        if self._gone:
+            raise AnswerError("the connection was closed")
+        self._answer = asyncio.get_running_loop().create_future()
+        self._transport.write(request)
+        return await asyncio.wait_for(self._answer, PATIENCE_S)
+
+    def _settle(self, result: bytes | AnswerError) -> None:
+        if self._answer is None or self._answer.done():
+            return
+        if isinstance(result, bytes):
+            self._answer.set_result(result)
+        else:
+            self._answer.set_exception(result)
+
+
+@asynccontextmanager
+async def connections(port: int, count: int) -> AsyncIterator[list[Connection]]:
+    loop = asyncio.get_running_loop()
+    made = [await loop.create_connection(Connection, "127.0.0.1", port) for _ in range(count)]
+    try:
+        yield [connection for _, connection in made]
+    finally:
+        for _, connection in made:
+            connection.close()
+
+
+def talk(bodies: Sequence[bytes], key: str) -> Iterator[bytes]:
+    """Requests of one developer after another session, each session through all of `bodies`."""
+    while True:
+        session = uuid.uuid4().hex
+        for body in bodies:
+            yield request(body, key, session)
+
+
+def request(body: bytes, key: str, session: str) -> bytes:
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {key}\r\n"
+    more = f"X-Session-Id: {session}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + more.encode() + body
+
+
+async def closed(port: int, talks: Callable[[], Iterator[bytes]], *, at_once: int, seconds: float) -> float:
+    """Requests per second with `at_once` under way all the time."""
+    done, started = 0, time.perf_counter()
+
+    async def one(connection: Connection) -> None:
+        nonlocal done
+        for asked in talks():
+            await connection.ask(asked)
+            done += 1
+            if time.perf_counter() - started > seconds:
+                return
+
+    async with connections(port, at_once) as free:
+        await asyncio.gather(*map(one, free))
+    return done / (time.perf_counter() - started)
+
+
+async def opened(
+    port: int, talks: Callable[[], Iterator[bytes]], *, rate: float, seconds: float, at_once: int = 64
+) -> list[float]:
+    """Latencies in ms of requests due at even distances, `rate` of them a second."""
+    count, latencies = int(rate * seconds), list[float]()
+    async with connections(port, min(at_once, count)) as free:
+        idle: asyncio.LifoQueue[tuple[Connection, Iterator[bytes]]] = asyncio.LifoQueue()
+        for connection in free:
+            idle.put_nowait((connection, talks()))
+
+        async def one(connection: Connection, asked: Iterator[bytes], due: float) -> None:
+            await connection.ask(next(asked))
+            latencies.append(1e3 * (time.perf_counter() - due))
+            idle.put_nowait((connection, asked))
+
+        started = time.perf_counter()
+        async with asyncio.TaskGroup() as group:
+            for i in range(count):
+                due = started + i / rate
+                if (early := due - time.perf_counter()) > 0:
+                    await asyncio.sleep(early)
+                group.create_task(one(*await idle.get(), due))
+    return latencies
+
+
+async def latency(connection: Connection, asked: bytes) -> float:
+    """Milliseconds of one request."""
+    started = time.perf_counter()
+    await connection.ask(asked)
+    return 1e3 * (time.perf_counter() - started)
+
+
+async def reach(port: int, asked: bytes, patience_s: float) -> None:
+    """Waits until a request is answered. The last AnswerError or OSError when the time is up."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            async with connections(port, 1) as (connection,):
+                await connection.ask(asked)
+                return
+        except (AnswerError, OSError):
+            if time.monotonic() > deadline:
+                raise
+            await asyncio.sleep(0.5)
