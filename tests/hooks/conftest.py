@@ -83,13 +83,13 @@ class FakeGateway:
     feedback: list[dict[str, Any]] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
 
-    def post(self, path: str, body: bytes, kind: str) -> int:
+    def post(self, path: str, body: bytes, kind: str) -> tuple[int, bytes]:
         status = self.statuses.get(path, self.status)
         self.bodies.append(body)
         if status == 200:
             taken = [json.loads(line) for line in body.splitlines()]
             (self.events if path == "/v1/events" else self.feedback).extend(taken)
-        return status
+        return status, b"{}"
 
 
 @dataclass(slots=True)

@@ -1,6 +1,7 @@
 """The life of a reporter: what it does by itself, and what survives its death."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ostinato.cli import main as hooks_main
 from ostinato.hooks import spool
 from ostinato.hooks.edits import load, opened, save
 from ostinato.hooks.install import install
@@ -108,6 +110,36 @@ def test_nothing_is_looked_at_while_git_holds_the_index(desk) -> None:
     assert desk.survival("5")["survival_rate_four_gram"] == 1.0
 
 
+def test_a_lock_that_a_crash_left_is_no_reason_to_wait(desk) -> None:
+    desk.agent("calc.py", desk.PROPOSED)
+    lock = desk.root / ".git" / "index.lock"
+    lock.touch()
+    os.utime(lock, (desk.clock.at - 100, desk.clock.at - 100))
+    desk.after(5)
+    assert desk.survival("5")["survival_rate_four_gram"] == 1.0
+
+
+def test_uninstalling_ends_it(desk) -> None:
+    desk.agent("calc.py", desk.PROPOSED)
+    (state(desk) / "enabled").unlink()
+    desk.reporter.run()
+    assert not desk.clock.slept
+
+
+def test_status_tells_what_is_followed_and_unsent(desk, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(spool, "wake", lambda places: None)
+    desk.gateway.status = 503
+    desk.agent("calc.py", desk.PROPOSED)
+    desk.agent("large.txt", "x\n" * 3_000_000)
+    assert hooks_main(["hooks", "status", "--directory", str(desk.root), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["recording"] and facts["followed"] == 1 and facts["git hooks"] == []
+    assert facts["events"] == {"edit.proposed": 1, "edit.skipped": 1, "edit.survival": 1}
+    assert facts["skipped"] == {"large": 1} and facts["unsent"] == 3 and "503" in facts["last error"]
+    assert hooks_main(["hooks", "status", "--directory", str(desk.root)]) == 0
+    assert "followed     1" in capsys.readouterr().out
+
+
 def test_only_one_runs(desk) -> None:
     with spool.Lock(state_of(desk.places)) as is_free:
         assert is_free and not report(desk.places, desk.clock)
@@ -192,8 +224,6 @@ def reporters(root) -> list[int]:
 
 
 def reporter_dies(process) -> None:
-    import os
-
     os.kill(process, signal.SIGKILL)
     until = time.monotonic() + 10
     while Path(f"/proc/{process}").exists() and time.monotonic() < until:

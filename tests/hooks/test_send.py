@@ -65,20 +65,24 @@ def test_feedback_on_a_session_it_does_not_know_is_counted_and_passed_over(journ
     assert deliver(journal, gateway) == Sent(taken=3, refused=2, waiting="")
 
 
-def test_one_line_that_is_wrong_does_not_hold_up_the_others(tmp_path, gateway) -> None:
-    journal = Journal(tmp_path)
-    journal.append([event(1), event(2) | {"name": "bad"}, event(3)])
-    picky = Picky(gateway)
-    assert deliver(journal, picky) == Sent(taken=2, refused=1, waiting="")
-    assert [e["id"] for e in gateway.events] == ["e1", "e3"]
+def test_lines_that_are_wrong_are_counted_and_do_not_hold_up_the_others(journal) -> None:
+    class Picky:
+        """Takes one of two events, no feedback."""
+
+        def post(self, path, body, kind):
+            errors = [{"line": 2, "message": "odd"}] if b"e2" in body else []
+            return (207 if errors else 200, json.dumps({"errors": errors}).encode())
+
+    assert deliver(journal, Picky()) == Sent(taken=4, refused=1, waiting="")
 
 
-class Picky:
-    def __init__(self, gateway) -> None:
-        self.gateway = gateway
+@pytest.mark.parametrize("answer", [b"", b"[]", b'{"errors": 3}', b"<html>"])
+def test_an_answer_without_a_list_of_errors_is_a_yes(journal, answer) -> None:
+    class Terse:
+        def post(self, path, body, kind):
+            return 200, answer
 
-    def post(self, path, body, kind):
-        return 422 if b"bad" in body else self.gateway.post(path, body, kind)
+    assert deliver(journal, Terse()).taken == 5
 
 
 def test_many_go_in_batches_and_torn_lines_not_at_all(tmp_path, gateway) -> None:

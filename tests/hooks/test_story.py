@@ -406,6 +406,22 @@ def test_an_agents_own_correction_is_no_revert(edited) -> None:
     assert edited.named("edit.proposed")[1]["turn"] == 3
 
 
+def test_what_the_developer_did_before_the_agent_wrote_again_is_told(edited) -> None:
+    edited.after(900)
+    edited.write("calc.py", edited.BASE)
+    edited.clock.at += 60
+    edited.agent("calc.py", edited.PROPOSED.replace("abs(value)", "float(value)"), turn=5)
+    assert edited.signals == ["edit_kept", "edit_reverted"]
+
+
+def test_the_commit_is_the_one_that_brought_the_lines(edited) -> None:
+    first = edited.git("commit", "-q", "-a", "-m", "agent") or edited.git("rev-parse", "HEAD")
+    edited.write("calc.py", edited.PROPOSED.replace("hello", "good day"))
+    edited.git("commit", "-q", "-a", "-m", "mine")
+    edited.look()
+    assert [e["attributes"]["commit"] for e in edited.named("edit.commit")] == [first]
+
+
 def test_two_edits_in_one_file_live_side_by_side(edited) -> None:
     edited.clock.at += 3
     edited.agent("calc.py", edited.PROPOSED.replace('"hello "', '"good morning, dear " + title(name) + " "'))

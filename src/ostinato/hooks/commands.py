@@ -15,9 +15,7 @@ from ostinato.hooks.git import GitError
 from ostinato.hooks.install import InstallError, find, install, installed, uninstall
 from ostinato.hooks.journal import Journal
 from ostinato.hooks.places import Places, is_enabled, size_of, state_of
-from ostinato.hooks.reporter import report
 from ostinato.hooks.settings import SettingsError, settings, settings_path
-from ostinato.hooks.windows import SystemClock
 
 DONE, WRONG = 0, 2
 
@@ -68,7 +66,7 @@ def _uninstall(places: Places, _: argparse.Namespace) -> list[str]:
 def _status(places: Places, options: argparse.Namespace) -> list[str]:
     """Also picks up windows that no event has picked up."""
     if is_enabled(state_of(places)):
-        report(places, SystemClock()) if options.json else spool.wake(places)
+        spool.wake(places)
     facts = status(places)
     if options.json:
         return [json.dumps(facts)]

@@ -89,7 +89,8 @@ def _on_file_tool(event: Event) -> None:
     pending = _pending(places, event)
     if event["hook_event_name"] == "PreToolUse":
         text, why = spool.content(path)
-        spool.write(pending, _facts(event, places) | {"path": path, "before": text, "skip": why})
+        facts = _facts(event, places) | {"path": path, "before": text, "skip": why}
+        spool.write(pending, facts, sync=False)
     elif event["hook_event_name"] == "PostToolUse":
         _propose(event, path, _both(pending, path, event))
     if event["hook_event_name"] != "PreToolUse":
@@ -120,7 +121,7 @@ def _on_shell(event: Event) -> None:
         return
     pending = _pending(places, event)
     if event["hook_event_name"] == "PreToolUse":
-        spool.write(pending, {"tree": snapshot(places)})
+        spool.write(pending, {"tree": snapshot(places)}, sync=False)
         return
     if os.path.exists(pending):
         with open(pending, "rb") as file:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from ostinato.hooks.places import Places
 from ostinato.hooks.spool import content, text_of
 
 TIMEOUT_S = 60.0
@@ -117,8 +116,22 @@ class CommitTree:
             return None, "missing"
 
 
-def worktree_of(places: Places) -> WorkTree:
-    return WorkTree(places.root)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneFile:
+    """A text that was caught at its moment; nothing is known of other files."""
+
+    path: str
+    text: str | None
+
+    def read(self, path: str) -> tuple[str | None, str]:
+        is_here = path == self.path and self.text is not None
+        return (self.text, "") if is_here else (None, "missing")
+
+    def changed(self, base: str | None) -> list[str]:
+        return []
+
+    def renamed(self, base: str | None, path: str) -> str | None:
+        return None
 
 
 def _once(

@@ -5,7 +5,6 @@ takes the home along, coming back to the branch comes home. Whether the edit sur
 leaving would be seen only in the edits that did not.
 """
 
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from ostinato.hooks.places import Places, head_of, reflog_of, size_of, stash_log
 CHECKOUT = re.compile(r"checkout: moving from (\S+) to (\S+)")
 BRANCH = "refs/heads/"
 REBASING = ("rebase-merge", "rebase-apply")
+LOCKED_S = 60.0
 STASHES = 10
 """Newest stashes looked into."""
 
@@ -44,9 +44,10 @@ def whereabouts(places: Places, home: str, since: int) -> Whereabouts:
     return Whereabouts(home=home, is_home=is_home if log.exists() and since else named)
 
 
-def unsettled(places: Places) -> bool:
-    """Whether git is rewriting the work tree at this moment."""
-    return os.path.exists(os.path.join(places.git_dir, "index.lock"))  # noqa: PTH110, PTH118
+def unsettled(places: Places, now: float) -> bool:
+    """Whether git is rewriting the work tree at this moment. A lock that stays was left by a crash."""
+    lock = Path(places.git_dir) / "index.lock"
+    return lock.exists() and now - lock.stat().st_mtime < LOCKED_S
 
 
 def rebasing(places: Places) -> bool:

@@ -17,14 +17,15 @@ from ostinato.hooks.journal import Entry, Journal
 from ostinato.hooks.places import reflog_of, repository
 from ostinato.hooks.sessions import Sessions
 from ostinato.hooks.spool import text_of
+from ostinato.hooks.story import overwritten
 
 Record = dict[str, Any]
 SESSION_NAMES = {
     "SessionStart": "session.start",
     "UserPromptSubmit": "user.prompt",
-    "Stop": "session.stop",
     "SessionEnd": "session.end",
 }
+STOPS = ("Stop", "SessionEnd")
 
 
 class Ingest:
@@ -108,17 +109,15 @@ class Ingest:
         save(self._state, edit)
 
     def _write_over(self, other: Edit, edit: Edit) -> list[Entry]:
-        """What an agent writes over says nothing any more about its developer."""
         hunks = _after_overwriting(other, edit)
         if hunks == other.hunks:
             return []
-        changed = dataclasses.replace(other, hunks=hunks)
-        left = len(live(changed))
-        if left:
-            save(self._state, changed)
+        seen = overwritten(other, edit, hunks)
+        if live(seen.edit):
+            save(self._state, seen.edit)
         else:
             close(self._state, other.id)
-        return [entries.of_superseding(other, edit.id, edit.proposed_at, left)]
+        return seen.told
 
     def _trees(self, record: Record) -> None:
         """The files that a command changed, as edits."""
@@ -132,13 +131,13 @@ class Ingest:
             self._edit(record | texts | {"path": path, "skip": skip})
 
     def _session(self, record: Record) -> None:
-        name = SESSION_NAMES[record["name"]]
         told = {key: value for key, value in record["told"].items() if isinstance(value, str | int)}
-        identity = edit_id(record["session_id"], name, record["at"])
-        self._tell(record, name, identity, told)
+        name = SESSION_NAMES.get(record["name"])
+        if name:
+            self._tell(record, name, edit_id(record["session_id"], name, record["at"]), told)
         if "model" in told:
             self._sessions.remember(record["session_id"], str(told["model"]))
-        if name in ("session.stop", "session.end"):
+        if record["name"] in STOPS:
             self._rejected(record)
 
     def _rejected(self, record: Record) -> None:

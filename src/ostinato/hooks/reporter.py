@@ -54,9 +54,12 @@ class Reporter:
 
     def run(self) -> None:
         """Until nothing is due within the reporter's stay and the inbox is empty."""
-        while (due_at := self.tick()) is not None or spool.waiting(str(self._state)):
-            pause = POLL_S if due_at is None else min(POLL_S, max(0.0, due_at - self._clock.now()))
-            self._clock.sleep(max(pause, 0.01))
+        while is_enabled(str(self._state)):
+            due_at = self.tick()
+            if due_at is None and not spool.waiting(str(self._state)):
+                break
+            wait = due_at - self._clock.now() if due_at else 0.0
+            self._clock.sleep(min(POLL_S, wait) if wait > 0 else POLL_S)
         self._tidy()
 
     def tick(self) -> float | None:
@@ -135,7 +138,7 @@ def report(places: Places, clock: Clock) -> bool:
             if not is_free:
                 return False
             open_reporter(places, clock).run()
-        if not spool.waiting(state):
+        if not spool.waiting(state) or not is_enabled(state):
             return True
 
 

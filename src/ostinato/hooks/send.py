@@ -28,8 +28,8 @@ class GatewayAwayError(Exception):
 class Gateway(Protocol):
     """Takes a body and answers with a status."""
 
-    def post(self, path: str, body: bytes, kind: str) -> int:
-        """Raises GatewayAwayError when nobody answers."""
+    def post(self, path: str, body: bytes, kind: str) -> tuple[int, bytes]:
+        """Status and body. Raises GatewayAwayError when nobody answers."""
         ...
 
 
@@ -56,7 +56,7 @@ class HttpGateway:
         if self._address.scheme not in ("http", "https") or not self._address.hostname:
             raise GatewayAwayError(f"{settings.url!r} is no http address: set OSTINATO_URL")
 
-    def post(self, path: str, body: bytes, kind: str) -> int:
+    def post(self, path: str, body: bytes, kind: str) -> tuple[int, bytes]:
         secure = self._address.scheme == "https"
         connect = http.client.HTTPSConnection if secure else http.client.HTTPConnection
         connection = connect(self._address.hostname or "", self._address.port, timeout=TIMEOUT_S)
@@ -64,8 +64,7 @@ class HttpGateway:
         try:
             connection.request("POST", self._address.path.rstrip("/") + path, body, headers)
             answer = connection.getresponse()
-            answer.read()
-            return answer.status
+            return answer.status, answer.read()
         except (OSError, http.client.HTTPException) as error:
             raise GatewayAwayError(f"{self._address.netloc}: {error or type(error).__name__}") from error
         finally:
@@ -77,11 +76,9 @@ def deliver(journal: Journal, gateway: Gateway) -> Sent:
     taken = refused = 0
     try:
         while batch := _batch(journal):
-            took = _post(gateway, [line.entry for line in batch if line.entry])
-            if not took and len(batch) > 1:
-                took, batch = _post(gateway, [batch[0].entry] if batch[0].entry else []), batch[:1]
-            good = sum(line.entry is not None for line in batch)
-            taken, refused = taken + took * good, refused + (not took) * good
+            entries = [line.entry for line in batch if line.entry]
+            wrong = _post(gateway, entries)
+            taken, refused = taken + len(entries) - wrong, refused + wrong
             journal.acknowledge(batch[-1].end)
     except GatewayAwayError as away:
         return Sent(taken=taken, refused=refused, waiting=str(away))
@@ -102,18 +99,28 @@ def _batch(journal: Journal) -> list[Line]:
     return batch
 
 
-def _post(gateway: Gateway, entries: Sequence[Entry]) -> bool:
-    """False when the gateway says that it is wrong. Raises GatewayAwayError when it cannot take it now."""
+def _post(gateway: Gateway, entries: Sequence[Entry]) -> int:
+    """How many the gateway says are wrong. Raises GatewayAwayError when it cannot take them now."""
     if not entries:
-        return True
+        return 0
     signal = entries[0] if "signal" in entries[0] else None
     path = FEEDBACK if signal else EVENTS
     lines = [json.dumps(_feedback(signal))] if signal else [json.dumps(entry) for entry in entries]
     kind = "application/json" if signal else "application/x-ndjson"
-    status = gateway.post(path, "\n".join(lines).encode(), kind)
+    status, answer = gateway.post(path, "\n".join(lines).encode(), kind)
     if status in WAIT or (status == http.client.NOT_FOUND and not signal):
         raise GatewayAwayError(f"{path} answered {status}")
-    return status in OK
+    return len(entries) if status not in OK else _errors(answer)
+
+
+def _errors(answer: bytes) -> int:
+    """Lines that a gateway which took the others lists as wrong."""
+    try:
+        told = json.loads(answer)
+    except ValueError:
+        return 0
+    errors = told.get("errors") if isinstance(told, dict) else None
+    return len(errors) if isinstance(errors, list) else 0
 
 
 def _feedback(entry: Entry) -> dict[str, object]:

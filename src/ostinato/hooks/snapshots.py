@@ -17,7 +17,7 @@ def snapshot(places: Places) -> str:
 
 def environment(places: Places) -> dict[str, str]:
     """What makes git read and write our folder; the repository's objects are read too."""
-    own = os.path.join(state_of(places), FOLDER)
+    own = _folder(places)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     return kept | {
         "GIT_INDEX_FILE": os.path.join(own, "index"),
@@ -30,10 +30,15 @@ def clear(places: Places) -> None:
     shutil.rmtree(os.path.join(state_of(places), FOLDER), ignore_errors=True)
 
 
+def _folder(places: Places) -> str:
+    """One for each work tree."""
+    return os.path.join(state_of(places), FOLDER, os.path.basename(places.git_dir))
+
+
 def _git(places: Places, *arguments: str) -> str:
     import subprocess
 
-    own = os.path.join(state_of(places), FOLDER)
+    own = _folder(places)
     os.makedirs(os.path.join(own, "objects"), mode=0o700, exist_ok=True)
     index, real = os.path.join(own, "index"), os.path.join(places.git_dir, "index")
     if not os.path.exists(index) and os.path.exists(real):

@@ -23,14 +23,15 @@ def put(state: str, record: Record) -> str:
     return write(os.path.join(state, INBOX, name), record)
 
 
-def write(path: str, record: Record) -> str:
-    """Writes a file that is whole whenever it exists."""
+def write(path: str, record: Record, *, sync: bool = True) -> str:
+    """Writes a file that is whole whenever it exists; with `sync` also after the power failed."""
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     part = f"{path}.{os.getpid()}.part"
     with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(json.dumps(record).encode())
         file.flush()
-        os.fsync(file.fileno())
+        if sync:
+            os.fsync(file.fileno())
     os.replace(part, path)
     return path
 

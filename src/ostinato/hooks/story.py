@@ -4,12 +4,12 @@ import dataclasses
 from dataclasses import dataclass, field
 
 from ostinato.hooks import entries, home, trace
-from ostinato.hooks.edits import Edit, Verdict, live
-from ostinato.hooks.git import CommitTree, Tree, WorkTree, ask, contains, head_commit
+from ostinato.hooks.edits import Edit, Hunk, Verdict, live
+from ostinato.hooks.git import CommitTree, OneFile, Tree, WorkTree, ask, contains, head_commit
 from ostinato.hooks.journal import Entry
 from ostinato.hooks.measure import LOST, Measured, measure
 from ostinato.hooks.places import Places, head_of, reflog_of, repository, size_of
-from ostinato.hooks.windows import COMMIT, SECONDS, SETTLED_S, due
+from ostinato.hooks.windows import COMMIT, SETTLED_S, due
 
 UNREADABLE = ("large", "binary")
 
@@ -49,11 +49,25 @@ def look(edit: Edit, now: float, view: View) -> Look:
     places = repository(edit.root)
     if places is None or places.root != edit.root:
         return _without_worktree(seen)
-    if home.unsettled(places) and now - edit.proposed_at < SECONDS[-1]:
+    if home.unsettled(places, now):
         return seen
     if not home.rebasing(places):
         _commits(seen, places, view)
     _windows(seen, places, view)
+    return seen
+
+
+def overwritten(edit: Edit, by: Edit, hunks: tuple[Hunk, ...]) -> Look:
+    """An agent's next edit changes some of the hunks: what the developer made of them until then is told, and
+    what happens there later is no word of theirs."""
+    seen = Look(edit=edit, now=by.proposed_at)
+    places = repository(edit.root)
+    if places and home.whereabouts(places, edit.home, edit.reflog).is_home:
+        found = measure(edit, OneFile(path=by.path, text=by.before))
+        settled = seen.now - edit.proposed_at >= SETTLED_S or edit.commit is not None
+        _judge(seen, f"superseded:{by.id}", found.verdict, settled=settled)
+    seen.edit = dataclasses.replace(seen.edit, hunks=hunks)
+    seen.told.append(entries.of_superseding(edit, by.id, seen.now, len(live(seen.edit))))
     return seen
 
 
@@ -118,7 +132,7 @@ def _arrived(seen: Look, places: Places, head: str, found: Measured, view: View)
         seen.edit = edit = dataclasses.replace(edit, home=head_of(places), reflog=size_of(reflog_of(places)))
     if is_known or head == edit.base:
         return
-    commit = ask(edit.root, "log", "-1", "--format=%H", head, "--", found.path) or head
+    commit = _bringing(edit, head, found)
     text = view.commit(edit.root, head).read(found.path)[0]
     seen.told.append(entries.of_commit(edit, commit, seen.now, found))
     seen.traces.append(trace.of_commit(edit, found, (text or "").splitlines(), commit, seen.now))
@@ -127,6 +141,14 @@ def _arrived(seen: Look, places: Places, head: str, found: Measured, view: View)
         seen.told.append(entries.of_survival(edit, COMMIT, seen.now, found))
         _done(seen, COMMIT, path=found.path)
     _judge(seen, f"commit:{commit}", found.verdict, settled=True)
+
+
+def _bringing(edit: Edit, head: str, found: Measured) -> str:
+    """The commit that brought the lines, as line history tells; HEAD's for lines that were there before."""
+    ranges = [f"-L{first},{last}:{found.path}" for first, last in found.lines]
+    last = ask(edit.root, "log", "-1", "-s", "--format=%H", *ranges, head) if ranges else None
+    is_older = last and edit.base and contains(edit.root, last, edit.base)
+    return head if not last or is_older else last
 
 
 def _taken_back(seen: Look, head: str, view: View) -> None:
