@@ -16,6 +16,7 @@ from rich.console import Console
 from ostinato import __version__
 from ostinato.config import ConfigError, dump, load
 from ostinato.gateway.manage import register as register_accounts
+from ostinato.harness.acp.main import register as register_editor
 from ostinato.harness.command_line import register as register_agent
 
 DONE, FAILED, WRONG = 0, 1, 2
@@ -66,6 +67,8 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--directory", type=Path, default=Path("runs/demo"), help="the run folder")
     serve.add_argument("--port", type=int, default=8080, help="port of the gateway on the loopback")
     serve.set_defaults(run=_serve)
+
+    register_editor(commands)
 
     search = commands.add_parser("search", help="search a repository by meaning")
     _add_search(search.add_subparsers(required=True, metavar="COMMAND"))

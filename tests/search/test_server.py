@@ -51,11 +51,12 @@ async def test_keys_of_the_gateway_may_search(tmp_path: Path):
     from hashlib import sha256
 
     store = Store.open(tmp_path / "store.db")
-    store.add_key(sha256(b"adas").hexdigest(), "ada", "use")
+    store.add_key(sha256(b"adas").hexdigest(), "ada")
+    store.add_key(sha256(b"reporter").hexdigest(), "reporter", "feedback")
     store.close()
     options = ("--cache", str(tmp_path / "s.db"), "--store", str(tmp_path / "store.db"))
     process, url = await start(*options, key="")
-    for key, status in (("adas", 200), ("other", 401), ("", 401)):
+    for key, status in (("adas", 200), ("reporter", 401), ("other", 401), ("", 401)):
         async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {key}"}) as http:
             assert (await post(http, url + "/v1/search/trees", {"files": {}}))[0] == status
     process.send_signal(signal.SIGINT)

@@ -17,7 +17,7 @@ from ostinato.search.app import Authenticate, create_app
 from ostinato.search.cache import Cache
 from ostinato.search.embed import Embedding, HashedEmbedding
 from ostinato.search.index import Index
-from ostinato.store import Store, StoreError
+from ostinato.store import Role, Store, StoreError
 
 DONE, WRONG = 0, 2
 MODELS = ("hashed", "minilm")
@@ -94,7 +94,8 @@ def _authenticator(config: SearchConfig) -> Authenticate:
         if config.key and hmac.compare_digest(given, config.key.encode()):
             return True
         digest = hashlib.sha256(given).hexdigest()
-        return store is not None and await asyncio.to_thread(store.key, digest) is not None
+        known = await asyncio.to_thread(store.key, digest) if store is not None else None
+        return known is not None and known.may(Role.USE)
 
     return authenticate
 

@@ -1,0 +1,80 @@
+"""`ostinato acp`: started by an editor, which speaks JSON-RPC with it over standard input and output."""
+
+import argparse
+import asyncio
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from ostinato.harness.workbench import Options
+
+DONE, WRONG = 0, 2
+
+
+def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Adds it to the command line."""
+    parser = commands.add_parser("acp", help="serve the agent to an editor (Agent Client Protocol)")
+    url, key = os.environ.get("OSTINATO_URL", "http://127.0.0.1:8080"), os.environ.get("OSTINATO_KEY", "")
+    parser.add_argument("--url", default=url, help="the gateway (or OSTINATO_URL)")
+    parser.add_argument("--key", default=key, help="the API key (or OSTINATO_KEY)")
+    parser.add_argument("--profile", default="core", help="the tool dialect that new sessions begin with")
+    parser.add_argument("--draft", action="store_true", help="also speak version 2 of the protocol, a draft")
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from dataclasses import replace
+
+    from ostinato.harness.profiles import ProfileError, profile
+    from ostinato.harness.workbench import PEOPLE, Options
+
+    try:
+        config = replace(PEOPLE, profile=profile(arguments.profile).name)
+    except ProfileError as error:
+        return _wrong(str(error))
+    options = Options(directory=Path(), url=arguments.url, key=arguments.key, config=config)
+    return serve(options, draft=arguments.draft)
+
+
+def serve(options: "Options", *, draft: bool = False) -> int:
+    """Serves until the end of input; with `draft` also version 2 of the protocol.
+
+    Exit status 2 and one line on standard error when it cannot start.
+    """
+    if importlib.util.find_spec("acp") is None:
+        return _wrong("an editor needs the Agent Client Protocol: pip install ostinato[code]")
+    if sys.stdin.isatty():
+        return _wrong("acp is started by an editor, see docs/acp.md; `ostinato code` is for terminals")
+    try:
+        asyncio.run(_serve(options, draft))
+    except ValueError as error:
+        return _wrong(f"standard input must be a pipe: {error}")
+    return DONE
+
+
+def _wrong(message: str) -> int:
+    print(f"ostinato: {message}", file=sys.stderr)  # noqa: T201
+    return WRONG
+
+
+async def _serve(options: "Options", draft: bool) -> None:
+    from acp.agent.connection import AgentSideConnection
+
+    from ostinato.harness.acp.agent import EditorAgent
+    from ostinato.harness.acp.draft import Draft
+    from ostinato.harness.acp.wire import standard_streams
+
+    wire = await standard_streams()
+    transport = Draft(wire) if draft else wire
+    agent = EditorAgent(options)
+    connection = AgentSideConnection(
+        cast("Any", agent), transport, listening=False, use_unstable_protocol=True, observers=[agent.sent]
+    )
+    try:
+        await connection.listen()
+    finally:
+        await agent.close()
+        await connection.close()

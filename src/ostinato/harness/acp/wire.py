@@ -1,0 +1,105 @@
+"""JSON-RPC messages as lines of standard input and output. What cannot be read is answered and outlived."""
+
+import asyncio
+import json
+import os
+import sys
+from typing import Any
+
+PARSE_ERROR, INVALID_REQUEST = -32700, -32600
+MAX_LINE = 64 * 2**20
+
+
+class Wire:
+    """Moves messages; None from `receive` is the end of input. Never raises for what the other side sends."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._sending = asyncio.Lock()
+
+    async def receive(self) -> dict[str, Any] | None:
+        while True:
+            try:
+                line = await self._line()
+            except asyncio.LimitOverrunError:
+                await self._refuse(INVALID_REQUEST, f"a message is at most {MAX_LINE} bytes", None)
+                await self._skip_line()
+                continue
+            if not line:
+                return None
+            message = await self._message(line) if line.strip() else None
+            if message is not None:
+                return message
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Raises ConnectionError when nobody listens any more."""
+        line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        async with self._sending:
+            self._writer.write(line)
+            await self._writer.drain()
+
+    async def close(self) -> None:
+        self._writer.close()
+
+    async def _line(self) -> bytes:
+        try:
+            return await self._reader.readuntil(b"\n")
+        except asyncio.IncompleteReadError as error:
+            return error.partial
+
+    async def _skip_line(self) -> None:
+        while True:
+            try:
+                await self._reader.readuntil(b"\n")
+                return
+            except asyncio.LimitOverrunError as error:
+                await self._reader.readexactly(error.consumed)
+            except asyncio.IncompleteReadError:
+                return
+
+    async def _message(self, line: bytes) -> dict[str, Any] | None:
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            await self._refuse(PARSE_ERROR, f"not JSON: {error}", None)
+            return None
+        wrong = _wrong(value)
+        if wrong:
+            await self._refuse(INVALID_REQUEST, wrong, value.get("id") if isinstance(value, dict) else None)
+            return None
+        return value  # type: ignore[no-any-return]
+
+    async def _refuse(self, code: int, message: str, about: object) -> None:
+        await self.send({"jsonrpc": "2.0", "id": about, "error": {"code": code, "message": message}})
+
+
+def _wrong(value: object) -> str:
+    """Why it is no JSON-RPC message; empty when it is one."""
+    if not isinstance(value, dict):
+        return "a message is a JSON object; batches are not part of the protocol"
+    if not isinstance(value.get("id", 0), int | str | None):
+        return "the id of a message is a number or a string"
+    if "method" in value:
+        if not isinstance(value["method"], str):
+            return "method is a string"
+        if not isinstance(value.get("params", {}), dict | None):
+            return "params is an object"
+        return ""
+    return "" if "id" in value else "a message has a method, or an id and a result"
+
+
+async def standard_streams() -> Wire:
+    """Standard input and output as they were; from here on, what anything prints goes to standard error.
+
+    Raises ValueError when standard input is neither a pipe nor a socket.
+    """
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=MAX_LINE)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    output = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    transport, protocol = await loop.connect_write_pipe(
+        lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), output
+    )
+    return Wire(reader, asyncio.StreamWriter(transport, protocol, None, loop))
