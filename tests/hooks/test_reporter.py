@@ -43,6 +43,13 @@ def test_it_stays_for_fifteen_minutes_and_goes(desk) -> None:
     )
 
 
+def test_a_clock_put_back_by_days_keeps_nobody_waiting(desk) -> None:
+    desk.agent("calc.py", desk.PROPOSED)
+    desk.clock.at -= 500_000
+    again(desk).run()
+    assert not desk.clock.slept
+
+
 def test_with_nothing_to_do_it_goes_at_once(desk) -> None:
     desk.reporter.run()
     assert not desk.clock.slept

@@ -219,6 +219,67 @@ def test_squash_by_an_interactive_rebase(committed) -> None:
     assert "edit_reverted" not in desk.signals
 
 
+def test_squash_by_autosquash(committed) -> None:
+    desk = committed
+    desk.write("calc.py", desk.PROPOSED.replace("hello", "good day"))
+    desk.git("commit", "-q", "-a", "--fixup", "HEAD")
+    desk.git("-c", "sequence.editor=true", "rebase", "-q", "-i", "--autosquash", "main")
+    desk.look()
+    desk.after(5)
+    assert rates(desk.survival("5")) == WHOLE
+    assert desk.named("edit.commit")[-1]["attributes"]["commit"] == desk.git("rev-parse", "HEAD")
+
+
+def test_a_rebase_begun_elsewhere_comes_home(committed) -> None:
+    desk = committed
+    desk.git("switch", "-q", "main")
+    desk.write("other.py", "def other():\n    return 6\n")
+    desk.commit("main goes on")
+    desk.git("rebase", "-q", "main", "feature")
+    desk.look()
+    desk.after(5)
+    assert rates(desk.survival("5")) == WHOLE
+
+
+def test_pull_by_rebase(committed, tmp_path) -> None:
+    desk = committed
+    desk.git("clone", "-q", "--bare", ".", str(tmp_path / "far.git"))
+    desk.git("remote", "add", "far", str(tmp_path / "far.git"))
+    desk.git("clone", "-q", "-b", "feature", str(tmp_path / "far.git"), str(tmp_path / "mate"))
+    for command in (["commit", "-q", "--allow-empty", "-m", "theirs"], ["push", "-q"]):
+        subprocess.run(["git", "-C", str(tmp_path / "mate"), *command], check=True)
+    desk.write("other.py", "def other():\n    return 7\n")
+    desk.commit("mine")
+    desk.git("pull", "-q", "--rebase", "far", "feature")
+    desk.look()
+    desk.after(5)
+    assert rates(desk.survival("5")) == WHOLE
+
+
+def test_a_renamed_branch_is_the_same_home(committed) -> None:
+    desk = committed
+    desk.git("branch", "-m", "feature", "better-name")
+    desk.git("switch", "-q", "main")
+    desk.after(5)
+    assert desk.survival("5")["censored"] == "branch_changed"
+    desk.git("switch", "-q", "better-name")
+    desk.after(25)
+    assert rates(desk.survival("30")) == WHOLE
+
+
+def test_bisecting_is_being_away(committed) -> None:
+    desk = committed
+    desk.git("commit", "-q", "--allow-empty", "-m", "more")
+    desk.git("bisect", "start", "HEAD", "main~0")
+    desk.git("bisect", "reset")
+    desk.git("checkout", "-q", "HEAD~2")
+    desk.after(5)
+    assert desk.survival("5")["censored"] == "branch_changed"
+    desk.git("checkout", "-q", "feature")
+    desk.after(25)
+    assert rates(desk.survival("30")) == WHOLE
+
+
 def test_merge_into_main(committed) -> None:
     desk = committed
     desk.git("switch", "-q", "main")
@@ -332,6 +393,27 @@ def test_an_indentation_that_changes_the_meaning_is_an_edit(edited) -> None:
     )
     edited.after(900)
     assert edited.signals == ["edit_edited"]
+
+
+def test_the_agents_own_formatter_is_no_edit(desk, ruff) -> None:
+    wide = desk.BASE.replace("total -= value", "total += combine(value, weight = weights.get(value))")
+    desk.agent("calc.py", wide)
+    subprocess.run([ruff, "format", "-q", "--line-length", "40", "calc.py"], cwd=desk.root, check=True)
+    formatted = (desk.root / "calc.py").read_text()
+    desk.write("calc.py", wide)
+    desk.agent("calc.py", formatted, turn=3)
+    assert [e["attributes"]["reason"] for e in desk.named("edit.skipped")] == ["formatting"]
+    desk.after(900)
+    assert not desk.named("edit.superseded") and desk.signals == ["edit_kept"]
+
+
+def test_formatting_within_an_edit_does_not_write_over_another(edited) -> None:
+    other = edited.PROPOSED.replace('"hello " + name', "greeting_of(name)")
+    edited.clock.at += 1
+    edited.agent("calc.py", other.replace("abs(value) * scale_of(value)", "abs( value )*scale_of( value )"))
+    assert not edited.named("edit.superseded")
+    edited.after(900)
+    assert edited.signals == ["edit_kept", "edit_kept"]
 
 
 def test_windows_newlines_are_no_edit(edited) -> None:

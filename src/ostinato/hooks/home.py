@@ -12,6 +12,9 @@ from pathlib import Path
 from ostinato.hooks.places import Places, head_of, reflog_of, size_of, stash_log_of
 
 CHECKOUT = re.compile(r"checkout: moving from (\S+) to (\S+)")
+RETURNED = re.compile(r".*\(finish\): returning to (\S+)")
+"""How a rebase ends; `git rebase A B` ends on B wherever it began."""
+RENAMED = re.compile(r"Branch: renamed (\S+) to (\S+)")
 BRANCH = "refs/heads/"
 REBASING = ("rebase-merge", "rebase-apply")
 LOCKED_S = 60.0
@@ -79,6 +82,10 @@ def _since(log: Path, since: int) -> list[str]:
 def _step(line: str, home: str, *, is_home: bool) -> tuple[str, bool]:
     """One entry of the reflog: `old new who <mail> time zone<TAB>message`."""
     facts, _, message = line.partition("\t")
+    if renamed := RENAMED.match(message):
+        return (renamed[2] if renamed[1] == home else home), is_home
+    if returned := RETURNED.match(message):
+        return home, _same_branch(returned[1], home)
     moved = CHECKOUT.match(message)
     if not moved:
         return home, is_home

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ostinato.hooks import entries, snapshots, trace
-from ostinato.hooks.align import blocks, follow
+from ostinato.hooks.align import blocks, follow, split
 from ostinato.hooks.edits import Edit, Hunk, close, edit_id, known, live, opened, proposed, save
 from ostinato.hooks.entries import Hasher, event
 from ostinato.hooks.git import ask, head_commit
@@ -18,6 +18,7 @@ from ostinato.hooks.places import reflog_of, repository
 from ostinato.hooks.sessions import Sessions
 from ostinato.hooks.spool import text_of
 from ostinato.hooks.story import overwritten
+from ostinato.hooks.tokens import same_meaning, tokens
 
 Record = dict[str, Any]
 SESSION_NAMES = {
@@ -56,9 +57,9 @@ class Ingest:
 
     def _edit(self, record: Record) -> None:
         why = record["skip"] or self._unfit(record)
-        identity = edit_id(
-            record["session_id"], record["tool_use_id"] or record["at"], record["root"], record["path"]
-        )
+        call = record["tool_use_id"] or record["at"]
+        place = record["root"], record["path"]
+        identity = edit_id(record["session_id"], call, *place, record["before"], record["after"])
         if why:
             facts = {"edit_id": identity, "reason": why, "tool_name": record["tool"]}
             self._tell(record, "edit.skipped", identity, facts)
@@ -72,6 +73,8 @@ class Ingest:
                 return why
         if record["before"] == record["after"]:
             return "unchanged"
+        if None not in (record["before"], record["after"]) and _is_format(record):
+            return "formatting"
         outside = record["path"].startswith((".git/", "../")) or record["path"] == ".git"
         ignored = ask(record["root"], "check-ignore", "--quiet", "--", record["path"]) is not None
         return "outside" if outside else "ignored" if ignored else ""
@@ -159,14 +162,20 @@ class Ingest:
         self._journal.append([event(name, identity, at=record["at"], attributes=facts, **who)])
 
 
+def _is_format(record: Record) -> bool:
+    """Whether an agent's formatter ran, and no more."""
+    return same_meaning(record["path"], split(record["before"]), split(record["after"]))
+
+
 def _after_overwriting(other: Edit, edit: Edit) -> tuple[Hunk, ...]:
-    """The hunks of `other`, those marked that `edit` changes."""
-    lines, now = other.lines(), edit.lines_before()
-    changes = blocks(lines, now)
+    """The hunks of `other`, those marked that `edit` changes in more than their formatting."""
+    lines, before, after = other.lines(), edit.lines_before(), edit.lines()
+    changes = blocks(lines, before)
+    new = [h for h in edit.hunks if tokens(before[h.a1 : h.a2]) != tokens(after[h.b1 : h.b2])]
     hunks = []
     for hunk in other.hunks:
-        region = follow(changes, lines, now, hunk.b1, hunk.b2)
-        hit = any(_overlap(region.start, region.end, new) for new in edit.hunks)
+        region = follow(changes, lines, before, hunk.b1, hunk.b2)
+        hit = any(_overlap(region.start, region.end, own) for own in new)
         hunks.append(dataclasses.replace(hunk, superseded=hunk.superseded or hit))
     return tuple(hunks)
 

@@ -44,9 +44,9 @@ def find(directory: Path) -> Places:
         bare = git(directory, "rev-parse", "--is-bare-repository").strip() == b"true"
         inside = git(directory, "rev-parse", "--is-inside-work-tree").strip() == b"true"
     except GitError as error:
-        raise InstallError(
-            f"no git repository at {directory} ({error}): run `git init` there first"
-        ) from error
+        if "not a git repository" not in str(error):
+            raise InstallError(f"git will not work in {directory}: {error}") from error
+        raise InstallError(f"no git repository at {directory}: run `git init` there first") from error
     if bare:
         raise InstallError(f"{directory} is a bare repository, nobody edits in it: install in a clone of it")
     places = repository(str(directory)) if inside else None

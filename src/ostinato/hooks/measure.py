@@ -45,7 +45,8 @@ def measure(edit: Edit, tree: Tree) -> Measured:
     text = present(edit, tree)
     if text is None:
         return Measured(rates=GONE, path=edit.path, lines=(), kept=False)
-    whole = same_meaning(edit.path, edit.lines(), text.lines)
+    lines = edit.lines()
+    whole = text.lines == tuple(lines) or same_meaning(edit.path, lines, text.lines)
     hunks = live(edit)
     places = zip(hunks, regions(edit, hunks, text), strict=True)
     parts = [_part(edit, hunk, _at(edit, hunk, region, text, whole=whole), tree) for hunk, region in places]

@@ -23,7 +23,7 @@ from ostinato.hooks.places import Places, is_enabled, repository, state_of
 from ostinato.hooks.send import Gateway, GatewayAwayError, HttpGateway, Sent, deliver
 from ostinato.hooks.settings import Settings, SettingsError, settings
 from ostinato.hooks.story import View, look
-from ostinato.hooks.windows import Clock, SystemClock, finished, next_due
+from ostinato.hooks.windows import LIVE_S, Clock, SystemClock, finished, next_due
 
 POLL_S = 0.5
 RETRY_S = 60.0
@@ -67,7 +67,8 @@ class Reporter:
         events = self._take_in()
         now = self._clock.now()
         if events or self._progress.next_due is None or self._progress.next_due <= now:
-            coming = [at for edit in self._look_at_all(now) if (at := next_due(edit)) is not None]
+            waiting = [next_due(edit) for edit in self._look_at_all(now)]
+            coming = [at for at in waiting if at is not None and at <= now + LIVE_S]
             self._progress = replace(self._progress, next_due=min(coming, default=None))
         self._send(now)
         return self._progress.next_due
