@@ -14,7 +14,8 @@ from ostinato.harness.conversation import Call, Edit
 from ostinato.harness.git import git
 
 AGENT = "ostinato-code"
-HOOK = (sys.executable, "-m", "ostinato.cli", "hook", "--input", "stdin")
+HOOK = (sys.executable, "-P", "-m", "ostinato", "hook", "--input", "stdin")
+"""`-P`: the repository it runs in must not lend it modules."""
 
 
 class Journal:
