@@ -22,9 +22,9 @@ def free_port() -> int:
 
 async def everything(client: EngineClient, url: str) -> tuple[list[Sampled], Completion]:
     events = [event async for event in client.stream(lambda: url, ASKED)]
-    *tokens, completion = events
+    *parts, completion = events
     assert isinstance(completion, Completion)
-    return [token for token in tokens if isinstance(token, Sampled)], completion
+    return [token for part in parts if isinstance(part, tuple) for token in part], completion
 
 
 @pytest.fixture

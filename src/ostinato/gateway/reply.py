@@ -91,14 +91,20 @@ class Reply:
         self._call.timing.ask()
         async with aclosing(self._turns.stream(self._call, plan)) as sampled, _Pings(sender):
             async for event in sampled:
-                if not sender.started:
-                    self._call.timing.heard()
-                    await sender.stream(EVENTS | _headers_of(plan), events)
+                begun = b"" if sender.started else await self._begin(plan, sender, events)
                 if isinstance(event, Completion):
                     answer = await self._finish(plan, event)
-                    await sender.body(events.last(answer, text.said), last=True)
-                elif piece := text.add((event.id,)):
-                    await sender.body(events.text(piece))
+                    await sender.body(begun + events.last(answer, text.said), last=True)
+                    return
+                piece = text.add([token.id for token in event])
+                if begun or piece:
+                    await sender.body(begun + (events.text(piece) if piece else b""))
+
+    async def _begin(self, plan: Plan, sender: "_Sender", events: Events) -> bytes:
+        """The stream's first event, to be sent with what made it begin."""
+        self._call.timing.heard()
+        await sender.stream(EVENTS | _headers_of(plan), events)
+        return events.first()
 
     async def _finish(self, plan: Plan, completion: Completion) -> Answer:
         answer = await self._turns.finish(self._call, plan, completion)
@@ -127,7 +133,6 @@ class _Sender:
     async def stream(self, headers: Mapping[str, str], events: Events) -> None:
         await self.start(200, headers)
         self._events = events
-        await self.body(events.first())
 
     async def body(self, data: bytes, *, last: bool = False) -> None:
         self.quiet = False

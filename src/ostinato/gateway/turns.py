@@ -19,7 +19,7 @@ from ostinato.gateway.request import ChatRequest
 from ostinato.gateway.sessions import Conversations, check_owner, ends_of
 from ostinato.gateway.text_stream import TextStream
 from ostinato.gateway.timing import Timing
-from ostinato.gateway.upstream import EngineClient, Sampled
+from ostinato.gateway.upstream import EngineClient, Event, Sampled
 from ostinato.model.renderer import Renderer
 from ostinato.store import ApiKey, PurgedError, StoreError
 from ostinato.types import Arm, Completion, FinishReason, GenerateRequest, Turn
@@ -94,25 +94,25 @@ class Turns:
                     return event
         raise AssertionError("a stream ends with its completion")
 
-    def stream(self, call: Call, plan: Plan) -> AsyncGenerator[Sampled | Completion]:
+    def stream(self, call: Call, plan: Plan) -> AsyncGenerator[Event]:
         """Tokens as they are sampled, then the completion. A stop text ends both, and frees the engine."""
         events = self._engines.stream(lambda: self._address(plan.arm), plan.request)
         return self._until(events, call.chat.stop) if call.chat.stop else events
 
-    async def _until(
-        self, events: AsyncGenerator[Sampled | Completion], stops: tuple[str, ...]
-    ) -> AsyncGenerator[Sampled | Completion]:
+    async def _until(self, events: AsyncGenerator[Event], stops: tuple[str, ...]) -> AsyncGenerator[Event]:
         text, got = TextStream(self.renderer, stops), list[Sampled]()
         async with aclosing(events):
             async for event in events:
-                yield event
                 if isinstance(event, Completion):
+                    yield event
                     return
-                got.append(event)
-                text.add((event.id,))
-                if text.stopped:
-                    yield _cut(got)
-                    return
+                for token in event:
+                    got.append(token)
+                    text.add((token.id,))
+                    if text.stopped:
+                        yield _cut(got)
+                        return
+                yield event
 
     async def finish(self, call: Call, plan: Plan, completion: Completion) -> Answer:
         """Records the turn; returns when it is committed. ApiError 503 when the store refuses."""

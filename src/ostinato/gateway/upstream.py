@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -38,6 +38,9 @@ class Sampled:
     version: int
 
 
+Event = tuple[Sampled, ...] | Completion
+
+
 class _EngineFailedError(Exception):
     """The engine answered with a 5xx: worth another attempt."""
 
@@ -64,10 +67,8 @@ class EngineClient:
             except (*AWAY, _EngineFailedError) as error:
                 await patience.wait(error)
 
-    async def stream(
-        self, address: Address, request: GenerateRequest
-    ) -> AsyncGenerator[Sampled | Completion]:
-        """Tokens as they are sampled, then the Completion.
+    async def stream(self, address: Address, request: GenerateRequest) -> AsyncGenerator[Event]:
+        """Tokens as they are sampled, those that arrive together as one tuple, then the Completion.
 
         When the engine dies on the way, the next one continues after the tokens already sampled: each keeps
         the logprob and version it was sampled with.
@@ -81,7 +82,7 @@ class EngineClient:
                     if isinstance(event, Completion):
                         yield _joined(before, event)
                         return
-                    got.append(event)
+                    got += event
                     yield event
                 raise aiohttp.ClientPayloadError("the engine's stream ended in the middle")
             except (*AWAY, _EngineFailedError) as error:
@@ -90,13 +91,16 @@ class EngineClient:
                 await patience.wait(error)
         yield ready
 
-    async def _stream_once(
-        self, address: str, request: GenerateRequest
-    ) -> AsyncGenerator[Sampled | Completion]:
+    async def _stream_once(self, address: str, request: GenerateRequest) -> AsyncGenerator[Event]:
         body = json.dumps(request_to_json(request) | {"stream": True}).encode()
         async with self._open(address, body) as response:
-            async for line in response.content:
-                yield _event(line)
+            rest = b""
+            async for data in response.content.iter_any():
+                *lines, rest = (rest + data).split(b"\n")
+                for event in _events(lines):
+                    yield event
+            if rest:
+                raise aiohttp.ClientPayloadError("a line of the engine's stream was cut")
 
     @asynccontextmanager
     async def _open(self, address: str, body: bytes) -> AsyncGenerator[aiohttp.ClientResponse]:
@@ -161,16 +165,32 @@ def _already_complete(request: GenerateRequest, got: list[Sampled]) -> Completio
     return _joined(tuple(got), Completion(ids=(), logprobs=(), versions=(), finish=finish))
 
 
-def _event(line: bytes) -> Sampled | Completion:
+def _events(lines: list[bytes]) -> Iterator[Event]:
+    """The tokens of all lines at once, then the completion if it is among them."""
+    sampled: list[Sampled] = []
+    for line in lines:
+        value = _object(line)
+        if "id" in value:
+            sampled.append(Sampled(id=value["id"], logprob=value["logprob"], version=value["version"]))
+            continue
+        if sampled:
+            yield tuple(sampled)
+            sampled = []
+        if "error" in value:
+            raise _refused(line)
+        yield _completion(line)
+    if sampled:
+        yield tuple(sampled)
+
+
+def _object(line: bytes) -> dict[str, Any]:
     try:
         value = json.loads(line)
     except ValueError:
-        raise aiohttp.ClientPayloadError("a line of the engine's stream was cut") from None
-    if "error" in value:
-        raise _refused(line)
-    if "id" in value:
-        return Sampled(id=value["id"], logprob=value["logprob"], version=value["version"])
-    return _completion(line)
+        raise _EngineFailedError(f"not a line of JSON: {line[:80]!r}") from None
+    if not isinstance(value, dict):
+        raise _EngineFailedError(f"not an object: {line[:80]!r}")
+    return value
 
 
 def _completion(body: bytes) -> Completion:
