@@ -84,6 +84,7 @@ def test_a_whole_request_is_read() -> None:
         ({"web_search_options": {}}, 400, "web_search_options is not supported"),
         ({"max_tokens": 0}, 400, "max_tokens must be at least 1"),
         ({"max_tokens": 2**31}, 400, "at most 2147483647"),
+        ({"stop": 0}, 400, "stop must be text or a list of texts"),
         ({"stop": [""]}, 400, "stop must be text or a list of texts"),
         ({"stop": ["x"] * 17}, 400, "stop may hold at most 16 texts"),
         ({"top_p": 0.9}, 400, "top_p is only supported as 1"),

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ostinato.gateway.chat import parse_chat
@@ -211,6 +211,51 @@ def test_a_stream_says_what_the_whole_says(
     made = [(call["function"]["name"], call["function"]["arguments"]) for call in answer.calls]
     body = json.loads(dialect.whole(chat, answer))
     assert folded(name, stream) == (answer.message["content"] or "", made, ENDS[name](body))
+
+
+def places(value: object, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every path into a JSON value."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [at, *(place for key, item in inner for place in places(item, (*at, key)))]
+
+
+def changed(value: Any, at: tuple[Any, ...], new: object) -> Any:
+    """`value` with what is at a path replaced."""
+    if not at:
+        return new
+    copy = value.copy()
+    copy[at[0]] = changed(copy[at[0]], at[1:], new)
+    return copy
+
+
+WHOLE = {
+    "chat": as_chat("s", [("a", [("read", {})], "b")]),
+    "messages": as_messages("s", [("a", [("read", {})], "b")])
+    | {
+        "tools": [{"name": "read", "input_schema": {}}],
+        "tool_choice": {"type": "auto"},
+        "metadata": {"user_id": "u"},
+        "stop_sequences": ["x"],
+    },
+    "responses": as_responses("s", [("a", [("read", {})], "b")])
+    | {
+        "tools": [{"type": "function", "name": "read", "parameters": {}}, {"type": "local_shell"}],
+        "text": {"format": {"type": "text"}},
+        "tool_choice": "auto",
+    },
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+@settings(max_examples=300)
+@given(st.data())
+def test_a_body_with_anything_anywhere_is_read_or_refused(name: str, data: st.DataObject) -> None:
+    at = data.draw(st.sampled_from(places(WHOLE[name])))
+    body = changed(WHOLE[name], at, data.draw(json_values))
+    try:
+        DIALECTS[name].parse(json.loads(json.dumps(body)))
+    except ApiError as error:
+        assert 400 <= error.status < 500  # noqa: PT017
 
 
 FIELDS = {

@@ -54,7 +54,7 @@ def catalogue_routes(gateway: Offering) -> list[Route]:
         return Response(gateway.metrics.text(), media_type=CONTENT_TYPE)
 
     async def openapi(_: Request) -> Response:
-        return encode(document())
+        return encode(document(gateway.models.names))
 
     async def healthz(_: Request) -> Response:
         return encode({"status": "ok"})

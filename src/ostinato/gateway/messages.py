@@ -57,6 +57,7 @@ IGNORED = {
 """Hints about thinking, caching, billing, the provider's own context editing: none changes a token here."""
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {"top_p": (1,), "top_k": (-1, 0), "mcp_servers": ([],)}
 TEXT = {"text"}
+ROLES = ("user", "assistant", "system")
 SKIPPED = ("thinking", "redacted_thinking")
 HOSTED = re.compile(r"(web_search|web_fetch|code_execution|tool_search_tool|mcp_toolset|advisor)\w*")
 """Tools that the provider would run. They are not offered to the model, which is free not to use them."""
@@ -148,7 +149,7 @@ def _messages(messages: object) -> list[Message]:
 
 
 def _message(message: object, where: str) -> list[Message]:
-    if not isinstance(message, dict) or message.get("role") not in ("user", "assistant", "system"):
+    if not isinstance(message, dict) or message.get("role") not in ROLES:
         raise invalid(f"{where} must be an object with role user or assistant", where)
     content = message.get("content")
     if isinstance(content, str):

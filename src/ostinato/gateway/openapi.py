@@ -1,16 +1,21 @@
 """The OpenAPI document: what the routes accept, as machines read it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ostinato.gateway.request import HOTTEST, MODEL, MOST_STOPS, MOST_TOKENS
+from ostinato.gateway.request import HOTTEST, MOST_STOPS, MOST_TOKENS
 
 Schema = dict[str, Any]
 TEXT: Schema = {"type": "string"}
 OBJECT: Schema = {"type": "object"}
 WHOLE: Schema = {"type": ["integer", "null"], "minimum": 1, "maximum": MOST_TOKENS}
 HEAT: Schema = {"type": ["number", "null"], "minimum": 0, "maximum": HOTTEST}
-STOPS: Schema = {"type": "array", "items": {"type": "string", "minLength": 1}, "maxItems": MOST_STOPS}
+NULL: Schema = {"type": "null"}
+STOPS: Schema = {
+    "type": ["array", "null"],
+    "items": {"type": "string", "minLength": 1},
+    "maxItems": MOST_STOPS,
+}
 FLAG: Schema = {"type": ["boolean", "null"]}
 
 
@@ -32,11 +37,10 @@ def _texts(*kinds: str) -> Schema:
 
 
 def _tool(properties: Schema, *required: str) -> Schema:
-    return {"type": "array", "items": _object(properties, *required)}
+    return {"type": ["array", "null"], "items": _object(properties, *required)}
 
 
-MODEL_FIELD: Schema = {"type": "string", "examples": [MODEL]}
-SHARED: Schema = {"model": MODEL_FIELD, "stream": FLAG, "temperature": HEAT}
+SHARED: Schema = {"model": {"$ref": "#/components/schemas/Model"}, "stream": FLAG, "temperature": HEAT}
 SCHEMA_FIELD: Schema = {"type": "object"}
 CHAT = _object(
     SHARED
@@ -77,7 +81,7 @@ COUNT = _object(
             "minItems": 1,
             "items": _object({"role": {"const": "user"}, "content": _texts("text")}, "role", "content"),
         },
-        "system": _texts("text"),
+        "system": {"anyOf": [_texts("text"), NULL]},
         "max_tokens": WHOLE,
         "stop_sequences": STOPS,
         "metadata": {"type": ["object", "null"]},
@@ -132,14 +136,17 @@ ERROR = _object(
 )
 
 
-def document() -> Schema:
-    """OpenAPI 3.1."""
-    streamed = {"text/event-stream": {"schema": TEXT}}
+def document(models: Sequence[str]) -> Schema:
+    """OpenAPI 3.1, with the names of the models that are served."""
+    streamed = {"text/event-stream": {"schema": _object({"event": TEXT, "data": TEXT}, "data")}}
     return {
         "openapi": "3.1.0",
         "info": {"title": "ostinato gateway", "version": "1"},
         "security": [{"key": []}],
-        "components": {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
+        "components": {
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+            "schemas": {"Model": {"type": "string", "enum": list(models)}},
+        },
         "paths": {
             "/v1/chat/completions": {"post": _call("chat", CHAT, streamed)},
             "/v1/messages": {"post": _call("messages", MESSAGES, streamed)},
@@ -154,7 +161,7 @@ def document() -> Schema:
 
 
 def _path(name: str) -> Schema:
-    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+    return {"name": name, "in": "path", "required": True, "schema": {"$ref": "#/components/schemas/Model"}}
 
 
 def _call(name: str, body: Schema, more: Mapping[str, Any] | None = None) -> Schema:

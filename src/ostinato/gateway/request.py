@@ -119,7 +119,7 @@ def seed_of(body: Mapping[str, Any]) -> int | None:
 def stops_of(body: Mapping[str, Any], name: str) -> tuple[str, ...]:
     """A text or a list of texts, none of them empty."""
     value = body.get(name)
-    stops = [value] if isinstance(value, str) else value or []
+    stops = [value] if isinstance(value, str) else [] if value is None else value
     if not isinstance(stops, list) or not all(isinstance(stop, str) and stop for stop in stops):
         raise invalid(f"{name} must be text or a list of texts", name)
     if len(stops) > MOST_STOPS:
@@ -172,6 +172,8 @@ def typed(body: Mapping[str, Any], field: str, kind: type | tuple[type, ...], de
     value = body.get(field)
     if value is None:
         return default
+    if kind is int and isinstance(value, float) and value.is_integer():
+        return int(value)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         names = " or ".join(k.__name__ for k in (kind if isinstance(kind, tuple) else (kind,)))
         raise invalid(f"{field} must be {names}", field)

@@ -77,7 +77,8 @@ SHELL = {
 }
 FREEFORM = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 """How a tool that takes plain text is shown to a model that writes JSON."""
-SKIPPED = {"reasoning", "compaction", "item_reference"}
+SKIPPED = ("reasoning", "compaction", "item_reference")
+ROLES = ("user", "assistant", "system", "developer")
 
 
 def parse_responses(body: object) -> ChatRequest:
@@ -142,7 +143,7 @@ def _item(item: object, where: str) -> Message | None:
     if not isinstance(item, dict):
         raise invalid(f"{where} must be an object", where)
     kind = item.get("type", "message")
-    if isinstance(kind, str) and kind in SKIPPED:
+    if kind in SKIPPED:
         return None
     if not isinstance(kind, str) or kind not in ITEMS:
         message = f"{where} has the type {str(kind)[:40]!r}, which this gateway cannot read"
@@ -152,7 +153,7 @@ def _item(item: object, where: str) -> Message | None:
 
 def _message(item: Mapping[str, Any], where: str) -> Message:
     role = item.get("role")
-    if role not in ("user", "assistant", "system", "developer"):
+    if role not in ROLES:
         raise invalid(f"{where} must have the role user, assistant, system or developer", where)
     joint = "" if role == "assistant" else "\n\n"
     text = text_of(item.get("content"), f"{where}.content", TEXT, joint)
