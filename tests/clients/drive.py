@@ -186,6 +186,11 @@ wire_api = "responses"
     )
 
 
+def _code(desk: Desk) -> Start:
+    command = [sys.executable, "-m", "ostinato.cli", "code", "--plain", "--auto", TASK]
+    return Start(command=command, environment={"OSTINATO_URL": desk.gateway, "OSTINATO_KEY": KEY})
+
+
 CLIENTS = (
     Client(name="openai", dialect="chat", start=_sdk("openai_agent.py")),
     Client(name="mini-swe-agent", dialect="chat", start=_mini, package="mini-swe-agent"),
@@ -195,4 +200,6 @@ CLIENTS = (
     Client(name="claude-code", dialect="messages", start=_claude, package="@anthropic-ai/claude-code"),
     Client(name="openai-responses", dialect="responses", start=_sdk("responses_agent.py")),
     Client(name="codex", dialect="responses", start=_codex, package="@openai/codex", turns=4),
+    Client(name="ostinato-code", dialect="chat", start=_code),
+    Client(name="ostinato-acp", dialect="chat", start=_sdk("acp_client.py")),
 )

@@ -1,0 +1,25 @@
+"""What makes a client's session exact."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+from ostinato.store import Store
+from ostinato.types import Turn, TurnKind
+
+
+def check_exact(store: Store, said: Mapping[str, tuple[int, ...]], turns: int) -> None:
+    """One session: every turn holds the ids that were sampled, and `turns` of the work extend each other."""
+    (session,) = store.sessions()
+    recorded = store.turns(session.id)
+    assert {turn.id: turn.completion.ids for turn in recorded} == said
+    assert [turn.untrainable for turn in recorded] == [None] * len(recorded)
+    assert [turn.broken for turn in recorded] == [None] * len(recorded)
+    work = [turn for turn in recorded if turn.kind is TurnKind.MAIN]
+    assert len(work) == turns
+    assert len({turn.segment for turn in work}) == 1
+    assert all(extends(later, earlier) for earlier, later in pairwise(work))
+
+
+def extends(later: Turn, earlier: Turn) -> bool:
+    kept = earlier.prompt_ids + earlier.completion.ids
+    return later.prompt_ids[: len(kept)] == kept
