@@ -1,4 +1,5 @@
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -42,6 +43,18 @@ def test_too_little_traffic_holds() -> None:
     few = [o for arm, mean in (("old", 0.5), ("new", 0.5)) for o in traffic(arm, mean, users=10, each=2)]
     found = judge(5, few, margin=0.1, **ARMS)
     assert found.decision is Decision.HOLD and "not yet shown" in found.reason
+
+
+def test_what_was_to_be_expected_is_taken_out() -> None:
+    rng = random.Random(1)
+    plain, adjusted = [], []
+    for observation in traffic("old", 0.5) + traffic("new", 0.5):
+        hard = rng.choice([0.0, 1.0])
+        plain.append(replace(observation, value=observation.value - hard))
+        adjusted.append(replace(plain[-1], expected=-hard))
+    wide, narrow = (judge(5, each, margin=0.1, **ARMS).evidence["difference"] for each in (plain, adjusted))
+    assert narrow["high"] - narrow["low"] < 0.7 * (wide["high"] - wide["low"])
+    assert abs(narrow["estimate"]) < 0.05
 
 
 def test_few_users_hold() -> None:

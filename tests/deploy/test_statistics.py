@@ -14,6 +14,7 @@ from ostinato.deploy.statistics import (
     minus,
     paired_difference,
     wilson,
+    without_covariate,
 )
 
 
@@ -137,3 +138,21 @@ def test_coverage_under_peeking_with_users_that_differ() -> None:
     wrong, wrong_plain = (sum(run[i] for run in runs) / len(runs) for i in (0, 1))
     assert wrong <= 0.05
     assert wrong_plain > 0.10  # what the sequence is there to prevent
+
+
+@given(
+    st.lists(st.tuples(st.floats(-10, 10), st.floats(-10, 10)), min_size=2, max_size=40),
+)
+def test_taking_a_covariate_out_keeps_the_mean_and_never_widens(pairs: list[tuple[float, float]]) -> None:
+    values, covariates = [value for value, _ in pairs], [covariate for _, covariate in pairs]
+    left = without_covariate(values, covariates)
+    assert np.mean(left) == pytest.approx(np.mean(values), abs=1e-6)
+    assert np.std(left) <= np.std(values) + 1e-6
+
+
+def test_a_covariate_that_says_all_leaves_nothing() -> None:
+    assert without_covariate([1.0, 3.0, 5.0], [0.0, 1.0, 2.0]) == pytest.approx([3.0, 3.0, 3.0])
+
+
+def test_without_a_covariate_nothing_changes() -> None:
+    assert without_covariate([1.0, 2.0], [0.0, 0.0]) == [1.0, 2.0]

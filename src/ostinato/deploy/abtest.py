@@ -1,13 +1,22 @@
 """The A/B on live traffic: champion against challenger, judged as often as one likes.
 
 Users are the unit that was randomised, so errors are robust to clusters of users, and the intervals form a
-confidence sequence, so looking every hour does not raise the rate of false verdicts.
+confidence sequence, so looking every hour does not raise the rate of false verdicts. What was to be expected
+of an observation before the test began, e.g. because of what it was about, is taken out of it.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
-from ostinato.deploy.statistics import Clock, Estimate, Interval, TooFewError, clustered_mean, minus
+from ostinato.deploy.statistics import (
+    Clock,
+    Estimate,
+    Interval,
+    TooFewError,
+    clustered_mean,
+    minus,
+    without_covariate,
+)
 from ostinato.types import Decision, Verdict
 
 MIN_USERS = 5
@@ -25,6 +34,8 @@ class Observation:
     arm: str
     user: str
     value: float
+    expected: float = 0.0
+    """Something known before the test that goes along with the value; it must not depend on the arm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +91,9 @@ def judge(
 
 
 def _effect(observations: Sequence[Observation], champion: str, challenger: str) -> Estimate:
-    return minus(_arm(observations, challenger), _arm(observations, champion))
+    values = without_covariate([o.value for o in observations], [o.expected for o in observations])
+    adjusted = [replace(o, value=value) for o, value in zip(observations, values, strict=True)]
+    return minus(_arm(adjusted, challenger), _arm(adjusted, champion))
 
 
 def _arm(observations: Sequence[Observation], arm: str) -> Estimate:

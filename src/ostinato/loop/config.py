@@ -22,7 +22,7 @@ class TeachConfig:
 class RefineConfig:
     """The policy gradient in practice."""
 
-    versions: int = 40
+    versions: int = 32
     groups: int = 10
     """Groups in one optimizer step, hence in one version."""
     learning_rate: float = 4e-4
@@ -50,7 +50,7 @@ class LiveConfig:
     versions: int = 4
     learning_rate: float = 2e-4
     """Half of practice's: a reward of one session has no group beside it to compare with."""
-    ab_sessions_each: int = 12
+    ab_sessions_each: int = 20
     challenger_share: float = 0.5
     gate_margin: float = 0.05
     """How much worse on held-out tasks a candidate may be at most."""

@@ -5,8 +5,10 @@ A candidate that fails the gate never meets a developer; one that fails the A/B 
 """
 
 import time
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from statistics import fmean
 
 from ostinato.deploy.abtest import Observation, judge
 from ostinato.deploy.gate import gate
@@ -21,7 +23,7 @@ from ostinato.rewards.definition import LIVE
 from ostinato.rollout.collect import Collector
 from ostinato.store.ledger import Ledger
 from ostinato.tasks.base import load_task
-from ostinato.types import Arm, Decision, Report, Score, Source, State, Task, Verdict
+from ostinato.types import Arm, Decision, Report, Score, Session, Source, State, Task, Verdict
 
 
 async def cycle(shop: Workshop, champion: int, tasks: Sequence[Task], after: Result) -> Result:
@@ -44,8 +46,7 @@ async def cycle(shop: Workshop, champion: int, tasks: Sequence[Task], after: Res
 
 async def collect(shop: Workshop) -> Result:
     """The developers' sessions become rewards and groups of one."""
-    strata = {path.name: load_task(path).kind for path in (shop.run.tasks / "live").iterdir()}
-    harvest = Collector(shop.store, LIVE).harvest(CHAMPION, strata)
+    harvest = Collector(shop.store, LIVE).harvest(CHAMPION, kinds(shop, "live"))
     shop.show.say(
         f"collected {harvest.sessions} sessions and {harvest.signals} signals, "
         f"mean reward {harvest.mean_reward:.2f}"
@@ -100,7 +101,7 @@ async def ab_test(shop: Workshop, champion: int, gated: Verdict) -> Result:
     ]
     split(shop.store, arms)
     await work(shop, "ab", live.ab_sessions_each, first_seed=700_000)
-    observations = observe(shop, started)
+    observations = observe(shop, started, usual_rewards(shop, before=started))
     verdict = judge(candidate, observations, champion=CHAMPION, challenger=CHALLENGER, margin=live.ab_margin)
     shop.store.add_verdict(verdict)
     act = promote if verdict.decision is Decision.PROMOTE else roll_back
@@ -125,21 +126,45 @@ def summary(arm: Arm, observations: Sequence[Observation]) -> Result:
     return {"version": arm.version, "sessions": len(mine), "users": len(users), "mean_reward": round(mean, 4)}
 
 
-def observe(shop: Workshop, since: float) -> list[Observation]:
-    """What each developer's sessions of the test were worth; they score and are never trained on."""
+def observe(shop: Workshop, since: float, usual: Mapping[str, float]) -> list[Observation]:
+    """What each developer's sessions of the test were worth; they score and are never trained on.
+
+    `usual`: by kind of task, what such a session was worth before the test.
+    """
     sessions = [
         session
         for arm in (CHAMPION, CHALLENGER)
         for session in shop.store.sessions(source=Source.LIVE, arm=arm, ended=True, since=since)
     ]
+    Ledger(shop.store).account_sessions([session.id for session in sessions], State.MEASURED)
+    worth, asked = rewards_of(shop, sessions), kinds(shop, "ab")
+    return [
+        Observation(arm=s.arm, user=s.user, value=worth[s.id], expected=usual.get(asked[str(s.task_id)], 0.0))
+        for s in sessions
+        if s.id in worth
+    ]
+
+
+def usual_rewards(shop: Workshop, before: float) -> dict[str, float]:
+    """The mean reward of each kind of task among the champion's sessions that began `before`."""
+    all_of_it = shop.store.sessions(source=Source.LIVE, arm=CHAMPION, ended=True)
+    sessions = {session.id: session for session in all_of_it if session.started_at < before}
+    asked, found = kinds(shop, "live"), defaultdict(list)
+    for id, worth in rewards_of(shop, list(sessions.values())).items():
+        found[asked[str(sessions[id].task_id)]].append(worth)
+    return {kind: fmean(values) for kind, values in found.items()}
+
+
+def rewards_of(shop: Workshop, sessions: Sequence[Session]) -> dict[str, float]:
+    """The live reward of each session that has turns."""
     ids = [session.id for session in sessions]
     turns, signals = shop.store.turns_of(ids), shop.store.signals_of(ids)
-    Ledger(shop.store).account_sessions(ids, State.MEASURED)
-    return [
-        Observation(arm=s.arm, user=s.user, value=LIVE.score(s.id, turns[s.id], signals.get(s.id, [])).total)
-        for s in sessions
-        if s.id in turns
-    ]
+    return {id: LIVE.score(id, turns[id], signals.get(id, [])).total for id in ids if id in turns}
+
+
+def kinds(shop: Workshop, name: str) -> dict[str, str]:
+    """The kind of each task that developers had in this stage, by the task's id."""
+    return {path.name: load_task(path).kind for path in (shop.run.tasks / name).iterdir()}
 
 
 def _report(benched: Result) -> Report:
