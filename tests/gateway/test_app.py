@@ -519,3 +519,17 @@ async def test_a_body_that_is_too_large_is_refused_in_the_dialects_own_shape(
     assert value["error"]["type"] == (
         "request_too_large" if path == "/v1/messages" else "invalid_request_error"
     )
+
+
+@dialects
+async def test_a_fault_of_ours_has_a_request_id_too(
+    http, gateway: str, store: Store, monkeypatch, path
+) -> None:
+    def broken(_: str) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(store, "key", broken)
+    async with http.post(gateway + path, json=PATHS[path]) as response:
+        assert response.status == 500
+        assert response.headers["x-request-id"]
+        assert "RuntimeError" in (await response.json())["error"]["message"]

@@ -11,6 +11,7 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from ostinato.gateway.arms import ArmTable
 from ostinato.gateway.body import encode, read_json
@@ -142,7 +143,7 @@ class Gateway:
         return await read_json(request, self.config.max_body_bytes)
 
 
-def create_app(store: Store, renderer: Renderer, settings: GatewayConfig = GatewayConfig()) -> Starlette:
+def create_app(store: Store, renderer: Renderer, settings: GatewayConfig = GatewayConfig()) -> ASGIApp:
     """The application; the writer thread lives as long as its lifespan."""
     gateway = Gateway(store, renderer, settings)
 
@@ -172,11 +173,10 @@ def create_app(store: Store, renderer: Renderer, settings: GatewayConfig = Gatew
         RecursionError: _too_deep,
         Exception: _our_fault,
     }
-    timed = Middleware(Timed, seen=gateway.metrics.replied)
     matched = Middleware(Matched, trained=settings.harness)
-    return Starlette(
-        routes=routes, lifespan=lifespan, exception_handlers=handlers, middleware=[timed, matched]
-    )
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers, middleware=[matched])
+    # Around everything, so that an answer to our own fault has its request id too.
+    return Timed(app, gateway.metrics.replied)
 
 
 def _dialect_of(request: Request) -> Dialect:
