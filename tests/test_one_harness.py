@@ -19,14 +19,20 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+import acp
 import pytest
 import uvicorn
+from acp._transport import memory_transport_pair
+from acp.agent.connection import AgentSideConnection
+from acp.client.connection import ClientSideConnection
 from rich.console import Console
+from tests.harness.acp.toolbox import FORMS, Editor
 
 from ostinato.engine.embedded import EmbeddedEngine
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.gateway.app import GatewayConfig, create_app
 from ostinato.gateway.keys import hash_key
+from ostinato.harness.acp.agent import EditorAgent
 from ostinato.harness.agent import HarnessConfig
 from ostinato.harness.client import GatewayClient
 from ostinato.harness.differences import DIFFERENCES, Where
@@ -178,6 +184,26 @@ async def through_code(door: Door, task: Task, directory: Path) -> None:
     await code(Wish(prompt=task.instruction), options, Console(file=io.StringIO()))
 
 
+async def through_acp(door: Door, task: Task, directory: Path) -> None:
+    """An editor that allows everything, and whose person answers as nobody does."""
+    repo = directory / "repo"
+    shutil.copytree(task.repo, repo)
+    sessions = Sessions(directory=directory / "sessions")
+    agent = EditorAgent(Options(directory=repo, url=door.url, key="key", config=CONFIG, sessions=sessions))
+    ours, theirs = memory_transport_pair()
+    editor = Editor(answers=[await SilentUser().answer("")])
+    draft = {"use_unstable_protocol": True}
+    async with (
+        AgentSideConnection(agent, ours, **draft),
+        ClientSideConnection(editor, theirs, **draft) as client,
+    ):
+        await client.initialize(protocol_version=1, client_capabilities=FORMS)
+        session = (await client.new_session(cwd=str(repo), mcp_servers=[])).session_id
+        await client.set_config_option(config_id="mode", session_id=session, value="auto")
+        await client.prompt(session_id=session, prompt=[acp.text_block(task.instruction)])
+        await agent.close()
+
+
 async def through_practice(door: Door, task: Task, directory: Path) -> None:
     backend = ProcessBackend()
     async with GatewayClient(door.url, "key") as client:
@@ -188,6 +214,7 @@ async def through_practice(door: Door, task: Task, directory: Path) -> None:
 
 DOORS: dict[str, Callable[[Door, Task, Path], Awaitable[None]]] = {
     "code": through_code,
+    "acp": through_acp,
     "practice": through_practice,
 }
 

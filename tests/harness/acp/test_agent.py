@@ -121,6 +121,26 @@ async def test_a_closed_dialog_is_a_no(open_desk, script):
     assert desk.editor.calls == [("bash: make", "failed")]
 
 
+async def test_an_editor_that_cannot_ask_is_a_no(open_desk, script, prompts):
+    script += [call("bash", command="make"), call("ask_user", question="Which?"), "done"]
+    async with open_desk(forms=True) as desk:
+        session = await desk.begin()
+        desk.editor.permits += ["fail"]
+        desk.editor.answers += ["fail"]
+        assert await desk.prompt(session) == "end_turn"
+    assert "not permitted" in prompts[1] and "could not ask" in prompts[2]
+
+
+async def test_a_session_open_elsewhere_is_refused(open_desk, repo, script):
+    script += ["done"]
+    async with open_desk() as desk:
+        session = await desk.begin()
+        await desk.prompt(session)
+        async with open_desk() as other:
+            with pytest.raises(acp.RequestError, match="open in another process"):
+                await other.agent.load_session(cwd=str(repo), session_id=session, mcp_servers=[])
+
+
 async def test_todos_are_the_plan(open_desk, script):
     todos = [
         {"content": "look", "status": "completed", "priority": "high"},

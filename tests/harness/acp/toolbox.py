@@ -40,6 +40,8 @@ class Editor:
         self.asked.append((tool_call, [option.kind for option in options]))
         self.arrived.set()
         choice = self.permits.pop(0)
+        if choice == "fail":
+            raise acp.RequestError(-32603, "no dialogs today")
         if choice == "wait":
             await asyncio.Event().wait()
         if choice == "cancel":
@@ -50,6 +52,8 @@ class Editor:
     async def create_elicitation(self, message: str, mode: Any, **_: Any) -> Any:
         self.forms.append(message)
         answer = self.answers.pop(0)
+        if answer == "fail":
+            raise acp.RequestError(-32603, "no forms today")
         if answer is None:
             return schema.DeclineElicitationResponse(action="decline")
         return schema.AcceptElicitationResponse(action="accept", content={"answer": answer})

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from acp import schema
+from acp import RequestError, schema
 from acp.helpers import text_block, tool_content, update_tool_call
 
 from ostinato.harness import edit
@@ -70,13 +70,17 @@ class Person:
         return await asked.answer
 
     async def permit(self, request: Request) -> Grant:
-        """Asks the editor. A dialog that was closed without an answer counts as no."""
+        """Asks the editor. A dialog that was closed, or could not be shown, counts as no."""
         await self._updates.flush()
         options = [schema.PermissionOption(kind=kind, name=name, option_id=kind) for kind, name in OPTIONS]
-        response = await self._client.request_permission(
-            session_id=self.session_id, tool_call=await self._shown(request), options=options
-        )
-        outcome = response.outcome
+        shown = await self._shown(request)
+        try:
+            response = await self._client.request_permission(
+                session_id=self.session_id, tool_call=shown, options=options
+            )
+            outcome = response.outcome
+        except RequestError:
+            outcome = None
         chosen = outcome.option_id if isinstance(outcome, schema.AllowedOutcome) else "reject_once"
         allowed = chosen.startswith("allow")
         denied = [replace(rule, action=Action.DENY) for rule in request.grants]
@@ -89,7 +93,10 @@ class Person:
             required=[ANSWER],
         )
         mode = schema.ElicitationFormSessionMode(session_id=self.session_id, requested_schema=fields)
-        response = await self._client.create_elicitation(message=question, mode=mode)
+        try:
+            response = await self._client.create_elicitation(message=question, mode=mode)
+        except RequestError as error:
+            raise UserAborted(f"the editor could not ask the user: {error}") from error
         content = response.content if isinstance(response, schema.AcceptElicitationResponse) else None
         answer = str((content or {}).get(ANSWER, "")).strip()
         if not answer:
