@@ -32,6 +32,12 @@ SET_ENDING = (
     .where(schema.sessions.c.id == bindparam("session"), schema.sessions.c.ending.is_(None))
     .values(ending=bindparam("how"))
 )
+PURGED_OF = (
+    select(schema.purges.c.session_id)
+    .where(schema.purges.c.session_id.in_(bindparam("ids", expanding=True)))
+    .limit(1)
+)
+"""Built once: it runs within every transaction that records turns."""
 BUMP_ARMS = (
     update(schema.counters).where(schema.counters.c.name == "arms").values(value=schema.counters.c.value + 1)
 )
@@ -268,9 +274,8 @@ def chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _refuse_purged(connection: Connection, session_ids: Sequence[str]) -> None:
-    column = schema.purges.c.session_id
     for ids in chunks(session_ids):
-        gone = connection.scalar(select(column).where(column.in_(ids)).limit(1))
+        gone = connection.scalar(PURGED_OF, {"ids": ids})
         if gone is not None:
             raise PurgedError(f"session {gone!r} was purged: start another one")
 
