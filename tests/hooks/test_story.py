@@ -256,8 +256,27 @@ def test_pull_by_rebase(committed, tmp_path) -> None:
     assert rates(desk.survival("5")) == WHOLE
 
 
-def test_a_renamed_branch_is_the_same_home(committed) -> None:
+@pytest.mark.parametrize("has_work", [True, False])
+def test_a_rebase_that_ends_elsewhere_is_a_branch_change(committed, has_work) -> None:
     desk = committed
+    desk.git("switch", "-q", "-c", "other", "main")
+    desk.git("commit", "-q", "--allow-empty", "-m", "other work")
+    if has_work:
+        desk.git("switch", "-q", "main")
+        desk.git("commit", "-q", "--allow-empty", "-m", "main goes on")
+    desk.git("switch", "-q", "feature")
+    desk.git("rebase", "-q", "main", "other")
+    desk.look()
+    desk.after(5)
+    assert desk.survival("5")["censored"] == "branch_changed"
+    assert "edit_reverted" not in desk.signals
+
+
+def test_a_renamed_branch_is_the_same_home(desk) -> None:
+    desk.git("switch", "-q", "-c", "feature")
+    desk.write("other.py", "def other():\n    return 8\n")
+    desk.commit("mine")
+    desk.agent("calc.py", desk.PROPOSED)
     desk.git("branch", "-m", "feature", "better-name")
     desk.git("switch", "-q", "main")
     desk.after(5)
@@ -265,6 +284,18 @@ def test_a_renamed_branch_is_the_same_home(committed) -> None:
     desk.git("switch", "-q", "better-name")
     desk.after(25)
     assert rates(desk.survival("30")) == WHOLE
+
+
+def test_a_branch_that_has_the_lines_anyway_is_another_branch(committed) -> None:
+    desk = committed
+    desk.git("switch", "-q", "main")
+    desk.write("other.py", "def other():\n    return 9\n")
+    desk.git("commit", "-q", "-a", "-m", "main goes on")
+    desk.git("cherry-pick", "feature")
+    desk.git("switch", "-q", "feature")
+    desk.git("switch", "-q", "main")
+    desk.after(5)
+    assert desk.survival("5")["censored"] == "branch_changed"
 
 
 def test_bisecting_is_being_away(committed) -> None:

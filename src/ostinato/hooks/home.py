@@ -12,8 +12,8 @@ from pathlib import Path
 from ostinato.hooks.places import Places, head_of, reflog_of, size_of, stash_log_of
 
 CHECKOUT = re.compile(r"checkout: moving from (\S+) to (\S+)")
-RETURNED = re.compile(r".*\(finish\): returning to (\S+)")
-"""How a rebase ends; `git rebase A B` ends on B wherever it began."""
+RETURNED = re.compile(r"(?:.*\(finish\): returning to|rebase: checkout) (\S+)")
+"""How a rebase ends, with something to do or without; `git rebase A B` ends on B wherever it began."""
 RENAMED = re.compile(r"Branch: renamed (\S+) to (\S+)")
 BRANCH = "refs/heads/"
 REBASING = ("rebase-merge", "rebase-apply")
