@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from ostinato.harness.mcp_config import McpConfigError, McpServer, load
+from ostinato.config import ConfigError
+from ostinato.harness.mcp_config import McpServer, load, of_person
 
 
 def test_both_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,6 +19,11 @@ def test_both_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tickets = McpServer(name="tickets", command=("tickets-mcp", "--stdio"), env={"TOKEN": "s3"})
     assert load(toml) == [tickets, McpServer(name="docs", url="http://127.0.0.1/mcp", timeout_s=5.0)]
     assert load(other) == [tickets]
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert of_person() == []
+    (tmp_path / "ostinato").mkdir()
+    toml.rename(tmp_path / "ostinato" / "mcp.toml")
+    assert of_person()[0] == tickets
 
 
 @pytest.mark.parametrize(
@@ -37,7 +43,7 @@ def test_both_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_wrong_is_named(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "mcp.toml"
     path.write_text(text)
-    with pytest.raises(McpConfigError, match=message):
+    with pytest.raises(ConfigError, match=message):
         load(path)
-    with pytest.raises(McpConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="cannot be read"):
         load(tmp_path / "none.toml")

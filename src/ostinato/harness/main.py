@@ -59,6 +59,8 @@ async def _in_lines(wish: Wish, options: Options, console: Console, *, asks: boo
     lines, screen = Lines(sys.stdin), Screen(console)
     user: User = TerminalUser(console, lines) if asks or _is_typed() else SilentUser()
     bench = await Workbench.open(options, user, screen)
+    for notice in bench.notices:
+        screen.say(f"ostinato: {notice}", "yellow")
     try:
         if wish.resume is not None or wish.undo:
             await bench.resume(wish.resume or "")

@@ -18,6 +18,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+from ostinato.config import ConfigError
 from ostinato.harness.errors import (
     InvalidArguments,
     ProviderError,
@@ -35,7 +36,7 @@ CLOSING_S = 5.0
 EXTRA = "MCP servers need the official SDK: pip install ostinato[code]"
 
 
-class McpMissing(RuntimeError):  # noqa: N818
+class McpMissing(ConfigError):  # noqa: N818
     """The SDK is not installed."""
 
 

@@ -22,14 +22,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ostinato.config import ConfigError
+from ostinato.harness import policy
+
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,31}")
 """Without an underscore: `mcp__server__tool` must come apart again."""
 KEYS = {"command", "args", "url", "env", "cwd", "headers", "timeout_s"}
 FROM_ENVIRONMENT = "env:"
-
-
-class McpConfigError(ValueError):
-    """The file cannot be used; the message names it, the server and the key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,27 +49,37 @@ class McpServer:
     """Of the start and of each call."""
 
 
+def file() -> Path:
+    """Where a person names servers for all of their repositories. A repository cannot name any."""
+    return policy.file().with_name("mcp.toml")
+
+
+def of_person() -> list[McpServer]:
+    """The servers of that file; none when it does not exist. Raises ConfigError."""
+    return load(file()) if file().exists() else []
+
+
 def load(path: Path) -> list[McpServer]:
-    """The servers of a file. Raises McpConfigError."""
+    """The servers of a file. Raises ConfigError."""
     try:
         text = path.read_text()
         tree = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except (OSError, ValueError) as error:
-        raise McpConfigError(f"{path}: cannot be read: {error}") from error
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
     servers = tree.get("servers", tree.get("mcpServers"))
     if not isinstance(servers, dict) or not all(isinstance(table, dict) for table in servers.values()):
-        raise McpConfigError(f"{path}: give one table [servers.NAME] for each server")
+        raise ConfigError(f"{path}: give one table [servers.NAME] for each server")
     return [_server(f"{path}: server {name}", name, table) for name, table in servers.items()]
 
 
 def _server(where: str, name: str, table: Mapping[str, Any]) -> McpServer:
     if not NAME.fullmatch(name):
-        raise McpConfigError(f"{where}: a name is 1 to 32 letters, digits and dashes")
+        raise ConfigError(f"{where}: a name is 1 to 32 letters, digits and dashes")
     unknown = table.keys() - KEYS
     if unknown:
-        raise McpConfigError(f"{where}: unknown {', '.join(sorted(unknown))}; use {', '.join(sorted(KEYS))}")
+        raise ConfigError(f"{where}: unknown {', '.join(sorted(unknown))}; use {', '.join(sorted(KEYS))}")
     if ("command" in table) == ("url" in table):
-        raise McpConfigError(f"{where}: give either command or url")
+        raise ConfigError(f"{where}: give either command or url")
     try:
         return McpServer(
             name=name,
@@ -82,7 +91,7 @@ def _server(where: str, name: str, table: Mapping[str, Any]) -> McpServer:
             timeout_s=float(table.get("timeout_s", 30.0)),
         )
     except (TypeError, ValueError, AttributeError) as error:
-        raise McpConfigError(f"{where}: {error}") from error
+        raise ConfigError(f"{where}: {error}") from error
 
 
 def _command(table: Mapping[str, Any]) -> tuple[str, ...]:

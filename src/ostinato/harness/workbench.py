@@ -8,10 +8,11 @@
 import asyncio
 import os
 import time
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ostinato.harness import policy, undo
+from ostinato.harness import mcp, mcp_config, policy, undo
 from ostinato.harness.agent import Agent, HarnessConfig, Observer
 from ostinato.harness.checkpoints import Checkpoints, Restored
 from ostinato.harness.client import GatewayClient, GatewayRefused, GatewayUnavailable, Reply
@@ -19,6 +20,7 @@ from ostinato.harness.conversation import Call, Conversation, Edit, Outcome
 from ostinato.harness.execute import Observation
 from ostinato.harness.git import worktree
 from ostinato.harness.log import Kind, LogError, SessionLog, Sessions
+from ostinato.harness.mcp_config import McpServer
 from ostinato.harness.permissions import Permissions, Rule
 from ostinato.harness.providers import Providers
 from ostinato.harness.search import SearchService
@@ -54,6 +56,8 @@ class Options:
     auto: bool = False
     """Permit whatever would be asked; denials stay."""
     sessions: Sessions = field(default_factory=Sessions.of_user)
+    servers: tuple[McpServer, ...] = ()
+    """MCP servers beside those of the person's file."""
 
 
 class Workbench:
@@ -67,6 +71,9 @@ class Workbench:
         self._backend = ProcessBackend(in_place=True)
         self._client = GatewayClient(options.url, options.key, patience_s=PATIENCE_S)
         self._ending = Ending.ABANDONED
+        self._open = AsyncExitStack()
+        self.notices: list[str] = []
+        """What could not be had: MCP servers that did not answer."""
         self._first = ""
         self.version: int | None = None
         """Of the last reply's newest token."""
@@ -90,6 +97,7 @@ class Workbench:
         bench = cls(options, root, checkpoints, await Journal.of(root))
         bench.sandbox = await bench._backend.open(root, LIMITS)
         bench.permissions = Permissions([*rules, *await checkpoints.unkept()], root=str(root))
+        providers = await bench._providers()
         bench._agent = Agent(
             bench._client,
             bench.sandbox,
@@ -98,7 +106,7 @@ class Workbench:
             observer=_Journalled(observer, bench),
             permissions=bench.permissions,
             keeper=checkpoints,
-            providers=_providers(options, bench.sandbox),
+            providers=providers,
         )
         await bench._begin(options.sessions.open(session_id or new_id()))
         return bench
@@ -149,6 +157,7 @@ class Workbench:
     async def close(self) -> None:
         await self._finish()
         await self._journal.drain()
+        await self._open.aclose()
         await self._client.aclose()
         await self._backend.aclose()
         self.checkpoints.close()
@@ -157,6 +166,15 @@ class Workbench:
         turn = (self.conversation.next_turn or 1) - 1
         model = "ostinato" if self.version is None else f"ostinato-{self.version}"
         self._journal.tell(self.conversation.session_id, turn, model, call, edit)
+
+    async def _providers(self) -> Providers:
+        url, key = os.environ.get("OSTINATO_SEARCH_URL"), self._options.key
+        search = SearchService(url, key, self.sandbox) if url else None
+        servers = [*mcp_config.of_person(), *self._options.servers]
+        if not servers:
+            return Providers(search=search)
+        tools, self.notices = await self._open.enter_async_context(mcp.opened(servers))
+        return Providers(search=search, tools=tools)
 
     async def _begin(self, log: SessionLog) -> None:
         self._ending = Ending.ABANDONED
@@ -190,11 +208,6 @@ class Workbench:
             await asyncio.wait_for(self._client.signal(signal), FAREWELL_S)
         except (TimeoutError, GatewayRefused, GatewayUnavailable):
             return  # the log has it; a gateway that is away must not keep a person waiting
-
-
-def _providers(options: Options, sandbox: Sandbox) -> Providers:
-    url = os.environ.get("OSTINATO_SEARCH_URL")
-    return Providers(search=SearchService(url, options.key, sandbox) if url else None)
 
 
 class _Journalled:
