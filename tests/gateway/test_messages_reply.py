@@ -1,5 +1,6 @@
 """The real Anthropic client against the gateway."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import anthropic
@@ -134,6 +135,27 @@ async def test_a_stop_sequence_ends_it_to_the_token(
     said = {"role": "assistant", "content": answer.content[0].text}
     await ask(sdk, HI, said, HI, **NAMED)
     assert [turn.segment for turn in store.turns(SESSION)] == [0, 0]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_stop_sequence_frees_the_engine(serve_lines, gateway_of, renderer, stream: bool) -> None:
+    freed, (word,) = asyncio.Event(), renderer.tokenizer.encode("C")
+
+    async def lines(asked):
+        try:
+            while True:
+                yield {"id": word, "logprob": -0.5, "version": 1}
+                await asyncio.sleep(0.01)
+        finally:
+            freed.set()
+
+    url = await gateway_of(await serve_lines(lines))
+    body = {"model": "ostinato", "max_tokens": 9000, "messages": [HI], "stop_sequences": ["CCC"]}
+    async with anthropic.AsyncAnthropic(base_url=url, api_key="key-of-ada", max_retries=0) as client:
+        answer = await client.messages.create(**body, stream=stream)
+        if stream:
+            assert [event async for event in answer]
+    await asyncio.wait_for(freed.wait(), 5)
 
 
 async def test_tokens_are_counted(sdk, store: Store) -> None:

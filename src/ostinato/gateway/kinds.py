@@ -2,6 +2,7 @@
 
 The table is data. A row matches when its words are in the place it names: the system prompt or the last user
 message. A client whose words changed is recorded as `main` until a row is added; `X-Turn-Type` always wins.
+The words were found in Claude Code 2.1.197, Codex 0.169.0, opencode 1.18.33 and aider 0.86.2.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,20 +34,18 @@ class Habit:
 
 HABITS = (
     Habit(client="claude", kind=TurnKind.SIDE, role="system", words="sentence-case title"),
-    Habit(client="claude", kind=TurnKind.SIDE, role="system", words="under 50 characters"),
-    Habit(client="claude", kind=TurnKind.SIDE, role="system", words="indicates a new conversation topic"),
-    Habit(client="claude", kind=TurnKind.SIDE, role="system", words="extract any file paths"),
-    Habit(client="claude", kind=TurnKind.SIDE, role="user", words="process Bash commands that an AI coding"),
+    Habit(client="claude", kind=TurnKind.SUMMARY, role="system", words="tasked with summarizing conversat"),
     Habit(client="claude", kind=TurnKind.SUMMARY, role="user", words="detailed summary of the conversation"),
     Habit(client="codex", kind=TurnKind.SUMMARY, role="user", words="CONTEXT CHECKPOINT COMPACTION"),
     Habit(client="opencode", kind=TurnKind.SIDE, role="system", words="You are a title generator"),
     Habit(client="opencode", kind=TurnKind.SIDE, role="user", words="Generate a title for this conversation"),
-    Habit(client="opencode", kind=TurnKind.SUMMARY, role="system", words="tasked with summarizing conversat"),
+    Habit(client="opencode", kind=TurnKind.SUMMARY, role="system", words="context summarization agent"),
+    Habit(client="opencode", kind=TurnKind.SIDE, role="system", words="Summarize what was done in this conv"),
     Habit(client="aider", kind=TurnKind.SIDE, role="system", words="one-line Git commit messages"),
     Habit(client="aider", kind=TurnKind.SUMMARY, role="system", words="summarize this partial conversation"),
 )
 HEADERS: Mapping[str, Mapping[str, TurnKind]] = {
-    "x-openai-subagent": {"compact": TurnKind.SUMMARY, "review": TurnKind.MAIN},
+    "x-openai-subagent": {"compact": TurnKind.SUMMARY, "memory_consolidation": TurnKind.SIDE},
 }
 """Headers of clients that say it themselves."""
 
