@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 
 import acp
@@ -139,6 +140,21 @@ async def test_a_session_open_elsewhere_is_refused(open_desk, repo, script):
         async with open_desk() as other:
             with pytest.raises(acp.RequestError, match="open in another process"):
                 await other.agent.load_session(cwd=str(repo), session_id=session, mcp_servers=[])
+
+
+async def test_the_editors_mcp_servers_are_tools(open_desk, repo, script):
+    script += [call("mcp__my-tickets__add", a=2, b=3), "five", "again"]
+    program = str(Path(__file__).parents[1] / "mcp_server.py")
+    alive = schema.McpServerStdio(name="my tickets", command=sys.executable, args=[program], env=[])
+    dead = schema.McpServerStdio(name="gone", command="/no/such/program", args=[], env=[])
+    async with open_desk() as desk:
+        new = await desk.agent.new_session(cwd=str(repo), mcp_servers=[alive, dead])
+        desk.editor.permits += ["allow_once"]
+        assert await desk.prompt(new.session_id) == "end_turn"
+        assert "gone" in desk.editor.said and desk.editor.said.endswith("five")
+        assert [status for _, status in desk.editor.calls] == ["completed"]
+        (call_,) = desk.editor.of(schema.ToolCallProgress)
+        assert call_.content[0].content.text == "5"
 
 
 async def test_todos_are_the_plan(open_desk, script):

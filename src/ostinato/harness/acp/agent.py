@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from acp.connection import StreamDirection, StreamEvent
 from ostinato import __version__
 from ostinato.config import ConfigError
 from ostinato.harness.acp.replay import title_of
+from ostinato.harness.acp.servers import servers_of
 from ostinato.harness.acp.session import (
     AUTH_REQUIRED,
     INVALID_PARAMS,
@@ -24,6 +25,7 @@ from ostinato.harness.acp.session import (
 )
 from ostinato.harness.git import GitError, worktree
 from ostinato.harness.log import Event, LogError
+from ostinato.harness.mcp import McpMissing
 from ostinato.harness.profiles import PROFILES
 from ostinato.harness.workbench import Options
 from ostinato.sandbox.base import SandboxError
@@ -73,6 +75,7 @@ class EditorAgent:
             protocol_version=PROTOCOL_VERSION,
             agent_capabilities=schema.AgentCapabilities(
                 load_session=True,
+                mcp_capabilities=schema.McpCapabilities(http=True),
                 prompt_capabilities=schema.PromptCapabilities(embedded_context=True),
                 session_capabilities=sessions,
             ),
@@ -87,14 +90,14 @@ class EditorAgent:
 
     async def new_session(self, cwd: str, mcp_servers: Any = None, **_: Any) -> schema.NewSessionResponse:
         place = await self._place(cwd)
-        session = await self._open(self._options, place)
+        session = await self._open(replace(self._options, servers=servers_of(mcp_servers)), place)
         return schema.NewSessionResponse(session_id=session.id, config_options=config_options(session))
 
     async def load_session(
         self, cwd: str, session_id: str, mcp_servers: Any = None, **_: Any
     ) -> schema.LoadSessionResponse:
         """Goes on with a session, its history shown first."""
-        session, events = await self._resume(cwd, session_id)
+        session, events = await self._resume(cwd, session_id, mcp_servers)
         await session.replay(events)
         session.updates.commands(COMMANDS)
         return schema.LoadSessionResponse(config_options=config_options(session))
@@ -103,7 +106,7 @@ class EditorAgent:
         self, session_id: str, cwd: str, mcp_servers: Any = None, **_: Any
     ) -> schema.ResumeSessionResponse:
         """Goes on with a session whose history the editor still has."""
-        session, _events = await self._resume(cwd, session_id)
+        session, _events = await self._resume(cwd, session_id, mcp_servers)
         return schema.ResumeSessionResponse(config_options=config_options(session))
 
     async def list_sessions(
@@ -167,7 +170,7 @@ class EditorAgent:
         except GitError as error:
             raise RequestError(INVALID_PARAMS, str(error)) from error
 
-    async def _resume(self, cwd: str, session_id: str) -> tuple[EditorSession, Sequence[Event]]:
+    async def _resume(self, cwd: str, session_id: str, servers: Any) -> tuple[EditorSession, Sequence[Event]]:
         place = await self._place(cwd)
         if session_id in self._sessions:
             await self.close_session(session_id)
@@ -180,7 +183,8 @@ class EditorAgent:
             raise RequestError(
                 INVALID_PARAMS, f"session {session_id} is of {root or 'no repository'}, not {cwd}"
             )
-        options = with_profile(self._options, profile if profile in PROFILES else "core")
+        offered = replace(self._options, servers=servers_of(servers))
+        options = with_profile(offered, profile if profile in PROFILES else "core")
         return await self._open(options, place, session_id), events
 
     async def _open(self, options: Options, place: _Place, session_id: str = "") -> EditorSession:
@@ -192,7 +196,7 @@ class EditorAgent:
             session = await EditorSession.open(
                 self._client, options, place.root, session_id=session_id, elicits=self._elicits
             )
-        except (GitError, ConfigError, SandboxError, LogError) as error:
+        except (GitError, ConfigError, SandboxError, LogError, McpMissing) as error:
             raise RequestError(INVALID_PARAMS, str(error)) from error
         self._sessions[session.id] = session
         return session

@@ -115,6 +115,9 @@ class EditorSession:
         """Works on the user's words, or goes on with what it asked. Cancelling this cancels the turn."""
         if text.strip() == UNDO:
             return await self._undo()
+        for notice in self.bench.notices:
+            self.updates.say(f"{notice}\n\n")
+        self.bench.notices.clear()
         turn = self._go_on(text)
         asking = asyncio.ensure_future(self._person.asked.get())
         try:
