@@ -1,6 +1,6 @@
 """What our gateway adds to a request, beside LiteLLM's proxy: same requests, same upstream, one worker each.
 
-    python -m benchmarks.gateway [--json] [--blocks 6] [--requests 18000]
+    python -m benchmarks.gateway [--json] [--blocks 6] [--warm 34000] [--requests 18000]
 
 The load is sessions of eight turns whose history grows. Ours records every turn before it answers; LiteLLM
 records nothing. The three sides (upstream alone, ours, LiteLLM's) take turns block by block, so that what
@@ -12,7 +12,8 @@ interval (see `measure.py`). LiteLLM is installed once into `.clients/litellm`.
 - half saturation: requests due at even distances at half our rate; p99 counted from when each was due, minus
   the upstream's own p99 at that rate.
 - lost turns: `kill -9` under load; acknowledged turns that are not in the store.
-- memory: an hour of five requests a second (`--requests`), as fast as it goes, after the caches are full.
+- memory: an hour of five requests a second (`--requests`), as fast as it goes, after `--warm` requests have
+  filled the caches (4,000 sessions are held).
 """
 
 import argparse
@@ -108,10 +109,10 @@ async def _one_at_a_time(sides: Mapping[str, peers.Peer], talks: Talks, block: B
     block.added_ms.update({name: float(np.median(each)) - alone for name, each in found.items()})
 
 
-async def memory(gateway: peers.Peer, talks: Talks, count: int) -> dict[str, float]:
-    """MB of the gateway once its caches are full, and after `count` more requests."""
+async def memory(gateway: peers.Peer, talks: Talks, warm: int, count: int) -> dict[str, float]:
+    """MB of the gateway after `warm` requests, when its caches are full, and after `count` more."""
     sizes = []
-    for requests in (4_500 * TURNS // 4, count):
+    for requests in (warm, count):
         done = 0
         while done < requests:
             done += int(2.0 * await closed(gateway.port, talks, at_once=AT_ONCE, seconds=2.0))
@@ -177,7 +178,7 @@ async def everything(
         )
         parts = await measure(sides, lambda: talk(streamed, peers.KEY), options.blocks, tail=False)
         figures |= compare(parts, "streaming")
-        facts = await memory(ours, lambda: talk(plain, peers.KEY), options.requests)
+        facts = await memory(ours, lambda: talk(plain, peers.KEY), options.warm, options.requests)
         acknowledged, gone = await lost(ours, directory / "store.db", plain)
     return figures, facts | {"turns_acknowledged": acknowledged, "turns_lost_after_kill": gone}
 
@@ -187,7 +188,8 @@ def main(run: Run) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--blocks", type=int, default=6)
-    parser.add_argument("--requests", type=int, default=18_000, help="of the memory check")
+    parser.add_argument("--warm", type=int, default=34_000, help="requests until the caches are full")
+    parser.add_argument("--requests", type=int, default=18_000, help="of the memory check after that")
     parser.add_argument("--json", action="store_true", help="print JSON as well, last line of the output")
     options = parser.parse_args()
     peers.install()
