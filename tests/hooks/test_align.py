@@ -1,7 +1,9 @@
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ostinato.hooks.align import Block, Region, blocks, follow, split
+
+UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 TEXT = st.lists(st.sampled_from(["a\n", "b\n", "c = 1\n", "\n", "d(x)\n", "    e\n"]), max_size=25)
 MANY = st.lists(st.integers(0, 60).map("line {}\n".format), max_size=60)
@@ -16,16 +18,19 @@ def apply(a, b, changes):
     return made + a[at:]
 
 
+@UNTIMED
 @given(TEXT | MANY, TEXT | MANY)
 def test_the_blocks_turn_one_text_into_the_other(a, b) -> None:
     assert apply(a, b, blocks(a, b, by=lambda line: line)) == b
 
 
+@UNTIMED
 @given(TEXT | MANY)
 def test_equal_texts_have_no_blocks(a) -> None:
     assert blocks(a, a) == []
 
 
+@UNTIMED
 @given(TEXT | MANY, TEXT | MANY, st.data())
 def test_a_region_lies_within_the_other_text(a, b, data) -> None:
     start = data.draw(st.integers(0, len(a)))
@@ -35,6 +40,7 @@ def test_a_region_lies_within_the_other_text(a, b, data) -> None:
     assert region.skip >= 0 and region.drop >= 0
 
 
+@UNTIMED
 @given(TEXT | MANY, TEXT, TEXT, st.data())
 def test_what_is_put_around_a_region_does_not_get_into_it(a, above, below, data) -> None:
     start = data.draw(st.integers(0, len(a)))

@@ -1,13 +1,16 @@
-from hypothesis import assume, given
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from ostinato.hooks.rates import Rates, alike, contained, mean, rates
+
+UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 LINES = st.lists(st.text("abcdef =+()", min_size=4, max_size=20), min_size=1, max_size=12)
 ONE = st.text("abcdef", min_size=1, max_size=40)
 OTHER = st.text("uvwxyz", min_size=1, max_size=40)
 
 
+@UNTIMED
 @given(LINES, LINES)
 def test_what_is_unchanged_survives_whole(proposed, before) -> None:
     assume(proposed != before)
@@ -16,11 +19,13 @@ def test_what_is_unchanged_survives_whole(proposed, before) -> None:
         assert rates(proposed, proposed, before).no_revert == 1.0
 
 
+@UNTIMED
 @given(ONE, OTHER)
 def test_what_has_nothing_in_common_is_zero(proposed, now) -> None:
     assert rates([now], [proposed], ["other"]).four_gram == 0.0
 
 
+@UNTIMED
 @given(ONE, OTHER)
 def test_what_was_put_back_is_a_revert(proposed, before) -> None:
     assert rates([before], [proposed], [before]).no_revert == 0.0
@@ -28,12 +33,14 @@ def test_what_was_put_back_is_a_revert(proposed, before) -> None:
     assert rates([], [proposed], []).four_gram == 0.0
 
 
+@UNTIMED
 @given(LINES, LINES, LINES)
 def test_rates_lie_between_none_and_all(now, proposed, before) -> None:
     found = rates(now, proposed, before)
     assert 0.0 <= found.four_gram <= 1.0 and 0.0 <= found.no_revert <= 1.0
 
 
+@UNTIMED
 @given(LINES, st.data())
 def test_the_more_is_taken_away_the_less_is_left(proposed, data) -> None:
     """Cutting further never raises the rate."""
@@ -43,11 +50,13 @@ def test_the_more_is_taken_away_the_less_is_left(proposed, data) -> None:
     assert less_left <= rates(proposed[: len(proposed) - much], proposed, []).four_gram
 
 
+@UNTIMED
 @given(LINES, LINES)
 def test_likeness_does_not_depend_on_the_order(one, other) -> None:
     assert alike("".join(one), "".join(other)) == alike("".join(other), "".join(one))
 
 
+@UNTIMED
 @given(LINES, LINES)
 def test_a_deletion_lasts_until_its_lines_are_back(before, rest) -> None:
     assert rates([], [], before) == Rates(four_gram=1.0, no_revert=1.0)

@@ -1,9 +1,11 @@
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ostinato.hooks.align import split
 from ostinato.hooks.tokens import key, same_meaning, tokens
+
+UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.mark.parametrize(
@@ -41,6 +43,7 @@ def test_other_languages_by_their_words() -> None:
     assert not same_meaning("a.ts", ["a(b)\n"], ["a(c)\n"])
 
 
+@UNTIMED
 @given(st.text())
 def test_any_text_has_words_and_a_meaning(text) -> None:
     lines = split(text)
