@@ -6,10 +6,10 @@ import pytest
 
 from ostinato.harness.agent import Agent, HarnessConfig
 from ostinato.harness.client import ContextExceeded, GatewayRefused, GatewayUnavailable, Reply
-from ostinato.harness.conversation import Conversation, Outcome, unanswered
-from ostinato.harness.log import Kind, SessionLog
+from ostinato.harness.conversation import Conversation, Outcome, messages, unanswered
+from ostinato.harness.log import Kind, SessionLog, load
 from ostinato.harness.permissions import Action, Permissions, Rule
-from ostinato.harness.profiles import CORE
+from ostinato.harness.profiles import CORE, PROFILES
 from ostinato.harness.prompt import SYSTEM
 from ostinato.harness.scripted import ScriptedClient
 from ostinato.harness.tools import TOOLS
@@ -297,3 +297,32 @@ async def test_instructions_that_lead_elsewhere_are_not_read(sandbox: Sandbox, u
     outcome, _ = await run(sandbox, user, calls(("read", {"path": "pkg/util.py"})), says("ok"))
     assert outcome.transcript[0]["content"] == SYSTEM
     assert outcome.transcript[3]["content"] == "from calc import alpha"
+
+
+async def test_a_full_context_is_summarised_and_the_work_goes_on(sandbox: Sandbox, user, tmp_path) -> None:
+    replies = [calls(READ, tokens=80), says("calc.py line 2 is wrong"), calls(EDIT), says("fixed")]
+    client = ScriptedClient(replies)
+    config = HarnessConfig(profile="full", max_context=100)
+    agent = Agent(client, sandbox, user, config)
+    log = SessionLog(tmp_path / "s1.jsonl")
+    conversation = agent.converse("s1", log=log)
+    outcome = await agent.prompt(conversation, "calc.py is off")
+    log.close()
+    assert (outcome.ending, outcome.final_message) == (Ending.FINISHED, "fixed")
+    first, summary, after, _ = client.asked
+    assert "X-Turn-Type" not in first.headers()
+    assert summary.headers()["X-Turn-Type"] == "summary"
+    assert summary.messages[-1]["content"] == PROFILES["full"].summarize
+    assert summary.max_tokens == 25
+    assert [message["role"] for message in after.messages] == ["system", "user", "user"]
+    assert after.messages[1]["content"] == "calc.py is off"
+    assert after.messages[2]["content"].endswith("go on from it:\n\ncalc.py line 2 is wrong")
+    assert messages(load(tmp_path / "s1.jsonl")) == list(outcome.transcript)
+
+
+async def test_without_a_summary_it_ends(sandbox: Sandbox, user) -> None:
+    for reply in (calls(READ), says("", tokens=90), says("so", finish="length"), says("x", broken="bad")):
+        outcome, _ = await run(sandbox, user, calls(READ, tokens=80), reply, profile="full", max_context=100)
+        assert (outcome.ending, outcome.reason) == (Ending.TOKEN_LIMIT, "the model wrote no summary")
+    outcome, _ = await run(sandbox, user, calls(READ, tokens=80), says("done"), max_context=100)
+    assert outcome.ending is Ending.FINISHED  # core never summarises

@@ -24,8 +24,12 @@ from ostinato.harness.profiles import profile
 from ostinato.harness.providers import NONE, Providers
 from ostinato.harness.users import Grant, Request, User
 from ostinato.sandbox.base import Sandbox, SandboxError
-from ostinato.types import Ending, Signal, SignalKind, Source
+from ostinato.types import Ending, Signal, SignalKind, Source, TurnKind
 
+SUMMARIZE_AT = 0.75
+"""Share of the context that may be full before the model summarises itself."""
+SUMMARY_TOKENS = 1_200
+"""At most; it is asked for about 1000."""
 FILES = {"read", "write", "edit"}
 """Tools whose path may lead below a nested AGENTS.md."""
 
@@ -220,26 +224,60 @@ class Agent:
             if reply.broken is None and not reply.message.get("tool_calls"):
                 conversation.final = reply.message["content"] or ""
                 return Ending.FINISHED
+            if self._is_nearly_full(conversation) and not await self._summarize(conversation):
+                return Ending.TOKEN_LIMIT
         return Ending.TURN_LIMIT if conversation.turns >= config.max_turns else Ending.TOKEN_LIMIT
 
-    async def _ask(self, conversation: Conversation) -> Reply:
+    def _is_nearly_full(self, conversation: Conversation) -> bool:
+        full = SUMMARIZE_AT * self._config.max_context
+        return self._profile.summarize is not None and conversation.tokens >= full
+
+    async def _summarize(self, conversation: Conversation) -> bool:
+        """Lets the model write down where it stands and goes on from that alone; False when it cannot."""
+        query = {"role": "user", "content": self._profile.summarize}
+        try:
+            reply = await self._ask(conversation, query)
+        except ContextExceeded as error:
+            conversation.reason = str(error)
+            return False
+        text = reply.message.get("content")
+        if (
+            reply.broken is not None
+            or reply.finish == "length"
+            or reply.message.get("tool_calls")
+            or not text
+        ):
+            conversation.settle("this was the time for a summary")
+            conversation.reason = "the model wrote no summary"
+            return False
+        conversation.restart(text)
+        return True
+
+    async def _ask(self, conversation: Conversation, query: Message | None = None) -> Reply:
+        """The next reply; with `query`, which is the harness's own, a turn of the kind summary."""
         turn, conversation.next_turn = conversation.next_turn, None
+        asked = conversation.messages if query is None else [*conversation.messages, query]
         ask = Ask(
             session_id=conversation.session_id,
             turn=turn,
-            messages=tuple(conversation.messages),
+            messages=tuple(asked),
             tools=self._profile.tools,
-            max_tokens=self._config.max_tokens,
+            max_tokens=self._config.max_tokens if query is None else self._summary_tokens,
             temperature=self._config.temperature,
             source=conversation.source,
             task_id=conversation.task_id,
             harness=self._profile.hash,
+            kind=TurnKind.MAIN if query is None else TurnKind.SUMMARY,
         )
         reply = await self._client.reply(ask, self._observer.text if self._observer else None)
         conversation.add_reply(reply, reply.turn if reply.turn is not None else turn or 0)
         if self._observer:
             self._observer.reply(reply)
         return reply
+
+    @property
+    def _summary_tokens(self) -> int:
+        return min(SUMMARY_TOKENS, self._config.max_context // 4)
 
     async def _act(self, conversation: Conversation, reply: Reply) -> None:
         """Runs the calls of a reply in order and appends what the model will read."""

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 import aiohttp
 
 from ostinato.harness.profiles import CORE
-from ostinato.types import Signal, Source
+from ostinato.types import Signal, Source, TurnKind
 
 FIRST_WAIT_S = 0.05
 LONGEST_WAIT_S = 1.0
@@ -80,6 +80,7 @@ class Ask:
     temperature: float = 1.0
     source: Source = Source.LIVE
     task_id: str | None = None
+    kind: TurnKind = TurnKind.MAIN
     harness: str = CORE.hash
     """`Profile.hash` of what the model is told."""
 
@@ -91,6 +92,7 @@ class Ask:
             "X-Session-Source": self.source.value,
             "X-Harness-Hash": self.harness,
             **turn,
+            **({"X-Turn-Type": self.kind.value} if self.kind is not TurnKind.MAIN else {}),
             **task,
         }
 

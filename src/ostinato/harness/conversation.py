@@ -13,6 +13,7 @@ from ostinato.harness.log import Event, Kind, SessionLog
 from ostinato.harness.offers import Reading
 from ostinato.harness.permissions import Action, Permissions, Rule
 from ostinato.harness.profiles import Profile
+from ostinato.harness.prompt import SUMMARY
 from ostinato.types import Ending, Source
 
 INTERRUPTED = "interrupted before the call had answered"
@@ -95,6 +96,8 @@ class Conversation:
     task_id: str | None = None
     log: SessionLog | None = None
     messages: list[Message] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
+    """What the user said, one text for each prompt: never summarised."""
     next_turn: int | None = 0
     """Index that the gateway will give the next reply; None after an ask whose answer was lost."""
     tokens: int = 0
@@ -116,6 +119,7 @@ class Conversation:
         """Takes the user's next words."""
         self.turns, self.broken, self.calls, self.final, self.reason = 0, 0, [], "", ""
         self.note(Kind.USER, text=text)
+        self.words.append(text)
         self.messages.append({"role": "user", "content": text})
 
     def add_reply(self, reply: Reply, turn: int) -> None:
@@ -164,6 +168,12 @@ class Conversation:
         self.note(Kind.UNDO, restored=list(restored), left=list(left))
         self.messages.append({"role": "user", "content": undone(restored, left)})
 
+    def restart(self, summary: str) -> None:
+        """Goes on from a summary: another segment, with the system prompt and the user's own words."""
+        self.note(Kind.SUMMARY, text=summary)
+        self.messages = _restarted(self.messages[:1], self.words, summary)
+        self.tokens = 0
+
     def settle(self, reason: str) -> None:
         """Answers every call that has no answer yet, so that the conversation can go on."""
         for call_id in unanswered(self.messages):
@@ -186,6 +196,7 @@ class Conversation:
         """Takes up where a log ended, however its process did: calls without an answer are answered."""
         events = list(events)
         self.messages = messages(events)
+        self.words = [event.data["text"] for event in events if event.kind is Kind.USER]
         for event in events:
             match event.kind:
                 case Kind.REPLY:
@@ -201,13 +212,17 @@ class Conversation:
 def messages(events: Iterable[Event]) -> list[Message]:
     """The conversation in OpenAI's form, as the model read it."""
     found: list[Message] = []
+    words: list[str] = []
     for event in events:
         data = event.data
         match event.kind:
             case Kind.SESSION:
                 found.append({"role": "system", "content": data["system"]})
             case Kind.USER:
+                words.append(data["text"])
                 found.append({"role": "user", "content": data["text"]})
+            case Kind.SUMMARY:
+                found = _restarted(found[:1], words, data["text"])
             case Kind.REPLY:
                 found.append(data["message"])
             case Kind.OBSERVATION:
@@ -215,6 +230,11 @@ def messages(events: Iterable[Event]) -> list[Message]:
             case Kind.UNDO:
                 found.append({"role": "user", "content": undone(data["restored"], data["left"])})
     return found
+
+
+def _restarted(system: list[Message], words: Iterable[str], summary: str) -> list[Message]:
+    said: list[Message] = [{"role": "user", "content": text} for text in words]
+    return [*system, *said, {"role": "user", "content": SUMMARY + summary}]
 
 
 def unanswered(found: Iterable[Message]) -> list[str]:

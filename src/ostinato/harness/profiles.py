@@ -19,7 +19,7 @@ from typing import Any
 from ostinato.harness.dialects import CLAUDE, CODEX, MINI, OPENCODE, PI
 from ostinato.harness.errors import InvalidArguments
 from ostinato.harness.offers import Offer, Reading, as_it_is
-from ostinato.harness.prompt import SUMMARIZE, SYSTEM
+from ostinato.harness.prompt import SUMMARIZE, SUMMARY, SYSTEM
 from ostinato.harness.tools import CATALOGUE, TOOLS
 
 
@@ -48,6 +48,8 @@ class Profile:
     def __post_init__(self) -> None:
         told: list[Any] = [self.system, list(self.tools)]
         rules = {"read_before_edit": self.read_before_edit, "summarize": self.summarize}
+        if self.summarize is not None:
+            rules["summary"] = SUMMARY
         if any(rules.values()):
             told.append(rules)
         digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()

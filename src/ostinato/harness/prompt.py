@@ -9,6 +9,9 @@ SYSTEM = (
     "Finish with a short message without a tool call: what you changed and what still fails."
 )
 
+SUMMARY = "Your summary of the work so far; go on from it:\n\n"
+"""Stands before a summary, after the user's own words."""
+
 SUMMARIZE = (
     "The conversation is nearly as long as you can read. Write a summary of about 1000 tokens from which you "
     "can go on without it; the request stays visible to you. Say what is done, with the files you changed; "
