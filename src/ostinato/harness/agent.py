@@ -241,16 +241,12 @@ class Agent:
             conversation.reason = str(error)
             return False
         text = reply.message.get("content")
-        if (
-            reply.broken is not None
-            or reply.finish == "length"
-            or reply.message.get("tool_calls")
-            or not text
-        ):
+        unusable = reply.broken is not None or reply.finish == "length" or not text
+        if unusable or reply.message.get("tool_calls"):
             conversation.settle("this was the time for a summary")
             conversation.reason = "the model wrote no summary"
             return False
-        conversation.restart(text)
+        conversation.restart(str(text))
         return True
 
     async def _ask(self, conversation: Conversation, query: Message | None = None) -> Reply:
