@@ -45,12 +45,12 @@ class BenchConfig:
 class LiveConfig:
     """The simulated developers and the real-time cycle."""
 
-    developers: int = 40
-    sessions_each: int = 8
+    developers: int = 80
+    sessions_each: int = 4
     versions: int = 4
     learning_rate: float = 2e-4
     """Half of practice's: a reward of one session has no group beside it to compare with."""
-    ab_sessions_each: int = 20
+    ab_sessions_each: int = 10
     challenger_share: float = 0.5
     gate_margin: float = 0.05
     """How much worse on held-out tasks a candidate may be at most."""
