@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.harness.story import STORY
 
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.gateway.keys import hash_key
@@ -53,18 +54,6 @@ def user() -> ScriptedUser:
 @pytest.fixture
 def tools(sandbox: Sandbox, user: ScriptedUser) -> Executor:
     return Executor(sandbox, user, command_timeout_s=2.0)
-
-
-def call_text(name: str, **arguments: object) -> str:
-    return f'<tool_call>\n{{"name": "{name}", "arguments": {json.dumps(arguments)}}}\n</tool_call>'
-
-
-STORY = [
-    "I look first.\n" + call_text("read", path="calc.py"),
-    call_text("edit", path="calc.py", old_string="a - b", new_string="a + b"),
-    call_text("write", path="new.py", content="x = 1\n"),
-    "alpha adds now",
-]
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from rich.console import Console
 
@@ -19,6 +20,8 @@ from ostinato.harness.workbench import Options, Workbench
 from ostinato.sandbox.base import SandboxError
 from ostinato.types import Ending
 
+NO_TEXTUAL = "in plain lines, since the full screen needs textual: pip install ostinato[code]"
+NOTHING = "nothing to do: give a prompt, or start it in a terminal"
 DONE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
 
 
@@ -47,6 +50,12 @@ async def code(wish: Wish, options: Options, console: Console) -> int:
     if not options.key and not wish.undo:
         return _wrong(console, "no API key: give --key or set OSTINATO_KEY")
     try:
+        if asks and not wish.plain and _is_typed() and console.is_terminal:
+            if find_spec("textual") is not None:
+                from ostinato.harness.terminal import full_screen
+
+                return await full_screen(wish.prompt, wish.resume, options)
+            console.print(NO_TEXTUAL, style="yellow")
         return await _in_lines(wish, options, console, asks=asks)
     except (GatewayRefused, GitError, ConfigError, LogError) as error:
         return _wrong(console, str(error))
@@ -57,7 +66,7 @@ async def code(wish: Wish, options: Options, console: Console) -> int:
 
 async def _in_lines(wish: Wish, options: Options, console: Console, *, asks: bool) -> int:
     lines, screen = Lines(sys.stdin), Screen(console)
-    user: User = TerminalUser(console, lines) if asks or _is_typed() else SilentUser()
+    user: User = TerminalUser(console, lines) if _is_typed() else SilentUser()
     bench = await Workbench.open(options, user, screen)
     for notice in bench.notices:
         screen.say(f"ostinato: {notice}", "yellow")
@@ -68,8 +77,10 @@ async def _in_lines(wish: Wish, options: Options, console: Console, *, asks: boo
             screen.say(await command(bench, "/undo"))
             return DONE
         status = await _once(bench, screen, wish.prompt) if wish.prompt is not None else DONE
-        if asks and status is not INTERRUPTED:
-            await plain.converse(bench, lines, screen, prompting=_is_typed())
+        if asks and status != INTERRUPTED:
+            taken = await plain.converse(bench, lines, screen, typed=_is_typed())
+            if not taken and wish.prompt is None and not _is_typed():
+                return _wrong(console, NOTHING)
         return status
     finally:
         await asyncio.shield(bench.close())  # to the end, however impatient the person is

@@ -61,21 +61,27 @@ class Interrupts:
         return True
 
 
-async def converse(bench: Workbench, lines: Lines, screen: Screen, *, prompting: bool) -> None:
-    """Takes requests line by line until there are no more, /quit, or a Ctrl-C with nothing to stop."""
-    interrupts = Interrupts()
+async def converse(bench: Workbench, lines: Lines, screen: Screen, *, typed: bool) -> int:
+    """Takes requests line by line until there are no more, /quit, or a Ctrl-C with nothing to stop.
+
+    How many lines there were. `typed`: somebody is there to be greeted and asked.
+    """
+    interrupts, taken = Interrupts(), 0
     with interrupts.caught():
-        screen.say(GREETING.format(root=bench.root), "dim")
+        if typed:
+            screen.say(GREETING.format(root=bench.root), "dim")
         try:
-            while (line := await _asked(lines, screen, prompting=prompting)) is not None:
+            while (line := await _asked(lines, screen, typed=typed)) is not None:
+                taken += 1
                 if not await interrupts.cancellable(partial(_take, bench, screen, line)):
                     screen.say("interrupted; the session goes on", "yellow")
         except (Leave, asyncio.CancelledError):
             screen.say("")
+    return taken
 
 
-async def _asked(lines: Lines, screen: Screen, *, prompting: bool) -> str | None:
-    if prompting:
+async def _asked(lines: Lines, screen: Screen, *, typed: bool) -> str | None:
+    if typed:
         screen.prompt("> ")
     return await lines.next()
 

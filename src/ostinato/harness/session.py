@@ -20,9 +20,12 @@ DONE = 0
 
 
 def list_sessions(options: argparse.Namespace) -> int:
-    console = _console()
-    for session_id, events in Sessions.of_user().newest():
+    sessions, console = Sessions.of_user(), _console()
+    found = list(sessions.newest())
+    for session_id, events in found:
         console.print("  ".join([session_id, *_summary(events)]))
+    if not found:
+        console.print(f"no sessions in {sessions.directory}: `ostinato code` records one")
     return DONE
 
 
