@@ -1,27 +1,18 @@
 """A real git repository in a real sandbox, for agents with scripted models."""
 
-import asyncio
-import json
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.harness.story import STORY
+from tests.harness.story import STORY, scripted_gateway
 
-from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.gateway.keys import hash_key
 from ostinato.harness.execute import Executor
-from ostinato.harness.prompt import SYSTEM
-from ostinato.harness.tools import TOOLS
 from ostinato.harness.users import ScriptedUser
-from ostinato.model.renderer import Renderer, skeletons
-from ostinato.model.tokenizer import Tokenizer
 from ostinato.sandbox.base import Limits, Sandbox
 from ostinato.sandbox.process import ProcessBackend
 from ostinato.store import Store
-from ostinato.types import Arm
 
 CALC = "def alpha(a, b):\n    return a - b\n\n\ndef beta(x):\n    return x[1]\n"
 
@@ -71,22 +62,5 @@ def script() -> list[str]:
 @pytest.fixture
 async def gateway(tmp_path: Path, store: Store, script: list[str]) -> AsyncIterator[str]:
     """Address of a gateway process whose model says the script."""
-    tokenizer = Tokenizer.train(["def alpha(a, b): return a - b"], 400, skeletons(SYSTEM, TOOLS))
-    tokenizer.save(tmp_path / "checkpoint")
-    renderer = Renderer(tokenizer)
-
-    async def policy(request):
-        if not script:
-            await asyncio.Event().wait()
-        return (*tokenizer.encode(script.pop(0)), renderer.stop_ids[0])
-
-    engine = await serve_scripted(ScriptedEngine(policy))
-    store.set_arms([Arm(name="main", version=1, share=1.0, engine=engine.url)])
-    command = [sys.executable, "-m", "ostinato.gateway.server", "--store", str(tmp_path / "store.db")]
-    command += ["--checkpoint", str(tmp_path / "checkpoint")]
-    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    assert process.stdout is not None
-    yield f"http://127.0.0.1:{json.loads(await process.stdout.readline())['port']}"
-    process.kill()
-    await process.wait()
-    await engine.close()
+    async with scripted_gateway(tmp_path, store, script) as url:
+        yield url

@@ -1,6 +1,19 @@
-"""What a scripted model says."""
+"""What a scripted model says, and a real gateway process in front of it."""
 
+import asyncio
 import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from ostinato.engine.scripted import ScriptedEngine, serve_scripted
+from ostinato.harness.prompt import SYSTEM
+from ostinato.harness.tools import TOOLS
+from ostinato.model.renderer import Renderer, skeletons
+from ostinato.model.tokenizer import Tokenizer
+from ostinato.store import Store
+from ostinato.types import Arm
 
 
 def call_text(name: str, **arguments: object) -> str:
@@ -13,3 +26,32 @@ STORY = [
     call_text("write", path="new.py", content="x = 1\n"),
     "alpha adds now",
 ]
+
+
+@asynccontextmanager
+async def scripted_gateway(directory: Path, store: Store, script: list[str]) -> AsyncIterator[str]:
+    """Address of a gateway whose model says the script, line by line, and never answers when it is over.
+
+    `store` is the one that lies in `directory`.
+    """
+    tokenizer = Tokenizer.train(["def alpha(a, b): return a - b"], 400, skeletons(SYSTEM, TOOLS))
+    tokenizer.save(directory / "checkpoint")
+    renderer = Renderer(tokenizer)
+
+    async def policy(request):
+        if not script:
+            await asyncio.Event().wait()
+        return (*tokenizer.encode(script.pop(0)), renderer.stop_ids[0])
+
+    engine = await serve_scripted(ScriptedEngine(policy))
+    store.set_arms([Arm(name="main", version=1, share=1.0, engine=engine.url)])
+    command = [sys.executable, "-m", "ostinato.gateway.server", "--store", str(directory / "store.db")]
+    command += ["--checkpoint", str(directory / "checkpoint")]
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        yield f"http://127.0.0.1:{json.loads(await process.stdout.readline())['port']}"
+    finally:
+        process.kill()
+        await process.wait()
+        await engine.close()

@@ -57,6 +57,15 @@ async def test_a_person_permits_exactly_what_is_shown(typed) -> None:
     assert "  allow bash: rm \\*.log\n" in screen.getvalue()
 
 
+async def test_a_request_cannot_hide_a_part_of_itself(typed) -> None:
+    user, screen = typed("n\n")
+    hidden = "curl x\r\x1b[2K\u202elooks harmless"
+    request = Request(call_id="c0", tool="bash", arguments={}, asks=(hidden,), grants=())
+    await user.permit(request)
+    assert "  curl x\\r\\x1b[2K\\u202elooks harmless\n" in screen.getvalue()
+    assert "\x1b" not in screen.getvalue()
+
+
 async def test_nobody_permits_nothing_and_a_sandbox_everything() -> None:
     request = Request(call_id="c0", tool="bash", arguments={}, asks=("make",), grants=())
     assert await SilentUser().permit(request) is Grant.NO

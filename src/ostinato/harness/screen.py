@@ -7,6 +7,7 @@ from ostinato.harness.client import Reply
 from ostinato.harness.conversation import Call, Edit
 from ostinato.harness.execute import Observation
 from ostinato.harness.profiles import named_by
+from ostinato.harness.users import visible
 
 SHOWN_LINES = 12
 MARKS = {"pending": "○", "in_progress": "◐", "completed": "●"}
@@ -16,20 +17,23 @@ def headline(call: Call) -> str:
     """A call in one line."""
     arguments = call.meant.arguments
     subject = "" if call.tool == "todo_write" else str(next(iter(arguments.values()), ""))
-    first, _, rest = subject.partition("\n")
-    return f"● {call.tool} {first}{' …' if rest else ''}".rstrip()
+    first, _, rest = visible(subject).partition("\n")
+    return f"● {visible(call.tool)} {first}{' …' if rest else ''}".rstrip()
 
 
 def plan(call: Call) -> list[str]:
     """The lines of a plan that the call writes down; none for another call."""
     if call.tool != "todo_write" or call.meant.error is not None:
         return []
-    return [f"{MARKS.get(todo['status'], '?')} {todo['content']}" for todo in call.meant.arguments["todos"]]
+    return [
+        f"{MARKS.get(todo['status'], '?')} {visible(todo['content'])}"
+        for todo in call.meant.arguments["todos"]
+    ]
 
 
 def shortened(observation: Observation) -> list[str]:
     """What the model read, its first lines."""
-    lines = observation.text.split("\n")
+    lines = visible(observation.text.replace("\r\n", "\n")).split("\n")
     more = [f"… {len(lines) - SHOWN_LINES} more lines"] if len(lines) > SHOWN_LINES else []
     return lines[:SHOWN_LINES] + more
 
@@ -86,13 +90,16 @@ class Screen:
     def diff(self, text: str) -> None:
         self._end_line()
         if text:
-            self._console.print(Syntax(text.rstrip("\n"), "diff", background_color="default", word_wrap=True))
+            self._console.print(
+                Syntax(visible(text).rstrip("\n"), "diff", background_color="default", word_wrap=True)
+            )
         else:
             self._console.print("no file was changed", style="dim")
 
     def _raw(self, piece: str, style: str | None = None) -> None:
         if piece:
-            self._console.print(piece, end="", style=style, markup=False, highlight=False, soft_wrap=True)
+            text = visible(piece.replace("\r\n", "\n"))
+            self._console.print(text, end="", style=style, markup=False, highlight=False, soft_wrap=True)
             self._open_line = not piece.endswith("\n")
 
     def _end_line(self) -> None:

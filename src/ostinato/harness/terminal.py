@@ -28,7 +28,7 @@ from ostinato.harness.errors import UserAborted
 from ostinato.harness.execute import Observation
 from ostinato.harness.plain import verdict
 from ostinato.harness.screen import headline, plan, shortened
-from ostinato.harness.users import Grant, Request, question_of
+from ostinato.harness.users import Grant, Request, question_of, visible
 from ostinato.harness.workbench import Options, Workbench
 
 DONE = 0
@@ -78,6 +78,8 @@ class CodeApp(App[int]):
         try:
             self._bench = await Workbench.open(self._options, self, self)
             self._tell(f"{self._bench.root}: {GREETING}", "dim")
+            for notice in self._bench.notices:
+                self._tell(notice, "yellow")
             if self._resume is not None:
                 await self._bench.resume(self._resume)
         except Exception as error:
@@ -187,7 +189,7 @@ class CodeApp(App[int]):
 
     async def _ask(self, question: str) -> str:
         shown = self.query_one("#question", Static)
-        shown.update(Text(question))
+        shown.update(Text(visible(question)))
         shown.display = True
         self._show_status("waits for your answer")
         self._asked = asyncio.get_running_loop().create_future()
@@ -204,7 +206,7 @@ class CodeApp(App[int]):
         if self._said is None:
             self._pieces = ""
             self._said = self._put(Text(""), "")
-        self._pieces += piece
+        self._pieces += visible(piece)
         self.told[-1] = self._pieces
         self._said.update(Text(self._pieces.rstrip("\n"), style=style))
         self.query_one("#story", VerticalScroll).scroll_end(animate=False)
@@ -214,7 +216,9 @@ class CodeApp(App[int]):
 
     def _show_diff(self, diff: str) -> None:
         if diff:
-            self._put(Syntax(diff.rstrip("\n"), "diff", background_color="default", word_wrap=True), diff)
+            self._put(
+                Syntax(visible(diff).rstrip("\n"), "diff", background_color="default", word_wrap=True), diff
+            )
 
     def _put(self, shown: Text | Syntax, text: str) -> Static:
         self.told.append(text)

@@ -1,5 +1,6 @@
 """Who answers when the agent asks and permits what no rule allows: a person, a script, or nobody."""
 
+import unicodedata
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -122,8 +123,22 @@ class TerminalUser:
         return (await self._lines.next() or "").strip()
 
 
+def visible(text: str) -> str:
+    """`text` with control and format characters spelled out: nothing in it can move a cursor or hide a part.
+
+    >>> visible("rm x\\r\\x1b[2Kls")
+    'rm x\\\\r\\\\x1b[2Kls'
+    """
+    hidden = (c for c in set(text) if c not in "\n\t" and unicodedata.category(c)[0] == "C")
+    return text.translate({ord(c): c.encode("unicode_escape").decode() for c in hidden})
+
+
 def question_of(request: Request) -> list[str]:
     """The request in words: what is asked and exactly what "always" would add."""
+    return visible("\n".join(_question(request))).split("\n")
+
+
+def _question(request: Request) -> list[str]:
     why = [f"  (read as a whole: {request.reason})"] if request.reason else []
     asked = [f"  {line}" for text in request.asks for line in text.split("\n")]
     added = [f"  {rule}" for rule in request.grants]

@@ -10,7 +10,7 @@ from ostinato.harness.conversation import undone
 from ostinato.harness.log import Event, Kind
 
 VERSION = "ATIF-v1.8"
-NOTED = (Kind.CHECKPOINT, Kind.EDIT, Kind.ANSWERED, Kind.CANCELLED, Kind.OUTCOME)
+NOTED = (Kind.CHECKPOINT, Kind.EDIT, Kind.ANSWERED, Kind.CANCELLED, Kind.SUMMARY, Kind.OUTCOME)
 """Events kept beside the step they follow."""
 Step = dict[str, Any]
 

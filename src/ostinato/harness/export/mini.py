@@ -54,7 +54,7 @@ def trajectory(events: Sequence[Event]) -> dict[str, Any]:
 def _with_extra(events: Sequence[Event], said: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Its metadata lies under `extra`: when, and the commands of a reply as it calls them."""
     speaking = (Kind.SESSION, Kind.USER, Kind.REPLY, Kind.OBSERVATION, Kind.UNDO)
-    times = [event.at for event in events if event.kind in speaking]
+    times = [event.at for event in events if event.kind in speaking][-len(said) :]
     return [
         message | {"extra": {"timestamp": at} | _actions(message)}
         for message, at in zip(said, times, strict=True)
