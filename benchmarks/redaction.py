@@ -1,0 +1,401 @@
+"""Secrets planted in real source, and alarms where nothing was planted, beside detect-secrets.
+
+    python -m benchmarks.redaction [--planted 1200] [--lines 120000] [--peer DIRECTORY | --no-peer] [--json]
+
+Planted: secrets drawn at random in the forms that vendors print, and passwords and tokens of no vendor, each
+written into a line as people write them (source, `.env`, YAML, JSON, a shell, a header, a log, a tool's output
+as JSON) between lines of real source. Found means that redaction leaves nothing of the secret's random part;
+detect-secrets is believed when it names the line. Recall is given with its 95 % Wilson interval.
+
+False alarms: lines in which something is found, per 1000 lines of the standard library and of the installed
+packages as they are; each counts as false, so an example key in a manual does too. The interval is that of a
+bootstrap over files. The peer (`pip install detect-secrets` into a virtual environment of its own, at --peer or
+somewhere temporary) reads the same files with its own default plugins and filters.
+"""
+
+import argparse
+import json
+import random
+import string
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+import venv
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.measure import Figure, Run, table
+from ostinato.store.redact import find
+
+HEX, ALNUM, URLSAFE = (
+    "0123456789abcdef",
+    string.ascii_letters + string.digits,
+    string.ascii_letters + string.digits + "_-",
+)
+UPPER, BASE64 = string.ascii_uppercase + string.digits, string.ascii_letters + string.digits + "+/"
+PASSWORD = string.ascii_letters + string.digits + "!#%*+-_.?~^"
+NAMES = (
+    "password",
+    "DB_PASSWORD",
+    "db_passwd",
+    "secret",
+    "client_secret",
+    "SECRET_KEY",
+    "api_key",
+    "apiKey",
+    "API_TOKEN",
+    "access_token",
+    "auth_token",
+    "STRIPE_SECRET",
+    "smtp_pwd",
+    "private_key",
+    "signing_key",
+    "webhook_secret",
+)
+PEER = """
+import json, sys
+from detect_secrets import SecretsCollection
+from detect_secrets.settings import default_settings
+found = {}
+with default_settings():
+    for path in sys.stdin.read().split("\\n"):
+        collection = SecretsCollection()
+        collection.scan_file(path)
+        found[path] = sorted({secret.line_number for _, secret in collection})
+print(json.dumps(found))
+"""
+Draw = Callable[[random.Random], str]
+
+
+def some(alphabet: str, n: int) -> Draw:
+    """`n` characters, of which at least one is a digit, as nearly all drawn ones have."""
+
+    def draw(rng: random.Random) -> str:
+        text = "".join(rng.choices(alphabet, k=n))
+        return text if any(each.isdigit() for each in text) else draw(rng)
+
+    return draw
+
+
+def joined(*parts: str | Draw) -> Draw:
+    return lambda rng: "".join(part if isinstance(part, str) else part(rng) for part in parts)
+
+
+FORMS: dict[str, Draw] = {
+    "AWS key id": joined("AKIA", some(UPPER, 16)),
+    "GitHub": joined("ghp_", some(ALNUM, 36)),
+    "GitHub fine-grained": joined("github_pat_", some(ALNUM, 22), "_", some(ALNUM, 59)),
+    "GitLab": joined("glpat-", some(URLSAFE, 20)),
+    "Slack": joined("xoxb-", some(string.digits, 12), "-", some(string.digits, 12), "-", some(ALNUM, 24)),
+    "OpenAI": joined("sk-proj-", some(URLSAFE, 74)),
+    "Anthropic": joined("sk-ant-api03-", some(URLSAFE, 93), "AA"),
+    "Stripe": joined("sk_live_", some(ALNUM, 24)),
+    "Google": joined("AIza", some(URLSAFE, 35)),
+    "JWT": joined("eyJhbGciOiJIUzI1NiJ9.eyJ", some(URLSAFE, 40), ".", some(URLSAFE, 43)),
+    "npm": joined("npm_", some(ALNUM, 36)),
+    "PyPI": joined("pypi-AgEIcHlwaS5vcmc", some(URLSAFE, 130)),
+    "Hugging Face": joined("hf_", some(string.ascii_letters + "0123456789", 34)),
+    "SendGrid": joined("SG.", some(URLSAFE, 22), ".", some(URLSAFE, 43)),
+    "Twilio": joined("SK", some(HEX, 32)),
+    "Databricks": joined("dapi", some(HEX, 32)),
+    "Telegram": joined(some("123456789", 9), ":AA", some(URLSAFE, 33)),
+}
+OTHERS: dict[str, Draw] = {
+    "hex 32": some(HEX, 32),
+    "hex 64": some(HEX, 64),
+    "base64 40": some(BASE64, 40),
+    "url-safe 43": some(URLSAFE, 43),
+    "letters and digits 20": some(ALNUM, 20),
+    "password 12": some(PASSWORD, 12),
+    "password 16": some(PASSWORD, 16),
+    "word and number": joined(
+        lambda rng: rng.choice(("Winter", "tiger", "Oslo", "monkey")), some(string.digits, 4), "!"
+    ),
+}
+ANYWHERE = (
+    '    {name} = "{secret}"',
+    "{name}: '{secret}'",
+    "{NAME}={secret}",
+    "export {NAME}={secret}",
+    "  {name}: {secret}",
+    '    "{name}": "{secret}",',
+    '{{\\"{name}\\": \\"{secret}\\"}}',
+    'client = Client({name}="{secret}")',
+    '+{NAME}="{secret}"',
+    "os.environ[\"{NAME}\"] = '{secret}'",
+)
+ALONE = (
+    "# old one: {secret}",
+    "curl -H 'Authorization: Bearer {secret}' https://host/v1",
+    "token {secret} was refused",
+    'assert login("{secret}") is None',
+    "WARNING client sent {secret}, retrying",
+)
+PASSWORD_ALONE = (
+    "DATABASE_URL=postgres://app:{secret}@db.internal:5432/app",
+    "redis://:{secret}@cache:6379/0",
+    "mysql --user app --password {secret} app",
+)
+CHANCE = ("hex 64", "base64 40", "url-safe 43")
+FAMILIES = {
+    "form, named": 25,
+    "form, alone": 25,
+    "named": 25,
+    "url or flag": 15,
+    "key block": 5,
+    "nothing but chance": 5,
+}
+"""How many of a hundred: in a vendor's form or not, with a telling name before it or not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planted:
+    """A secret, what it is, and the line it stands on."""
+
+    kind: str
+    family: str
+    secret: str
+    line: str
+
+
+def plant(rng: random.Random) -> Planted:
+    """One secret in one line."""
+    name = rng.choice(NAMES)
+    family = rng.choices(list(FAMILIES), list(FAMILIES.values()))[0]
+    if family == "key block":
+        kind, secret = family, "\n".join(some(BASE64, 64)(rng) for _ in range(6))
+        line = f"-----BEGIN RSA PRIVATE KEY-----\n{secret}\n-----END RSA PRIVATE KEY-----"
+        return Planted(kind=kind, family=family, secret=secret, line=line)
+    kinds = {"nothing but chance": CHANCE}.get(family, FORMS if family.startswith("form") else OTHERS)
+    kind = rng.choice(list(kinds))
+    secret = (FORMS | OTHERS)[kind](rng)
+    shape = rng.choice(
+        {"form, alone": ALONE, "nothing but chance": ALONE, "url or flag": PASSWORD_ALONE}.get(
+            family, ANYWHERE
+        )
+    )
+    line = shape.format(name=name, NAME=name.upper(), secret=secret)
+    return Planted(kind=kind, family=family, secret=secret, line=line)
+
+
+def sources(roots: Sequence[Path], lines: int, rng: random.Random) -> dict[Path, list[str]]:
+    """Python files below `roots`, in turns, until there are `lines` lines."""
+    found = {root: sorted(p for p in root.rglob("*.py") if _is_source(p, root)) for root in roots}
+    taken: dict[Path, list[str]] = {}
+    for paths in found.values():
+        rng.shuffle(paths)
+    total, turns = 0, list(found.values())
+    while total < lines and any(turns):
+        paths = min((each for each in turns if each), key=lambda each: -len(each))
+        path = paths.pop()
+        taken[path] = path.read_text(errors="replace").split("\n")
+        total += len(taken[path])
+    return taken
+
+
+def _is_source(path: Path, root: Path) -> bool:
+    parts = path.relative_to(root).parts
+    return (
+        not {"site-packages", "__pycache__", "tests", "test", "ostinato"} & set(parts)
+        and path.stat().st_size < 10**6
+    )
+
+
+def flagged(text: str) -> list[int]:
+    """Numbers of the lines, from 1, in which ours finds something."""
+    return sorted({text.count("\n", 0, secret.start) + 1 for secret in find(text)})
+
+
+def alarming(lines: Sequence[str]) -> list[str]:
+    """The lines of a file that alarm, with what is found in them."""
+    text = "\n".join(lines)
+    return [
+        f"alarm {s.kind}: {text[s.start : s.end]!r:.60} in {lines[text.count(chr(10), 0, s.start)]:.100}"
+        for s in find(text)
+    ]
+
+
+def removed(text: str, planted: Planted) -> bool:
+    """Whether redaction leaves nothing of the secret but what every token of its form begins with."""
+    at = text.index(planted.secret)
+    inside = [(max(s.start, at), min(s.end, at + len(planted.secret))) for s in find(text)]
+    covered = sum(max(0, end - start) for start, end in inside)
+    return covered >= len(planted.secret) - 3
+
+
+def peer_lines(python: Path, paths: Sequence[Path]) -> dict[str, list[int]]:
+    said = subprocess.run(
+        [python, "-c", PEER], input="\n".join(map(str, paths)), capture_output=True, text=True, check=True
+    )
+    lines: dict[str, list[int]] = json.loads(said.stdout.splitlines()[-1])
+    return lines
+
+
+def make_peer(directory: Path) -> Path | None:
+    """The Python of an environment with detect-secrets; None where it cannot be installed."""
+    python = directory / "bin" / "python"
+    if not python.exists():
+        venv.create(directory, with_pip=True)
+    install = [python, "-m", "pip", "install", "--quiet", "detect-secrets"]
+    done = subprocess.run(install, capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(
+            f"without the peer, it cannot be installed: {done.stderr.strip().splitlines()[-1]}",
+            file=sys.stderr,
+        )
+        return None
+    return python
+
+
+def wilson(hits: int, n: int) -> Figure:
+    """A proportion with its 95 % Wilson score interval."""
+    z, p = 1.959964, hits / n
+    middle, half = p + z * z / (2 * n), z * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    scale = 1 + z * z / n
+    low, high = max(0.0, float((middle - half) / scale)), min(1.0, float((middle + half) / scale))
+    return Figure(value=p, low=low, high=high, n=n, confidence=0.95)
+
+
+def rate(alarms: Sequence[int], lines: Sequence[int], draws: int = 2000) -> Figure:
+    """Alarms per 1000 lines, with the bootstrap interval over files."""
+    a, n = np.array(alarms), np.array(lines)
+    rng = np.random.default_rng(0)
+    picks = rng.integers(0, len(a), (draws, len(a)))
+    drawn = 1000 * a[picks].sum(1) / n[picks].sum(1)
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    value = float(1000 * a.sum() / n.sum())
+    return Figure(value=value, low=float(low), high=float(high), n=int(n.sum()), confidence=0.95)
+
+
+def hosts(planted: Sequence[Planted], source: dict[Path, list[str]], rng: random.Random) -> list[str]:
+    """For each secret the text it stands in: its line with three lines of source before and after it."""
+    files = [lines for lines in source.values() if len(lines) > 40]
+    texts = []
+    for each in planted:
+        lines = rng.choice(files)
+        at = rng.randrange(3, len(lines) - 3)
+        texts.append("\n".join([*lines[at - 3 : at], each.line, *lines[at : at + 3]]))
+    return texts
+
+
+def write_all(directory: Path, texts: Sequence[str]) -> list[Path]:
+    paths = [directory / f"{i}.py" for i in range(len(texts))]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_text(text, errors="replace")
+    return paths
+
+
+def main(run: Run) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--planted", type=int, default=1200)
+    parser.add_argument("--lines", type=int, default=120_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--peer", type=Path, default=None, help="where its virtual environment is, or will be"
+    )
+    parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("--missed", action="store_true", help="print what was missed and what alarmed")
+    parser.add_argument("--json", action="store_true", help="print JSON as well, last line of the output")
+    options = parser.parse_args()
+    rng = random.Random(options.seed)
+    paths = sysconfig.get_paths()
+    source = sources([Path(paths["stdlib"]), Path(paths["purelib"])], options.lines, rng)
+    planted = [plant(rng) for _ in range(options.planted)]
+    texts = hosts(planted, source, rng)
+    with tempfile.TemporaryDirectory() as directory:
+        python = None if options.no_peer else make_peer(options.peer or Path(directory) / "peer")
+        (folder := Path(directory) / "planted").mkdir()
+        written = write_all(folder, texts)
+        began = time.process_time()
+        ours = [removed(text, each) for text, each in zip(texts, planted, strict=True)]
+        alarms = {path: len(flagged("\n".join(lines))) for path, lines in source.items()}
+        spent = time.process_time() - began
+        theirs, their_alarms = peer(python, written, planted, source)
+    report(run, options, source, planted, ours, alarms, spent, theirs, their_alarms)
+
+
+def peer(
+    python: Path | None, written: Sequence[Path], planted: Sequence[Planted], source: dict[Path, list[str]]
+) -> tuple[list[bool], dict[Path, int]]:
+    if python is None:
+        return [], {}
+    said = peer_lines(python, written)
+    found = [
+        any(4 <= line <= 4 + each.line.count("\n") for line in said[str(path)])
+        for path, each in zip(written, planted, strict=True)
+    ]
+    alarms = peer_lines(python, list(source))
+    return found, {path: len(alarms[str(path)]) for path in source}
+
+
+def by_family(planted: Sequence[Planted], found: Sequence[bool]) -> dict[str, Figure]:
+    hits: dict[str, Counter[bool]] = defaultdict(Counter)
+    for each, hit in zip(planted, found, strict=True):
+        hits[each.family][hit] += 1
+        hits["all"][hit] += 1
+    return {family: wilson(counts[True], counts.total()) for family, counts in sorted(hits.items())}
+
+
+def report(
+    run: Run,
+    options: argparse.Namespace,
+    source: dict[Path, list[str]],
+    planted: Sequence[Planted],
+    ours: Sequence[bool],
+    alarms: dict[Path, int],
+    spent: float,
+    theirs: Sequence[bool],
+    their_alarms: dict[Path, int],
+) -> None:
+    recall, lines = by_family(planted, ours), [len(each) for each in source.values()]
+    their_recall = by_family(planted, theirs) if theirs else {}
+    false = rate(list(alarms.values()), lines)
+    their_false = rate(list(their_alarms.values()), lines) if their_alarms else None
+    megabytes = sum(len("\n".join(each)) for each in source.values()) / 1e6
+    shown = [
+        [f"recall, {name}", each.text(3), their_recall[name].text(3) if their_recall else "?"]
+        for name, each in recall.items()
+    ]
+    shown.append(["false alarms per 1000 lines", false.text(3), their_false.text(3) if their_false else "?"])
+    table(["", "ostinato", "detect-secrets"], shown)
+    print(
+        f"{len(planted)} planted, {sum(lines)} lines of {len(source)} files; {megabytes / spent:.1f} MB a CPU second"
+    )
+    if options.missed:
+        print("\n".join(alarm for lines in source.values() for alarm in alarming(lines)))
+        print(
+            "\n".join(
+                f"missed {each.kind}: {each.line}" for each, hit in zip(planted, ours, strict=True) if not hit
+            )
+        )
+    run.finish(
+        {
+            "recall": recall["all"].value,
+            "false_alarms_per_1000_lines": false.value,
+            "n_planted": len(planted),
+            "n_lines": sum(lines),
+            "n_files": len(source),
+            "mb_per_cpu_s": megabytes / spent,
+            "recall_by_family": {name: asdict(each) for name, each in recall.items()},
+            "false_alarms": asdict(false),
+            "peer": {
+                "name": "detect-secrets",
+                "recall_by_family": {name: asdict(each) for name, each in their_recall.items()},
+                "false_alarms": None if their_false is None else asdict(their_false),
+            },
+        },
+        as_json=options.json,
+    )
+
+
+if __name__ == "__main__":
+    with Run("redaction") as opened:
+        main(opened)
