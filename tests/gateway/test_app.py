@@ -145,7 +145,7 @@ async def test_feedback_becomes_a_signal_once(chat, http, gateway: str, store: S
     kept = {"session_id": "s1", "kind": "edit_kept", "value": True, "id": "f1"}
     for _ in range(2):
         async with http.post(gateway + "/feedback", json=kept) as response:
-            assert (response.status, await response.json()) == (200, {"id": "f1"})
+            assert (response.status, await response.json()) == (200, {"id": "f1", "feedback_id": "f1"})
     over = {"episode_id": "s1", "metric_name": "ending", "value": "finished"}
     async with http.post(gateway + "/feedback", json=over) as response:
         assert response.status == 200

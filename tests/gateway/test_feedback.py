@@ -4,14 +4,18 @@ from hypothesis import strategies as st
 
 from ostinato.gateway.errors import ApiError
 from ostinato.gateway.feedback import parse_feedback
-from ostinato.types import SignalKind
+from ostinato.types import Signal, SignalKind
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 
 
+def signal(body: dict[str, object]) -> Signal:
+    return parse_feedback(body).signal
+
+
 def test_both_dialects_say_the_same() -> None:
-    ours = parse_feedback({"session_id": "s1", "kind": "edit_kept", "value": True, "turn": 2, "id": "f1"})
-    theirs = parse_feedback({"episode_id": "s1", "metric_name": "edit_kept", "value": 1, "id": "f1"})
+    ours = signal({"session_id": "s1", "kind": "edit_kept", "value": True, "turn": 2, "id": "f1"})
+    theirs = signal({"episode_id": "s1", "metric_name": "edit_kept", "value": 1, "id": "f1"})
     assert (ours.session_id, ours.kind, ours.value, ours.turn, ours.id) == (
         "s1",
         SignalKind.EDIT_KEPT,
@@ -35,7 +39,14 @@ def test_both_dialects_say_the_same() -> None:
         ({"session_id": "s1", "kind": "comment", "value": 1}, "must be text"),
         ({"session_id": "s1", "kind": "ending", "value": "over"}, "must be one of finished, turn_limit"),
         ({"session_id": "s1", "kind": "edit_kept", "value": 1, "turn": -1}, "turn must be"),
-        ({"session_id": "s1", "kind": "edit_kept", "value": 1, "tags": {}}, "unknown field 'tags'"),
+        ({"session_id": "s1", "kind": "edit_kept", "value": 1, "tag": {}}, "unknown field 'tag'"),
+        ({"session_id": "s1", "kind": "edit_kept", "value": 1, "tags": {"a": 1}}, "tags must be texts"),
+        ({"session_id": "s1", "kind": "edit_kept", "value": 1, "dryrun": "yes"}, "dryrun must be true"),
+        ({"inference_id": "s1", "metric_name": "edit_kept", "value": 1}, "inference_id must be the id"),
+        (
+            {"inference_id": "s1/0", "episode_id": "s1", "metric_name": "edit_kept", "value": 1},
+            "either inference_id or episode_id",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(body: object, message: str) -> None:
@@ -44,9 +55,28 @@ def test_what_is_wrong_is_named(body: object, message: str) -> None:
     assert caught.value.status == 422
 
 
+@pytest.mark.parametrize("name", ["s-1/3", "chatcmpl-s-1/3", "chatcmpl-s-1-3", "msg_s-1-3", "resp_s-1-3"])
+def test_an_answers_id_names_its_turn(name: str) -> None:
+    told = signal({"inference_id": name, "metric_name": "edit_kept", "value": True})
+    assert (told.session_id, told.turn) == ("s-1", 3)
+
+
+def test_a_demonstration_may_be_content_blocks() -> None:
+    blocks = [{"type": "text", "text": "x = 1"}]
+    told = signal({"inference_id": "s1/0", "metric_name": "demonstration", "value": blocks})
+    assert told.value == '[{"type": "text", "text": "x = 1"}]'
+
+
+def test_secrets_do_not_come_through() -> None:
+    body = {"episode_id": "s1", "metric_name": "comment", "tags": {"note": "api_key=q8Zt3LmX90pWv2RbAA77"}}
+    told = parse_feedback(body | {"value": "it printed ghp_" + "a1B2" * 9})
+    assert told.signal.value == "it printed [redacted github_token]"
+    assert "q8Zt" not in told.tags["note"]
+
+
 @given(
     st.dictionaries(
-        st.sampled_from(["session_id", "kind", "value", "turn", "id"]),
+        st.sampled_from(["session_id", "inference_id", "kind", "value", "turn", "id", "tags", "dryrun"]),
         st.none()
         | st.booleans()
         | st.integers()

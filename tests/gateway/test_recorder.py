@@ -5,7 +5,7 @@ import pytest
 
 from ostinato.gateway.recorder import Recorder
 from ostinato.store import Store, StoreError
-from ostinato.types import Completion, FinishReason, Session, Signal, SignalKind, Source, Turn
+from ostinato.types import Completion, Event, FinishReason, Session, Signal, SignalKind, Source, Turn
 
 
 def session(name: str) -> Session:
@@ -42,14 +42,16 @@ async def test_what_is_acknowledged_is_in_the_store(recorder: Recorder, store: S
 async def test_a_bad_entry_does_not_take_its_neighbours_down(recorder: Recorder, store: Store) -> None:
     await recorder.submit(session=session("s1"))
     good = [recorder.submit(turn=turn("s1", i)) for i in range(20)]
-    bad = recorder.submit(
-        signal=Signal(session_id="nobody", kind=SignalKind.EDIT_KEPT, value=1.0, observed_at=0.0)
-    )
+    nobodys = Signal(session_id="nobody", kind=SignalKind.EDIT_KEPT, value=1.0, observed_at=0.0)
+    theirs = Signal(session_id="s1", kind=SignalKind.EDIT_KEPT, value=1.0, observed_at=0.0)
+    event = Event(id="e1", name="user.prompt", user="a", observed_at=0.0)
+    bad = recorder.submit(signals=[theirs, nobodys], events=[event])
     more = [recorder.submit(turn=turn("s1", i)) for i in range(20, 40)]
     with pytest.raises(StoreError, match="never started"):
         await bad
     await asyncio.gather(*good, *more)
     assert len(store.turns("s1")) == 40
+    assert store.signals("s1") == [] and store.known_events(["e1"]) == {}
 
 
 async def test_stopping_commits_what_is_queued(store: Store) -> None:
@@ -59,3 +61,14 @@ async def test_stopping_commits_what_is_queued(store: Store) -> None:
     recorder.stop()
     await asyncio.gather(*waiting)
     assert len(store.turns("s1")) == 300
+
+
+async def test_a_disk_that_is_too_slow_is_said(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ostinato.gateway.recorder.MOST_QUEUED", 3)
+    recorder = Recorder(store)
+    waiting = [recorder.submit(session=session(f"s{i}")) for i in range(4)]
+    with pytest.raises(StoreError, match="3 requests wait for the disk"):
+        await waiting[3]
+    recorder.start()
+    await asyncio.gather(*waiting[:3])
+    recorder.stop()

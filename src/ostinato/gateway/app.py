@@ -16,10 +16,10 @@ from starlette.types import ASGIApp
 from ostinato.gateway.arms import ArmTable
 from ostinato.gateway.body import encode, read_json
 from ostinato.gateway.catalogue import catalogue_routes
+from ostinato.gateway.censor import Censor, Secrets
 from ostinato.gateway.chat_reply import Chat
 from ostinato.gateway.dialect import Dialect
 from ostinato.gateway.errors import ApiError, invalid, unavailable
-from ostinato.gateway.feedback import parse_feedback
 from ostinato.gateway.harness import Matched
 from ostinato.gateway.identity import identify
 from ostinato.gateway.keys import KeyRing
@@ -32,13 +32,13 @@ from ostinato.gateway.recorder import Recorder
 from ostinato.gateway.reply import Reply
 from ostinato.gateway.request import ChatRequest, Models
 from ostinato.gateway.responses_reply import Responses
-from ostinato.gateway.sessions import Conversations, check_owner
+from ostinato.gateway.sessions import Conversations
+from ostinato.gateway.telemetry import telemetry_routes
 from ostinato.gateway.timing import Timed, timing_of
 from ostinato.gateway.turns import Call, Turns
 from ostinato.gateway.upstream import EngineClient
 from ostinato.model.renderer import Renderer, RenderError
-from ostinato.store import ApiKey, PurgedError, Role, Store, StoreError
-from ostinato.types import SignalKind
+from ostinato.store import ApiKey, PurgedError, Store, StoreError
 
 CHAT, MESSAGES, RESPONSES = Chat(), Messages(), Responses()
 
@@ -56,6 +56,8 @@ class GatewayConfig:
     engine_wait_s: float = 30.0
     """How long a request waits for an engine that is away."""
     max_body_bytes: int = 8 * 2**20
+    secrets: Secrets = "withhold"
+    """What becomes of secrets in prompts: see `censor.py`."""
     aliases: tuple[str, ...] = ()
     """Other names of the model; `claude-*` stands for every name that begins so."""
     harness: str = ""
@@ -66,7 +68,8 @@ class Gateway:
     """The endpoints and what they share. One per process and store."""
 
     def __init__(self, store: Store, renderer: Renderer, config: GatewayConfig) -> None:
-        self.config = config
+        self.store = store
+        self.max_body_bytes = config.max_body_bytes
         self.models = Models(config.aliases)
         self.keys = KeyRing(store)
         self.arms = ArmTable(store, config.salt)
@@ -76,8 +79,10 @@ class Gateway:
         self.conversations = Conversations(store)
         self.metrics = Metrics(held=lambda: len(self.conversations))
         self.renderer = renderer
+        self.censor = Censor(renderer, config.secrets)
         self.turns = Turns(
             renderer=renderer,
+            censor=self.censor,
             arms=self.arms,
             conversations=self.conversations,
             recorder=self.recorder,
@@ -98,6 +103,7 @@ class Gateway:
     async def _call(self, request: Request, key: ApiKey, chat: ChatRequest) -> Call:
         self.models.check(chat.model)
         chat = replace(chat, messages=settled(chat.messages, chat.tools))
+        chat = self.censor.admit(chat)
         identity, digests = identify(request.headers, key, chat), trail(chat)
         return Call(
             chat=chat,
@@ -119,28 +125,9 @@ class Gateway:
             raise invalid(f"messages cannot be rendered: {error}", "messages") from error
         return encode({"input_tokens": len(ids)})
 
-    async def feedback(self, request: Request) -> Response:
-        key = await self.keys.authenticate(request.headers, Role.FEEDBACK)
-        signal = parse_feedback(await self.json(request))
-        session = await self.conversations.session(signal.session_id)
-        if session is None:
-            raise ApiError(
-                404, f"unknown session {signal.session_id!r}", code="unknown_session", param="session_id"
-            )
-        check_owner(session, key)
-        try:
-            await self.recorder.submit(signal=signal)
-        except PurgedError:
-            raise
-        except StoreError as error:
-            raise unavailable(f"the feedback could not be recorded: {error}", "not_recorded") from error
-        if signal.kind is SignalKind.ENDING:
-            self.conversations.let_go(signal.session_id)
-        return encode({"id": signal.id})
-
     async def json(self, request: Request) -> object:
         """The body as JSON. ApiError 400, or 413 when it is larger than the configured limit."""
-        return await read_json(request, self.config.max_body_bytes)
+        return await read_json(request, self.max_body_bytes)
 
 
 def create_app(store: Store, renderer: Renderer, settings: GatewayConfig = GatewayConfig()) -> ASGIApp:
@@ -161,7 +148,7 @@ def create_app(store: Store, renderer: Renderer, settings: GatewayConfig = Gatew
         Route("/v1/messages", gateway.answering(MESSAGES), methods=["POST"]),
         Route("/v1/messages/count_tokens", gateway.count, methods=["POST"]),
         Route("/v1/responses", gateway.answering(RESPONSES), methods=["POST"]),
-        Route("/feedback", gateway.feedback, methods=["POST"]),
+        *telemetry_routes(gateway),
         *catalogue_routes(gateway),
     ]
     handlers: Any = {

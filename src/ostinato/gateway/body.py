@@ -13,6 +13,11 @@ DRAINED = 32
 
 async def read_json(request: Request, most: int) -> object:
     """The body as JSON. ApiError 400 for anything else, 413 for more than `most` bytes."""
+    return parse_json(await read_body(request, most))
+
+
+async def read_body(request: Request, most: int) -> bytes:
+    """The whole body. ApiError 413 for more than `most` bytes."""
     body, size = bytearray(), 0
     async for chunk in request.stream():
         size += len(chunk)
@@ -22,7 +27,7 @@ async def read_json(request: Request, most: int) -> object:
             break
     if size > most:
         raise ApiError(413, f"the body is larger than {most} bytes", code="body_too_large")
-    return parse_json(bytes(body))
+    return bytes(body)
 
 
 def parse_json(body: bytes) -> object:

@@ -1,18 +1,48 @@
-"""What a client may say about a session, and its translation to a Signal. Late is fine, twice is harmless."""
+"""What a client may say about a session, in TensorZero's words or in ours, and its translation to a Signal.
 
+Late is fine, twice is harmless.
+"""
+
+import json
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from ostinato.gateway.errors import ApiError
+from ostinato.store.redact import redact
 from ostinato.types import Ending, Signal, SignalKind, new_id
 
-TEXT_KINDS = {SignalKind.COMMENT, SignalKind.DEMONSTRATION}
-FIELDS = {"session_id", "episode_id", "kind", "metric_name", "value", "turn", "id"}
+TEXT_KINDS = {SignalKind.COMMENT, SignalKind.DEMONSTRATION, SignalKind.ERROR}
+FIELDS = {
+    "session_id",
+    "episode_id",
+    "inference_id",
+    "kind",
+    "metric_name",
+    "value",
+    "turn",
+    "id",
+    "tags",
+    "dryrun",
+}
 LARGEST = 1e300
+MOST_TAGS = 50
+PREFIXES = ("chatcmpl-", "resp_", "msg_")
+"""What the dialects put before a turn's id."""
 
 
-def parse_feedback(body: object) -> Signal:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feedback:
+    """A signal, and how it was told."""
+
+    signal: Signal
+    tags: Mapping[str, str] = field(default_factory=dict)
+    dryrun: bool = False
+    """Check everything, record nothing."""
+
+
+def parse_feedback(body: object) -> Feedback:
     """Raises ApiError 422 that names the field and what it may be."""
     if not isinstance(body, dict):
         raise _unprocessable("the body must be a JSON object", None)
@@ -20,14 +50,32 @@ def parse_feedback(body: object) -> Signal:
     if unknown:
         raise _unprocessable(f"unknown field {unknown[0]!r}, use {', '.join(sorted(FIELDS))}", unknown[0])
     kind = _kind(body.get("kind", body.get("metric_name")))
-    return Signal(
-        session_id=_text(body, "session_id", "episode_id"),
+    session_id, turn = _about(body)
+    signal = Signal(
+        session_id=session_id,
         kind=kind,
         value=_value(kind, body.get("value")),
         observed_at=time.time(),
-        turn=_turn(body.get("turn")),
+        turn=turn,
         id=_text(body, "id") if body.get("id") is not None else new_id(),
     )
+    return Feedback(signal=signal, tags=_tags(body.get("tags")), dryrun=_flag(body.get("dryrun"), "dryrun"))
+
+
+def _about(body: Mapping[str, Any]) -> tuple[str, int | None]:
+    """The session and, if one is meant, the turn: `SESSION/TURN`, or the id of the answer."""
+    inference = body.get("inference_id")
+    if inference is None:
+        return _text(body, "session_id", "episode_id"), _turn(body.get("turn"))
+    if body.get("episode_id") is not None:
+        raise _unprocessable("give either inference_id or episode_id", "inference_id")
+    name = _text(body, "inference_id")
+    prefix = next((each for each in PREFIXES if name.startswith(each)), "")
+    rest = name[len(prefix) :]
+    session, _, turn = rest.rpartition("/" if "/" in rest else "-")
+    if not session or not turn.isascii() or not turn.isdigit() or len(turn) > 9:
+        raise _unprocessable("inference_id must be the id of an answer, or SESSION/TURN", "inference_id")
+    return session, int(turn)
 
 
 def _kind(value: object) -> SignalKind:
@@ -50,10 +98,12 @@ def _value(kind: SignalKind, value: object) -> float | str:
         if value not in list(Ending):
             raise _unprocessable(f"the value of ending must be one of {', '.join(Ending)}", "value")
         return str(value)
+    if kind is SignalKind.DEMONSTRATION and isinstance(value, list | dict):
+        value = json.dumps(value, ensure_ascii=False)  # TensorZero's content blocks
     if kind in TEXT_KINDS:
         if not isinstance(value, str):
             raise _unprocessable(f"the value of {kind.value} must be text", "value")
-        return value.encode(errors="replace").decode()
+        return redact(value.encode(errors="replace").decode())
     if not isinstance(value, bool | int | float) or not -LARGEST < value < LARGEST:
         raise _unprocessable(f"the value of {kind.value} must be a number or a boolean", "value")
     return float(value)
@@ -65,6 +115,22 @@ def _turn(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
         raise _unprocessable("turn must be the index of a turn", "turn")
     return value
+
+
+def _tags(value: object) -> dict[str, str]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or len(value) > MOST_TAGS:
+        raise _unprocessable(f"tags must be an object of at most {MOST_TAGS} texts", "tags")
+    if not all(isinstance(each, str) and len(each) <= 1024 for pair in value.items() for each in pair):
+        raise _unprocessable("tags must be texts of at most 1024 characters", "tags")
+    return {name: redact(text) for name, text in value.items()}
+
+
+def _flag(value: object, name: str) -> bool:
+    if value is not None and not isinstance(value, bool):
+        raise _unprocessable(f"{name} must be true or false", name)
+    return bool(value)
 
 
 def _unprocessable(message: str, param: str | None) -> ApiError:

@@ -52,7 +52,7 @@ class Identity:
 def identify(headers: Mapping[str, str], key: ApiKey, chat: ChatRequest) -> Identity:
     """Reads the session headers. ApiError 400 for a malformed one, 403 for a source the key may not claim."""
     return Identity(
-        session_id=_session_id(headers, f"{key.organisation}\0{key.user}", chat),
+        session_id=_session_id(headers, key, chat),
         source=_source(headers.get("x-session-source", Source.LIVE.value), key),
         task_id=_header(headers, "x-task-id"),
         harness=_header(headers, "x-harness-hash") or "",
@@ -61,14 +61,14 @@ def identify(headers: Mapping[str, str], key: ApiKey, chat: ChatRequest) -> Iden
     )
 
 
-def _session_id(headers: Mapping[str, str], user: str, chat: ChatRequest) -> str | None:
+def _session_id(headers: Mapping[str, str], key: ApiKey, chat: ChatRequest) -> str | None:
     ours = headers.get("x-session-id")
     if ours:
         if not SESSION_ID.fullmatch(ours):
             raise invalid("X-Session-Id must be 1 to 200 letters, digits or ._:/#@+=-", "X-Session-Id")
         return ours
     told = next((value for value in _told(headers, chat) if value), None)
-    return None if told is None else _scoped(told, user)
+    return None if told is None else scoped(told, key)
 
 
 def _told(headers: Mapping[str, str], chat: ChatRequest) -> Iterator[str | None]:
@@ -84,12 +84,14 @@ def _told(headers: Mapping[str, str], chat: ChatRequest) -> Iterator[str | None]
     yield headers.get("conversation_id")
 
 
-def _scoped(value: str, user: str) -> str:
+def scoped(value: str, key: ApiKey) -> str:
     """Two users may both say `my-app`: then each has a session of that name."""
     whole, _, _ = value.partition("/")
     if UNIQUE.fullmatch(whole) and SESSION_ID.fullmatch(value):
         return value
-    digest = hashlib.blake2b(f"{user}\0{value}".encode(errors="replace"), digest_size=8).hexdigest()
+    digest = hashlib.blake2b(
+        f"{key.organisation}\0{key.user}\0{value}".encode(errors="replace"), digest_size=8
+    ).hexdigest()
     readable = re.sub(r"[^\w.-]", "-", value[:64], flags=re.ASCII)
     return f"{readable}.{digest}"
 

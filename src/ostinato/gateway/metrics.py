@@ -17,6 +17,7 @@ ROUTES = {
     "/v1/models",
     "/feedback",
     "/v1/events",
+    "/v1/logs",
 }
 """Paths that are counted by name; any other is `other`, so that a stranger cannot make labels."""
 
@@ -54,6 +55,7 @@ class Metrics:
             registry=self.registry,
             buckets=SECONDS,
         )
+        self._told = self._counter("events", "Events and log records told by clients.", "outcome")
         held_gauge = Gauge("ostinato_conversations", "Held in memory.", registry=self.registry)
         held_gauge.set_function(held)
 
@@ -77,6 +79,10 @@ class Metrics:
             self._untrainable.add(turn.untrainable)
         if turn.broken is not None:
             self._broken.add(turn.arm)
+
+    def told(self, outcome: str, n: int) -> None:
+        """`n` events were `taken`, `refused`, or `ignored` as nothing we know."""
+        self._told.labels(outcome).inc(n)
 
     def cancelled(self) -> None:
         self._cancelled.inc()

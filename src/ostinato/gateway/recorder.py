@@ -6,10 +6,12 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ostinato.store import Store
-from ostinato.types import Session, Signal, Turn
+from ostinato.store import Store, StoreError
+from ostinato.types import Event, Session, Signal, Turn
 
 MOST_AT_ONCE = 256
+MOST_QUEUED = 8_192
+"""What waits holds memory: beyond it the disk is too slow, and whoever comes is told so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +19,8 @@ class Entry:
     """What one request wants recorded, and the future its answer waits for."""
 
     turn: Turn | None
-    signal: Signal | None
+    signals: Sequence[Signal]
+    events: Sequence[Event]
     session: Session | None
     loop: asyncio.AbstractEventLoop
     done: asyncio.Future[None]
@@ -40,12 +43,21 @@ class Recorder:
         self._thread.join()
 
     def submit(
-        self, *, turn: Turn | None = None, signal: Signal | None = None, session: Session | None = None
+        self,
+        *,
+        turn: Turn | None = None,
+        signals: Sequence[Signal] = (),
+        events: Sequence[Event] = (),
+        session: Session | None = None,
     ) -> asyncio.Future[None]:
-        """Queues an entry. The future is set at the commit, or has the StoreError."""
+        """Queues an entry, which is committed whole. The future is set then, or has the StoreError."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
-        self._queue.put(Entry(turn=turn, signal=signal, session=session, loop=loop, done=done))
+        if self._queue.qsize() >= MOST_QUEUED:
+            done.set_exception(StoreError(f"{MOST_QUEUED} requests wait for the disk"))
+            return done
+        entry = Entry(turn=turn, signals=signals, events=events, session=session, loop=loop, done=done)
+        self._queue.put(entry)
         return done
 
     def _run(self) -> None:
@@ -75,8 +87,9 @@ class Recorder:
         try:
             self._store.record(
                 [entry.turn for entry in entries if entry.turn is not None],
-                [entry.signal for entry in entries if entry.signal is not None],
+                [signal for entry in entries for signal in entry.signals],
                 [entry.session for entry in entries if entry.session is not None],
+                [event for entry in entries for event in entry.events],
             )
         except Exception as error:  # whatever it is belongs to the requests that wait
             return error

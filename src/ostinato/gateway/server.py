@@ -50,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         salt=options.salt,
         engine_wait_s=options.engine_wait,
         aliases=tuple(options.alias or ()),
+        secrets=options.secrets,
         harness=harness,
     )
     asgi = uvicorn.Config(
@@ -105,6 +106,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--salt", default=GatewayConfig().salt, help="of the hash that assigns arms")
     parser.add_argument("--alias", action="append", help="another name of the model, such as 'claude-*'")
+    parser.add_argument(
+        "--secrets",
+        choices=["withhold", "replace"],
+        default=GatewayConfig().secrets,
+        help="hide them from the record, or already from the model",
+    )
     parser.add_argument("--engine-wait", type=float, default=GatewayConfig().engine_wait_s, help="seconds")
     return parser
 

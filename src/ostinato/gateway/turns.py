@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from ostinato.gateway.arms import ArmTable
 from ostinato.gateway.calls import misuse
+from ostinato.gateway.censor import Censor
 from ostinato.gateway.conversation import Conversation, Place
 from ostinato.gateway.dialect import Answer
 from ostinato.gateway.errors import ApiError, unavailable
@@ -55,12 +56,14 @@ class Turns:
         self,
         *,
         renderer: Renderer,
+        censor: Censor,
         arms: ArmTable,
         conversations: Conversations,
         recorder: Recorder,
         engines: EngineClient,
     ) -> None:
         self.renderer = renderer
+        self._censor = censor
         self._arms = arms
         self._conversations = conversations
         self._recorder = recorder
@@ -131,24 +134,25 @@ class Turns:
             kind=call.identity.kind,
             untrainable=plan.place.untrainable,
         )
+        turn, stored = self._censor.mark(turn, call.chat)
         answer = answer_of(turn, found)
-        await self._commit(call, plan.place, turn, answer)
+        await self._commit(call, plan.place, answer, stored)
         return answer
 
     def end(self, call: Call, plan: Plan) -> None:
         """Gives back what the plan held, unless the turn took place."""
         call.conversation.leave(plan.place, plan.index)
 
-    async def _commit(self, call: Call, place: Place, turn: Turn, answer: Answer) -> None:
+    async def _commit(self, call: Call, place: Place, answer: Answer, stored: Turn) -> None:
         conversation = call.conversation
         new_session = None if conversation.recorded else conversation.session
         # Before the wait: if the client goes away during it, the writer still commits this turn.
         (said,) = settled((answer.message,), call.chat.tools)
-        end = conversation.add(turn, place, call.trail[-1], said)
+        end = conversation.add(answer.turn, place, call.trail[-1], said)
         conversation.recorded = True
         unnamed = call.identity.session_id is None
         self._conversations.note(conversation, ends_of(end, said) if unnamed else ())
-        done = self._recorder.submit(turn=turn, session=new_session)
+        done = self._recorder.submit(turn=stored, session=new_session)
         done.add_done_callback(lambda done: conversation.forget() if done.exception() else None)
         try:
             await asyncio.shield(done)

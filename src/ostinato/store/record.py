@@ -163,13 +163,21 @@ class Store:
         query = select(schema.events).where(schema.events.c.session_id == session_id)
         return self._all(query.order_by(schema.events.c.observed_at, schema.events.c.id), rows.event_of)
 
-    def known_events(self, ids: Iterable[str]) -> set[str]:
-        """Those of `ids` that are recorded."""
+    def known_events(self, ids: Sequence[str]) -> dict[str, Event]:
+        """Those of these events that are recorded."""
+        found: dict[str, Event] = {}
+        for some in chunks(ids):
+            query = select(schema.events).where(schema.events.c.id.in_(some))
+            found |= {event.id: event for event in self._all(query, rows.event_of)}
+        return found
+
+    def purged(self, session_ids: Iterable[str]) -> set[str]:
+        """Those of these sessions that were purged."""
+        column = schema.purges.c.session_id
         found: set[str] = set()
         with self.database.read() as connection:
-            for some in chunks(list(ids)):
-                query = select(schema.events.c.id).where(schema.events.c.id.in_(some))
-                found.update(connection.scalars(query))
+            for some in chunks(list(session_ids)):
+                found.update(connection.scalars(select(column).where(column.in_(some))))
         return found
 
     def add_reward(self, reward: Reward) -> None:

@@ -1,10 +1,10 @@
 """Secrets in text: found by their form, by what they are called, or by looking like nothing but chance.
 
-Three kinds of evidence, in this order. A *form* is what a vendor prints in front of a token, or the frame of a
-private key. A *name* is a word such as `password` before an equals sign or a colon; its value counts unless it
-reads like a placeholder or like code. *Chance* is a long quoted string whose characters are spread as only
-random ones are. Every form is looked for only where a literal part of it occurs, which costs one search of the
-text each and keeps clean text cheap.
+A *form* is what a vendor prints in front of a token, or the frame of a private key. A *name* is a word such
+as `password` before an equals sign or a colon; its value counts unless it reads like a placeholder or like
+code. *Chance* is a long quoted string whose characters are spread as only random ones are. A form is looked
+for only where a literal part of it occurs, which costs one search of the text each and keeps clean text
+cheap.
 
 Redaction is not proof: a password that is a plain word, with no name beside it, looks like any other word.
 """
@@ -36,22 +36,24 @@ def _form(kind: str, anchors: str, pattern: str) -> _Form:
 FORMS = (
     _form("aws_key", "AKIA ASIA AROA AIDA", r"(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
     _form("github_token", "ghp_ gho_ ghu_ ghs_ ghr_", rf"gh[pousr]_{LETTERS}{{30,255}}"),
-    _form("github_token", "github_pat_", r"github_pat_\w{40,}"),
-    _form("gitlab_token", "glpat- glrt- gldt- glcbt-", rf"gl(?:pat|rt|dt|cbt)-{WORD}{{20,}}"),
+    _form("github_token", "github_pat_", r"github_pat_\w{40,512}+"),
+    _form("gitlab_token", "glpat- glrt- gldt- glcbt-", rf"gl(?:pat|rt|dt|cbt)-{WORD}{{20,512}}+"),
     _form(
         "slack_token",
         "xoxb- xoxp- xoxa- xoxr- xoxs- xoxe xapp-",
-        r"(?:xox[abeprs]|xapp)(?:\.xox[bp])?-[\w-]{10,}",
+        r"(?:xox[abeprs]|xapp)(?:\.xox[bp])?-[\w-]{10,512}+",
     ),
-    _form("slack_webhook", "hooks.slack.com", r"(?<=hooks\.slack\.com/)(?:services|workflows)/[\w/+-]{20,}"),
-    _form("api_key", "sk-", rf"sk-(?:ant-|proj-|svcacct-|admin-|or-|lf-)?(?=[\w-]*\d){WORD}{{20,}}"),
-    _form("stripe_key", "_live_ _test_", rf"(?:sk|rk|pk|whsec)_(?:live|test)_{LETTERS}{{16,}}"),
+    _form(
+        "slack_webhook", "hooks.slack.com", r"(?<=hooks\.slack\.com/)(?:services|workflows)/[\w/+-]{20,512}+"
+    ),
+    _form("api_key", "sk-", rf"sk-(?:ant-|proj-|svcacct-|admin-|or-|lf-)?{WORD}{{20,512}}+"),
+    _form("stripe_key", "_live_ _test_", rf"(?:sk|rk|pk|whsec)_(?:live|test)_{LETTERS}{{16,512}}+"),
     _form("google_key", "AIza", rf"AIza{WORD}{{35}}"),
-    _form("google_token", "ya29. GOCSPX-", rf"(?:ya29\.|GOCSPX-){WORD}{{20,}}"),
-    _form("jwt", "eyJ", rf"eyJ{WORD}{{10,}}\.eyJ{WORD}{{10,}}\.{WORD}{{10,}}"),
+    _form("google_token", "ya29. GOCSPX-", rf"(?:ya29\.|GOCSPX-){WORD}{{20,512}}+"),
+    _form("jwt", "eyJ", rf"eyJ{WORD}{{10,512}}+\.eyJ{WORD}{{10,512}}+\.{WORD}{{10,512}}+"),
     _form("npm_token", "npm_", rf"npm_{LETTERS}{{36}}"),
-    _form("pypi_token", "pypi-", rf"pypi-AgE{WORD}{{40,}}"),
-    _form("huggingface_token", "hf_", rf"hf_{LETTERS}{{30,}}"),
+    _form("pypi_token", "pypi-", rf"pypi-AgE{WORD}{{40,512}}+"),
+    _form("huggingface_token", "hf_", rf"hf_{LETTERS}{{30,512}}+"),
     _form("digitalocean_token", "dop_v1_ doo_v1_ dor_v1_", r"do[opr]_v1_[a-f0-9]{64}"),
     _form("sendgrid_key", "SG.", rf"SG\.{WORD}{{16,32}}\.{WORD}{{16,64}}"),
     _form("twilio_key", "SK AC", r"(?:SK|AC)[0-9a-f]{32}(?![0-9a-zA-Z])"),
@@ -59,27 +61,33 @@ FORMS = (
     _form("databricks_token", "dapi", r"dapi[a-f0-9]{32}"),
     _form("telegram_token", ":AA", rf"\d{{8,10}}:AA{WORD}{{33}}"),
     _form("mailgun_key", "key-", r"key-[0-9a-f]{32}(?![0-9a-zA-Z])"),
-    _form("vault_token", "hvs. hvb.", rf"hv[sb]\.{WORD}{{24,}}"),
-    _form("docker_token", "dckr_pat_", rf"dckr_pat_{WORD}{{20,}}"),
-    _form("atlassian_token", "ATATT3", r"ATATT3[\w=-]{40,}"),
-    _form("grafana_token", "glsa_ glc_ eyJrIjoi", r"(?:glsa_\w{30,}|glc_[\w+/=]{32,}|eyJrIjoi[\w=-]{40,})"),
+    _form("vault_token", "hvs. hvb.", rf"hv[sb]\.{WORD}{{24,512}}+"),
+    _form("docker_token", "dckr_pat_", rf"dckr_pat_{WORD}{{20,512}}+"),
+    _form("atlassian_token", "ATATT3", r"ATATT3[\w=-]{40,512}+"),
+    _form(
+        "grafana_token",
+        "glsa_ glc_ eyJrIjoi",
+        r"(?:glsa_\w{30,512}+|glc_[\w+/=]{32,512}+|eyJrIjoi[\w=-]{40,512}+)",
+    ),
     _form(
         "vendor_token",
-        "NRAK- PMAK- sntrys_ sntryu_ lin_api_ r8_ gsk_ xai- pplx- sbp_ nfp_ ost_ figd_ rnd_ fo1_ dp.pt. AGE-SECRET-",
+        "NRAK- PMAK- sntrys_ sntryu_ lin_api_ r8_ gsk_ xai- pplx- sbp_ nfp_ ost_ figd_ rnd_ fo1_ dp.pt. "
+        "AGE-SECRET-",
         r"(?:NRAK-|PMAK-|sntry[su]_|lin_api_|r8_|gsk_|xai-|pplx-|sbp_|nfp_|ost_|figd_|rnd_|fo1_|dp\.pt\.|"
-        rf"AGE-SECRET-KEY-1)(?=[\w-]*\d){WORD}{{24,}}",
+        rf"AGE-SECRET-KEY-1){WORD}{{24,512}}+",
     ),
     _form(
         "azure_key",
         "AccountKey= SharedAccessKey= sig=",
-        r"(?<=(?:tKey|sKey)=)[A-Za-z0-9+/]{40,}={0,2}|(?<=[?&]sig=)[\w%]{40,}",
+        r"(?<=(?:tKey|sKey)=)[A-Za-z0-9+/]{40,512}+={0,2}|(?<=[?&]sig=)[\w%]{40,512}+",
     ),
 )
+DIGIT = re.compile("[0-9]")
+"""Nearly every token has one, and hardly any name in a program that begins as one does."""
 FRAME = re.compile(
     r"-----BEGIN ((?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?)-----(?:(?!-----BEGIN).)*?(?:-----END \1-----|\Z)",
     re.DOTALL,
 )
-LONGEST_FRAME = 20_000
 URL = re.compile(
     r"(?<=://)[^\s/:@'\"<>{}$]{0,80}:(?P<secret>(?!\d{1,5}[/?#])[^\s@'\"<>{}$()]{3,200})@(?=[\w.\[-])"
 )
@@ -94,18 +102,21 @@ WHOSE = re.compile(
 VALUE = re.compile(
     r"""(?x)
     (?i:wor[dt]|wd|phrase|s)? [\w\-]{0,20}
-    (?: [\\"'\]]{0,4} \s{0,4} (?:=>|:=|==|=|:) \s{0,4} | ["']\s{0,2},\s{0,2} | [ \t]{1,4}(?=["'][^"'\s]{8,}["']) )
+    (?: [\\"'\]]{0,4} \s{0,4} (?:=>|:=|==|=|:) \s{0,4} | ["']\s{0,2},\s{0,2}
+      | [ \t]{1,4}(?=["'][^"'\s]{8,200}["']) )
     (?: [rbfu]{0,2} (?P<quote>\\?["'`]) (?P<quoted>[^"'`\s\\]{6,256}) (?P=quote)
-      | (?P<bare>[^\s"'`,;(){}\[\]<>$\\&|]{8,256}) (?=[\s,;&|"'\\<]|$) )
+      | (?P<bare>[^\s"'`,;(){}\[\]<>$\\&|]{8,256}+) (?=[\s,;&|"'\\<]|$) )
     """
 )
 FLAG = re.compile(
-    r"(?i)--?(?:pass(?:word|phrase)?|secret|token|api-?key|auth)[ =](?P<secret>[^\s'\"$<>{}()\[\],;|&-][^\s'\"$<>{}()\[\],;|&]{7,})"
+    r"(?i)--?(?:pass(?:word|phrase)?|secret|token|api-?key|auth)[ =]"
+    r"(?P<secret>[^\s'\"$<>{}()\[\],;|&-][^\s'\"$<>{}()\[\],;|&]{7,512})"
 )
 RANDOM = re.compile(r"""(?P<quote>\\?["'`])(?P<secret>[A-Za-z0-9+/_\-]{24,200}={0,2})(?P=quote)""")
 PLACEHOLDER = re.compile(
     r"(?i)example|placeholder|change_?me|your|dummy|sample|redacted|xxxx|\*\*\*|\.\.\.|1234567|abcdef|^test|foobar|"
-    r"none|null|true|false|undefined|^<|^\$|^%[(s]|\{|^env|getenv|environ|fake|mock|todo|insert|secret_?key|password|passwd"
+    r"none|null|true|false|undefined|^<|^\$|^%[(s]|%[ds].*%[ds]|\{|^env|getenv|environ|fake|mock|todo|insert|"
+    r"secret_?key|password|passwd"
 )
 CODE = re.compile(
     r"[(){}\[\]]|^[a-z_]+(?:[._/-][a-z_]+)+$|^[A-Z_]+$|^[a-z]+$|^[A-Z]?[a-z]+(?:[A-Z][a-z]+)+$|^[\w.]+\.[a-z]{2,}\w*$",
@@ -182,9 +193,8 @@ def _redact_named(name: str, value: Any) -> Any:
 def _candidates(text: str) -> Iterator[Secret]:
     for form in FORMS:
         if any(anchor in text for anchor in form.anchors):
-            yield from (
-                Secret(kind=form.kind, start=m.start(), end=m.end()) for m in form.pattern.finditer(text)
-            )
+            matches = (m for m in form.pattern.finditer(text) if DIGIT.search(m[0]))
+            yield from (Secret(kind=form.kind, start=m.start(), end=m.end()) for m in matches)
     if "-----BEGIN " in text:
         yield from (Secret(kind="private_key", start=m.start(), end=m.end()) for m in FRAME.finditer(text))
     if "://" in text and "@" in text:
@@ -245,7 +255,7 @@ def _is_password(value: str) -> bool:
     if PLACEHOLDER.search(value) or CODE.search(value) or len(set(value)) < 5:
         return False
     classes = sum(bool(re.search(each, value)) for each in ("[a-z]", "[A-Z]", "[0-9]", r"[^\w]"))
-    return classes >= 2 and bool(re.search(r"[0-9]|[^\w.:/-]", value))
+    return classes >= 2 and bool(re.search("[A-Za-z]", value) and re.search(r"[0-9]|[^\w.:/-]", value))
 
 
 def _is_token(value: str) -> bool:
@@ -263,7 +273,7 @@ def _is_chance(value: str) -> bool:
 
 
 def _is_words(value: str) -> bool:
-    """Whether it is mostly made of words, as names in programs are: chance leaves few small letters together."""
+    """Whether it is mostly made of words, as names in programs are: chance leaves few letters together."""
     return sum(map(len, WORDS.findall(value))) >= len(value) * LEAST_WORDS
 
 

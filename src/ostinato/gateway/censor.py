@@ -1,0 +1,134 @@
+"""Keeps secrets out of the record, and what holds one out of training.
+
+The tokens of a turn are kept exactly as the model saw and said them, or they are worth nothing to a trainer.
+So a secret leaves two honest ways, and `secrets` chooses:
+
+    withhold   the model reads the prompt as it is; what is stored has a filler for every token of the secret,
+               and the turn is marked untrainable, as are those after it, whose prompts hold it too
+    replace    what people and tools say is redacted before the model reads it: it never sees the secret, its
+               tokens stay exact and trainable, but it cannot work with the secret either
+
+In both, a secret that the model itself says is withheld. Each message is searched once and remembered by its
+digest, so a turn costs what is new in it; token ids are only gone through when there is something to hide.
+"""
+
+import hashlib
+from array import array
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from typing import Literal
+
+from ostinato.gateway.request import ChatRequest, Message
+from ostinato.model.renderer import Renderer
+from ostinato.store.redact import find, redact
+from ostinato.types import Completion, Turn
+
+WITHHELD = "secret redacted"
+MOST_REMEMBERED = 50_000
+"""About 10 MB."""
+SHORTEST = 4
+Secrets = Literal["withhold", "replace"]
+
+
+class Censor:
+    """Searches messages and hides what it found in what is stored."""
+
+    def __init__(self, renderer: Renderer, secrets: Secrets = "withhold") -> None:
+        self._tokenizer = renderer.tokenizer
+        self._filler = renderer.tokenizer.encode("*")[0]
+        self._replaces = secrets == "replace"
+        self._known: OrderedDict[bytes, tuple[str, ...]] = OrderedDict()
+
+    def admit(self, chat: ChatRequest) -> ChatRequest:
+        """The request as the model may read it."""
+        if not self._replaces or not any(map(self._in_message, chat.messages)):
+            return chat
+        return replace(chat, messages=tuple(map(self._replaced, chat.messages)))
+
+    def mark(self, turn: Turn, chat: ChatRequest) -> tuple[Turn, Turn]:
+        """The turn, untrainable if there is a secret in it, and what of it may be stored."""
+        found = {secret for message in chat.messages for secret in self._in_message(message)}
+        found |= self._in_text(self._tokenizer.decode(turn.completion.ids))
+        if not found:
+            return turn, turn
+        marked = replace(turn, untrainable=turn.untrainable or WITHHELD)
+        return marked, self._stored(marked, sorted(found))
+
+    def _stored(self, turn: Turn, secrets: Sequence[str]) -> Turn:
+        prompt, _ = self._hidden(turn.prompt_ids, secrets)
+        return replace(
+            turn,
+            prompt_ids=prompt,
+            completion=self._hidden_completion(turn.completion, secrets),
+            broken=None if turn.broken is None else redact(turn.broken),
+        )
+
+    def _hidden_completion(self, completion: Completion, secrets: Sequence[str]) -> Completion:
+        ids, hidden = self._hidden(completion.ids, secrets)
+        logprobs = tuple(
+            0.0 if here else logprob for here, logprob in zip(hidden, completion.logprobs, strict=True)
+        )
+        return replace(completion, ids=ids, logprobs=logprobs)
+
+    def _hidden(self, ids: Sequence[int], secrets: Sequence[str]) -> tuple[tuple[int, ...], Sequence[int]]:
+        """`ids` with a filler for each that has a byte of a secret, and which those are."""
+        pieces = [self._tokenizer.decode_bytes((id,)) for id in ids]
+        text, hidden = b"".join(pieces), array("b", bytes(len(ids)))
+        for secret in secrets:
+            _mark(hidden, pieces, text, secret.encode(errors="replace"))
+        kept = (self._filler if here else id for here, id in zip(hidden, ids, strict=True))
+        return tuple(kept), hidden
+
+    def _replaced(self, message: Message) -> Message:
+        """What the assistant said was sampled, and stays."""
+        if message["role"] == "assistant" or not self._in_message(message):
+            return message
+        content = message.get("content")
+        if isinstance(content, str):
+            return {**message, "content": redact(content)}
+        return {**message, "content": [{**part, "text": redact(part["text"])} for part in content or ()]}
+
+    def _in_message(self, message: Message) -> frozenset[str]:
+        return frozenset(secret for text in _texts(message) for secret in self._in_text(text))
+
+    def _in_text(self, text: str) -> set[str]:
+        digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
+        known = self._known.get(digest)
+        if known is None:
+            known = tuple(text[secret.start : secret.end] for secret in find(text))
+            self._remember(digest, known)
+        return {secret for secret in known if len(secret) >= SHORTEST}
+
+    def _remember(self, digest: bytes, secrets: tuple[str, ...]) -> None:
+        self._known[digest] = secrets
+        while len(self._known) > MOST_REMEMBERED:
+            self._known.popitem(last=False)
+
+
+def _texts(message: Message) -> Iterator[str]:
+    content = message.get("content")
+    if isinstance(content, str):
+        yield content
+    elif content:
+        yield "".join(part["text"] for part in content)
+    for call in message.get("tool_calls") or ():
+        arguments = call["function"]["arguments"]
+        if isinstance(arguments, str):
+            yield arguments
+
+
+def _mark(hidden: "array[int]", pieces: Sequence[bytes], text: bytes, secret: bytes) -> None:
+    """Sets `hidden` for each piece that shares a byte with an occurrence of `secret` in the joined `text`."""
+    spans, at = [], text.find(secret)
+    while at >= 0:
+        spans.append((at, at + len(secret)))
+        at = text.find(secret, at + 1)
+    ends = accumulate(map(len, pieces)) if spans else ()
+    for i, end in enumerate(ends):
+        start = end - len(pieces[i])
+        while spans and spans[0][1] <= start:
+            spans.pop(0)
+        if spans and spans[0][0] < end:
+            hidden[i] = 1

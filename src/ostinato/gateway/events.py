@@ -1,0 +1,207 @@
+"""Lines of `POST /v1/events`, what they may say, and what of it is a signal.
+
+A line is `{id, name, time, session_id?, turn?, attributes}`. The names are a closed table; attributes are
+small JSON values. Text that people wrote is kept only where organisation and user agreed to training; without
+that the same event is stored without it.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ostinato.store import ApiKey
+from ostinato.store.redact import redact_json
+from ostinato.types import Ending, Event, Signal, SignalKind
+
+NAMES = {
+    "session.start",
+    "session.end",
+    "user.prompt",
+    "user.feedback",
+    "tool.call",
+    "tool.decision",
+    "edit.proposed",
+    "edit.feedback",
+    "edit.hunk.action",
+    "edit.survival",
+    "edit.superseded",
+    "edit.commit",
+    "edit.revert",
+    "gen_ai.client.inference.operation.details",
+    "gen_ai.evaluation.result",
+    "feature_flag.evaluation",
+    "client.error",
+    "feedback.tags",
+}
+TEXT = {
+    "prompt",
+    "body",
+    "path",
+    "hunks",
+    "text",
+    "diff",
+    "arguments",
+    "output",
+    "tool_input",
+    "tool_parameters",
+    "explanation",
+    "gen_ai.input.messages",
+    "gen_ai.output.messages",
+    "gen_ai.evaluation.explanation",
+}
+"""Attributes that hold what somebody wrote or what a file says."""
+ID = re.compile(r"[\x21-\x7e]{1,256}")
+MOST_LINE_BYTES = 256 * 2**10
+MOST_LINES = 10_000
+LATEST = 4_102_444_800.0
+"""Times lie before the year 2100: a larger one is in milliseconds."""
+
+
+class EventError(ValueError):
+    """A line that is no event; the message names the field."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A line that was not taken, counted from 1, and why."""
+
+    line: int
+    message: str
+
+
+def parse_lines(body: bytes, key: ApiKey) -> Iterator[tuple[int, Event] | Refused]:
+    """Each line that is not empty, as an event or as what is wrong with it."""
+    for number, line in enumerate(body.split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            if number > MOST_LINES:
+                raise EventError(f"a request may have {MOST_LINES} lines: send the others in the next")
+            yield number, parse_event(_object(line), key)
+        except EventError as error:
+            yield Refused(line=number, message=str(error))
+
+
+def parse_event(line: Mapping[str, Any], key: ApiKey) -> Event:
+    """EventError that names the field."""
+    unknown = sorted(set(line) - {"id", "name", "time", "session_id", "turn", "attributes"})
+    if unknown:
+        raise EventError(f"unknown field {unknown[0]!r:.60}")
+    if line.get("name") not in NAMES:
+        raise EventError(f"name must be one of {', '.join(sorted(NAMES))}")
+    return Event(
+        id=_id(line, "id"),
+        name=line["name"],
+        user=key.user,
+        organisation=key.organisation,
+        observed_at=_time(line.get("time")),
+        session_id=None if line.get("session_id") is None else _id(line, "session_id"),
+        turn=_turn(line.get("turn")),
+        attributes=projected(_attributes(line.get("attributes")), with_text=key.consent),
+    )
+
+
+def projected(attributes: Mapping[str, Any], *, with_text: bool) -> dict[str, Any]:
+    """Attributes as they may be stored: secrets redacted, and without text where nobody agreed to it."""
+    kept = {name: value for name, value in attributes.items() if with_text or name not in TEXT}
+    redacted: dict[str, Any] = redact_json(kept)
+    return redacted
+
+
+def signal_of(event: Event) -> Signal | None:
+    """What an event means for its session, if anything; the same event always gives one signal.
+
+    What became of an edit in the repository (`edit.survival`, `edit.commit`, `edit.revert`) is told as a
+    signal of its own by whoever watches it, so it is not one here.
+    """
+    meaning = _meaning(event.name, event.attributes)
+    if meaning is None or event.session_id is None:
+        return None
+    kind, value = meaning
+    return Signal(
+        id=f"event/{event.id}",
+        session_id=event.session_id,
+        kind=kind,
+        value=value,
+        observed_at=event.observed_at,
+        turn=event.turn,
+    )
+
+
+def _meaning(name: str, told: Mapping[str, Any]) -> tuple[SignalKind, float | str] | None:
+    if name == "user.prompt":
+        return SignalKind.USER_PROMPT, 1.0
+    if name == "tool.decision" and told.get("source") not in AUTOMATIC:
+        return _choice(told.get("decision"), SignalKind.TOOL_DECISION, SignalKind.TOOL_DECISION)
+    if name == "edit.feedback":
+        return _choice(told.get("outcome"), SignalKind.EDIT_KEPT, SignalKind.EDIT_REVERTED)
+    if name == "user.feedback" and told.get("rating") in {"positive", "negative"}:
+        return SignalKind.COMPLAINT, float(told["rating"] == "negative")
+    if name == "client.error" or (name == "tool.call" and told.get("error.type")):
+        return SignalKind.ERROR, str(told.get("error.type") or told.get("error") or "error")[:256]
+    if name == "session.end" and told.get("ending") in list(Ending):
+        return SignalKind.ENDING, str(told["ending"])
+    return None
+
+
+AUTOMATIC = {"config", "hook", "Config", "AutomatedReviewer"}
+"""Sources of a decision that no person took."""
+
+
+def _choice(said: object, yes: SignalKind, no: SignalKind) -> tuple[SignalKind, float] | None:
+    if said in {"accept", "accepted", "approved", "approved_for_session"}:
+        return yes, 1.0
+    if said in {"reject", "rejected", "denied", "abort"}:
+        return no, 0.0 if yes is no else 1.0
+    return None
+
+
+def _object(line: bytes) -> Mapping[str, Any]:
+    if len(line) > MOST_LINE_BYTES:
+        raise EventError(f"a line may have {MOST_LINE_BYTES} bytes, this one has {len(line)}")
+    try:
+        value = json.loads(line, parse_constant=_no_number)
+        json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise EventError(f"not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise EventError("not a JSON object")
+    return value
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no JSON number")
+
+
+def _id(line: Mapping[str, Any], name: str) -> str:
+    value = line.get(name)
+    if not isinstance(value, str) or not ID.fullmatch(value):
+        raise EventError(f"{name} must be 1 to 256 printable characters without spaces")
+    return value
+
+
+def _time(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise EventError("time must be seconds since the epoch")
+    if not 0 <= value < LATEST:
+        raise EventError("time must be seconds since the epoch, not milliseconds")
+    return float(value)
+
+
+def _turn(value: object) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
+        raise EventError("turn must be the index of a turn")
+    return value
+
+
+def _attributes(value: object) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise EventError("attributes must be an object")
+    return value
