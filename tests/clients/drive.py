@@ -14,7 +14,7 @@ from tests.clients.install import PACKAGES
 HERE = Path(__file__).parent
 KEY = "key-of-ada"
 TASK = "add in calc.py subtracts. Make it add."
-PATIENCE_S = 120
+PATIENCE_S = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

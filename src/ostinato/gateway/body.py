@@ -1,6 +1,7 @@
 """Bodies in and out."""
 
 import json
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -33,11 +34,16 @@ async def read_body(request: Request, most: int) -> bytes:
 def parse_json(body: bytes) -> object:
     """ApiError 400 for what is not JSON, or JSON that is no text."""
     try:
-        value = json.loads(body)
-        if b"\\ud" in body.lower():  # an escaped half of a surrogate pair is JSON, but no text
-            json.dumps(value, ensure_ascii=False).encode()
+        return load_text(body)
     except (ValueError, RecursionError) as error:
         raise invalid(f"the body is not JSON: {error}", code="invalid_json") from None
+
+
+def load_text(body: bytes) -> Any:
+    """The value of JSON whose strings are text. ValueError for any other, RecursionError for a deep one."""
+    value = json.loads(body)
+    if b"\\ud" in body.lower():  # an escaped half of a surrogate pair is JSON, but no text
+        json.dumps(value, ensure_ascii=False).encode()
     return value
 
 

@@ -90,7 +90,7 @@ def parse_event(line: Mapping[str, Any], key: ApiKey) -> Event:
     unknown = sorted(set(line) - {"id", "name", "time", "session_id", "turn", "attributes"})
     if unknown:
         raise EventError(f"unknown field {unknown[0]!r:.60}")
-    if line.get("name") not in NAMES:
+    if not isinstance(line.get("name"), str) or line["name"] not in NAMES:
         raise EventError(f"name must be one of {', '.join(sorted(NAMES))}")
     return Event(
         id=_id(line, "id"),
