@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2] / ".clients"
+PATIENCE_S = 900
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +75,8 @@ def install(package: Package) -> str | None:
 def _pip(package: Package) -> str | None:
     venv.create(package.home, with_pip=True, symlinks=True)
     command = [str(package.home / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check"]
-    return _run([*command, f"{package.name}=={package.version}", *package.beside])
+    problem = _run([*command, f"{package.name}=={package.version}"])
+    return problem or (_run([*command, *package.beside]) if package.beside else None)
 
 
 def _npm(package: Package) -> str | None:
@@ -85,7 +87,10 @@ def _npm(package: Package) -> str | None:
 
 
 def _run(command: list[str]) -> str | None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        return f"`{' '.join(command)}` took longer than {PATIENCE_S} s"
     if done.returncode == 0:
         return None
     last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
