@@ -119,12 +119,17 @@ async def test_an_interrupted_run_goes_on_and_accounts_for_everything(tmp_path: 
     assert report["integrity"]["prompts_trained_twice"] == 0
 
 
+def in_the_background() -> None:
+    """As a shell starts what ends in `&`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_ctrl_c_stops_everything(tmp_path: Path, number: signal.Signals) -> None:
     directory = tmp_path / "run"
     command = [sys.executable, "-m", "ostinato.cli", "demo", "--directory", str(directory)]
     process = await asyncio.create_subprocess_exec(
-        *command, "--set", "sandbox=process", stdout=subprocess.DEVNULL
+        *command, "--set", "sandbox=process", stdout=subprocess.DEVNULL, preexec_fn=in_the_background
     )
     while not list(directory.glob("tasks/lessons/pebble-*")):
         assert process.returncode is None

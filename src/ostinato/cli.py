@@ -26,6 +26,7 @@ INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; gives the exit status."""
     options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` has it ignored
     signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))  # stop as cleanly
     try:
         status: int = options.run(options)

@@ -283,3 +283,9 @@ def test_any_json_is_read_or_refused(name: str, data: st.DataObject) -> None:
         DIALECTS[name].parse(json.loads(json.dumps(body)))
     except ApiError as error:
         assert 400 <= error.status < 500  # noqa: PT017
+
+
+def test_messages_that_hold_nothing_are_refused() -> None:
+    empty = {"model": "ostinato", "max_tokens": 8, "messages": [{"role": "user", "content": []}]}
+    with pytest.raises(ApiError, match="hold nothing"):
+        parse_messages(empty)

@@ -49,7 +49,7 @@ COMMANDS += [
     " -p no:terminal -q",
     " --version",
     " --fixtures -q",
-    " -rA --durations=1",
+    " -rA --durations=1 --durations-min=100",
     " -h",
 ]
 

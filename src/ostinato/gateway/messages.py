@@ -143,7 +143,9 @@ def _messages(messages: object) -> list[Message]:
     found: list[Message] = []
     for i, message in enumerate(messages):
         found += _message(message, f"messages[{i}]")
-    if found and found[-1]["role"] == "assistant":
+    if not found:
+        raise invalid("messages hold nothing that the model can read", "messages")
+    if found[-1]["role"] == "assistant":
         raise invalid("a prefilled answer is not supported: messages must end with the user", "messages")
     return _merged(found)
 
