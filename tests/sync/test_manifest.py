@@ -10,16 +10,17 @@ from tests.sync.builders import weights
 
 from ostinato.store import Objects
 from ostinato.sync import DigestMismatch, Manifest, Publisher
-from ostinato.sync.manifest import Entry
+from ostinato.sync.manifest import Entry, Patch
 
 
-def published() -> Manifest:
-    publisher = Publisher(Objects.open("memory://"))
+def published(objects: Objects) -> Manifest:
+    publisher = Publisher(objects)
     publisher.anchor(4, weights(4))
     return publisher.delta(5, weights(5))
 
 
-MANIFEST = published()
+OBJECTS = Objects.open("memory://")
+MANIFEST = published(OBJECTS)
 DATA = MANIFEST.to_bytes()
 
 
@@ -28,13 +29,29 @@ def test_it_comes_back() -> None:
     assert json.loads(DATA)["digest"] == MANIFEST.digest
 
 
-def test_the_same_weights_give_the_same_digest() -> None:
-    assert published().digest == MANIFEST.digest
+def test_the_same_weights_in_another_run_give_another_digest() -> None:
+    other = published(Objects.open("memory://"))
+    assert other.digest != MANIFEST.digest
+    assert replace(other, run=MANIFEST.run, parent_hash=None, ways=()) == replace(
+        MANIFEST, parent_hash=None, ways=()
+    )
+
+
+def test_a_patch_beside_comes_back() -> None:
+    patch = Patch(version=1, base=None, parts=MANIFEST.parts, tensors=MANIFEST.tensors, state_root="9f")
+    assert Patch.from_bytes(patch.to_bytes(), "p") == patch
+    with pytest.raises(DigestMismatch):
+        Manifest.from_bytes(patch.to_bytes(), "p")
 
 
 def test_anything_else_gives_another_digest() -> None:
-    others = [replace(MANIFEST, version=6), replace(MANIFEST, anchor="9f"), replace(MANIFEST, tensors=())]
-    assert len({manifest.digest for manifest in [MANIFEST, *others]}) == 4
+    others = [
+        replace(MANIFEST, version=6),
+        replace(MANIFEST, epoch=9),
+        replace(MANIFEST, ways=()),
+        replace(MANIFEST, tensors=()),
+    ]
+    assert len({manifest.digest for manifest in [MANIFEST, *others]}) == 5
 
 
 @given(st.integers(0, len(DATA) * 8 - 1))

@@ -1,24 +1,19 @@
-"""The manifest of one version: what it consists of, on what it builds, and what must come out."""
+"""What is published of a version: patches that lead to it, and the manifest that commits and binds them."""
 
-import hashlib
-import json
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Self
 
-from ostinato.sync.codec import FULL, SAME, XOR
-from ostinato.sync.errors import DigestMismatch
+from ostinato.sync.codec import CODECS
+from ostinato.sync.sealed import digest_of, none_such, seal, unseal
 from ostinato.sync.weights import DTYPES
-
-ANCHOR_EVERY = 25
-"""A delta carries an anchor beside it at least this often: no new reader walks a longer chain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """One object of payloads.
 
-    >>> Part(key="weights/parts/9f", sha256="9f", bytes=812).bytes
+    >>> Part(key="weights/parts/0000000003/9f", sha256="9f", bytes=812).bytes
     812
     """
 
@@ -36,39 +31,52 @@ class Entry:
     shape: tuple[int, ...]
     codec: str
     part: int
-    """Index into the manifest's parts; the payload is its bytes [offset, offset + length)."""
+    """Index into the patch's parts; the payload is its bytes [offset, offset + length)."""
     offset: int
     length: int
     before: str | None
     """xxh3-128 of the tensor this is applied to; None when it stands alone."""
-    after: str
+    digest: str
+    """xxh3-128 of the tensor it becomes."""
 
     def __post_init__(self) -> None:
-        if self.codec not in {SAME, XOR, FULL} or self.dtype not in DTYPES:
+        if self.codec not in CODECS or self.dtype not in DTYPES:
             raise ValueError(f"tensor {self.name!r}: unknown codec {self.codec!r} or dtype {self.dtype!r}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """An edge of the version graph: with `bytes` of parts one comes from `base` to `version`.
+
+    >>> Way(version=8, base=0, bytes=90, digest="9f", beside=True).base
+    0
+    """
+
+    version: int
+    base: int | None
+    """None: an anchor, which needs nothing."""
+    bytes: int
+    digest: str
+    """Of the patch; for the patch in a version's manifest, of the manifest."""
+    beside: bool
+    """Whether the patch is an object of its own, beside the manifest."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class Manifest:
-    """A committed version. Its object is written last: without it the parts are nothing."""
+class Patch:
+    """How to get from `base` to `version`."""
 
     version: int
     base: int | None
     """The version whose tensors the entries are applied to; None for an anchor, which stands alone."""
-    parent: int | None
-    """The version it was trained from."""
-    parent_hash: str | None
-    """`digest` of the parent's manifest: the chain cannot be rewritten."""
     parts: tuple[Part, ...]
     tensors: tuple[Entry, ...]
     state_root: str
-    anchor: str | None = None
-    """`digest` of an anchor with the same tensors, for readers who do not hold `base`."""
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of everything else in it."""
-        return hashlib.sha256(_canonical(self._body())).hexdigest()
+        """SHA-256 of everything in it."""
+        return digest_of(asdict(self))
 
     @property
     def kind(self) -> str:
@@ -79,44 +87,54 @@ class Manifest:
         """Bytes of all parts."""
         return sum(part.bytes for part in self.parts)
 
-    def _body(self) -> dict[str, Any]:
-        return asdict(self)
+    @property
+    def way(self) -> Way:
+        return Way(
+            version=self.version,
+            base=self.base,
+            bytes=self.size,
+            digest=self.digest,
+            beside=not isinstance(self, Manifest),
+        )
 
     def to_bytes(self) -> bytes:
-        return _canonical({"digest": self.digest, **self._body()})
+        return seal(asdict(self))
 
     @classmethod
     def from_bytes(cls, data: bytes, what: str) -> Self:
         """Raises DigestMismatch naming `what` unless `data` is, to the bit, what `to_bytes` wrote."""
+        body = unseal(data, what)
         try:
-            body = json.loads(data)
-            claimed = str(body.pop("digest"))
-            body["parts"] = tuple(Part(**part) for part in body["parts"])
-            body["tensors"] = tuple(Entry(**{**t, "shape": tuple(t["shape"])}) for t in body["tensors"])
-            manifest = cls(**body)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise DigestMismatch(what, "a manifest", f"{len(data)} bytes that are none ({error})") from error
-        if manifest.digest != claimed or manifest.to_bytes() != data:
-            raise DigestMismatch(what, f"digest {claimed}", manifest.digest)
-        return manifest
+            return cls(**cls._fields(body))
+        except (ValueError, TypeError, KeyError) as error:
+            raise none_such(what, data, error) from error
+
+    @classmethod
+    def _fields(cls, body: dict[str, Any]) -> dict[str, Any]:
+        parts = tuple(Part(**part) for part in body["parts"])
+        tensors = tuple(Entry(**{**entry, "shape": tuple(entry["shape"])}) for entry in body["tensors"])
+        return {**body, "parts": parts, "tensors": tensors}
 
 
-def manifest_key(prefix: str, version: int) -> str:
-    """One key per version: whoever creates it has committed the version."""
-    return f"{versions_prefix(prefix)}/{version:010d}.json"
+@dataclass(frozen=True, kw_only=True)
+class Manifest(Patch):
+    """A committed version. Its object is written last: without it the parts are nothing."""
 
+    run: str
+    epoch: int
+    """Which publisher of the run wrote it; they count up, and the newest is the only one that may."""
+    parent: int | None
+    """The version it was trained from."""
+    parent_hash: str | None
+    """`digest` of the parent's manifest: the chain cannot be rewritten."""
+    ways: tuple[Way, ...]
+    """Other ways to this version, and all ways to earlier ones, back to the newest anchor but one."""
 
-def versions_prefix(prefix: str) -> str:
-    return f"{prefix}/versions"
+    @property
+    def graph(self) -> tuple[Way, ...]:
+        """Every way that a reader of this version may take."""
+        return (*self.ways, self.way)
 
-
-def anchor_key(prefix: str, digest: str) -> str:
-    return f"{prefix}/anchors/{digest}.json"
-
-
-def part_key(prefix: str, sha256: str) -> str:
-    return f"{prefix}/parts/{sha256}"
-
-
-def _canonical(body: dict[str, Any]) -> bytes:
-    return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+    @classmethod
+    def _fields(cls, body: dict[str, Any]) -> dict[str, Any]:
+        return {**super()._fields(body), "ways": tuple(Way(**way) for way in body["ways"])}

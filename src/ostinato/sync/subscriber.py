@@ -1,151 +1,193 @@
-"""The reading side. It downloads what is missing, checks every link, and hands out weights or refuses.
+"""The reading side: what is the newest version, and its exact weights by the way that needs the fewest bytes.
 
-What is checked: each part's SHA-256, each tensor's digest before and after, the state root, and that each
-manifest is the one its successor names. What fails a check is tried once more from an anchor, never returned.
+What is checked: each part's SHA-256, each tensor's digest before and after, the state root, that each
+manifest is of this run and is the one its successor names. A way that fails a check is not taken again: the
+next one is tried, at last an anchor. What cannot be shown to be right is never returned.
 """
 
-import hashlib
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 
 import torch
 
-from ostinato.store import Missing, Objects
-from ostinato.sync.codec import decode
-from ostinato.sync.errors import DigestMismatch, UnknownVersion
-from ostinato.sync.manifest import (
-    ANCHOR_EVERY,
-    Entry,
-    Manifest,
-    Part,
-    anchor_key,
-    manifest_key,
-    versions_prefix,
-)
-from ostinato.sync.weights import Blob, Blobs, state_root, to_blobs, to_tensors
+from ostinato.store import Missing, Objects, ObjectsError
+from ostinato.sync.architecture import check_architecture, patch_signature, signature_of
+from ostinato.sync.download import Damaged, Downloader
+from ostinato.sync.epochs import read_epoch
+from ostinato.sync.errors import DigestMismatch, NotThere, UnknownVersion, expect
+from ostinato.sync.keys import Keys, number_of
+from ostinato.sync.leases import horizon, lease
+from ostinato.sync.manifest import Manifest, Patch, Way
+from ostinato.sync.paths import cheapest
+from ostinato.sync.shards import assemble
+from ostinato.sync.upload import Snapshot
+from ostinato.sync.weights import Blobs, state_root, to_blobs, to_tensors
+
+log = logging.getLogger(__name__)
+RELIST_EVERY = 16
+"""Polls without news until all versions are listed: one of them may have been lost, and hide those after it.
+"""
 
 
 class Subscriber:
     """Any number may read one prefix while it is written. Raises ObjectsError when it cannot be read."""
 
-    def __init__(self, objects: Objects, prefix: str = "weights") -> None:
+    def __init__(
+        self,
+        objects: Objects,
+        prefix: str = "weights",
+        *,
+        like: Mapping[str, torch.Tensor] | None = None,
+        leases: bool = True,
+    ) -> None:
+        """`like` are weights of the architecture that is served; without it the first version sets it.
+        Without `leases` nothing is ever written, and a version may be collected while it is read.
+        """
         self._objects = objects
-        self._prefix = prefix
+        self._keys = Keys(prefix)
+        self._leases = leases
+        self._downloader = Downloader(objects, self._keys)
+        self._like = None if like is None else signature_of(like)
         self._head: int | None = None
+        self._polls = 0
         self._held: tuple[int | None, Mapping[str, torch.Tensor]] = (None, {})
+        self._links: dict[int, str] = {}
+        self._runs: dict[int, str] = {}
         self.mismatches = 0
         """How many fetches met something that was not what its digest says."""
 
     def head(self) -> int | None:
         """The newest version there is; None if nothing was published yet. Cheap enough to poll."""
         if self._head is None:
-            keys = self._objects.list(versions_prefix(self._prefix))
-            self._head = max(
-                (int(key.rpartition("/")[2].removesuffix(".json")) for key in keys), default=None
-            )
-        while self._head is not None and self._objects.exists(manifest_key(self._prefix, self._head + 1)):
+            self._head = self._listed()
+        while self._head is not None and self._objects.exists(self._keys.manifest(self._head + 1)):
             self._head += 1
+            self._polls = 0
+        self._polls += 1
+        if self._polls % RELIST_EVERY == 0:
+            self._head = self._listed()
         return self._head
 
+    def _listed(self) -> int | None:
+        return max(map(number_of, self._objects.list(self._keys.versions)), default=None)
+
     def manifest(self, version: int) -> Manifest:
-        """Raises UnknownVersion, or DigestMismatch when it is damaged."""
-        key = manifest_key(self._prefix, version)
+        """Raises UnknownVersion, or DigestMismatch when it is damaged or not of this chain."""
+        key = self._keys.manifest(version)
         try:
             manifest = Manifest.from_bytes(self._objects.get(key), key)
         except Missing as error:
             raise UnknownVersion(
-                f"version {version} is not in {self._objects.where}/{self._prefix}"
+                f"version {version} is not in {self._objects.where}/{self._keys.prefix}"
             ) from error
-        if manifest.version != version:
-            raise DigestMismatch(key, f"version {version}", f"version {manifest.version}")
+        expect(key, f"version {version}", f"version {manifest.version}")
+        self._check_links(manifest, key)
         return manifest
 
     def fetch(self, version: int) -> dict[str, torch.Tensor]:
-        """The weights of `version`, bit for bit as published.
+        """The weights of `version`, bit for bit as published, whole even if ranks published shards.
 
         Copy them before writing to them: the next fetch builds on them, and would refuse and start anew.
-        Raises DigestMismatch naming the part or tensor, expected and got; UnknownVersion.
+        Raises DigestMismatch naming the part or tensor, expected and got; UnknownVersion; OtherArchitecture.
         """
-        held, tensors = self._held
-        try:
-            blobs = self._load(version, held, tensors)
-        except DigestMismatch:
-            self.mismatches += 1
-            if held is None:
-                raise
-            blobs = self._load(version, None, {})
-        self._held = version, to_tensors(blobs)
-        return dict(self._held[1])
+        return assemble(to_tensors(self.snapshot(version).blobs))
 
-    def _load(self, version: int, held: int | None, tensors: Mapping[str, torch.Tensor]) -> Blobs:
-        newest = self.manifest(version)
-        blobs: Blobs = to_blobs(tensors, copy=False)
-        for manifest in self._plan(newest, held):
-            blobs = self._apply(manifest, blobs)
-        _expect(f"version {version}: state root", newest.state_root, state_root(blobs))
+    def snapshot(self, version: int) -> Snapshot:
+        """As `fetch`, in the form in which it was published."""
+        try:
+            manifest = self.manifest(version)
+            self._check_architecture(manifest)
+            blobs = self._reach(manifest)
+        except DigestMismatch as error:
+            self._count(error)
+            raise
+        self._links[version] = manifest.digest
+        self._like = self._like or patch_signature(manifest)
+        self._held = version, to_tensors(blobs)
+        self._downloader.forget_ahead()
+        return Snapshot(version=version, blobs=blobs)
+
+    def prefetch(self) -> int:
+        """Fetch what is there of the version after the newest one, while it is still being published; gives
+        how many parts are at hand. To be called while there is nothing else to do.
+        """
+        head = self.head()
+        return 0 if head is None else self._downloader.fetch_ahead(head + 1)
+
+    def _reach(self, manifest: Manifest) -> Blobs:
+        """Try one way after the other, the cheapest first, until the weights are those of the manifest."""
+        held, doubted = self._held[0], set[str]()
+        first: DigestMismatch | None = None
+        while (path := cheapest(manifest.graph, held, manifest.version, doubted)) is not None:
+            try:
+                with self._spared(manifest.version, held, path):
+                    blobs = self._walk(manifest, path, held)
+            except Damaged as error:
+                doubted.add(error.way.digest)
+                first = first or error.reason
+            except DigestMismatch as error:  # what we hold is at fault
+                held, first = None, first or error
+            else:
+                self._count(first)
+                return blobs
+        if isinstance(first, NotThere) and manifest.version < horizon(self._objects, self._keys):
+            raise UnknownVersion(
+                f"version {manifest.version} of {self._objects.where} was collected"
+            ) from first
+        raise first or UnknownVersion(f"no way leads to version {manifest.version}")
+
+    def _walk(self, manifest: Manifest, path: Sequence[Way], held: int | None) -> Blobs:
+        blobs: Blobs = {} if held is None else to_blobs(self._held[1], copy=False)
+        route = [(way, manifest if way.digest == manifest.digest else self._patch(way)) for way in path]
+        blobs = self._downloader.walk(route, blobs)
+        try:
+            expect(f"version {manifest.version}: state root", manifest.state_root, state_root(blobs))
+        except DigestMismatch as error:
+            raise (Damaged(path[-1], error) if path else error) from error
         return blobs
 
-    def _plan(self, newest: Manifest, held: int | None) -> list[Manifest]:
-        """The manifests to apply, oldest first: from what is held if that is near, else from an anchor."""
-        plan, at = [], newest
-        while at.version != held:
-            near = held is not None and 0 <= at.version - held <= ANCHOR_EVERY
-            if at.anchor is not None and not near:
-                plan.append(self._anchor(at, at.anchor))
-                break
-            plan.append(at)
-            if at.base is None:
-                break
-            at = self._parent(at, at.base)
-        return plan[::-1]
-
-    def _parent(self, child: Manifest, version: int) -> Manifest:
+    def _patch(self, way: Way) -> Patch:
         try:
-            parent = self.manifest(version)
-        except UnknownVersion as error:
-            key = manifest_key(self._prefix, version)
-            raise DigestMismatch(key, f"the base of version {child.version}", "nothing") from error
-        _expect(f"manifest of version {version}", str(child.parent_hash), parent.digest)
-        return parent
+            return self._downloader.patch(way)
+        except DigestMismatch as error:
+            raise Damaged(way, error) from error
 
-    def _anchor(self, delta: Manifest, digest: str) -> Manifest:
-        key = anchor_key(self._prefix, digest)
-        anchor = Manifest.from_bytes(self._read(key), key)
-        _expect(key, digest, anchor.digest)
-        _expect(f"{key}: state root", delta.state_root, anchor.state_root)
-        return anchor
+    @contextmanager
+    def _spared(self, version: int, held: int | None, path: Sequence[Way]) -> Iterator[None]:
+        """On lease, unless it is one step of those that are spared anyway."""
+        one_step = len(path) < 2 and all(way.base is not None for way in path)
+        with ExitStack() as stack:
+            if self._leases and not one_step:
+                try:
+                    stack.enter_context(lease(self._objects, self._keys, version, held))
+                except ObjectsError as error:
+                    log.warning(
+                        "no lease on version %d, it may be collected while it is read: %s", version, error
+                    )
+            yield
 
-    def _apply(self, manifest: Manifest, old: Blobs) -> dict[str, Blob]:
-        parts = [self._part(part) for part in manifest.parts]
-        return {
-            entry.name: _decode(manifest.version, entry, old.get(entry.name), parts)
-            for entry in manifest.tensors
-        }
+    def _count(self, error: DigestMismatch | None) -> None:
+        if error is not None and not isinstance(error, NotThere):
+            self.mismatches += 1
 
-    def _part(self, part: Part) -> bytes:
-        data = self._read(part.key)
-        _expect(part.key, part.sha256, hashlib.sha256(data).hexdigest())
-        return data
+    def _check_links(self, manifest: Manifest, key: str) -> None:
+        """The manifest is of this run, and agrees on the past with itself and with what was read before."""
+        if manifest.epoch not in self._runs:
+            self._runs[manifest.epoch] = read_epoch(self._objects, self._keys, manifest.epoch).run
+        for run in self._runs.values():
+            expect(f"{key}: run", run, manifest.run)
+        links = {way.version: way.digest for way in manifest.graph if not way.beside}
+        for version, digest in self._links.items():
+            expect(f"{key}: manifest of version {version}", digest, links.get(version, digest))
+        if manifest.parent in links:
+            expect(
+                f"{key}: manifest of version {manifest.parent}",
+                links[manifest.parent],
+                str(manifest.parent_hash),
+            )
 
-    def _read(self, key: str) -> bytes:
-        try:
-            return self._objects.get(key)
-        except Missing as error:
-            raise DigestMismatch(key, "an object", "nothing") from error
-
-
-def _decode(version: int, entry: Entry, old: Blob | None, parts: list[bytes]) -> Blob:
-    what = f"version {version}, tensor {entry.name!r}"
-    if entry.before is not None:
-        _expect(f"{what} before", entry.before, "nothing" if old is None else old.digest)
-    payload = parts[entry.part][entry.offset : entry.offset + entry.length] if entry.length else b""
-    try:
-        blob = decode(entry.codec, old, payload, entry.dtype, entry.shape)
-    except ValueError as error:
-        raise DigestMismatch(what, f"a payload of codec {entry.codec}", str(error)) from error
-    _expect(f"{what} after", entry.after, blob.digest)
-    return blob
-
-
-def _expect(what: str, expected: str, got: str) -> None:
-    if expected != got:
-        raise DigestMismatch(what, expected, got)
+    def _check_architecture(self, manifest: Manifest) -> None:
+        found = patch_signature(manifest)
+        if self._like is not None:
+            check_architecture(f"version {manifest.version}", found, self._like)

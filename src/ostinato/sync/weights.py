@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -59,7 +60,9 @@ def _to_blob(name: str, tensor: torch.Tensor, *, copy: bool) -> Blob:
         raise TypeError(
             f"tensor {name!r} is {tensor.layout} {dtype}; only dense {', '.join(DTYPES)} can be sent"
         )
-    data = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    # An empty tensor may have a stride that cannot be viewed as bytes.
+    flat = tensor.detach().cpu().contiguous().reshape(-1) if tensor.numel() else torch.empty(0)
+    data = flat.view(torch.uint8).numpy()
     return make_blob(dtype, tuple(tensor.shape), data.copy() if copy else data)
 
 
@@ -79,7 +82,18 @@ def _to_tensor(blob: Blob) -> torch.Tensor:
     return torch.from_numpy(blob.data).view(dtype).reshape(blob.shape)
 
 
-def state_root(blobs: Blobs) -> str:
+class Digested(Protocol):
+    """What a state root is made of: a tensor, or what a manifest says of one."""
+
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def digest(self) -> str: ...
+
+
+def state_root(blobs: Mapping[str, Digested]) -> str:
     """SHA-256 over every name, dtype, shape and digest, sorted by name: equal roots mean equal weights."""
     rows = sorted((name, blob.dtype, blob.shape, blob.digest) for name, blob in blobs.items())
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()

@@ -1,0 +1,416 @@
+"""Random schedules of everything that may happen to a chain of weights: is a wrong tensor ever served?
+
+Two trainers (the second takes over), two readers, a region with a mirror and a reader of its own, and a
+collector work at once on one store. A scheduler with a seed decides before every single request to the store
+who makes the next one, which of them fail and how (refused, answer lost, late, pretended, truncated, flipped,
+swapped), who is killed, and when a bit flips at rest. Afterwards the faults end, damage at rest stays, and
+training goes on.
+
+- a *mismatch* is a version served with other bits than those of the publisher that committed it;
+- a *lost* one was acknowledged to its publisher, and is not what readers get;
+- *stuck* is a reader that does not reach the head although training went on past the next anchor.
+
+`python -m benchmarks.chain_fuzz --schedules 10000 --json`
+"""
+
+import argparse
+import hashlib
+import logging
+import random
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from multiprocessing import get_context
+
+import obstore
+import torch
+from obstore.store import MemoryStore
+
+from benchmarks.measure import Run, table
+from ostinato.store import Objects, ObjectsError
+from ostinato.sync import Cadence, Fenced, OutOfOrder, Overtaken, Publisher, Subscriber, SyncError, collect
+from ostinato.sync.faulty import Fault, FaultyObjects
+from ostinato.sync.mirror import Mirror
+from ostinato.sync.subscriber import RELIST_EVERY
+
+CADENCE = Cadence(anchor_every=4, skip=2)
+WRITES = [fault for fault in Fault if fault is not Fault.NONE]
+COMMITS = [Fault.REFUSE, Fault.LOSE, Fault.LATE, Fault.PRETEND]
+"""A store that creates a small object with a condition does so whole or not at all."""
+DAMAGED = ("parts", "ways", "versions")
+EXPECTED = (SyncError, ObjectsError)
+Tensors = dict[str, torch.Tensor]
+
+
+class KilledError(BaseException):
+    """The end of a process: nothing may catch it."""
+
+
+def weights(version: int, attempt: int) -> Tensors:
+    """What some trainer made of `version`: most values stay, and every attempt is another."""
+    values = torch.arange(256, dtype=torch.float32)
+    for step in range(version):
+        values[step * 37 % 256] += step + 1
+    values[version * 11 % 256] = attempt + 0.5
+    return {"w": values.to(torch.bfloat16).reshape(16, 16), "b": values[:8].clone(), "still": torch.ones(3)}
+
+
+def bits(tensors: Mapping[str, torch.Tensor]) -> str:
+    """Independent of everything the chain computes itself."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+class Scheduler:
+    """Lets one actor run at a time, from one request to the store to the next; the seed decides whose turn it
+    is.
+    """
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.faults = True
+        self.kinds: Counter[str] = Counter()
+        self._turns: dict[str, threading.Semaphore] = {}
+        self._back = threading.Semaphore(0)
+        self._alive: dict[str, threading.Thread] = {}
+        self._failed: list[BaseException] = []
+
+    def plan(self, actor: str) -> Callable[[str, str], Fault]:
+        """What a store asks before each request of `actor`: waits for its turn, then says what goes wrong."""
+
+        def ask(operation: str, key: str) -> Fault:
+            if actor in self._turns:
+                self._back.release()
+                self._turns[actor].acquire()
+            return self._fault(actor, operation, key)
+
+        return ask
+
+    def _fault(self, actor: str, operation: str, key: str) -> Fault:
+        if not self.faults:
+            return Fault.NONE
+        if actor in self._turns and self.chance.random() < 0.01:
+            self.kinds["killed"] += 1
+            raise KilledError
+        if self.chance.random() > 0.06:
+            return Fault.NONE
+        commit = operation == "create" and ("/versions/" in key or "/epochs/" in key)
+        fault = self.chance.choice(COMMITS if commit else WRITES)
+        self.kinds[fault] += 1
+        return fault
+
+    def start(self, actor: str, act: Callable[[], None]) -> None:
+        def run() -> None:
+            self._turns[actor].acquire()
+            try:
+                act()
+            except BaseException as error:  # handed to the caller of `run`
+                self._failed.append(error)
+            del self._alive[actor]
+            self._back.release()
+
+        self._turns[actor] = threading.Semaphore(0)
+        self._alive[actor] = threading.Thread(target=run, daemon=True)
+        self._alive[actor].start()
+
+    def run(self, between: Callable[[], None]) -> None:
+        """Until every actor has finished; `between` any two requests something may happen to the store."""
+        while self._alive:
+            self._turns[self.chance.choice(sorted(self._alive))].release()
+            self._back.acquire()
+            between()
+        self._turns.clear()
+        if self._failed:
+            raise self._failed[0]
+
+
+class World:
+    """One schedule: a bucket, a region's bucket, who works on them and what they were told."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.scheduler = Scheduler(self.chance)
+        self._raw = {"source": MemoryStore(), "region": MemoryStore()}
+        self._stores: list[FaultyObjects] = []
+        self._attempts = 0
+        self.proposed: dict[int, set[str]] = {}
+        self.acknowledged: dict[int, set[str]] = {}
+        self.served: dict[int, set[str]] = {}
+        self.readers: list[Subscriber] = []
+        self.restored = self.anchored = False
+        self.stuck = self.patience = 0
+        self._backup: dict[tuple[str, str], bytes] = {}
+
+    def store(self, actor: str, bucket: str = "source") -> FaultyObjects:
+        objects = FaultyObjects(Objects(self._raw[bucket], bucket), self.scheduler.plan(actor))
+        self._stores.append(objects)
+        return objects
+
+    def run(self) -> None:
+        start, work = self.scheduler.start, self._work
+        start("trainer", lambda: work("trainer", self._train, first=True))
+        start("successor", lambda: work("successor", self._train, first=False))
+        for name, bucket in (("reader", "source"), ("other reader", "source"), ("far reader", "region")):
+            start(name, lambda name=name, bucket=bucket: work(name, self._read, bucket=bucket))  # type: ignore[misc]
+        start("mirror", lambda: work("mirror", self._mirror))
+        start("collector", lambda: work("collector", self._collect))
+        self.scheduler.run(self._between)
+        self._settle()
+
+    def _work(self, actor: str, life: Callable[..., Iterator[None]], **named: object) -> None:
+        """Live until done; after being killed, mostly start anew and know nothing."""
+        while True:
+            try:
+                for _ in life(actor, **named):
+                    pass
+            except KilledError:
+                if self.chance.random() < 0.8:
+                    continue
+            except Fenced:
+                self.scheduler.kinds["fenced"] += 1
+            return
+
+    def _train(self, actor: str, *, first: bool) -> Iterator[None]:
+        publisher, objects = None, self.store(actor)
+        for _ in range(self.chance.randint(6, 12) if first else self.chance.randint(2, 8)):
+            if publisher is None or self.chance.random() < 0.05:
+                publisher = Publisher(objects, cadence=CADENCE)
+                if not self._resumed(publisher):
+                    publisher = None
+                    continue
+            self._publish(publisher)
+            yield
+
+    def _resumed(self, publisher: Publisher) -> bool:
+        try:
+            publisher.resume()
+        except Fenced:
+            raise
+        except EXPECTED:
+            return False
+        return True
+
+    def _publish(self, publisher: Publisher) -> bool:
+        """One version, tried again as a supervisor would; whether it was acknowledged."""
+        self._attempts += 1
+        version = 0 if publisher.version is None else publisher.version + 1
+        tensors = weights(version, self._attempts)
+        self.proposed.setdefault(version, set()).add(bits(tensors))
+        for _ in range(3):
+            try:
+                self._publish_once(publisher, version, tensors)
+            except Fenced:
+                raise
+            except (Overtaken, OutOfOrder):
+                self.scheduler.kinds["overtaken"] += 1
+                self._resumed(publisher)
+                return False
+            except EXPECTED:
+                continue
+            self.acknowledged.setdefault(version, set()).add(bits(tensors))
+            return True
+        return False
+
+    def _publish_once(self, publisher: Publisher, version: int, tensors: Tensors) -> None:
+        if publisher.version is None or self.chance.random() < 0.1:
+            publisher.anchor(version, tensors, parent=publisher.version)
+        else:
+            publisher.delta(version, tensors)
+
+    def _read(self, actor: str, *, bucket: str) -> Iterator[None]:
+        reader = Subscriber(self.store(actor, bucket))
+        self.readers.append(reader)
+        for _ in range(self.chance.randint(10, 30)):
+            try:
+                self._read_once(reader)
+            except EXPECTED as error:
+                self.scheduler.kinds[f"reader: {type(error).__name__}"] += 1
+            yield
+
+    def _read_once(self, reader: Subscriber) -> None:
+        head = reader.head()
+        if head is None:
+            return
+        if self.chance.random() < 0.2:
+            reader.prefetch()
+        version = head if self.chance.random() < 0.8 else self.chance.randint(0, head)
+        self._serve(reader, version)
+        self.scheduler.kinds["served"] += 1
+
+    def _mirror(self, actor: str) -> Iterator[None]:
+        mirror = None
+        for _ in range(self.chance.randint(10, 25)):
+            try:
+                mirror = mirror or Mirror(self.store(actor), self.store(actor, "region"))
+                mirror.step()
+            except EXPECTED:
+                self.scheduler.kinds["mirror refused"] += 1
+            yield
+
+    def _collect(self, actor: str) -> Iterator[None]:
+        for _ in range(self.chance.randint(6, 12)):
+            for bucket in ("source", "region"):
+                try:
+                    self.scheduler.kinds["collected"] += collect(self.store(actor, bucket)).objects
+                except EXPECTED:
+                    self.scheduler.kinds["collector refused"] += 1
+            yield
+
+    def _between(self) -> None:
+        if self.chance.random() < 0.02:
+            self.chance.choice(self._stores).arrive()
+        if self.chance.random() < 0.004:
+            self._flip()
+
+    def _flip(self) -> None:
+        """One bit at rest."""
+        bucket = self.chance.choice(sorted(self._raw))
+        rows = [row for page in obstore.list(self._raw[bucket]) for row in page if row["size"]]
+        keys = sorted(row["path"] for row in rows if row["path"].split("/")[1] in DAMAGED)
+        if keys:
+            key = self.chance.choice(keys)
+            data = bytearray(obstore.get(self._raw[bucket], key).bytes())
+            self._backup.setdefault((bucket, key), bytes(data))
+            data[self.chance.randrange(len(data))] ^= 1 << self.chance.randrange(8)
+            obstore.put(self._raw[bucket], key, bytes(data), mode="overwrite")
+            self.scheduler.kinds["flipped at rest"] += 1
+
+    def _settle(self) -> None:
+        """The faults are over: a trainer goes on, and everybody must reach what it publishes."""
+        self.scheduler.faults = False
+        for objects in self._stores:
+            objects.arrive()
+        publisher = self._last_trainer()
+        mirror = Mirror(self.store("last"), self.store("last", "region"))
+        fresh = [Subscriber(self.store("last", bucket)) for bucket in self._raw]
+        for _ in range(CADENCE.anchor_every + 1):
+            if not self._publish(publisher):
+                raise AssertionError("a publication failed although nothing was wrong any more")
+            while mirror.step():
+                pass
+            self.stuck = sum(
+                not self._reaches(reader, publisher.version) for reader in [*self.readers, *fresh]
+            )
+            self.patience += 1
+            if not self.stuck:
+                break
+        self._look_back(fresh[0])
+
+    def _last_trainer(self) -> Publisher:
+        """Goes on from the head. Where that cannot be read, an operator does what the documentation says:
+        brings back damaged manifests; if no way is whole, publishes the trainer's own weights as an anchor.
+        """
+        publisher = Publisher(self.store("last"), cadence=CADENCE)
+        if not self._resumed(publisher):
+            self._restore()
+        if publisher.version is None and not self._resumed(publisher):
+            self.anchored = True
+            version = (Subscriber(self.store("last")).head() or 0) + 1
+            publisher = Publisher(self.store("last"), cadence=CADENCE)
+            tensors = weights(version, 0)
+            self.proposed.setdefault(version, set()).add(bits(tensors))
+            publisher.anchor(version, tensors)
+            self.acknowledged.setdefault(version, set()).add(bits(tensors))
+        return publisher
+
+    def _restore(self) -> None:
+        self.restored = True
+        for (bucket, key), data in self._backup.items():
+            if "/versions/" in key:
+                obstore.put(self._raw[bucket], key, data, mode="overwrite")
+
+    def _reaches(self, reader: Subscriber, version: int | None) -> bool:
+        """Within as many polls as it takes until a reader lists all versions."""
+        try:
+            head = max(reader.head() or 0 for _ in range(RELIST_EVERY))
+            return head == version and self._serve(reader, head) in self.acknowledged[head]
+        except EXPECTED:
+            return False
+
+    def _look_back(self, reader: Subscriber) -> None:
+        """What was acknowledged is still what readers get, as far as it was not collected."""
+        for version in self.acknowledged:
+            with suppress(*EXPECTED):
+                self._serve(reader, version)
+
+    def _serve(self, reader: Subscriber, version: int) -> str:
+        found = bits(reader.fetch(version))
+        self.served.setdefault(version, set()).add(found)
+        return found
+
+    @property
+    def mismatches(self) -> int:
+        """Versions of which two readers got different bits, or some that no trainer proposed for them."""
+        return sum(len(got) > 1 or not got <= self.proposed[v] for v, got in self.served.items())
+
+    @property
+    def lost(self) -> int:
+        """Versions that were acknowledged to a trainer, and are served otherwise."""
+        return sum(len(told | self.served.get(v, told)) > 1 for v, told in self.acknowledged.items())
+
+
+def run_schedule(seed: int) -> Counter[str]:
+    """What happened in one schedule. Any failure that is not a refusal is raised."""
+    world = World(seed)
+    world.run()
+    return world.scheduler.kinds + Counter(
+        {
+            "schedules": 1,
+            "digest_mismatches_served": world.mismatches,
+            "acknowledged_lost": world.lost,
+            "readers_stuck": world.stuck,
+            "versions": len(world.acknowledged),
+            "versions_to_recover": world.patience,
+            "manifests_brought_back": int(world.restored),
+            "anchored_by_hand": int(world.anchored),
+        }
+    )
+
+
+def main() -> int:
+    options = _parse()
+    seeds = range(options.seed, options.seed + options.schedules)
+    total: Counter[str] = Counter()
+    with (
+        Run("chain_fuzz", "obstore", "torch") as run,
+        get_context("forkserver").Pool(options.processes) as pool,
+    ):
+        for found in pool.imap_unordered(_quietly, seeds, chunksize=20):
+            total += found
+        verdict = ("schedules", "digest_mismatches_served", "acknowledged_lost", "readers_stuck")
+        table(
+            ["what", "count"],
+            [[what, f"{total[what]:,}"] for what in (*verdict, *sorted(total.keys() - {*verdict}))],
+        )
+        figures = {what: total[what] for what in verdict}
+        run.finish(
+            {**figures, "happened": {str(k): n for k, n in sorted(total.items())}}, as_json=options.json
+        )
+    return int(any(total[what] for what in verdict[1:]))
+
+
+def _quietly(seed: int) -> Counter[str]:
+    torch.set_num_threads(1)
+    logging.disable(logging.WARNING)
+    try:
+        return run_schedule(seed)
+    except BaseException as error:
+        raise RuntimeError(f"schedule {seed}: {error!r}") from error
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.chain_fuzz", description=__doc__)
+    parser.add_argument("--schedules", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--json", action="store_true")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,273 @@
+"""One bucket, three regions behind thin links: how long until all have a new version, for how many bytes?
+
+The bucket's server and each region are hosts of their own: network namespaces joined by `veth` links with a
+rate in both directions (`tc tbf`), and a delay and loss where the kernel has `netem`. A region is a mirror
+with a bucket of its own (a folder) and a reader; its peers fetch the whole checkpoint, plain or by zstd. A
+version counts as there once its state root is verified. Weights: bf16, normal; a step moves a share of them
+by one unit in the last place.
+
+`python -m benchmarks.regions --json`, as root.
+"""
+
+import argparse
+import contextlib
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+import zstandard
+from tests.sync.bucket import NAME, SETTINGS
+
+from benchmarks.measure import Run, quantile, table
+from ostinato.store import Objects
+from ostinato.sync import Publisher, Subscriber
+from ostinato.sync.mirror import Mirror
+from ostinato.sync.weights import state_root, to_blobs
+
+FORMS = ("full", "zstd", "ours")
+REGIONS = ("near", "far", "farthest")
+POLL_S = 0.02
+
+
+def sh(command: str) -> str:
+    return subprocess.run(command.split(), check=True, capture_output=True, text=True).stdout
+
+
+@contextmanager
+def links(rate: str, delay: str, loss: str) -> Iterator[str]:
+    """Namespaces `hub` and one a region, each with a link to the hub; gives how they are shaped."""
+    spaces = ["ost-hub", *(f"ost-{region}" for region in REGIONS)]
+    try:
+        for space in spaces:
+            sh(f"ip netns add {space}")
+            sh(f"ip -n {space} link set lo up")
+        for number, region in enumerate(REGIONS):
+            sh(f"ip link add hub{number} netns ost-hub type veth peer name trunk netns ost-{region}")
+            for space, device, host in (("ost-hub", f"hub{number}", 1), (f"ost-{region}", "trunk", 2)):
+                sh(f"ip -n {space} addr add 10.77.{number}.{host}/24 dev {device}")
+                sh(f"ip -n {space} link set {device} up")
+                shaped = _shape(space, device, rate, delay, loss)
+        yield shaped
+    finally:
+        for space in spaces:
+            subprocess.run(["ip", "netns", "del", space], check=False, capture_output=True)
+
+
+def _shape(space: str, device: str, rate: str, delay: str, loss: str) -> str:
+    """By netem where there is one; else only the rate is shaped."""
+    netem = f"tc -n {space} qdisc add dev {device} root netem delay {delay} rate {rate} loss {loss}"
+    if not subprocess.run(netem.split(), check=False, capture_output=True).returncode:
+        return f"netem delay {delay} rate {rate} loss {loss}"
+    sh(f"tc -n {space} qdisc add dev {device} root tbf rate {rate} burst 64kb latency 100ms")
+    return f"tbf rate {rate} (this kernel has no netem: no added delay, no loss)"
+
+
+def crossed(region: str) -> int:
+    """Bytes that came over the link so far, headers included."""
+    path = "/sys/class/net/trunk/statistics/rx_bytes"
+    return int(sh(f"ip netns exec ost-{region} cat {path}"))
+
+
+def weights(params: int) -> dict[str, torch.Tensor]:
+    random = torch.Generator().manual_seed(1)
+    layer = params // 8
+    return {f"layer.{i}": (0.02 * torch.randn(layer, generator=random)).to(torch.bfloat16) for i in range(8)}
+
+
+def step(tensors: dict[str, torch.Tensor], changed: float, seed: int) -> dict[str, torch.Tensor]:
+    """Another version: a share of `changed` moves by one unit in the last place."""
+    random = torch.Generator().manual_seed(seed)
+    moved = {}
+    for name, tensor in tensors.items():
+        mask = torch.rand(tensor.shape, generator=random) < changed
+        moved[name] = (tensor.view(torch.int16) + mask.to(torch.int16)).view(torch.bfloat16)
+    return moved
+
+
+def pack(tensors: dict[str, torch.Tensor]) -> bytes:
+    return b"".join(tensor.view(torch.uint8).numpy().tobytes() for tensor in tensors.values())
+
+
+class Trainer:
+    """Publishes a version in each of the forms."""
+
+    def __init__(self, bucket: Objects) -> None:
+        self._bucket = bucket
+        self._publisher = Publisher(bucket)
+
+    def publish(self, form: str, version: int, tensors: dict[str, torch.Tensor]) -> None:
+        if form == "ours":
+            (self._publisher.delta if version else self._publisher.anchor)(version, tensors)
+        else:
+            data = pack(tensors)
+            whole = data if form == "full" else zstandard.ZstdCompressor(level=1).compress(data)
+            self._bucket.create(f"{form}/{version}", whole)
+
+
+class Region:
+    """Waits for a version and says when it has it, verified; runs inside its namespace."""
+
+    def __init__(self, bucket: Objects, own: Objects, sizes: dict[str, int]) -> None:
+        self._bucket = bucket
+        self._sizes = sizes
+        self._mirror = Mirror(bucket, own)
+        self._reader = Subscriber(own)
+
+    def wait(self, form: str, version: int) -> tuple[float, str]:
+        root = self._ours(version) if form == "ours" else self._whole(form, version)
+        return time.monotonic(), root
+
+    def _ours(self, version: int) -> str:
+        while self._reader.head() != version:
+            if not self._mirror.step():
+                time.sleep(POLL_S)
+        return state_root(to_blobs(self._reader.fetch(version), copy=False))
+
+    def _whole(self, form: str, version: int) -> str:
+        while not self._bucket.exists(f"{form}/{version}"):
+            time.sleep(POLL_S)
+        data = self._bucket.get(f"{form}/{version}")
+        whole = data if form == "full" else zstandard.ZstdDecompressor().decompress(data)
+        tensor = torch.frombuffer(bytearray(whole), dtype=torch.bfloat16)
+        parts = tensor.split(list(self._sizes.values()))
+        return state_root(to_blobs(dict(zip(self._sizes, parts, strict=True)), copy=False))
+
+
+def serve_region(folder: str, params: int) -> None:
+    """Reads `form version` lines, answers each with a time and a state root."""
+    sizes = {f"layer.{i}": params // 8 for i in range(8)}
+    region = Region(Objects.open(f"s3://{NAME}/run"), Objects.open(folder), sizes)
+    for line in sys.stdin:
+        form, version = line.split()
+        print(json.dumps(region.wait(form, int(version))), flush=True)
+
+
+class Hosts:
+    """The bucket's host, which this process joins, and a process in each region."""
+
+    def __init__(self, stack: ExitStack, params: int) -> None:
+        server = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "0.0.0.0", "-p", "9000"]
+        self._start(stack, "ost-hub", server, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        os.environ.update({**SETTINGS, "AWS_ENDPOINT": "http://10.77.0.1:9000"})
+        _join("ost-hub")
+        self._make_bucket()
+        self.bucket = Objects.open(f"s3://{NAME}/run")
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        self._regions = {}
+        for number, region in enumerate(REGIONS):
+            command = [sys.executable, "-m", "benchmarks.regions", "--region", f"{folder}/{region}"]
+            os.environ["AWS_ENDPOINT"] = f"http://10.77.{number}.1:9000"
+            self._regions[region] = self._start(
+                stack,
+                f"ost-{region}",
+                [*command, "--params", str(params)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+
+    def _start(
+        self, stack: ExitStack, space: str, command: list[str], **streams: Any
+    ) -> "subprocess.Popen[Any]":
+        process = stack.enter_context(subprocess.Popen(["ip", "netns", "exec", space, *command], **streams))
+        stack.callback(process.kill)
+        return process
+
+    def _make_bucket(self) -> None:
+        request = urllib.request.Request(f"http://10.77.0.1:9000/{NAME}", method="PUT")
+        for _ in range(300):
+            with contextlib.suppress(OSError), urllib.request.urlopen(request, timeout=5):
+                return
+            time.sleep(0.1)
+        raise RuntimeError(
+            "the bucket's server does not start: is moto installed (pip install ostinato[dev])?"
+        )
+
+    def ask(self, form: str, version: int) -> None:
+        for process in self._regions.values():
+            process.stdin.write(f"{form} {version}\n")
+            process.stdin.flush()
+
+    def answers(self) -> dict[str, tuple[float, str]]:
+        return {region: json.loads(process.stdout.readline()) for region, process in self._regions.items()}
+
+
+def _join(space: str) -> None:
+    """This process's sockets are on the host `space` from now on."""
+    with Path(f"/var/run/netns/{space}").open() as file:
+        if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), 0):
+            raise OSError(ctypes.get_errno(), f"cannot enter {space}")
+
+
+def measure(hosts: Hosts, form: str, rounds: int, params: int, changed: float) -> dict[str, list[float]]:
+    """Seconds until the last region has each version, and bytes over each link for it."""
+    trainer, tensors = Trainer(hosts.bucket), weights(params)
+    found: dict[str, list[float]] = {"seconds": [], "bytes": []}
+    for version in range(rounds + 1):
+        before = {region: crossed(region) for region in REGIONS}
+        hosts.ask(form, version)
+        time.sleep(0.2)
+        started = time.monotonic()
+        trainer.publish(form, version, tensors)
+        answers = hosts.answers()
+        root = state_root(to_blobs(tensors, copy=False))
+        assert {got for _, got in answers.values()} == {root}, f"{form} {version}: another state root"
+        if version:  # the first is the cold start, the same for all forms
+            found["seconds"].append(max(at for at, _ in answers.values()) - started)
+            found["bytes"] += [crossed(region) - before[region] for region in REGIONS]
+        tensors = step(tensors, changed, seed=version)
+    return found
+
+
+def main() -> int:
+    options = _parse()
+    torch.set_num_threads(1)
+    if options.region:
+        serve_region(options.region, options.params)
+        return 0
+    with Run("regions", "obstore", "moto", "torch") as run, ExitStack() as stack:
+        shaped = stack.enter_context(links(options.rate, options.delay, options.loss))
+        hosts = Hosts(stack, options.params)
+        figures: dict[str, Any] = {
+            "links": shaped,
+            "weights_mb": 2e-6 * options.params,
+            "changed": options.changed,
+        }
+        rows = []
+        for form in FORMS:
+            found = measure(hosts, form, options.rounds, options.params, options.changed)
+            seconds, size = quantile(found["seconds"]), quantile(found["bytes"])
+            figures[form] = {"seconds": asdict(seconds), "bytes_per_link": asdict(size)}
+            rows.append([form, seconds.text(2), f"{size.value / 1e6:,.2f}"])
+        print(f"{len(REGIONS)} regions, {shaped}")
+        table(["form", "seconds until the last region", "MB over a link"], rows)
+        run.finish(figures, as_json=options.json)
+    return 0
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.regions", description=__doc__)
+    parser.add_argument("--params", type=int, default=16_000_000)
+    parser.add_argument("--changed", type=float, default=0.01, help="share of the weights that a step moves")
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--rate", default="100mbit")
+    parser.add_argument("--delay", default="40ms", help="one way, where the kernel has netem")
+    parser.add_argument("--loss", default="0.01%")
+    parser.add_argument("--region", help="internal: be a region, with this folder as its bucket")
+    parser.add_argument("--json", action="store_true")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+"""Bytes by significance, then zstd: all first bytes, all second bytes, and so on.
+
+Sign and exponent bytes of neighbouring weights resemble each other, mantissas are noise; kept apart, the
+noise does not hide what is regular.
+"""
+
+import numpy as np
+import zstandard
+
+from ostinato.sync.codec.ordinal import Words
+from ostinato.sync.codec.wire import DamagedPayload
+
+LEVEL = 1
+"""zstd's fastest: higher ones gain under 2 % here and take ten times as long."""
+
+
+def packed(words: Words) -> bytes:
+    return compressed(split(words))
+
+
+def read(payload: bytes, dtype: np.dtype[np.unsignedinteger], count: int) -> Words:
+    """The inverse of `packed` for `count` words. Raises DamagedPayload."""
+    rows = decompressed(payload, count * dtype.itemsize).reshape(dtype.itemsize, -1)
+    words: Words = rows[-1].astype(dtype)
+    for row in rows[-2::-1]:
+        words <<= dtype.type(8)
+        words |= row
+    return words
+
+
+def split(words: Words) -> bytes:
+    one = words.dtype.type
+    return b"".join((words >> one(8 * i)).astype(np.uint8).tobytes() for i in range(words.itemsize))
+
+
+def compressed(data: bytes) -> bytes:
+    return zstandard.ZstdCompressor(level=LEVEL).compress(data)
+
+
+def decompressed(payload: bytes, size: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    """Exactly `size` bytes; what claims to hold another number is refused before memory is set aside."""
+    try:
+        claimed = zstandard.frame_content_size(payload)
+        if claimed != size:
+            raise DamagedPayload(f"payload holds {claimed} bytes, the tensor has {size}")
+        data = zstandard.ZstdDecompressor().decompress(payload, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise DamagedPayload(f"payload does not decompress: {error}") from error
+    return np.frombuffer(data, np.uint8)

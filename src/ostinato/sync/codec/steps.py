@@ -1,0 +1,55 @@
+"""`rice`: the steps of the changed values, class by class. Needs its base to the bit; not idempotent.
+
+A payload is the bounds of the classes, a row for each class of how far its values moved in ordinals (see
+`runs`), and the directions of those that did.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ostinato.sync.codec import runs
+from ostinato.sync.codec.bounds import bounds_for, bounds_packed, bounds_read
+from ostinato.sync.codec.classes import classes, magnitudes
+from ostinato.sync.codec.ordinal import Ints, Kind, Words
+from ostinato.sync.codec.rice import flags_packed, flags_read
+from ostinato.sync.codec.wire import Reader
+
+MOST_BOUNDS = 7
+"""Each bound is one more look at all values, 0.15 ns a value, and an eighth would save under 1 %."""
+
+
+def packed(kind: Kind, before: Words, after: Words, places: Ints) -> bytes:
+    """`after` for who holds `before`; they differ at the rising `places` only."""
+    old = before[places]
+    steps = kind.ordinals(after[places]).astype(np.int64) - kind.ordinals(old)
+    bounds = bounds_for(kind, before, old, np.abs(steps), MOST_BOUNDS)
+    which = _class_of(old, bounds)
+    order = np.argsort(which, kind="stable")
+    groups = classes(before, bounds)
+    rows = runs.Rows(
+        at=groups.ranks(places[order], which[order].astype(np.int64)),
+        values=np.abs(steps)[order],
+        counts=np.bincount(which, minlength=len(bounds) + 1),
+        lengths=groups.sizes,
+    )
+    return bounds_packed(bounds) + runs.packed(rows) + flags_packed(steps[order] < 0)
+
+
+def _class_of(words: Words, bounds: list[int]) -> NDArray[np.uint8]:
+    """How many bounds lie at or below each."""
+    doubled, which = magnitudes(words), np.zeros(len(words), np.uint8)
+    for bound in bounds:
+        which += doubled >= words.dtype.type(bound)
+    return which
+
+
+def apply(kind: Kind, reader: Reader, words: Words) -> None:
+    """Turns `words`, a copy of the base, into what was packed; after DamagedPayload they are void."""
+    bounds = bounds_read(reader, kind)
+    groups = classes(words, bounds)
+    rows = runs.read(reader, groups.sizes)
+    down = flags_read(reader, len(rows.at))
+    reader.end()
+    places = groups.places(rows.at)
+    steps = np.where(down, -rows.values, rows.values)
+    words[places] = kind.words(kind.ordinals(words[places]) + steps)

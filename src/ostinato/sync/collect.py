@@ -1,0 +1,72 @@
+"""Removes what no reader needs: parts and second ways of versions that are neither recent nor on lease.
+
+Manifests stay, so the chain can always be checked and no key is ever free to be created a second time. What
+lies above the head is never touched: it belongs to a version that is being published.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from ostinato.store import Missing, Objects
+from ostinato.sync.download import Downloader
+from ostinato.sync.errors import NotThere
+from ostinato.sync.keys import Keys, version_of
+from ostinato.sync.leases import Lease, give_up, leases
+from ostinato.sync.manifest import Way
+from ostinato.sync.paths import cheapest, still_useful
+from ostinato.sync.subscriber import Subscriber
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """What one collection removed.
+
+    >>> Collected(objects=3, bytes=2048).bytes
+    2048
+    """
+
+    objects: int
+    bytes: int
+
+
+def collect(objects: Objects, prefix: str = "weights") -> Collected:
+    """Keep all ways back to the newest anchor but one, and what leases need. May run at any time, anywhere,
+    and be killed; two at once do no harm.
+    """
+    keys, reader = Keys(prefix), Subscriber(objects, prefix, leases=False)
+    head = reader.head()
+    if head is None:
+        return Collected(objects=0, bytes=0)
+    recent = still_useful(reader.manifest(head).graph)
+    give_up(objects, keys, min(way.version for way in recent))
+    ways = set(recent)
+    for held in leases(objects, keys):
+        ways |= _needed(reader, held)
+    return _sweep(objects, keys, head, needed=_keys_of(ways, Downloader(objects, keys), keys))
+
+
+def _needed(reader: Subscriber, held: Lease) -> set[Way]:
+    """The ways to the version on lease: from what its reader holds, and from nothing in case of doubt."""
+    graph = reader.manifest(held.version).graph
+    paths = (cheapest(graph, base, held.version) for base in (held.holding, None))
+    return {way for path in paths for way in path or ()}
+
+
+def _keys_of(ways: Iterable[Way], downloader: Downloader, keys: Keys) -> set[str]:
+    needed = set()
+    for way in ways:
+        with suppress(NotThere):  # a region need not have every way
+            needed |= {part.key for part in downloader.patch(way).parts}
+        if way.beside:
+            needed.add(keys.patch(way.version, way.digest))
+    return needed
+
+
+def _sweep(objects: Objects, keys: Keys, head: int, needed: set[str]) -> Collected:
+    there = {key: size for folder in keys.collectable for key, size in objects.sizes(folder).items()}
+    gone = {key: size for key, size in there.items() if key not in needed and version_of(key) <= head}
+    for key in gone:
+        with suppress(Missing):  # another collector was faster
+            objects.delete(key)
+    return Collected(objects=len(gone), bytes=sum(gone.values()))

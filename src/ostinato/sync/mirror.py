@@ -1,0 +1,125 @@
+"""A region's copy of a chain: parts first, manifests last, so that its readers see a version whole or not.
+
+Readers of the region ask only the mirror's object store; each byte crosses the distance once, and not more of
+them than a single reader would have needed.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from ostinato.store import Objects
+from ostinato.sync.download import Damaged, Downloader
+from ostinato.sync.errors import DigestMismatch
+from ostinato.sync.keys import Keys
+from ostinato.sync.leases import lease
+from ostinato.sync.manifest import Manifest, Way
+from ostinato.sync.paths import cheapest
+from ostinato.sync.sealed import create_once
+from ostinato.sync.subscriber import Subscriber
+
+log = logging.getLogger(__name__)
+
+
+class Mirror:
+    """One process per region calls `step` for ever. Nothing is decoded, every hash is checked; may be killed.
+
+    Raises what a reader of the source raises, and StorageFull when the region's store is full.
+    """
+
+    def __init__(self, source: Objects, target: Objects, prefix: str = "weights") -> None:
+        self._keys = Keys(prefix)
+        self._source = source
+        self._target = target
+        self._reader = Subscriber(source, prefix)
+        self._downloader = Downloader(source, self._keys)
+        self.version = Subscriber(target, prefix).head()
+        """The newest version that the region has."""
+
+    def step(self) -> bool:
+        """Copy the newest version if the region lacks it, else fetch what is there of the next one. Whether a
+        version was copied.
+        """
+        head = self._reader.head()
+        if head is None or head == self.version:
+            if head is not None:
+                self._downloader.fetch_ahead(head + 1)
+            return False
+        manifest = self._reader.manifest(head)
+        with lease(self._source, self._keys, head, self.version):
+            for epoch in range(1, manifest.epoch + 1):
+                self._copy_object(self._keys.epoch(epoch))
+            self._copy_manifests(manifest, self._copy_path(manifest))
+            self._copy_anchors(manifest)
+        return True
+
+    def _copy_path(self, manifest: Manifest) -> dict[int, bytes]:
+        """What leads from the region's newest version to this one, by the way that needs the fewest bytes,
+        but for the manifests that are part of it: those are given.
+        """
+        doubted: dict[str, DigestMismatch] = {}
+        while (path := cheapest(manifest.graph, self.version, manifest.version, doubted)) is not None:
+            try:
+                return self._copy(path)
+            except Damaged as error:
+                doubted[error.way.digest] = error.reason
+        raise next(iter(doubted.values()))
+
+    def _copy_manifests(self, manifest: Manifest, known: dict[int, bytes]) -> None:
+        """All of them in order, since readers follow them one by one; a mirror that was killed goes on after
+        the last.
+        """
+        first = min(known, default=manifest.version) if self.version is None else self.version + 1
+        for version in range(first, manifest.version):
+            data = known.get(version) or self._bytes_of(version)
+            create_once(self._target, self._keys.manifest(version), data)
+        create_once(self._target, self._keys.manifest(manifest.version), manifest.to_bytes())
+        self.version = manifest.version
+        self._downloader.forget_ahead()
+
+    def _bytes_of(self, version: int) -> bytes:
+        """A damaged manifest is passed on as it is: readers refuse it, as at the source, and go past it."""
+        try:
+            return self._reader.manifest(version).to_bytes()
+        except DigestMismatch:
+            return self._source.get(self._keys.manifest(version))
+
+    def _copy_anchors(self, manifest: Manifest) -> None:
+        """For readers that start in this region; no one else waits for it. What fails comes with the next
+        version.
+        """
+        for way in manifest.graph:
+            if way.base is None:
+                try:
+                    if not self._has(way):
+                        for version, data in self._copy([way]).items():
+                            create_once(self._target, self._keys.manifest(version), data)
+                except (Damaged, DigestMismatch) as error:
+                    log.warning("the anchor of version %d is not copied yet: %s", way.version, error)
+
+    def _has(self, way: Way) -> bool:
+        there = self._target.sizes(self._keys.parts(way.version))
+        if not self._target.exists(self._downloader.key(way)):
+            return False
+        return all(there.get(part.key) == part.bytes for part in self._downloader.patch(way).parts)
+
+    def _copy(self, path: Sequence[Way]) -> dict[int, bytes]:
+        """Copy parts and patches; gives those patches that are manifests, which are to come last. Raises
+        Damaged naming the way that could not be copied.
+        """
+        manifests = {}
+        for way in path:
+            try:
+                patch = self._downloader.patch(way)
+                for part, data in zip(patch.parts, self._downloader.stream(patch.parts), strict=True):
+                    create_once(self._target, part.key, data)
+            except DigestMismatch as error:
+                raise Damaged(way, error) from error
+            if way.beside:
+                create_once(self._target, self._downloader.key(way), patch.to_bytes())
+            else:
+                manifests[way.version] = patch.to_bytes()
+        return manifests
+
+    def _copy_object(self, key: str) -> None:
+        if not self._target.exists(key):
+            create_once(self._target, key, self._source.get(key))
