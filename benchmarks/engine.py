@@ -1,29 +1,40 @@
-"""Tokens a second of the embedded engine and of transformers' `generate`: same weights, prompts and thread.
+"""Tokens a second of the embedded engine, of vLLM and of transformers' `generate`: one checkpoint.
 
-    python -m benchmarks.engine [--json] [--experts 0 4] [--sequences 1 16 64] [--runs 9]
+    python -m benchmarks.engine [--json] [--experts 4] [--sequences 1 16 64] [--runs 7]
 
-Each side samples at temperature 1 for a fixed number of tokens, in the same process, in turns, after one run
-that does not count. Rates are per CPU second, so that a busy machine does not decide. A figure is the median
-over the runs, the ratio (ours / transformers) that of neighbouring runs; in brackets the 95 % order-statistic
-interval of that median (see `measure.py`).
+Every side samples at temperature 1 for a fixed number of tokens after prompts that it never saw. The sides
+take turns after one run each that does not count, and each may use every core of the machine. Float32 on all
+sides. Ours and transformers are on one thread each; vLLM is its own engine, in a process of its own without a
+server before it, as it sets itself up. `make test-vllm` installs it; without it only transformers is
+compared.
+
+A rate is tokens by the clock, or by CPU seconds of all processes and threads of that side. A figure is the
+median over the runs, a ratio (ours / peer) the median of those of neighbouring runs; in brackets the 95 %
+order-statistic interval (see `measure.py`).
 """
 
 import argparse
 import asyncio
 import os
 import random
+import sys
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
+from tests.vllm.install import missing
 from transformers import AutoModelForCausalLM, GenerationConfig
+from transformers.utils.logging import disable_progress_bar
 
 from benchmarks.measure import Figure, Run, quantile, ratios, table
+from benchmarks.vllm_side import Vllm, vllm
 from ostinato.engine.embedded import EmbeddedEngine
 from ostinato.model.checkpoint import save
 from ostinato.model.config import ModelConfig
@@ -32,27 +43,27 @@ from ostinato.model.tokenizer import Tokenizer
 from ostinato.types import GenerateRequest
 
 VOCABULARY = 512
+PEERS = ("vllm", "transformers")
 
-Sampler = Callable[[], int]
-"""Samples one batch; gives the number of tokens."""
+Prompts = list[list[int]]
+Side = Callable[[Prompts, int], "Spent"]
+"""Samples that many tokens after each prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One size: tokens sampled per CPU second by each side."""
+class Spent:
+    """What a run took."""
 
-    experts: int
-    sequences: int
-    ours: Figure
-    peer: Figure
-    ratio: Figure
+    tokens: int
+    wall_s: float
+    cpu_s: float
 
-    def cells(self) -> list[str]:
-        rates = self.ours.text(0), self.peer.text(0), self.ratio.text(2)
-        return [str(self.experts), str(self.sequences), *rates, str(self.ratio.n)]
+    def rate(self, clock: str) -> float:
+        return self.tokens / (self.wall_s if clock == "wall" else self.cpu_s)
 
 
 def model(experts: int) -> Decoder:
+    """The shape that `ostinato demo` trains, with random weights."""
     torch.manual_seed(0)
     decoder = Decoder(ModelConfig(vocab_size=VOCABULARY, experts=experts, expert_size=128))
     with torch.no_grad():
@@ -61,95 +72,146 @@ def model(experts: int) -> Decoder:
     return decoder
 
 
-def prompts(count: int, length: int) -> list[list[int]]:
-    rng = random.Random(count)
+def prompts(count: int, length: int, seed: int) -> Prompts:
+    rng = random.Random(f"{count} {seed}")
     return [[rng.randrange(VOCABULARY) for _ in range(length)] for _ in range(count)]
 
 
-def ours(decoder: Decoder, rows: list[list[int]], tokens: int) -> Sampler:
-    asked = [
-        GenerateRequest(
-            request_id=str(i),
-            session_id=str(i),
-            prompt_ids=tuple(row),
-            stop_ids=(),
-            max_tokens=tokens,
-            seed=i,
-        )
-        for i, row in enumerate(rows)
-    ]
-
-    async def sample() -> int:
-        # A fresh engine each run: no prefix is known from the run before.
-        engine = EmbeddedEngine(decoder, version=1, slots=len(rows), max_len=len(rows[0]) + tokens)
-        return sum(len(done.ids) for done in await asyncio.gather(*map(engine.generate, asked)))
-
-    return lambda: asyncio.run(sample())
+def timed(sample: Callable[[], int]) -> Spent:
+    """A run in this process."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    tokens = sample()
+    return Spent(tokens=tokens, wall_s=time.perf_counter() - wall, cpu_s=time.process_time() - cpu)
 
 
-def theirs(directory: Path, rows: list[list[int]], tokens: int) -> Sampler:
+@contextmanager
+def ours(decoder: Decoder, slots: int, max_len: int) -> Iterator[Side]:
+    with asyncio.Runner() as runner:
+        engine = EmbeddedEngine(decoder, version=1, slots=slots, max_len=max_len)
+
+        async def sample(rows: Prompts, tokens: int) -> int:
+            asked = [
+                GenerateRequest(
+                    request_id=str(i),
+                    session_id=str(i),
+                    prompt_ids=tuple(row),
+                    stop_ids=(),
+                    max_tokens=tokens,
+                    seed=i,
+                )
+                for i, row in enumerate(rows)
+            ]
+            return sum(len(done.ids) for done in await asyncio.gather(*map(engine.generate, asked)))
+
+        yield lambda rows, tokens: timed(lambda: runner.run(sample(rows, tokens)))
+        runner.run(engine.aclose())
+
+
+def transformers(directory: Path) -> Side:
     peer = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
-    settings = GenerationConfig(
-        do_sample=True,
-        top_k=0,
-        max_new_tokens=tokens,
-        min_new_tokens=tokens,
-        pad_token_id=0,
-        eos_token_id=None,
-    )
-    ids = torch.tensor(rows)
 
-    def sample() -> int:
+    def sample(rows: Prompts, tokens: int) -> int:
+        ids = torch.tensor(rows)
+        settings = GenerationConfig(
+            do_sample=True,
+            top_k=0,
+            max_new_tokens=tokens,
+            min_new_tokens=tokens,
+            pad_token_id=0,
+            eos_token_id=None,
+        )
         with torch.inference_mode():
             done = peer.generate(ids, attention_mask=torch.ones_like(ids), generation_config=settings)
         return int(done[:, ids.shape[1] :].numel())
 
-    return sample
+    return lambda rows, tokens: timed(lambda: sample(rows, tokens))
 
 
-def rate(sample: Sampler) -> float:
-    """Tokens per CPU second of one run."""
-    started = time.process_time()
-    tokens = sample()
-    return tokens / (time.process_time() - started)
+def of_vllm(peer: Vllm) -> Side:
+    def side(rows: Prompts, tokens: int) -> Spent:
+        sampled, wall_s, cpu_s = peer.sample(rows, tokens)
+        return Spent(tokens=sampled, wall_s=wall_s, cpu_s=cpu_s)
+
+    return side
 
 
-def compare(mine: Sampler, peer: Sampler, runs: int) -> tuple[list[float], list[float]]:
-    """Rates of both sides in turns; the first run of each warms up."""
-    pairs = [(rate(mine), rate(peer)) for _ in range(1 + runs)][1:]
-    return [a for a, _ in pairs], [b for _, b in pairs]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One number of sequences: what every side spent in each run."""
+
+    sequences: int
+    spent: dict[str, list[Spent]]
+
+    def rate(self, side: str, clock: str) -> Figure:
+        return quantile([run.rate(clock) for run in self.spent[side]])
+
+    def ratio(self, side: str, clock: str) -> Figure:
+        mine, theirs = ([run.rate(clock) for run in self.spent[name]] for name in ("ours", side))
+        return ratios(mine, theirs)
+
+    def cells(self, clock: str) -> list[str]:
+        rates = [self.rate(side, clock).text(0) for side in self.spent]
+        found = [self.ratio(side, clock).text(2) for side in self.spent if side != "ours"]
+        return [str(self.sequences), *rates, *found]
 
 
-def measure(experts: int, options: argparse.Namespace) -> list[Row]:
-    decoder, found = model(experts), []
-    with tempfile.TemporaryDirectory() as directory:
-        save(Path(directory), decoder, Tokenizer.train(["x"], VOCABULARY), version=1)
-        for count in options.sequences:
-            batch = prompts(count, options.prompt)
-            sides = ours(decoder, batch, options.tokens), theirs(Path(directory), batch, options.tokens)
-            a, b = compare(*sides, options.runs)
-            row = {"ours": quantile(a), "peer": quantile(b), "ratio": ratios(a, b)}
-            found.append(Row(experts=experts, sequences=count, **row))
-    return found
+def compare(sides: dict[str, Side], count: int, options: argparse.Namespace) -> Row:
+    """All sides in turns; the first run of each warms up."""
+    spent: dict[str, list[Spent]] = {name: [] for name in sides}
+    for run in range(1 + options.runs):
+        rows = prompts(count, options.prompt, run)
+        for name, side in sides.items():
+            spent[name].append(side(rows, options.tokens))
+    return Row(sequences=count, spent={name: runs[1:] for name, runs in spent.items()})
+
+
+def measure(options: argparse.Namespace) -> list[Row]:
+    decoder, slots = model(options.experts), max(options.sequences)
+    max_len = options.prompt + options.tokens
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        save(directory, decoder, Tokenizer.train(["x"], VOCABULARY), version=1)
+        sides: dict[str, Side] = {"ours": stack.enter_context(ours(decoder, slots, max_len))}
+        if missing() is None:
+            sides["vllm"] = of_vllm(stack.enter_context(vllm(directory, max_len, slots)))
+        else:
+            print(f"without vLLM: {missing()}", file=sys.stderr)
+        sides["transformers"] = transformers(directory)
+        return [compare(sides, count, options) for count in options.sequences]
+
+
+def figures(rows: list[Row], clock: str) -> dict[str, Any]:
+    sides = list(rows[0].spent)
+    rates = {s: {str(row.sequences): round(row.rate(s, clock).value, 1) for row in rows} for s in sides}
+    ratio = {
+        f"ratio_vs_{s}": {str(row.sequences): round(row.ratio(s, clock).value, 2) for row in rows}
+        for s in PEERS
+        if s in sides
+    }
+    return rates | ratio
 
 
 def main(run: Run) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--experts", type=int, nargs="+", default=[0, 4])
+    parser.add_argument("--experts", type=int, default=4, help="0 for a dense model")
     parser.add_argument("--sequences", type=int, nargs="+", default=[1, 16, 64])
     parser.add_argument("--prompt", type=int, default=100, help="tokens of each prompt")
     parser.add_argument("--tokens", type=int, default=60, help="tokens sampled for each prompt")
-    parser.add_argument("--runs", type=int, default=9)
+    parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--json", action="store_true", help="print JSON as well, last line of the output")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    rows = [row for experts in options.experts for row in measure(experts, options)]
-    header = ["experts", "sequences", "ours tok/CPU s", "transformers tok/CPU s", "ratio", "n"]
-    table(header, [row.cells() for row in rows])
-    size = {"prompt": options.prompt, "tokens": options.tokens}
-    run.finish({"peer": "transformers", **size, "rows": [asdict(row) for row in rows]}, as_json=options.json)
+    disable_progress_bar()
+    rows = measure(options)
+    sides = list(rows[0].spent)
+    for clock, unit in (("wall", "tok/s"), ("cpu", "tok/CPU s")):
+        header = ["sequences", *(f"{s} {unit}" for s in sides), *(f"ours / {s}" for s in sides[1:])]
+        table(header, [row.cells(clock) for row in rows])
+    size = {"experts": options.experts, "prompt": options.prompt, "tokens": options.tokens}
+    found = figures(rows, "wall") | {"cpu": figures(rows, "cpu")} | size | {"runs": options.runs}
+    run.finish(found, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -4,23 +4,23 @@ from typing import Any
 
 import pytest
 import torch
-from tests.engine.toolbox import VOCABULARY, decoder, fresh, request
+from tests.engine.toolbox import FORWARDS, VOCABULARY, decoder, fresh, request
 
-from ostinato.engine.base import (
-    EngineError,
-    InvalidRequestError,
-    LoadRefusedError,
-    PromptTooLongError,
-    Token,
-)
+from ostinato.engine.base import EngineError
 from ostinato.engine.embedded import EmbeddedEngine
-from ostinato.types import Completion, FinishReason, GenerateRequest
+from ostinato.types import Completion, GenerateRequest
 
 SHAPES: dict[str, dict[str, Any]] = {
     "dense": {},
     "moe": {"experts": 4},
     "moe mha": {"experts": 4, "kv_heads": 4},
 }
+
+
+@pytest.fixture(autouse=True, params=FORWARDS)
+def forward(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways to compute keep every promise."""
+    monkeypatch.setattr("ostinato.engine.embedded.fastest", request.param)
 
 
 def engine(slots: int = 8, max_len: int = 128, **sizes: Any) -> EmbeddedEngine:
@@ -67,27 +67,6 @@ async def test_sampling_follows_the_distribution() -> None:
     assert (counted - expected).abs().max() < 4 * (0.25 / len(drawn)) ** 0.5
 
 
-async def test_temperature_zero_is_greedy() -> None:
-    served = engine()
-    asked = request(1, temperature=0.0, max_tokens=5)
-    got = await served.generate(asked)
-    with torch.no_grad():
-        logits = decoder()(torch.tensor([asked.prompt_ids + got.ids]))[0][0]
-    assert list(got.ids) == logits.argmax(-1)[len(asked.prompt_ids) - 1 : -1].tolist()
-    assert_exact(asked, got)
-
-
-async def test_stop_and_length() -> None:
-    served = engine()
-    free = await served.generate(request(1, max_tokens=30))
-    stop = free.ids[4]
-    got = await served.generate(request(1, max_tokens=30, stop_ids=(stop,)))
-    assert got.finish is FinishReason.STOP and got.ids == free.ids[: free.ids.index(stop) + 1]
-    assert free.finish is FinishReason.LENGTH
-    room = await served.generate(request(1, length=100, max_tokens=1000))
-    assert len(room.ids) == 28 and room.finish is FinishReason.LENGTH
-
-
 async def test_a_continued_session_computes_only_what_is_new() -> None:
     served = engine(experts=4)
     asked = request(1, length=40)
@@ -112,22 +91,6 @@ async def test_rollouts_of_one_prompt_share_it_without_disturbing_each_other() -
     assert served.stats()["reused_tokens"] >= 11 * 29
 
 
-async def test_swaps_during_requests_fail_nobody_and_mark_every_token() -> None:
-    served = engine(experts=4)
-    weights = {version: decoder(version, experts=4) for version in range(2, 12)}
-    asked = [request(i, length=5 + i, max_tokens=60) for i in range(30)]
-    running = [asyncio.create_task(served.generate(one)) for one in asked]
-    for version, model in weights.items():
-        for _ in range(12):
-            await asyncio.sleep(0)
-        await served.swap(version, model.state_dict())
-    done = await asyncio.gather(*running)
-    assert served.stats()["failed"] == 0 and served.stats()["swaps"] == 10
-    assert any(len(set(got.versions)) > 1 for got in done)
-    for got in done:
-        assert list(got.versions) == sorted(got.versions) and len(got.ids) == 60
-
-
 async def test_logprobs_after_a_swap_are_those_of_the_new_weights() -> None:
     served = engine(experts=4)
     asked = request(1, length=40)
@@ -146,34 +109,16 @@ async def test_logprobs_after_a_swap_are_those_of_the_new_weights() -> None:
 
 async def test_the_first_token_after_a_swap_comes_from_the_new_weights() -> None:
     """The keys are old, the weights that read them are new: exactly what the recorded version says."""
-    served = engine()
-    sent = request(1, max_tokens=40)
-    task = asyncio.create_task(served.generate(sent))
+    served = engine(slots=1)
+    sent = [request(i, max_tokens=100) for i in range(20)]
+    tasks = [asyncio.create_task(served.generate(one)) for one in sent]
     while served.stats()["tokens"] < 7:
         await asyncio.sleep(0)
-    taken = int(served.stats()["tokens"])
     await served.swap(2, decoder(3).state_dict())
-    got = await task
-    assert got.versions == (1,) * taken + (2,) * (40 - taken)
-
-
-@pytest.mark.parametrize("damage", ["shape", "missing", "unknown", "nan"])
-async def test_weights_that_do_not_fit_are_refused_whole(damage: str) -> None:
-    served = engine()
-    before = await served.generate(request(1))
-    tensors = {name: tensor.clone() for name, tensor in decoder(5).state_dict().items()}
-    if damage == "shape":
-        tensors["model.norm.weight"] = torch.ones(3)
-    elif damage == "missing":
-        del tensors["model.norm.weight"]
-    elif damage == "unknown":
-        tensors["model.extra"] = torch.ones(3)
-    else:
-        tensors["model.norm.weight"][0] = torch.nan
-    with pytest.raises(LoadRefusedError, match="version 2 was refused"):
-        await served.swap(2, tensors)
-    assert served.version == 1
-    assert (await served.generate(request(1))).ids == before.ids
+    taken = int(served.stats()["tokens"])
+    done = await asyncio.gather(*tasks)
+    assert 7 <= taken < 2000
+    assert [version for got in done for version in got.versions] == [1] * taken + [2] * (2000 - taken)
 
 
 async def test_cancelling_frees_the_slot() -> None:
@@ -187,16 +132,6 @@ async def test_cancelling_frees_the_slot() -> None:
     assert served.stats()["running"] == served.stats()["waiting"] == 0
 
 
-async def test_streaming_gives_the_same_tokens() -> None:
-    served = engine()
-    whole = await served.generate(request(1))
-    events = [event async for event in served.stream(request(1))]
-    assert isinstance(events[-1], Completion) and events[-1].ids == whole.ids
-    tokens = [event for event in events if isinstance(event, Token)]
-    assert tuple(token.id for token in tokens) == whole.ids
-    assert tuple(token.version for token in tokens) == whole.versions
-
-
 async def test_closing_a_stream_frees_the_slot() -> None:
     served = engine(slots=1)
     events = served.stream(request(1, max_tokens=100))
@@ -204,22 +139,6 @@ async def test_closing_a_stream_frees_the_slot() -> None:
     await events.aclose()
     assert served.stats()["running"] == 0
     assert len((await served.generate(request(2))).ids) == 12
-
-
-@pytest.mark.parametrize(
-    ("fields", "error"),
-    [
-        ({"length": 128}, PromptTooLongError),
-        ({"prompt_ids": ()}, InvalidRequestError),
-        ({"prompt_ids": (VOCABULARY,)}, InvalidRequestError),
-        ({"stop_ids": (-1,)}, InvalidRequestError),
-        ({"max_tokens": 0}, InvalidRequestError),
-        ({"temperature": -1.0}, InvalidRequestError),
-    ],
-)
-async def test_what_cannot_be_sampled_is_refused(fields: dict[str, Any], error: type[EngineError]) -> None:
-    with pytest.raises(error, match="r1: "):
-        await engine().generate(request(1, **fields))
 
 
 async def test_closing_tells_those_who_wait() -> None:

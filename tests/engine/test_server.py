@@ -91,6 +91,11 @@ async def test_it_generates_streams_and_names_bad_requests(checkpoint: Path) -> 
         assert status == 400 and answer["error"]["type"] == "PromptTooLongError"
         status, answer = await post(session, "/load", {"version": 2})
         assert status == 409 and "--objects" in answer["error"]["message"]
+        assert await post(session, "/pause", {}) == (200, {"paused": True})
+        waiting = asyncio.create_task(post(session, "/generate", body))
+        assert not (await asyncio.wait([waiting], timeout=0.2))[0]
+        assert await post(session, "/resume", {}) == (200, {"paused": False})
+        assert completion_from_json((await waiting)[1]).ids == whole.ids
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 0
 
@@ -132,11 +137,11 @@ async def test_it_follows_what_is_published_while_it_samples(checkpoint: Path, t
 
 async def test_a_flipped_bit_in_a_delta_leaves_the_old_version(checkpoint: Path, tmp_path: Path) -> None:
     objects = published(tmp_path, 1, 2)
-    parts = set(objects.glob("weights/parts/*"))
+    parts = set(objects.glob("weights/parts/*/*"))
     publisher = Publisher(Objects.open(objects))
     publisher.resume()
     publisher.delta(3, decoder(3, **SIZES).state_dict())
-    added = [path for path in objects.glob("weights/parts/*") if path not in parts]
+    added = [path for path in objects.glob("weights/parts/*/*") if path not in parts]
     async with serving(checkpoint, "--objects", str(objects)) as (session, _):
         assert await post(session, "/load", {"version": 2}) == (200, {"version": 2})
         before = await post(session, "/generate", request_to_json(request(3, temperature=0.0)))
@@ -186,6 +191,12 @@ def test_a_wrong_checkpoint_is_one_line(
         (tmp_path / path.name).write_bytes(path.read_bytes()[:-1])
     assert str(tmp_path) in refused(capsys, tmp_path)
     assert "128 positions" in refused(capsys, checkpoint, "--max-len", "129")
+
+
+def test_a_python_without_vllm_is_one_line(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    message = refused(capsys, checkpoint, "--vllm", "/bin/false")
+    assert "vLLM did not start (it ended with 1)" in message
+    assert "/nowhere/python: No such file" in refused(capsys, checkpoint, "--vllm", "/nowhere/python")
 
 
 def test_a_taken_port_is_one_line(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,13 +3,30 @@
 import random
 from typing import Any
 
+import pytest
 import torch
 
+from ostinato.engine.batch import TorchForward
+from ostinato.engine.kernel import KernelError, library
+from ostinato.engine.native import NativeForward
 from ostinato.model.config import ModelConfig
 from ostinato.model.decoder import Decoder
 from ostinato.types import Completion, GenerateRequest
 
 VOCABULARY = 64
+
+
+def without_kernel() -> str:
+    """Why the kernel cannot be used here; empty when it can."""
+    try:
+        library()
+    except KernelError as error:
+        return str(error)
+    return ""
+
+
+NEEDS_KERNEL = pytest.mark.skipif(bool(without_kernel()), reason=without_kernel())
+FORWARDS = [pytest.param(NativeForward, marks=NEEDS_KERNEL), TorchForward]
 
 
 def decoder(seed: int = 0, **sizes: Any) -> Decoder:

@@ -6,6 +6,9 @@ from typing import Any, Protocol
 
 from ostinato.types import Completion, GenerateRequest
 
+PAUSED = "the engine is paused, resume it first"
+"""Why nothing is swapped during a pause: whoever paused counts on what is served."""
+
 
 class EngineError(Exception):
     """The engine cannot do what was asked; the message says what to change."""
@@ -53,8 +56,16 @@ class Engine(Protocol):
     async def swap(self, version: int, tensors: Mapping[str, Any]) -> None:
         """Serve these weights from the next decode step; requests in flight go on with the KV they have.
 
-        Raises LoadRefusedError, with nothing changed, when they do not fit.
+        Raises LoadRefusedError, with nothing changed, when they do not fit and while the engine is paused.
         """
+        ...
+
+    async def pause(self) -> None:
+        """Sample no token until `resume`. Requests are kept, and new ones wait."""
+        ...
+
+    async def resume(self) -> None:
+        """Go on where `pause` stopped; nothing happens if it did not."""
         ...
 
     def stats(self) -> dict[str, float]:

@@ -11,18 +11,17 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from ostinato.engine.base import EngineError, InvalidRequestError, LoadRefusedError, PromptTooLongError, Token
-from ostinato.engine.batch import Forward
-from ostinato.engine.cache import SlotCache
-from ostinato.engine.sampling import sample
+from ostinato.engine.base import PAUSED, EngineError, LoadRefusedError, Token
+from ostinato.engine.batch import Forward, TorchForward
+from ostinato.engine.check import Limits
+from ostinato.engine.kernel import KernelError
+from ostinato.engine.native import NativeForward
 from ostinato.engine.slots import SlotTable
 from ostinato.model.decoder import Decoder, WeightsError
 from ostinato.types import Completion, GenerateRequest
@@ -55,23 +54,37 @@ class _Counts:
 
 
 class EmbeddedEngine:
-    """Serves a copy of `decoder`. Make and use it on one event loop."""
+    """Serves a copy of `decoder`. Make and use it on one event loop.
 
-    def __init__(self, decoder: Decoder, *, version: int, slots: int = 96, max_len: int = 512) -> None:
+    `forward` computes; the fastest that this machine has, unless it is given.
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        *,
+        version: int,
+        slots: int = 96,
+        max_len: int = 512,
+        forward: Callable[[Decoder, SlotTable], Forward] | None = None,
+    ) -> None:
         config = decoder.config
         if max_len > config.max_positions:
             raise EngineError(
                 f"max_len {max_len} exceeds the model's {config.max_positions} positions: lower it"
             )
-        self._decoder = Decoder(config)
-        self._decoder.load_state_dict(decoder.state_dict())
         self._table = SlotTable(config, slots, max_len)
-        self._cache = SlotCache(config, slots)
-        self._forward = Forward(self._decoder, self._table, self._cache)
+        self._forward = (forward or fastest)(decoder, self._table)
+        self._swapping = asyncio.Lock()
+        self._limits = Limits(vocabulary=config.vocab_size, max_len=max_len)
         self._version = version
         self._epoch = 0
+        self._open = asyncio.Event()
+        self._open.set()
         self._pending: deque[_Job] = deque()
         self._jobs: dict[int, _Job] = {}
+        self._listened: set[int] = set()
+        """Slots whose tokens are streamed."""
         self._task: asyncio.Task[None] | None = None
         self._counts = _Counts()
 
@@ -96,11 +109,25 @@ class EmbeddedEngine:
         finally:
             self._drop(job)
 
+    async def pause(self) -> None:
+        self._open.clear()
+
+    async def resume(self) -> None:
+        self._open.set()
+
     async def swap(self, version: int, tensors: Mapping[str, Tensor]) -> None:
-        try:
-            self._decoder.load_state_dict(tensors)
-        except WeightsError as error:
-            raise LoadRefusedError(f"version {version} was refused: {error}") from error
+        async with self._swapping:
+            try:
+                weights = await asyncio.to_thread(self._forward.prepare, tensors)
+            except WeightsError as error:
+                raise LoadRefusedError(f"version {version} was refused: {error}") from error
+            if not self._open.is_set():
+                raise LoadRefusedError(f"version {version} was refused: {PAUSED}")
+            self._forward.use(weights)
+            self._note(version)
+
+    def _note(self, version: int) -> None:
+        """The next token is of `version`; keys computed until now are not continued by others."""
         self._version = version
         self._epoch += 1
         self._table.mix()
@@ -118,7 +145,7 @@ class EmbeddedEngine:
         self._fail_all(EngineError("the engine was closed"))
 
     def _enqueue(self, request: GenerateRequest, *, stream: bool) -> _Job:
-        self._check(request)
+        self._limits.check(request)
         queue: asyncio.Queue[Token | None] | None = asyncio.Queue() if stream else None
         job = _Job(request, asyncio.get_running_loop().create_future(), queue)
         self._counts.requests += 1
@@ -127,25 +154,10 @@ class EmbeddedEngine:
             self._task = asyncio.create_task(self._run())
         return job
 
-    def _check(self, request: GenerateRequest) -> None:
-        vocabulary, count = self._decoder.config.vocab_size, len(request.prompt_ids)
-        if not count or request.max_tokens < 1 or request.temperature < 0:
-            raise InvalidRequestError(
-                f"{request.request_id}: {count} prompt tokens, max_tokens {request.max_tokens}, temperature "
-                f"{request.temperature}: need at least one, at least one, and not below 0"
-            )
-        strange = [i for i in (*request.prompt_ids, *request.stop_ids) if not 0 <= i < vocabulary]
-        if strange:
-            raise InvalidRequestError(f"{request.request_id}: ids {strange[:3]} are not below {vocabulary}")
-        if count >= self._table.max_len:
-            raise PromptTooLongError(
-                f"{request.request_id}: a prompt of {count} tokens leaves no room in {self._table.max_len}: "
-                "shorten it or start the engine with a larger --max-len"
-            )
-
     async def _run(self) -> None:
         """Step while there is work. A failing step fails its requests, never the engine."""
         while self._pending or self._jobs:
+            await self._open.wait()
             started = time.perf_counter()
             try:
                 self._step()
@@ -155,58 +167,46 @@ class EmbeddedEngine:
             self._counts.busy_s += time.perf_counter() - started
             await asyncio.sleep(0)
 
-    @torch.inference_mode()
     def _step(self) -> None:
-        running = np.flatnonzero(self._table.busy)
-        admitted = self._admit()
-        if len(admitted):
-            self._advance(admitted, self._forward.prefill(admitted))
-        if len(running):
-            self._advance(running, self._forward.decode(running))
+        """One more token for every request that has a slot."""
+        self._admit()
+        slots = np.flatnonzero(self._table.busy)
+        finished = self._forward.advance(slots, self._version)
         self._counts.steps += 1
+        self._counts.tokens += len(slots)
+        for slot in self._listened:
+            self._tell(slot)
+        for slot in finished.tolist():
+            self._finish(slot)
 
-    def _admit(self) -> NDArray[np.int64]:
+    def _admit(self) -> None:
         """Give waiting requests free slots, first come first served, as far as the prefill budget goes."""
-        admitted: list[int] = []
         budget = PREFILL_TOKENS
-        free = len(self._table.busy) - len(self._jobs)
-        while self._pending and free and budget > 0:
-            job = self._pending.popleft()
-            slot, fresh = self._seat(job)
-            admitted.append(slot)
-            free, budget = free - 1, budget - fresh
-        return np.array(admitted, np.int64)
+        while self._pending and budget > 0 and len(self._jobs) < len(self._table.busy):
+            budget -= self._seat(self._pending.popleft())
 
-    def _seat(self, job: _Job) -> tuple[int, int]:
-        """The slot of a request, and how many of its tokens must be computed."""
+    def _seat(self, job: _Job) -> int:
+        """Give a request its slot; how many of its tokens must be computed."""
         prompt = np.array(job.request.prompt_ids, np.int32)
         reuse = self._table.reusable(prompt, self._epoch)
         slot = self._table.place(reuse)
         if slot != reuse.source:
-            self._cache.copy_prefix(reuse.source, slot, reuse.length)
+            self._forward.copy_prefix(reuse.source, slot, reuse.length)
         self._table.admit(slot, job.request, reuse, self._epoch)
         job.slot, self._jobs[slot] = slot, job
         self._counts.prompt_tokens += len(prompt)
         self._counts.reused_tokens += reuse.length
-        return slot, len(prompt) - reuse.length
+        if job.tokens is not None:
+            self._listened.add(slot)
+        return len(prompt) - reuse.length
 
-    def _advance(self, slots: NDArray[np.int64], logits: Tensor) -> None:
-        """Sample one token for each of these slots."""
-        table = self._table
-        drawn, scored = sample(
-            logits,
-            torch.from_numpy(table.temperature[slots]),
-            torch.from_numpy(table.uniform[slots, table.length[slots]]),
-        )
-        tokens, logprobs = drawn.numpy(), scored.numpy()
-        finished = table.append(slots, tokens, logprobs, self._version)
-        self._counts.tokens += len(slots)
-        for slot, token, logprob in zip(slots.tolist(), tokens.tolist(), logprobs.tolist(), strict=True):
-            queue = self._jobs[slot].tokens
-            if queue is not None:
-                queue.put_nowait(Token(id=token, logprob=logprob, version=self._version))
-        for slot in finished.tolist():
-            self._finish(slot)
+    def _tell(self, slot: int) -> None:
+        """The newest token of a slot to whoever listens."""
+        table, queue = self._table, self._jobs[slot].tokens
+        assert queue is not None
+        at = int(table.length[slot]) - 1
+        token, logprob = int(table.tokens[slot, at]), float(table.logprobs[slot, at])
+        queue.put_nowait(Token(id=token, logprob=logprob, version=self._version))
 
     def _finish(self, slot: int) -> None:
         job = self._release(slot)
@@ -217,6 +217,7 @@ class EmbeddedEngine:
 
     def _release(self, slot: int) -> _Job:
         self._table.free(slot)
+        self._listened.discard(slot)
         job = self._jobs.pop(slot)
         job.slot = None
         return job
@@ -237,3 +238,12 @@ class EmbeddedEngine:
                 job.done.set_exception(error)
             if job.tokens is not None:
                 job.tokens.put_nowait(None)
+
+
+def fastest(decoder: Decoder, table: SlotTable) -> Forward:
+    """The kernel where it can be compiled, else torch."""
+    try:
+        return NativeForward(decoder, table)
+    except KernelError as error:
+        log.warning("sampling with torch, several times slower than the kernel: %s", error)
+        return TorchForward(decoder, table)

@@ -1,4 +1,4 @@
-"""The HTTP face of any engine: /generate, /healthz, /stats, /load. Torch-free."""
+"""The HTTP face of any engine: /generate, /healthz, /stats, /load, /pause, /resume. Torch-free."""
 
 import json
 import logging
@@ -76,11 +76,21 @@ def create_app(engine: Engine, loader: Loader | None = None) -> web.Application:
             return _error(409, "LoadRefusedError", str(error))
         return web.json_response({"version": engine.version})
 
+    async def pause(_: web.Request) -> web.Response:
+        await engine.pause()
+        return web.json_response({"paused": True})
+
+    async def resume(_: web.Request) -> web.Response:
+        await engine.resume()
+        return web.json_response({"paused": False})
+
     app = web.Application(client_max_size=MAX_BODY)
     app.router.add_post("/generate", generate)
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/stats", stats)
     app.router.add_post("/load", load_version)
+    app.router.add_post("/pause", pause)
+    app.router.add_post("/resume", resume)
     return app
 
 

@@ -1,5 +1,6 @@
 """An engine whose tokens a function writes: the teacher, and a stand-in for a model in tests. Torch-free."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any
 
@@ -17,6 +18,8 @@ class ScriptedEngine:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._counts = {"requests": 0, "tokens": 0, "failed": 0, "swaps": 0}
+        self._open = asyncio.Event()
+        self._open.set()
 
     @property
     def version(self) -> int:
@@ -24,6 +27,7 @@ class ScriptedEngine:
 
     async def generate(self, request: GenerateRequest) -> Completion:
         self._counts["requests"] += 1
+        await self._open.wait()
         try:
             ids = (await self._policy(request))[: request.max_tokens]
         except BaseException:
@@ -46,6 +50,12 @@ class ScriptedEngine:
 
     async def swap(self, version: int, tensors: Mapping[str, Any]) -> None:
         raise EngineError(f"a scripted engine has no weights: version {version} cannot be loaded")
+
+    async def pause(self) -> None:
+        self._open.clear()
+
+    async def resume(self) -> None:
+        self._open.set()
 
     def stats(self) -> dict[str, float]:
         return dict(self._counts)

@@ -1,4 +1,4 @@
-"""`python -m ostinato.engine.server`: an embedded engine behind HTTP.
+"""`python -m ostinato.engine.server`: an engine behind HTTP, embedded or (`--vllm`) a real vLLM.
 
 Prints one line of JSON to stdout when it listens, `{"ready": true, "port": …, "version": …}`, and stops on
 SIGTERM. A wrong checkpoint, a taken port or a version that cannot be loaded at the start is one line on
@@ -11,6 +11,7 @@ import json
 import logging
 import signal
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,15 +21,21 @@ from ostinato.engine.base import EngineError
 from ostinato.engine.embedded import EmbeddedEngine
 from ostinato.engine.http import Running, create_app, serve
 from ostinato.engine.loader import SyncLoader
+from ostinato.engine.vllm import VllmEngine
 from ostinato.model.checkpoint import CheckpointError, load
 from ostinato.store import Objects, ObjectsError
 from ostinato.sync import Subscriber, SyncError
+
+SWITCH_S = 1e-4
+"""How long a thread that fetches weights may keep the interpreter from the one that samples: much less than a
+decode step (Python's own 5 ms are ten of them)."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     logging.basicConfig(level=logging.WARNING, format="engine: %(levelname)s %(message)s")
     torch.set_num_threads(1)
+    sys.setswitchinterval(SWITCH_S)
     try:
         asyncio.run(_serve(args))
     except (CheckpointError, EngineError, ObjectsError, SyncError) as error:
@@ -39,8 +46,23 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 async def _serve(args: argparse.Namespace) -> None:
+    with tempfile.TemporaryDirectory(prefix="ostinato-vllm-") as directory:
+        engine = await _engine(args, Path(directory))
+        try:
+            await _serve_engine(engine, args)
+        finally:
+            await engine.aclose()
+
+
+async def _engine(args: argparse.Namespace, directory: Path) -> EmbeddedEngine | VllmEngine:
+    sizes = {"slots": args.slots, "max_len": args.max_len}
+    if args.vllm is not None:
+        return await VllmEngine.start(args.checkpoint, directory, python=args.vllm, **sizes)
     decoder, _, meta = load(args.checkpoint)
-    engine = EmbeddedEngine(decoder, version=meta.version, slots=args.slots, max_len=args.max_len)
+    return EmbeddedEngine(decoder, version=meta.version, **sizes)
+
+
+async def _serve_engine(engine: EmbeddedEngine | VllmEngine, args: argparse.Namespace) -> None:
     loader = None
     if args.objects is not None:
         loader = SyncLoader(engine, Subscriber(Objects.open(args.objects), prefix=args.prefix))
@@ -55,10 +77,9 @@ async def _serve(args: argparse.Namespace) -> None:
     if following is not None:
         following.cancel()
     await running.close()
-    await engine.aclose()
 
 
-def _announce(running: Running, engine: EmbeddedEngine) -> None:
+def _announce(running: Running, engine: EmbeddedEngine | VllmEngine) -> None:
     line = {"ready": True, "port": running.port, "version": engine.version}
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
@@ -87,6 +108,9 @@ def _parser() -> argparse.ArgumentParser:
     which.add_argument("--version", type=int, help="load this version from the object store at the start")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    parser.add_argument(
+        "--vllm", metavar="PYTHON", nargs="?", const=sys.executable, help="serve by vLLM, that of this Python"
+    )
     parser.add_argument("--slots", type=int, default=96, help="sequences sampled at once")
     parser.add_argument("--max-len", type=int, default=512, help="tokens of prompt and completion together")
     return parser

@@ -1,0 +1,485 @@
+/* The forward pass of the decoder and the choice of tokens, for rows of (slot, position, token id).
+ *
+ * A row is one new token. Prefill and decode are the same call with other rows, and every number of a row is
+ * computed by the same operations in the same order whoever shares the batch: results do not depend on it, to
+ * the bit. What makes that cheap is the layout: weights are packed in panels of PANEL outputs, so that a lane
+ * of a vector belongs to one output and sums run over inputs one after another; keys are kept in blocks of
+ * LANES positions, so that a lane belongs to one position.
+ *
+ * Widths are padded to whole panels; what is padded is zero everywhere. Compiled by `kernel.py` for the
+ * processor it runs on; GCC's vector extensions, which clang has too, stand for the instructions.
+ */
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__AVX512F__)
+#define LANES 16
+#define TALL 8
+#elif defined(__AVX__)
+#define LANES 8
+#define TALL 4
+#else
+#define LANES 4
+#define TALL 4
+#endif
+#define PANEL (2 * LANES)
+#define ROWS 64 /* computed together through all layers */
+
+typedef float vec __attribute__((vector_size(LANES * 4)));
+typedef float vec_at __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+typedef int32_t ints __attribute__((vector_size(LANES * 4)));
+
+static inline vec load(const float *p) { return *(const vec_at *)p; }
+static inline void store(float *p, vec v) { *(vec_at *)p = v; }
+static inline vec all(float x) { return x - (vec){0}; }
+static inline vec choose(ints mask, vec a, vec b) { return (vec)(((ints)a & mask) | ((ints)b & ~mask)); }
+static inline vec larger(vec a, vec b) { return choose(a > b, a, b); }
+static int64_t padded(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+static inline float total(vec v) {
+    float sum = 0;
+    for (int i = 0; i < LANES; i++) sum += v[i];
+    return sum;
+}
+
+/* e^x by e^x = 2^n e^r, |r| <= ln 2 / 2, and the Taylor polynomial of degree 7 for e^r; 0 below -87. */
+static inline vec exponential(vec x) {
+    const float shift = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
+    ints tiny = x < all(-87.0f);
+    x = choose(tiny, all(0), x);
+    vec n = (x * 1.44269504f + shift) - shift;
+    vec r = x - n * 0.693145752f - n * 1.42860677e-6f;
+    vec p = all(1.0f / 5040);
+    p = p * r + 1.0f / 720;
+    p = p * r + 1.0f / 120;
+    p = p * r + 1.0f / 24;
+    p = p * r + 1.0f / 6;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    ints power = __builtin_convertvector(n, ints) << 23;
+    return choose(tiny, all(0), (vec)((ints)p + power));
+}
+
+/* Sizes as `native.py` gives them: all int64. */
+typedef struct {
+    int64_t vocab, hidden, layers, heads, kv_heads, dim, dense, experts, top, expert, shared, norm_top;
+    int64_t slots, max_len;
+} Sizes;
+
+/* The arrays of a SlotTable: [slots, max_len] the first five (routes with [layers, top] more), [slots, vocab]
+ * the stops, [slots] the others. */
+typedef struct {
+    int32_t *tokens, *versions;
+    float *logprobs, *uniform;
+    uint8_t *routes, *stops;
+    int64_t *length, *limit, *computed;
+    float *temperature;
+} Table;
+
+/* Packed weights: of each layer ten pointers in this order, then the three of the model. */
+enum { NORM1, QKV, GAINS, OUT, NORM2, ROUTER, GATE_UP, DOWN, SHARED_GATE_UP, SHARED_DOWN, PER_LAYER };
+enum { EMBEDDING, NORM, HEAD };
+
+typedef struct {
+    Sizes s;
+    float eps;
+    int64_t c, qkv, heads, wide, tall, capacity; /* padded widths; tall: rows of the experts' scratch */
+    const float *cos, *sin;                      /* [max_len, dim]; sin has the sign of rotate-half in it */
+    float *keys, *values;                        /* [layers, slots, kv_heads, ...] */
+    int64_t k_size, v_size, v_row;               /* floats of one head of one slot; of one position */
+    float *x, *h, *y, *part, *attended, *gates, *inner, *scores, *mixed, *logits;
+    float *weight;                               /* [ROWS, top] of the chosen experts */
+    int32_t *chosen;
+} Engine;
+
+/* ---- weights ---------------------------------------------------------------------------------------- */
+
+int64_t packed_size(int64_t outputs, int64_t inputs) { return padded(outputs, PANEL) * inputs; }
+int64_t padded_width(int64_t n) { return padded(n, PANEL); }
+
+/* [outputs, inputs] to panels [outputs / PANEL, inputs, PANEL]. */
+void pack(const float *w, int64_t outputs, int64_t inputs, float *to) {
+    for (int64_t n = 0; n < padded(outputs, PANEL); n += PANEL)
+        for (int64_t lane = 0; lane < PANEL; lane++)
+            for (int64_t k = 0; k < inputs; k++)
+                to[n * inputs + k * PANEL + lane] = n + lane < outputs ? w[(n + lane) * inputs + k] : 0;
+}
+
+/* ---- products --------------------------------------------------------------------------------------- */
+
+/* `M` rows by `P` panels: y[r, n] = sum over k of x[r, k] w[k, n]. */
+#define PRODUCT(NAME, M, P)                                                                                  \
+    static void NAME(const float *x, int64_t ldx, const float *w, int64_t inputs, float *y, int64_t ldy) {    \
+        vec a[M][2 * P];                                                                                     \
+        memset(a, 0, sizeof a);                                                                              \
+        for (int64_t k = 0; k < inputs; k++)                                                                 \
+            for (int p = 0; p < P; p++) {                                                                    \
+                vec b0 = load(w + (p * inputs + k) * PANEL), b1 = load(w + (p * inputs + k) * PANEL + LANES); \
+                for (int m = 0; m < M; m++) {                                                                \
+                    vec s = all(x[m * ldx + k]);                                                             \
+                    a[m][2 * p] += s * b0;                                                                   \
+                    a[m][2 * p + 1] += s * b1;                                                               \
+                }                                                                                            \
+            }                                                                                                \
+        for (int m = 0; m < M; m++)                                                                          \
+            for (int i = 0; i < 2 * P; i++) store(y + m * ldy + i * LANES, a[m][i]);                          \
+    }
+PRODUCT(tall_panel, TALL, 1)
+PRODUCT(four_panel, 4, 1)
+PRODUCT(two_panels, 2, 2)
+PRODUCT(two_panel, 2, 1)
+PRODUCT(one_panels, 1, 4)
+PRODUCT(one_panel, 1, 1)
+
+/* y [rows, padded outputs] = x [rows, inputs] times packed w. */
+static void product(const float *x, int64_t ldx, int64_t rows, const float *w, int64_t inputs,
+                    int64_t outputs, float *y, int64_t ldy) {
+    int64_t panels = padded(outputs, PANEL) / PANEL, size = inputs * PANEL, m = 0, p;
+    for (p = 0; p < panels && rows >= 4; p++) {
+        for (m = 0; m + TALL <= rows; m += TALL)
+            tall_panel(x + m * ldx, ldx, w + p * size, inputs, y + m * ldy + p * PANEL, ldy);
+        for (; m + 4 <= rows; m += 4)
+            four_panel(x + m * ldx, ldx, w + p * size, inputs, y + m * ldy + p * PANEL, ldy);
+    }
+    for (; m + 2 <= rows; m += 2) {
+        for (p = 0; p + 2 <= panels; p += 2)
+            two_panels(x + m * ldx, ldx, w + p * size, inputs, y + m * ldy + p * PANEL, ldy);
+        for (; p < panels; p++)
+            two_panel(x + m * ldx, ldx, w + p * size, inputs, y + m * ldy + p * PANEL, ldy);
+    }
+    for (; m < rows; m++) {
+        for (p = 0; p + 4 <= panels; p += 4)
+            one_panels(x + m * ldx, ldx, w + p * size, inputs, y + m * ldy + p * PANEL, ldy);
+        for (; p < panels; p++)
+            one_panel(x + m * ldx, ldx, w + p * size, inputs, y + m * ldy + p * PANEL, ldy);
+    }
+}
+
+static void normalise(const float *x, const float *gain, int64_t width, int64_t real, float eps, float *y) {
+    vec sum = all(0);
+    for (int64_t i = 0; i < width; i += LANES) sum += load(x + i) * load(x + i);
+    vec scale = all(1 / sqrtf(total(sum) / real + eps));
+    for (int64_t i = 0; i < width; i += LANES) store(y + i, load(x + i) * scale * load(gain + i));
+}
+
+/* ---- attention -------------------------------------------------------------------------------------- */
+
+/* Normalise one head of a query or key and turn it by its position. */
+static void turn(const float *x, const float *gain, const float *cos, const float *sin, int64_t dim,
+                 float eps, float scale, float *y) {
+    float part[4] = {0}, half[dim];
+    for (int64_t i = 0; i < dim; i++) part[i & 3] += x[i] * x[i];
+    float by = 1 / sqrtf(((part[0] + part[1]) + (part[2] + part[3])) / dim + eps);
+    for (int64_t i = 0; i < dim; i++) half[i] = x[i] * by * gain[i];
+    for (int64_t i = 0; i < dim; i++) {
+        int64_t other = i < dim / 2 ? i + dim / 2 : i - dim / 2;
+        y[i] = (half[i] * cos[i] + half[other] * sin[i]) * scale;
+    }
+}
+
+/* Softmax of q over the keys of positions 0 … last, then the mean of their values. */
+static void attend(const Engine *e, const float *q, const float *keys, const float *values, int64_t last,
+                   float *out) {
+    int64_t dim = e->s.dim, blocks = last / LANES + 1;
+    float *s = e->scores;
+    vec top = all(-INFINITY);
+    ints lane;
+    for (int i = 0; i < LANES; i++) lane[i] = i;
+    for (int64_t b = 0; b < blocks; b += 4) { /* up to three blocks too many: the room is there */
+        const float *k = keys + b * dim * LANES;
+        vec a0 = all(0), a1 = a0, a2 = a0, a3 = a0;
+        for (int64_t d = 0; d < dim; d++) {
+            vec x = all(q[d]);
+            a0 += x * load(k + d * LANES);
+            a1 += x * load(k + (dim + d) * LANES);
+            a2 += x * load(k + (2 * dim + d) * LANES);
+            a3 += x * load(k + (3 * dim + d) * LANES);
+        }
+        vec a[4] = {a0, a1, a2, a3};
+        for (int i = 0; i < 4; i++) {
+            ints seen = lane + (int32_t)((b + i) * LANES) <= (int32_t)last;
+            a[i] = choose(seen, a[i], all(-INFINITY));
+            top = larger(top, a[i]);
+            store(s + (b + i) * LANES, a[i]);
+        }
+    }
+    float highest = top[0];
+    for (int i = 1; i < LANES; i++) highest = top[i] > highest ? top[i] : highest;
+    vec sum = all(0);
+    for (int64_t b = 0; b < blocks; b++) {
+        vec p = exponential(load(s + b * LANES) - highest);
+        store(s + b * LANES, p);
+        sum += p;
+    }
+    vec by = all(1 / total(sum));
+    for (int64_t i = 0; i < e->v_row; i += LANES) {
+        vec a[4] = {all(0), all(0), all(0), all(0)};
+        int64_t t = 0;
+        for (; t + 4 <= last + 1; t += 4)
+            for (int j = 0; j < 4; j++) a[j] += s[t + j] * load(values + (t + j) * e->v_row + i);
+        for (; t <= last; t++) a[t & 3] += s[t] * load(values + t * e->v_row + i);
+        vec y = ((a[0] + a[1]) + (a[2] + a[3])) * by;
+        for (int64_t d = i; d < dim && d < i + LANES; d++) out[d] = y[d - i];
+    }
+}
+
+/* From the products of one row: store its key and value, leave its queries, turned, in their place. */
+static void remember(const Engine *e, int64_t layer, int64_t slot, int64_t at, const float *gains,
+                     float *qkv) {
+    int64_t dim = e->s.dim, heads = e->s.heads, kv = e->s.kv_heads;
+    const float *cos = e->cos + at * dim, *sin = e->sin + at * dim;
+    float key[dim];
+    for (int64_t h = 0; h < heads; h++)
+        turn(qkv + h * dim, gains + h * dim, cos, sin, dim, e->eps, 1 / sqrtf((float)dim), qkv + h * dim);
+    for (int64_t h = 0; h < kv; h++) {
+        int64_t head = (layer * e->s.slots + slot) * kv + h;
+        float *k = e->keys + head * e->k_size + at / LANES * dim * LANES + at % LANES;
+        turn(qkv + (heads + h) * dim, gains + (heads + h) * dim, cos, sin, dim, e->eps, 1, key);
+        for (int64_t d = 0; d < dim; d++) k[d * LANES] = key[d];
+        memcpy(e->values + head * e->v_size + at * e->v_row, qkv + (heads + kv + h) * dim, dim * 4);
+    }
+}
+
+static void attention(const Engine *e, int64_t layer, const float *const *w, int64_t rows,
+                      const int64_t *slots, const int64_t *positions) {
+    int64_t dim = e->s.dim, heads = e->s.heads, kv = e->s.kv_heads, width = heads * dim;
+    product(e->h, e->c, rows, w[QKV], e->s.hidden, (heads + 2 * kv) * dim, e->part, e->qkv);
+    for (int64_t r = 0; r < rows; r++)
+        remember(e, layer, slots[r], positions[r], w[GAINS], e->part + r * e->qkv);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t h = 0; h < heads; h++) {
+            int64_t head = (layer * e->s.slots + slots[r]) * kv + h / (heads / kv);
+            attend(e, e->part + r * e->qkv + h * dim, e->keys + head * e->k_size,
+                   e->values + head * e->v_size, positions[r], e->attended + r * width + h * dim);
+        }
+    product(e->attended, width, rows, w[OUT], width, e->s.hidden, e->y, e->c);
+}
+
+/* ---- feed-forward ----------------------------------------------------------------------------------- */
+
+/* y = down(silu(gate(x)) * up(x)); gate and up are packed one after the other. */
+static void gated(const Engine *e, const float *x, int64_t rows, const float *gate_up, const float *down,
+                  int64_t width, float *y) {
+    int64_t wide = padded(width, PANEL);
+    product(x, e->c, rows, gate_up, e->s.hidden, 2 * wide, e->gates, 2 * wide);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < wide; i += LANES) {
+            vec g = load(e->gates + r * 2 * wide + i), u = load(e->gates + r * 2 * wide + wide + i);
+            store(e->inner + r * wide + i, g / (1.0f + exponential(-g)) * u);
+        }
+    product(e->inner, wide, rows, down, width, e->s.hidden, y, e->c);
+}
+
+/* The `top` likeliest experts of one row, best first, and their weights. */
+static void choose_experts(const Engine *e, float *logits, int32_t *chosen, float *weight) {
+    int64_t n = e->s.experts, top = e->s.top;
+    float highest = logits[0], sum = 0, kept = 0;
+    for (int64_t i = 1; i < n; i++) highest = logits[i] > highest ? logits[i] : highest;
+    for (int64_t i = 0; i < n; i++) sum += logits[i] = expf(logits[i] - highest);
+    for (int64_t j = 0; j < top; j++) {
+        int64_t best = 0;
+        for (int64_t i = 1; i < n; i++) best = logits[i] > logits[best] ? i : best;
+        chosen[j] = (int32_t)best;
+        weight[j] = logits[best] / sum;
+        kept += weight[j];
+        logits[best] = -1;
+    }
+    for (int64_t j = 0; j < top && e->s.norm_top; j++) weight[j] /= kept;
+}
+
+static void experts(const Engine *e, const float *const *w, int64_t rows) {
+    int64_t top = e->s.top, c = e->c, wide = padded(e->s.expert, PANEL), list[ROWS * top];
+    int64_t up = 2 * wide * e->s.hidden, down = c * e->s.expert;
+    product(e->h, c, rows, w[ROUTER], e->s.hidden, e->s.experts, e->part, e->wide);
+    for (int64_t r = 0; r < rows; r++)
+        choose_experts(e, e->part + r * e->wide, e->chosen + r * top, e->weight + r * top);
+    for (int64_t x = 0; x < e->s.experts; x++) {
+        int64_t n = 0;
+        for (int64_t i = 0; i < rows * top; i++)
+            if (e->chosen[i] == x) {
+                memcpy(e->part + n * c, e->h + i / top * c, c * 4);
+                list[n++] = i;
+            }
+        gated(e, e->part, n, w[GATE_UP] + x * up, w[DOWN] + x * down, e->s.expert, e->part);
+        for (int64_t i = 0; i < n; i++) memcpy(e->mixed + list[i] * c, e->part + i * c, c * 4);
+    }
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < c; i += LANES) {
+            vec y = all(0);
+            for (int64_t j = 0; j < top; j++) y += e->weight[r * top + j] * load(e->mixed + (r * top + j) * c + i);
+            store(e->y + r * c + i, y);
+        }
+}
+
+static void add(const Engine *e, int64_t rows, const float *y) {
+    for (int64_t i = 0; i < rows * e->c; i += LANES) store(e->x + i, load(e->x + i) + load(y + i));
+}
+
+static void norm_rows(const Engine *e, int64_t rows, const float *gain) {
+    for (int64_t r = 0; r < rows; r++)
+        normalise(e->x + r * e->c, gain, e->c, e->s.hidden, e->eps, e->h + r * e->c);
+}
+
+/* ---- what Python calls ------------------------------------------------------------------------------ */
+
+/* Some rows through all layers: h has the final norm of each. routes: [rows, layers, top]. */
+static void layers(const Engine *e, const float *const *w, int64_t rows, const int64_t *slots,
+                   const int64_t *positions, const int64_t *ids, uint8_t *routes) {
+    const float *const *model = w + e->s.layers * PER_LAYER;
+    for (int64_t r = 0; r < rows; r++) memcpy(e->x + r * e->c, model[EMBEDDING] + ids[r] * e->c, e->c * 4);
+    for (int64_t l = 0; l < e->s.layers; l++, w += PER_LAYER) {
+        norm_rows(e, rows, w[NORM1]);
+        attention(e, l, w, rows, slots, positions);
+        add(e, rows, e->y);
+        norm_rows(e, rows, w[NORM2]);
+        if (e->s.experts) {
+            experts(e, w, rows);
+            for (int64_t r = 0; r < rows; r++)
+                for (int64_t j = 0; j < e->s.top; j++)
+                    routes[(r * e->s.layers + l) * e->s.top + j] = (uint8_t)e->chosen[r * e->s.top + j];
+            if (e->s.shared) {
+                add(e, rows, e->y);
+                gated(e, e->h, rows, w[SHARED_GATE_UP], w[SHARED_DOWN], e->s.shared, e->y);
+            }
+        } else
+            gated(e, e->h, rows, w[GATE_UP], w[DOWN], e->s.dense, e->y);
+        add(e, rows, e->y);
+    }
+    norm_rows(e, rows, model[NORM]);
+}
+
+/* The token where the cumulative probability passes `uniform`, or the likeliest; its log-probability. */
+static void draw(const Engine *e, float *logits, float temperature, float uniform, int64_t *token,
+                 float *logprob) {
+    int64_t v = e->s.vocab, end = padded(v, LANES), best = 0, at;
+    float scale = temperature > 0 ? 1 / temperature : 1, p[end], sums[end / LANES];
+    vec top = all(-INFINITY);
+    for (int64_t i = v; i < end; i++) logits[i] = -INFINITY;
+    for (int64_t i = 0; i < end; i += LANES) top = larger(top, load(logits + i));
+    float highest = top[0];
+    for (int i = 1; i < LANES; i++) highest = top[i] > highest ? top[i] : highest;
+    double sum = 0, seen = 0;
+    for (int64_t i = 0; i < end; i += LANES) {
+        vec q = exponential((load(logits + i) - highest) * scale);
+        store(p + i, q);
+        sum += sums[i / LANES] = total(q);
+    }
+    if (temperature > 0) {
+        double target = (double)uniform * sum;
+        int64_t block = 0;
+        while (block < end / LANES - 1 && seen + sums[block] <= target) seen += sums[block++];
+        for (at = best = block * LANES; at < v; at++) { /* rounding may pass the block: then its last one */
+            if (p[at] > 0) best = at;
+            if ((seen += p[at]) > target && p[at] > 0) break;
+        }
+    } else
+        while (logits[best] < highest) best++;
+    at = best;
+    float chosen = logits[at];
+    *token = at;
+    *logprob = (float)((double)((chosen - highest) * scale) - log(sum));
+}
+
+/* Some rows on their way through the layers together. */
+typedef struct {
+    int64_t n, slots[ROWS], positions[ROWS], ids[ROWS];
+    uint8_t last[ROWS]; /* a token is sampled after it */
+    uint8_t *routes;    /* [ROWS, layers, top] */
+} Batch;
+
+/* Compute the batch, and sample into the table after the rows that are the last of their slots. */
+static void flush(const Engine *e, const float *const *w, const Table *t, Batch *b) {
+    int64_t v = padded(e->s.vocab, PANEL), width = e->s.layers * e->s.top, wanted = 0, which[ROWS], token;
+    layers(e, w, b->n, b->slots, b->positions, b->ids, b->routes);
+    for (int64_t r = 0; r < b->n; r++) {
+        int64_t at = b->slots[r] * e->s.max_len + b->positions[r];
+        if (e->s.experts) memcpy(t->routes + at * width, b->routes + r * width, width);
+        if (!b->last[r]) continue;
+        memmove(e->h + wanted * e->c, e->h + r * e->c, e->c * 4);
+        which[wanted++] = b->slots[r];
+    }
+    product(e->h, e->c, wanted, w[e->s.layers * PER_LAYER + HEAD], e->s.hidden, e->s.vocab, e->logits, v);
+    for (int64_t i = 0; i < wanted; i++) {
+        int64_t slot = which[i], at = slot * e->s.max_len + t->length[slot];
+        draw(e, e->logits + i * v, t->temperature[slot], t->uniform[at], &token, t->logprobs + at);
+        t->tokens[at] = (int32_t)token;
+    }
+    b->n = 0;
+}
+
+/* Compute what is missing of these slots and sample one token for each; the slots that are finished by it are
+ * written to `finished`, and their number is returned. */
+int64_t advance(const Engine *e, const float *const *w, const Table *t, int64_t n, const int64_t *slots,
+                int64_t version, int64_t *finished) {
+    int64_t max_len = e->s.max_len, done = 0;
+    uint8_t routes[ROWS * e->s.layers * (e->s.top ? e->s.top : 1)];
+    Batch b = {.n = 0, .routes = routes};
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t slot = slots[i], at = t->computed[slot]; at < t->length[slot]; at++) {
+            b.slots[b.n] = slot, b.positions[b.n] = at, b.ids[b.n] = t->tokens[slot * max_len + at];
+            b.last[b.n++] = at + 1 == t->length[slot];
+            if (b.n == ROWS) flush(e, w, t, &b);
+        }
+    if (b.n) flush(e, w, t, &b);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t slot = slots[i], at = t->length[slot];
+        t->computed[slot] = at;
+        t->versions[slot * max_len + at] = (int32_t)version;
+        t->length[slot] = at + 1;
+        if (t->stops[slot * e->s.vocab + t->tokens[slot * max_len + at]] || at + 1 >= t->limit[slot])
+            finished[done++] = slot;
+    }
+    return done;
+}
+
+/* The first `length` positions of `source` become those of `target`. */
+void copy_prefix(const Engine *e, int64_t source, int64_t target, int64_t length) {
+    int64_t keys = padded(length, LANES) * e->s.dim * 4, values = length * e->v_row * 4;
+    for (int64_t l = 0; l < e->s.layers; l++)
+        for (int64_t h = 0; h < e->s.kv_heads; h++) {
+            int64_t from = (l * e->s.slots + source) * e->s.kv_heads + h;
+            int64_t to = (l * e->s.slots + target) * e->s.kv_heads + h;
+            memcpy(e->keys + to * e->k_size, e->keys + from * e->k_size, keys);
+            memcpy(e->values + to * e->v_size, e->values + from * e->v_size, values);
+        }
+}
+
+void discard(Engine *e) {
+    if (!e) return;
+    float *owned[] = {e->keys, e->values, e->x,     e->h,      e->y,     e->part,  e->attended,
+                      e->gates, e->inner, e->scores, e->mixed, e->logits, e->weight};
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
+    free(e->chosen);
+    free(e);
+}
+
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* NULL when there is no memory. The tables stay the caller's; pages of the cache are taken as they are used. */
+Engine *create(const Sizes *s, float eps, const float *cos, const float *sin) {
+    Engine *e = calloc(1, sizeof *e);
+    if (!e) return NULL;
+    int64_t top = most(s->top, 1), mlp = most(most(s->dense, s->expert), s->shared);
+    e->s = *s, e->eps = eps, e->cos = cos, e->sin = sin;
+    e->c = padded(s->hidden, PANEL), e->qkv = padded((s->heads + 2 * s->kv_heads) * s->dim, PANEL);
+    e->wide = padded(most(s->experts, 1), PANEL), e->tall = ROWS * top;
+    e->capacity = padded(s->max_len, 4 * LANES), e->v_row = padded(s->dim, LANES);
+    e->k_size = e->capacity * s->dim, e->v_size = e->capacity * e->v_row;
+    int64_t blocks = s->layers * s->slots * s->kv_heads, inner = padded(mlp, PANEL);
+    int64_t part = most(most(ROWS * e->qkv, e->tall * e->c), ROWS * e->wide);
+    struct { float **at; int64_t size; } wanted[] = {
+        {&e->keys, blocks * e->k_size}, {&e->values, blocks * e->v_size}, {&e->x, ROWS * e->c},
+        {&e->h, ROWS * e->c}, {&e->y, ROWS * e->c}, {&e->part, part},
+        {&e->attended, ROWS * s->heads * s->dim}, {&e->gates, e->tall * 2 * inner},
+        {&e->inner, e->tall * inner}, {&e->scores, e->capacity}, {&e->mixed, e->tall * e->c},
+        {&e->logits, ROWS * padded(s->vocab, PANEL)}, {&e->weight, e->tall},
+    };
+    int failed = !(e->chosen = calloc(e->tall, sizeof *e->chosen));
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        failed |= !(*wanted[i].at = calloc(most(wanted[i].size, 1), sizeof(float)));
+    if (failed) discard(e), e = NULL;
+    return e;
+}

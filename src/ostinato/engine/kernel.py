@@ -1,0 +1,93 @@
+"""`kernel.c` as a library: compiled once for this processor by the C compiler there is, then kept.
+
+It lies in `$XDG_CACHE_HOME/ostinato` (or `~/.cache/ostinato`) under the hash of all it depends on, so a new
+source, compiler or processor makes a new one. That takes about two seconds, once.
+"""
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+SOURCE = Path(__file__).with_name("kernel.c")
+OPTIONS = ("-O3", "-march=native", "-std=gnu11", "-shared", "-fPIC")
+PATIENCE_S = 120
+INT, REAL, AT = ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
+SIGNATURES: dict[str, tuple[list[type], type | None]] = {
+    "create": ([AT, REAL, AT, AT], AT),
+    "discard": ([AT], None),
+    "packed_size": ([INT, INT], INT),
+    "padded_width": ([INT], INT),
+    "pack": ([AT, INT, INT, AT], None),
+    "copy_prefix": ([AT, INT, INT, INT], None),
+    "advance": ([AT, AT, AT, INT, AT, INT, AT], INT),
+}
+
+
+class KernelError(Exception):
+    """There is no kernel on this machine, and why."""
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """The compiled kernel. Raises KernelError: no compiler, or one that fails."""
+    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        raise KernelError("no C compiler: neither $CC, cc, gcc nor clang")
+    path = _folder() / f"kernel-{_key(compiler)}.so"
+    if not path.exists():
+        _compile(compiler, path)
+    try:
+        loaded = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise KernelError(f"{path} cannot be loaded: {error}") from error
+    for name, (arguments, result) in SIGNATURES.items():
+        function = getattr(loaded, name)
+        function.argtypes, function.restype = arguments, result
+    return loaded
+
+
+def _folder() -> Path:
+    try:
+        base = os.environ.get("XDG_CACHE_HOME")
+        folder = (Path(base) if base else Path.home() / ".cache") / "ostinato"
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except (OSError, RuntimeError) as error:
+        raise KernelError(f"no place to keep the kernel: {error}") from error
+    return folder
+
+
+def _key(compiler: str) -> str:
+    """All that the code depends on: source, options, compiler, processor."""
+    listed = Path("/proc/cpuinfo")
+    lines = listed.read_text().splitlines() if listed.exists() else []
+    flags = next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
+    parts = [SOURCE.read_text(), *OPTIONS, _told(compiler, "--version"), platform.machine(), flags]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+
+
+def _compile(compiler: str, path: Path) -> None:
+    """Next to its place, then into it: two processes may do this at once."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".so", delete=False) as file:
+        draft = Path(file.name)
+    try:
+        _told(compiler, *OPTIONS, "-o", str(draft), str(SOURCE), "-lm")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _told(compiler: str, *arguments: str) -> str:
+    command = [compiler, *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise KernelError(f"{compiler} does not run: {error}") from error
+    if done.returncode:
+        raise KernelError(f"{compiler} failed: {done.stderr.strip()[-500:]}")
+    return done.stdout

