@@ -20,15 +20,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from benchmarks.measure import Cpu, Figure, Run, quantile, ratios, table
-from ostinato.sandbox import Backend, Sandbox, Verifier, choose_backend
+from ostinato.sandbox import Backend, Sandbox, Spec, Verifier, choose_backend
 from ostinato.types import Task
 
-BLOCKS = 6
+BLOCKS, AT_ONCE = 6, 4
 """The fewest that have a 95 % interval of the median."""
 CALC = "def alpha(a, b):\n    return a {} b\n\n\ndef beta(n):\n    return n * 2\n"
 VISIBLE = (
@@ -45,6 +45,8 @@ PEERS = {
     "pytest": "peer: python -m pytest",
     "pytest, remembered": "peer: python -m pytest",
     "verdict": "peer: python -m pytest",
+    "verdict, no second order": "peer: python -m pytest",
+    "verdict on no work": "peer: python -m pytest",
 }
 
 Call = Callable[[], Awaitable[object]]
@@ -91,7 +93,7 @@ async def block(samples: Samples, cpu: Cpu, rounds: int, call: Call) -> None:
 
 
 async def open_and_close(backend: Backend, repo: Path) -> None:
-    await (await backend.open(repo)).close()
+    await (await backend.create(Spec(repo=repo))).destroy()
 
 
 async def touch_and_run(sandbox: Sandbox, command: str) -> None:
@@ -101,7 +103,7 @@ async def touch_and_run(sandbox: Sandbox, command: str) -> None:
 
 
 def our_calls(backend: Backend, sandbox: Sandbox, verifier: Verifier, task: Task) -> dict[str, Call]:
-    good = {"calc.py": CALC.format("+").encode()}
+    good, once = {"calc.py": CALC.format("+").encode()}, Verifier(backend, variations=0)
     return {
         "open and close": lambda: open_and_close(backend, task.repo),
         "read": lambda: sandbox.read("calc.py"),
@@ -110,6 +112,8 @@ def our_calls(backend: Backend, sandbox: Sandbox, verifier: Verifier, task: Task
         "pytest": lambda: touch_and_run(sandbox, "python -m pytest"),
         "pytest, remembered": lambda: sandbox.exec("python -m pytest"),
         "verdict": lambda: verifier.verify(task, good),
+        "verdict, no second order": lambda: once.verify(task, good),
+        "verdict on no work": lambda: verifier.verify(task, {}),
     }
 
 
@@ -142,10 +146,24 @@ def peer_calls(repo: Path) -> dict[str, Call]:
     }
 
 
-async def measure(backend: Backend, directory: Path, rounds: int, cpu: Cpu) -> dict[str, Samples]:
-    task = make_task(directory / "task")
+async def rates(backend: Backend, task: Task, rounds: int) -> Figure:
+    """Verdicts a second, examined once, `AT_ONCE` under way: one value for each block."""
+    verifier, good, found = Verifier(backend, variations=0), {"calc.py": CALC.format("+").encode()}, []
+    for _ in range(BLOCKS):
+        left, began = iter(range(rounds)), time.perf_counter()
+
+        async def drive(left: Iterator[int]) -> None:
+            for _ in left:
+                assert (await verifier.verify(task, good)).passed
+
+        await asyncio.gather(*(drive(left) for _ in range(AT_ONCE)))
+        found.append(rounds / (time.perf_counter() - began))
+    return quantile(found)
+
+
+async def measure(backend: Backend, task: Task, directory: Path, rounds: int, cpu: Cpu) -> dict[str, Samples]:
     folder = Path(shutil.copytree(task.repo, directory / "plain"))
-    sandbox, verifier = await backend.open(task.repo), Verifier(backend)
+    sandbox, verifier = await backend.create(Spec(repo=task.repo)), Verifier(backend)
     good = await verifier.verify(task, {"calc.py": CALC.format("+").encode()})
     assert good.passed, good
     calls = {**our_calls(backend, sandbox, verifier, task), **peer_calls(folder)}
@@ -153,7 +171,7 @@ async def measure(backend: Backend, directory: Path, rounds: int, cpu: Cpu) -> d
     for _ in range(BLOCKS):
         for name, call in calls.items():
             await block(found[name], cpu, math.ceil(rounds / BLOCKS), call)
-    await sandbox.close()
+    await sandbox.destroy()
     return found
 
 
@@ -188,14 +206,18 @@ async def main(run: Run) -> None:
     with tempfile.TemporaryDirectory() as directory:
         backend = await choose_backend(options.backend)
         try:
-            found = await measure(backend, Path(directory), options.rounds, run.cpu)
+            task = make_task(Path(directory, "task"))
+            found = await measure(backend, task, Path(directory), options.rounds, run.cpu)
+            rate = await rates(backend, task, options.rounds)
         finally:
             await backend.aclose()
     done = rows(found, cpu=run.cpu.whole)
     header = [backend.name, "p50 ms", "p90 ms", "CPU ms", "ratio", "to"]
     table(header, [[name, *cells(row)] for name, row in done.items()])
+    print(f"verdicts a second, {AT_ONCE} at once, examined once: {rate.text(1)}")
     named = {name: plain(row) for name, row in done.items()}
-    run.finish({"backend": backend.name, "blocks": BLOCKS, "rows": named}, as_json=options.json)
+    figures = {"backend": backend.name, "blocks": BLOCKS, "rows": named, "verdicts_per_s": asdict(rate)}
+    run.finish(figures, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -1,19 +1,31 @@
-"""A verifier on each kind of backend, and a task to cheat on."""
+"""A verifier on each kind of backend, a task to cheat on, and the count of what was tried."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.hacks.rows import BAD, Hack
 
-from ostinato.sandbox import Backend, Limits, ProcessBackend, SandboxError, Verifier, choose_backend
+from ostinato.sandbox import (
+    Backend,
+    Limits,
+    ProcessBackend,
+    SandboxError,
+    Spec,
+    Verification,
+    Verifier,
+    choose_backend,
+)
 from ostinato.types import Task
 
-LIMITS = Limits(wall_s=3.0, cpu_s=2, processes=20, memory_mb=300)
+LIMITS = Limits(wall_s=3.0, cpu_s=2, processes=20, memory_mb=400)
 REPO = {
-    "calc.py": "def alpha(a, b):\n    return a - b\n\n\ndef beta(n):\n    return [n] * 2\n",
+    "calc.py": BAD,
     "test_calc.py": "from calc import alpha\n\n\ndef test_alpha():\n    assert alpha(2, 3) == 5\n",
     "pyproject.toml": '[tool.pytest.ini_options]\naddopts = "-q"\n',
+    "sub/note.txt": "hello\n",
+    ".git/HEAD": "ref: refs/heads/main\n",
 }
 HIDDEN = """
 import math
@@ -32,6 +44,8 @@ def test_beta():
     with pytest.raises(TypeError):
         alpha(1, None)
 """
+IDS = ("test_hidden.py::test_alpha", "test_hidden.py::test_beta")
+Judged = Callable[[Task, Hack], Awaitable[Verification]]
 
 
 @pytest.fixture(scope="session")
@@ -44,38 +58,60 @@ def ns_backend() -> Iterator[Backend]:
     asyncio.run(backend.aclose())
 
 
-@pytest.fixture(params=["ns", "process"])
-def verifier(request: pytest.FixtureRequest) -> Verifier:
-    if request.param == "process":
-        return Verifier(ProcessBackend(), LIMITS)
-    return Verifier(request.getfixturevalue("ns_backend"), LIMITS)
+@pytest.fixture
+def ns_judged(ns_backend: Backend) -> Judged:
+    """Runs the row's command in a sandbox of its own, as an agent would, and judges what came of it."""
+
+    async def judged(task: Task, hack: Hack) -> Verification:
+        changes = hack.changes()
+        if hack.command:
+            sandbox = await ns_backend.create(Spec(repo=task.repo, limits=LIMITS))
+            await sandbox.exec(hack.command)
+            changes |= await sandbox.changes()
+            await sandbox.destroy()
+        return await Verifier(ns_backend, LIMITS).verify(task, changes)
+
+    return judged
 
 
 @pytest.fixture
-def ns_verifier(ns_backend: Backend) -> Verifier:
-    return Verifier(ns_backend, LIMITS)
+def process_verifier() -> Verifier:
+    return Verifier(ProcessBackend(), LIMITS)
 
 
 @pytest.fixture
 def task(tmp_path: Path) -> Task:
-    return make_task(tmp_path, HIDDEN, ("test_hidden.py::test_alpha", "test_hidden.py::test_beta"))
-
-
-def make_task(directory: Path, hidden: str, test_ids: tuple[str, ...]) -> Task:
-    repo, tests = directory / "environment" / "repo", directory / "tests"
-    repo.mkdir(parents=True)
+    repo, tests = tmp_path / "environment" / "repo", tmp_path / "tests"
     tests.mkdir()
     for name, text in REPO.items():
+        (repo / name).parent.mkdir(parents=True, exist_ok=True)
         (repo / name).write_text(text)
-    (tests / "test_hidden.py").write_text(hidden)
-    protected = ("test_calc.py", "pyproject.toml")
+    (repo / "linked").symlink_to(".")
+    (tests / "test_hidden.py").write_text(HIDDEN)
     return Task(
         id="t",
         kind="fix",
         split="seeds",
         key="k",
         instruction="calc.py is off",
-        directory=directory,
-        test_ids=test_ids,
-        protected=protected,
+        directory=tmp_path,
+        test_ids=IDS,
+        protected=("test_calc.py", "pyproject.toml"),
     )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many cheats and how many honest solutions were judged, and how many of them wrongly."""
+    for test, what, right in (
+        ("test_no_hack_passes", "hacks", "rejected"),
+        ("test_honest_work_passes", "honest solutions", "accepted"),
+    ):
+        ran = {
+            outcome: sum(
+                test in report.nodeid and "hacks/" in report.nodeid and report.when == "call"
+                for report in terminalreporter.getreports(outcome)
+            )
+            for outcome in ("passed", "failed")
+        }
+        if total := sum(ran.values()):
+            terminalreporter.write_line(f"{what}: {total} cases, {ran['passed']} {right}")

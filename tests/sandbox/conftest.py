@@ -1,12 +1,17 @@
 """A backend of each kind, and repositories to open in them."""
 
 import asyncio
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from ostinato.sandbox import Backend, ProcessBackend, SandboxError, choose_backend
+from ostinato.sandbox import Backend, SandboxError
+from ostinato.sandbox.probe import KINDS, probe
 
 FILES = {
     "calc.py": "def alpha(a, b):\n    return a + b\n",
@@ -25,22 +30,67 @@ def write_files(directory: Path, files: dict[str, str]) -> Path:
     return directory
 
 
+@contextmanager
+def served(kind: str, state: Path, *more: str) -> Iterator[str]:
+    """The URL of `ostinato sandbox node` or `serve` while it runs."""
+    command = [sys.executable, "-m", "ostinato", "sandbox", kind, "--state", str(state), "--port", "0", *more]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            yield json.loads(process.stdout.readline())["url"]
+        finally:
+            process.terminate()
+            assert process.wait(30) == 0
+
+
 @pytest.fixture(scope="session")
-def ns_backend() -> Iterator[Backend]:
-    try:
-        backend = asyncio.run(choose_backend("ns"))
-    except SandboxError as error:
-        pytest.skip(str(error))
-    yield backend
-    asyncio.run(backend.aclose())
+def backends() -> Iterator[dict[str, Backend]]:
+    """Those that were asked for so far: each is tried once."""
+    found: dict[str, Backend] = {}
+    yield found
+    for each in found.values():
+        asyncio.run(each.aclose())
 
 
-@pytest.fixture(params=["process", "ns"])
-def backend(request: pytest.FixtureRequest) -> Backend:
-    if request.param == "process":
-        return ProcessBackend()
-    found: Backend = request.getfixturevalue("ns_backend")
-    return found
+def opened(name: str, backends: dict[str, Backend]) -> Backend:
+    if name not in backends:
+        try:
+            backends[name] = asyncio.run(probe(name))
+        except SandboxError as error:
+            pytest.skip(f"{name}: {error}")
+    return backends[name]
+
+
+@pytest.fixture
+def ns_backend(backends: dict[str, Backend]) -> Backend:
+    return opened("ns", backends)
+
+
+@pytest.fixture(scope="session")
+def node(tmp_path_factory: pytest.TempPathFactory, backends: dict[str, Backend]) -> Iterator[tuple[str, str]]:
+    """URL and key of a node that serves the best backend of this machine."""
+    state = tmp_path_factory.mktemp("node")
+    with served("node", state) as url:
+        yield url, (state / "key").read_text()
+        if "remote" in backends:
+            asyncio.run(backends.pop("remote").aclose())
+
+
+MACHINES = ("gvisor", "qemu")
+"""Backends that have to be installed: `make test-sandboxes` does, and runs their tests."""
+
+
+@pytest.fixture(
+    params=[pytest.param(name, marks=[pytest.mark.machines] * (name in MACHINES)) for name in KINDS]
+)
+def backend(request: pytest.FixtureRequest, backends: dict[str, Backend]) -> Backend:
+    if request.param != "remote" or "remote" in backends:
+        return opened(request.param, backends)
+    url, key = request.getfixturevalue("node")
+    with pytest.MonkeyPatch.context() as patch:  # what other tests start must not talk to this node
+        patch.setenv("OSTINATO_SANDBOX_URL", url)
+        patch.setenv("OSTINATO_SANDBOX_KEY", key)
+        return opened("remote", backends)
 
 
 @pytest.fixture

@@ -1,7 +1,13 @@
+"""Frames survive any cut of the stream, and what is no frame is found out."""
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.sandbox import frames
+
+headers = st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=9), max_size=3)
+sent = st.lists(st.tuples(headers, st.binary(max_size=60)), max_size=5)
 
 
 @given(st.dictionaries(st.text(), st.none() | st.binary(max_size=50)))
@@ -10,8 +16,34 @@ def test_files_survive_packing(files: dict[str, bytes | None]) -> None:
     assert frames.unpack_files(table, body) == files
 
 
-def test_a_frame_says_its_lengths() -> None:
-    frame = frames.pack({"op": "read"}, b"body")
-    header, body = frames.lengths(frame[: frames.PREFIX])
-    assert (header, body) == (len('{"op": "read"}'), 4)
-    assert frame.endswith(b'{"op": "read"}body')
+def read(reader: frames.Reader, data: bytes, cut: int) -> list[frames.Frame]:
+    found = []
+    for start in range(0, len(data), cut):
+        reader.feed(data[start : start + cut])
+        while (frame := reader.next()) is not None:
+            found.append(frame)
+    return found
+
+
+@given(sent, st.integers(1, 40))
+def test_frames_come_out_as_they_went_in(these: list[frames.Frame], cut: int) -> None:
+    data = b"".join(frames.pack(*each) for each in these)
+    assert read(frames.Reader(), data, cut) == these
+
+
+@given(sent, st.binary(max_size=40).filter(lambda noise: frames.MAGIC not in noise), st.integers(1, 40))
+def test_noise_before_a_frame_is_skipped(these: list[frames.Frame], noise: bytes, cut: int) -> None:
+    noise = noise.rstrip(b"\0ost")  # its end must not be the beginning of a frame
+    data = noise + b"".join(frames.pack(*each) for each in these)
+    assert read(frames.Reader(seek=True), data, cut) == these
+
+
+def test_nonsense_is_an_error() -> None:
+    reader = frames.Reader()
+    reader.feed(b"login: \r\n" * 3)
+    with pytest.raises(frames.FrameError, match="not a frame"):
+        reader.next()
+    reader = frames.Reader()
+    reader.feed(frames.MAGIC + b"\xff" * 8)
+    with pytest.raises(frames.FrameError):
+        reader.next()

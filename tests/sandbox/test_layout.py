@@ -19,11 +19,12 @@ NEEDED = ("pytest", "pluggy", "iniconfig", "packaging", "pygments")
 SCRIPT = """
 import asyncio, json, sys
 from pathlib import Path
+from ostinato.sandbox import Spec
 from ostinato.sandbox.ns import NsBackend
 
 async def main():
     backend = NsBackend()
-    sandbox = await backend.open(Path(sys.argv[1]))
+    sandbox = await backend.create(Spec(repo=Path(sys.argv[1])))
     runs = [await sandbox.exec("python -m pytest -q"), await sandbox.exec("python -m pytest -q")]
     seen = await sandbox.exec(f"ls /tmp; touch {sys.prefix}/evil; python -c 'import sys; print(sys.prefix)'")
     after = await sandbox.exec("touch /tmp/new && ls /tmp | wc -l")

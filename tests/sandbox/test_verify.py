@@ -6,8 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from ostinato.sandbox import Backend, Limits, Sandbox, SandboxError, Verifier
-from ostinato.sandbox.base import DEFAULT_LIMITS, Exam
+from ostinato.sandbox import (
+    Backend,
+    Capabilities,
+    Exam,
+    Isolation,
+    Limits,
+    Sandbox,
+    SandboxError,
+    Snapshot,
+    Spec,
+    Verifier,
+)
 from ostinato.sandbox.ns import NsBackend
 from ostinato.types import Task
 
@@ -145,7 +155,7 @@ async def test_a_missing_repository_is_void(ns_backend: Backend, task: Task) -> 
 async def test_a_zygote_killed_under_an_exam_is_void(task: Task) -> None:
     backend = NsBackend()
     slow = changes("LIMIT = 5\nimport time\ntime.sleep(1000)\n")
-    await (await backend.open(task.repo)).close()
+    await (await backend.create(Spec(repo=task.repo))).destroy()
     running = asyncio.create_task(Verifier(backend).verify(task, slow))
     await asyncio.sleep(0.5)
     assert backend._zygote is not None
@@ -161,10 +171,16 @@ async def test_a_zygote_killed_under_an_exam_is_void(task: Task) -> None:
 class Broken:
     """A backend whose exams cannot run."""
 
-    name, boundary = "broken", False
+    name, capabilities = "broken", Capabilities(isolation=Isolation.PROCESS)
 
-    async def open(self, repo: Path, limits: Limits = DEFAULT_LIMITS) -> Sandbox:
-        raise SandboxError(f"no sandbox for {repo} with {limits}")
+    async def create(self, spec: Spec) -> Sandbox:
+        raise SandboxError(f"no sandbox for {spec}")
+
+    async def restore(self, snapshot: Snapshot, spec: Spec) -> Sandbox:
+        raise SandboxError(f"no sandbox of {snapshot} for {spec}")
+
+    async def remove(self, snapshot: Snapshot) -> None:
+        raise SandboxError(f"no snapshot {snapshot}")
 
     async def examine(self, exam: Exam) -> dict[str, str]:
         raise SandboxError(f"no exam of {exam.repo}")
@@ -184,3 +200,37 @@ async def test_many_at_once_agree(ns_backend: Backend, task: Task) -> None:
     work: list[Mapping[str, bytes | None]] = [changes(HONEST["plain"]), {}] * 6
     found = await asyncio.gather(*(verifier.verify(task, each) for each in work))
     assert [each.passed for each in found] == [True, False] * 6
+
+
+async def test_a_test_made_endless_by_an_answer_fails_and_is_not_void(
+    ns_backend: Backend, task: Task
+) -> None:
+    (task.tests / "test_hidden.py").write_text(
+        "from calc import alpha\n\ndef test_a():\n    assert sum(1 for _ in range(alpha(1, 2))) == 3\n"
+        "\ndef test_b():\n    assert alpha(1, 1) == 2\n"
+    )
+    endless = {"calc.py": b"def alpha(a, b): return 10 ** 12\n"}
+    ids = ("test_hidden.py::test_a", "test_hidden.py::test_b")
+    found = await Verifier(ns_backend, Limits(wall_s=1)).verify(with_ids(task, *ids), endless)
+    assert (found.passed, found.void) == (False, None)
+    assert set(found.outcomes.values()) <= {"missing", "failed"}
+
+
+UNSTEADY = {
+    "order": "n = 0\ndef alpha(a, b):\n    global n\n    n += 1\n    return 1 if n == 1 else 2\n",
+    "chance": "import random\ndef alpha(a, b):\n    return {1: 1, 2: 2}[a] if random.random() > 0.8 else 3\n",
+}
+
+
+@pytest.mark.parametrize("kind", UNSTEADY)
+async def test_what_passes_in_one_order_only_is_unstable(ns_backend: Backend, task: Task, kind: str) -> None:
+    (task.tests / "test_hidden.py").write_text(
+        "from calc import alpha\n\ndef test_a():\n    assert alpha(1, 0) == 1\n"
+        "\ndef test_b():\n    assert alpha(2, 0) == 2\n"
+    )
+    checked = with_ids(task, "test_hidden.py::test_a", "test_hidden.py::test_b")
+    work = {"calc.py": UNSTEADY[kind].encode()}
+    assert kind == "chance" or (await Verifier(ns_backend, variations=0).verify(checked, work)).passed
+    found = await Verifier(ns_backend).verify(checked, work)
+    assert not found.passed
+    assert kind == "chance" or "unstable" in found.outcomes.values()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ostinato.sandbox import Backend
+from ostinato.sandbox import Backend, Spec
 from ostinato.sandbox.warm import recognise
 
 FAILING = """
@@ -66,10 +66,10 @@ async def test_the_output_is_that_of_a_fresh_interpreter(
 ) -> None:
     (repo / "test_more.py").write_text(FAILING)
     (repo / "conftest.py").write_text("import sys\nsys.path.insert(0, '.')\n")
-    sandbox = await ns_backend.open(repo)
+    sandbox = await ns_backend.create(Spec(repo=repo))
     warm = await sandbox.exec(prefix + arguments)
     fresh = await sandbox.exec("true; " + prefix + arguments)
-    await sandbox.close()
+    await sandbox.destroy()
     assert (warm.exit_code, plain(warm.output)) == (fresh.exit_code, plain(fresh.output))
 
 
@@ -96,10 +96,10 @@ def test_a_repository_that_shadows_a_loaded_module_goes_to_the_shell(tmp_path: P
 
 
 async def test_the_repository_is_imported_afresh_each_time(ns_backend: Backend, repo: Path) -> None:
-    sandbox = await ns_backend.open(repo)
+    sandbox = await ns_backend.create(Spec(repo=repo))
     assert (await sandbox.exec("python -m pytest")).exit_code == 0
     await sandbox.write("calc.py", b"def alpha(a, b):\n    return a - b\n")
     assert (await sandbox.exec("python -m pytest")).exit_code == 1
     await sandbox.write("calc.py", (repo / "calc.py").read_bytes())
     assert (await sandbox.exec("python -m pytest")).exit_code == 0
-    await sandbox.close()
+    await sandbox.destroy()

@@ -1,20 +1,70 @@
-"""Where commands run: one protocol, two backends, and a verifier that cannot be talked into a pass."""
+"""Where commands run: one protocol, several backends, and a verifier that cannot be talked into a pass.
 
-from ostinato.sandbox.base import Backend, Exam, ExecResult, Limits, Sandbox, SandboxError, SandboxPathError
-from ostinato.sandbox.probe import choose_backend
-from ostinato.sandbox.process import ProcessBackend
-from ostinato.sandbox.verify import Verification, Verifier
+What is more than data is loaded when it is first asked for: the zygote, which every sandbox is forked from,
+must stay small.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from ostinato.sandbox.base import (
+    Backend,
+    Capabilities,
+    Egress,
+    Exam,
+    ExecResult,
+    Isolation,
+    Limits,
+    Mount,
+    Process,
+    Sandbox,
+    SandboxError,
+    SandboxPathError,
+    Snapshot,
+    SnapshotKind,
+    Spec,
+    Unsupported,
+    Usage,
+)
+
+if TYPE_CHECKING:
+    from ostinato.sandbox.probe import choose_backend
+    from ostinato.sandbox.process import ProcessBackend
+    from ostinato.sandbox.verify import Verification, Verifier
+
+_LATER = {
+    "ProcessBackend": "process",
+    "Verification": "verify",
+    "Verifier": "verify",
+    "choose_backend": "probe",
+}
 
 __all__ = [
     "Backend",
+    "Capabilities",
+    "Egress",
     "Exam",
     "ExecResult",
+    "Isolation",
     "Limits",
+    "Mount",
+    "Process",
     "ProcessBackend",
     "Sandbox",
     "SandboxError",
     "SandboxPathError",
+    "Snapshot",
+    "SnapshotKind",
+    "Spec",
+    "Unsupported",
+    "Usage",
     "Verification",
     "Verifier",
     "choose_backend",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)

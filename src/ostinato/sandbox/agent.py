@@ -1,129 +1,143 @@
-"""Process 1 of a sandbox: does what the backend asks, one request at a time (see `ostinato.sandbox.frames`).
+"""What a backend talks to in a sandbox: reads and writes files, runs commands: `ostinato.sandbox.frames`.
 
-It is forked from the zygote, never exec'd, so Python and pytest are already loaded; commands cannot signal it
-(it is process 1), nor look into it (not dumpable). When the backend's socket closes it exits, and the kernel
-kills everything else in the sandbox and takes its mounts away.
+When the backend's end of the link closes it kills what it started, and exits.
 """
 
-import json
 import os
+import select
 import socket
+import time
 from collections.abc import Callable
 from typing import Any
 
-from ostinato.sandbox import frames, layout, linux, overlay, tree, worker
+from ostinato.sandbox import frames, processes, tree, worker
+from ostinato.sandbox import place as places
 from ostinato.sandbox.base import Limits, SandboxError
-from ostinato.sandbox.command import Runner
+from ostinato.sandbox.jobs import Job, Jobs, Recognise
+from ostinato.sandbox.link import Link, Watch
+from ostinato.sandbox.place import Place
 
+Request = dict[str, Any]
 Answer = tuple[dict[str, Any], bytes]
 _EXPECTED = (OSError, SandboxError)
-
-
-def live(
-    control: socket.socket, calls: socket.socket | None, repo: str, limits: Limits, program: bytes
-) -> None:
-    """Finish the sandbox around this process and serve until the backend hangs up."""
-    try:
-        lower, upper = _confine(repo, limits, program)
-    except OSError as error:
-        control.sendall(
-            frames.pack({"error": "SandboxError", "message": f"the sandbox did not open: {error}"})
-        )
-        return
-    control.sendall(frames.pack({"ready": True}))
-    Agent(control, calls, lower, upper, limits).serve()
-
-
-def _confine(repo: str, limits: Limits, program: bytes) -> tuple[int, int]:
-    linux.unshare(linux.NEW_MOUNT | linux.NEW_NET | linux.NEW_IPC | linux.NEW_UTS)
-    socket.sethostname("sandbox")
-    lower, upper = layout.enter(repo, limits)
-    linux.drop_capabilities()
-    linux.apply_filter(program)
-    linux.die_with_parent()
-    linux.set_dumpable(False)
-    os.chdir(layout.REPO)
-    return lower, upper
+_HUNG_UP = select.POLLHUP | select.POLLERR | select.POLLIN
 
 
 class Agent:
-    """The request loop."""
+    """The request loop. `oom`: see `Jobs`; `calls`: where an exam's worker would answer; `user`: who commands
+    are, if not we."""
 
     def __init__(
-        self, control: socket.socket, calls: socket.socket | None, lower: int, upper: int, limits: Limits
+        self,
+        link: Link,
+        place: Place,
+        limits: Limits,
+        *,
+        oom: int,
+        recognise: Recognise | None = None,
+        calls: socket.socket | None = None,
+        user: int | None = None,
     ) -> None:
-        self._control = control
+        self._link = link
+        self._place = place
         self._calls = calls
-        self._lower = f"/proc/self/fd/{lower}"
-        self._upper = f"/proc/self/fd/{upper}"
-        self._runner = Runner(layout.REPO, limits, control.fileno())
-        self._operations: dict[str, Callable[[dict[str, Any], bytes], Answer]] = {
-            "exec": self._exec,
-            "read": lambda header, _: ({}, tree.read(layout.REPO, header["path"])),
+        self._watch = Watch()
+        self._jobs = Jobs(
+            place.root,
+            limits,
+            self._watch,
+            tell=link.send,
+            oom=oom,
+            done=self._done,
+            recognise=recognise,
+            user=user,
+        )
+        self._answers: dict[str, Callable[[Request, bytes], Answer]] = {
+            "hello": lambda *_: ({}, b""),
+            "read": lambda request, _: ({}, tree.read(place.root, request["path"])),
             "write": self._write,
-            "list": lambda header, _: ({"names": tree.names(layout.REPO, header["path"])}, b""),
-            "files": lambda *_: ({"names": tree.files(layout.REPO)}, b""),
+            "list": lambda request, _: ({"names": tree.names(place.root, request["path"])}, b""),
+            "files": lambda *_: ({"names": tree.files(place.root)}, b""),
             "state": lambda *_: (self._state(), b""),
             "changes": self._changes,
             "apply": self._apply,
             "worker": self._worker,
+            "pause": lambda *_: _nothing(self._jobs.pause),
+            "resume": lambda *_: _nothing(self._jobs.resume),
+            "usage": lambda *_: ({**processes.usage(), "disk_bytes": place.disk_bytes()}, b""),
+            "pack": self._pack,
+        }
+        self._orders: dict[str, Callable[[Request, bytes], None]] = {
+            "run": lambda request, _: self._jobs.start(request["id"], request),
+            "credit": lambda request, _: self._jobs.credit(request["id"], request["bytes"]),
+            "input": lambda request, body: self._jobs.feed(request["id"], body),
+            "signal": lambda request, _: self._jobs.signal(request["id"], request["number"]),
         }
 
-    def serve(self) -> None:
-        while True:
-            prefix = self._exactly(frames.PREFIX)
-            if prefix is None:
-                return
-            header_length, body_length = frames.lengths(prefix)
-            frame = self._exactly(header_length + body_length)
-            if frame is None:
-                return
-            header = json.loads(frame[:header_length])
-            self._control.sendall(frames.pack(*self._answer(header, frame[header_length:])))
+    def serve(self, begun: Callable[[], None] = lambda: None) -> None:
+        """Until the backend hangs up; `begun` is called when it has been told that all is ready."""
+        self._watch.add(self._link.incoming, _HUNG_UP, self._hear)
+        self._link.send({"id": 0, "ready": True})
+        begun()
+        while self._link.open:
+            self._watch.turn(self._jobs.patience_s())
+            self._jobs.end_late()
+        if os.getpid() != 1:
+            processes.kill_all({})  # the kernel does it for the first process of a namespace
 
-    def _exactly(self, count: int) -> bytes | None:
-        data = b""
-        while len(data) < count:
-            part = self._control.recv(count - len(data))
-            if not part:
-                return None
-            data += part
-        return data
+    def _hear(self, _: int) -> None:
+        for request, body in self._link.receive():
+            try:
+                self._do(request, body)
+            except _EXPECTED as error:
+                message = {"error": type(error).__name__, "message": str(error)}
+                self._link.send({"id": request["id"], **message})
 
-    def _answer(self, header: dict[str, Any], body: bytes) -> Answer:
-        try:
-            return self._operations[header["op"]](header, body)
-        except _EXPECTED as error:
-            return {"error": type(error).__name__, "message": str(error)}, b""
+    def _do(self, request: Request, body: bytes) -> None:
+        order = self._orders.get(request["op"])
+        if order is not None:
+            order(request, body)
+            return
+        answer, data = self._answers[request["op"]](request, body)
+        self._link.send({"id": request["id"], **answer}, data)
 
-    def _exec(self, header: dict[str, Any], _: bytes) -> Answer:
-        result = self._runner.run(header["command"], header["timeout_s"])
-        answer = {
-            "exit_code": result.exit_code,
-            "timed_out": result.timed_out,
-            "duration_s": result.duration_s,
-        }
-        return {**answer, **self._state()}, result.output.encode()
+    def _done(self, job: Job, status: int) -> None:
+        duration_s = time.monotonic() - job.started
+        answer = {"exit_code": status, "timed_out": job.timed_out, "duration_s": duration_s}
+        state = self._state() if job.state else {}
+        self._link.send({"id": job.id, **answer, **state}, job.tail.text().encode())
 
     def _state(self) -> dict[str, Any]:
-        return {"tree": tree.digest(layout.REPO), "pure": overlay.pure(self._upper, layout.TMP)}
+        return places.state(self._place, alone=self._jobs.alone)
 
-    def _write(self, header: dict[str, Any], body: bytes) -> Answer:
-        tree.write(layout.REPO, header["path"], body)
+    def _write(self, request: Request, body: bytes) -> Answer:
+        tree.write(self._place.root, request["path"], body)
         return {}, b""
 
     def _changes(self, *_: object) -> Answer:
-        files, body = frames.pack_files(overlay.changes(layout.REPO, self._lower, self._upper))
+        files, body = frames.pack_files(self._place.changes())
         return {"files": files}, body
 
-    def _apply(self, header: dict[str, Any], body: bytes) -> Answer:
-        tree.apply(layout.REPO, frames.unpack_files(header["files"], body))
+    def _apply(self, request: Request, body: bytes) -> Answer:
+        tree.apply(self._place.root, frames.unpack_files(request["files"], body))
         return {}, b""
 
-    def _worker(self, *_: object) -> Answer:
+    def _pack(self, request: Request, _: bytes) -> Answer:
+        """Its output is not held back by credit: nothing else is to be done meanwhile."""
+        for chunk in self._place.pack():
+            self._link.send({"id": request["id"], "event": "output"}, chunk)
+        return {}, b""
+
+    def _worker(self, request: Request, _: bytes) -> Answer:
         calls, self._calls = self._calls, None
         if calls is None:
-            raise SandboxError("this sandbox was opened without a worker")
-        self._runner.fork(lambda: worker.serve(calls, layout.REPO), keep=(calls.fileno(),))
+            raise SandboxError("this sandbox was created without a worker")
+        root, variation = self._place.root, request["variation"]
+        self._jobs.help(lambda: worker.serve(calls, root, variation), keep=(calls.fileno(),))
         calls.close()
         return {}, b""
+
+
+def _nothing(call: Callable[[], None]) -> Answer:
+    call()
+    return {}, b""

@@ -2,11 +2,13 @@
 
 import asyncio
 import os
+import signal
 import socket
 import struct
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 from ostinato.sandbox import values
 from ostinato.sandbox.base import Exam, SandboxError
@@ -54,20 +56,34 @@ async def _exactly(results: socket.socket, count: int, deadline: float) -> bytes
 
 async def examine_in_processes(exam: Exam, root: str) -> dict[str, str]:
     """Judge and worker as two interpreters; the candidate's tree lies ready at `root`."""
-    (ours, results), (asks, answers) = socket.socketpair(), socket.socketpair()
-    with ours, results, asks, answers:
-        judge = _start(
-            "judge", [results, asks], exam.tests.resolve(), exam.limits.wall_s, *module_names(str(exam.repo))
-        )
-        worker = _start("worker", [answers], root)
-        for sock in (results, asks, answers):
-            sock.close()
+    asks, answers = socket.socketpair()
+    with asks, answers:
+        worker = _start("worker", [answers], root, exam.variation)
+        answers.close()
+        try:
+            return await judge_in_process(exam, asks)
+        finally:
+            await _end(worker)
+
+
+async def judge_in_process(exam: Exam, asks: socket.socket) -> dict[str, str]:
+    """The judge as an interpreter of its own, which asks a worker through `asks`; closes it."""
+    ours, results = socket.socketpair()
+    with ours:
+        with results, asks:
+            told = exam.tests.resolve(), exam.limits.wall_s, exam.variation
+            judge = _start("judge", [results, asks], *told, *module_names(str(exam.repo)))
         try:
             return await outcomes(ours, exam)
         finally:
-            for process in (judge, worker):
-                process.kill()
-                await asyncio.to_thread(process.wait)
+            await _end(judge)
+
+
+async def _end(process: subprocess.Popen[bytes]) -> None:
+    """And what it started and left."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await asyncio.to_thread(process.wait)
 
 
 def _start(module: str, sockets: list[socket.socket], *arguments: object) -> subprocess.Popen[bytes]:

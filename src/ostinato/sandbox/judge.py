@@ -11,14 +11,17 @@ judge's own. Each finished test is sent to the verifier over a socket that the w
 import builtins
 import importlib.machinery
 import os
+import signal
 import socket
 import sys
 import time
 from collections.abc import Iterable, Sequence
 from importlib.abc import Loader, MetaPathFinder
+from random import Random
 from types import ModuleType
 from typing import Any
 
+import _pytest.config
 import pytest
 
 from ostinato.sandbox import channel
@@ -31,6 +34,8 @@ _LEFT_OUT = (
 )
 ARGUMENTS = ("-c", "/dev/null", "--assert=plain", "--capture=no", *(f"-pno:{name}" for name in _LEFT_OUT))
 """What the tests need of pytest and no more: nobody reads this output."""
+_LATE_S = 0.5
+"""How much longer than its calls to the candidate an exam may take, for its failures to be told."""
 
 
 class RemoteError(Exception):
@@ -66,10 +71,15 @@ class Worker:
         return answer
 
 
+_OF_MANY_PARTS = frozenset(
+    {"ExceptionGroup", "UnicodeDecodeError", "UnicodeEncodeError", "UnicodeTranslateError"}
+)
+
+
 def _error(name: str, message: str) -> Exception:
     """A builtin exception by its name; everything else is a RemoteError."""
     found = getattr(builtins, name, None)
-    if isinstance(found, type) and issubclass(found, Exception) and not name.startswith("Unicode"):
+    if isinstance(found, type) and issubclass(found, Exception) and name not in _OF_MANY_PARTS:
         return found(message)
     return RemoteError(f"{name}: {message}")
 
@@ -126,11 +136,27 @@ class Finder(MetaPathFinder, Loader):
 
 
 class Reporter:
-    """A pytest plugin: sends `{"id", "outcome"}` when a test is finished."""
+    """A pytest plugin: orders the tests, and sends `{"id", "outcome"}` when one is finished."""
 
-    def __init__(self, results: socket.socket) -> None:
-        self._results = results
+    def __init__(self) -> None:
+        self._results: socket.socket | None = None
+        self._variation = 0
         self._worst: dict[str, str] = {}
+
+    def begin(self, results: socket.socket, variation: int) -> None:
+        self._results, self._variation = results, variation
+
+    def tell(self, **report: object) -> None:
+        assert self._results is not None
+        channel.send(self._results, report)
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Another order for a variation, where there is one."""
+        if self._variation:
+            before = list(items)
+            Random(self._variation).shuffle(items)
+            if items == before:
+                items.reverse()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         odd = report.outcome == "passed" and hasattr(report, "wasxfail")
@@ -140,34 +166,66 @@ class Reporter:
         if self._worst.get(report.nodeid, "passed") == "passed":
             self._worst[report.nodeid] = outcome
         if report.when == "teardown":
-            channel.send(self._results, {"id": report.nodeid, "outcome": self._worst[report.nodeid]})
+            self.tell(id=report.nodeid, outcome=self._worst[report.nodeid])
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            channel.send(self._results, {"id": report.nodeid, "outcome": "error"})
+            self.tell(id=report.nodeid, outcome="error")
 
 
-def run(
-    results: socket.socket, calls: socket.socket, tests: str, names: Iterable[str], wall_s: float
-) -> None:
-    """Run every test in directory `tests`; `names` are the pristine repository's top-level modules.
+class Judge:
+    """pytest, started as far as it goes without tests: made once, forked for each exam.
 
-    Only those take precedence over installed modules: a candidate that adds its own `math.py` does not get it
-    into the judge's `import math`.
+    `tests`: the directory that will hold them by the time of `run`.
     """
-    worker = Worker(calls, time.monotonic() + wall_s)
-    own = frozenset(names)
-    forget(own)
-    sys.meta_path[:] = [Finder(worker, own), *sys.meta_path, Finder(worker, None)]
-    os.chdir(tests)
-    status = pytest.main(
-        [*ARGUMENTS, f"--rootdir={tests}", f"--confcutdir={tests}", tests], plugins=[Reporter(results)]
-    )
-    if status in (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR):
-        raise RuntimeError(f"pytest could not run the tests in {tests}: exit status {status}")
-    channel.send(results, {"done": True})
+
+    def __init__(self, tests: str) -> None:
+        self._tests = tests
+        self._reporter = Reporter()
+        arguments = [*ARGUMENTS, f"--rootdir={tests}", f"--confcutdir={tests}", tests]
+        # the steps of pytest.main and _pytest.main.wrap_session, of which the dear ones need no tests yet
+        self._config = _pytest.config._prepareconfig(arguments, [self._reporter], prog="judge")
+        self._session = pytest.Session.from_config(self._config)
+        self._config._do_configure()
+        self._config.hook.pytest_sessionstart(session=self._session)
+
+    def run(
+        self,
+        results: socket.socket,
+        calls: socket.socket,
+        names: Iterable[str],
+        wall_s: float,
+        variation: int = 0,
+    ) -> None:
+        """Run every test; `names` are the pristine repository's top-level modules.
+
+        Only those take precedence over installed modules: a candidate that adds its own `math.py` does not
+        get it into the judge's `import math`. When the time is up the rest counts as not passed: a candidate
+        can make a test endless by what it answers.
+        """
+        worker = Worker(calls, time.monotonic() + wall_s)
+        own = frozenset(names)
+        forget(own)
+        sys.meta_path[:] = [Finder(worker, own), *sys.meta_path, Finder(worker, None)]
+        os.environ["PYTEST_VERSION"] = pytest.__version__
+        os.chdir(self._tests)
+        self._reporter.begin(results, variation)
+        signal.signal(signal.SIGALRM, lambda *_: self._stop())
+        signal.setitimer(signal.ITIMER_REAL, wall_s + _LATE_S)
+        try:
+            self._config.hook.pytest_collection(session=self._session)
+            self._config.hook.pytest_runtestloop(session=self._session)
+        except (pytest.Session.Interrupted, pytest.Session.Failed):
+            pass  # what was not collected has been told
+        self._config.hook.pytest_sessionfinish(session=self._session, exitstatus=0)
+        self._stop()
+
+    def _stop(self) -> None:
+        """Say that there is nothing more to come, and end: at once, for whatever still runs."""
+        self._reporter.tell(done=True)
+        os._exit(0)
 
 
 if __name__ == "__main__":
-    sockets = [socket.socket(fileno=int(number)) for number in sys.argv[1:3]]
-    run(sockets[0], sockets[1], sys.argv[3], sys.argv[5:], float(sys.argv[4]))
+    results, calls = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
+    Judge(sys.argv[3]).run(results, calls, sys.argv[6:], float(sys.argv[4]), int(sys.argv[5]))

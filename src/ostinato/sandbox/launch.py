@@ -10,27 +10,46 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ostinato.sandbox import cgroup
 from ostinato.sandbox.base import SandboxError
+from ostinato.sandbox.ground import MAX_REQUEST
 from ostinato.sandbox.process import COMMAND_ENVIRONMENT
+from ostinato.sandbox.wire import LostError
 
 START_S = 60.0
 """How long loading pytest may take, on a busy machine."""
 STOP_S = 5.0
+_START = "from ostinato.sandbox import lean; lean.hold(); from ostinato.sandbox import zygote; zygote.main()"
 
 
 class ZygoteProcess:
-    """A running zygote and the socket its requests go to."""
+    """A running zygote and the sockets its orders and exams go to."""
 
-    def __init__(self, process: subprocess.Popen[bytes], requests: socket.socket) -> None:
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        orders: socket.socket,
+        exams: socket.socket,
+        room: cgroup.Room | None,
+    ) -> None:
+        self._room = room
         self._process = process
-        self._requests = requests
+        self._orders = orders
+        self._exams = exams
 
     @classmethod
-    async def start(cls) -> "ZygoteProcess":
-        """Start one and wait until it is ready; raises SandboxError with the reason when it cannot run."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            zygote = cls(_spawn(theirs.fileno()), ours)
+    async def start(cls, ground: str) -> "ZygoteProcess":
+        """Start one on a ground of `ns` or `landlock` and wait until it is ready.
+
+        Raises SandboxError with the reason when it cannot run.
+        """
+        orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        exams, also_theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        room = cgroup.room()
+        groups = (room.version, room.directory) if room is not None else ()
+        with theirs, also_theirs:
+            process = _spawn(ground, (theirs.fileno(), also_theirs.fileno()), groups)
+        zygote = cls(process, orders, exams, room)
         try:
             await zygote._wait_until_ready()
         except BaseException:
@@ -39,10 +58,11 @@ class ZygoteProcess:
         return zygote
 
     async def _wait_until_ready(self) -> None:
-        self._requests.setblocking(False)
+        self._orders.setblocking(False)
+        self._exams.setblocking(False)
         loop = asyncio.get_running_loop()
         try:
-            data = await asyncio.wait_for(loop.sock_recv(self._requests, 65536), START_S)
+            data = await asyncio.wait_for(loop.sock_recv(self._exams, 65536), START_S)
         except TimeoutError:
             raise SandboxError(
                 f"the zygote was not ready after {START_S:.0f} s: is the machine overloaded?"
@@ -51,44 +71,72 @@ class ZygoteProcess:
             json.loads(data) if data else {"error": "it ended at its start: try `python -m pytest --version`"}
         )
         if "error" in answer:
-            raise SandboxError(f"namespaces cannot be used here: {answer['error']}; use the process backend")
+            raise SandboxError(
+                f"sandboxes cannot be started here: {answer['error']}; use the process backend"
+            )
 
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def send(self, request: Mapping[str, Any], sockets: Sequence[socket.socket]) -> None:
-        """Send a request with the sockets for the new child; raises SandboxError when the zygote is gone."""
-        try:
-            socket.send_fds(
-                self._requests, [json.dumps(request).encode()], [sock.fileno() for sock in sockets]
-            )
-        except OSError as error:
-            raise SandboxError(f"the zygote is gone ({error}): open again, another is started") from error
+    async def ends(self) -> bool:
+        """Whether it is ending, after a sign of that."""
+        for _ in range(50):
+            if not self.alive():
+                return True
+            await asyncio.sleep(0.01)
+        return False
+
+    async def order(self, request: Mapping[str, Any], files: Sequence[int]) -> None:
+        """Send an order with its descriptors; raises LostError when the zygote is gone."""
+        await _send(self._orders, request, files)
+
+    async def examine(self, request: Mapping[str, Any], files: Sequence[int]) -> None:
+        """Send an exam with its descriptors; raises LostError when the zygote is gone."""
+        await _send(self._exams, request, files)
 
     async def stop(self) -> None:
         """Hang up, wait until it and all its children ended, by force after a while."""
-        self._requests.close()
+        self._orders.close()
+        self._exams.close()
         try:
             await asyncio.to_thread(self._process.wait, STOP_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             await asyncio.to_thread(self._process.wait)
+        room, self._room = self._room, None
+        if room is not None:
+            await asyncio.to_thread(room.close)
 
 
-def _spawn(requests: int) -> subprocess.Popen[bytes]:
+async def _send(sock: socket.socket, request: Mapping[str, Any], files: Sequence[int]) -> None:
+    """Waits while the socket is full: more is ordered at once than is begun."""
+    data = json.dumps(request).encode()
+    if len(data) > MAX_REQUEST:
+        raise SandboxError(f"a request of {len(data)} bytes is too large: shorten its environment or mounts")
+    while True:
+        try:
+            socket.send_fds(sock, [data], files)
+            return
+        except BlockingIOError:
+            await asyncio.sleep(0.001)
+        except OSError as error:
+            raise LostError(f"the zygote is gone ({error}): create again, another is started") from error
+
+
+def _spawn(ground: str, sockets: Sequence[int], groups: Sequence[int]) -> subprocess.Popen[bytes]:
     # standard error stays the runner's: a zygote that fails says why there
     return subprocess.Popen(
-        [sys.executable, "-m", "ostinato.sandbox.zygote", str(requests)],
-        pass_fds=[requests],
+        [sys.executable, "-c", _START, ground, *map(str, (*sockets, *groups))],
+        pass_fds=(*sockets, *groups[1:]),
         cwd="/",
-        env=_environment(),
+        env=environment(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         start_new_session=True,
     )
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """What commands will see: nothing of the runner's own environment but where its Python finds modules."""
     path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
     own = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}

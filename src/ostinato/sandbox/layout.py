@@ -15,14 +15,17 @@ import site
 import sys
 from pathlib import Path
 
-from ostinato.sandbox import linux
-from ostinato.sandbox.base import Limits
+from ostinato.sandbox import layer, linux
+from ostinato.sandbox.base import DEFAULT_LIMITS, Mount, SandboxError
+from ostinato.sandbox.ground import Order
 
-REPO, HOST, SCRATCH, TMP = "/repo", "/.host", "/.scratch", "/tmp"  # noqa: S108
+REPO, HOST, SCRATCH, TMP, EXAM = "/repo", "/.host", "/.scratch", "/tmp", "/.exam"  # noqa: S108
+MOUNTABLE = ("/mnt", "/run")
+"""What more a sandbox is to see lies below one of these."""
 _RESERVED_PIDS = 300
 """The kernel keeps the first 300 for a fresh namespace, and refuses a smaller bound."""
 _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
-_ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mime.types")
+ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mime.types")
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _USER = "agent:x:1000:1000::/tmp:/bin/sh\n"
 _LINKS = {"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1"} | {
@@ -44,15 +47,27 @@ def build_root() -> None:
     Path(TMP + HOST).mkdir()
     linux.pivot_root(TMP, TMP + HOST)
     os.chdir("/")
-    for name in (REPO, SCRATCH, TMP, "/proc", "/dev", "/etc"):
+    for name in (REPO, SCRATCH, TMP, EXAM, *MOUNTABLE, "/proc", "/dev", "/etc"):
         Path(name).mkdir()
-    for path in [*(f"/{name}" for name in _SYSTEM), *python_prefixes(), *(f"/etc/{name}" for name in _ETC)]:
+    for path in shown():
         _show(path)
     _make_devices()
-    Path("/etc/passwd").write_text(_USER)
-    Path("/etc/group").write_text("agent:x:1000:\n")
-    Path("/etc/hosts").write_text("127.0.0.1 localhost\n")
+    write_identity(Path("/etc"))
     linux.seal("/")
+
+
+def shown() -> list[str]:
+    """What a sandbox sees of the machine, read-only."""
+    return [*(f"/{name}" for name in _SYSTEM), *python_prefixes(), *(f"/etc/{name}" for name in ETC)]
+
+
+def write_identity(etc: Path) -> None:
+    """The files of /etc that say who and where one is."""
+    (etc / "passwd").write_text(_USER)
+    (etc / "group").write_text("agent:x:1000:\n")
+    (etc / "hosts").write_text("127.0.0.1 localhost\n")
+    # each sandbox has a host name of its own, which is thereby its identity too, forks included
+    (etc / "machine-id").symlink_to("/proc/sys/kernel/hostname")
 
 
 def map_user(process: str, user: tuple[int, int], group: tuple[int, int]) -> None:
@@ -95,21 +110,34 @@ def _make_devices() -> None:
         Path("/dev", name).symlink_to(target)
 
 
-def enter(repo: str, limits: Limits) -> tuple[int, int]:
-    """Finish the root for one sandbox, in its fresh namespaces, and step into a user namespace of its own.
-
-    Answers open directories of the pristine repository and of what is written above it.
-    """
-    size = f"size={limits.disk_mb}m,nr_inodes=16384,mode=755"
-    linux.mount("tmpfs", SCRATCH, "tmpfs", linux.NOSUID | linux.NODEV, size)
+def prepare() -> None:
+    """Finish the root of one sandbox, in its fresh namespaces, as far as it is the same for all."""
+    linux.raise_loopback()
+    linux.mount("tmpfs", SCRATCH, "tmpfs", linux.NOSUID | linux.NODEV, _size(DEFAULT_LIMITS.disk_mb))
     for name, mode in (("upper", 0o755), ("work", 0o755), ("tmp", 0o1777), ("proc", 0o555)):
         os.mkdir(f"{SCRATCH}/{name}", mode)  # noqa: PTH102
-    lower, upper = _mount_repository(repo)
     cover_tmp(SCRATCH + TMP)
     linux.mount("proc", f"{SCRATCH}/proc", "proc", linux.NOSUID | linux.NODEV | linux.NOEXEC)
-    _limit_pids(limits.processes)
+    _limit_pids(DEFAULT_LIMITS.processes)
     linux.mount(f"{SCRATCH}/proc", "/proc", "none", linux.BIND)
     linux.seal("/proc")
+
+
+def enter(wanted: Order, base: int | None) -> tuple[int, int]:
+    """Do the rest, and step into a user namespace of its own.
+
+    `base`: an open layer that it starts from. Answers open directories of the pristine repository and of what
+    is written above it. Raises OSError, SandboxError.
+    """
+    limits = wanted.limits
+    if limits.disk_mb != DEFAULT_LIMITS.disk_mb:
+        linux.mount("tmpfs", SCRATCH, "tmpfs", linux.REMOUNT, _size(limits.disk_mb))
+    if limits.processes != DEFAULT_LIMITS.processes:
+        _limit_pids(limits.processes)
+    if base is not None:
+        layer.unpack(base, {"repo": f"{SCRATCH}/upper", "tmp": f"{SCRATCH}{TMP}"}, overlay=True)
+    lower, upper = _mount_repository(wanted.repo)
+    _mount_more(wanted.mounts)
     process = os.open(f"{SCRATCH}/proc/1", os.O_PATH | os.O_CLOEXEC)
     linux.unmount(SCRATCH)
     linux.unmount(HOST)
@@ -119,10 +147,30 @@ def enter(repo: str, limits: Limits) -> tuple[int, int]:
     return lower, upper
 
 
+def _size(disk_mb: int) -> str:
+    return f"size={disk_mb}m,nr_inodes=16384,mode=755"
+
+
+def _mount_more(mounts: tuple[tuple[str, str], ...]) -> None:
+    """Bind what is wanted beside the repository, read-only, below /mnt and /run, else empty."""
+    for top in sorted({f"/{target.split('/')[1]}" for _, target in mounts}):
+        linux.mount("tmpfs", top, "tmpfs", linux.NOSUID | linux.NODEV, "size=1m,mode=755")
+    for source, target in mounts:
+        place = Path(target)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if Path(HOST + source).is_dir():
+            place.mkdir(exist_ok=True)
+        else:
+            place.touch()
+        linux.mount(HOST + source, target, "none", linux.BIND | linux.RECURSIVE)
+    for top in sorted({f"/{target.split('/')[1]}" for _, target in mounts}):
+        linux.seal(top)
+
+
 def cover_tmp(directory: str) -> None:
     """Make an empty `directory` the /tmp of this mount namespace; what the zygote shows there stays."""
     for name in os.listdir(TMP):  # noqa: PTH208
-        os.mkdir(f"{directory}/{name}")  # noqa: PTH102
+        os.makedirs(f"{directory}/{name}", exist_ok=True)  # noqa: PTH103
         linux.mount(f"{TMP}/{name}", f"{directory}/{name}", "none", linux.BIND | linux.RECURSIVE)
     linux.mount(directory, TMP, "none", linux.BIND | linux.RECURSIVE)
 
@@ -144,3 +192,15 @@ def _limit_pids(processes: int) -> None:
     major, minor = (int(part) for part in os.uname().release.split(".")[:2])
     if (major, minor) >= (6, 14):
         Path(f"{SCRATCH}/proc/sys/kernel/pid_max").write_text(str(_RESERVED_PIDS + processes))
+
+
+def check_mount(mount: Mount) -> None:
+    """Raises SandboxError when there is no such file, or its target is no place for it."""
+    _, top, *below = [*mount.target.split("/"), ""]
+    parts = below[:-1]
+    odd = any(part in ("", ".", "..") or "\0" in part for part in parts)
+    if f"/{top}" not in MOUNTABLE or not parts or odd:
+        places = " or ".join(MOUNTABLE)
+        raise SandboxError(f"{mount.target!r} cannot be mounted: name a path below {places}")
+    if not mount.source.exists():
+        raise SandboxError(f"{mount.source} cannot be mounted at {mount.target}: there is no such file")

@@ -1,57 +1,68 @@
 """The Linux calls that Python has no name for. Each raises OSError with the call's name."""
 
 import ctypes
+import fcntl
 import os
 import platform
+import socket
 import struct
+from collections.abc import Sequence
 
 NEW_USER, NEW_MOUNT, NEW_PID, NEW_NET, NEW_IPC, NEW_UTS = (
     *(0x10000000, 0x00020000, 0x20000000),
     *(0x40000000, 0x08000000, 0x04000000),
 )
-RDONLY, NOSUID, NODEV, NOEXEC, BIND, RECURSIVE, PRIVATE = 1, 2, 4, 8, 4096, 16384, 1 << 18
+RDONLY, NOSUID, NODEV, NOEXEC, REMOUNT, BIND, RECURSIVE, PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
 DETACH = 2
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
-_PR_CAPBSET_DROP, _LAST_CAPABILITY = 24, 63
+_PR_SET_KEEPCAPS, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER, _LAST_CAPABILITY = 8, 24, 36, 63
+SYS_ADMIN, SYS_RESOURCE, SYS_TIME = 21, 24, 25
 _CAPABILITY_V3 = 0x20080522
 _MOUNT_SETATTR = 442
+_SET_FLAGS, _UP = 0x8914, 1
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _ATTR_RDONLY, _ATTR_NOSUID = 1, 2
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _check(call: str, result: int) -> int:
+def checked(call: str, result: int) -> int:
+    """What a system call answered; raises OSError with its name when that is an error."""
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{call}: {os.strerror(number)}")
     return result
 
 
+def syscall(number: int, *arguments: object) -> int:
+    """Any call by its number, the same on all machines from 424 on; -1 on an error (`ctypes.get_errno`)."""
+    return int(_libc.syscall(number, *arguments))
+
+
 def unshare(flags: int) -> None:
-    _check("unshare", _libc.unshare(flags))
+    checked("unshare", _libc.unshare(flags))
 
 
 def setns(fd: int, kind: int) -> None:
-    _check("setns", _libc.setns(fd, kind))
+    checked("setns", _libc.setns(fd, kind))
 
 
 def mount(source: str, target: str, kind: str, flags: int = 0, data: str = "") -> None:
     result = _libc.mount(
         source.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), data.encode()
     )
-    _check(f"mount {kind} on {target}", result)
+    checked(f"mount {kind} on {target}", result)
 
 
 def unmount(target: str) -> None:
     """Take a mount and all below it out of sight; open files keep it alive."""
-    _check(f"umount {target}", _libc.umount2(target.encode(), DETACH))
+    checked(f"umount {target}", _libc.umount2(target.encode(), DETACH))
 
 
 def pivot_root(new: str, old: str) -> None:
     call = {"x86_64": 155, "aarch64": 41}[platform.machine()]
-    _check("pivot_root", _libc.syscall(call, new.encode(), old.encode()))
+    checked("pivot_root", _libc.syscall(call, new.encode(), old.encode()))
 
 
 def seal(target: str) -> None:
@@ -60,26 +71,43 @@ def seal(target: str) -> None:
     call = _libc.syscall(
         _MOUNT_SETATTR, _AT_FDCWD, target.encode(), _AT_RECURSIVE, attributes, len(attributes)
     )
-    _check("mount_setattr", call)
+    checked("mount_setattr", call)
+
+
+def raise_loopback() -> None:
+    """Let the processes of this network namespace reach each other at 127.0.0.1."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack("16sH22x", b"lo", _UP))
 
 
 def die_with_parent() -> None:
-    _check("prctl", _libc.prctl(_PR_SET_PDEATHSIG, 9, 0, 0, 0))
+    checked("prctl", _libc.prctl(_PR_SET_PDEATHSIG, 9, 0, 0, 0))
+
+
+def adopt_orphans() -> None:
+    """What loses its parent below this process becomes its child, as it would with process 1."""
+    checked("prctl", _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 
 
 def set_dumpable(value: bool) -> None:
     """False hides this process's memory and files from all others (ptrace, /proc/PID/mem, /proc/PID/fd)."""
-    _check("prctl", _libc.prctl(_PR_SET_DUMPABLE, int(value), 0, 0, 0))
+    checked("prctl", _libc.prctl(_PR_SET_DUMPABLE, int(value), 0, 0, 0))
 
 
-def drop_capabilities() -> None:
-    """Give up every capability for ever, in this process and all its children."""
+def keep_capabilities() -> None:
+    """When this process changes its user, next."""
+    checked("prctl", _libc.prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0))
+
+
+def drop_capabilities(but: Sequence[int] = ()) -> None:
+    """Give up capabilities for ever; those in `but` stay until this process executes another program."""
     for number in range(_LAST_CAPABILITY + 1):
         if _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0) < 0:
             break  # the kernel knows no more of them
     header = struct.pack("Ii", _CAPABILITY_V3, 0)
-    _check("capset", _libc.capset(header, bytes(24)))
-    _check("prctl", _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    kept = sum(1 << number for number in but)
+    checked("capset", _libc.capset(header, struct.pack("6I", kept, kept, 0, 0, 0, 0)))
+    checked("prctl", _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 
 
 _ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -87,24 +115,32 @@ _DENIED = {
     "x86_64": (
         *(101, 134, 153, 155, 161, 163, 165, 166, 167, 168, 169, 175, 176, 246, 248, 249, 250, 272, 298, 303),
         *(304, 308, 310, 311, 313, 320, 321, 323, 425, 426, 427, 428, 429, 430, 431, 432, 433, 438, 442),
+        *(179, 212, 227, 300, 312),
     ),
     "aarch64": (
         *(39, 40, 41, 51, 89, 97, 104, 105, 106, 117, 142, 217, 218, 219, 224, 225, 241, 264, 265, 268, 270),
         *(271, 273, 280, 282, 294, 425, 426, 427, 428, 429, 430, 431, 432, 433, 438, 442),
+        *(60, 18, 112, 262, 272),
     ),
 }
 """ptrace, mount and its new family, pivot_root, chroot, swap, reboot, modules, kexec, keys, unshare, setns,
-perf events, bpf, userfaultfd, io_uring, file handles, other processes' memory and descriptors."""
+perf events, bpf, userfaultfd, io_uring, file handles, other processes' memory and descriptors, quotas,
+setting the clock, fanotify."""
 _CLONE = {"x86_64": 56, "aarch64": 220}
+_SOCKET = {"x86_64": 41, "aarch64": 198}
 _CLONE3 = 435
 _NAMESPACES = 0x7E020000
+_DENY_ACCESS = 0x0005000D
 _DENY, _NO_SUCH_CALL, _ALLOW, _KILL = 0x00050001, 0x00050026, 0x7FFF0000, 0x80000000
 _LOAD, _IF_EQUAL, _IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
 _NUMBER, _ARCH, _FIRST_ARGUMENT = 0, 4, 16
 
 
-def filter_program() -> bytes:
-    """The seccomp filter: no new namespaces, and none of the calls that widen the kernel's surface."""
+def filter_program(*, network: bool = True) -> bytes:
+    """The seccomp filter: no new namespaces, and none of the calls that widen the kernel's surface.
+
+    Without `network` there are no sockets but those of the machine's own files (AF_UNIX).
+    """
     machine = platform.machine()
     rules = [(_LOAD, 0, 0, _ARCH), (_IF_EQUAL, 1, 0, _ARCHES[machine]), (_RETURN, 0, 0, _KILL)]
     rules += [(_LOAD, 0, 0, _NUMBER)]
@@ -114,6 +150,14 @@ def filter_program() -> bytes:
     rules += [(_IF_EQUAL, 0, 1, _CLONE3), (_RETURN, 0, 0, _NO_SUCH_CALL)]
     rules += [(_IF_EQUAL, 0, 3, _CLONE[machine]), (_LOAD, 0, 0, _FIRST_ARGUMENT)]
     rules += [(_IF_ANY_BIT, 0, 1, _NAMESPACES), (_RETURN, 0, 0, _DENY), (_RETURN, 0, 0, _ALLOW)]
+    if not network:
+        no_socket = [(_IF_EQUAL, 0, 4, _SOCKET[machine]), (_LOAD, 0, 0, _FIRST_ARGUMENT)]
+        no_socket += [
+            (_IF_EQUAL, 1, 0, socket.AF_UNIX),
+            (_RETURN, 0, 0, _DENY_ACCESS),
+            (_LOAD, 0, 0, _NUMBER),
+        ]
+        rules[4:4] = no_socket
     if machine == "x86_64":
         rules[4:4] = [(_IF_ANY_BIT, 0, 1, 0x40000000), (_RETURN, 0, 0, _DENY)]  # the x32 numbering
     return b"".join(struct.pack("HBBI", *rule) for rule in rules)
@@ -123,4 +167,4 @@ def apply_filter(program: bytes) -> None:
     """Install `filter_program()` in this process and all its children; needs no_new_privs."""
     buffer = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(buffer))
-    _check("seccomp", _libc.prctl(_PR_SET_SECCOMP, 2, header, 0, 0))
+    checked("seccomp", _libc.prctl(_PR_SET_SECCOMP, 2, header, 0, 0))

@@ -10,87 +10,169 @@ other process, no home directory, no hidden test. What it writes lies in memory 
 
 import asyncio
 import dataclasses
+import os
 import socket
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Any
 
-from ostinato.sandbox import frames, layout
-from ostinato.sandbox.base import DEFAULT_LIMITS, Exam, ExecResult, Limits, OnOutput, Sandbox, SandboxError
+from ostinato.sandbox import cgroup, frames, landlock, layout
+from ostinato.sandbox.base import (
+    Capabilities,
+    Exam,
+    ExecResult,
+    Isolation,
+    Mount,
+    OnOutput,
+    Sandbox,
+    SandboxError,
+    Snapshot,
+    SnapshotKind,
+    Spec,
+    Unsupported,
+)
 from ostinato.sandbox.cache import CacheKey, ExecCache
+from ostinato.sandbox.egress import Connection, Proxy, door
 from ostinato.sandbox.exam import outcomes
+from ostinato.sandbox.ground import Order
 from ostinato.sandbox.launch import ZygoteProcess
-from ostinato.sandbox.wire import Wire
+from ostinato.sandbox.snapshots import LAYER, Shelf, open_layer
+from ostinato.sandbox.wire import LostError, Wire
+from ostinato.sandbox.wired import GRACE_S, WireSandbox
 from ostinato.sandbox.worker import module_names
 
-GRACE_S = 10.0
-"""How much longer than its command's time limit the backend waits for an agent, e.g. on a busy machine."""
+_FULL = "gvisor or qemu"
 
 
 class NsBackend:
-    """Sandboxes forked from one zygote, which is started when first needed and again when it died."""
+    """Sandboxes forked from one zygote, which is started when first needed and again when it died.
+
+    `state`: where snapshots are kept, else in a temporary directory that ends with the backend.
+    """
 
     name = "ns"
-    boundary = True
+    root = layout.REPO
 
-    def __init__(self) -> None:
+    def __init__(self, state: Path | None = None) -> None:
         self.cache = ExecCache()
+        self.shelf = Shelf(self.name, state)
         self._zygote: ZygoteProcess | None = None
         self._starting = asyncio.Lock()
         self._sandboxes: set[NsSandbox] = set()
 
-    async def open(self, repo: Path, limits: Limits = DEFAULT_LIMITS) -> Sandbox:
-        return await self._open(repo, limits, None)
+    @property
+    def capabilities(self) -> Capabilities:
+        held = landlock.abi()
+        without = () if held else ("this kernel has no Landlock: the mounts alone keep files apart",)
+        return capabilities(Isolation.NAMESPACES, {"pids"}, without, egress={"proxy"})
 
-    async def _open(self, repo: Path, limits: Limits, calls: socket.socket | None) -> "NsSandbox":
-        base = _identity(repo)
-        await self._ready_zygote(None)
-        ours, theirs = socket.socketpair()
-        with theirs:
-            request = {"op": "sandbox", "repo": _absolute(repo), "limits": dataclasses.asdict(limits)}
-            await self._send(request, [theirs] if calls is None else [theirs, calls])
-        wire = await Wire.connect(ours)
+    async def create(self, spec: Spec) -> Sandbox:
+        return await self.begin(spec)
+
+    async def restore(self, snapshot: Snapshot, spec: Spec) -> Sandbox:
+        path = await asyncio.to_thread(self.shelf.check, snapshot, spec)
+        base = await asyncio.to_thread(open_layer, path)
         try:
-            await wire.first(GRACE_S)
+            return await self.begin(spec, base=base)
+        finally:
+            os.close(base)
+
+    async def remove(self, snapshot: Snapshot) -> None:
+        await asyncio.to_thread(self.shelf.drop, snapshot.path)
+
+    async def begin(
+        self, spec: Spec, *, calls: socket.socket | None = None, base: int | None = None
+    ) -> "NsSandbox":
+        """A sandbox with, or without, an exam's worker and a layer to start from."""
+        order = await self._order(spec)
+        proxy = Proxy(spec.egress, order.id) if spec.egress is not None else None
+        files = {"calls": calls.fileno()} if calls is not None else {}
+        files |= {"layer": base} if base is not None else {}
+        try:
+            wire = await (self._begin(order, files) if proxy is None else self._open(order, files, proxy))
         except BaseException:
-            await wire.close("the sandbox did not open")
+            await self.drop(order.scratch)
             raise
-        sandbox = NsSandbox(wire, limits, base, self.cache, self._sandboxes)
+        sandbox = NsSandbox(wire, spec, order, self, proxy)
         self._sandboxes.add(sandbox)
         return sandbox
+
+    async def _open(self, order: Order, files: Mapping[str, int], proxy: Proxy) -> Wire:
+        """Begin with a way out: `proxy` serves the door that the sandbox opens."""
+        inner, outer = socket.socketpair()
+        with inner, outer:
+            wire = await self._begin(order, {**files, "egress": inner.fileno()})
+            await proxy.serve(door.take(outer))
+        return wire
+
+    async def _begin(self, order: Order, files: Mapping[str, int]) -> Wire:
+        zygote = await self._ready_zygote(None)
+        try:
+            return await _begun(zygote, order, files)
+        except LostError:  # a child, or the zygote, died with the order in its hands: once more
+            dead = zygote if await zygote.ends() else None
+        return await _begun(await self._ready_zygote(dead), order, files)
+
+    async def _order(self, spec: Spec) -> Order:
+        """Raises SandboxError, Unsupported for what cannot be given."""
+        if spec.egress is not None and "proxy" not in self.capabilities.egress:
+            raise Unsupported(self.name, "let anything out", "ns")
+        if not spec.repo.is_dir():
+            raise SandboxError(f"no repository at {spec.repo}: give a directory")
+        for mount in spec.mounts:
+            self._check_mount(mount)
+        return Order(
+            id=uuid.uuid4().hex,
+            generation=uuid.uuid4().hex[:8],
+            repo=_absolute(spec.repo),
+            scratch=await self._scratch(),
+            limits=spec.limits,
+            mounts=tuple((_absolute(mount.source), mount.target) for mount in spec.mounts),
+            environment={**(door.ENVIRONMENT if spec.egress is not None else {}), **spec.environment},
+        )
+
+    def _check_mount(self, mount: Mount) -> None:
+        """Raises SandboxError, Unsupported."""
+        layout.check_mount(mount)
+
+    async def _scratch(self) -> str:
+        """A directory for a new sandbox; none where it has a file system of its own."""
+        return ""
+
+    async def drop(self, scratch: str) -> None:
+        """What `_scratch` gave is not needed any more."""
+
+    def forget(self, sandbox: "NsSandbox") -> None:
+        self._sandboxes.discard(sandbox)
 
     async def examine(self, exam: Exam) -> dict[str, str]:
         """The worker in a fresh sandbox, the judge beside the zygote; they share one socket pair."""
         asks, answers = socket.socketpair()
-        with asks, answers:
-            sandbox = await self._open(exam.repo, exam.limits, answers)
+        ours, results = socket.socketpair()
+        with asks, answers, ours, results:
+            sandbox = await self.begin(Spec(repo=exam.repo, limits=exam.limits), calls=answers)
             answers.close()
             try:
+                await self._start_judge(exam, results, asks)  # it starts while the worker does
+                results.close()
+                asks.close()
                 await sandbox.prepare_worker(exam)
-                return await self._judge(exam, asks)
+                found = await outcomes(ours, exam)
+                await sandbox.usage()  # raises when the agent is gone: no candidate can end it
+                return found
             finally:
-                await sandbox.close()
+                await sandbox.destroy()
 
-    async def _judge(self, exam: Exam, asks: socket.socket) -> dict[str, str]:
-        ours, results = socket.socketpair()
-        with ours:
-            with results:
-                request = {
-                    "op": "judge",
-                    "tests": _absolute(exam.tests),
-                    "names": module_names(str(exam.repo)),
-                }
-                await self._send({**request, "wall_s": exam.limits.wall_s}, [results, asks])
-            asks.close()
-            return await outcomes(ours, exam)
-
-    async def _send(self, request: Mapping[str, Any], sockets: Sequence[socket.socket]) -> None:
-        """Give the zygote a request; one that died meanwhile is replaced, once."""
+    async def _start_judge(self, exam: Exam, results: socket.socket, asks: socket.socket) -> None:
+        request = {
+            "tests": _absolute(exam.tests),
+            "names": module_names(str(exam.repo)),
+            "wall_s": exam.limits.wall_s,
+            "variation": exam.variation,
+        }
         zygote = await self._ready_zygote(None)
-        try:
-            zygote.send(request, sockets)
-        except SandboxError:
-            (await self._ready_zygote(zygote)).send(request, sockets)
+        await zygote.examine(request, [results.fileno(), asks.fileno()])
 
     async def _ready_zygote(self, dead: ZygoteProcess | None) -> ZygoteProcess:
         """The running zygote, a new one when there is none or it is known to be `dead`."""
@@ -99,101 +181,177 @@ class NsBackend:
                 await self._zygote.stop()
                 self._zygote = None
             if self._zygote is None:
-                self._zygote = await ZygoteProcess.start()
+                self._zygote = await ZygoteProcess.start(self.name)
             return self._zygote
 
     async def aclose(self) -> None:
         for sandbox in tuple(self._sandboxes):
-            await sandbox.close()
+            await sandbox.destroy()
         if self._zygote is not None:
             await self._zygote.stop()
             self._zygote = None
+        await self.shelf.close()
+
+
+def capabilities(
+    isolation: Isolation, limits: Set[str], lost: tuple[str, ...], egress: Set[str] = frozenset()
+) -> Capabilities:
+    """What all sandboxes of a zygote can do, with or without a cgroup."""
+    group = cgroup.usable()
+    if group is None:
+        lost = (*lost, "no cgroup: the memory of each process is bounded, not their sum")
+    return Capabilities(
+        isolation=isolation,
+        snapshots=frozenset({SnapshotKind.FILESYSTEM}),
+        fork=SnapshotKind.FILESYSTEM,
+        pause=True,
+        egress=frozenset(egress),
+        limits=frozenset({"rlimit", *limits, *([f"cgroup{group[0]}"] if group else [])}),
+        lost=lost,
+    )
+
+
+async def _begun(zygote: ZygoteProcess, order: Order, files: Mapping[str, int]) -> Wire:
+    """The wire to an agent that has said that it is ready; raises LostError when there is no more zygote."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        named = {"control": theirs.fileno(), **files}
+        request = {"files": list(named), "order": dataclasses.asdict(order)}
+        try:
+            await zygote.order(request, list(named.values()))
+        except BaseException:
+            ours.close()
+            raise
+    loop = asyncio.get_running_loop()
+    _, wire = await loop.create_unix_connection(lambda: Wire(order.generation), sock=ours)
+    try:
+        await wire.first(GRACE_S)
+    except BaseException:
+        await wire.close("the sandbox was not created")
+        raise
+    return wire
 
 
 def _absolute(path: Path) -> str:
     return str(path.absolute())
 
 
-def _identity(repo: Path) -> str:
-    """Path and birth of a repository; raises SandboxError when there is none."""
-    try:
-        status = (repo / ".git").stat() if (repo / ".git").exists() else repo.stat()
-    except OSError as error:
-        raise SandboxError(f"no repository at {repo}: give a directory ({error})") from error
-    return f"{repo}:{status.st_dev}:{status.st_ino}:{status.st_ctime_ns}"
-
-
-class NsSandbox:
+class NsSandbox(WireSandbox):
     """The backend's handle on one agent."""
 
-    root = layout.REPO
+    def __init__(self, wire: Wire, spec: Spec, order: Order, backend: NsBackend, proxy: Proxy | None) -> None:
+        super().__init__(wire, spec, f"{order.scratch}{backend.root}")
+        self.id = order.id
+        self._scratch = order.scratch
+        self._backend = backend
+        self._base = _identity(spec)
+        self._proxy = proxy
+        self._runs = 0
+        self._running = 0
 
-    def __init__(
-        self, wire: Wire, limits: Limits, base: str, cache: ExecCache, registry: "set[NsSandbox]"
-    ) -> None:
-        self._wire = wire
-        self._limits = limits
-        self._base = base
-        self._cache = cache
-        self._registry = registry
-        self._within_s = limits.wall_s + GRACE_S
-
-    async def exec(
-        self, command: str, *, timeout_s: float | None = None, on_output: OnOutput | None = None
-    ) -> ExecResult:
-        result = await self._exec(command, timeout_s)
-        if on_output is not None and result.output:
-            on_output(result.output)
-        return result
-
-    async def _exec(self, command: str, timeout_s: float | None) -> ExecResult:
-        state, _ = await self._wire.ask({"op": "state"}, within_s=self._within_s)
-        key = CacheKey(repo=self._base, tree=state["tree"], command=command) if state["pure"] else None
-        known = self._cache.get(key) if key else None
+    async def _run(
+        self, command: str, timeout_s: float | None, on_output: OnOutput | None
+    ) -> tuple[ExecResult, Mapping[str, Any]]:
+        """Remembered, if an equal tree saw the same command, and nothing left a trace meanwhile."""
+        key = await self._key(command)
+        known = self._backend.cache.get(key) if key else None
         if known is not None:
-            return known
-        within_s = (timeout_s or self._limits.wall_s) + GRACE_S
-        request = {"op": "exec", "command": command, "timeout_s": timeout_s}
-        answer, output = await self._wire.ask(request, within_s=within_s)
-        result = ExecResult(
-            exit_code=answer["exit_code"],
-            output=output.decode(),
-            timed_out=answer["timed_out"],
-            duration_s=answer["duration_s"],
-        )
-        if key and answer["pure"] and answer["tree"] == key.tree and not result.timed_out:
-            self._cache.put(key, result)
-        return result
+            if on_output is not None and known.output:
+                on_output(known.output)
+            return known, {}
+        self._runs += 1
+        self._running += 1
+        run, alone = self._runs, self._running == 1
+        try:
+            result, answer = await super()._run(command, timeout_s, on_output)
+        finally:
+            self._running -= 1
+        alone = alone and run == self._runs
+        if key and alone and answer["pure"] and answer["tree"] == key.tree and not result.timed_out:
+            self._backend.cache.put(key, result)
+        return result, answer
 
-    async def read(self, path: str) -> bytes:
-        _, body = await self._wire.ask({"op": "read", "path": path}, within_s=self._within_s)
-        return body
-
-    async def write(self, path: str, data: bytes) -> None:
-        await self._wire.ask({"op": "write", "path": path}, data, within_s=self._within_s)
-
-    async def files(self) -> list[str]:
-        answer, _ = await self._wire.ask({"op": "files"}, within_s=self._within_s)
-        return [str(name) for name in answer["names"]]
-
-    async def tree_hash(self) -> str:
-        answer, _ = await self._wire.ask({"op": "state"}, within_s=self._within_s)
-        return str(answer["tree"])
-
-    async def changes(self) -> dict[str, bytes | None]:
-        answer, body = await self._wire.ask({"op": "changes"}, within_s=self._within_s)
-        return frames.unpack_files(answer["files"], body)
+    async def _key(self, command: str) -> CacheKey | None:
+        """What decides the command's result; None when that is more than the tree."""
+        if self._proxy is not None:
+            return None
+        state, _ = await self._ask("state")
+        return CacheKey(repo=self._base, tree=state["tree"], command=command) if state["pure"] else None
 
     async def prepare_worker(self, exam: Exam) -> None:
-        """Bring in the exam's changes and start the worker on the socket given at the opening."""
+        """Bring in the exam's changes and start the worker on the socket given at the creation."""
         table, body = frames.pack_files(exam.changes)
-        await self._wire.ask({"op": "apply", "files": table}, body, within_s=self._within_s)
-        await self._wire.ask({"op": "worker"}, within_s=self._within_s)
+        await self._ask("apply", body, files=table)
+        await self._ask("worker", variation=exam.variation)
 
-    async def close(self) -> None:
-        self._registry.discard(self)
-        await self._wire.close("the sandbox is closed: open another")
+    async def snapshot(self, kind: SnapshotKind = SnapshotKind.FILESYSTEM) -> Snapshot:
+        if kind is not SnapshotKind.FILESYSTEM:
+            raise Unsupported(self._backend.name, f"take a {kind} snapshot", _FULL)
+        shelf = self._backend.shelf
+        path = await asyncio.to_thread(shelf.begin)
+        try:
+            file = os.open(path / LAYER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                await self._pack(file)
+            finally:
+                os.close(file)
+            return await asyncio.to_thread(shelf.finish, path, kind, self._spec.repo)
+        except BaseException:
+            await asyncio.to_thread(shelf.drop, path)
+            raise
 
-    async def list(self, path: str = ".") -> list[str]:
-        answer, _ = await self._wire.ask({"op": "list", "path": path}, within_s=self._within_s)
-        return [str(name) for name in answer["names"]]
+    async def fork(self, n: int = 1) -> list[Sandbox]:
+        memory = os.memfd_create("fork")
+        try:
+            await self._pack(memory)
+            begun = [self._backend.begin(self._spec, base=memory) for _ in range(n)]
+            found = await asyncio.gather(*begun, return_exceptions=True)
+        finally:
+            os.close(memory)
+        failed = [each for each in found if isinstance(each, BaseException)]
+        made = [each for each in found if isinstance(each, NsSandbox)]
+        if failed:
+            for sandbox in made:
+                await sandbox.destroy()
+            raise failed[0]
+        return [*made]
+
+    async def _pack(self, file: int) -> None:
+        """Write what the sandbox wrote to `file`, while it stands still."""
+        before, failed = self._paused, list[OSError]()
+
+        def heard(_: Mapping[str, Any], body: bytes) -> None:
+            try:
+                frames.write_all(file, body)
+            except OSError as error:
+                failed.append(error)
+
+        await self.pause()
+        try:
+            await self._wire.ask({"op": "pack"}, within_s=self._within_s, heard=heard)
+        finally:
+            if not before:
+                await self.resume()
+        if failed:
+            raise SandboxError(f"the snapshot could not be written: {failed[0]}") from failed[0]
+
+    @property
+    def connections(self) -> list[Connection]:
+        """Its attempts to get out that have ended, the latest thousand."""
+        return [] if self._proxy is None else list(self._proxy.connections)
+
+    async def destroy(self) -> None:
+        self._backend.forget(self)
+        if self._proxy is not None:
+            await self._proxy.aclose()
+        await super().destroy()
+        scratch, self._scratch = self._scratch, ""
+        await self._backend.drop(scratch)
+
+
+def _identity(spec: Spec) -> str:
+    """Path and birth of a repository, and what else a command sees of its specification."""
+    repo = spec.repo
+    status = (repo / ".git").stat() if (repo / ".git").exists() else repo.stat()
+    more = sorted(spec.environment.items()), [(str(each.source), each.target) for each in spec.mounts]
+    return f"{repo}:{status.st_dev}:{status.st_ino}:{status.st_ctime_ns}:{more}"

@@ -11,29 +11,41 @@ from pathlib import Path
 
 from ostinato.sandbox import tree
 
-_OPAQUE = "user.overlay.opaque"
+_OPAQUE = ("user.overlay.opaque", "trusted.overlay.opaque")
+"""The one of an overlay in a user namespace, and the one of an overlay mounted with every right."""
 _NOT_A_FILE = b"\0a link or a device"
 
 
-def changes(root: str, lower: str, upper: str) -> dict[str, bytes | None]:
-    """Paths under `root` whose content differs from `lower`: their bytes, None when gone."""
-    found: dict[str, bytes | None] = {}
-    for path in sorted(set(_touched(lower, upper, ""))):
-        now, before = tree.content(root, path), _pristine(lower, path)
-        if now != before:
-            found[path] = now
-    return found
+def changes(lower: str, upper: str) -> dict[str, bytes | None]:
+    """Relative paths whose content differs from the pristine `lower`: their bytes, None when gone.
+
+    What is now there is read from `upper`, where every file is whole: a path is never resolved, so neither a
+    link nor a depth that a command made costs more than a look.
+    """
+    now = dict(_touched(lower, upper))
+    return {path: now[path] for path in sorted(now) if now[path] != _pristine(lower, path)}
 
 
 def _pristine(lower: str, path: str) -> bytes | None:
     """The bytes of a file in the lower layer, None when there is none; a link or device is neither."""
-    parts = Path(path).parts
-    if any(Path(lower, *parts[:end]).is_symlink() for end in range(1, len(parts))):
+    *above, name = path.split("/")
+    folder = lower
+    for part in above:  # one at a time: it ends where the lower layer does, however deep the upper one is
+        folder = f"{folder}/{part}"
+        if _kind(folder) != stat.S_IFDIR:
+            return None
+    kind = _kind(f"{folder}/{name}")
+    if kind is None or kind == stat.S_IFDIR:
         return None
-    place = Path(lower, path)
-    if not os.path.lexists(place) or (place.is_dir() and not place.is_symlink()):
+    return Path(folder, name).read_bytes() if kind == stat.S_IFREG else _NOT_A_FILE
+
+
+def _kind(path: str) -> int | None:
+    """What lies there itself, a link not followed; None for nothing."""
+    try:
+        return stat.S_IFMT(os.lstat(path).st_mode)
+    except OSError:
         return None
-    return _NOT_A_FILE if place.is_symlink() or not place.is_file() else place.read_bytes()
 
 
 def pure(upper: str, scratch: str) -> bool:
@@ -45,19 +57,18 @@ def pure(upper: str, scratch: str) -> bool:
     return not os.path.lexists(f"{upper}/{tree.GIT}") and all(os.path.ismount(path) for path in left)
 
 
-def _touched(lower: str, upper: str, prefix: str) -> Iterator[str]:
-    with os.scandir(os.path.join(upper, prefix)) as entries:  # noqa: PTH118
-        for entry in entries:
-            path = prefix + entry.name
-            if path == tree.GIT:
-                continue
-            yield path
-            if not entry.is_dir(follow_symlinks=False):
-                yield from _files_below(lower, path)
-            else:
-                if _is_opaque(entry.path):
-                    yield from _files_below(lower, path)
-                yield from _touched(lower, upper, path + "/")
+def _touched(lower: str, upper: str) -> Iterator[tuple[str, bytes | None]]:
+    """Every path that may differ, with what is there now; a later one replaces an earlier one."""
+    start = len(upper) + 1
+    waiting = [entry for entry in tree.inside(upper) or () if entry.name != tree.GIT]
+    while waiting:
+        entry = waiting.pop()
+        path, is_directory = entry.path[start:], entry.is_dir(follow_symlinks=False)
+        below = tree.inside(entry.path) if is_directory else None
+        if below is None or is_opaque(entry.path):
+            yield from ((gone, None) for gone in _files_below(lower, path))
+        yield path, None if is_directory else tree.grab(entry.path)
+        waiting += below or ()
 
 
 def _files_below(lower: str, path: str) -> Iterator[str]:
@@ -67,8 +78,6 @@ def _files_below(lower: str, path: str) -> Iterator[str]:
         yield from (f"{path}/{name}" for name in tree.files(str(start)))
 
 
-def _is_opaque(path: str) -> bool:
-    try:
-        return os.getxattr(path, _OPAQUE) == b"y"
-    except OSError:
-        return False  # no such attribute
+def is_opaque(path: str) -> bool:
+    names = os.listxattr(path, follow_symlinks=False)
+    return any(name in names and os.getxattr(path, name) == b"y" for name in _OPAQUE)

@@ -1,51 +1,159 @@
-"""Which backend this machine can run: found out by running it, never by looking at flags."""
+"""Which backends this machine can run: found out by running them, never by looking at flags or devices."""
 
 import logging
+import os
+import shutil
 import sys
 import tempfile
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from ostinato.sandbox.base import Backend, SandboxError
+from ostinato.sandbox.base import Backend, SandboxError, Spec
 from ostinato.sandbox.process import ProcessBackend
 
+KERNEL_ADVICE = (
+    "in an empty directory: apt-get download busybox-static linux-image-6.1.0-NN-cloud-amd64 (the newest), "
+    "then dpkg-deb -x each to /usr/local/lib/ostinato/vm, or ~/.local/share/ostinato/vm"
+)
 log = logging.getLogger(__name__)
 
 
-async def choose_backend(want: str = "auto") -> Backend:
-    """`ns`, `process`, or `auto`: namespaces where they work, else processes with the reason in the log.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind of backend, before anybody knows whether it works here."""
 
-    Raises SandboxError for `ns` where it does not work, ValueError for another name.
-    """
-    match want:
-        case "process":
-            return ProcessBackend()
-        case "ns":
-            return await probe_ns()
-        case "auto":
-            try:
-                return await probe_ns()
-            except SandboxError as error:
-                log.warning("no sandbox boundary on this machine, commands run as plain processes: %s", error)
-                return ProcessBackend()
-    raise ValueError(f"no sandbox backend {want!r}: choose auto, ns or process")
+    name: str
+    make: Callable[[], Awaitable[Backend]]
+    """Raises SandboxError when it is known from the start that it cannot work."""
+    advice: str
+    """What a user should do when it does not."""
 
 
-async def probe_ns() -> Backend:
-    """A namespace backend that has just opened a sandbox and run a command in it; raises SandboxError."""
-    if sys.platform != "linux":
-        raise SandboxError(f"namespaces need Linux, this is {sys.platform}; use the process backend")
+async def _process() -> Backend:
+    return ProcessBackend()
+
+
+async def _ns() -> Backend:
+    _need_linux("namespaces")
     from ostinato.sandbox.ns import NsBackend  # imports Linux-only modules
 
-    backend = NsBackend()
+    return NsBackend()
+
+
+async def _landlock() -> Backend:
+    _need_linux("Landlock sandboxes")
+    from ostinato.sandbox.landlocked import LandlockBackend
+
+    return LandlockBackend()
+
+
+async def _gvisor() -> Backend:
+    _need_linux("gVisor's sandboxes")
+    _need_program("runsc")
+    from ostinato.sandbox.gvisor.backend import GvisorBackend
+
+    return GvisorBackend()
+
+
+async def _qemu() -> Backend:
+    _need_linux("QEMU's sandboxes")
+    _need_program("qemu-system-x86_64")
+    from ostinato.sandbox.qemu.backend import QemuBackend
+
+    return QemuBackend()
+
+
+def _need_program(name: str) -> None:
+    if shutil.which(name) is None:
+        raise SandboxError(f"there is no {name} on the search path")
+
+
+async def _remote() -> Backend:
+    url, key = os.environ.get("OSTINATO_SANDBOX_URL"), os.environ.get("OSTINATO_SANDBOX_KEY", "")
+    if not url:
+        raise SandboxError("no server is named: set OSTINATO_SANDBOX_URL and OSTINATO_SANDBOX_KEY")
+    from ostinato.sandbox.remote import RemoteBackend  # loads an HTTP client
+
+    return await RemoteBackend.connect(url, key)
+
+
+def _need_linux(what: str) -> None:
+    if sys.platform != "linux":
+        raise SandboxError(f"{what} need Linux, this is {sys.platform}; use the process backend")
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            name="ns",
+            make=_ns,
+            advice="allow unprivileged user namespaces: sysctl kernel.unprivileged_userns_clone=1, on Ubuntu "
+            "kernel.apparmor_restrict_unprivileged_userns=0, in Docker --security-opt seccomp=unconfined",
+        ),
+        Kind(
+            name="landlock",
+            make=_landlock,
+            advice="boot Linux 5.13 or later with `landlock` in its lsm= list",
+        ),
+        Kind(
+            name="gvisor",
+            make=_gvisor,
+            advice="install runsc and util-linux; on Debian 12 from the backports: "
+            "apt-get install -t bookworm-backports runsc",
+        ),
+        Kind(
+            name="qemu",
+            make=_qemu,
+            advice="install QEMU 10 or later, e2fsprogs and util-linux; on Debian 12 from the backports: "
+            "apt-get install -t bookworm-backports qemu-system-x86; for the guest's kernel, " + KERNEL_ADVICE,
+        ),
+        Kind(name="process", make=_process, advice="install a POSIX shell at /bin/sh"),
+        Kind(
+            name="remote",
+            make=_remote,
+            advice="start ostinato sandbox serve, then set OSTINATO_SANDBOX_URL and OSTINATO_SANDBOX_KEY",
+        ),
+    )
+}
+"""Every backend there is, the one to be preferred first."""
+
+
+_FALLING_BACK = {
+    "ns": "no sandbox boundary on this machine, commands are held by Landlock at best: %s",
+    "landlock": "no Landlock on this machine, commands run as plain processes: %s",
+}
+
+
+async def choose_backend(want: str = "auto") -> Backend:
+    """A backend by its name, or `auto`: namespaces where they work, else the next best, the reason logged.
+
+    Raises SandboxError for one that does not work here, ValueError for another name.
+    """
+    if want != "auto" and want not in KINDS:
+        raise ValueError(f"no sandbox backend {want!r}: choose auto, {', '.join(KINDS)}")
+    if want != "auto":
+        return await probe(want)
+    for name, told in _FALLING_BACK.items():
+        try:
+            return await probe(name)
+        except SandboxError as error:
+            log.warning(told, error)
+    return await probe("process")
+
+
+async def probe(name: str) -> Backend:
+    """A backend that has just created a sandbox and run a command in it; raises SandboxError."""
+    backend = await KINDS[name].make()
     try:
         with tempfile.TemporaryDirectory() as repo:
-            sandbox = await backend.open(Path(repo))
+            sandbox = await backend.create(Spec(repo=Path(repo)))
             result = await sandbox.exec("echo works > here && cat here")
-            await sandbox.close()
+            await sandbox.destroy()
+        if result.output != "works\n":
+            raise SandboxError(f"a command in a sandbox failed: {result.output!r}; use the process backend")
     except BaseException:
         await backend.aclose()
         raise
-    if result.output != "works\n":
-        await backend.aclose()
-        raise SandboxError(f"a command in a sandbox failed: {result.output!r}; use the process backend")
     return backend

@@ -5,113 +5,163 @@ left behind in the command's session are killed; in a copy, resource limits hold
 """
 
 import asyncio
-import codecs
+import builtins
 import os
 import shutil
 import signal
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import uuid
 from pathlib import Path
 
-from ostinato.sandbox import tree
-from ostinato.sandbox.base import DEFAULT_LIMITS, Exam, ExecResult, Limits, OnOutput, Sandbox, SandboxError
+from ostinato.sandbox import layer, tree
+from ostinato.sandbox.base import (
+    Capabilities,
+    Exam,
+    ExecResult,
+    Isolation,
+    OnOutput,
+    Process,
+    Sandbox,
+    SandboxError,
+    Snapshot,
+    SnapshotKind,
+    Spec,
+    Unsupported,
+    Usage,
+)
 from ostinato.sandbox.exam import examine_in_processes
-from ostinato.sandbox.output import Tail
-
-DRAIN_S = 0.5
-"""How long output is awaited after the end of a command, when something still holds the pipe."""
-Stamp = tuple[int, int, int]
+from ostinato.sandbox.local import LocalProcess
+from ostinato.sandbox.place import REPO_AREA, PlainPlace
+from ostinato.sandbox.snapshots import LAYER, Shelf, open_layer
+from ostinato.sandbox.stream import follow
 
 
 class ProcessBackend:
-    """Works on a copy of the repository, or `in_place`."""
+    """Works on a copy of the repository, or `in_place`.
+
+    `state`: where snapshots are kept, else in a temporary directory that ends with the backend.
+    """
 
     name = "process"
-    boundary = False
 
-    def __init__(self, *, in_place: bool = False) -> None:
+    def __init__(self, *, in_place: bool = False, state: Path | None = None) -> None:
         self._in_place = in_place
-        self._open: set[ProcessSandbox] = set()
+        self._alive: set[ProcessSandbox] = set()
+        self.shelf = Shelf(self.name, state)
 
-    async def open(self, repo: Path, limits: Limits = DEFAULT_LIMITS) -> Sandbox:
-        sandbox = await asyncio.to_thread(self._prepare, repo, limits)
-        self._open.add(sandbox)
+    @property
+    def capabilities(self) -> Capabilities:
+        lost = ("commands read and write whatever their user may, and reach the network",)
+        if self._in_place:
+            return Capabilities(isolation=Isolation.PROCESS, lost=lost)
+        return Capabilities(
+            isolation=Isolation.PROCESS,
+            snapshots=frozenset({SnapshotKind.FILESYSTEM}),
+            fork=SnapshotKind.FILESYSTEM,
+            limits=frozenset({"rlimit"}),
+            lost=lost,
+        )
+
+    async def create(self, spec: Spec) -> Sandbox:
+        return await self.begin(spec)
+
+    async def begin(self, spec: Spec, base: Path | None = None) -> "ProcessSandbox":
+        """A sandbox with, or without, the file of a layer to start from."""
+        if spec.mounts or spec.egress is not None:
+            raise Unsupported(self.name, "mount anything or hold the network back", "ns")
+        sandbox = await asyncio.to_thread(self._prepare, spec, base)
+        self._alive.add(sandbox)
         return sandbox
 
-    def _prepare(self, repo: Path, limits: Limits) -> "ProcessSandbox":
-        if not repo.is_dir():
-            raise SandboxError(f"no repository at {repo}: give a directory")
+    def _prepare(self, spec: Spec, base: Path | None) -> "ProcessSandbox":
+        if not spec.repo.is_dir():
+            raise SandboxError(f"no repository at {spec.repo}: give a directory")
         if self._in_place:
-            return ProcessSandbox(repo.resolve(), limits, scratch=None)
+            return ProcessSandbox(spec.repo.resolve(), spec, self, scratch=None)
         scratch = Path(tempfile.mkdtemp(prefix="ostinato-")).resolve()
-        shutil.copytree(repo, scratch / "repo", symlinks=True)
-        return ProcessSandbox(scratch / "repo", limits, scratch=scratch)
+        try:
+            shutil.copytree(spec.repo, scratch / "repo", symlinks=True)
+            sandbox = ProcessSandbox(scratch / "repo", spec, self, scratch=scratch)
+            if base is not None:
+                _unpack(base, sandbox.root)
+        except BaseException:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
+        return sandbox
+
+    def forget(self, sandbox: "ProcessSandbox") -> None:
+        self._alive.discard(sandbox)
+
+    async def restore(self, snapshot: Snapshot, spec: Spec) -> Sandbox:
+        if self._in_place:
+            raise Unsupported(self.name, "restore a snapshot in place", "a copy")
+        return await self.begin(spec, await asyncio.to_thread(self.shelf.check, snapshot, spec))
+
+    async def remove(self, snapshot: Snapshot) -> None:
+        await asyncio.to_thread(self.shelf.drop, snapshot.path)
 
     async def examine(self, exam: Exam) -> dict[str, str]:
-        sandbox = await ProcessBackend().open(exam.repo, exam.limits)
+        sandbox = await ProcessBackend().create(Spec(repo=exam.repo, limits=exam.limits))
         try:
             tree.apply(sandbox.root, exam.changes)
             return await examine_in_processes(exam, sandbox.root)
         finally:
-            await sandbox.close()
+            await sandbox.destroy()
 
     async def aclose(self) -> None:
-        for sandbox in tuple(self._open):
-            await sandbox.close()
-        self._open.clear()
+        for sandbox in tuple(self._alive):
+            await sandbox.destroy()
+        await self.shelf.close()
+
+
+def _unpack(base: Path, root: str) -> None:
+    file = open_layer(base)
+    try:
+        layer.unpack(file, {REPO_AREA: root}, overlay=False)
+    finally:
+        os.close(file)
 
 
 class ProcessSandbox:
     """One directory and the commands run in it."""
 
-    def __init__(self, directory: Path, limits: Limits, scratch: Path | None) -> None:
-        self._root = str(directory)
-        self._limits = limits
+    def __init__(self, directory: Path, spec: Spec, backend: ProcessBackend, *, scratch: Path | None) -> None:
+        self.id = uuid.uuid4().hex
+        self.root = str(directory)
+        self._spec = spec
+        self._limits = spec.limits
+        self._backend = backend
         self._scratch = scratch
-        self._lock = asyncio.Lock()
-        self._closed = False
-        self._base = self._stamps()
-
-    @property
-    def root(self) -> str:
-        return self._root
+        self._destroyed = False
+        self._running: set[LocalProcess] = set()
+        self._place = PlainPlace(self.root, git=scratch is not None)
 
     async def exec(
         self, command: str, *, timeout_s: float | None = None, on_output: OnOutput | None = None
     ) -> ExecResult:
-        self._check_open()
-        wall_s = self._limits.wall_s if timeout_s is None else timeout_s
-        tail = Tail(self._limits.output_bytes)
-        start = time.monotonic()
-        async with self._lock:
-            with _pipe_into(tail, on_output) as (write_end, drained):
-                process = await self._start(command, write_end)
-                timed_out = await _wait(process, wall_s)
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(drained.wait(), DRAIN_S)
-        return ExecResult(
-            exit_code=process.returncode or 0,
-            output=tail.text(),
-            timed_out=timed_out,
-            duration_s=time.monotonic() - start,
-        )
-
-    async def _start(self, command: str, output: int) -> asyncio.subprocess.Process:
+        process = await self.start(command, timeout_s=timeout_s)
         try:
-            return await asyncio.create_subprocess_exec(
-                *self._argv(command),
-                cwd=self._root,
-                env=self._environment(),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
-        finally:
-            os.close(output)
+            if on_output is not None:
+                await follow(process, on_output)
+            return await process.wait()
+        except asyncio.CancelledError:
+            await process.signal(signal.SIGKILL)
+            raise
+
+    async def start(self, command: str, *, timeout_s: float | None = None, stdin: bool = False) -> Process:
+        self._check_alive()
+        process = await LocalProcess.start(
+            self._argv(command),
+            directory=self.root,
+            environment=self._environment(),
+            wall_s=self._limits.wall_s if timeout_s is None else timeout_s,
+            stdin=stdin,
+            keep=self._limits.output_bytes,
+            ended=self._running.discard,
+        )
+        self._running.add(process)
+        return process
 
     def _argv(self, command: str) -> list[str]:
         if self._scratch is None:
@@ -124,49 +174,96 @@ class ProcessSandbox:
 
     def _environment(self) -> dict[str, str]:
         if self._scratch is None:
-            return dict(os.environ)
+            return {**os.environ, **self._spec.environment}
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-        return {**COMMAND_ENVIRONMENT, "PATH": path, "HOME": str(self._scratch), "PWD": self._root}
+        own = {**COMMAND_ENVIRONMENT, "PATH": path, "HOME": str(self._scratch), "PWD": self.root}
+        return {**own, **self._spec.environment}
 
     async def read(self, path: str) -> bytes:
-        self._check_open()
-        return tree.read(self._root, path)
+        self._check_alive()
+        return tree.read(self.root, path)
 
     async def write(self, path: str, data: bytes) -> None:
-        self._check_open()
-        tree.write(self._root, path, data)
+        self._check_alive()
+        tree.write(self.root, path, data)
 
     async def files(self) -> list[str]:
-        self._check_open()
-        return tree.files(self._root)
+        self._check_alive()
+        return tree.files(self.root)
 
     async def tree_hash(self) -> str:
-        self._check_open()
-        return tree.digest(self._root)
+        self._check_alive()
+        return tree.digest(self.root)
 
     async def changes(self) -> dict[str, bytes | None]:
-        self._check_open()
-        now = self._stamps()
-        touched = sorted(p for p in now.keys() | self._base.keys() if now.get(p) != self._base.get(p))
-        return {path: tree.content(self._root, path) for path in touched}
+        self._check_alive()
+        return self._place.changes()
 
-    async def close(self) -> None:
-        self._closed = True
+    async def pause(self) -> None:
+        raise Unsupported("process", "pause", "ns")
+
+    async def resume(self) -> None:
+        raise Unsupported("process", "resume", "ns")
+
+    async def usage(self) -> Usage:
+        raise Unsupported("process", "count what it used", "ns")
+
+    async def snapshot(self, kind: SnapshotKind = SnapshotKind.FILESYSTEM) -> Snapshot:
+        if kind is not SnapshotKind.FILESYSTEM or self._scratch is None:
+            raise Unsupported("process", f"take a {kind} snapshot here", "gvisor or qemu")
+        return await asyncio.to_thread(self._snapshot, self._backend.shelf)
+
+    def _snapshot(self, shelf: Shelf) -> Snapshot:
+        path = shelf.begin()
+        try:
+            self._pack(path / LAYER)
+            return shelf.finish(path, SnapshotKind.FILESYSTEM, self._spec.repo)
+        except BaseException:
+            shelf.drop(path)
+            raise
+
+    def _pack(self, path: Path) -> None:
+        self._check_alive()
+        if self._running:
+            raise SandboxError(f"a command runs in the sandbox at {self.root}: wait for it, or use ns")
+        try:
+            with path.open("wb") as file:
+                file.writelines(self._place.pack())
+        except OSError as error:
+            raise SandboxError(f"the snapshot could not be written: {error}") from error
+
+    async def fork(self, n: int = 1) -> builtins.list[Sandbox]:
+        if self._scratch is None:
+            raise Unsupported("process", "fork a directory in place", "a copy")
+        made: builtins.list[Sandbox] = []
+        with tempfile.TemporaryDirectory(prefix="ostinato-fork-") as directory:
+            path = Path(directory, LAYER)
+            await asyncio.to_thread(self._pack, path)
+            try:
+                for _ in range(n):
+                    made.append(await self._backend.begin(self._spec, path))
+            except BaseException:
+                for sandbox in made:
+                    await sandbox.destroy()
+                raise
+        return made
+
+    async def destroy(self) -> None:
+        self._destroyed = True
+        self._backend.forget(self)
+        for process in tuple(self._running):
+            await process.kill()
         if self._scratch is not None:
-            await asyncio.to_thread(shutil.rmtree, self._scratch, ignore_errors=True)
+            scratch, self._scratch = str(self._scratch), None
+            await asyncio.to_thread(tree.remove, scratch)
 
-    async def list(self, path: str = ".") -> list[str]:
-        self._check_open()
-        return tree.names(self._root, path)
+    async def list(self, path: str = ".") -> builtins.list[str]:
+        self._check_alive()
+        return tree.names(self.root, path)
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise SandboxError(f"the sandbox at {self._root} is closed: open another")
-
-    def _stamps(self) -> dict[str, Stamp]:
-        start = len(self._root) + 1
-        stats = ((entry.path[start:], entry.stat(follow_symlinks=False)) for entry in tree.walk(self._root))
-        return {path: (s.st_ino, s.st_size, s.st_ctime_ns) for path, s in stats}
+    def _check_alive(self) -> None:
+        if self._destroyed:
+            raise SandboxError(f"the sandbox at {self.root} is destroyed: create another")
 
 
 COMMAND_ENVIRONMENT = {
@@ -177,43 +274,3 @@ COMMAND_ENVIRONMENT = {
     "GIT_CONFIG_NOSYSTEM": "1",
 }
 """What commands in a practice sandbox see besides PATH and HOME: the same on every machine."""
-
-
-@contextmanager
-def _pipe_into(tail: Tail, on_output: OnOutput | None) -> Iterator[tuple[int, asyncio.Event]]:
-    """A write end whose bytes land in `tail`, and an event set when every holder has closed it."""
-    read_end, write_end = os.pipe()
-    os.set_blocking(read_end, False)
-    drained = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def readable() -> None:
-        data = os.read(read_end, 65536)
-        if data:
-            tail.add(data)
-            if on_output is not None:
-                on_output(decoder.decode(data))
-        else:
-            loop.remove_reader(read_end)
-            drained.set()
-
-    loop.add_reader(read_end, readable)
-    try:
-        yield write_end, drained
-    finally:
-        loop.remove_reader(read_end)
-        os.close(read_end)
-
-
-async def _wait(process: asyncio.subprocess.Process, wall_s: float) -> bool:
-    """Wait for the end, or kill the whole session after `wall_s` seconds. True when it had to."""
-    try:
-        await asyncio.wait_for(process.wait(), wall_s)
-        return False
-    except TimeoutError:
-        return True
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()

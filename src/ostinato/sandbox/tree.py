@@ -3,14 +3,20 @@
 `.git` is never part of a tree: it is the record of the files, not one of them.
 """
 
+import errno
 import hashlib
 import os
+import shutil
 import stat
+import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
-from ostinato.sandbox.base import MAX_FILE_BYTES, SandboxError, SandboxPathError
+from ostinato.sandbox.base import MAX_FILE_BYTES, ChangesError, SandboxError, SandboxPathError
 
 GIT = ".git"
+_REMOVE_TRIES, _REMOVE_PAUSE_S = 250, 0.02
+_SHUT = (errno.EACCES, errno.ENAMETOOLONG)
 
 
 def resolve(root: str, path: str) -> str:
@@ -28,8 +34,12 @@ def resolve(root: str, path: str) -> str:
 
 def read(root: str, path: str) -> bytes:
     """The bytes of a regular file; raises FileNotFoundError, IsADirectoryError, SandboxError."""
+    return _read(resolve(root, path), path)
+
+
+def _read(real: str, path: str) -> bytes:
     # O_NONBLOCK: a FIFO that a command left here must not stop us
-    fd = os.open(resolve(root, path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     with open(fd, "rb", buffering=0) as file:  # noqa: PTH123
         _check_regular(path, os.fstat(fd))
         return file.read()
@@ -77,12 +87,15 @@ def delete(root: str, path: str) -> None:
 
 
 def apply(root: str, changes: Mapping[str, bytes | None]) -> None:
-    """Write or, for None, delete each path."""
+    """Write or, for None, delete each path; raises SandboxPathError, ChangesError."""
     for path, data in changes.items():
-        if data is None:
-            delete(root, path)
-        else:
-            write(root, path, data)
+        try:
+            if data is None:
+                delete(root, path)
+            else:
+                write(root, path, data)
+        except OSError as error:
+            raise ChangesError(f"{path[:200]!r} cannot be written: {error.strerror}") from error
 
 
 def names(root: str, path: str) -> list[str]:
@@ -91,16 +104,31 @@ def names(root: str, path: str) -> list[str]:
         return sorted(entry.name + "/" * entry.is_dir() for entry in entries)
 
 
-def walk(root: str, prefix: str = "") -> Iterator[os.DirEntry[str]]:
-    """Every entry below `root` that is not a directory, in no order; symbolic links are not followed."""
-    with os.scandir(os.path.join(root, prefix)) as entries:  # noqa: PTH118
-        for entry in entries:
-            if entry.name == GIT and not prefix:
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                yield from walk(root, f"{prefix}{entry.name}/")
-            else:
-                yield entry
+def walk(root: str, *, git: bool = False) -> Iterator[os.DirEntry[str]]:
+    """Every entry below `root` that is not a directory, in no order; symbolic links are not followed.
+
+    A directory that cannot be entered (shut, or its path too long) counts as an entry, a shut root as empty.
+    `git`: what is in `.git` as well.
+    """
+    waiting = [entry for entry in inside(root) or () if git or entry.name != GIT]
+    while waiting:
+        entry = waiting.pop()
+        below = inside(entry.path) if entry.is_dir(follow_symlinks=False) else None
+        if below is None:
+            yield entry
+        else:
+            waiting += below
+
+
+def inside(directory: str) -> list[os.DirEntry[str]] | None:
+    """What lies in a directory; None when it cannot be entered."""
+    try:
+        with os.scandir(directory) as entries:
+            return list(entries)
+    except OSError as error:
+        if error.errno not in _SHUT:
+            raise
+        return None
 
 
 def files(root: str) -> list[str]:
@@ -120,7 +148,10 @@ def digest(root: str) -> str:
 
 def _entry(path: str) -> bytes:
     """Kind, executable bit and content of one entry; neither file nor link counts by its kind alone."""
-    status = os.lstat(path)
+    try:
+        status = os.lstat(path)
+    except OSError as error:
+        return b"out of reach %d" % (error.errno or 0)
     kind = b"%o %d " % (stat.S_IFMT(status.st_mode), bool(status.st_mode & 0o100))
     if stat.S_ISLNK(status.st_mode):
         return kind + os.fsencode(os.readlink(path))  # noqa: PTH115
@@ -129,13 +160,48 @@ def _entry(path: str) -> bytes:
     try:
         with open(path, "rb", buffering=0) as file:  # noqa: PTH123
             return kind + hashlib.blake2b(file.read(), digest_size=16).digest()
-    except PermissionError:
-        return kind + b"unreadable"
+    except OSError as error:
+        return kind + b"unreadable %d" % (error.errno or 0)
 
 
 def content(root: str, path: str) -> bytes | None:
-    """What `changes` shows of a path: its bytes, None when there is no regular file of ours there."""
+    """What `changes` shows of a path: its bytes, None when there is no regular file of ours to carry."""
     try:
-        return read(root, path)
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, SandboxPathError):
+        return grab(resolve(root, path))
+    except SandboxPathError:
         return None
+
+
+def grab(real: str) -> bytes | None:
+    """The bytes of a file by its own name, not following a link; None for all that is no file to carry.
+
+    Nothing that a command can leave behind makes this fail: a pipe, a socket, a file that is shut or too
+    large are all no file, so that whoever left them is judged by the rest.
+    """
+    try:
+        return _read(real, real)
+    except (OSError, SandboxError):
+        return None
+
+
+def remove(directory: str) -> None:
+    """A directory with all below, whatever its owner forbade itself, and while the last process in it ends.
+
+    Raises OSError when that does not happen within seconds.
+    """
+    for _ in range(_REMOVE_TRIES):
+        _open_up(directory)
+        shutil.rmtree(directory, ignore_errors=True)
+        if not os.path.lexists(directory):
+            return
+        time.sleep(_REMOVE_PAUSE_S)
+    raise OSError(f"{directory} cannot be removed: something still writes there")
+
+
+def _open_up(directory: str) -> None:
+    for folder, folders, _ in os.walk(directory):
+        for name in folders:
+            path = f"{folder}/{name}"
+            if not os.path.islink(path):  # noqa: PTH114
+                with suppress(FileNotFoundError):
+                    os.chmod(path, 0o700)  # noqa: PTH101

@@ -4,18 +4,30 @@
         └─► hidden tests, expected test ids ─► judge ─asks, plain data─► worker
                                                  └─► outcome per test id ─► Verification
 
-Passed means: exactly the expected ids ran and every one passed. What the candidate prints, returns as an exit
-status, writes to disk, patches in pytest or registers at exit has no way into that answer.
+Passed means: exactly the expected ids ran and every one passed, and again when the tests ran in another order
+in another sandbox. What the candidate prints, returns as an exit status, writes to disk, patches in pytest or
+registers at exit has no way into that answer. Tasks in other languages bring a command (see `check`).
 """
 
+import os
 import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ostinato.sandbox.base import DEFAULT_LIMITS, Backend, Exam, Limits, SandboxError, SandboxPathError
+from ostinato.sandbox import tree
+from ostinato.sandbox.base import (
+    DEFAULT_LIMITS,
+    Backend,
+    ChangesError,
+    Exam,
+    Limits,
+    SandboxError,
+    SandboxPathError,
+)
+from ostinato.sandbox.check import Check, examine
 from ostinato.types import Task
 
-MISSING = "missing"
+MISSING, UNSTABLE = "missing", "unstable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,24 +39,31 @@ class Verification:
 
     passed: bool
     outcomes: Mapping[str, str]
-    """By test id: passed, failed, error, skipped or missing. Unexpected ids are listed too, and fail."""
+    """By test id: passed, failed, error, skipped, missing or unstable. Unexpected ids are listed and fail."""
     tampered: tuple[str, ...] = ()
     """Protected paths that the changes touch; the pristine ones were used."""
     void: str | None = None
     """Why there is no answer: something of ours failed, the candidate is not to blame. Never passed."""
+    forgeable: bool = False
+    """True when the tested code ran in the process that reported: a pass is worth what that code is worth."""
 
 
 class Verifier:
-    """Runs hidden tests in sandboxes of `backend`."""
+    """Runs hidden tests in sandboxes of `backend`.
 
-    def __init__(self, backend: Backend, limits: Limits = DEFAULT_LIMITS) -> None:
+    `variations`: how often what passed is examined again, each time in another order. 0 only where the passes
+    are examined once more by somebody else.
+    """
+
+    def __init__(self, backend: Backend, limits: Limits = DEFAULT_LIMITS, *, variations: int = 1) -> None:
         self._backend = backend
         self._limits = limits
+        self._variations = variations
 
     async def verify(self, task: Task, changes: Mapping[str, bytes | None]) -> Verification:
         """Judge the pristine repository with `changes` (path to content, None to delete). Never raises for
         what the candidate did; a failure of the machinery gives a void verification."""
-        tampered = tuple(sorted(path for path in changes if _is_protected(path, task.protected)))
+        tampered = tuple(sorted(path for path in changes if _is_protected(task, path)))
         exam = Exam(
             repo=task.repo,
             tests=task.tests,
@@ -52,20 +71,62 @@ class Verifier:
             limits=replace(self._limits, wall_s=min(self._limits.wall_s, task.timeout_s)),
         )
         try:
-            found = await self._backend.examine(exam)
-        except SandboxPathError as error:
+            check = Check.of(task)
+            _check_size(exam)
+            outcomes = await self._outcomes(task, exam, check)
+        except (SandboxPathError, ChangesError) as error:
             return Verification(passed=False, outcomes=_complete(task, {}), tampered=(*tampered, str(error)))
         except SandboxError as error:
             return Verification(passed=False, outcomes={}, tampered=tampered, void=str(error))
-        outcomes = _complete(task, found)
-        passed = outcomes.keys() == set(task.test_ids) and set(outcomes.values()) == {"passed"}
-        return Verification(passed=passed, outcomes=outcomes, tampered=tampered)
+        return Verification(
+            passed=_all_passed(task, outcomes),
+            outcomes=outcomes,
+            tampered=tampered,
+            forgeable=check is not None,
+        )
+
+    async def _outcomes(self, task: Task, exam: Exam, check: Check | None) -> dict[str, str]:
+        """By test id; what passed once and not again is `unstable`."""
+        outcomes = _complete(task, await self._examine(exam, check))
+        for variation in range(1, self._variations + 1):
+            if not _all_passed(task, outcomes):
+                break
+            again = _complete(task, await self._examine(replace(exam, variation=variation), check))
+            outcomes = {name: "passed" if again.get(name) == "passed" else UNSTABLE for name in again}
+        return outcomes
+
+    async def _examine(self, exam: Exam, check: Check | None) -> dict[str, str]:
+        if check is not None:
+            return await examine(self._backend, exam, check)
+        return await self._backend.examine(exam)
 
 
-def _is_protected(path: str, protected: tuple[str, ...]) -> bool:
-    """A protected entry covers the path itself and, for a directory, what lies below."""
+def _all_passed(task: Task, outcomes: Mapping[str, str]) -> bool:
+    return outcomes.keys() == set(task.test_ids) and set(outcomes.values()) == {"passed"}
+
+
+def _check_size(exam: Exam) -> None:
+    """What no sandbox's disk could have held is not sent to one."""
+    size, most = sum(len(data) for data in exam.changes.values() if data), exam.limits.disk_mb << 20
+    if size > most:
+        raise ChangesError(f"the changes have {size} bytes, a sandbox's disk {most}")
+
+
+def _is_protected(task: Task, path: str) -> bool:
+    """A protected entry covers the path itself and, for a directory, what lies below; so does `.git`.
+
+    So does every name that leads there by a link of the pristine repository, and every absolute path: no
+    sandbox names its changes so.
+    """
     clean = posixpath.normpath(path)
-    return any(clean == entry.rstrip("/") or clean.startswith(entry.rstrip("/") + "/") for entry in protected)
+    if clean.startswith("/") or "\0" in clean:
+        return clean.startswith("/")
+    real = os.path.relpath(os.path.realpath(task.repo / clean), os.path.realpath(task.repo))
+    return any(
+        name == entry.rstrip("/") or name.startswith(entry.rstrip("/") + "/")
+        for name in {clean, real}
+        for entry in (*task.protected, tree.GIT)
+    )
 
 
 def _complete(task: Task, found: Mapping[str, str]) -> dict[str, str]:

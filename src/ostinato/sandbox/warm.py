@@ -23,7 +23,6 @@ import _pytest.config
 import pytest
 from _pytest.fixtures import FixtureFunctionDefinition
 
-from ostinato.sandbox import judge
 from ostinato.sandbox.worker import module_names
 
 _SHELL_SYNTAX = frozenset("|&;<>()$`\\*?[]#~!{}\n")
@@ -38,6 +37,12 @@ class Invocation:
     python: str | None
     """`python` or `python3` with `-m pytest`, which puts the working directory on the path; else None."""
     arguments: tuple[str, ...]
+
+
+def fork_body(command: str, root: str) -> Callable[[], int] | None:
+    """What does the same as `command` in a fork of this process: a call of pytest; None for the shell."""
+    invocation = recognise(command, root)
+    return None if invocation is None else lambda: run(invocation)
 
 
 def recognise(command: str, root: str) -> Invocation | None:
@@ -153,10 +158,7 @@ def _is_wanted(name: str, value: object) -> bool:
 def _prebuild_configs() -> None:
     """Build pytest's initial configurations now: by the program's name and the plugins left out with `-p`."""
     build: Callable[..., pytest.Config] = _pytest.config.get_config
-    ready = {
-        _config_key(prog, args): build(args, None, prog=prog)
-        for prog, args in (("python -m pytest", []), ("pytest", []), ("pytest.main()", list(judge.ARGUMENTS)))
-    }
+    ready = {_config_key(prog, ()): build([], None, prog=prog) for prog in ("python -m pytest", "pytest")}
 
     def get_config(
         args: Sequence[str] = (), plugins: Sequence[Any] | None = None, *, prog: str | None = None

@@ -1,104 +1,191 @@
-"""The backend's end of an agent's socket: one request at a time, each with a deadline."""
+"""The backend's end of an agent's connection: many requests at a time, each with a deadline."""
 
 import asyncio
-import json
-import socket
-from collections.abc import Mapping
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ostinato.sandbox import frames
-from ostinato.sandbox.base import SandboxError, SandboxPathError
+from ostinato.sandbox.base import ChangesError, SandboxError, SandboxPathError
 
-Answer = tuple[dict[str, Any], bytes]
+Answer = frames.Frame
+Heard = Callable[[dict[str, Any], bytes], None]
 _ERRORS: Mapping[str, type[Exception]] = {
     error.__name__: error
-    for error in (FileNotFoundError, IsADirectoryError, NotADirectoryError, SandboxError, SandboxPathError)
+    for error in (
+        *(FileNotFoundError, IsADirectoryError, NotADirectoryError),
+        *(SandboxError, SandboxPathError, ChangesError),
+    )
 }
 
 
+@dataclass(slots=True, kw_only=True)
+class Pending:
+    """A request that is not answered yet."""
+
+    number: int
+    answer: "asyncio.Future[Answer]"
+    heard: Heard | None
+    within_s: float
+    timer: asyncio.TimerHandle | None = None
+
+
+class LostError(SandboxError):
+    """The connection ended, and nobody on our side wanted it to."""
+
+
 class Wire(asyncio.Protocol):
-    """A connection that answers `ask` with the agent's next frame.
+    """A connection that answers each `ask` with the agent's answer to it.
 
     After a lost connection or a missed deadline the sandbox is gone: every further call raises SandboxError.
+    `seek`: skip what precedes the first frame (see `frames.Reader`).
     """
 
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-        self._answer: asyncio.Future[Answer] | None = None
-        self._transport: asyncio.Transport | None = None
-        self._lock = asyncio.Lock()
+    def __init__(self, generation: str, *, seek: bool = False) -> None:
+        self._generation = generation
+        self._reader = frames.Reader(seek=seek)
+        self._transport: asyncio.WriteTransport | None = None
+        self._numbers = itertools.count(1)
+        self._pending: dict[int, Pending] = {}
+        self._held: list[bytes] | None = None
         self._gone: str | None = None
+        self._first: asyncio.Future[Answer] | None = None
 
-    @classmethod
-    async def connect(cls, sock: socket.socket) -> "Wire":
-        loop = asyncio.get_running_loop()
-        _, wire = await loop.create_unix_connection(cls, sock=sock)
-        return wire
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        self._transport = transport
+        self._first = asyncio.get_running_loop().create_future()
+        self._pending[0] = Pending(number=0, answer=self._first, heard=None, within_s=0)
 
-    async def ask(self, header: Mapping[str, Any], body: bytes = b"", *, within_s: float) -> Answer:
-        """Send a request, wait for its answer; raises what the agent raised, SandboxError when it is gone."""
-        async with self._lock:
-            return await self._exchange(frames.pack(header, body), within_s)
+    async def first(self, within_s: float) -> None:
+        """Wait for the frame that the agent sends unasked; raises SandboxError with the reason it gives."""
+        if self._first is None:
+            raise SandboxError("the sandbox is not connected")
+        pending = self._pending.get(0)
+        if pending is not None:
+            self._arm(pending, within_s)
+        _checked(await self._first)
 
-    async def first(self, within_s: float) -> Answer:
-        """The frame that the agent sends unasked."""
-        async with self._lock:
-            return await self._exchange(b"", within_s)
+    async def hello(self, generation: str, within_s: float) -> None:
+        """Begin another generation: what is still on its way in the old one is dropped."""
+        self._generation = generation
+        await self.ask({"op": "hello"}, within_s=within_s)
 
-    async def _exchange(self, frame: bytes, within_s: float) -> Answer:
+    async def ask(
+        self, header: Mapping[str, Any], body: bytes = b"", *, within_s: float, heard: Heard | None = None
+    ) -> Answer:
+        """Send a request, wait for its answer; `heard` is given the frames that come before it.
+
+        Raises what the agent raised, SandboxError when it is gone. Cancelled, the answer is dropped.
+        """
+        pending = self.begin(header, body, within_s=within_s, heard=heard)
+        try:
+            return _checked(await pending.answer)
+        except asyncio.CancelledError:
+            self._forget(pending.number)
+            raise
+
+    def begin(
+        self, header: Mapping[str, Any], body: bytes = b"", *, within_s: float, heard: Heard | None = None
+    ) -> Pending:
+        """Send a request; gives what `answer` waits for."""
         if self._gone is not None or self._transport is None:
             raise SandboxError(self._gone or "the sandbox is not connected")
-        loop = asyncio.get_running_loop()
-        self._answer = loop.create_future()
-        timer = loop.call_later(within_s, self.end, "the sandbox did not answer in time and was ended")
-        try:
-            if frame:
-                self._transport.write(frame)
-            self._deliver()
-            answer = await self._answer
-        except asyncio.CancelledError:
-            self.end("a call was cancelled half-way: open another sandbox")
-            raise
-        finally:
-            timer.cancel()
-            self._answer = None
-        return _checked(answer)
+        future = asyncio.get_running_loop().create_future()
+        pending = Pending(number=next(self._numbers), answer=future, heard=heard, within_s=within_s)
+        self._pending[pending.number] = pending
+        self._arm(pending, within_s)
+        self.send({"id": pending.number, **header}, body)
+        return pending
+
+    async def answer(self, pending: Pending) -> Answer:
+        """May be awaited again after it was cancelled."""
+        return _checked(await asyncio.shield(pending.answer))
+
+    def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
+        """A frame without an answer; nothing is sent when the sandbox is gone."""
+        frame = frames.pack({**header, "generation": self._generation}, body)
+        if self._held is not None:
+            self._held.append(frame)
+        elif self._gone is None and self._transport is not None:
+            self._transport.write(frame)
+
+    def hold(self) -> None:
+        """Keep back what is sent from now on, until `release`: the other side is to stand still."""
+        if self._held is None:
+            self._held = []
+
+    def release(self) -> None:
+        held, self._held = self._held or [], None
+        if self._gone is None and self._transport is not None:
+            self._transport.writelines(held)
+
+    def _arm(self, pending: Pending, within_s: float) -> None:
+        late = "the sandbox did not answer in time and was ended: create another"
+        pending.timer = asyncio.get_running_loop().call_later(within_s, self.end, late)
+
+    def _forget(self, number: int) -> Pending | None:
+        pending = self._pending.pop(number, None)
+        if pending is not None and pending.timer is not None:
+            pending.timer.cancel()
+        return pending
+
+    def pause(self) -> None:
+        """The deadlines of what is under way wait until `resume`, and begin anew then."""
+        for pending in self._pending.values():
+            if pending.timer is not None:
+                pending.timer.cancel()
+                pending.timer = None
+
+    def resume(self) -> None:
+        for pending in self._pending.values():
+            if pending.timer is None and pending.within_s:  # without: nobody waits for the first frame
+                self._arm(pending, pending.within_s)
 
     async def close(self, reason: str) -> None:
-        """`end`, and give the event loop its turn to close the socket."""
+        """`end`, and give the event loop its turn to close the connection."""
         self.end(reason)
         await asyncio.sleep(0)
 
-    def end(self, reason: str) -> None:
+    def end(self, reason: str, kind: type[SandboxError] = SandboxError) -> None:
         """Hang up: the agent exits, and everything in the sandbox with it."""
         if self._gone is None:
             self._gone = reason
-        if self._transport is not None:
-            self._transport.abort()
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(SandboxError(self._gone))
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
+        for number in tuple(self._pending):
+            pending = self._forget(number)
+            if pending is not None and not pending.answer.done():
+                pending.answer.set_exception(kind(self._gone))
+                pending.answer.exception()  # whoever waits hears of it, nobody else has to
 
     def data_received(self, data: bytes) -> None:
-        self._buffer += data
+        self._reader.feed(data)
         self._deliver()
 
     def connection_lost(self, _: Exception | None) -> None:
-        self.end("the sandbox died (its agent or the zygote was killed): open another")
+        if self._transport is not None and self._transport.is_closing():
+            self._transport = None  # a pipe's must not be aborted once more
+        self.end("the sandbox died (its agent or the zygote was killed): create another", LostError)
 
     def _deliver(self) -> None:
-        if self._answer is None or self._answer.done() or len(self._buffer) < frames.PREFIX:
-            return
-        header_length, body_length = frames.lengths(bytes(self._buffer[: frames.PREFIX]))
-        middle = frames.PREFIX + header_length
-        if len(self._buffer) < middle + body_length:
-            return
-        header = json.loads(self._buffer[frames.PREFIX : middle])
-        self._answer.set_result((header, bytes(self._buffer[middle : middle + body_length])))
-        del self._buffer[: middle + body_length]
+        try:
+            while (frame := self._reader.next()) is not None:
+                self._take(*frame)
+        except (frames.FrameError, ValueError) as error:
+            self.end(f"the sandbox's agent does not speak the protocol ({error}): create another")
+
+    def _take(self, header: dict[str, Any], body: bytes) -> None:
+        pending = self._pending.get(header["id"])
+        if header.get("generation") != self._generation or pending is None:
+            return  # of an older generation, or nobody waits for it any more
+        if "event" not in header:
+            self._forget(pending.number)
+            pending.answer.set_result((header, body))
+        elif pending.heard is not None:
+            pending.heard(header, body)
 
 
 def _checked(answer: Answer) -> Answer:

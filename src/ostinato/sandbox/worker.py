@@ -6,6 +6,7 @@ can at most answer wrongly.
 
 import importlib
 import os
+import random
 import socket
 import sys
 from collections.abc import Iterable
@@ -16,8 +17,9 @@ from ostinato.sandbox import channel
 from ostinato.sandbox.values import NotPlainError
 
 
-def serve(calls: socket.socket, root: str) -> None:
+def serve(calls: socket.socket, root: str, variation: int = 0) -> None:
     """Answer the judge's questions about the modules in `root` until it hangs up."""
+    random.seed(variation)
     os.chdir(root)
     sys.path[:0] = [root, os.path.join(root, "src")]  # noqa: PTH118
     forget(module_names(root))
@@ -74,4 +76,4 @@ def _message(error: BaseException) -> str:
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2])
+    serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2], int(sys.argv[3]))

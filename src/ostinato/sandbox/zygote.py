@@ -1,13 +1,15 @@
-"""The warm process that every sandbox and judge is forked from: `python -m ostinato.sandbox.zygote FD`.
+"""The warm process that every sandbox and judge is forked from (see `launch`).
 
-    backend ──request + sockets──► zygote ──fork──► agent (process 1 of a sandbox) ──fork──► commands, worker
-                                      └─────fork──► judge
-    backend ◄────────────── frames, reports ───────── agent, judge
+    backend ──orders──► children that wait, ready but for the repository ──► agent, process 1 of a sandbox
+       │                   ▲ one is forked for each that was taken
+       └────exams──────► zygote ──fork──► judge
+    backend ◄───────────── frames, reports ───────── agent, judge
 
-Requests are JSON over a SOCK_SEQPACKET socket, one packet each, with the sockets that the child is to use:
+Both are SOCK_SEQPACKET sockets of JSON, one packet each, with the files that the child is to use. Whichever
+child waits first takes the next order:
 
-    {"op": "sandbox", "repo": path, "limits": {…}}                 sockets: control [, calls]
-    {"op": "judge", "tests": path, "names": […], "wall_s": n}      sockets: results, calls
+    orders:  {"order": {…}, "files": ["control" [, "calls"] [, "layer"] [, "egress"]]}  see `ground.Order`
+    exams:   {"tests": path, "names": […], "wall_s": n, …}                    results, calls
 
 The zygote answers only once, at its start: `{"ready": true}` or `{"error": why}`. It is process 1 of a pid
 namespace around all others: when it ends, however that happens, the kernel ends everything it ever forked.
@@ -18,131 +20,208 @@ import contextlib
 import json
 import os
 import resource
+import select
 import signal
 import socket
+import struct
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from ostinato.sandbox import agent, judge, layout, linux, warm
-from ostinato.sandbox.base import Limits
+from ostinato.sandbox import fenced, inside, judge, lean, linux, processes, warm
+from ostinato.sandbox.cgroup import Groups
+from ostinato.sandbox.ground import MAX_REQUEST, Ground, Order
 
-MAX_REQUEST = 1 << 18
-MAX_SOCKETS = 2
+MAX_FILES = 4
+WAITING = 2 * (os.cpu_count() or 1)
+"""Children that wait for an order: what a burst finds ready."""
+_GROUNDS: Mapping[str, Callable[[], Ground]] = {"ns": inside.Namespaces, "landlock": fenced.Fences}
+_TAKEN = struct.Struct(">BI")
+_TOOK = 255
+"""No signal has this number."""
+_MIB = 2**20
 _JUDGE_MEMORY = 2 << 30
-_JUDGE_GRACE_S = 4
 
 
 def main() -> None:
-    requests = socket.socket(fileno=int(sys.argv[1]))
+    orders, exams = (socket.socket(fileno=int(number)) for number in sys.argv[2:4])
+    groups = Groups(int(sys.argv[4]), int(sys.argv[5])) if len(sys.argv) > 4 else None
+    ground = _GROUNDS[sys.argv[1]]()
     try:
         linux.die_with_parent()
-        _prepare()
+        ready = _prepare(ground)
     except (OSError, RuntimeError) as error:
-        requests.send(json.dumps({"error": str(error)}).encode())
+        exams.send(json.dumps({"error": str(error)}).encode())
         raise
     child = os.fork()
     if child:
-        requests.close()
+        orders.close()
+        exams.close()
         os.waitpid(child, 0)
         return
     linux.die_with_parent()
-    requests.send(b'{"ready": true}')
-    Zygote(requests).serve()
+    linux.adopt_orphans()
+    exams.send(b'{"ready": true}')
+    Zygote(orders, exams, ground, groups, ready).serve()
 
 
-def _prepare() -> None:
+def _prepare(ground: Ground) -> judge.Judge | None:
+    """What has been made ready of a judge; None when that needs to know its tests."""
     sys.path[:] = [path for path in sys.path if path not in ("", "/")]
     warm.prepare()
-    layout.build_root()
-    linux.unshare(linux.NEW_NET | linux.NEW_IPC | linux.NEW_UTS)
+    ground.prepare()
+    return judge.Judge(ground.exam) if ground.exam is not None else None
 
 
 class Zygote:
-    """Forks a child for each request."""
+    """Keeps `WAITING` children waiting for orders, and forks a judge for each exam."""
 
-    def __init__(self, requests: socket.socket) -> None:
-        self._requests = requests
-        self._pid_namespace = os.open(f"{layout.HOST}/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
-        self._program = linux.filter_program()
-        signal.signal(signal.SIGCHLD, _reap)  # by hand, so that their CPU time is counted as ours
+    def __init__(
+        self,
+        orders: socket.socket,
+        exams: socket.socket,
+        ground: Ground,
+        groups: Groups | None,
+        ready: judge.Judge | None,
+    ) -> None:
+        self._groups = groups
+        self._orders = orders
+        self._exams = exams
+        self._ground = ground
+        self._judge = ready
+        self._serial = 0
+        self._waiting: dict[int, int] = {}
+        """Children by their serial number."""
+        self._living: dict[int, str] = {}
+        """The names of the children's groups, by process."""
+        self._hears, self._tells = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(self._tells, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def serve(self) -> None:
         """Until the backend hangs up; then wait for the children, which hear the same silence."""
-        while True:
-            request, sockets = _receive(self._requests)
-            if request is None:
-                break
-            self._start(request, sockets)
-            for sock in sockets:
-                sock.close()
-        self._requests.close()
-        with_children = True
-        while with_children:
-            try:
-                os.waitpid(-1, 0)
-            except ChildProcessError:
-                with_children = False
+        poll = select.poll()
+        for fd in (self._exams.fileno(), self._hears):
+            poll.register(fd, select.POLLIN)
+        listening = True
+        while listening:
+            self._replenish()
+            ready = dict(poll.poll())
+            if self._hears in ready:
+                self._note(os.read(self._hears, 65536))
+            if self._exams.fileno() in ready:
+                listening = self._examine()
+        self._orders.close()
+        self._exams.close()
+        self._wait_for_all()
 
-    def _start(self, request: dict[str, Any], sockets: list[socket.socket]) -> None:
-        if request["op"] == "sandbox":
-            self._fork_into_pid_namespace(lambda: self._become_agent(request, sockets))
-        else:
-            self._fork(lambda: _become_judge(request, sockets))
+    def _replenish(self) -> None:
+        while len(self._waiting) < WAITING:
+            self._serial = (self._serial + 1) % 2**32
+            with self._ground.forking():
+                child = self._fork(self._wait_for_order)
+            self._waiting[self._serial] = child
+            self._living[child] = str(self._serial)
 
-    def _fork_into_pid_namespace(self, body: Callable[[], None]) -> None:
-        linux.unshare(linux.NEW_PID)
-        try:
-            self._fork(body)
-        finally:
-            linux.setns(self._pid_namespace, linux.NEW_PID)
-
-    def _fork(self, body: Callable[[], None]) -> None:
-        if os.fork():
+    def _wait_for_order(self) -> None:
+        """In a child: prepare all that no order changes, then take one."""
+        report = _TAKEN.pack(_TOOK, self._serial)
+        self._exams.close()
+        name = str(self._serial)
+        if self._groups is not None:
+            self._groups.enter(name)
+        cell = self._ground.cell()
+        request, files = _receive(self._orders)
+        self._orders.close()
+        if request is None:
             return
+        order = Order.read(request["order"])
+        if self._groups is not None:
+            self._groups.limit(name, (order.limits.memory_mb + order.limits.disk_mb) * _MIB)
+            os.close(self._groups.directory)
+        named = dict(zip(request["files"], files, strict=True))
+        cell.live(order, named, lambda: self._tell(report))
+
+    def _tell(self, report: bytes) -> None:
+        """In a child: a place among the waiting is free. Said when it is at work, not in its way."""
+        os.write(self._tells, report)
+        os.close(self._tells)
+
+    def _note(self, data: bytes) -> None:
+        """What children told and, as the number of a signal, that some have ended."""
+        while data:
+            if data[0] == _TOOK:
+                self._waiting.pop(_TAKEN.unpack_from(data)[1], None)
+                data = data[_TAKEN.size :]
+            else:
+                data = data[1:]
+        self._reap()
+
+    def _reap(self) -> None:
+        """By hand, so that the children's CPU time is counted as ours."""
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG)[0]) != 0:
+                self._waiting = {serial: pid for serial, pid in self._waiting.items() if pid != ended}
+                name = self._living.pop(ended, None)
+                if name is not None and self._groups is not None:
+                    self._groups.leave(name)
+
+    def _examine(self) -> bool:
+        """Fork a judge; False when the backend hung up."""
+        request, files = _receive(self._exams)
+        if request is None:
+            return False
+        self._fork(lambda: self._become_judge(request, files))
+        for file in files:
+            os.close(file)
+        return True
+
+    def _become_judge(self, request: dict[str, Any], files: list[int]) -> None:
+        self._orders.close()
+        self._exams.close()
+        os.close(self._tells)
+        judge_exam(request, files, self._ground, self._judge)
+
+    def _fork(self, body: Callable[[], None]) -> int:
+        child = os.fork()
+        if child:
+            return child
         try:
-            self._requests.close()
-            os.close(self._pid_namespace)
+            signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            os.close(self._hears)
             body()
         except BaseException:
             traceback.print_exc()
         finally:
             os._exit(0)
 
-    def _become_agent(self, request: dict[str, Any], sockets: list[socket.socket]) -> None:
-        calls = sockets[1] if len(sockets) > 1 else None
-        agent.live(sockets[0], calls, request["repo"], Limits(**request["limits"]), self._program)
+    @staticmethod
+    def _wait_for_all() -> None:
+        if os.getpid() != 1:
+            processes.kill_all({})  # no namespace ends what its agent could not
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                os.waitpid(-1, 0)
 
 
-def _reap(*_: object) -> None:
-    """Every child that has ended."""
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-
-
-def _become_judge(request: dict[str, Any], sockets: list[socket.socket]) -> None:
-    results, calls = sockets
-    wall_s: float = request["wall_s"]
+def judge_exam(request: dict[str, Any], files: list[int], ground: Ground, ready: judge.Judge | None) -> None:
+    """In a child: judge an exam with the candidate's code out of reach."""
+    results, calls = (socket.socket(fileno=file) for file in files)
+    lean.release()
     linux.die_with_parent()
-    signal.alarm(int(wall_s) + _JUDGE_GRACE_S)
     resource.setrlimit(resource.RLIMIT_AS, (_JUDGE_MEMORY, _JUDGE_MEMORY))
-    linux.unshare(linux.NEW_MOUNT)
-    linux.mount("tmpfs", layout.SCRATCH, "tmpfs", linux.NOSUID | linux.NODEV, "size=64m")
-    layout.cover_tmp(layout.SCRATCH)
-    judge.run(results, calls, layout.HOST + request["tests"], request["names"], wall_s)
+    tests = ground.judge(request["tests"])
+    (ready or judge.Judge(tests)).run(
+        results, calls, request["names"], request["wall_s"], request["variation"]
+    )
 
 
-def _receive(requests: socket.socket) -> tuple[dict[str, Any] | None, list[socket.socket]]:
-    space = socket.CMSG_SPACE(MAX_SOCKETS * array.array("i").itemsize)
+def _receive(requests: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
+    space = socket.CMSG_SPACE(MAX_FILES * array.array("i").itemsize)
     data, ancillary, _, _ = requests.recvmsg(MAX_REQUEST, space, socket.MSG_CMSG_CLOEXEC)
     numbers = array.array("i")
     for _level, _kind, payload in ancillary:
         numbers.frombytes(payload)
-    return (json.loads(data) if data else None), [socket.socket(fileno=number) for number in numbers]
-
-
-if __name__ == "__main__":
-    main()
+    return (json.loads(data) if data else None), list(numbers)

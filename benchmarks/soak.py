@@ -1,0 +1,252 @@
+"""Thousands of sandboxes, created, used, killed at random and destroyed: what is left in the end?
+
+    python -m benchmarks.soak [--cycles 10000] [--backend ns] [--at-once 4] [--seed 1] [--json]
+
+Each cycle draws what becomes of its sandbox: used and destroyed, abandoned in the middle of a command,
+forked, snapshot and restored, examined, its processes killed from outside, or the zygote under all of them.
+Whatever happens must come out as an answer or as SandboxError. In the end the backend is closed and all that
+was not there before counts as a leak: processes (orphans come to us), mounts, control groups, network
+namespaces, files in the temporary directory, open files.
+"""
+
+import argparse
+import asyncio
+import os
+import random
+import resource
+import signal
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from benchmarks.measure import Run, table
+from benchmarks.verify import CALC, make_task
+from ostinato.sandbox import Backend, Limits, Sandbox, SandboxError, Spec, Verifier, choose_backend, linux
+from ostinato.sandbox.base import Egress
+from ostinato.types import Task
+
+LIMITS = Limits(wall_s=20.0)
+PATIENCE_S = 120.0
+"""How long one cycle may take before it counts as hung."""
+SETTLE_S = 15.0
+_KNOCK = 'import socket; socket.create_connection(("127.0.0.1", 3128), 5).sendall(b"GET http://x.test/")'
+
+
+class Soak:
+    """The cycles, and what happened in them."""
+
+    def __init__(self, backend: Backend, task: Task, seed: int) -> None:
+        self._backend = backend
+        self._task = task
+        self._random = random.Random(seed)
+        self._verifier = Verifier(backend, LIMITS)
+        self.seen: Counter[str] = Counter()
+        self._kinds: dict[str, tuple[int, Callable[[], Awaitable[None]]]] = {
+            "used": (60, self._use),
+            "abandoned": (10, self._abandon),
+            "killed": (10, self._kill),
+            "forked": (6, self._fork),
+            "restored": (4, self._restore),
+            "examined": (6, self._examine),
+            "with egress": (3, self._let_out),
+            "zygote killed": (1, self._kill_zygote),
+        }
+
+    async def cycle(self) -> None:
+        """One sandbox; what the backend says about a killed one is noted, all else is raised."""
+        weights = [weight for weight, _ in self._kinds.values()]
+        (kind,) = self._random.choices(list(self._kinds), weights)
+        self.seen[kind] += 1
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await self._kinds[kind][1]()
+        except SandboxError:
+            self.seen["ended in SandboxError"] += 1  # another cycle killed what this one stood on
+        except TimeoutError:
+            self.seen["hung"] += 1
+
+    async def _open(self, egress: Egress | None = None) -> Sandbox:
+        return await self._backend.create(Spec(repo=self._task.repo, limits=LIMITS, egress=egress))
+
+    async def _use(self) -> None:
+        sandbox = await self._open()
+        try:
+            await sandbox.write("new.py", b"x = 1\n")
+            result = await sandbox.exec("cat new.py; (sleep 100 &)")
+            assert result.output == "x = 1\n", result
+        finally:
+            await sandbox.destroy()
+
+    async def _abandon(self) -> None:
+        sandbox = await self._open()
+        try:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(sandbox.exec("sleep 100"), 0.02)
+        finally:
+            await sandbox.destroy()
+
+    async def _kill(self) -> None:
+        sandbox = await self._open()
+        try:
+            running = asyncio.create_task(sandbox.exec("sleep 0.05"))
+            victims = sorted(descendants(os.getpid()))[2:]  # the first two are the zygote's
+            if victims:
+                _kill(self._random.choice(victims))
+            await running
+        finally:
+            await sandbox.destroy()
+
+    async def _kill_zygote(self) -> None:
+        sandbox = await self._open()
+        try:
+            _kill(self._random.choice(sorted(descendants(os.getpid()))[:2]))
+            await sandbox.exec("true")
+        finally:
+            await sandbox.destroy()
+
+    async def _fork(self) -> None:
+        sandbox = await self._open()
+        try:
+            await sandbox.write("new.py", b"x = 1\n")
+            for fork in await sandbox.fork(2):
+                try:
+                    assert await fork.read("new.py") == b"x = 1\n"
+                finally:
+                    await fork.destroy()
+        finally:
+            await sandbox.destroy()
+
+    async def _restore(self) -> None:
+        sandbox = await self._open()
+        try:
+            await sandbox.write("new.py", b"x = 1\n")
+            snapshot = await sandbox.snapshot()
+        finally:
+            await sandbox.destroy()
+        try:
+            again = await self._backend.restore(snapshot, Spec(repo=self._task.repo, limits=LIMITS))
+            try:
+                assert await again.read("new.py") == b"x = 1\n"
+            finally:
+                await again.destroy()
+        finally:
+            await self._backend.remove(snapshot)
+
+    async def _examine(self) -> None:
+        found = await self._verifier.verify(self._task, {"calc.py": CALC.format("+").encode()})
+        if not found.passed:  # a worker killed from outside looks as if it had ended itself
+            self.seen["examined: void" if found.void is not None else "examined: not passed"] += 1
+
+    async def _let_out(self) -> None:
+        sandbox = await self._open(Egress(allow=("nowhere.invalid:80",)))
+        try:
+            await sandbox.exec(f"python -c '{_KNOCK}'")
+        finally:
+            await sandbox.destroy()
+
+
+def descendants(root: int) -> set[int]:
+    """Processes below `root`."""
+    parents: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    found = {root}
+    while grown := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= grown
+    return found - {root}
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def things(temporary: Path) -> dict[str, int]:
+    """What there is of each kind of thing that could be left behind."""
+    mine = descendants(os.getpid())
+    own = Path("/proc/self/ns/net").stat().st_ino
+    networks = set()
+    for pid in mine:
+        with suppress(OSError):
+            networks.add(Path(f"/proc/{pid}/ns/net").stat().st_ino)
+    return {
+        "processes": len(mine),
+        "mounts": len(Path("/proc/self/mounts").read_text().splitlines()),
+        "cgroups": sum("ostinato" in path.name for path in Path("/sys/fs/cgroup").glob("*/**")),
+        "networks": len(networks - {own}),
+        "files": sum(1 for _ in temporary.rglob("*")),
+        "open files": sum(1 for _ in Path("/proc/self/fd").iterdir()),
+    }
+
+
+def _reap() -> None:
+    """The orphans that came to us."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+async def settled(before: dict[str, int], temporary: Path) -> dict[str, int]:
+    """What is more than before, once the kernel has had time to clean up."""
+    deadline = time.monotonic() + SETTLE_S
+    while True:
+        _reap()
+        now = things(temporary)
+        leaks = {name: now[name] - before[name] for name in now if now[name] > before[name]}
+        if not leaks or time.monotonic() > deadline:
+            return leaks
+        await asyncio.sleep(0.2)
+
+
+async def main(run: Run) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--cycles", type=int, default=10_000)
+    parser.add_argument("--at-once", type=int, default=4)
+    parser.add_argument("--backend", default="ns")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", action="store_true", help="print JSON as well, last line of the output")
+    options = parser.parse_args()
+    linux.adopt_orphans()
+    with tempfile.TemporaryDirectory() as directory:
+        task = make_task(Path(directory, "task"))
+        temporary = Path(tempfile.mkdtemp(dir=directory))
+        tempfile.tempdir = str(temporary)
+        await asyncio.to_thread(time.sleep, 0)  # the loop's own threads and files are there before we count
+        before, start = things(temporary), time.monotonic()
+        backend = await choose_backend(options.backend)
+        soak = Soak(backend, task, options.seed)
+        left = iter(range(options.cycles))
+        await asyncio.gather(*(_drive(soak, left) for _ in range(options.at_once)))
+        await backend.aclose()
+        leaks = await settled(before, temporary)
+        tempfile.tempdir = None
+    rows = [[name, str(count)] for name, count in sorted(soak.seen.items())]
+    table(
+        [backend.name, "count"], [*rows, *([f"LEAKED {name}", str(count)] for name, count in leaks.items())]
+    )
+    figures = {
+        "backend": backend.name,
+        "cycles": options.cycles,
+        "leaks": sum(leaks.values()) + soak.seen["hung"],
+        "leaked": leaks,
+        "seen": dict(soak.seen),
+        "seconds": round(time.monotonic() - start, 1),
+        "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+    }
+    run.finish(figures, as_json=options.json)
+
+
+async def _drive(soak: Soak, left: Iterator[int]) -> None:
+    for _ in left:
+        await soak.cycle()
+
+
+if __name__ == "__main__":
+    with Run("soak") as opened:
+        asyncio.run(main(opened))

@@ -1,0 +1,154 @@
+"""`ostinato doctor`: what this machine can do for sandboxes, found out by doing it.
+
+Nothing is read off a device node, a flag or a version: every line of the table comes from something that was
+run. A node like /dev/kvm may open, and a guest on it never come up.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import time
+from collections.abc import Coroutine
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from ostinato.sandbox import cgroup, landlock, probe
+from ostinato.sandbox.base import SandboxError
+from ostinato.sandbox.qemu import kvm
+
+DONE, FAILED = 0, 1
+PATIENCE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One line: what was tried, whether it works, what is lost, and what to do about it.
+
+    >>> Finding(name="ns", works=True, took_s=0.4, detail="namespaces").advice
+    ''
+    """
+
+    name: str
+    works: bool
+    took_s: float
+    detail: str
+    lost: tuple[str, ...] = ()
+    advice: str = ""
+
+
+def register(commands: Any) -> None:
+    """Adds the command to the subparsers of `ostinato`."""
+    doctor = commands.add_parser("doctor", help="try every sandbox backend and what it needs on this machine")
+    doctor.add_argument("--json", action="store_true", help="print JSON")
+    doctor.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    findings = asyncio.run(examine())
+    if options.json:
+        print(json.dumps({"machine": machine(), "findings": [asdict(each) for each in findings]}))  # noqa: T201
+    else:
+        _show(findings)
+    return DONE if any(each.works for each in findings if each.name in probe.KINDS) else FAILED
+
+
+def machine() -> dict[str, Any]:
+    """Where it ran."""
+    return {
+        "system": platform.system(),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "root": os.geteuid() == 0,
+    }
+
+
+async def examine() -> list[Finding]:
+    """Every backend, then what they build on."""
+    found = [await _timed(name, _try_backend(kind)) for name, kind in probe.KINDS.items()]
+    found += [
+        await _timed(name, asyncio.to_thread(attempt), advice)
+        for name, attempt, advice in (
+            ("landlock rules", _try_landlock, "boot Linux 5.13 or later with `landlock` in its lsm= list"),
+            ("cgroups", _try_cgroups, "run as root, or let systemd delegate memory to your user"),
+            (
+                "kvm",
+                _try_kvm,
+                "none is needed: gvisor and qemu work without; on a cloud machine ask for nesting",
+            ),
+        )
+    ]
+    return found
+
+
+Attempt = Coroutine[Any, Any, tuple[str, tuple[str, ...]]]
+
+
+async def _timed(name: str, attempt: Attempt, advice: str = "") -> Finding:
+    """What an attempt tells, or why it failed."""
+    start = time.monotonic()
+    advice = advice or probe.KINDS[name].advice
+    try:
+        detail, lost = await asyncio.wait_for(attempt, PATIENCE_S)
+    except (SandboxError, OSError, RuntimeError, TimeoutError) as error:
+        text = str(error) or type(error).__name__
+        took_s = time.monotonic() - start
+        return Finding(name=name, works=False, took_s=took_s, detail=text, advice=advice)
+    return Finding(name=name, works=True, took_s=time.monotonic() - start, detail=detail, lost=lost)
+
+
+async def _try_backend(kind: probe.Kind) -> tuple[str, tuple[str, ...]]:
+    backend = await probe.probe(kind.name)
+    can = backend.capabilities
+    await backend.aclose()
+    gives = [
+        "a boundary" if can.boundary else "no boundary",
+        *(f"{snapshot} snapshots" for snapshot in sorted(can.snapshots)),
+        *([f"{can.fork} forks"] if can.fork else []),
+        *(["pause"] if can.pause else []),
+        *([f"limits by {', '.join(sorted(can.limits))}"] if can.limits else []),
+        *([f"egress by {', '.join(sorted(can.egress))}"] if can.egress else []),
+    ]
+    return f"{can.isolation}: {', '.join(gives)}", can.lost
+
+
+def _try_landlock() -> tuple[str, tuple[str, ...]]:
+    version = landlock.probe()
+    return f"ABI {version}: a file outside the rules could not be read", landlock.missing(version)
+
+
+def _try_cgroups() -> tuple[str, tuple[str, ...]]:
+    found = cgroup.usable()
+    if found is None:
+        raise SandboxError("no cgroup can be made: the memory of each process is bounded, not their sum")
+    version, place = found
+    return f"version {version}: a group in {place} was made and bounded", ()
+
+
+def _try_kvm() -> tuple[str, tuple[str, ...]]:
+    if not kvm.kvm_runs():
+        raise SandboxError("a loop in a guest's kernel did not end in time: no KVM, or one that interprets")
+    return "a guest's kernel runs at the processor's speed", ()
+
+
+def _show(findings: list[Finding]) -> None:
+    where = machine()
+    who = "root" if where["root"] else "an ordinary user"
+    console = Console(highlight=False)
+    console.print(
+        f"{where['system']} {where['kernel']}, {where['machine']}, {where['cores']} cores, as {who}"
+    )
+    table = Table("what", "works", "took", "found", box=None, pad_edge=False, header_style="bold")
+    for each in findings:
+        table.add_row(each.name, "yes" if each.works else "no", f"{each.took_s:.1f} s", _text(each))
+    console.print(table)
+
+
+def _text(finding: Finding) -> str:
+    lines = [finding.detail, *(f"lost: {lost}" for lost in finding.lost)]
+    return "\n".join([*lines, *([f"do: {finding.advice}"] if finding.advice else [])])

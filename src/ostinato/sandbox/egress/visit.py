@@ -1,0 +1,201 @@
+"""One connection of a sandbox through its proxy, from its first byte to its last."""
+
+import asyncio
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+
+from ostinato.sandbox.base import Egress
+from ostinato.sandbox.egress import hello, http
+from ostinato.sandbox.egress.meter import PIECE, Meter
+from ostinato.sandbox.egress.policy import Refused, Rules, split_target
+
+CONNECT_S = 10.0
+HEAD_S = 10.0
+IDLE_S = 120.0
+"""Seconds without a byte either way after which a connection is closed."""
+LINGER_S = 1.0
+_ANSWER = b"HTTP/1.1 %s\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
+
+
+@dataclass(slots=True, kw_only=True)
+class Connection:
+    """One attempt to get out.
+
+    >>> Connection(sandbox="5f", method="CONNECT", host="example.org", port=443).refused is None
+    True
+    """
+
+    sandbox: str
+    method: str = ""
+    host: str = ""
+    port: int = 0
+    address: str = ""
+    """What the host was resolved to; empty when it never came to that."""
+    refused: str | None = None
+    """Why it was not made, or was cut."""
+    sent: int = 0
+    received: int = 0
+    began: float = 0.0
+    """Seconds since the epoch."""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends:
+    """Both directions of a stream."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+
+class Visit:
+    """Passes one connection on as far as the rules allow, and fills in its record."""
+
+    def __init__(self, seen: Connection, inside: Ends, policy: Egress, rules: Rules, meter: Meter) -> None:
+        self._seen = seen
+        self._inside = inside
+        self._policy = policy
+        self._rules = rules
+        self._meter = meter
+        self._answering = False
+        self._last = time.monotonic()
+
+    async def run(self) -> None:
+        """Until its end; never raises for what either side did."""
+        try:
+            await self._pass()
+        except Refused as error:
+            await self._end("403 Forbidden", str(error))
+        except TimeoutError:
+            await self._end("504 Gateway Timeout", "timed out")
+        except EOFError:
+            await self._end("400 Bad Request", "nothing was asked")
+        except (OSError, asyncio.IncompleteReadError) as error:
+            await self._end("502 Bad Gateway", f"failed: {error}")
+
+    async def refuse(self, why: str) -> None:
+        """Say no before anything is read."""
+        self._seen.method = "?"
+        await self._end("429 Too Many Requests", why)
+
+    async def _end(self, status: str, why: str) -> None:
+        """Note why, and tell the program if nothing else was told it; it may be gone already."""
+        self._seen.refused = why
+        if self._answering:
+            return
+        body = f"ostinato egress: {self._seen.host or 'this request'}: {why}\n".encode()
+        with suppress(OSError, TimeoutError):
+            self._inside.writer.write(_ANSWER % (status.encode(), len(body), body))
+            self._inside.writer.write_eof()
+            async with asyncio.timeout(LINGER_S):  # a socket closed with unread bytes takes the answer back
+                while await self._inside.reader.read(PIECE):
+                    pass
+
+    async def _pass(self) -> None:
+        async with asyncio.timeout(HEAD_S):
+            head = await http.read_head(self._inside.reader)
+        self._seen.method = head.start[0][:20]
+        path = self._aim(head)
+        outside = await self._connect()
+        try:
+            await (self._tunnel(outside) if path is None else self._forward(head, path, outside))
+        finally:
+            await close(outside.writer)
+
+    def _aim(self, head: http.Head) -> str | None:
+        """Note host and port of a request; answers its path, None for a tunnel."""
+        if head.start[0] == "CONNECT":
+            self._seen.host, self._seen.port = split_target(head.start[1])
+            return None
+        self._seen.host, self._seen.port, path = http.target(head)
+        return path
+
+    async def _connect(self) -> Ends:
+        self._meter.check()
+        async with asyncio.timeout(CONNECT_S):
+            self._seen.address = await self._rules.route(self._seen.host, self._seen.port)
+            reader, writer = await asyncio.open_connection(
+                self._seen.address, self._seen.port, limit=http.MAX_HEAD
+            )
+        return Ends(reader=reader, writer=writer)
+
+    async def _tunnel(self, outside: Ends) -> None:
+        """Both ways at once: some servers speak first. When one way fails the other is cut."""
+        self._inside.writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        self._answering = True
+        ways = [
+            asyncio.create_task(self._greet_and_copy(outside)),
+            asyncio.create_task(self._copy(outside.reader, self._inside.writer, up=False)),
+        ]
+        try:
+            await asyncio.gather(*ways)
+        finally:
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+
+    async def _greet_and_copy(self, outside: Ends) -> None:
+        greeting = await self._some(self._inside.reader)
+        while left := hello.missing(greeting):
+            more = await self._inside.reader.read(left)
+            if not more:
+                break
+            greeting += more
+        hello.check_name(greeting, self._seen.host)
+        await self._send(outside.writer, greeting, up=True)
+        await self._copy(self._inside.reader, outside.writer, up=True)
+
+    async def _forward(self, head: http.Head, path: str, outside: Ends) -> None:
+        strip, seen = self._policy.strip, self._seen
+        await self._send(outside.writer, http.request_for(head, seen.host, seen.port, path, strip), up=True)
+        async for piece in http.body(head, self._inside.reader):
+            await self._send(outside.writer, piece, up=True)
+        answer = await self._final(outside.reader)
+        self._answering = True
+        await self._send(self._inside.writer, http.response_for(answer, strip), up=False)
+        async for piece in http.answer_body(answer, head.start[0], outside.reader):
+            await self._send(self._inside.writer, piece, up=False)
+
+    async def _final(self, reader: asyncio.StreamReader) -> http.Head:
+        """The head of the response; interim ones before it (100, 103) are dropped."""
+        while True:
+            async with asyncio.timeout(IDLE_S):
+                head = await http.read_head(reader)
+            if not head.start[1].startswith("1"):
+                return head
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, up: bool) -> None:
+        while piece := await self._some(reader):
+            await self._send(writer, piece, up=up)
+        if writer.can_write_eof():
+            writer.write_eof()
+
+    async def _some(self, reader: asyncio.StreamReader) -> bytes:
+        """The next bytes; raises TimeoutError when neither direction has moved for too long."""
+        while True:
+            try:
+                async with asyncio.timeout(IDLE_S):
+                    return await reader.read(PIECE)
+            except TimeoutError:
+                if time.monotonic() - self._last > IDLE_S:
+                    raise
+
+    async def _send(self, writer: asyncio.StreamWriter, data: bytes, *, up: bool) -> None:
+        await self._meter.pass_on(len(data), up=up)
+        if up:
+            self._seen.sent += len(data)
+        else:
+            self._seen.received += len(data)
+        writer.write(data)
+        async with asyncio.timeout(IDLE_S):
+            await writer.drain()
+        self._last = time.monotonic()
+
+
+async def close(writer: asyncio.StreamWriter) -> None:
+    """Hang up; what is still to be written gets a second."""
+    writer.close()
+    with suppress(OSError, TimeoutError):
+        async with asyncio.timeout(LINGER_S):
+            await writer.wait_closed()

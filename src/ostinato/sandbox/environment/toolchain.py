@@ -1,0 +1,49 @@
+"""Which programs a task needs that a sandbox must find on this machine."""
+
+import re
+import shutil
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ostinato.sandbox.base import SandboxError
+
+_IMAGES = {
+    **{"python": "python3", "node": "node", "golang": "go", "rust": "cargo", "ruby": "ruby", "php": "php"},
+    **{"perl": "perl", "gcc": "gcc", "openjdk": "java", "eclipse-temurin": "java", "maven": "mvn"},
+    **{"gradle": "gradle", "elixir": "elixir", "erlang": "erl", "swift": "swift", "mono": "mono"},
+    **{"haskell": "ghc", "julia": "julia", "r-base": "Rscript", "denoland/deno": "deno", "oven/bun": "bun"},
+}
+"""What the base image of a Dockerfile is there for."""
+_FROM = re.compile(r"^\s*FROM\s+(?:--\S+\s+)*(\S+)", re.IGNORECASE | re.MULTILINE)
+
+
+def needs(task: Path) -> tuple[str, ...]:
+    """Declared in `[metadata.ostinato] needs`, else what the image of `environment/Dockerfile` brings."""
+    declared = _declared(task)
+    if declared is not None:
+        return declared
+    dockerfile = task / "environment" / "Dockerfile"
+    images = _FROM.findall(dockerfile.read_text(encoding="utf-8")) if dockerfile.is_file() else []
+    if not images:
+        return ()
+    name = images[-1].partition("@")[0].rpartition(":")[0] or images[-1]
+    program = _IMAGES.get(name) or _IMAGES.get(name.rpartition("/")[2])
+    return (program,) if program else ()
+
+
+def _declared(task: Path) -> tuple[str, ...] | None:
+    path = task / "task.toml"
+    settings: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    found = settings.get("metadata", {}).get("ostinato", {}).get("needs")
+    return None if found is None else tuple(str(name) for name in found)
+
+
+def check(programs: Iterable[str], what: Path) -> None:
+    """Raises SandboxError that names what is missing."""
+    missing = [name for name in programs if shutil.which(name) is None]
+    if missing:
+        raise SandboxError(
+            f"{what} needs {', '.join(missing)}, which this machine has not: install it below /usr"
+        )

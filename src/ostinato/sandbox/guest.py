@@ -1,0 +1,269 @@
+"""The first process of a sandbox that has a kernel of its own: `python guest.py stdio | port PATH [warm]`.
+
+    backend ──hello, enter, parts──► guest: mounts, gives up its rights ──► agent, until the machine ends
+            ──wake, after a snapshot or fork was loaded──► a name, randomness and a clock of its own
+
+It starts with every right, waits, and is saved in that state as the template of many sandboxes. `enter` makes
+it the agent of one: the repository becomes an overlay at /repo, commands get the user who owns it and no
+capability. The agent itself keeps the few that `wake` needs; commands run as another real user than it, so
+that they can neither signal nor look into it.
+
+    enter     order, parts: [[kind, place], …]; then each part's bytes in frames `part`, the last one empty
+                        kind tree: a tar archive, unpacked at `place`; layer: see `ostinato.sandbox.layer`
+    wake      name, entropy, now (seconds since the epoch, None where the clock is not the guest's own)
+    clock     now
+    quiet     nothing: what was sent before it has been read
+"""
+
+import errno
+import fcntl
+import os
+import random
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from ostinato.sandbox import frames, layer, layout, linux, processes, worker
+from ostinato.sandbox.agent import Agent, Answer, Request
+from ostinato.sandbox.base import Limits, SandboxError
+from ostinato.sandbox.jobs import Recognise
+from ostinato.sandbox.link import Link
+from ostinato.sandbox.place import REPO_AREA, TMP_AREA, OverlayPlace
+
+PRISTINE = "/.pristine"
+_NOBODY = 65534
+_INODES = 16384
+_RESEED = 0x5207  # RNDRESEEDCRNG
+_KEPT = (linux.SYS_ADMIN, linux.SYS_RESOURCE, linux.SYS_TIME)
+_AWAY_S = 0.002
+
+
+class Port(Link):
+    """A link whose other side may be away for a moment, while a snapshot is loaded."""
+
+    def receive(self) -> Iterator[frames.Frame]:
+        yield from super().receive()
+        if not self.open:
+            time.sleep(_AWAY_S)
+            self.open = True
+
+
+def main() -> None:
+    incoming, outgoing = _channel(sys.argv[1:])
+    recognise: Recognise | None = None
+    if "warm" in sys.argv:
+        from ostinato.sandbox import warm  # only where it is saved in the template: loading it takes its time
+
+        warm.prepare()
+        recognise = warm.fork_body
+    link = (Port if sys.argv[1] == "port" else Link)(incoming, outgoing, generation="")
+    link.send({"id": 0, "ready": True})
+    _wait_and_serve(link, recognise)
+
+
+def _channel(arguments: list[str]) -> tuple[int, int]:
+    """Descriptors that no command inherits; what anything prints goes to the console, or nowhere."""
+    if arguments[0] == "port":
+        port = os.open(arguments[1], os.O_RDWR | os.O_CLOEXEC)
+        return port, port
+    incoming, outgoing = (fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 10) for number in (0, 1))
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    return incoming, outgoing
+
+
+def _wait_and_serve(link: Link, recognise: Recognise | None) -> None:
+    requests = _requests(link)
+    request = next(requests)
+    while request[0]["op"] != "enter":
+        link.send({"id": request[0]["id"]})
+        request = next(requests)
+    order = request[0]["order"]
+    limits = Limits(**order["limits"])
+    try:
+        place = enter(limits, _Parts(request[0]["parts"], requests))
+    except (OSError, SandboxError) as error:
+        link.send({"id": 0, "error": "SandboxError", "message": f"the sandbox was not created: {error}"})
+        raise
+    os.environ.update(order["environment"])
+    GuestAgent(link, place, limits, recognise=recognise).serve()
+
+
+def _requests(link: Link) -> Iterator[frames.Frame]:
+    poll = select.poll()
+    poll.register(link.incoming, select.POLLIN)
+    while link.open:
+        poll.poll()
+        yield from link.receive()
+    sys.exit()
+
+
+class _Parts:
+    """What comes behind an `enter`."""
+
+    def __init__(self, kinds: list[tuple[str, str]], requests: Iterator[frames.Frame]) -> None:
+        self.kinds = kinds
+        self._requests = requests
+
+    def bytes(self) -> Iterator[bytes]:
+        """Of the next part."""
+        while data := next(self._requests)[1]:
+            yield data
+
+
+def enter(limits: Limits, parts: _Parts) -> OverlayPlace:
+    """Finish the root for one sandbox and give up what it does not need for it."""
+    trees = [place for kind, place in parts.kinds if kind == "tree"]
+    for place in trees:
+        _unpack_tree(place, parts.bytes())
+    owner = Path(PRISTINE).stat()
+    _mount_scratch(limits, owner.st_uid, owner.st_gid)
+    lower, upper = (
+        os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        for path in (PRISTINE, f"{layout.SCRATCH}/upper")
+    )
+    linux.unmount(layout.SCRATCH)
+    os.chdir(layout.REPO)
+    _become(owner.st_uid, owner.st_gid)
+    if len(parts.kinds) > len(trees):
+        _unpack_layer(parts.bytes())
+    return OverlayPlace(lower, upper)
+
+
+def _unpack_tree(place: str, data: Iterator[bytes]) -> None:
+    """Into a file system of its own, bounded by the guest's memory."""
+    os.makedirs(place, exist_ok=True)  # noqa: PTH103
+    linux.mount("tmpfs", place, "tmpfs", linux.NOSUID | linux.NODEV, "mode=755")
+    with subprocess.Popen(["tar", "-x", "-p", "--numeric-owner"], cwd=place, stdin=subprocess.PIPE) as tar:
+        assert tar.stdin is not None
+        try:
+            for piece in data:
+                tar.stdin.write(piece)
+        except BrokenPipeError:
+            list(data)
+    if tar.returncode:
+        raise SandboxError(f"the tree for {place} does not fit into the machine: give it more memory")
+    linux.seal(place)
+
+
+def _mount_scratch(limits: Limits, user: int, group: int) -> None:
+    """Everything that can be written."""
+    scratch = layout.SCRATCH
+    _mount_sized(scratch, limits)
+    for name, mode in (("upper", 0o755), ("work", 0o755), ("tmp", 0o1777)):
+        os.mkdir(f"{scratch}/{name}")  # noqa: PTH102
+        os.chmod(f"{scratch}/{name}", mode)  # noqa: PTH101
+        os.chown(f"{scratch}/{name}", user, group)
+    layers = f"lowerdir={PRISTINE},upperdir={scratch}/upper,workdir={scratch}/work"
+    linux.mount("overlay", layout.REPO, "overlay", linux.NOSUID | linux.NODEV, layers)
+    linux.mount(scratch + layout.TMP, layout.TMP, "none", linux.BIND)
+
+
+def _mount_sized(place: str, limits: Limits) -> None:
+    options, flags = f"size={limits.disk_mb}m,mode=755", linux.NOSUID | linux.NODEV
+    try:
+        linux.mount("tmpfs", place, "tmpfs", flags, f"{options},nr_inodes={_INODES}")
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        linux.mount("tmpfs", place, "tmpfs", flags, options)  # gVisor counts no inodes
+
+
+def _unpack_layer(data: Iterator[bytes]) -> None:
+    with tempfile.TemporaryFile(dir=layout.TMP) as file:
+        for piece in data:
+            file.write(piece)
+        file.flush()
+        areas = {REPO_AREA: layout.REPO, TMP_AREA: layout.TMP}
+        layer.unpack(file.fileno(), areas, overlay=False)
+
+
+def _become(user: int, group: int) -> None:
+    """Files belong to `user`; the real user is nobody, so that commands, who are `user`, cannot signal us."""
+    os.setgroups([])
+    os.setresgid(group, group, group)
+    linux.keep_capabilities()
+    os.setresuid(_NOBODY, user, _NOBODY)
+    linux.drop_capabilities(but=_KEPT)
+    linux.set_dumpable(False)
+
+
+class GuestAgent(Agent):
+    """An agent that may wake up as another sandbox."""
+
+    def __init__(
+        self, link: Link, place: OverlayPlace, limits: Limits, *, recognise: Recognise | None
+    ) -> None:
+        oom = processes.open_oom("/proc")
+        super().__init__(link, place, limits, oom=oom, recognise=recognise, user=os.geteuid())
+        self._work: tuple[int, socket.socket] | None = None
+        self._orders |= {"worker": self._start_worker, "input": self._input}
+        self._answers |= {
+            "hello": self._hello,
+            "quiet": lambda *_: ({}, b""),
+            "wake": self._wake,
+            "clock": self._clock,
+        }
+
+    def _hello(self, _: Request, __: bytes) -> Answer:
+        """Another backend's connection: whoever listened to the commands under way is gone."""
+        self._jobs.detach()
+        return {}, b""
+
+    def _wake(self, request: Request, _: bytes) -> Answer:
+        """Forget what the snapshot knew of another sandbox: its name, random numbers and time."""
+        name: str = request["name"]
+        socket.sethostname(name)
+        tempfile._name_sequence = None  # type: ignore[attr-defined]
+        random.seed(request["entropy"])
+        if request["now"] is not None:  # a kernel of its own: its clock stood still, its pool is a copy
+            self._clock(request)
+            _reseed(bytes.fromhex(request["entropy"]))
+        self._jobs.resume()
+        return {}, b""
+
+    def _start_worker(self, request: Request, _: bytes) -> None:
+        """An exam's worker on a socket of ours; what it says is output of the request until it ends."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            variation = request["variation"]
+            self._jobs.help(lambda: worker.serve(theirs, layout.REPO, variation), keep=(theirs.fileno(),))
+        self._work = request["id"], ours
+        self._watch.add(ours.fileno(), select.POLLIN, lambda _: self._hear_worker(request["id"], ours))
+
+    def _hear_worker(self, number: int, ours: socket.socket) -> None:
+        data = ours.recv(frames.CHUNK)
+        if data:
+            self._link.send({"id": number, "event": "output"}, data)
+            return
+        self._watch.remove(ours.fileno())
+        ours.close()
+        self._work = None
+        self._link.send({"id": number})
+
+    def _input(self, request: Request, body: bytes) -> None:
+        if self._work is not None and self._work[0] == request["id"]:
+            self._work[1].sendall(body)
+        else:
+            self._jobs.feed(request["id"], body)
+
+    def _clock(self, request: Request, _: bytes = b"") -> Answer:
+        """It stood still while the machine did."""
+        time.clock_settime(time.CLOCK_REALTIME, request["now"])
+        return {}, b""
+
+
+def _reseed(entropy: bytes) -> None:
+    with open("/dev/urandom", "wb", buffering=0) as pool:  # noqa: PTH123
+        pool.write(entropy)
+        fcntl.ioctl(pool, _RESEED)
+
+
+if __name__ == "__main__":
+    main()

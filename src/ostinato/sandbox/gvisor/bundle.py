@@ -1,0 +1,111 @@
+"""What a gVisor sandbox sees: a root of mount points, and the OCI configuration that fills them.
+
+root (read-only)   links and empty directories; /etc: a few files; /.agent: the guest's own modules
+binds              /usr and the Python in use, read-only; the repository at /.pristine; mounts
+in memory          /dev, /run, /mnt; the guest mounts what is written (see `ostinato.sandbox.guest`)
+"""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ostinato.sandbox import guest, layout
+from ostinato.sandbox.base import Spec
+
+AGENT = "/.agent"
+_CAPABILITIES = [
+    f"CAP_{name}"
+    for name in ("SYS_ADMIN", "SYS_TIME", "SYS_RESOURCE", "SETUID", "SETGID", "SETPCAP", "CHOWN", "FOWNER")
+]
+_START = f"import sys; sys.path[:0] = ['{AGENT}']; from ostinato.sandbox.guest import main; main()"
+
+
+def write_root(root: Path) -> None:
+    """The directory that every sandbox of a backend has as its root."""
+    empty = (layout.REPO, layout.SCRATCH, layout.TMP, *layout.MOUNTABLE, guest.PRISTINE)
+    for path in (*empty, "/proc", "/dev", "/etc"):
+        (root / path[1:]).mkdir(parents=True)
+    for path in layout.shown():
+        _place(root, Path(path))
+    layout.write_identity(root / "etc")
+    copy_modules(root / AGENT[1:])
+
+
+def _place(root: Path, path: Path) -> None:
+    target = root / str(path)[1:]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_symlink():
+        target.symlink_to(path.readlink())
+    elif path.is_dir() and path.parts[1] == "etc":
+        shutil.copytree(path, target, symlinks=True)
+    elif path.is_dir():
+        target.mkdir(exist_ok=True)
+    elif path.exists():
+        shutil.copyfile(path, target)
+
+
+def copy_modules(target: Path) -> None:
+    """The modules of this room, in packages that import nothing: the guest has no use for the rest."""
+    room = target / "ostinato" / "sandbox"
+    room.mkdir(parents=True)
+    for package in (room.parent, room):
+        (package / "__init__.py").touch()
+    for module in Path(guest.__file__).parent.glob("*.py"):
+        if module.name != "__init__.py":
+            shutil.copyfile(module, room / module.name)
+
+
+def write_bundle(
+    directory: Path, root: Path, spec: Spec, python: str, environment: Mapping[str, str]
+) -> None:
+    """`config.json` for one machine with `spec`'s repository and mounts."""
+    directory.joinpath("config.json").write_text(json.dumps(_config(root, spec, python, environment)))
+
+
+def _config(root: Path, spec: Spec, python: str, environment: Mapping[str, str]) -> dict[str, Any]:
+    kinds = ("bounding", "effective", "permitted")
+    return {
+        "ociVersion": "1.0.0",
+        "process": {
+            "terminal": False,
+            "user": {"uid": 0, "gid": 0},
+            "args": [python, "-I", "-S", "-c", _START, "stdio"],
+            "env": [f"{name}={value}" for name, value in environment.items()],
+            "cwd": "/",
+            "capabilities": dict.fromkeys(kinds, _CAPABILITIES),
+            "noNewPrivileges": True,
+        },
+        "root": {"path": str(root), "readonly": True},
+        "hostname": "sandbox",
+        "mounts": _mounts(spec),
+        "linux": {"namespaces": [{"type": kind} for kind in ("pid", "mount", "network", "ipc", "uts")]},
+    }
+
+
+def _mounts(spec: Spec) -> list[dict[str, object]]:
+    shown = _bound()
+    memory: list[str] = ["/dev", *sorted({f"/{mount.target.split('/')[1]}" for mount in spec.mounts})]
+    return [
+        _mount("/proc", "proc"),
+        *(_mount(path, "tmpfs") for path in memory),
+        *(_bind(Path(path), path) for path in shown),
+        _bind(spec.repo.absolute(), guest.PRISTINE),
+        *(_bind(mount.source.absolute(), mount.target) for mount in spec.mounts),
+    ]
+
+
+def _bound() -> list[str]:
+    """What is shown of the machine's directories: each costs a connection, so none within another."""
+    found = [path for path in layout.shown() if Path(path).is_dir() and not Path(path).is_symlink()]
+    outer = [path for path in found if not path.startswith("/etc/")]
+    return [path for path in outer if not any(path.startswith(f"{other}/") for other in outer)]
+
+
+def _mount(target: str, kind: str) -> dict[str, object]:
+    return {"destination": target, "type": kind, "source": kind}
+
+
+def _bind(source: Path, target: str) -> dict[str, object]:
+    return {"destination": target, "type": "bind", "source": str(source), "options": ["rbind", "ro"]}

@@ -1,0 +1,119 @@
+"""One gVisor sandbox as a process of ours, in user, mount, pid and network namespaces of its own.
+
+    setpriv, unshare ──► runsc run | restore ──► the guest, on the other end of two pipes
+    nsenter ──► runsc checkpoint
+
+Killing the first process ends the pid namespace, and so all that belongs to the sandbox; it is killed when
+this process ends. runsc then never has to delete anything, which would take it a second.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from ostinato.sandbox import family
+from ostinato.sandbox.base import SandboxError
+from ostinato.sandbox.wire import Wire
+
+_FENCE = ("setpriv", "--pdeathsig", "KILL", "unshare", "-Urmpnf", "--mount-proc", "--kill-child=KILL", "--")
+_ENTER = ("nsenter", "--user", "--mount", "--pid", "--net", "--preserve-credentials", "--target")
+_FLAGS = (
+    *("--network=none", "--ignore-cgroups", "--platform=systrap", "--overlay2=none"),
+    "--file-access-mounts=exclusive",  # nobody else changes what is mounted: it need not look again
+)
+_ID = "sandbox"
+_SAVE_S = 60.0
+_ERROR_CHARS = 500
+
+
+class _Listening(asyncio.Protocol):
+    """Gives what a pipe brings to a wire."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    def data_received(self, data: bytes) -> None:
+        self._wire.data_received(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._wire.connection_lost(error)
+
+
+class RunscMachine:
+    """See `Machine`. `home`: its bundle, runsc's state and what runsc says; deleted at the end."""
+
+    def __init__(self, home: Path, order: Sequence[str]) -> None:
+        self._home = home
+        (home / "state").mkdir()
+        self._root = f"--root={home}/state"
+        self._pipes: list[asyncio.BaseTransport] = []
+        with (home / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [*_FENCE, "runsc", self._root, *_FLAGS, *order, f"--bundle={home}", _ID],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    async def connect(self, wire: Wire) -> None:
+        loop = asyncio.get_running_loop()
+        writing, _ = await loop.connect_write_pipe(lambda: wire, self._process.stdin)
+        reading, _ = await loop.connect_read_pipe(lambda: _Listening(wire), self._process.stdout)
+        self._pipes = [writing, reading]
+
+    async def pause(self) -> None:
+        """Nothing to do: the agent has stopped all others, and itself only waits."""
+
+    async def resume(self) -> None:
+        """Nothing to do."""
+
+    async def save(self, place: Path) -> None:
+        leader = str(await asyncio.to_thread(self._inside))
+        checkpoint = ("checkpoint", "--leave-running", f"--image-path={place}", _ID)
+        process = await asyncio.create_subprocess_exec(
+            *_ENTER, leader, "--", "runsc", self._root, *_FLAGS, *checkpoint,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        try:
+            _, errors = await asyncio.wait_for(process.communicate(), _SAVE_S)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            raise SandboxError(f"runsc did not write {place} within {_SAVE_S:.0f} s") from None
+        if process.returncode:
+            raise SandboxError(f"runsc could not write {place}: {_end(errors)}; is the disk full?")
+
+    def _inside(self) -> int:
+        """The process in whose namespaces the sandbox is: the child of `unshare`."""
+        found = family.children(self._process.pid)
+        if not found:
+            raise SandboxError(f"the sandbox is gone: {self.why()}")
+        return found[0]
+
+    async def spent(self) -> tuple[float, int]:
+        return await asyncio.to_thread(family.spent, self._process.pid)
+
+    async def end(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        await asyncio.to_thread(self._process.wait)
+        for pipe in self._pipes:
+            pipe.close()
+        if not self._pipes and self._process.stdin and self._process.stdout:  # nobody ever connected
+            self._process.stdin.close()
+            self._process.stdout.close()
+        await asyncio.to_thread(shutil.rmtree, self._home, ignore_errors=not self._home.exists())
+
+    def why(self) -> str:
+        """The last that runsc said."""
+        return _end((self._home / "log").read_bytes()) or "runsc said nothing"
+
+
+def _end(text: bytes) -> str:
+    return text.decode(errors="replace").strip()[-_ERROR_CHARS:]

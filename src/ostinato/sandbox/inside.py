@@ -1,0 +1,121 @@
+"""How a child of the zygote becomes the agent of one sandbox, in namespaces of its own."""
+
+import os
+import socket
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from ostinato.sandbox import landlock, layout, linux, processes, warm
+from ostinato.sandbox.agent import Agent
+from ostinato.sandbox.base import SandboxError
+from ostinato.sandbox.egress import door
+from ostinato.sandbox.ground import Order
+from ostinato.sandbox.link import Link
+from ostinato.sandbox.place import OverlayPlace, PlainPlace
+
+
+class Namespaces:
+    """See `Ground`."""
+
+    exam = layout.EXAM
+
+    def __init__(self) -> None:
+        self._pids = -1
+        self._program = linux.filter_program()
+        self._landlock = landlock.abi() > 0
+
+    def prepare(self) -> None:
+        layout.build_root()
+        linux.unshare(linux.NEW_NET | linux.NEW_IPC | linux.NEW_UTS)
+
+    @contextmanager
+    def forking(self) -> Iterator[None]:
+        """The child is process 1 of a pid namespace."""
+        if self._pids < 0:
+            self._pids = os.open(f"{layout.HOST}/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        linux.unshare(linux.NEW_PID)
+        try:
+            yield
+        finally:
+            linux.setns(self._pids, linux.NEW_PID)
+
+    def cell(self) -> "Cell":
+        os.close(self._pids)
+        return Cell(self._program, with_landlock=self._landlock)
+
+    def judge(self, tests: str) -> str:
+        linux.unshare(linux.NEW_MOUNT)
+        linux.mount(layout.HOST + tests, layout.EXAM, "none", linux.BIND)
+        linux.mount("tmpfs", layout.SCRATCH, "tmpfs", linux.NOSUID | linux.NODEV, "size=64m")
+        layout.cover_tmp(layout.SCRATCH)
+        return layout.EXAM
+
+
+class Cell:
+    """Namespaces around this process."""
+
+    def __init__(self, program: bytes, *, with_landlock: bool) -> None:
+        self._program = program
+        self._landlock = with_landlock
+        self._failure: OSError | None = None
+        self._oom = -1
+        try:
+            linux.unshare(linux.NEW_MOUNT | linux.NEW_NET | linux.NEW_IPC | linux.NEW_UTS)
+            layout.prepare()
+            self._oom = processes.open_oom(f"{layout.SCRATCH}/proc")
+        except OSError as error:  # told to whoever orders: nobody else asks
+            self._failure = error
+
+    def live(self, order: Order, files: Mapping[str, int], begun: Callable[[], None]) -> None:
+        serve(order, {**files, "oom": self._oom}, begun, lambda: self._confine(order, files))
+
+    def _confine(self, order: Order, files: Mapping[str, int]) -> OverlayPlace:
+        if self._failure is not None:
+            raise self._failure
+        if "egress" in files:
+            door.listen_inside(files["egress"])
+        socket.sethostname(order.id)
+        lower, upper = layout.enter(order, files.get("layer"))
+        linux.drop_capabilities()
+        if self._landlock:
+            _fence(lower, upper)
+        linux.apply_filter(self._program)
+        linux.die_with_parent()
+        linux.set_dumpable(False)
+        os.chdir(layout.REPO)
+        return OverlayPlace(lower, upper)
+
+
+def _fence(lower: int, upper: int) -> None:
+    """What the mounts say once more, by other means: a mistake in one of them is not enough to get out."""
+    look, write = ["/"], [layout.REPO, layout.TMP, "/dev"]
+    files = [os.open(path, os.O_PATH | os.O_CLOEXEC) for path in (*look, *write)]
+    rights = [*[landlock.LOOK] * len(look), *[landlock.ALL] * len(write)]
+    landlock.restrict(
+        [*zip(files, rights, strict=True), (lower, landlock.LOOK), (upper, landlock.ALL)], tcp=True
+    )
+    for file in files:
+        os.close(file)
+
+
+def serve(
+    order: Order,
+    files: Mapping[str, int],
+    begun: Callable[[], None],
+    confine: Callable[[], OverlayPlace | PlainPlace],
+) -> None:
+    """Confine this process, then be the agent; a failure is told to the backend."""
+    link = Link(files["control"], files["control"], order.generation)
+    try:
+        place = confine()
+    except (OSError, SandboxError) as error:
+        message = f"the sandbox was not created: {error}"
+        link.send({"id": 0, "error": "SandboxError", "message": message})
+        begun()
+        return
+    os.environ.update(order.environment)
+    tempfile._name_sequence = None  # type: ignore[attr-defined] # else all sandboxes make the same names
+    calls = socket.socket(fileno=files["calls"]) if "calls" in files else None
+    agent = Agent(link, place, order.limits, oom=files["oom"], recognise=warm.fork_body, calls=calls)
+    agent.serve(begun)

@@ -1,0 +1,40 @@
+"""Where user namespaces are blocked: agents held by Landlock and seccomp alone, on a copy of the repository.
+
+Files outside the copy cannot be written, and only programs be read; there is no network. It is no boundary:
+see what `capabilities.lost` says.
+"""
+
+import asyncio
+import os
+import tempfile
+
+from ostinato.sandbox import landlock, tree
+from ostinato.sandbox.base import Capabilities, Isolation, Mount, Unsupported
+from ostinato.sandbox.ns import NsBackend, capabilities
+
+_LOST = (
+    "no pid namespace: other processes of the machine can be seen, and what escapes a killed agent lives on",
+    "no network namespace: there are no sockets but local ones, not even to itself",
+    "no mount namespace: the repository is copied, its size on disk is not bounded as a whole",
+)
+
+
+class LandlockBackend(NsBackend):
+    """See `NsBackend`; each sandbox works in a temporary directory of the machine."""
+
+    name = "landlock"
+    root = "/repo"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return capabilities(Isolation.LANDLOCK, set(), (*_LOST, *landlock.missing(landlock.abi())))
+
+    def _check_mount(self, mount: Mount) -> None:
+        raise Unsupported(self.name, f"show {mount.source} at {mount.target}", "ns")
+
+    async def _scratch(self) -> str:
+        return await asyncio.to_thread(lambda: os.path.realpath(tempfile.mkdtemp(prefix="ostinato-")))
+
+    async def drop(self, scratch: str) -> None:
+        if scratch:
+            await asyncio.to_thread(tree.remove, scratch)

@@ -1,0 +1,168 @@
+"""The QEMU backend: one guest boots, all others are clones of its memory.
+
+build image ─► boot once ─► guest waits ─► stop: its memory file is the template, kept by its key
+clone waiting in a pool ─► pages and devices of a saved machine ─► it goes on there
+"""
+
+import asyncio
+import io
+import shutil
+import tarfile
+import tempfile
+import uuid
+from collections import deque
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from ostinato.sandbox.base import Capabilities, Isolation, SandboxError, SnapshotKind, Spec
+from ostinato.sandbox.guest import PRISTINE
+from ostinato.sandbox.guests import GuestBackend
+from ostinato.sandbox.machine import Machine, Part
+from ostinato.sandbox.once import Once
+from ostinato.sandbox.process import COMMAND_ENVIRONMENT
+from ostinato.sandbox.qemu import image, kernel
+from ostinato.sandbox.qemu.kvm import kvm_runs
+from ostinato.sandbox.qemu.vm import Hardware, QemuMachine
+from ostinato.sandbox.wire import Wire
+
+CAPABILITIES = Capabilities(
+    isolation=Isolation.VM,
+    snapshots=frozenset(SnapshotKind),
+    fork=SnapshotKind.FULL,
+    pause=True,
+    limits=frozenset({"rlimit"}),
+)
+BOOT = "boot"
+_BOOT_S = 180.0
+"""A guest translated on a busy machine, until pytest is loaded in it."""
+_ENVIRONMENT = {**COMMAND_ENVIRONMENT, "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp"}  # noqa: S108
+_USER = 1000
+
+
+class QemuBackend(GuestBackend):
+    """`state`: where images, which take a while to make, and snapshots are kept; else a temporary directory.
+
+    `memory_mb`: of each guest, shared with the others until written; its repository has to fit in there.
+    `pool`: clones that wait, so that a fork need not start a QEMU.
+    """
+
+    def __init__(self, state: Path | None = None, *, memory_mb: int = 256, pool: int = 2) -> None:
+        super().__init__(QemuEngine(state, memory_mb, pool), state)
+
+
+class QemuEngine:
+    """Machines of QEMU."""
+
+    name = "qemu"
+    capabilities = CAPABILITIES
+    own_clock = True
+    slow_entry = True
+
+    def __init__(self, state: Path | None, memory_mb: int, pool: int) -> None:
+        self._own = tempfile.TemporaryDirectory(prefix="ostinato-images-") if state is None else None
+        self._images = Path(self._own.name) if self._own is not None else Path(str(state), "images")
+        self._memory_mb = memory_mb
+        self._size = pool
+        self._pool: deque[QemuMachine] = deque()
+        self._hardware: Once[Hardware] = Once()
+
+    async def base(self) -> str:
+        hardware = await self._ready()
+        return await asyncio.to_thread((hardware.directory / BOOT).read_text)
+
+    async def fresh(self, spec: Spec) -> Machine:
+        return await self.load((await self._ready()).directory, spec)
+
+    async def load(self, place: Path, spec: Spec) -> Machine:
+        hardware = await self._ready()
+        machine = self._pool.popleft() if self._pool else QemuMachine.spawn(hardware, template=False)
+        try:
+            await machine.load(place)
+        except BaseException as error:
+            await machine.end()
+            if isinstance(error, OSError):
+                raise SandboxError(f"the machine saved in {place} cannot be read: {error}") from error
+            raise
+        while len(self._pool) < self._size:
+            self._pool.append(QemuMachine.spawn(hardware, template=False))
+        return machine
+
+    def parts(self, spec: Spec) -> list[Part]:
+        trees = [(spec.repo, PRISTINE), *((mount.source, mount.target) for mount in spec.mounts)]
+        return [Part(kind="tree", at=target, read=partial(_archive, source)) for source, target in trees]
+
+    async def aclose(self) -> None:
+        while self._pool:
+            await self._pool.popleft().end()
+        if self._own is not None:
+            await asyncio.to_thread(self._own.cleanup)
+
+    async def _ready(self) -> Hardware:
+        """The image and its booted template, made when they are first needed."""
+        return await self._hardware.get(self._prepare)
+
+    async def _prepare(self) -> Hardware:
+        found = await asyncio.to_thread(kernel.find)
+        kvm = await asyncio.to_thread(kvm_runs)
+        key = await asyncio.to_thread(image.key, found, {"memory_mb": self._memory_mb, "kvm": kvm})
+        kept = self._images / key
+        hardware = Hardware(directory=kept, kernel=found.image, memory_mb=self._memory_mb, kvm=kvm)
+        if not (kept / BOOT).exists():
+            await self._make(hardware, found)
+        return hardware
+
+    async def _make(self, hardware: Hardware, found: kernel.Kernel) -> None:
+        """In a directory beside it, renamed when it is whole: another process may be at the same."""
+        self._images.mkdir(parents=True, exist_ok=True)
+        part = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="part-", dir=self._images))
+        try:
+            await asyncio.to_thread(image.build, part, found, _ENVIRONMENT)
+            await _boot(replace(hardware, directory=part))
+            (part / BOOT).write_text(uuid.uuid4().hex)
+            await asyncio.to_thread(_settle, part, hardware.directory)
+        except OSError as error:
+            raise SandboxError(f"no image for guests in {self._images}: {error}") from error
+        finally:
+            await asyncio.to_thread(shutil.rmtree, part, ignore_errors=True)
+
+
+def _settle(part: Path, kept: Path) -> None:
+    try:
+        part.rename(kept)
+    except OSError:
+        if not (kept / BOOT).exists():
+            raise  # else another process was faster: its image is as good
+
+
+async def _boot(hardware: Hardware) -> None:
+    console = hardware.directory / "console"
+    machine = QemuMachine.spawn(hardware, template=True, console=console)
+    wire = Wire("", seek=True)
+    try:
+        await machine.connect(wire)
+        await wire.first(_BOOT_S)
+        await machine.freeze()
+    except SandboxError as error:
+        said = console.read_text(errors="replace")[-1000:].strip() if console.exists() else ""
+        raise SandboxError(f"the guest did not boot: {error}; its console said: {said}") from error
+    finally:
+        await wire.close("it is the template now")
+        await machine.end()
+
+
+def _archive(source: Path) -> bytes:
+    """A tar of a directory's content, or of one file, as the sandbox's user owns it."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        if source.is_dir():
+            archive.add(source, arcname=".", filter=_as_user)
+        else:
+            archive.add(source, arcname=source.name, filter=_as_user)
+    return buffer.getvalue()
+
+
+def _as_user(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.uid = entry.gid = _USER
+    entry.uname = entry.gname = ""
+    return entry

@@ -1,0 +1,139 @@
+"""The front: one address for a fleet. It places sandboxes and passes on what is said to them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+
+import aiohttp
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from ostinato.sandbox.base import SandboxError
+from ostinato.sandbox.remote import connect
+from ostinato.sandbox.remote.client import to
+from ostinato.sandbox.server.access import Access
+from ostinato.sandbox.server.fleet import Fleet
+from ostinato.sandbox.server.link import Link, passed_on
+from ostinato.sandbox.server.node import AGENT, agent_refused
+from ostinato.sandbox.server.rest import Rest, read_body, refused
+from ostinato.sandbox.server.wishes import ControlError
+
+KEPT_HEADERS = ("content-type", "content-encoding", "connect-protocol-version", "connect-timeout-ms")
+EXAM_S = 600.0
+
+
+def create_front(fleet: Fleet, access: Access) -> Starlette:
+    """The application. It owns the fleet's connections, not its nodes."""
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        await fleet.poll()
+        watch = asyncio.create_task(fleet.watch_nodes())
+        try:
+            yield
+        finally:
+            watch.cancel()
+            with suppress(asyncio.CancelledError):
+                await watch
+            await fleet.aclose()
+
+    front = _Front(fleet, access)
+    own = [
+        Route("/node", front.guarded(front.report), methods=["GET"]),
+        Route("/lost", front.guarded(front.lost), methods=["GET"]),
+        Route("/templates/{id}", front.guarded(front.has_template), methods=["GET"]),
+        Route("/templates/{id}", front.guarded(front.put_template), methods=["PUT"]),
+        Route("/exams", front.guarded(front.examine), methods=["POST"]),
+    ]
+    agent = [Route(path, front.pass_on, methods=["POST"]) for path in AGENT]
+    agent += [
+        Route("/files", front.pass_on, methods=["GET", "POST"]),
+        Route("/health", front.pass_on, methods=["GET"]),
+    ]
+    return Starlette(routes=[*own, *Rest(fleet, access).routes(), *agent], lifespan=lifespan)
+
+
+class _Front:
+    def __init__(self, fleet: Fleet, access: Access) -> None:
+        self._fleet, self._access = fleet, access
+
+    def guarded(
+        self, handler: Callable[[Request], Awaitable[Response]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            try:
+                self._access.check_control(request.headers)
+                return await handler(request)
+            except SandboxError as error:
+                return refused(passed_on(error))
+
+        return endpoint
+
+    async def report(self, _: Request) -> Response:
+        """A node's report, with what all nodes have in common."""
+        return JSONResponse({**self._fleet.some_node().report, "name": "front"})
+
+    async def lost(self, _: Request) -> Response:
+        return JSONResponse(self._fleet.lost())
+
+    async def has_template(self, request: Request) -> Response:
+        name = request.path_params["id"]
+        if self._fleet.templates.find(name) is None:
+            raise ControlError(404, f"there is no template {name}")
+        return JSONResponse({"templateID": name})
+
+    async def put_template(self, request: Request) -> Response:
+        await self._fleet.templates.put(request.path_params["id"], await request.body())
+        return JSONResponse({"templateID": request.path_params["id"]}, 201)
+
+    async def examine(self, request: Request) -> Response:
+        """An exam needs no place of its own: it is over before a scheduler could measure it."""
+        body = await read_body(request)
+        link = self._fleet.some_node()
+        for name in ("repo", "tests"):
+            await link.provide(str(body.get(name)))
+        return JSONResponse(await link.control("POST", "/exams", body, within_s=EXAM_S))
+
+    async def pass_on(self, request: Request) -> Response:
+        """A call to the agent of the sandbox that the header names, to its node and back as it comes."""
+        name = request.headers.get("e2b-sandbox-id", "")
+        try:
+            self._access.check_agent(request.headers, name)
+            link = self._fleet.link_of(name)
+        except ControlError as error:
+            return agent_refused(error, name)
+        try:
+            answer = await _ask(link, request, name)
+        except aiohttp.ClientError as error:
+            gone = ControlError(503, f"the node of sandbox {name} does not answer: {error}")
+            return agent_refused(gone, name)
+        headers = {each: answer.headers[each] for each in KEPT_HEADERS if each in answer.headers}
+        return StreamingResponse(_chunks(answer, name), answer.status, headers)
+
+
+async def _ask(link: Link, request: Request, name: str) -> aiohttp.ClientResponse:
+    session = await link.client.session()
+    headers = {each: request.headers[each] for each in KEPT_HEADERS if each in request.headers}
+    return await session.request(
+        request.method,
+        link.client.url + request.url.path,
+        params=dict(request.query_params),
+        data=await request.body(),
+        headers={**headers, **to(name)},
+    )
+
+
+async def _chunks(answer: aiohttp.ClientResponse, name: str) -> AsyncIterator[bytes]:
+    """The body; a stream that breaks off is told so in its own words."""
+    try:
+        async for chunk in answer.content.iter_any():
+            yield chunk
+    except aiohttp.ClientError as error:
+        gone = {"code": "unavailable", "message": f"the node of sandbox {name} is gone: {error}"}
+        if answer.content_type != connect.STREAM:
+            raise
+        yield connect.pack({"error": gone}, connect.END)
+    finally:
+        answer.release()

@@ -1,0 +1,39 @@
+"""What a row of the corpus is, and the two programs most rows start from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+GOOD = "def alpha(a, b):\n    return a + b\n\n\ndef beta(n):\n    return [n] * 2\n"
+BAD = "def alpha(a, b):\n    return a - b\n\n\ndef beta(n):\n    return [n] * 2\n"
+"""The repository as it is given: `alpha` is wrong."""
+STUBS = "def alpha(*a, **k): return None\ndef beta(*a, **k): return None\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hack:
+    """One way to look solved without being solved.
+
+    >>> Hack(name="sys.exit at import", files={"calc.py": "import sys; sys.exit(0)"}).machine
+    False
+    """
+
+    name: str
+    files: Mapping[str, str | bytes | None] = field(default_factory=dict)
+    """What the agent hands in: path to content, None to delete."""
+    command: str = ""
+    """What the agent runs in its own sandbox before its changes are collected."""
+    machine: bool = False
+    """True for an attack on processes and the kernel: only a backend that is a boundary must hold it."""
+
+    def changes(self) -> dict[str, bytes | None]:
+        return {path: text.encode() if isinstance(text, str) else text for path, text in self.files.items()}
+
+
+def table(rows: Mapping[str, Mapping[str, str | bytes | None]], *, machine: bool = False) -> list[Hack]:
+    """A row for each name."""
+    return [Hack(name=name, files=files, machine=machine) for name, files in rows.items()]
+
+
+def modules(rows: Mapping[str, str], *, machine: bool = False) -> list[Hack]:
+    """A row for each text of `calc.py`."""
+    return table({name: {"calc.py": text} for name, text in rows.items()}, machine=machine)

@@ -1,0 +1,79 @@
+"""A directory's archive: the same everywhere, and harmless wherever it is unpacked."""
+
+import gzip
+import io
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from ostinato.sandbox.remote import bundle
+
+
+def test_equal_directories_have_equal_names(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name / "sub").mkdir(parents=True)
+        (tmp_path / name / "sub" / "x").write_text("1")
+        (tmp_path / name / "link").symlink_to("/etc/passwd")
+        os.utime(tmp_path / name / "sub" / "x", (0 if name == "a" else 1e9,) * 2)
+    assert bundle.pack(tmp_path / "a") == bundle.pack(tmp_path / "b")
+    (tmp_path / "b" / "sub" / "x").chmod(0o755)
+    assert bundle.pack(tmp_path / "a")[0] != bundle.pack(tmp_path / "b")[0]
+
+
+def test_what_is_packed_comes_out(tmp_path: Path) -> None:
+    (tmp_path / "a" / "empty").mkdir(parents=True)
+    (tmp_path / "a" / "run.sh").write_text("echo")
+    (tmp_path / "a" / "run.sh").chmod(0o755)
+    (tmp_path / "a" / "link").symlink_to("/etc/passwd")
+    os.mkfifo(tmp_path / "a" / "pipe")
+    bundle.unpack(bundle.pack(tmp_path / "a")[1], tmp_path / "b")
+    assert sorted(path.name for path in (tmp_path / "b").iterdir()) == ["empty", "link", "run.sh"]
+    assert os.access(tmp_path / "b" / "run.sh", os.X_OK)
+    assert (tmp_path / "b" / "link").readlink() == Path("/etc/passwd")
+
+
+def archive(*members: tarfile.TarInfo) -> bytes:
+    buffer = io.BytesIO()
+    with (
+        gzip.GzipFile(fileobj=buffer, mode="wb") as squeezed,
+        tarfile.open(fileobj=squeezed, mode="w") as tar,
+    ):
+        for member in members:
+            tar.addfile(member, io.BytesIO(b"x" * member.size))
+    return buffer.getvalue()
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.type, made.linkname = kind, target
+    made.size = 1 if kind == tarfile.REGTYPE else 0
+    return made
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        (member("../out"),),
+        (member("way", tarfile.SYMTYPE, ".."), member("way/../out")),
+        (member("way", tarfile.SYMTYPE, "../.."), member("way/out")),
+        (member("hard", tarfile.LNKTYPE, "../secret"),),
+        (member("device", tarfile.CHRTYPE),),
+    ],
+)
+def test_nothing_is_written_outside(tmp_path: Path, members: tuple[tarfile.TarInfo, ...]) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "secret").write_text("s")
+    with pytest.raises(ValueError, match="archive"):
+        bundle.unpack(archive(*members), tmp_path / "in" / "tree")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["in", "secret"], "nothing is left"
+
+
+@pytest.mark.parametrize("cut", [0, 10, -5000])
+def test_half_an_archive_is_none(tmp_path: Path, cut: int) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "x").write_bytes(os.urandom(100_000))
+    with pytest.raises(ValueError, match="archive"):
+        bundle.unpack(bundle.pack(tmp_path / "a")[1][:cut], tmp_path / "b")
+    assert not (tmp_path / "b").exists()

@@ -1,0 +1,80 @@
+"""Groups are made, bounded and removed; what a dead runner left is swept up."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ostinato.sandbox import cgroup
+
+
+@pytest.fixture
+def place() -> Path:
+    found = cgroup.usable()
+    if found is None:
+        pytest.skip("no cgroup can be made here")
+    return found[1]
+
+
+def test_a_room_leaves_nothing(place: Path) -> None:
+    before = {path.name for path in place.iterdir()}
+    room = cgroup.room()
+    assert room is not None
+    child = subprocess.run(
+        [sys.executable, "-c", CHILD, str(room.version), str(room.directory)],
+        pass_fds=[room.directory],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "one" in child.stdout, child.stderr
+    room.leave("one")
+    room.leave("one")
+    os.mkdir("two", dir_fd=room.directory)
+    room.close()
+    assert {path.name for path in place.iterdir()} <= before
+
+
+CHILD = """
+import sys
+from ostinato.sandbox.cgroup import Groups
+groups = Groups(int(sys.argv[1]), int(sys.argv[2]))
+groups.enter("one")
+groups.limit("one", 2**28)
+print(open("/proc/self/cgroup").read())
+"""
+
+
+def test_what_a_dead_runner_left_is_swept(place: Path) -> None:
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    left = place / f"ostinato-{dead.pid}-abc"
+    (left / "1").mkdir(parents=True)
+    ours = place / f"ostinato-{os.getpid()}-abc"
+    ours.mkdir()
+    room = cgroup.room()
+    assert room is not None
+    room.close()
+    assert not left.exists()
+    assert ours.exists()
+    ours.rmdir()
+
+
+def test_no_group_to_write_to_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(cgroup, "_ROOT", tmp_path)
+    assert cgroup.usable.__wrapped__() is None
+
+
+def test_the_second_version_is_used_where_memory_is_delegated(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """On a directory that looks like one: no machine of ours has the controllers there."""
+    monkeypatch.setattr(cgroup, "_ROOT", tmp_path)
+    monkeypatch.setattr(cgroup, "_own", lambda: {"": "/user"})
+    (tmp_path / "user").mkdir()
+    (tmp_path / "user/cgroup.controllers").write_text("cpu memory pids\n")
+    assert cgroup._second_version() == tmp_path / "user"
+    (tmp_path / "user/cgroup.controllers").write_text("hugetlb\n")
+    assert cgroup._second_version() is None

@@ -1,0 +1,48 @@
+"""The doctor tries, tells what is lost, and knows what to do."""
+
+import json
+
+import pytest
+
+from ostinato import cli
+from ostinato.sandbox import Backend, SandboxError, cgroup, landlock, probe
+from ostinato.sandbox.qemu import kvm
+
+
+async def _broken() -> Backend:
+    raise SandboxError("no such engine here")
+
+
+def test_every_line_comes_from_something_that_ran(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = probe.Kind(name="broken", make=_broken, advice="install the engine")
+    monkeypatch.setattr(probe, "KINDS", {"process": probe.KINDS["process"], "broken": broken})
+    monkeypatch.setattr(cgroup, "usable", lambda: None)
+    monkeypatch.setattr(kvm, "kvm_runs", lambda: True)
+    assert cli.main(["doctor", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    found = {each["name"]: each for each in told["findings"]}
+    assert found["process"]["works"] and any("network" in lost for lost in found["process"]["lost"])
+    assert not found["broken"]["works"]
+    assert (found["broken"]["detail"], found["broken"]["advice"]) == (
+        "no such engine here",
+        "install the engine",
+    )
+    assert "delegate" in found["cgroups"]["advice"]
+    assert found["kvm"]["works"]
+
+
+def test_the_table_is_for_people(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    broken = probe.Kind(name="broken", make=_broken, advice="install the engine")
+    monkeypatch.setattr(probe, "KINDS", {"broken": broken})
+    monkeypatch.setattr(kvm, "kvm_runs", lambda: True)
+    assert cli.main(["doctor"]) == 1, "no backend works"
+    assert "do: install the engine" in capsys.readouterr().out
+
+
+def test_a_kernel_is_asked_what_it_holds_back() -> None:
+    if landlock.abi() == 0:
+        pytest.skip("this kernel has no Landlock")
+    assert landlock.probe() == landlock.abi()
+    assert landlock.missing(0) and not landlock.missing(6)

@@ -1,0 +1,194 @@
+"""Templates: nothing of the answer in them, the same digest everywhere, clear words for what is missing."""
+
+import hashlib
+import os
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from ostinato.sandbox import Backend, SandboxError
+from ostinato.sandbox.environment import build, load, scrub, wheels
+
+LATER = "def alpha(a, b):\n    return a + b  # the answer\n"
+
+
+def git(repo: Path, *arguments: str) -> str:
+    names = {f"GIT_{who}_{what}": "x@y" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    done = subprocess.run(
+        ["git", *arguments], cwd=repo, env={**os.environ, **names}, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A repository whose later commits, tags, stash, caches and wheels hold the answer."""
+    repo = tmp_path / "source"
+    repo.mkdir()
+    git(repo, "init", "--quiet", "-b", "main")
+    (repo / "calc.py").write_text("def alpha(a, b):\n    return a - b\n")
+    (repo / "pyproject.toml").write_text('[project]\nname = "My.Calc"\nversion = "1.2"\n')
+    (repo / "vendor").mkdir()
+    for name in ("my_calc-1.2-py3-none-any.whl", "my_calc-1.10.tar.gz", "other-9.0-py3-none-any.whl"):
+        (repo / "vendor" / name).write_text(LATER)
+    (repo / "run.sh").write_text("#!/bin/sh\n")
+    (repo / "run.sh").chmod(0o755)
+    git(repo, "add", "--all")
+    git(repo, "commit", "--quiet", "-m", "one")
+    first = git(repo, "rev-parse", "HEAD")
+    (repo / "calc.py").write_text(LATER)
+    git(repo, "commit", "--quiet", "-am", "two: the answer")
+    git(repo, "tag", "v2")
+    git(repo, "reset", "--quiet", "--hard", first)
+    for name in (
+        "__pycache__/calc.cpython-311.pyc",
+        ".mypy_cache/3.11/calc.data.json",
+        "x/old.pyc",
+        "calc.py.orig",
+    ):
+        (repo / name).parent.mkdir(parents=True, exist_ok=True)
+        (repo / name).write_text(LATER)
+    return repo
+
+
+def test_nothing_of_the_answer_is_left(source: Path, tmp_path: Path) -> None:
+    for commit in (None, "HEAD"):
+        template = build(source, tmp_path / "store", commit=commit)
+        repo = template.path / "repo"
+        holders = [path for path in repo.rglob("*") if path.is_file() and b"answer" in path.read_bytes()]
+        assert {path.name for path in holders} == {
+            "my_calc-1.2-py3-none-any.whl",
+            "other-9.0-py3-none-any.whl",
+        }
+        assert git(repo, "log", "--all", "--format=%H") == template.commit
+        assert git(repo, "tag") == ""
+        assert "dangling" not in git(repo, "fsck", "--lost-found")
+        assert git(repo, "status", "--porcelain") == ""
+        assert not (repo / ".git/logs").exists()
+        objects = git(repo, "cat-file", "--batch-check", "--batch-all-objects").splitlines()
+        texts = [git(repo, "cat-file", "-p", line.split()[0]) for line in objects if "blob" in line]
+        assert sum("answer" in text for text in texts) == 1  # the two wheels that stay are one object
+        assert os.access(repo / "run.sh", os.X_OK)
+
+
+def test_the_same_source_has_the_same_digest(source: Path, tmp_path: Path) -> None:
+    one = build(source, tmp_path / "one")
+    two = build(source, tmp_path / "two", commit="HEAD")
+    assert (one.digest, one.commit) == (two.digest, two.commit)
+    assert build(source, tmp_path / "one").path == one.path
+    assert sorted(path.name for path in (tmp_path / "one").iterdir()) == [one.digest]
+    (source / "calc.py").write_text("")
+    assert build(source, tmp_path / "one").digest != one.digest
+
+
+@pytest.mark.parametrize("harm", ["repo/calc.py", "repo/more.py", "template.json", "name"])
+def test_a_template_that_was_changed_is_refused(source: Path, tmp_path: Path, harm: str) -> None:
+    template = build(source, tmp_path / "store")
+    path = template.path
+    if harm == "name":
+        path = path.rename(path.with_name("0" * 32))
+    else:
+        (path / harm).write_text("{}")
+    with pytest.raises(SandboxError, match=r"again|rebuild"):
+        load(path)
+
+
+def test_a_commit_that_is_not_there_is_named(source: Path, tmp_path: Path) -> None:
+    with pytest.raises(SandboxError, match="no commit 'nonsense'"):
+        build(source, tmp_path / "store", commit="nonsense")
+    with pytest.raises(SandboxError, match="no commit"):
+        build(source, tmp_path / "store", commit="--output=/tmp/x")
+    assert list((tmp_path / "store").iterdir()) == []
+
+
+def test_a_link_out_is_refused(source: Path, tmp_path: Path) -> None:
+    (source / "out").symlink_to("../../etc/passwd")
+    with pytest.raises(SandboxError, match="link out"):
+        build(source, tmp_path / "store")
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "later"),
+    [
+        ("my-calc", "1.2", False),
+        ("My_Calc", "1.2.1", True),
+        ("my.calc", "1.10", True),
+        ("my_calc", "1.1", False),
+    ],
+)
+def test_only_later_archives_of_the_project_go(tmp_path: Path, name: str, version: str, later: bool) -> None:
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "my-calc"\nversion = "1.2"\n')
+    (tmp_path / f"{name.replace('-', '_')}-{version}-py3-none-any.whl").touch()
+    assert bool(scrub.newer_archives(tmp_path)) == later
+
+
+def make_wheel(folder: Path, name: str, code: str) -> Path:
+    """A wheel by hand: PEP 427 asks for no more."""
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{name}-1.0-py3-none-any.whl"
+    about = f"{name}-1.0.dist-info"
+    with zipfile.ZipFile(path, "w") as wheel:
+        wheel.writestr(zipfile.ZipInfo(f"{name}.py"), code)
+        wheel.writestr(
+            zipfile.ZipInfo(f"{about}/METADATA"), f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
+        )
+        wheel.writestr(
+            zipfile.ZipInfo(f"{about}/WHEEL"),
+            "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        )
+        wheel.writestr(zipfile.ZipInfo(f"{about}/RECORD"), "")
+    return path
+
+
+async def test_dependencies_are_recorded_and_replayed_without_a_network(
+    ns_backend: Backend, source: Path, tmp_path: Path
+) -> None:
+    make_wheel(tmp_path / "index", "helper", "def double(x): return 2 * x\n")
+    (tmp_path / "requirements.txt").write_text("helper==1.0\n")
+    lock = wheels.record(tmp_path / "requirements.txt", tmp_path / "wheels", find=tmp_path / "index")
+    assert list(lock) == ["helper-1.0-py3-none-any.whl"]
+    template = build(source, tmp_path / "store", wheelhouse=tmp_path / "wheels")
+    assert template.digest == build(source, tmp_path / "other", wheelhouse=tmp_path / "wheels").digest
+    assert template.digest != build(source, tmp_path / "store").digest
+    sandbox = await ns_backend.create(template.spec())
+    assert (await sandbox.exec("python -c 'import helper; print(helper.double(4))'")).output == "8\n"
+    assert (await sandbox.exec("echo x > /mnt/deps/x")).exit_code != 0
+    await sandbox.destroy()
+
+
+def test_a_wheel_that_is_another_or_missing_is_refused(tmp_path: Path) -> None:
+    path = make_wheel(tmp_path / "wheels", "helper", "x = 1\n")
+    lock = {path.name: hashlib.sha256(b"another").hexdigest()}
+    with pytest.raises(SandboxError, match="not the wheel that was recorded"):
+        wheels.install(lock, tmp_path / "wheels", tmp_path / "target")
+    with pytest.raises(SandboxError, match="record the dependencies again"):
+        wheels.install({"gone.whl": "0"}, tmp_path / "wheels", tmp_path / "target")
+
+
+def test_what_cannot_be_found_is_said_by_pip(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("nowhere-to-be-found==1.0\n")
+    (tmp_path / "index").mkdir()
+    with pytest.raises(SandboxError, match="nowhere-to-be-found"):
+        wheels.record(tmp_path / "requirements.txt", tmp_path / "wheels", find=tmp_path / "index")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("environment/Dockerfile", "FROM debian:12 AS a\nFROM --platform=x mono:6\n"),
+        ("task.toml", '[metadata.ostinato]\nneeds = ["no-such-compiler"]\n'),
+    ],
+)
+def test_a_task_that_needs_what_is_not_here_says_so(
+    source: Path, tmp_path: Path, name: str, text: str
+) -> None:
+    task = tmp_path / "task"
+    (task / "environment").mkdir(parents=True)
+    source.rename(task / "environment/repo")
+    (task / name).write_text(text)
+    with pytest.raises(SandboxError, match=r"needs (mono|no-such-compiler)"):
+        build(task, tmp_path / "store")
+    (task / name).write_text("" if name == "task.toml" else "FROM python:3.11-slim\n")
+    assert build(task, tmp_path / "store").needs in ((), ("python3",))
