@@ -18,6 +18,8 @@ from ostinato.config import ConfigError, dump, load
 from ostinato.gateway.manage import register as register_accounts
 from ostinato.harness.acp.main import register as register_editor
 from ostinato.harness.command_line import register as register_agent
+from ostinato.sandbox.commands import register as register_sandbox
+from ostinato.sandbox.doctor import register as register_doctor
 
 DONE, FAILED, WRONG = 0, 1, 2
 INTERRUPTED = 130
@@ -67,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     serve = commands.add_parser("serve", help="serve the version that a run deployed")
     serve.add_argument("--directory", type=Path, default=Path("runs/demo"), help="the run folder")
     serve.add_argument("--port", type=int, default=8080, help="port of the gateway on the loopback")
+    serve.add_argument("--alias", action="append", default=[], help="another name, as 'claude-*'")
     serve.set_defaults(run=_serve)
 
     register_editor(commands)
@@ -80,6 +83,8 @@ def _parser() -> argparse.ArgumentParser:
     lineage.set_defaults(run=_lineage)
 
     register_accounts(commands)
+    register_doctor(commands)
+    register_sandbox(commands)
     return parser
 
 
@@ -122,7 +127,7 @@ def _serve(options: argparse.Namespace) -> int:
     from ostinato.loop.serve import serve
 
     try:
-        return asyncio.run(serve(options.directory, options.port, Console(highlight=False)))
+        return asyncio.run(serve(options.directory, options.port, options.alias, Console(highlight=False)))
     except RunError as error:
         return _wrong(str(error))
 

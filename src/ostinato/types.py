@@ -1,6 +1,4 @@
-"""The nouns. Everything that travels between rooms, and nothing else; standard library only.
-
-A picture of how they follow from each other::
+"""The nouns: everything that travels between rooms, and nothing else. Standard library only. ::
 
     Task ──► Session = Turn, Turn, … ──► Signal, Signal, … ──► Reward ──► Sample ──► Checkpoint
                                                                                         │
@@ -10,6 +8,7 @@ A picture of how they follow from each other::
 seconds. Sequences of token ids are tuples so that a Turn can be hashed, compared and shared.
 """
 
+import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,12 +17,23 @@ from pathlib import Path
 from typing import Any
 
 TEACHER_VERSION = -1
-"""The version of tokens that no checkpoint sampled: a script wrote them."""
+"""The version of tokens that a script wrote."""
 
 
 def new_id() -> str:
     """A fresh random identifier: 32 hexadecimal digits."""
     return uuid.uuid4().hex
+
+
+def call_id(turn: int, index: int) -> str:
+    """The id under which a client knows a tool call of a turn."""
+    return f"call_{turn}_{index}"
+
+
+def turn_of_call(id: str) -> int | None:
+    """The turn that made a call; None for an id that is not ours."""
+    found = re.fullmatch(r"call_(\d{1,9})_\d{1,9}", id, re.ASCII)
+    return int(found[1]) if found else None
 
 
 class Source(StrEnum):
@@ -373,6 +383,8 @@ class Report:
     scores: Mapping[str, Score]
     rates: Mapping[str, float] = field(default_factory=dict)
     """Behaviour beside the score: mean turns; shares that tampered, asked, broke a call, ran tests."""
+    harness: str = ""
+    """Hash of the harness it was measured under; scores under two are not compared."""
     id: str = field(default_factory=new_id)
 
 

@@ -31,6 +31,7 @@ async def test_every_kind_is_scored_by_its_hidden_tests(tmp_path: Path, right: b
         assert (score.solve, score.n) == (float(right), len(tasks))
         assert score.low <= score.solve <= score.high
         assert shop.store.reports(7) == [measured.report]
+        assert measured.report.harness == shop.store.sessions()[0].harness != ""
         ledger = Ledger(shop.store)
         assert ledger.unaccounted() == 0
         assert ledger.states()[State.MEASURED] > 0

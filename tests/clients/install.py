@@ -98,10 +98,15 @@ def _run(command: list[str]) -> str | None:
 
 
 def main(arguments: list[str]) -> int:
-    """Installs what is missing, then runs the tests where there is nothing but loopback."""
-    for package in PACKAGES.values():
-        problem = install(package)
-        print(f"{package.name} {package.version}: {problem or 'installed'}", flush=True)
+    """Installs what is missing, then runs the tests where there is nothing but loopback.
+
+    1 when a client cannot be installed: a test that was skipped shows nothing.
+    """
+    problems = {package.name: install(package) for package in PACKAGES.values()}
+    for name, problem in problems.items():
+        print(f"{name} {PACKAGES[name].version}: {problem or 'installed'}", flush=True)
+    if any(problems.values()):
+        return 1
     command = [sys.executable, "-m", "pytest", "-m", "clients", *arguments]
     alone = ["unshare", "--map-root-user", "--net", "--"]
     able = shutil.which("unshare") and not subprocess.run([*alone, "true"], check=False).returncode

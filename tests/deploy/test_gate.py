@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from ostinato.deploy.gate import GateError, gate
@@ -11,6 +13,12 @@ def report(version: int, **solved: tuple[int, int]) -> Report:
 
 def with_rates(version: int, **rates: float) -> Report:
     return Report(version=version, scores={"seeds": wilson(500, 1000)}, rates=rates)
+
+
+def test_scores_under_two_harnesses_are_not_compared() -> None:
+    before, after = report(1, seeds=(9, 10)), report(2, seeds=(10, 10))
+    with pytest.raises(GateError, match="version 2 under 9f: measure both under the same"):
+        gate(before, replace(after, harness="9f"), margin=0.5)
 
 
 def test_better_on_many_tasks_is_promoted() -> None:

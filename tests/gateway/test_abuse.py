@@ -280,7 +280,7 @@ async def test_streams_that_are_cut_leave_whole_turns_or_none(url: str, http, sc
     del streams["/v1/messages/count_tokens"]
 
     async def client(number: int) -> None:
-        for i in range(20):
+        for _ in range(20):
             path = rng.choice(list(streams))
             body = streams[path] | {"temperature": 1.0}
             headers = {"X-Session-Id": f"cut-{number}"}
@@ -288,7 +288,6 @@ async def test_streams_that_are_cut_leave_whole_turns_or_none(url: str, http, sc
                 assert response.status == 200
                 await response.content.read(rng.choice([1, 50, 500, 5_000]))
                 response.close()
-            assert i < 20
 
     await asyncio.gather(*(client(number) for number in range(10)))
     async with http.get(url + "/healthz") as response:

@@ -66,6 +66,14 @@ async def test_a_secret_is_withheld_from_the_record_not_from_the_model(
         samples_of([first, second], 1.0)
 
 
+async def test_a_secret_in_a_tool_is_withheld_too(chat, store: Store, renderer, read_tool) -> None:
+    told = {**read_tool, "function": {**read_tool["function"], "description": f"reads, with {TOKEN}"}}
+    asked = {"role": "user", "content": "hi"}
+    status, body, _ = await chat(asked, tools=[told], headers={"X-Session-Id": "s1"})
+    assert (status, body["ostinato"]["untrainable"]) == (200, WITHHELD)
+    assert TOKEN not in said(store, renderer) and "reads, with" in said(store, renderer)
+
+
 async def test_turns_before_the_secret_stay_trainable(chat, store: Store) -> None:
     _, body, _ = await chat(HI, headers={"X-Session-Id": "s1"})
     await chat(HI, body["choices"][0]["message"], TOLD, headers={"X-Session-Id": "s1"})

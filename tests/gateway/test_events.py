@@ -58,7 +58,7 @@ def test_each_line_is_judged_alone() -> None:
     wrong = {each.line: each.message for each in found if isinstance(each, Refused)}
     assert [each[0] for each in found if not isinstance(each, Refused)] == [1, 7]
     assert wrong.keys() == {3, 4, 5, 6}
-    assert "NaN is no JSON number" in wrong[5]
+    assert "not JSON" in wrong[5]
 
 
 def test_a_line_that_is_too_long_is_refused() -> None:

@@ -58,7 +58,7 @@ def test_no_request_of_the_schema_makes_it_fail(address: str) -> None:
         operation = found.ok()
         if operation.path != "/metrics":
             _drive(operation, address, seen.setdefault(operation.label, set()))
-    assert len(seen) >= 6
+    assert len(seen) >= 9
     assert all(min(statuses) == 200 for label, statuses in seen.items() if "/v1/" in label), seen
 
 

@@ -101,7 +101,7 @@ async def test_logs_become_events_in_both_encodings(chat, http, gateway: str, st
         async with http.post(gateway + "/v1/logs", data=body, headers=headers) as response:
             assert response.status == 200
             assert response.content_type == headers["Content-Type"]
-            assert await response.read() in {b'{"partialSuccess": {}}', b""}
+            assert await response.read() in {b'{"partialSuccess":{}}', b""}
     kinds = {signal.kind: signal.value for signal in store.signals(SESSION)}
     assert kinds == {SignalKind.TOOL_DECISION: 0.0, SignalKind.USER_PROMPT: 1.0}
     assert len(store.events(SESSION)) == 2

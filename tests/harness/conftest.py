@@ -10,7 +10,7 @@ from tests.harness.story import STORY, scripted_gateway
 from ostinato.gateway.keys import hash_key
 from ostinato.harness.execute import Executor
 from ostinato.harness.users import ScriptedUser
-from ostinato.sandbox.base import Limits, Sandbox
+from ostinato.sandbox.base import Limits, Sandbox, Spec
 from ostinato.sandbox.process import ProcessBackend
 from ostinato.store import Store
 
@@ -33,7 +33,7 @@ def repo(tmp_path: Path) -> Path:
 @pytest.fixture
 async def sandbox(repo: Path) -> AsyncIterator[Sandbox]:
     backend = ProcessBackend()
-    yield await backend.open(repo, Limits(wall_s=5.0))
+    yield await backend.create(Spec(repo=repo, limits=Limits(wall_s=5.0)))
     await backend.aclose()
 
 

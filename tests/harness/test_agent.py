@@ -116,10 +116,10 @@ async def test_a_wrong_key_is_for_the_caller(sandbox: Sandbox, user) -> None:
 
 
 async def test_a_dead_sandbox_voids_the_session(sandbox: Sandbox, user) -> None:
-    await sandbox.close()
+    await sandbox.destroy()
     outcome, client = await run(sandbox, user, calls(READ))
     assert outcome.ending is Ending.INFRASTRUCTURE
-    assert "closed" in outcome.reason
+    assert "destroyed" in outcome.reason
     assert client.signals[0].value == "infrastructure"
 
 

@@ -13,6 +13,7 @@ from ostinato.harness.log import Sessions
 from ostinato.harness.main import Wish, code
 from ostinato.harness.workbench import Options
 from ostinato.store import Store
+from ostinato.store.accounts import hash_key
 from ostinato.types import Ending, Source
 
 
@@ -79,6 +80,14 @@ async def test_stopping_it_tells_the_gateway(coded, script: list[str], repo: Pat
     assert "interrupted" in screen
     assert "+    return a + b" in screen
     assert store.sessions()[0].ending is Ending.ABANDONED
+
+
+async def test_a_key_that_may_not_tell_how_it_went_is_told_so(coded, store: Store) -> None:
+    store.add_key(hash_key("mute"), "bob", "use")
+    status, screen = await coded(key="mute")
+    assert status == 0
+    assert screen.count("the gateway does not take what became of this session") == 1
+    assert "not feedback: ask for one" in " ".join(screen.split())
 
 
 async def test_what_is_wrong_is_said_and_nothing_is_touched(coded, tmp_path: Path, repo: Path) -> None:

@@ -13,7 +13,7 @@ from ostinato.harness.profiles import PROFILES
 from ostinato.harness.providers import Providers
 from ostinato.harness.search import SearchService, content_hash, contents, tree_hash
 from ostinato.harness.users import SilentUser
-from ostinato.sandbox.base import Sandbox
+from ostinato.sandbox.base import Sandbox, Spec
 from ostinato.sandbox.process import ProcessBackend
 from ostinato.search import index
 
@@ -50,7 +50,7 @@ async def test_only_what_changed_is_sent(searcher: SearchService, service, sandb
 
 async def test_production_and_a_sandbox_give_the_same_answers(service, repo: Path, tmp_path: Path):
     here, copies = ProcessBackend(in_place=True), ProcessBackend()
-    live, practice = await here.open(repo), await copies.open(repo)
+    live, practice = await here.create(Spec(repo=repo)), await copies.create(Spec(repo=repo))
     try:
         found = [await places(SearchService(service.url, "key", box), "alpha") for box in (live, practice)]
         assert found[0] == found[1] and found[0]

@@ -72,6 +72,20 @@ def test_an_edit_of_claude_code(desk, hook, tool, told) -> None:
     assert desk.survival("0")["survival_rate_four_gram"] == 1.0
 
 
+@pytest.mark.parametrize(
+    ("more", "turn"),
+    [({"tool_use_id": "call_7_0"}, 7), ({"tool_use_id": "call_7_0", "agent_id": "a1"}, None)],
+    ids=["the session's own", "a sub-agent's"],
+)
+def test_a_call_that_our_gateway_named_tells_its_turn(desk, hook, more, turn) -> None:
+    told = {"file_path": str(desk.root / "calc.py"), "content": "…"}
+    hook(claude(desk, "PreToolUse", "Write", told, **more))
+    desk.write("calc.py", desk.PROPOSED)
+    hook(claude(desk, "PostToolUse", "Write", told, **more))
+    [event] = edits(desk)
+    assert event["turn"] == turn
+
+
 def test_a_new_file_of_claude_code(desk, hook) -> None:
     told = {"file_path": "fresh.py", "content": "x = 1\n"}
     hook(claude(desk, "PreToolUse", "Write", told))
@@ -113,14 +127,16 @@ def test_a_failed_call_is_no_edit(desk, hook) -> None:
 
 
 def test_a_call_that_was_turned_down_is_rejected(desk, hook) -> None:
-    hook(claude(desk, "PreToolUse", "Edit", {"file_path": str(desk.root / "calc.py")}))
+    told = {"file_path": str(desk.root / "calc.py")}
+    hook(claude(desk, "PreToolUse", "Edit", told, tool_use_id="call_4_1"))
     hook(claude(desk, "Stop", None, None, session_id="another"))
     desk.reporter.tick()
     assert not desk.named("edit.feedback")
     hook(claude(desk, "Stop", None, None))
     desk.reporter.tick()
     [event] = desk.named("edit.feedback")
-    assert event["attributes"]["outcome"] == "rejected" and event["session_id"] == "5b1c"
+    assert event["attributes"]["outcome"] == "rejected"
+    assert (event["session_id"], event["turn"]) == ("5b1c", 4)
 
 
 def test_what_a_shell_command_changed(desk, hook) -> None:

@@ -47,12 +47,35 @@ def test_everything_goes_once_and_in_order(journal, gateway) -> None:
     assert [body.count(b"\n") for body in gateway.bodies] == [1, 0, 0, 0]
 
 
-@pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
+@pytest.mark.parametrize("status", [401, 429, 500, 503])
 def test_while_the_gateway_is_away_all_waits(journal, gateway, status) -> None:
     gateway.status = status
     assert str(status) in deliver(journal, gateway).waiting
     gateway.status = 200
     assert deliver(journal, gateway).taken == 5
+
+
+@pytest.mark.parametrize(("code", "sent"), [("role_required", 0), ("not_your_session", 5)])
+def test_a_key_that_lacks_a_role_waits_and_a_session_of_another_does_not(journal, code, sent) -> None:
+    class Strict:
+        def post(self, path, body, kind):
+            return 403, json.dumps({"error": {"code": code}}).encode()
+
+    found = deliver(journal, Strict())
+    assert (found.taken, found.refused, bool(found.waiting)) == (0, sent, sent == 0)
+
+
+def test_a_batch_that_is_too_large_goes_in_parts(journal) -> None:
+    class Narrow:
+        """Takes one line at a time."""
+
+        def post(self, path, body, kind):
+            taken.extend(lines := body.splitlines())
+            return (413 if len(lines) > 1 else 200), b"{}"
+
+    taken = []
+    assert deliver(journal, Narrow()) == Sent(taken=5, refused=0, waiting="")
+    assert [json.loads(line)["id"] for line in taken] == ["e1", "e2", "e1", "e2", "s1", "e3", "s2"]
 
 
 def test_a_gateway_without_the_endpoint_is_asked_again(journal, gateway) -> None:

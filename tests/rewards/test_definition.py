@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from ostinato.rewards.definition import LIVE, PRACTICE, Live
 from ostinato.rewards.effort import concave_effort
 from ostinato.rewards.facts import SignalValueError, VoidSessionError
-from ostinato.types import Completion, Ending, FinishReason, Reward, Signal, SignalKind, Turn
+from ostinato.types import Completion, Ending, FinishReason, Reward, Signal, SignalKind, Turn, TurnKind
 
 
-def turn(index: int = 0, broken: str | None = None) -> Turn:
+def turn(index: int = 0, broken: str | None = None, kind: TurnKind = TurnKind.MAIN) -> Turn:
     completion = Completion(ids=(3,), logprobs=(-0.1,), versions=(1,), finish=FinishReason.STOP)
     return Turn(
         session_id="s",
@@ -22,6 +22,7 @@ def turn(index: int = 0, broken: str | None = None) -> Turn:
         started_at=100.0,
         latency_s=1.0,
         broken=broken,
+        kind=kind,
     )
 
 
@@ -55,6 +56,12 @@ def test_practice_is_the_documented_sum(turns: int, works: bool, tampered: bool,
 
 def test_a_short_failure_never_beats_a_long_solution() -> None:
     assert practice([turn(i) for i in range(1000)], SOLVED).total > practice([turn()], FAILED).total
+
+
+def test_what_a_client_asks_beside_the_work_costs_nothing() -> None:
+    title = turn(1, "bad JSON", TurnKind.SIDE)
+    assert practice([turn(), title], SOLVED) == practice([turn()], SOLVED)
+    assert LIVE.score("s", [turn(), title], ()) == live()
 
 
 def test_broken_calls_are_never_dropped_and_never_pay() -> None:

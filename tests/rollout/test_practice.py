@@ -8,7 +8,7 @@ from ostinato.harness.agent import HarnessConfig
 from ostinato.harness.episode import EpisodeRunner
 from ostinato.rewards.definition import PRACTICE
 from ostinato.rollout.practice import Practice, PracticeConfig
-from ostinato.sandbox.base import Exam, Limits, Sandbox, SandboxError
+from ostinato.sandbox.base import Capabilities, Exam, Isolation, Sandbox, SandboxError, Snapshot, Spec
 from ostinato.sandbox.verify import Verifier
 from ostinato.store import Ledger
 from ostinato.tasks.pebble import generate
@@ -73,12 +73,17 @@ async def test_broken_calls_are_counted_as_negatives(tmp_path: Path) -> None:
 
 
 class FailingBackend:
-    """A backend whose sandboxes do not open."""
+    """A backend whose cannot create a sandbox."""
 
-    name, boundary = "failing", False
+    name, capabilities = "failing", Capabilities(isolation=Isolation.PROCESS)
 
-    async def open(self, repo: Path, limits: Limits = Limits()) -> Sandbox:  # noqa: B008 - frozen
+    async def create(self, spec: Spec) -> Sandbox:
         raise SandboxError("no more namespaces")
+
+    async def restore(self, snapshot: Snapshot, spec: Spec) -> Sandbox:
+        raise SandboxError("no more namespaces")
+
+    async def remove(self, snapshot: Snapshot) -> None: ...
 
     async def examine(self, exam: Exam) -> dict[str, str]:
         raise SandboxError("no more namespaces")

@@ -100,6 +100,16 @@ def test_a_crash_before_publishing_releases_the_claim(recorded: Store, ledger: L
     assert [found.id for found in ledger.claim(5, 9, 0)] == ["b"]
 
 
+def test_consent_that_was_taken_back_holds_for_what_waits(store: Store, ledger: Ledger) -> None:
+    for user, name in (("ada", "s1"), ("bob", "s2")):
+        store.accounts.set_consent(user=user, granted=True, by=user)
+        store.record([turn(0, name)], sessions=[session(name, user=user, consent=True)])
+        ledger.offer(group(f"g-{user}", session_id=name))
+    store.accounts.set_consent(user="ada", granted=False, by="ada")
+    assert [found.id for found in ledger.claim(9, 2, 0)] == ["g-bob"]
+    assert counts(ledger) == {State.WITHHELD: 1}
+
+
 def test_closing_out_drops_what_nobody_will_train(recorded: Store, ledger: Ledger) -> None:
     for number, name in enumerate("ab"):
         ledger.offer(group(name, turns=(number,)))

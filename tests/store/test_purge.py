@@ -72,6 +72,15 @@ def test_nothing_of_it_is_left_on_the_disk(store: Store) -> None:
     assert not [mark for mark in (SAID.encode(), pack_ints(MARKER), b"ada", b"bob") if mark in left]
 
 
+def test_a_key_of_somebody_who_was_purged_opens_nothing(store: Store) -> None:
+    fill(store, "s1")
+    store.add_key("9f", "ada")
+    store.add_key("8e", "bob")
+    purge(store, user="ada", by="root")
+    assert store.key("9f") is None
+    assert store.key("8e") is not None
+
+
 def test_the_tombstone_says_when_and_by_whom(store: Store) -> None:
     fill(store, "s1")
     purge(store, session="s1", by="root")

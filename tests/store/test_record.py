@@ -147,7 +147,12 @@ def test_a_version_has_one_digest(store: Store) -> None:
 
 def test_reports_and_verdicts_come_back(store: Store) -> None:
     reports = [
-        Report(version=v, scores={"seeds": Score(solve=0.5, n=4, low=0.2, high=0.8)}, rates={"turns": 2.0})
+        Report(
+            version=v,
+            scores={"seeds": Score(solve=0.5, n=4, low=0.2, high=0.8)},
+            rates={"turns": 2.0},
+            harness="9f",
+        )
         for v in (2, 1)
     ]
     verdict = Verdict(version=2, decision=Decision.HOLD, reason="too close", evidence={"n": [1, None]})

@@ -46,7 +46,9 @@ class Bench:
     ) -> Measured:
         episodes = await asyncio.gather(*(self._episode(task, on_done) for task in tasks))
         self._account(episodes)
-        report = Report(version=version, scores=scores(episodes), rates=rates(episodes))
+        report = Report(
+            version=version, scores=scores(episodes), rates=rates(episodes), harness=self._runner.harness
+        )
         self._store.add_report(report)
         return Measured(report=report, solved=tuple(episode.solved for episode in episodes))
 

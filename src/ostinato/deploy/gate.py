@@ -28,8 +28,13 @@ def gate(current: Report, candidate: Report, *, margin: float, paired: Pairs | N
 
     ROLL_BACK when one is shown to have lost, or a guarded rate rose by more than `RATE_SLACK`; else HOLD.
     `paired[split]` = (current, candidate) outcomes task by task, for the narrower paired interval.
-    Raises GateError when the reports have no split in common.
+    Raises GateError when the reports have no split in common, or were measured under two harnesses.
     """
+    if current.harness != candidate.harness:
+        raise GateError(
+            f"version {current.version} was measured under harness {current.harness or 'unknown'}, version "
+            f"{candidate.version} under {candidate.harness or 'unknown'}: measure both under the same"
+        )
     changes = _changes(current, candidate, paired or {})
     risen = _risen(current, candidate)
     decision, reason = _decide(changes, risen, margin)

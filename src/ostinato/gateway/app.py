@@ -116,14 +116,15 @@ class Gateway:
 
     async def count(self, request: Request) -> Response:
         """How many tokens the prompt of a Messages request has."""
-        await self.keys.authenticate(request.headers)
-        chat = parse_count(await self.json(request))
-        self.models.check(chat.model)
-        try:
-            ids = self.renderer.render(chat.messages, chat.tools)
-        except RenderError as error:
-            raise invalid(f"messages cannot be rendered: {error}", "messages") from error
-        return encode({"input_tokens": len(ids)})
+        key = await self.keys.authenticate(request.headers)
+        with self.limits.admitted(key):
+            chat = parse_count(await self.json(request))
+            self.models.check(chat.model)
+            try:
+                ids = self.renderer.render(chat.messages, chat.tools)
+            except RenderError as error:
+                raise invalid(f"messages cannot be rendered: {error}", "messages") from error
+            return encode({"input_tokens": len(ids)})
 
     async def json(self, request: Request) -> object:
         """The body as JSON. ApiError 400, or 413 when it is larger than the configured limit."""

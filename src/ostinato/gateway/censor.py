@@ -13,6 +13,7 @@ digest, so a turn costs what is new in it; token ids are only gone through when 
 """
 
 import hashlib
+import json
 from array import array
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,7 @@ from typing import Literal
 
 from ostinato.gateway.request import ChatRequest, Message
 from ostinato.model.renderer import Renderer
-from ostinato.store.redact import find, redact
+from ostinato.store.redact import find, redact, redact_json
 from ostinato.types import Completion, Turn
 
 WITHHELD = "secret redacted"
@@ -43,13 +44,14 @@ class Censor:
 
     def admit(self, chat: ChatRequest) -> ChatRequest:
         """The request as the model may read it."""
-        if not self._replaces or not any(map(self._in_message, chat.messages)):
+        if not self._replaces or not self._in_prompt(chat):
             return chat
-        return replace(chat, messages=tuple(map(self._replaced, chat.messages)))
+        tools = tuple(redact_json(tool) for tool in chat.tools)
+        return replace(chat, messages=tuple(map(self._replaced, chat.messages)), tools=tools)
 
     def mark(self, turn: Turn, chat: ChatRequest) -> tuple[Turn, Turn]:
         """The turn, untrainable if there is a secret in it, and what of it may be stored."""
-        found = {secret for message in chat.messages for secret in self._in_message(message)}
+        found = self._in_prompt(chat)
         found |= self._in_text(self._tokenizer.decode(turn.completion.ids))
         if not found:
             return turn, turn
@@ -89,6 +91,10 @@ class Censor:
         if isinstance(content, str):
             return {**message, "content": redact(content)}
         return {**message, "content": [{**part, "text": redact(part["text"])} for part in content or ()]}
+
+    def _in_prompt(self, chat: ChatRequest) -> set[str]:
+        found = {secret for message in chat.messages for secret in self._in_message(message)}
+        return found.union(*(self._in_text(json.dumps(tool, ensure_ascii=False)) for tool in chat.tools))
 
     def _in_message(self, message: Message) -> frozenset[str]:
         return frozenset(secret for text in _texts(message) for secret in self._in_text(text))

@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import orjson
+
 from ostinato.gateway.chat import parse_chat
 from ostinato.gateway.dialect import Answer, extra_of, pieces, rest_of
 from ostinato.gateway.errors import ApiError
@@ -27,7 +29,7 @@ class Chat:
             "usage": _usage(answer.turn),
             "ostinato": extra_of(answer.turn),
         }
-        return json.dumps(value).encode()
+        return orjson.dumps(value)
 
     def events(self, chat: ChatRequest, turn_id: str, started_at: float, prompt_tokens: int) -> "Chunks":
         envelope = _envelope(turn_id, "chat.completion.chunk", started_at, chat.model)
@@ -97,4 +99,5 @@ def _usage(turn: Turn) -> dict[str, int]:
 
 
 def _event(value: object) -> bytes:
+    # ASCII: some clients end a line at U+2028 and its like
     return b"data: " + json.dumps(value).encode() + b"\n\n"

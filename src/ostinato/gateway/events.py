@@ -5,12 +5,13 @@ small JSON values. Text that people wrote is kept only where organisation and us
 that the same event is stored without it.
 """
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import orjson
 
 from ostinato.store import ApiKey
 from ostinato.store.redact import redact_json
@@ -27,6 +28,7 @@ NAMES = {
     "edit.feedback",
     "edit.hunk.action",
     "edit.survival",
+    "edit.skipped",
     "edit.superseded",
     "edit.commit",
     "edit.revert",
@@ -163,17 +165,12 @@ def _object(line: bytes) -> Mapping[str, Any]:
     if len(line) > MOST_LINE_BYTES:
         raise EventError(f"a line may have {MOST_LINE_BYTES} bytes, this one has {len(line)}")
     try:
-        value = json.loads(line, parse_constant=_no_number)
-        json.dumps(value, ensure_ascii=False).encode()
-    except (ValueError, RecursionError) as error:
+        value = orjson.loads(line)
+    except ValueError as error:
         raise EventError(f"not JSON: {error}") from None
     if not isinstance(value, dict):
         raise EventError("not a JSON object")
     return value
-
-
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no JSON number")
 
 
 def _id(line: Mapping[str, Any], name: str) -> str:

@@ -18,6 +18,7 @@ from ostinato.gateway.request import (
     function_tool,
     items,
     max_tokens_of,
+    merge,
     model_of,
     part_text,
     stops_of,
@@ -213,13 +214,6 @@ def _merged(messages: list[Message]) -> list[Message]:
         else:
             found.append(message)
     return found
-
-
-def merge(one: Message, other: Message) -> Message:
-    """Two pieces of one assistant turn."""
-    text = (one.get("content") or "") + (other.get("content") or "")
-    calls = [*one.get("tool_calls", ()), *other.get("tool_calls", ())]
-    return {"role": "assistant", "content": text or None} | ({"tool_calls": calls} if calls else {})
 
 
 def _tools(body: Mapping[str, Any]) -> tuple[Message, ...]:

@@ -143,4 +143,5 @@ def _usage(prompt: int, completion: int) -> dict[str, int]:
 
 
 def _event(kind: str, **fields: Any) -> bytes:
+    # ASCII: some clients end a line at U+2028 and its like
     return f"event: {kind}\ndata: {json.dumps({'type': kind} | fields)}\n\n".encode()

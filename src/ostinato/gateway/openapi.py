@@ -3,7 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ostinato.gateway.events import NAMES
+from ostinato.gateway.feedback import MOST_TAGS
 from ostinato.gateway.request import HOTTEST, MOST_STOPS, MOST_TOKENS
+from ostinato.types import SignalKind
 
 Schema = dict[str, Any]
 TEXT: Schema = {"type": "string"}
@@ -41,7 +44,6 @@ def _tool(properties: Schema, *required: str) -> Schema:
 
 
 SHARED: Schema = {"model": {"$ref": "#/components/schemas/Model"}, "stream": FLAG, "temperature": HEAT}
-SCHEMA_FIELD: Schema = {"type": "object"}
 CHAT = _object(
     SHARED
     | {
@@ -130,7 +132,37 @@ RESPONSES = _object(
     "input",
     open_=False,
 )
-FEEDBACK = OBJECT
+ABOUT: Schema = {"type": ["string", "null"], "minLength": 1, "maxLength": 256}
+TURN: Schema = {"type": ["integer", "null"], "minimum": 0, "maximum": 2**31 - 1}
+KIND: Schema = {"enum": list(SignalKind)}
+FEEDBACK = _object(
+    {
+        **dict.fromkeys(("session_id", "episode_id", "inference_id", "id"), ABOUT),
+        "metric_name": KIND,
+        "kind": KIND,
+        "value": {"type": ["boolean", "number", "string", "array", "object"]},
+        "turn": TURN,
+        "tags": {"type": ["object", "null"], "additionalProperties": TEXT, "maxProperties": MOST_TAGS},
+        "dryrun": FLAG,
+    },
+    "value",
+    open_=False,
+) | {"anyOf": [{"required": ["metric_name"]}, {"required": ["kind"]}]}
+LOGS = _object({"resourceLogs": {"type": "array", "items": OBJECT}})
+EVENT = _object(
+    {
+        "id": {"type": "string", "minLength": 1, "maxLength": 256},
+        "name": {"enum": sorted(NAMES)},
+        "time": {"type": "number", "minimum": 0},
+        "session_id": ABOUT,
+        "turn": TURN,
+        "attributes": {"type": ["object", "null"]},
+    },
+    "id",
+    "name",
+    "time",
+    open_=False,
+)
 ERROR = _object(
     {"error": _object({"message": TEXT, "code": {"type": ["string", "null"]}}, "message")}, "error"
 )
@@ -155,6 +187,8 @@ def document(models: Sequence[str]) -> Schema:
             "/v1/models": {"get": _read("models")},
             "/v1/models/{name}": {"get": _read("model") | {"parameters": [_path("name")]}},
             "/feedback": {"post": _call("feedback", FEEDBACK)},
+            "/v1/events": {"post": _lines("events", EVENT)},
+            "/v1/logs": {"post": _call("logs", LOGS)},
             "/healthz": {"get": _read("healthz") | {"security": []}},
         },
     }
@@ -167,6 +201,14 @@ def _path(name: str) -> Schema:
 def _call(name: str, body: Schema, more: Mapping[str, Any] | None = None) -> Schema:
     asked = {"required": True, "content": {"application/json": {"schema": body}}}
     return {"operationId": name, "requestBody": asked, "responses": _replies(more)}
+
+
+def _lines(name: str, line: Schema) -> Schema:
+    """A body of JSON lines: one alone is a JSON body, which tools know how to make."""
+    call = _call(name, line)
+    call["requestBody"]["content"]["application/x-ndjson"] = {"schema": TEXT}
+    call["responses"]["207"] = {"description": "Some lines were refused; they are named."}
+    return call
 
 
 def _read(name: str) -> Schema:

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ostinato.gateway.body import load_text
+import orjson
+
 from ostinato.gateway.errors import ApiError
 from ostinato.gateway.events import ID, LATEST, projected
 from ostinato.gateway.identity import scoped
@@ -78,7 +79,7 @@ def records(body: bytes, content_type: str) -> list[Record]:
             415, "send OTLP as application/json or application/x-protobuf", code="unsupported_encoding"
         )
     try:
-        return list(_from_json(load_text(body)) if kind == "application/json" else _from_protobuf(body))
+        return list(_from_json(orjson.loads(body)) if kind == "application/json" else _from_protobuf(body))
     except (ValueError, TypeError, AttributeError, RecursionError, struct.error, IndexError) as error:
         raise ApiError(400, f"not an OTLP logs request: {error}", code="invalid_otlp") from None
 

@@ -9,7 +9,7 @@ from typing import Any
 from ostinato.gateway.dialect import Answer
 from ostinato.gateway.request import ChatRequest, Message
 from ostinato.model.renderer import Parsed, Renderer, assistant_message, parse_text
-from ostinato.types import Completion, FinishReason, Turn
+from ostinato.types import Completion, FinishReason, Turn, call_id
 
 START = hashlib.blake2b(b"conversation", digest_size=16).digest()
 
@@ -34,7 +34,7 @@ def read(renderer: Renderer, completion: Completion, stops: Sequence[str]) -> Re
 def answer_of(turn: Turn, found: Read) -> Answer:
     """The answer of a turn; the same turn always gives the same one."""
     parsed = found.parsed
-    message = assistant_message(parsed, [f"call_{turn.index}_{i}" for i in range(len(parsed.tool_calls))])
+    message = assistant_message(parsed, [call_id(turn.index, i) for i in range(len(parsed.tool_calls))])
     for call in message.get("tool_calls", ()):
         call["function"] = {name: plain(text) for name, text in call["function"].items()}
     if parsed.broken is not None and message["content"] is None:

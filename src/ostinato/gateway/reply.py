@@ -30,19 +30,19 @@ class Reply:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        work = asyncio.ensure_future(self._answer(_Sender(send)))
+        work = asyncio.current_task()
+        assert work is not None
         watch = asyncio.ensure_future(_gone(receive))
+        watch.add_done_callback(lambda watch: watch.cancelled() or work.cancel())
         try:
-            await asyncio.wait((work, watch), return_when=asyncio.FIRST_COMPLETED)
+            await self._answer(_Sender(send))
+        except asyncio.CancelledError:
+            if not watch.done():
+                raise  # the server is stopping
+            work.uncancel()
+            self._metrics.cancelled()
         finally:
             watch.cancel()
-            if not work.done():
-                work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
-        if work.cancelled():
-            self._metrics.cancelled()
-        else:
-            work.result()
 
     async def _answer(self, sender: "_Sender") -> None:
         """Clients that number their turns have them one after another; others may ask many at once."""
@@ -61,8 +61,9 @@ class Reply:
     async def _whole(self, sender: "_Sender") -> None:
         plan = await self._turns.begin(self._call)
         answer = await self._make(plan) if isinstance(plan, Plan) else plan
-        await sender.start(200, JSON | headers_of(answer.turn))
-        await sender.body(self._dialect.whole(self._call.chat, answer), last=True)
+        body = self._dialect.whole(self._call.chat, answer)
+        await sender.start(200, JSON | headers_of(answer.turn) | {"content-length": str(len(body))})
+        await sender.body(body, last=True)
 
     async def _make(self, plan: Plan) -> Answer:
         try:

@@ -158,6 +158,13 @@ def items(body: Mapping[str, Any], name: str, check: Callable[[Any, str], Any]) 
     return [check(item, f"{name}[{i}]") for i, item in enumerate(typed(body, name, list, []))]
 
 
+def merge(one: Message, other: Message) -> Message:
+    """Two pieces of one assistant turn."""
+    text = (one.get("content") or "") + (other.get("content") or "")
+    calls = [*one.get("tool_calls", ()), *other.get("tool_calls", ())]
+    return {"role": "assistant", "content": text or None} | ({"tool_calls": calls} if calls else {})
+
+
 def function_tool(name: object, description: object, parameters: object, where: str) -> Message:
     """An OpenAI function tool in the order of fields in which the prompt shows it."""
     if not isinstance(name, str) or not name:

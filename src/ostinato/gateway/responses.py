@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ostinato.gateway.errors import invalid
-from ostinato.gateway.messages import merge
 from ostinato.gateway.request import (
     ChatRequest,
     Message,
@@ -19,6 +18,7 @@ from ostinato.gateway.request import (
     function_tool,
     hints_of,
     max_tokens_of,
+    merge,
     model_of,
     temperature_of,
     text_of,

@@ -1,7 +1,6 @@
 """The gateway's side of the wire to an engine, with bounded patience for one that restarts."""
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -9,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import aiohttp
+import orjson
 
 from ostinato.gateway.errors import ApiError, unavailable
 from ostinato.store.wire import completion_from_json, request_to_json
@@ -58,7 +58,7 @@ class EngineClient:
 
     async def generate(self, address: Address, request: GenerateRequest) -> Completion:
         """The whole completion. ApiError 400 for what the engine refuses, 503 when it stays away."""
-        body = json.dumps(request_to_json(request)).encode()
+        body = orjson.dumps(request_to_json(request))
         patience = _Patience(self._patience_s)
         while True:
             try:
@@ -92,7 +92,7 @@ class EngineClient:
         yield ready
 
     async def _stream_once(self, address: str, request: GenerateRequest) -> AsyncGenerator[Event]:
-        body = json.dumps(request_to_json(request) | {"stream": True}).encode()
+        body = orjson.dumps(request_to_json(request) | {"stream": True})
         async with self._open(address, body) as response:
             rest = b""
             async for data in response.content.iter_any():
@@ -107,10 +107,15 @@ class EngineClient:
         if self._http is None:
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=60)
             self._http = aiohttp.ClientSession(
-                connector=connector, timeout=TIMEOUT, read_bufsize=LINE_BYTES, auto_decompress=False
+                connector=connector,
+                timeout=TIMEOUT,
+                read_bufsize=LINE_BYTES,
+                auto_decompress=False,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers={"Content-Type": "application/json"},
+                skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
             )
-        headers = {"Content-Type": "application/json"}
-        async with self._http.post(address + "/generate", data=body, headers=headers) as response:
+        async with self._http.post(address + "/generate", data=body) as response:
             if response.status >= 500:
                 raise _EngineFailedError(f"status {response.status}")
             if response.status >= 400:
@@ -185,7 +190,7 @@ def _events(lines: list[bytes]) -> Iterator[Event]:
 
 def _object(line: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(line)
+        value = orjson.loads(line)
     except ValueError:
         raise _EngineFailedError(f"not a line of JSON: {line[:80]!r}") from None
     if not isinstance(value, dict):
@@ -202,7 +207,7 @@ def _completion(body: bytes) -> Completion:
 
 def _refused(body: bytes) -> ApiError:
     try:
-        error: dict[str, Any] = json.loads(body)["error"]
+        error: dict[str, Any] = orjson.loads(body)["error"]
         kind, message = str(error["type"]), str(error["message"])
     except (ValueError, KeyError, TypeError):
         kind, message = "unknown", body[:200].decode(errors="replace")

@@ -228,6 +228,7 @@ class _Folded:
         self._finish: str | None = None
         self._tokens = 0
         self._broken: str | None = None
+        self._version: int | None = None
 
     def add(self, chunk: Message) -> str:
         """Takes one chunk; returns the text it added. An error inside the stream is raised as a 503."""
@@ -235,7 +236,8 @@ class _Folded:
             raise GatewayRefused(503, chunk["error"]["message"], chunk["error"].get("code"))
         if chunk.get("usage"):
             self._tokens = chunk["usage"]["total_tokens"]
-        self._broken = chunk.get("ostinato", {}).get("broken") or self._broken
+        extra = chunk.get("ostinato", {})
+        self._broken, self._version = extra.get("broken") or self._broken, extra.get("version", self._version)
         text = ""
         for choice in chunk["choices"]:
             text = choice["delta"].get("content") or ""
@@ -251,7 +253,13 @@ class _Folded:
         message: Message = {"role": "assistant", "content": self._content or None}
         if self._calls:
             message["tool_calls"] = [{k: v for k, v in call.items() if k != "index"} for call in self._calls]
-        return Reply(message=message, finish=self._finish, tokens=self._tokens, broken=self._broken)
+        return Reply(
+            message=message,
+            finish=self._finish,
+            tokens=self._tokens,
+            broken=self._broken,
+            version=self._version,
+        )
 
 
 def _reply(body: Message) -> Reply:
@@ -261,17 +269,16 @@ def _reply(body: Message) -> Reply:
         finish=choice["finish_reason"],
         tokens=body["usage"]["total_tokens"],
         broken=body.get("ostinato", {}).get("broken"),
+        version=body.get("ostinato", {}).get("version"),
     )
 
 
 def _sourced(reply: Reply, headers: Mapping[str, str]) -> Reply:
     """The reply with what the gateway says of where it came from."""
-    numbers = {name: headers.get(f"x-ostinato-{name}") for name in ("turn", "version")}
-    turn, version = (int(text) if text is not None else None for text in numbers.values())
+    turn = headers.get("x-ostinato-turn")
     return replace(
         reply,
-        turn=turn,
-        version=version,
+        turn=None if turn is None else int(turn),
         arm=headers.get("x-ostinato-arm"),
         trained_under=headers.get("x-ostinato-harness-mismatch"),
     )

@@ -100,6 +100,8 @@ class Conversation:
     """What the user said, one text for each prompt: never summarised."""
     next_turn: int | None = 0
     """Index that the gateway will give the next reply; None after an ask whose answer was lost."""
+    last_turn: int | None = None
+    """Index of the last reply."""
     tokens: int = 0
     """Of the last prompt and completion together."""
     told: set[str] = field(default_factory=set)
@@ -134,7 +136,7 @@ class Conversation:
             version=reply.version,
         )
         self.turns += 1
-        self.next_turn = turn + 1
+        self.last_turn, self.next_turn = turn, turn + 1
         self.tokens = reply.tokens
         self.messages.append(reply.message)
 

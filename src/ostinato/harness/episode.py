@@ -13,8 +13,9 @@ from ostinato.harness.agent import Agent, HarnessConfig
 from ostinato.harness.client import GatewayClient
 from ostinato.harness.conversation import Outcome
 from ostinato.harness.permissions import ALLOW_ALL, Permissions
+from ostinato.harness.profiles import profile
 from ostinato.harness.users import Answering, Permitting
-from ostinato.sandbox.base import Backend, SandboxError
+from ostinato.sandbox.base import Backend, SandboxError, Spec
 from ostinato.sandbox.verify import Verification, Verifier
 from ostinato.tasks.grade import answered
 from ostinato.types import Ending, Signal, SignalKind, Source, Task, new_id
@@ -77,6 +78,8 @@ class EpisodeRunner:
         self._verifier = verifier
         self._config = config
         self._permissions = permissions
+        self.harness = profile(config.profile).hash
+        """Of what the model is told in every episode."""
 
     async def run(
         self,
@@ -108,7 +111,7 @@ class EpisodeRunner:
         client: GatewayClient | None = None,
     ) -> tuple[Outcome, Mapping[str, bytes | None]]:
         """The session alone: how it ended and what it changed. Raises SandboxError."""
-        sandbox = await self._backend.open(task.repo)
+        sandbox = await self._backend.create(Spec(repo=task.repo))
         try:
             agent = Agent(
                 client or self._client,
@@ -120,7 +123,7 @@ class EpisodeRunner:
             outcome = await agent.run(task.instruction, session_id=session_id, source=source, task_id=task.id)
             return outcome, await sandbox.changes()
         finally:
-            await sandbox.close()
+            await sandbox.destroy()
 
     async def _verified(self, task: Task, outcome: Outcome, changes: Mapping[str, bytes | None]) -> Episode:
         verification: Verification = await self._verifier.verify(task, changes)

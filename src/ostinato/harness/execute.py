@@ -1,6 +1,6 @@
 """Runs one tool call against a sandbox and says, in few words, what came of it."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,8 +58,6 @@ class Executor:
         self._profile = profile
         self._providers = providers
         self._on_output: OnOutput | None = None
-        self.todos: Sequence[Mapping[str, str]] = ()
-        """The plan as the model last wrote it down."""
         self._sandbox = sandbox
         self._user = user
         self._command_timeout_s = command_timeout_s
@@ -134,14 +132,15 @@ class Executor:
     async def _semantic_search(self, arguments: Arguments) -> str:
         search = self._providers.search
         if search is None:
-            raise ProviderError("no search service: start `ostinato search`")
+            raise ProviderError(
+                "no search service: set OSTINATO_SEARCH_URL to that of `ostinato search serve`"
+            )
         k = min(arguments.get("k", HITS), MOST_HITS)
         hits = await search.search(arguments["query"], path=arguments.get("path"), k=k)
         return "\n\n".join(f"{hit.path}:{hit.first}-{hit.last}\n{hit.text}" for hit in hits) or "no matches"
 
-    async def _todo_write(self, arguments: Arguments) -> str:
-        self.todos = tuple(arguments["todos"])
-        return "ok"
+    async def _todo_write(self, _: Arguments) -> str:
+        return "ok"  # the plan is in the conversation; whoever watches shows it
 
     async def _ask_user(self, arguments: Arguments) -> str:
         options = arguments.get("options", [])

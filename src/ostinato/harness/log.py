@@ -43,7 +43,6 @@ class Kind(StrEnum):
     CHECKPOINT = "checkpoint"  # id, tree: the files as the call found them
     OBSERVATION = "observation"  # id, text, error: the kind of error or null
     EDIT = "edit"  # id, path, before and after (SHA-256 or null), lines, trees
-    TODOS = "todos"  # todos
     SUMMARY = "summary"  # text: what the conversation goes on from
     CANCELLED = "cancelled"  # reason
     UNDO = "undo"  # restored, left: of the last prompt that changed something

@@ -68,8 +68,7 @@ async def _in_lines(wish: Wish, options: Options, console: Console, *, asks: boo
     lines, screen = Lines(sys.stdin), Screen(console)
     user: User = TerminalUser(console, lines) if _is_typed() else SilentUser()
     bench = await Workbench.open(options, user, screen)
-    for notice in bench.notices:
-        screen.say(f"ostinato: {notice}", "yellow")
+    _tell(bench, screen)
     try:
         if wish.resume is not None or wish.undo:
             await bench.resume(wish.resume or "")
@@ -84,6 +83,13 @@ async def _in_lines(wish: Wish, options: Options, console: Console, *, asks: boo
         return status
     finally:
         await asyncio.shield(bench.close())  # to the end, however impatient the person is
+        _tell(bench, screen)
+
+
+def _tell(bench: Workbench, screen: Screen) -> None:
+    for notice in bench.notices:
+        screen.say(f"ostinato: {notice}", "yellow")
+    bench.notices.clear()
 
 
 async def _once(bench: Workbench, screen: Screen, prompt: str) -> int:

@@ -26,7 +26,7 @@ from ostinato.harness.providers import Providers
 from ostinato.harness.search import SearchService
 from ostinato.harness.told import Journal
 from ostinato.harness.users import Permitting, User
-from ostinato.sandbox.base import Limits, Sandbox
+from ostinato.sandbox.base import Limits, Sandbox, Spec
 from ostinato.sandbox.process import ProcessBackend
 from ostinato.types import Ending, Signal, SignalKind, new_id
 
@@ -73,7 +73,8 @@ class Workbench:
         self._ending = Ending.ABANDONED
         self._open = AsyncExitStack()
         self.notices: list[str] = []
-        """What could not be had: MCP servers that did not answer."""
+        """What the person should know: MCP servers that did not answer, facts the gateway does not take."""
+        self._refused = False
         self._first = ""
         self.version: int | None = None
         """Of the last reply's newest token."""
@@ -95,7 +96,7 @@ class Workbench:
         rules = [*policy.DEFAULT, *policy.load(policy.file()), *options.rules]
         checkpoints = await Checkpoints.open(root, options.sessions.directory.parent / "checkpoints")
         bench = cls(options, root, checkpoints, await Journal.of(root))
-        bench.sandbox = await bench._backend.open(root, LIMITS)
+        bench.sandbox = await bench._backend.create(Spec(repo=root, limits=LIMITS))
         bench.permissions = Permissions([*rules, *await checkpoints.unkept()], root=str(root))
         providers = await bench._providers()
         bench._agent = Agent(
@@ -163,9 +164,8 @@ class Workbench:
         self.checkpoints.close()
 
     def tell_journal(self, call: Call, edit: Edit) -> None:
-        turn = (self.conversation.next_turn or 1) - 1
         model = "ostinato" if self.version is None else f"ostinato-{self.version}"
-        self._journal.tell(self.conversation.session_id, turn, model, call, edit)
+        self._journal.tell(self.conversation.session_id, self.conversation.last_turn, model, call, edit)
 
     async def _providers(self) -> Providers:
         url, key = os.environ.get("OSTINATO_SEARCH_URL"), self._options.key
@@ -173,7 +173,8 @@ class Workbench:
         servers = [*mcp_config.of_person(), *self._options.servers]
         if not servers:
             return Providers(search=search)
-        tools, self.notices = await self._open.enter_async_context(mcp.opened(servers))
+        tools, missing = await self._open.enter_async_context(mcp.opened(servers))
+        self.notices += missing
         return Providers(search=search, tools=tools)
 
     async def _begin(self, log: SessionLog) -> None:
@@ -206,8 +207,12 @@ class Workbench:
         )
         try:
             await asyncio.wait_for(self._client.signal(signal), FAREWELL_S)
-        except (TimeoutError, GatewayRefused, GatewayUnavailable):
+        except (TimeoutError, GatewayUnavailable):
             return  # the log has it; a gateway that is away must not keep a person waiting
+        except GatewayRefused as error:
+            if not self._refused:
+                self.notices.append(f"the gateway does not take what became of this session: {error}")
+            self._refused = True
 
 
 class _Journalled:

@@ -152,6 +152,7 @@ def _facts(event: Event, places: at.Places) -> dict[str, object]:
         "turn": turn if isinstance(turn, int) and not isinstance(turn, bool) else None,
         "tool": str(event.get("tool_name") or "edit"),
         "tool_use_id": str(event.get("tool_use_id") or ""),
+        "agent_id": str(event.get("agent_id") or ""),
         "agent": str(event.get("agent") or ("claude-code" if "transcript_path" in event else "")),
         "model": str(event.get("model") or ""),
         "root": places.root,

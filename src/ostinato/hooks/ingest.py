@@ -19,6 +19,7 @@ from ostinato.hooks.sessions import Sessions
 from ostinato.hooks.spool import text_of
 from ostinato.hooks.story import overwritten
 from ostinato.hooks.tokens import same_meaning, tokens
+from ostinato.types import turn_of_call
 
 Record = dict[str, Any]
 SESSION_NAMES = {
@@ -84,7 +85,7 @@ class Ingest:
         return Edit(
             id=identity,
             session_id=record["session_id"],
-            turn=record["turn"],
+            turn=_turn(record),
             tool=record["tool"],
             tool_use_id=record["tool_use_id"],
             root=record["root"],
@@ -154,12 +155,21 @@ class Ingest:
                     "tool_use_id": call["tool_use_id"],
                     "path_hash": self._hashed(os.path.relpath(call["path"], call["root"])),
                 }
-                self._tell(record, "edit.feedback", identity, facts)
+                named = {name: call.get(name) for name in ("turn", "tool_use_id", "agent_id")}
+                self._tell(record | named, "edit.feedback", identity, facts)
             path.unlink()
 
     def _tell(self, record: Record, name: str, identity: str, facts: Mapping[str, Any]) -> None:
-        who = {"session_id": record["session_id"], "turn": record.get("turn")}
+        who = {"session_id": record["session_id"], "turn": _turn(record)}
         self._journal.append([event(name, identity, at=record["at"], attributes=facts, **who)])
+
+
+def _turn(record: Record) -> int | None:
+    """What the agent told, else what the call's id says if our gateway gave it. A sub-agent's turns are those
+    of another session."""
+    if record.get("turn") is not None or record.get("agent_id"):
+        return record.get("turn")
+    return turn_of_call(record.get("tool_use_id") or "")
 
 
 def _is_format(record: Record) -> bool:

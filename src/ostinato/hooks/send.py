@@ -17,7 +17,8 @@ from ostinato.hooks.settings import Settings
 BATCH = 500
 TIMEOUT_S = 10.0
 OK = range(200, 300)
-WAIT = frozenset({401, 403, 408, 425, 429}) | frozenset(range(500, 600))
+WAIT = frozenset({401, 408, 425, 429}) | frozenset(range(500, 600))
+FORBIDDEN, NO_ROLE = http.client.FORBIDDEN, "role_required"
 EVENTS, FEEDBACK = "/v1/events", "/feedback"
 
 
@@ -108,9 +109,17 @@ def _post(gateway: Gateway, entries: Sequence[Entry]) -> int:
     lines = [json.dumps(_feedback(signal))] if signal else [json.dumps(entry) for entry in entries]
     kind = "application/json" if signal else "application/x-ndjson"
     status, answer = gateway.post(path, "\n".join(lines).encode(), kind)
-    if status in WAIT or (status == http.client.NOT_FOUND and not signal):
+    if status == http.client.REQUEST_ENTITY_TOO_LARGE and len(entries) > 1:
+        half = len(entries) // 2
+        return _post(gateway, entries[:half]) + _post(gateway, entries[half:])
+    if _may_work_later(status, answer) or (status == http.client.NOT_FOUND and not signal):
         raise GatewayAwayError(f"{path} answered {status}")
     return len(entries) if status not in OK else _errors(answer)
+
+
+def _may_work_later(status: int, answer: bytes) -> bool:
+    """A key may be given the role it lacks; a session that is another's stays theirs."""
+    return status in WAIT or (status == FORBIDDEN and NO_ROLE in answer.decode(errors="replace"))
 
 
 def _errors(answer: bytes) -> int:

@@ -169,4 +169,5 @@ def kinds(shop: Workshop, name: str) -> dict[str, str]:
 
 def _report(benched: Result) -> Report:
     scores = {split: Score(**score) for split, score in benched["scores"].items()}
-    return Report(version=benched["version"], scores=scores, rates=benched["rates"], id=benched["report"])
+    told = {name: benched[name] for name in ("version", "rates", "harness")}
+    return Report(**told, scores=scores, id=benched["report"])

@@ -61,6 +61,7 @@ async def measure(shop: Workshop, version: int, tasks: Sequence[Task]) -> dict[s
     return {
         "version": version,
         "report": measured.report.id,
+        "harness": measured.report.harness,
         "scores": {split: asdict(score) for split, score in measured.report.scores.items()},
         "rates": dict(measured.report.rates),
         "solved": list(measured.solved),

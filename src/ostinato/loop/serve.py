@@ -1,6 +1,7 @@
 """Serve what a run deployed: one engine, one gateway on the loopback, and a key for `ostinato code`."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -14,8 +15,11 @@ from ostinato.store.accounts import hash_key, new_key
 from ostinato.types import Arm
 
 
-async def serve(directory: Path, port: int, console: Console) -> int:
-    """Runs until it is stopped. Raises RunError when the folder has deployed nothing yet."""
+async def serve(directory: Path, port: int, aliases: Sequence[str], console: Console) -> int:
+    """Runs until it is stopped; the model also answers to `aliases`.
+
+    Raises RunError when the folder has deployed nothing yet.
+    """
     run = Run(directory=directory)
     store = _store(run)
     deployed = next((arm for arm in store.arms() if arm.name == CHAMPION), None)
@@ -36,7 +40,7 @@ async def serve(directory: Path, port: int, console: Console) -> int:
             "ostinato.gateway.server",
             [
                 *("--store", str(run.store_path), "--checkpoint", str(run.checkpoint(START))),
-                *("--port", str(port)),
+                *("--port", str(port), *(f"--alias={alias}" for alias in aliases)),
             ],
         )
         console.print(f"serving version {deployed.version}; in a git repository run:\n")

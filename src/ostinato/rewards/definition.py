@@ -13,7 +13,7 @@ from typing import Protocol
 from ostinato.rewards.asked import asked
 from ostinato.rewards.broken import broken
 from ostinato.rewards.effort import effort
-from ostinato.rewards.facts import refuse_void
+from ostinato.rewards.facts import of_the_agent, refuse_void
 from ostinato.rewards.feedback import complaint, outcome
 from ostinato.rewards.solved import solved
 from ostinato.rewards.tamper import tampered
@@ -55,6 +55,7 @@ class Practice:
     ) -> Reward:
         """Raises VoidSessionError, SignalValueError. `as_of` changes nothing: verdicts do not ripen."""
         refuse_void(session_id, signals)
+        turns = of_the_agent(turns)
         parts = (
             solved(signals, weight=self.solved),
             broken(turns, weight=self.broken),
@@ -99,6 +100,7 @@ class Live:
     ) -> Reward:
         """Raises VoidSessionError, SignalValueError. `as_of` (seconds since the epoch) ripens silence."""
         refuse_void(session_id, signals)
+        turns = of_the_agent(turns)
         parts = (
             outcome(
                 signals,

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from ostinato.types import Ending, Signal, SignalKind
+from ostinato.types import Ending, Signal, SignalKind, Turn, TurnKind
 
 
 class SignalValueError(ValueError):
@@ -33,6 +33,11 @@ def number(signal: Signal) -> float:
 def held(signals: Sequence[Signal], kind: SignalKind) -> tuple[Signal, ...]:
     """The signals of this kind whose value is above zero: 0.0 is the record that it did not happen."""
     return tuple(signal for signal in signals if signal.kind is kind and number(signal) > 0)
+
+
+def of_the_agent(turns: Sequence[Turn]) -> list[Turn]:
+    """Without the calls that a client makes beside the work, for a title or a status line."""
+    return [turn for turn in turns if turn.kind is not TurnKind.SIDE]
 
 
 def refuse_void(session_id: str, signals: Sequence[Signal]) -> None:

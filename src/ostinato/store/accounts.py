@@ -129,14 +129,14 @@ class Accounts:
             row = connection.execute(query).mappings().first()
             if row is None:
                 return None
-            return _key_of(row, consent=_consented(connection, row["organisation"], row["user"]))
+            return _key_of(row, consent=consented(connection, row["organisation"], row["user"]))
 
     def keys(self) -> list[ApiKey]:
         """All keys that are not revoked, by organisation and user."""
         query = select(keys).where(keys.c.revoked_at.is_(None))
         with self._database.read() as connection:
             rows = connection.execute(query.order_by(keys.c.organisation, keys.c.user)).mappings().all()
-            return [_key_of(r, consent=_consented(connection, r["organisation"], r["user"])) for r in rows]
+            return [_key_of(r, consent=consented(connection, r["organisation"], r["user"])) for r in rows]
 
     def revoke(self, id: str) -> ApiKey:
         """Refuses the key from now on. AccountError unless exactly one key's hash begins with `id`."""
@@ -166,13 +166,13 @@ class Accounts:
     def consented(self, pairs: Collection[tuple[str, str]]) -> dict[tuple[str, str], bool]:
         """For each (organisation, user) whether both agree now."""
         with self._database.read() as connection:
-            return {pair: _consented(connection, *pair) for pair in set(pairs)}
+            return {pair: consented(connection, *pair) for pair in set(pairs)}
 
 
 CONSENT_COLUMNS = ("organisation", "user", "granted", "set_by", "set_at")
 
 
-def _consented(connection: Connection, organisation: str, user: str) -> bool:
+def consented(connection: Connection, organisation: str, user: str) -> bool:
     """The user's last word, and their organisation's if they belong to one; no word is no."""
     row = consents.c
     query = select(row.user, row.granted).where(row.organisation == organisation, row.user.in_((user, "")))

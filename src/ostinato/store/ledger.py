@@ -26,6 +26,7 @@ from sqlalchemy import (
 )
 
 from ostinato.store import rows, schema
+from ostinato.store.accounts import consented
 from ostinato.store.database import StoreError
 from ostinato.store.record import Store, chunks
 from ostinato.types import Group, Sample, Source, State
@@ -89,9 +90,11 @@ class Ledger:
     def claim(self, target_version: int, count: int, oldest_allowed_version: int) -> list[Group]:
         """Take the `count` oldest ready groups (fewer if there are no more) to train `target_version`.
 
-        Groups with older tokens than allowed are dropped first, and their turns become STALE.
+        Groups with older tokens than allowed are dropped first, and their turns become STALE; those of people
+        who took their consent back meanwhile are WITHHELD.
         """
         with self._database.write() as connection:
+            self._withhold(connection)
             self._drop(connection, schema.groups.c.oldest_version < oldest_allowed_version)
             query = _in_phase(Phase.READY, schema.groups).order_by(schema.groups.c.order).limit(count)
             found = connection.execute(query.with_for_update(skip_locked=True)).mappings().all()
@@ -99,6 +102,21 @@ class Ledger:
             _move(connection, ids, Phase.CLAIMED, target_version)
             samples = _samples_of(connection, ids)
         return [rows.group_of(row, samples[row["id"]]) for row in found]
+
+    def _withhold(self, connection: Connection) -> None:
+        session, sample = schema.sessions.c, schema.samples.c
+        joined = schema.sessions.join(schema.samples, sample.session_id == session.id).join(schema.groups)
+        query = select(session.id, session.organisation, session.user).select_from(joined).distinct()
+        waiting = query.where(
+            schema.groups.c.phase == Phase.READY.value,
+            session.source == Source.LIVE.value,
+            session.consent,
+        )
+        found = connection.execute(waiting).all()
+        agreed = {pair: consented(connection, *pair) for pair in {(row[1], row[2]) for row in found}}
+        lost = [id for id, *pair in found if not agreed[*pair]]
+        if lost:
+            self.withdraw(connection, lost, State.WITHHELD)
 
     def close_out(self) -> int:
         """At the end of training: groups that are still ready are dropped, and their turns become STALE.

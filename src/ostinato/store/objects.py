@@ -1,6 +1,8 @@
 """Immutable objects by key: a folder, memory, or a bucket. An object is created once and never changed."""
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
@@ -11,6 +13,10 @@ from obstore.store import LocalStore, MemoryStore, ObjectStore, from_url
 
 FULL = ("os error 28", "os error 27", "os error 122")
 """No space left on device, file too large, quota exceeded: how the object store spells a full disk."""
+
+
+AHEAD = 8
+"""Objects of one stream that are under way or wait to be taken: what memory it may cost."""
 
 
 class ObjectsError(Exception):
@@ -55,6 +61,26 @@ class Objects:
         with _named(self.where, key):
             return bytes(obstore.get(self._store, key).bytes())
 
+    def stream(self, keys: Sequence[str]) -> Iterator[bytes]:
+        """What lies under each of `keys`, in order, the next ones under way while one is used. Raises
+        Missing.
+        """
+        if len(keys) < 2:
+            yield from map(self.get, keys)
+            return
+        with ThreadPoolExecutor(AHEAD, thread_name_prefix="objects") as pool:
+            waiting: deque[Future[bytes]] = deque()
+            try:
+                for key in keys:
+                    waiting.append(pool.submit(self.get, key))
+                    if len(waiting) == AHEAD:
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                for late in waiting:
+                    late.cancel()
+
     def exists(self, key: str) -> bool:
         try:
             with _named(self.where, key):
@@ -65,8 +91,18 @@ class Objects:
 
     def list(self, prefix: str = "") -> list[str]:
         """All keys below the folder `prefix`, sorted."""
+        return sorted(self.sizes(prefix))
+
+    def sizes(self, prefix: str = "") -> dict[str, int]:
+        """Key and bytes of everything below the folder `prefix`."""
         with _named(self.where, prefix):
-            return sorted(found["path"] for page in obstore.list(self._store, prefix) for found in page)
+            pages = obstore.list(self._store, prefix)
+            return {found["path"]: found["size"] for page in pages for found in page}
+
+    def delete(self, key: str) -> None:
+        """Only for what nobody needs any more. Raises Missing, or not, as the store will have it."""
+        with _named(self.where, key):
+            obstore.delete(self._store, key)
 
 
 @contextmanager

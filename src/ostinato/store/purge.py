@@ -49,7 +49,7 @@ class Purge:
 def purge(
     store: Store, *, by: str, user: str = "", organisation: str | None = None, session: str = ""
 ) -> Purge:
-    """Removes one session, or all of a user (of one organisation, if it is given), and their consent.
+    """Removes one session, or all of a user (of one organisation, if it is given), their consent and keys.
 
     All or nothing. Purging the same session again changes nothing and names the versions trained since.
     Raises PurgeError.
@@ -66,6 +66,7 @@ def purge(
         _bury(connection, ids, by=by)
         if user:
             _take_consent_back(connection, user, organisation, by)
+            _take_keys_away(connection, user, organisation)
         trained = _trained_on(connection, ids)
         descended = _descendants(connection, trained)
     store.database.scrub()
@@ -141,6 +142,13 @@ def _take_consent_back(connection: Connection, user: str, organisation: str | No
     said = {"user": user, "granted": False, "set_by": by, "set_at": time.time()}
     for (name,) in connection.execute(query).all():
         connection.execute(schema.consents.insert(), {**said, "organisation": name})
+
+
+def _take_keys_away(connection: Connection, user: str, organisation: str | None) -> None:
+    """Or the same key would begin to record them again."""
+    column = schema.keys.c
+    theirs = [column.user == user] + ([] if organisation is None else [column.organisation == organisation])
+    connection.execute(delete(schema.keys).where(*theirs))
 
 
 def _descendants(connection: Connection, versions: Sequence[int]) -> tuple[int, ...]:

@@ -216,12 +216,14 @@ def report_row(report: Report) -> Row:
         "version": report.version,
         "scores": scores,
         "rates": json.dumps(dict(report.rates)),
+        "harness": report.harness,
     }
 
 
 def report_of(row: RowMapping) -> Report:
     scores = {split: Score(**score) for split, score in json.loads(row["scores"]).items()}
-    return Report(id=row["id"], version=row["version"], scores=scores, rates=json.loads(row["rates"]))
+    told = {name: row[name] for name in ("id", "version", "harness")}
+    return Report(**told, scores=scores, rates=json.loads(row["rates"]))
 
 
 def verdict_row(verdict: Verdict) -> Row:

@@ -14,7 +14,7 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA = 2
+SCHEMA = 3
 """Raised when a table changes its layout."""
 METADATA = MetaData()
 
@@ -112,6 +112,7 @@ reports = Table(
     Column("version", Integer, nullable=False, index=True),
     Column("scores", Text, nullable=False),
     Column("rates", Text, nullable=False),
+    Column("harness", Text, nullable=False),
 )
 verdicts = Table(
     "verdicts",

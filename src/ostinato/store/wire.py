@@ -6,10 +6,11 @@ ValueError naming the field that is wrong. Unknown fields are left alone, so eit
 
 import base64
 import binascii
-import json
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
+
+import orjson
 
 from ostinato.types import Completion, FinishReason, GenerateRequest
 
@@ -68,7 +69,7 @@ REQUIRED: Any = object()
 
 
 def _object(data: Mapping[str, Any] | str | bytes) -> Mapping[str, Any]:
-    fields = json.loads(data) if isinstance(data, str | bytes) else data
+    fields = orjson.loads(data) if isinstance(data, str | bytes) else data
     if not isinstance(fields, Mapping):
         raise ValueError(f"expected a JSON object, got {type(fields).__name__}")
     return fields

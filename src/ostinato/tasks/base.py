@@ -16,6 +16,11 @@ from ostinato.types import Task
 
 IMPORTED = "imported"
 """Kind and split of a Harbor task that somebody else wrote."""
+HARBOR = (
+    'sh "$TESTS/test.sh"; status=$?; '
+    'test -f "$LOGS/reward.txt" || cp /logs/verifier/reward.txt "$LOGS/" 2>/dev/null; exit $status'
+)
+"""Runs Harbor's script, which writes to LOGS or, where it knows no better, to /logs/verifier."""
 
 
 class TaskError(Exception):
@@ -32,6 +37,7 @@ def load_task(directory: Path) -> Task:
         raise TaskError(directory, "no such directory", "give the directory that holds task.toml")
     settings = _settings(directory)
     ours = _table(directory, _table(directory, settings, "metadata"), "ostinato")
+    check = _check(directory, ours)
     instruction = _instruction(directory)
     _check_repository(directory)
     return Task(
@@ -41,10 +47,10 @@ def load_task(directory: Path) -> Task:
         key=str(ours.get("key", hashlib.sha256(instruction.encode()).hexdigest()[:16])),
         instruction=instruction,
         directory=directory,
-        test_ids=_test_ids(directory, _names(directory, ours, "test_ids")),
+        test_ids=_test_ids(directory, _names(directory, ours, "test_ids"), check),
         protected=_names(directory, ours, "protected"),
         timeout_s=_timeout(directory, settings),
-        metadata={name: ours[name] for name in ("answer", "intent") if name in ours},
+        metadata={name: ours[name] for name in ("answer", "intent") if name in ours} | check,
     )
 
 
@@ -95,8 +101,26 @@ def _check_repository(directory: Path) -> None:
         raise TaskError(directory, "environment/repo has no .git", "commit it: git init, git add, git commit")
 
 
-def _test_ids(directory: Path, declared: tuple[str, ...]) -> tuple[str, ...]:
+def _check(directory: Path, ours: Mapping[str, Any]) -> dict[str, Any]:
+    """The command that runs the hidden tests, as `sandbox.check.Check` reads it; empty: they are pytest's.
+
+    It is the declared one or, in a task that somebody else wrote without `tests/test_*.py`, `tests/test.sh`.
+    """
+    if "check" in ours:
+        return {"check": _table(directory, ours, "check")}
+    if (
+        ours
+        or any((directory / "tests").glob("test_*.py"))
+        or not (directory / "tests" / "test.sh").is_file()
+    ):
+        return {}
+    return {"check": {"command": HARBOR, "report": "reward"}}
+
+
+def _test_ids(directory: Path, declared: tuple[str, ...], check: Mapping[str, Any]) -> tuple[str, ...]:
     """The hidden tests that must pass: those declared, else every test function in `tests/test_*.py`."""
+    if check:
+        return _reported(directory, declared, check["check"])
     sources = {path.name: path for path in sorted((directory / "tests").glob("test_*.py"))}
     if not sources:
         raise TaskError(directory, "no hidden tests in tests/test_*.py", "write at least one test function")
@@ -109,6 +133,15 @@ def _test_ids(directory: Path, declared: tuple[str, ...]) -> tuple[str, ...]:
     if not found:
         raise TaskError(directory, "tests/ holds no test function", "write at least one `def test_…`")
     return found
+
+
+def _reported(directory: Path, declared: tuple[str, ...], check: Mapping[str, Any]) -> tuple[str, ...]:
+    """The ids that a command reports: `reward`, or those declared."""
+    if check.get("report") == "reward":
+        return ("reward",)
+    if not declared:
+        raise TaskError(directory, "a check without test_ids", "list the tests that its report must name")
+    return declared
 
 
 def _test_functions(directory: Path, path: Path) -> list[str]:

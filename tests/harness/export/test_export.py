@@ -17,6 +17,7 @@ from ostinato.harness.policy import DEFAULT
 from ostinato.harness.scripted import ScriptedClient
 from ostinato.harness.undo import undo
 from ostinato.harness.users import Grant, ScriptedUser
+from ostinato.sandbox.base import Spec
 from ostinato.sandbox.process import ProcessBackend
 
 
@@ -51,7 +52,7 @@ async def events(repo: Path, tmp_path: Path) -> Sequence[Event]:
     backend = ProcessBackend(in_place=True)
     agent = Agent(
         client,
-        await backend.open(repo),
+        await backend.create(Spec(repo=repo)),
         ScriptedUser([], [Grant.ALWAYS]),
         permissions=Permissions(DEFAULT),
         keeper=(checkpoints := await Checkpoints.open(repo, tmp_path / "state")),

@@ -154,7 +154,7 @@ class EditorSession:
     def decide(self, request: Request, allowed: bool, denied: Sequence[Rule]) -> None:
         """The editor's decision, posted beside the work; what was rejected for the session stays rejected."""
         self.bench.conversation.grant(denied)
-        turn = (self.bench.conversation.next_turn or 1) - 1
+        turn = self.bench.conversation.last_turn
         name = f"decision/{turn}/{request.call_id}"
         post = self.bench.post(SignalKind.TOOL_DECISION, float(allowed), name, turn=turn)
         task = asyncio.ensure_future(post)

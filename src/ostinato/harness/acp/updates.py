@@ -31,12 +31,12 @@ from acp.helpers import (
 from ostinato.harness.client import Reply
 from ostinato.harness.conversation import Call, Edit
 from ostinato.harness.execute import Observation
+from ostinato.harness.profiles import named_by
 from ostinato.types import new_id
 
 KINDS: Mapping[str, schema.ToolKind] = {
     **{"read": "read", "write": "edit", "edit": "edit", "apply_patch": "edit", "bash": "execute"},
     **{"ls": "search", "grep": "search", "glob": "search", "semantic_search": "search"},
-    "summarize": "think",
 }
 SUBJECTS = {
     **{"read": "path", "write": "path", "edit": "path", "bash": "command", "grep": "pattern"},
@@ -66,6 +66,7 @@ class Updates:
         self._edits: dict[str, list[Edit]] = {}
         self._output = ""
         self._output_at = 0.0
+        self._warned = False
 
     def text(self, piece: str) -> None:
         chunk = schema.AgentMessageChunk(
@@ -85,6 +86,9 @@ class Updates:
 
     def reply(self, reply: Reply) -> None:
         self._message_id = new_id()
+        if reply.trained_under is not None and not self._warned:
+            self._warned = True
+            self.say(f"{named_by(reply.trained_under)}\n\n")
         self.usage(reply.tokens)
 
     def commands(self, commands: Sequence[schema.AvailableCommand]) -> None:

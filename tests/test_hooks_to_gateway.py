@@ -1,0 +1,119 @@
+"""From an edit under Claude Code's hooks to a signal at a real gateway: what became of it is known."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import aiohttp
+import pytest
+from tests.gateway.conftest import KEY, serving
+
+import ostinato
+from ostinato.engine.scripted import ScriptedEngine, serve_scripted
+from ostinato.gateway.keys import hash_key
+from ostinato.hooks.install import find, install, uninstall
+from ostinato.model.renderer import Renderer
+from ostinato.model.tokenizer import Tokenizer
+from ostinato.store import Store
+from ostinato.types import Arm, GenerateRequest, Signal, SignalKind
+
+SESSION = "0b5cf9de-5a4b-4a6e-8d0e-3f1a2b3c4d5e"
+BEFORE, AFTER = "def add(a, b):\n    return a - b\n", "def add(a, b):\n    return a + b\n"
+TOOL = {
+    "name": "Edit",
+    "input_schema": {"type": "object", "properties": {"file_path": {"type": "string"}}},
+}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A person with nothing in their home but a name for git."""
+    for name in list(os.environ):
+        if name.startswith(("GIT_", "OSTINATO_", "XDG_")):
+            monkeypatch.delenv(name)
+    (tmp_path / ".gitconfig").write_text("[user]\nname = t\nemail = t@t\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(Path(ostinato.__file__).parent.parent))
+    return tmp_path
+
+
+def git(repository: Path, *arguments: str) -> None:
+    subprocess.run(["git", *arguments], cwd=repository, check=True, capture_output=True)
+
+
+def hook(repository: Path, **event: object) -> None:
+    """As Claude Code calls it."""
+    told = {"session_id": SESSION, "cwd": str(repository), "transcript_path": "/t", **event}
+    command = [sys.executable, "-P", "-m", "ostinato", "hook", "--input", "stdin"]
+    done = subprocess.run(command, input=json.dumps(told), text=True, capture_output=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+async def messages(url: str) -> str:
+    """One turn of the conversation; the id of the call it makes."""
+    body = {
+        "model": "ostinato",
+        "max_tokens": 200,
+        "messages": [{"role": "user", "content": "fix add"}],
+        "tools": [TOOL],
+    }
+    headers = {"x-api-key": KEY, "x-claude-code-session-id": SESSION}
+    async with (
+        aiohttp.ClientSession() as http,
+        http.post(f"{url}/v1/messages", json=body, headers=headers) as response,
+    ):
+        answer = await response.json()
+    assert response.status == 200, answer
+    return str(next(part["id"] for part in answer["content"] if part["type"] == "tool_use"))
+
+
+async def told(store: Store, kind: SignalKind) -> list[Signal]:
+    """The signals of that kind, once there is one."""
+    async with asyncio.timeout(60):
+        while not (found := [signal for signal in store.signals(SESSION) if signal.kind is kind]):
+            await asyncio.sleep(0.1)
+    return found
+
+
+async def test_an_edit_that_was_committed_becomes_a_signal(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = home / "checkpoint"
+    Tokenizer.train(["the tokens of a conversation " * 4], 300, ["<tool_call>\n"]).save(checkpoint)
+    renderer = Renderer(Tokenizer.load(checkpoint))
+    store = Store.open(home / "store.db")
+    store.add_key(hash_key(KEY), "ada")
+    said = '<tool_call>\n{"name": "Edit", "arguments": {"file_path": "calc.py"}}\n</tool_call>'
+
+    async def script(_: GenerateRequest) -> list[int]:
+        return [*renderer.tokenizer.encode(said), renderer.stop_ids[0]]
+
+    repository = home / "repo"
+    repository.mkdir()
+    (repository / "calc.py").write_text(BEFORE)
+    git(repository, "init", "-q")
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "begin")
+    engine = await serve_scripted(ScriptedEngine(script))
+    store.set_arms([Arm(name="main", version=1, share=1.0, engine=engine.url)])
+    async with serving(store, renderer) as url:
+        monkeypatch.setenv("OSTINATO_URL", url)
+        monkeypatch.setenv("OSTINATO_KEY", KEY)
+        places = find(repository)
+        install(places)
+        try:
+            call = await messages(url)
+            edit = {"tool_name": "Edit", "tool_use_id": call, "tool_input": {"file_path": "calc.py"}}
+            await asyncio.to_thread(hook, repository, hook_event_name="PreToolUse", **edit)
+            (repository / "calc.py").write_text(AFTER)
+            await asyncio.to_thread(hook, repository, hook_event_name="PostToolUse", **edit)
+            await asyncio.to_thread(git, repository, "commit", "-qam", "fix add")
+            (kept,) = await told(store, SignalKind.EDIT_KEPT)
+        finally:
+            uninstall(places)  # the reporter in the background ends with it
+    await engine.close()
+    assert kept.turn == 0  # joined by the id of the call: Claude Code does not know our turns
+    assert {"edit.proposed", "edit.commit"} <= {event.name for event in store.events(SESSION)}
