@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-clients quick check lint types clean
+.PHONY: demo test test-clients test-sandboxes test-vllm quick check lint types clean
 
 $(VENV)/demo.stamp: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -26,8 +26,14 @@ test: $(VENV)/dev.stamp
 test-clients: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.clients.install $(ARGS)
 
+test-vllm: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.vllm.install $(ARGS)
+
+test-sandboxes: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.sandbox.install $(ARGS)
+
 quick: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -m "not slow and not clients" $(ARGS)
+	$(BIN)/python -m pytest -m "not slow and not machines and not clients and not vllm" $(ARGS)
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
