@@ -250,6 +250,65 @@ async def test_a_search_is_asked_and_its_absence_is_said(sandbox: Sandbox, user)
     assert await said(tools, "semantic_search", query="down") == "error: the search service does not answer"
 
 
+SHOP = {
+    ".gitignore": "node_modules/\n/build\n*.log\n!kept.log\n",
+    "pkg/.gitignore": "made_*.py\n",
+    "build/out.py": "coin",
+    "docs/build/in.py": "coin: 1:2",
+    "node_modules/x/a.py": "coin",
+    "pkg/deep/run.log": "coin",
+    "pkg/kept.log": "coin",
+    "pkg/made_a.py": "coin",
+    "tracked.log": "coin",
+    "new é.py": "coin",
+}
+
+
+async def shop(sandbox: Sandbox) -> None:
+    for path, text in SHOP.items():
+        await sandbox.write(path, text.encode())
+    await sandbox.exec("git add -f tracked.log")
+
+
+async def test_what_git_ignores_is_not_found(tools: Executor, sandbox: Sandbox, user) -> None:
+    await shop(sandbox)
+    assert await said(tools, "grep", pattern="coin") == (
+        "docs/build/in.py:1:coin: 1:2\nnew é.py:1:coin\npkg/kept.log:1:coin\ntracked.log:1:coin"
+    )
+    assert await said(tools, "grep", pattern="coin", path="./pkg/") == "pkg/kept.log:1:coin"
+    assert await said(tools, "grep", pattern="coin", path="docs/build/in.py", glob="i*.py") == (
+        "docs/build/in.py:1:coin: 1:2"
+    )
+    assert await said(tools, "grep", pattern="coin", path="docs", glob="*.log") == "no matches"
+    full = Executor(sandbox, user, command_timeout_s=2.0, profile=PROFILES["full"])
+    assert await said(full, "glob", pattern="*.{py,log}") == (
+        "calc.py\ndocs/build/in.py\nnew é.py\npkg/kept.log\npkg/util.py\ntracked.log"
+    )
+
+
+async def test_the_rules_of_a_machine_do_not_count(tools: Executor, sandbox: Sandbox) -> None:
+    await sandbox.exec("printf 'calc.py' > rules; git config core.excludesFile $PWD/rules; rm -r .git/index")
+    assert await said(tools, "grep", pattern="alph[a]", path="calc.py") == "calc.py:1:def alpha(a, b):"
+
+
+@pytest.mark.parametrize("pattern", ["alpha", r"\balph|ret[u]rn +x", "(", "a{1"])
+async def test_without_git_the_same_is_found(tools: Executor, sandbox: Sandbox, pattern: str) -> None:
+    globs = [{}, {"glob": "*.py"}, {"glob": "[cu]*"}]
+    asked = [{**where, **glob} for where in ({}, {"path": "pkg"}, {"path": "calc.py"}) for glob in globs]
+    within = [await said(tools, "grep", pattern=pattern, **each) for each in asked]
+    await sandbox.exec("rm -r .git")
+    assert [await said(tools, "grep", pattern=pattern, **each) for each in asked] == within
+
+
+async def test_without_a_repository_every_file_is_looked_at(tools: Executor, sandbox: Sandbox, user) -> None:
+    await shop(sandbox)
+    await sandbox.exec("rm -r .git; ln -s /etc/passwd link.py")
+    assert "build/out.py:1:coin" in await said(tools, "grep", pattern="coin")
+    assert "node_modules" not in await said(tools, "grep", pattern="coin")
+    full = Executor(sandbox, user, command_timeout_s=2.0, profile=PROFILES["full"])
+    assert "build/out.py" in await said(full, "glob", pattern="*.py")
+
+
 async def test_glob(sandbox: Sandbox, user) -> None:
     tools = Executor(sandbox, user, command_timeout_s=2.0, profile=PROFILES["full"])
     assert await said(tools, "glob", pattern="*.py") == "calc.py\npkg/util.py"

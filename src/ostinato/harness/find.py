@@ -1,6 +1,13 @@
-"""The tools that look for files and text. In shell patterns `**` crosses directories."""
+"""The tools that look for files and text. In shell patterns `**` crosses directories.
+
+What git ignores is not found where the sandbox's root is a git repository and git is there; elsewhere every
+file is looked at. Only the repository's own rules count, never those of a person or a machine, so that the
+same tree gives the same answer in production and in practice.
+"""
 
 import fnmatch
+import itertools
+import posixpath
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,15 +15,24 @@ from typing import Any
 
 from ostinato.harness.errors import InvalidArguments, ToolTimeout, UnexpectedEnvironment
 from ostinato.harness.normalise import normalise
-from ostinato.sandbox.base import ExecResult, Sandbox
+from ostinato.sandbox.base import Sandbox
 
 GREP_MATCHES = 100
 GLOB_FILES = 200
-GREP = "grep -rnIEZs --exclude-dir=.git --exclude-dir=__pycache__"
 GREP_FAILED = 2
 
-SKIPPED = {".git", "__pycache__", "node_modules", ".venv"}
+SKIPPED = (".git", "__pycache__", "node_modules", ".venv")
 """Directories that hold nothing anybody wrote here."""
+GREP = "grep -nHIEZs"
+WALKING = "-r " + " ".join(f"--exclude-dir={name}" for name in SKIPPED)
+GIT = "git -c safe.directory='*' -c core.fsmonitor=false -c core.excludesFile=/dev/null"
+"""Runs nothing that the repository's settings name, and reads no rules of the machine."""
+TEXTS = "grep --no-recurse-submodules --no-color -lzI -e ''"
+"""Git's list of text files; links and submodules are not among them."""
+UNSEEN = " ".join(f"':(exclude,glob)**/{name}/**'" for name in SKIPPED)
+IN_GIT = f"[ -e .git ] && {GIT} rev-parse --is-inside-work-tree >/dev/null 2>&1"
+IGNORED = f"{IN_GIT} && {GIT} ls-files -oiz --exclude-standard --directory 2>/dev/null"
+MEANS_MORE = re.compile(r"[*?\[\]\\]")
 BRACES = re.compile(r"\{([^{}]*)\}")
 MOST_ALTERNATIVES = 64
 
@@ -32,18 +48,13 @@ class Finder:
     async def grep(self, arguments: Arguments) -> str:
         path, limit = arguments.get("path", "."), arguments.get("limit", GREP_MATCHES)
         _check_relative(path)
-        include = f" --include={shlex.quote(arguments['glob'])}" if "glob" in arguments else ""
-        command = f"{GREP}{include} -e {shlex.quote(arguments['pattern'])} -- {shlex.quote(path)}"
+        command = _grep_command(arguments["pattern"], path, arguments.get("glob"))
         result = await self._sandbox.exec(command)
         if result.timed_out:
             raise ToolTimeout("grep timed out, narrow the path")
-        if result.exit_code >= GREP_FAILED and "\0" not in result.output:
-            raise UnexpectedEnvironment(await self._grep_failure(path, result))
+        if result.exit_code >= GREP_FAILED and result.output and "\0" not in result.output:
+            raise UnexpectedEnvironment(normalise(result.output, self._sandbox.root).removeprefix("grep: "))
         return _matches(result.output, min(limit, GREP_MATCHES))
-
-    async def _grep_failure(self, path: str, result: ExecResult) -> str:
-        message = normalise(result.output, self._sandbox.root).removeprefix("grep: ")
-        return message or f"no such file {path}"
 
     async def ls(self, arguments: Arguments) -> str:
         names = await self._sandbox.list(arguments.get("path", "."))
@@ -52,8 +63,55 @@ class Finder:
     async def glob(self, arguments: Arguments) -> str:
         below, limit = arguments.get("path", "."), arguments.get("limit", GLOB_FILES)
         _check_relative(below)
-        found = list(matching(await self._sandbox.files(), arguments["pattern"], below))
+        seen = without(await self._sandbox.files(), await self._ignored())
+        found = list(matching(seen, arguments["pattern"], below))
         return _cut(found, min(limit, GLOB_FILES), "files") or "no files"
+
+    async def _ignored(self) -> list[str]:
+        """What git ignores: files, and whole folders with a slash at the end; none outside a repository."""
+        result = await self._sandbox.exec(IGNORED)
+        return [] if result.exit_code else result.output.split("\0")[:-1]
+
+
+def _grep_command(pattern: str, path: str, glob: str | None) -> str:
+    looked_for, where = shlex.quote(pattern), shlex.quote(path)
+    include = f"--include={shlex.quote(glob)}" if glob else ""
+    specs = f"{' '.join(map(shlex.quote, _pathspecs(path, glob)))} {UNSEEN}"
+    # git grep --untracked leaves out ignored files even where they are tracked: these come after it.
+    return (
+        f"[ -e {where} ] || {{ echo no such file {where}; exit {GREP_FAILED}; }}\n"
+        f"{IN_GIT} || {{ {GREP} {WALKING} {include} -e {looked_for} -- {where}; exit; }}\n"
+        f"{{ {GIT} {TEXTS} --untracked -- {specs}\n"
+        f"{GIT} ls-files -ciz --exclude-standard -- {specs} |\n"
+        f"xargs -0r {GIT} --literal-pathspecs {TEXTS} --; }} |\n"
+        f"""xargs -0r sh -c '{GREP} -e "$0" -- "$@"; [ $? -lt {GREP_FAILED} ]' {looked_for}"""
+    )
+
+
+def _pathspecs(path: str, glob: str | None) -> list[str]:
+    """What git is to look at: names that fit `glob` at any depth below `path`, or `path` itself."""
+    below = posixpath.normpath(path)
+    if glob is None:
+        return [f":(literal){below}"]
+    name = posixpath.basename(below)
+    itself = [f":(literal){below}"] if below != "." and fnmatch.fnmatchcase(name, glob) else []
+    prefix = "" if below == "." else MEANS_MORE.sub(r"\\\g<0>", below) + "/"
+    return [f":(glob){prefix}**/{glob}", *itself]
+
+
+def without(paths: Iterable[str], ignored: Iterable[str]) -> Iterator[str]:
+    """The paths that are neither ignored nor below an ignored folder (`build/`), in their order.
+
+    >>> list(without(["a.log", "a.py", "build/x/a.py"], ["a.log", "build/"]))
+    ['a.py']
+    """
+    out = frozenset(ignored)
+    for path in paths:
+        folders = itertools.accumulate(
+            path.split("/")[:-1], lambda above, name: f"{above}{name}/", initial=""
+        )
+        if path not in out and out.isdisjoint(folders):
+            yield path
 
 
 def matching(paths: Iterable[str], pattern: str, below: str = ".") -> Iterator[str]:
@@ -68,7 +126,7 @@ def matching(paths: Iterable[str], pattern: str, below: str = ".") -> Iterator[s
     patterns = [_segments(each) for each in _expanded(pattern.removeprefix("./"))]
     for path in paths:
         parts = path.removeprefix(prefix).split("/")
-        wanted = path.startswith(prefix) and not SKIPPED.intersection(parts[:-1])
+        wanted = path.startswith(prefix) and not set(SKIPPED).intersection(parts[:-1])
         if wanted and any(_fits(parts, each) for each in patterns):
             yield path
 

@@ -22,6 +22,9 @@ from ostinato.harness.offers import Offer, Reading, as_it_is
 from ostinato.harness.prompt import SUMMARIZE, SUMMARY, SYSTEM
 from ostinato.harness.tools import CATALOGUE, TOOLS
 
+ANSWERS = 2
+"""Raised when the same call of a tool is answered otherwise than before."""
+
 
 class ProfileError(ValueError):
     """No profile has that name."""
@@ -43,10 +46,10 @@ class Profile:
     summarize: str | None = None
     """The question that makes the model write down where it stands when the context is nearly full."""
     hash: str = field(init=False)
-    """16 hexadecimal digits that change with any word of the system prompt, the schemas and the rules."""
+    """16 hexadecimal digits: they change with ANSWERS and any word of prompt, schemas and rules."""
 
     def __post_init__(self) -> None:
-        told: list[Any] = [self.system, list(self.tools)]
+        told: list[Any] = [ANSWERS, self.system, list(self.tools)]
         rules = {"read_before_edit": self.read_before_edit, "summarize": self.summarize}
         if self.summarize is not None:
             rules["summary"] = SUMMARY
