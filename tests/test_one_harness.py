@@ -6,8 +6,9 @@
     ACP            ├─► the same requests, but for `harness.differences` ─► gateway ─► the same turns
     practice       ┘
 
-The model plays a story of tool calls (files, shell, a failed edit, a question), then a real engine with
-random weights samples what follows from the whole conversation: any byte that differs would change it.
+The model plays a story of tool calls in the words of a profile (files, shell, a failed edit, a question;
+search by meaning before and after edits; patches), then a real engine with random weights samples what
+follows from the whole conversation: any byte that differs would change it. Practice runs in two sandboxes.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import acp
@@ -27,6 +29,7 @@ from acp.agent.connection import AgentSideConnection
 from acp.client.connection import ClientSideConnection
 from rich.console import Console
 from tests.harness.acp.toolbox import FORMS, Editor
+from tests.search.toolbox import running
 
 from ostinato.engine.embedded import EmbeddedEngine
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
@@ -40,6 +43,7 @@ from ostinato.harness.episode import EpisodeRunner
 from ostinato.harness.log import Sessions
 from ostinato.harness.main import Wish, code
 from ostinato.harness.profiles import CORE
+from ostinato.harness.search import SearchAt
 from ostinato.harness.users import SilentUser
 from ostinato.harness.workbench import PEOPLE, Options
 from ostinato.loop.config import DemoConfig
@@ -48,7 +52,8 @@ from ostinato.model.config import ModelConfig
 from ostinato.model.create import create
 from ostinato.model.renderer import Renderer, skeletons
 from ostinato.model.tokenizer import Tokenizer
-from ostinato.sandbox.process import ProcessBackend
+from ostinato.sandbox.base import SandboxError
+from ostinato.sandbox.probe import probe
 from ostinato.sandbox.verify import Verifier
 from ostinato.store import Store
 from ostinato.tasks.habits import call
@@ -56,7 +61,6 @@ from ostinato.tasks.pebble import provide
 from ostinato.tasks.pebble.generate import sample
 from ostinato.types import Arm, GenerateRequest, Source, Task, Turn
 
-CONFIG = HarnessConfig(max_turns=9, max_tokens=120, max_context=3_000, command_timeout_s=20.0)
 SESSION = "the-one-session"
 SAMPLED = 40
 
@@ -66,9 +70,38 @@ def task(tmp_path: Path) -> Task:
     return provide(sample("train", 7), tmp_path / "task")
 
 
-def story(task: Task) -> list[str]:
+@pytest.fixture
+async def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SearchAt]:
+    """The service beside the gateway, which a person's agent finds by its address in the environment."""
+    async with running(tmp_path / "search.db") as service:
+        monkeypatch.setenv("OSTINATO_SEARCH_URL", service.url)
+        yield SearchAt(url=service.url, key="key")
+
+
+@dataclass(frozen=True)
+class Story:
+    """What the model plays, in the words of a profile, before it samples for itself."""
+
+    profile: str
+    lines: Callable[[Task], list[str]]
+    told: str
+    """Stands in a prompt when the calls were understood."""
+
+    @property
+    def config(self) -> HarnessConfig:
+        return replace(CONFIG, profile=self.profile)
+
+
+CONFIG = HarnessConfig(max_turns=9, max_tokens=400, max_context=20_000, command_timeout_s=20.0)
+
+
+def first_line(task: Task) -> tuple[str, str]:
     name = sorted(path.name for path in task.repo.glob("*.py"))[0]
-    first = (task.repo / name).read_text().splitlines()[0]
+    return name, (task.repo / name).read_text().splitlines()[0]
+
+
+def with_files(task: Task) -> list[str]:
+    name, first = first_line(task)
     return [
         "I look around.\n" + call("ls"),
         call("read", path=name) + "\n" + call("grep", pattern="def "),
@@ -78,6 +111,39 @@ def story(task: Task) -> list[str]:
         call("ask_user", question="and now?"),
         "<tool_call>\n{not JSON\n</tool_call>",
     ]
+
+
+def with_search(task: Task) -> list[str]:
+    """It finds what was there, changes it, and finds what it made of it."""
+    name, first = first_line(task)
+    return [
+        call("semantic_search", query="return of a test", k=3),
+        call("edit", path=name, old_string=first, new_string=first + "  # counts the coins of a till"),
+        call("write", path="till.py", content="def shut_the_till():\n    return 'zz' + 'top'\n"),
+        call("semantic_search", query="shut the till", k=2) + "\n" + call("glob", pattern="*.py"),
+        call("semantic_search", query="coins", path="till.py"),
+        call("todo_write", todos=[{"content": "shut it", "status": "completed"}]),
+    ]
+
+
+def with_patches(task: Task) -> list[str]:
+    name, first = first_line(task)
+    patch = f"*** Begin Patch\n*** Update File: {name}\n@@\n-{first}\n+{first}  # ché\n"
+    more = "*** Add File: till.py\n+TILL = 1\n*** End Patch"
+    return [
+        call("shell", command=["cat", name], timeout_ms=9_000),
+        call("apply_patch", input=patch + "-nothing like it\n+x\n*** End Patch"),
+        call("apply_patch", input=patch + more),
+        call("shell", command=["bash", "-lc", f"pwd; cat {name} till.py; exit 3"]),
+        call("update_plan", explanation="so", plan=[{"step": "shut it", "status": "in_progress"}]),
+    ]
+
+
+STORIES = {
+    "core": Story("core", with_files, "# naïve"),
+    "full": Story("full", with_search, "till.py:1-2\ndef shut_the_till"),
+    "codex": Story("codex", with_patches, "TILL = 1"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +160,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "head_dim": 16,
         "intermediate_size": 32,
     }
-    create(directory, ModelConfig(vocab_size=tokenizer.vocab_size, max_positions=4096, **shape), seed=3)
+    create(directory, ModelConfig(vocab_size=tokenizer.vocab_size, max_positions=16_384, **shape), seed=3)
     return directory
 
 
@@ -139,7 +205,7 @@ async def opened(directory: Path, checkpoint: Path, script: list[str]) -> AsyncI
     """A gateway before an engine that plays `script` and then samples from the checkpoint."""
     decoder, tokenizer, _ = load(checkpoint)
     renderer = Renderer(tokenizer)
-    model = EmbeddedEngine(decoder, version=0, slots=2, max_len=4096)
+    model = EmbeddedEngine(decoder, version=0, slots=2, max_len=16_384)
     played = iter(script)
 
     async def policy(request: GenerateRequest) -> tuple[int, ...]:
@@ -170,26 +236,41 @@ async def opened(directory: Path, checkpoint: Path, script: list[str]) -> AsyncI
         store.close()
 
 
-async def through_code(door: Door, task: Task, directory: Path) -> None:
+@pytest.fixture
+def story() -> Story:
+    return STORIES["core"]
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What is done at a door."""
+
+    task: Task
+    config: HarnessConfig
+    search: SearchAt
+
+
+async def through_code(door: Door, visit: Visit, directory: Path) -> None:
     repo = directory / "repo"
-    shutil.copytree(task.repo, repo)
+    shutil.copytree(visit.task.repo, repo)
     options = Options(
         directory=repo,
         url=door.url,
         key="key",
-        config=CONFIG,
+        config=visit.config,
         auto=True,
         sessions=Sessions(directory=directory / "sessions"),
     )
-    await code(Wish(prompt=task.instruction), options, Console(file=io.StringIO()))
+    await code(Wish(prompt=visit.task.instruction), options, Console(file=io.StringIO()))
 
 
-async def through_acp(door: Door, task: Task, directory: Path) -> None:
+async def through_acp(door: Door, visit: Visit, directory: Path) -> None:
     """An editor that allows everything, and whose person answers as nobody does."""
     repo = directory / "repo"
-    shutil.copytree(task.repo, repo)
+    shutil.copytree(visit.task.repo, repo)
     sessions = Sessions(directory=directory / "sessions")
-    agent = EditorAgent(Options(directory=repo, url=door.url, key="key", config=CONFIG, sessions=sessions))
+    options = Options(directory=repo, url=door.url, key="key", config=visit.config, sessions=sessions)
+    agent = EditorAgent(options)
     ours, theirs = memory_transport_pair()
     editor = Editor(answers=[await SilentUser().answer("")])
     draft = {"use_unstable_protocol": True}
@@ -200,44 +281,64 @@ async def through_acp(door: Door, task: Task, directory: Path) -> None:
         await client.initialize(protocol_version=1, client_capabilities=FORMS)
         session = (await client.new_session(cwd=str(repo), mcp_servers=[])).session_id
         await client.set_config_option(config_id="mode", session_id=session, value="auto")
-        await client.prompt(session_id=session, prompt=[acp.text_block(task.instruction)])
+        await client.prompt(session_id=session, prompt=[acp.text_block(visit.task.instruction)])
         await agent.close()
 
 
-async def through_practice(door: Door, task: Task, directory: Path) -> None:
-    backend = ProcessBackend()
+async def through_practice(door: Door, visit: Visit, _: Path, backend: str = "process") -> None:
+    box = await probe(backend)
     async with GatewayClient(door.url, "key") as client:
-        runner = EpisodeRunner(client, backend, Verifier(backend), CONFIG)
-        await runner.run(task, SilentUser(), source=Source.PRACTICE)
-    await backend.aclose()
+        runner = EpisodeRunner(client, box, Verifier(box), visit.config, search=visit.search)
+        await runner.run(visit.task, SilentUser(), source=Source.PRACTICE)
+    await box.aclose()
 
 
-DOORS: dict[str, Callable[[Door, Task, Path], Awaitable[None]]] = {
+DOORS: dict[str, Callable[[Door, Visit, Path], Awaitable[None]]] = {
     "code": through_code,
     "acp": through_acp,
     "practice": through_practice,
+    "practice in namespaces": partial(through_practice, backend="ns"),
 }
+
+
+Went = dict[str, tuple[list[Turn], list[tuple[dict[str, str], dict[str, object]]]]]
+
+
+@pytest.fixture
+def visit(task: Task, story: Story, search: SearchAt) -> Visit:
+    return Visit(task, story.config, search)
 
 
 @pytest.fixture
 async def went(
-    tmp_path: Path, checkpoint: Path, task: Task, monkeypatch: pytest.MonkeyPatch
-) -> dict[str, tuple[list[Turn], list[tuple[dict[str, str], dict[str, object]]]]]:
+    tmp_path: Path, checkpoint: Path, visit: Visit, story: Story, monkeypatch: pytest.MonkeyPatch
+) -> Went:
     """Turns and requests of each front door. The session's name seeds the sampling, so it is the same."""
     for module in ("workbench", "episode"):
         monkeypatch.setattr(f"ostinato.harness.{module}.new_id", lambda: SESSION)
     monkeypatch.setenv("HOME", str(tmp_path))
     found = {}
-    for name, go in DOORS.items():
-        async with opened(tmp_path / name, checkpoint, story(task)) as door:
-            await go(door, task, tmp_path / name)
+    for name, go in (await open_doors()).items():
+        async with opened(tmp_path / name, checkpoint, story.lines(visit.task)) as door:
+            await go(door, visit, tmp_path / name)
             found[name] = (door.turns, door.requests)
     return found
 
 
-async def test_every_front_door_gives_the_same_tokens(went, task: Task) -> None:
-    expected, _ = went["practice"]
-    assert len(expected) == len(story(task)) + 1
+async def open_doors() -> dict[str, Callable[[Door, Visit, Path], Awaitable[None]]]:
+    """Without the one that needs user namespaces, where there are none."""
+    try:
+        await (await probe("ns")).aclose()
+    except SandboxError:
+        return {name: go for name, go in DOORS.items() if "namespaces" not in name}
+    return DOORS
+
+
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+async def test_every_front_door_gives_the_same_tokens(went: Went, task: Task, story: Story) -> None:
+    expected, requests = went["practice"]
+    assert len(expected) == len(story.lines(task)) + 1
+    assert story.told in "".join(str(each["content"]) for each in requests[-1][1]["messages"])
     assert len(expected[-1].completion.ids) == SAMPLED
     assert [turn.segment for turn in expected] == [0] * len(expected)
     for name, (turns, _) in went.items():
@@ -247,7 +348,7 @@ async def test_every_front_door_gives_the_same_tokens(went, task: Task) -> None:
             assert mine.broken == theirs.broken, name
 
 
-async def test_requests_differ_only_in_what_is_listed(went) -> None:
+async def test_requests_differ_only_in_what_is_listed(went: Went) -> None:
     headers, body = (named(where) for where in (Where.HEADER, Where.BODY))
     _, expected = went["practice"]
     seen: set[str] = set()

@@ -127,8 +127,8 @@ DIFFERENCES = (
     Difference(
         where=Where.SURROUNDINGS,
         name="providers",
-        practice="none in the demo",
-        product="semantic search and MCP servers where configured",
+        practice="the search service, where the profile has semantic_search",
+        product="the same service where it is configured, and MCP servers",
         why="MCP tools change the hash of the harness, so such sessions are told apart",
     ),
 )

@@ -6,14 +6,17 @@
 """
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ostinato.harness.agent import Agent, HarnessConfig
 from ostinato.harness.client import GatewayClient
 from ostinato.harness.conversation import Outcome
+from ostinato.harness.errors import ProviderError
 from ostinato.harness.permissions import ALLOW_ALL, Permissions
 from ostinato.harness.profiles import profile
+from ostinato.harness.providers import Hit, Providers, Search
+from ostinato.harness.search import SearchAt
 from ostinato.harness.users import Answering, Permitting
 from ostinato.sandbox.base import Backend, SandboxError, Spec
 from ostinato.sandbox.verify import Verification, Verifier
@@ -62,8 +65,27 @@ class CardUser:
         return self._reply
 
 
+class _Noted:
+    """A search that remembers its failures: what the service could not answer is no fault of the model's."""
+
+    def __init__(self, search: Search) -> None:
+        self._search = search
+        self.failure: str | None = None
+
+    async def search(self, query: str, *, path: str | None, k: int) -> Sequence[Hit]:
+        try:
+            return await self._search.search(query, path=path, k=k)
+        except ProviderError as error:
+            self.failure = str(error)
+            raise
+
+
 class EpisodeRunner:
-    """Runs episodes; any number at once on one runner."""
+    """Runs episodes; any number at once on one runner.
+
+    `search`: the service that `semantic_search` asks, over each sandbox's files. An episode in which it
+    failed is void.
+    """
 
     def __init__(
         self,
@@ -71,8 +93,11 @@ class EpisodeRunner:
         backend: Backend,
         verifier: Verifier,
         config: HarnessConfig,
+        *,
         permissions: Permissions = ALLOW_ALL,
+        search: SearchAt | None = None,
     ) -> None:
+        self._search = search
         self._client = client
         self._backend = backend
         self._verifier = verifier
@@ -112,6 +137,7 @@ class EpisodeRunner:
     ) -> tuple[Outcome, Mapping[str, bytes | None]]:
         """The session alone: how it ended and what it changed. Raises SandboxError."""
         sandbox = await self._backend.create(Spec(repo=task.repo))
+        search = _Noted(self._search.of(sandbox)) if self._search is not None else None
         try:
             agent = Agent(
                 client or self._client,
@@ -119,9 +145,11 @@ class EpisodeRunner:
                 Permitting(user),
                 self._config,
                 permissions=self._permissions,
+                providers=Providers(search=search),
             )
-            outcome = await agent.run(task.instruction, session_id=session_id, source=source, task_id=task.id)
-            return outcome, await sandbox.changes()
+            conversation = agent.converse(session_id, source=source, task_id=task.id)
+            outcome = _blamed(await agent.prompt(conversation, task.instruction), search)
+            return await agent.end(conversation, outcome), await sandbox.changes()
         finally:
             await sandbox.destroy()
 
@@ -151,3 +179,10 @@ class EpisodeRunner:
             tampered=False,
             void=why,
         )
+
+
+def _blamed(outcome: Outcome, search: _Noted | None) -> Outcome:
+    """INFRASTRUCTURE instead of an ending that the search service had a part in."""
+    if search is None or search.failure is None:
+        return outcome
+    return replace(outcome, ending=Ending.INFRASTRUCTURE, reason=search.failure)

@@ -13,6 +13,7 @@ import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
@@ -29,6 +30,24 @@ SHOWN_CHARS = 200
 ATTEMPTS = 3
 TIMEOUT = aiohttp.ClientTimeout(total=120, sock_connect=5)
 NOT_FOUND, CONFLICT, UNACCEPTABLE = 404, 409, 422
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchAt:
+    """A search service and the key to ask it with.
+
+    >>> SearchAt(url="http://127.0.0.1:8090", key="k").url
+    'http://127.0.0.1:8090'
+    """
+
+    url: str
+    key: str
+    http: aiohttp.ClientSession | None = None
+    """Of whoever asks often, theirs to close."""
+
+    def of(self, sandbox: Sandbox) -> "SearchService":
+        """What an agent in that sandbox is given: the same in production and practice."""
+        return SearchService(self.url, self.key, sandbox, self.http)
 
 
 class SearchService:

@@ -23,7 +23,7 @@ from ostinato.harness.log import Kind, LogError, SessionLog, Sessions
 from ostinato.harness.mcp_config import McpServer
 from ostinato.harness.permissions import Permissions, Rule
 from ostinato.harness.providers import Providers
-from ostinato.harness.search import SearchService
+from ostinato.harness.search import SearchAt
 from ostinato.harness.told import Journal
 from ostinato.harness.users import Permitting, User
 from ostinato.sandbox.base import Limits, Sandbox, Spec
@@ -169,7 +169,7 @@ class Workbench:
 
     async def _providers(self) -> Providers:
         url, key = os.environ.get("OSTINATO_SEARCH_URL"), self._options.key
-        search = SearchService(url, key, self.sandbox) if url else None
+        search = SearchAt(url=url, key=key).of(self.sandbox) if url else None
         servers = [*mcp_config.of_person(), *self._options.servers]
         if not servers:
             return Providers(search=search)

@@ -12,6 +12,8 @@ import aiohttp
 
 from ostinato.harness.client import GatewayClient, open_http
 from ostinato.harness.episode import EpisodeRunner
+from ostinato.harness.profiles import profile
+from ostinato.harness.search import SearchAt
 from ostinato.loop.config import DemoConfig
 from ostinato.loop.run import Run
 from ostinato.loop.services import Service, Services
@@ -44,6 +46,7 @@ class Workshop:
         services: Services,
         gateway: Service,
         backend: Backend,
+        search: Service | None = None,
     ) -> None:
         self.config = config
         self.run = run
@@ -54,6 +57,7 @@ class Workshop:
         self._gateway = gateway
         self._verifier = Verifier(backend)
         self._http = open_http()
+        self._search = search and SearchAt(url=search.url, key=self._key("search", "use"), http=self._http)
 
     async def stage(self, name: str, work: Callable[[], Awaitable[Result]]) -> Result:
         """The stage's result: from the run folder if it is done, else from doing it."""
@@ -69,9 +73,13 @@ class Workshop:
 
     def client(self, user: str, arm: str | None = None) -> GatewayClient:
         """A connection under a fresh key of `user`; one pinned to an arm is ours, not a person's."""
-        key = new_key()
-        self.store.add_key(hash_key(key), user, "use,feedback" if arm is None else "admin", arm)
+        key = self._key(user, "use,feedback" if arm is None else "admin", arm)
         return GatewayClient(self._gateway.url, key, http=self._http)
+
+    def _key(self, user: str, roles: str, arm: str | None = None) -> str:
+        key = new_key()
+        self.store.add_key(hash_key(key), user, roles, arm)
+        return key
 
     def seats(self, developers: Sequence[Developer]) -> list[Seat]:
         """Each under a key of their own; simulated people agree to training."""
@@ -80,7 +88,7 @@ class Workshop:
         return [Seat(developer=each, client=self.client(each.user)) for each in developers]
 
     def runner(self, client: GatewayClient) -> EpisodeRunner:
-        return EpisodeRunner(client, self.backend, self._verifier, self.config.harness)
+        return EpisodeRunner(client, self.backend, self._verifier, self.config.harness, search=self._search)
 
     def put_arm(self, arm: Arm) -> None:
         """Adds or replaces one arm, the others stay."""
@@ -120,10 +128,27 @@ async def open_workshop(config: DemoConfig, run: Run, show: Show) -> AsyncIterat
             "ostinato.gateway.server",
             ["--store", str(run.store_path), "--checkpoint", str(run.checkpoint(START)), "--port", "0"],
         )
+        search = await _search(services, config, run)
         backend = await choose_backend(config.sandbox)
         stack.push_async_callback(backend.aclose)
         workshop = Workshop(
-            config, run, show, store=store, services=services, gateway=gateway, backend=backend
+            config,
+            run,
+            show,
+            store=store,
+            services=services,
+            gateway=gateway,
+            backend=backend,
+            search=search,
         )
         stack.push_async_callback(workshop.aclose)
         yield workshop
+
+
+async def _search(services: Services, config: DemoConfig, run: Run) -> Service | None:
+    """The search service beside the gateway, where the profile shows its tool to the model."""
+    if all(offer.tool != "semantic_search" for offer in profile(config.harness.profile).offers):
+        return None
+    cache = run.store_path.with_name("search.db")
+    told = ("--cache", str(cache), "--store", str(run.store_path), "--port", "0")
+    return await services.start("search", "ostinato", ["search", "serve", *told])

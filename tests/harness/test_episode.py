@@ -1,0 +1,60 @@
+"""Episodes with a search service: the same tool over every sandbox, and void when the service failed."""
+
+from pathlib import Path
+
+import pytest
+from tests.harness.story import call_text
+from tests.search.toolbox import running
+
+from ostinato.gateway.keys import hash_key
+from ostinato.harness.agent import HarnessConfig
+from ostinato.harness.client import GatewayClient
+from ostinato.harness.episode import Episode, EpisodeRunner
+from ostinato.harness.search import SearchAt
+from ostinato.harness.users import SilentUser
+from ostinato.sandbox.process import ProcessBackend
+from ostinato.sandbox.verify import Verifier
+from ostinato.store import Store
+from ostinato.tasks.pebble import provide
+from ostinato.tasks.pebble.generate import sample
+from ostinato.types import Ending, Source
+
+CONFIG = HarnessConfig(profile="full", max_context=20_000, max_tokens=400)
+
+
+@pytest.fixture
+def script() -> list[str]:
+    return [call_text("semantic_search", query="assert test return"), "found it"]
+
+
+async def episode(gateway: str, directory: Path, search: SearchAt | None) -> Episode:
+    backend = ProcessBackend()
+    async with GatewayClient(gateway, "key") as client:
+        runner = EpisodeRunner(client, backend, Verifier(backend), CONFIG, search=search)
+        task = provide(sample("train", 7), directory / "task")
+        found = await runner.run(task, SilentUser(), source=Source.PRACTICE)
+    await backend.aclose()
+    return found
+
+
+@pytest.fixture
+def trainer(store: Store) -> Store:
+    """Practice is held under a key of ours."""
+    store.add_key(hash_key("key"), "trainer", "admin")
+    return store
+
+
+async def test_practice_searches_its_sandbox(gateway: str, tmp_path: Path, trainer: Store) -> None:
+    async with running(tmp_path / "search.db") as service:
+        found = await episode(gateway, tmp_path, SearchAt(url=service.url, key="key"))
+        assert service.index.embedded > 0
+    assert found.void is None and found.outcome.ending is Ending.FINISHED
+    answer = next(each for each in found.outcome.transcript if each["role"] == "tool")
+    assert answer["content"].partition(":")[0].endswith(".py")
+
+
+async def test_a_service_that_failed_voids_the_episode(gateway: str, tmp_path: Path, trainer: Store) -> None:
+    found = await episode(gateway, tmp_path, SearchAt(url="http://127.0.0.1:1", key="key"))
+    assert found.void is not None and "search service does not answer" in found.void
+    session = trainer.session(found.session_id)
+    assert session is not None and session.ending is Ending.INFRASTRUCTURE
