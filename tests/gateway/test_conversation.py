@@ -58,6 +58,7 @@ class Story:
         )
         answer = answer_of(turn, read(self.renderer, turn.completion, ())).message
         held.add(turn, place, digests[-1], answer)
+        held.committed(turn.index)
         self.turns.append(turn)
         return answer
 

@@ -35,13 +35,17 @@ INT32 = "i"
 class Segment:
     """Turns that extend each other: the ids of the last one hold those of all before it."""
 
-    def __init__(self, number: int, untrainable: str | None) -> None:
+    def __init__(self, number: int, untrainable: str | None, first: int | None = None) -> None:
         self.number = number
+        self.first = first
+        """Index of the turn that began it; None for one that was read from the store."""
         self.untrainable = untrainable
         """Inherited by whatever goes on from it."""
         self.ids = array(INT32)
         self.busy = False
         """True while a turn that extends it is being sampled."""
+        self.closed = False
+        """True when a turn under way may extend it as it was before a failed commit: nothing else does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,12 +97,15 @@ class Conversation:
         """Every answer of this session, and those that its first request brought along."""
         self._planned: set[int] = set()
         """Indices of turns that are being sampled."""
+        self._uncommitted: dict[int, Segment] = {}
+        """By index, the segments of turns that the store does not have yet."""
+        self._closed: set[int] = set()
         self._unread = 0
         """How often the store may still be asked for nodes that are not held."""
 
     @property
     def in_use(self) -> bool:
-        return self.lock.locked() or self.order.locked() or self.waiting > 0
+        return self.lock.locked() or self.order.locked() or self.waiting > 0 or bool(self._uncommitted)
 
     @property
     def size(self) -> int:
@@ -111,14 +118,30 @@ class Conversation:
         self.session = session or self.session
         if turns and (self.last is None or self.last.index < turns[-1].index):
             self.last = turns[-1]
-        self.turns = max([*self._planned, self.last.index if self.last else -1]) + 1
-        self._next_segment = max((turn.segment for turn in turns), default=-1) + 1
+        # What is under way keeps its numbers, though the store does not know them yet.
+        self.turns = max(self.turns, self.last.index + 1 if self.last else 0)
+        self._next_segment = max([self._next_segment, *(turn.segment + 1 for turn in turns)])
         self._segments, self._nodes, self._said = {}, {}, set()
-        self._unread = MOST_READINGS if turns else 0
+        self._unread = MOST_READINGS if self.turns else 0
 
-    def forget(self) -> None:
-        """After a failed commit: the store is asked again before the next turn."""
+    def committed(self, index: int) -> None:
+        """The store has the turn."""
+        del self._uncommitted[index]
+
+    def failed(self, index: int) -> None:
+        """The store refused the turn: it is asked again, before the next turn, what it knows of the session.
+
+        Segments that other turns are extending meanwhile are left to those.
+        """
+        segment = self._uncommitted.pop(index)
+        held = self._segments.values()
+        self._closed |= {one.number for one in held if one.busy}
+        self._closed |= {one.number for one in self._uncommitted.values()}
         self.loaded, self.last = False, None
+        if index == self.turns - 1:
+            self.turns = index
+        if segment.first == index and segment.number == self._next_segment - 1:
+            self._next_segment = segment.number
 
     def is_partial(self, chat: ChatRequest, trail: Sequence[bytes]) -> bool:
         """Whether the store may know more of this history than is held: after a restart, or a long time."""
@@ -163,9 +186,13 @@ class Conversation:
         return self._next_segment - 1
 
     def add(self, turn: Turn, place: Place, at: bytes, answer: Message) -> bytes:
-        """Takes a sampled turn into the graph, `at` being the digest before it; gives the new node's."""
-        segment = place.segment or self._new_segment(turn.segment, turn.untrainable)
+        """Takes a sampled turn into the graph, `at` being the digest before it; gives the new node's.
+
+        `committed` or `failed` follows.
+        """
+        segment = place.segment or self._new_segment(turn.segment, turn.untrainable, turn.index)
         self._planned.discard(turn.index)
+        self._uncommitted[turn.index] = segment
         segment.busy = False
         segment.ids = array(INT32, turn.prompt_ids + turn.completion.ids)
         if self.last is None or turn.index > self.last.index:
@@ -211,8 +238,9 @@ class Conversation:
         self._said.add(step(START, answer))
         return digest
 
-    def _new_segment(self, number: int, untrainable: str | None) -> Segment:
-        segment = self._segments[number] = Segment(number, untrainable)
+    def _new_segment(self, number: int, untrainable: str | None, first: int | None = None) -> Segment:
+        segment = self._segments[number] = Segment(number, untrainable, first)
+        segment.closed = number in self._closed
         if len(self._segments) > MOST_SEGMENTS:
             idle = next((n for n, one in self._segments.items() if not one.busy and n != number), number)
             dropped, self._unread = self._segments.pop(idle), MOST_READINGS
@@ -229,7 +257,8 @@ class Conversation:
 
 
 def _at_end(node: Node) -> bool:
-    return node.length == len(node.segment.ids) and not node.segment.busy
+    segment = node.segment
+    return node.length == len(segment.ids) and not segment.busy and not segment.closed
 
 
 def _same_trust(node: Node, untrainable: str | None) -> bool:

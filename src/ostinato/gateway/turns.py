@@ -153,7 +153,10 @@ class Turns:
         unnamed = call.identity.session_id is None
         self._conversations.note(conversation, ends_of(end, said) if unnamed else ())
         done = self._recorder.submit(turn=stored, session=new_session)
-        done.add_done_callback(lambda done: conversation.forget() if done.exception() else None)
+        index = answer.turn.index
+        done.add_done_callback(
+            lambda done: conversation.failed(index) if done.exception() else conversation.committed(index)
+        )
         try:
             await asyncio.shield(done)
         except PurgedError as error:
