@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,31 @@ TEXTS = st.lists(PIECES, max_size=8).map("".join)
 @given(TEXTS)
 def test_decode_inverts_encode(text: str) -> None:
     assert tokenizer().decode(tokenizer().encode(text)) == text
+
+
+CODE = st.lists(
+    st.sampled_from(
+        [*"aZ09_ \t\n\r\x00\x7f.(", "def ", "return", "alpha", "  ", "é", *skeletons(SYSTEM, TOOLS)[-3:]]
+    ),
+    max_size=40,
+).map("".join)
+
+
+@given(TEXTS | CODE)
+def test_words_one_by_one_give_the_ids_of_the_whole(text: str) -> None:
+    assert tokenizer().encode(text) == tokenizer()._inner.encode(text, add_special_tokens=False).ids
+
+
+def test_a_tokenizer_that_cuts_otherwise_is_left_to_itself(tmp_path: Path) -> None:
+    made = Tokenizer.train(CORPUS, 400)
+    made.save(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    told = json.loads(path.read_text())
+    told["pre_tokenizer"]["pretokenizers"][1]["add_prefix_space"] = True
+    path.write_text(json.dumps(told))
+    other = Tokenizer.load(tmp_path)
+    for text in ("alpha", "def alpha(a, b):\n    return a"):
+        assert other.encode(text) == other._inner.encode(text).ids != made.encode(text)
 
 
 @given(TEXTS)

@@ -24,6 +24,9 @@ WORDS = r"\p{L}+|\p{N}+|[^\p{L}\p{N}]+"
 """What merges do not cross. The space before a word is not part of it, unlike in larger vocabularies: a name
 is the same token in `def f(x)`, `return x` and `test_f`, so a small model finds it again by its id alone.
 """
+ASCII_WORDS = re.compile(r"[A-Za-z]+|[0-9]+|[^A-Za-z0-9]+")
+"""The same for text that is all ASCII."""
+MOST_WORDS, LONGEST_WORD = 100_000, 64
 UNKNOWN = "\ufffd".encode()
 """What an id beyond the vocabulary reads as: models may pad their embedding."""
 
@@ -40,11 +43,28 @@ def _byte_of_char() -> dict[str, int]:
     return table | {chr(BYTES + i): byte for i, byte in enumerate(others)}
 
 
+class _Words(dict[str, list[int]]):
+    """Ids of the words seen so far. No merge crosses a word, so its ids are the same wherever it stands."""
+
+    def __init__(self, inner: tokenizers.Tokenizer) -> None:
+        super().__init__()
+        self._inner = inner
+
+    def __missing__(self, word: str) -> list[int]:
+        ids: list[int] = self._inner.encode(word, add_special_tokens=False).ids
+        if len(self) >= MOST_WORDS:
+            self.clear()
+        if len(word) <= LONGEST_WORD:
+            self[word] = ids
+        return ids
+
+
 class Tokenizer:
     """Text to ids and back. Make one with `train` or `load`."""
 
     def __init__(self, inner: tokenizers.Tokenizer) -> None:
         self._inner = inner
+        self._words = _Words(inner) if _merges_within_words(inner) else None
 
     @classmethod
     def train(cls, corpus: Iterable[str], vocab_size: int, skeletons: Sequence[str] = ()) -> Self:
@@ -61,12 +81,7 @@ class Tokenizer:
                 f"{len(skeletons)} skeletons: give at least {least}"
             )
         inner = tokenizers.Tokenizer(models.BPE())
-        inner.pre_tokenizer = pre_tokenizers.Sequence(
-            [
-                pre_tokenizers.Split(tokenizers.Regex(WORDS), "isolated"),
-                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-            ]
-        )
+        inner.pre_tokenizer = _words_as_bytes()
         inner.decoder = decoders.ByteLevel()
         trainer = trainers.BpeTrainer(
             vocab_size=room,
@@ -103,7 +118,10 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Ids of `text`; special tokens and skeletons in it are recognised."""
-        return list(self._inner.encode(text, add_special_tokens=False).ids)
+        words = self._words
+        if words is None or not text.isascii() or any(literal in text for literal in self._added):
+            return list(self._inner.encode(text, add_special_tokens=False).ids)
+        return [id_ for word in ASCII_WORDS.findall(text) for id_ in words[word]]
 
     def encode_untrusted(self, text: str) -> list[int]:
         """Ids of `text` in which nothing becomes a control token: same text decoded, no forged turns."""
@@ -144,6 +162,24 @@ class Tokenizer:
         for text, i in self._inner.get_vocab(with_added_tokens=True).items():
             table[i] = added[i] if i in added else bytes(byte_of[char] for char in text)
         return table
+
+
+def _words_as_bytes() -> pre_tokenizers.PreTokenizer:
+    return pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(tokenizers.Regex(WORDS), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+
+
+def _merges_within_words(inner: tokenizers.Tokenizer) -> bool:
+    """Whether it cuts text as those trained here do, so that words can be encoded one by one."""
+    model, cuts = inner.model, inner.pre_tokenizer
+    if not isinstance(model, models.BPE) or model.dropout or model.ignore_merges or cuts is None:
+        return False
+    others = (inner.normalizer, inner.post_processor, inner.truncation, inner.padding)
+    return others == (None,) * len(others) and cuts.__getstate__() == _words_as_bytes().__getstate__()
 
 
 def _without(literals: Sequence[str], corpus: Iterable[str]) -> Iterator[str]:
