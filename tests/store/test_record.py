@@ -9,11 +9,13 @@ from threading import Thread
 import pytest
 from tests.store.builders import session, start_python, turn
 
-from ostinato.store import Role, Store, StoreError, VersionRow
+from ostinato.store import PurgedError, Role, Store, StoreError, VersionRow
+from ostinato.store.purge import purge
 from ostinato.types import (
     Arm,
     Decision,
     Ending,
+    Event,
     Report,
     Reward,
     RewardPart,
@@ -182,6 +184,34 @@ def test_keys_are_found_by_hash(store: Store) -> None:
     assert key is not None
     assert (key.user, key.roles, key.arm) == ("ada", {Role.ADMIN}, "main")
     assert store.key("cd") is None
+
+
+@pytest.mark.parametrize("address", ["{}", "sqlite:///{}?timeout=30"], ids=["direct", "portable"])
+def test_a_file_and_any_other_database_record_alike(tmp_path: Path, address: str) -> None:
+    store = Store.open(address.format(tmp_path / "other.db"))
+    ending = signal_of(SignalKind.ENDING, Ending.FINISHED.value)
+    event = Event(
+        id="e1", name="user.prompt", user="a", observed_at=1.0, session_id="s1", attributes={"a": 1}
+    )
+    for _ in range(2):
+        store.record([turn(0), turn(1)], [ending], [session()], [event])
+    assert store.turns("s1") == [turn(0), turn(1)]
+    assert store.session("s1") == replace(session(), ending=Ending.FINISHED)
+    assert (store.signals("s1"), store.events("s1")) == ([ending], [event])
+    assert not store.lacks_session("s1")
+    with pytest.raises(StoreError, match="never started"):
+        store.record([turn(0, "s2")], (), [session("s3")])
+    assert store.session("s3") is None
+    purge(store, session="s1", by="root")
+    with pytest.raises(PurgedError, match="'s1' was purged"):
+        store.record([turn(5)], (), [session()])
+    store.close()
+
+
+def test_a_session_that_was_never_started_is_lacking(store: Store) -> None:
+    assert store.lacks_session("s1")
+    store.start_session(session())
+    assert not store.lacks_session("s1")
 
 
 def test_threads_share_one_store(store: Store) -> None:

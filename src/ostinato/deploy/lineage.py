@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import select
 
 from ostinato.store import Store, VersionRow
-from ostinato.store.record import chunks
+from ostinato.store.recording import chunks
 from ostinato.store.schema import samples
 from ostinato.types import Report, Reward, Session, Signal, Verdict
 

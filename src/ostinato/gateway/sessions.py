@@ -66,6 +66,9 @@ class Conversations:
         """Asks the store, if that was not done yet; the turns it had, for `recall`."""
         if conversation.loaded:
             return []
+        if self._store.lacks_session(conversation.session.id):
+            conversation.load(None, [])
+            return []
         session, turns = await asyncio.to_thread(self._read, conversation.session.id)
         conversation.load(session, turns)
         return turns

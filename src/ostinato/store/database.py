@@ -1,19 +1,20 @@
 """One SQL database behind the record: how it is opened, how a transaction begins, how its errors read."""
 
+import sqlite3
 import struct
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
-from sqlite3 import Connection as SqliteConnection
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, make_url, not_, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
+from ostinato.store.recording import Direct, Portable, Recording
 from ostinato.store.schema import METADATA, SCHEMA, counters
 
 BUSY_S = 30.0
@@ -41,11 +42,16 @@ class Database:
         self.engine = _engine(self.url)
         self._writer = self.engine.execution_options(immediate=True)
         self._turn_to_write = threading.Lock()
-        self.close = weakref.finalize(self, self.engine.dispose)
+        opened = ExitStack()
+        opened.callback(self.engine.dispose)
+        self.close = weakref.finalize(self, opened.close)
         """Close every connection; happens by itself when the last user is gone."""
         self.insert_new = cache(self._insert_new)
         with self.write() as connection:
             _create(connection, self.where)
+        self._direct = _direct(self.url)
+        if self._direct is not None:
+            opened.callback(self._direct.close)
 
     def _insert_new(self, table: Table) -> Any:
         """An insert that leaves rows alone whose key is already there."""
@@ -72,6 +78,23 @@ class Database:
         # The lock spares threads of one process SQLite's own waiting, which polls.
         with self._turn_to_write, _translated(self.where), self._writer.begin() as connection:
             yield connection
+
+    @contextmanager
+    def recording(self) -> Iterator[Recording]:
+        """As `write`, for what every turn goes through."""
+        if self._direct is None:
+            with self.write() as connection:
+                yield Portable(connection, self.insert_new)
+            return
+        with self._turn_to_write, _translated(self.where), self._direct.transaction() as recording:
+            yield recording
+
+    def lacks_session(self, id_: str) -> bool:
+        """Whether a look-up in a local file says so; False on other databases."""
+        if self._direct is None:
+            return False
+        with _translated(self.where):
+            return not self._direct.has_session(id_)
 
     def scrub(self) -> None:
         """After a purge: empties SQLite's write-ahead log, where old pages lie until it is used again."""
@@ -103,7 +126,21 @@ def _engine(url: URL) -> Engine:
     return engine
 
 
-def _configure(connection: SqliteConnection, _record: object) -> None:
+def _direct(url: URL) -> Direct | None:
+    path = url.database
+    if url.get_backend_name() != "sqlite" or url.query or path is None:
+        return None
+
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(path, timeout=BUSY_S, check_same_thread=False)
+        _configure(connection, None)
+        return connection
+
+    with _translated(path):
+        return Direct(connect)
+
+
+def _configure(connection: sqlite3.Connection, _record: object) -> None:
     connection.isolation_level = None  # SQLAlchemy says BEGIN itself, see _begin
     for pragma in PRAGMAS:
         connection.execute(f"PRAGMA {pragma}").close()
@@ -129,7 +166,7 @@ def _create(connection: Connection, where: str) -> None:
 def _translated(where: str) -> Iterator[None]:
     try:
         yield
-    except (SQLAlchemyError, struct.error, OverflowError) as error:
+    except (SQLAlchemyError, sqlite3.Error, struct.error, OverflowError) as error:
         cause = str(getattr(error, "orig", None) or error)
         raise StoreError(f"{where}: {cause}{_advice(cause)}") from error
 

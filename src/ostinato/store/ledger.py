@@ -28,7 +28,8 @@ from sqlalchemy import (
 from ostinato.store import rows, schema
 from ostinato.store.accounts import consented
 from ostinato.store.database import StoreError
-from ostinato.store.record import Store, chunks
+from ostinato.store.record import Store
+from ostinato.store.recording import chunks
 from ostinato.types import Group, Sample, Source, State
 
 LEAST_ADVANTAGE = 1e-6

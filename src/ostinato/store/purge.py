@@ -17,7 +17,8 @@ from sqlalchemy import Connection, Table, delete, func, select, update
 from ostinato.store import schema
 from ostinato.store.database import StoreError
 from ostinato.store.ledger import Ledger
-from ostinato.store.record import Store, chunks
+from ostinato.store.record import Store
+from ostinato.store.recording import chunks
 from ostinato.types import Ending, State, new_id
 
 GONE = "purged"

@@ -1,14 +1,15 @@
 """The record: everything that was sampled, observed, decided and released, in one SQL database."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import Connection, RowMapping, Select, Table, bindparam, delete, select, update
+from sqlalchemy import Connection, RowMapping, Select, Table, delete, select, update
 
 from ostinato.store import rows, schema
 from ostinato.store.accounts import Accounts, ApiKey, read_roles
 from ostinato.store.database import Database, StoreError
+from ostinato.store.recording import SET_ENDING, Recording, chunks
 from ostinato.store.rows import VersionRow
 from ostinato.types import (
     Arm,
@@ -25,19 +26,6 @@ from ostinato.types import (
 )
 
 T = TypeVar("T")
-CHUNK = 500
-"""Ids in one SELECT … IN: databases limit the number of parameters."""
-SET_ENDING = (
-    update(schema.sessions)
-    .where(schema.sessions.c.id == bindparam("session"), schema.sessions.c.ending.is_(None))
-    .values(ending=bindparam("how"))
-)
-PURGED_OF = (
-    select(schema.purges.c.session_id)
-    .where(schema.purges.c.session_id.in_(bindparam("ids", expanding=True)))
-    .limit(1)
-)
-"""Built once: it runs within every transaction that records turns."""
 BUMP_ARMS = (
     update(schema.counters).where(schema.counters.c.name == "arms").values(value=schema.counters.c.value + 1)
 )
@@ -78,6 +66,13 @@ class Store:
 
     def session(self, id: str) -> Session | None:
         return self._one(select(schema.sessions).where(schema.sessions.c.id == id), rows.session_of)
+
+    def lacks_session(self, id: str) -> bool:
+        """Whether the session is known not to be stored, at the cost of one look-up in a local file.
+
+        False where that would mean a wait: `session` knows.
+        """
+        return self.database.lacks_session(id)
 
     def newest_session(self, prefix: str) -> Session | None:
         """The session started last of those whose id begins with `prefix`."""
@@ -125,14 +120,13 @@ class Store:
         ]
         named = {t.session_id for t in turns} | {s.session_id for s in signals}
         told = {e.session_id for e in events if e.session_id is not None}
-        with self.database.write() as connection:
-            _refuse_purged(connection, list(named | told))
-            self._insert(connection, schema.sessions, map(rows.session_row, sessions))
-            self._insert(connection, schema.turns, map(rows.turn_row, turns))
-            self._insert(connection, schema.signals, map(rows.signal_row, signals))
-            self._insert(connection, schema.events, map(rows.event_row, events))
-            if endings:
-                connection.execute(SET_ENDING, endings)
+        with self.database.recording() as to:
+            _refuse_purged(to, list(named | told))
+            to.insert_new(schema.sessions, map(rows.session_row, sessions))
+            to.insert_new(schema.turns, map(rows.turn_row, turns))
+            to.insert_new(schema.signals, map(rows.signal_row, signals))
+            to.insert_new(schema.events, map(rows.event_row, events))
+            to.end(endings)
 
     def turns(self, session_id: str) -> list[Turn]:
         return self.turns_of((session_id,)).get(session_id, [])
@@ -276,16 +270,10 @@ class Store:
         return found
 
 
-def chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Pieces of `ids` small enough for one SELECT … IN."""
-    return (ids[start : start + CHUNK] for start in range(0, len(ids), CHUNK))
-
-
-def _refuse_purged(connection: Connection, session_ids: Sequence[str]) -> None:
-    for ids in chunks(session_ids):
-        gone = connection.scalar(PURGED_OF, {"ids": ids})
-        if gone is not None:
-            raise PurgedError(f"session {gone!r} was purged: start another one")
+def _refuse_purged(to: Recording, session_ids: Sequence[str]) -> None:
+    gone = to.purged_of(session_ids)
+    if gone is not None:
+        raise PurgedError(f"session {gone!r} was purged: start another one")
 
 
 def _of_version(table: Table, version: int | None) -> Select[Any]:

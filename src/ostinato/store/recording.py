@@ -1,0 +1,127 @@
+"""The transaction that every turn of every session goes through, and nothing else.
+
+On SQLite it runs on the driver's own connection, with statements compiled once: SQLAlchemy's work for one
+transaction costs several times what the database does in it. Elsewhere it is SQLAlchemy's connection.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, Protocol
+
+from sqlalchemy import Connection, Table, bindparam, select, update
+from sqlalchemy.dialects import sqlite
+
+from ostinato.store import schema
+
+CHUNK = 500
+"""Ids in one SELECT … IN: databases limit the number of parameters."""
+SET_ENDING = (
+    update(schema.sessions)
+    .where(schema.sessions.c.id == bindparam("session"), schema.sessions.c.ending.is_(None))
+    .values(ending=bindparam("how"))
+)
+PURGED_OF = (
+    select(schema.purges.c.session_id)
+    .where(schema.purges.c.session_id.in_(bindparam("ids", expanding=True)))
+    .limit(1)
+)
+"""Built once: it runs within every transaction that records turns."""
+IS_PURGED = "SELECT 1 FROM purges WHERE session_id = ?"
+HAS_SESSION = "SELECT 1 FROM sessions WHERE id = ?"
+NAMED = sqlite.dialect(paramstyle="named")
+
+
+class Recording(Protocol):
+    """One transaction."""
+
+    def insert_new(self, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Rows of all columns; those whose key is already there are left alone."""
+        ...
+
+    def end(self, endings: Sequence[Mapping[str, str]]) -> None:
+        """How sessions ended, as `{session, how}`; the first ending stays."""
+        ...
+
+    def purged_of(self, session_ids: Sequence[str]) -> str | None:
+        """One of these sessions that was purged."""
+        ...
+
+
+class Portable:
+    """On any database."""
+
+    def __init__(self, connection: Connection, insert_new: Any) -> None:
+        self._connection = connection
+        self._insert_new = insert_new
+
+    def insert_new(self, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
+        if values := list(rows):
+            self._connection.execute(self._insert_new(table), values)
+
+    def end(self, endings: Sequence[Mapping[str, str]]) -> None:
+        if endings:
+            self._connection.execute(SET_ENDING, endings)
+
+    def purged_of(self, session_ids: Sequence[str]) -> str | None:
+        for ids in chunks(session_ids):
+            gone: str | None = self._connection.scalar(PURGED_OF, {"ids": ids})
+            if gone is not None:
+                return gone
+        return None
+
+
+class Direct:
+    """On a SQLite file; the caller sees to it that there is one transaction at a time."""
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+        self._connection, self._reader = connect(), connect()
+
+    def close(self) -> None:
+        self._connection.close()
+        self._reader.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Recording]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield self
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+
+    def insert_new(self, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
+        if values := list(rows):
+            self._connection.executemany(_insert(table), values)
+
+    def end(self, endings: Sequence[Mapping[str, str]]) -> None:
+        if endings:
+            self._connection.executemany(_ending(), endings)
+
+    def purged_of(self, session_ids: Sequence[str]) -> str | None:
+        for id_ in session_ids:
+            if self._connection.execute(IS_PURGED, (id_,)).fetchone() is not None:
+                return id_
+        return None
+
+    def has_session(self, id_: str) -> bool:
+        """On a connection of its own: it waits for no writer."""
+        return self._reader.execute(HAS_SESSION, (id_,)).fetchone() is not None
+
+
+@cache
+def _insert(table: Table) -> str:
+    return str(sqlite.insert(table).on_conflict_do_nothing().compile(dialect=NAMED))
+
+
+@cache
+def _ending() -> str:
+    return str(SET_ENDING.compile(dialect=NAMED))
+
+
+def chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Pieces of `ids` small enough for one SELECT … IN."""
+    return (ids[start : start + CHUNK] for start in range(0, len(ids), CHUNK))
