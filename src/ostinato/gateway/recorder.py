@@ -27,11 +27,17 @@ class Entry:
 
 
 class Recorder:
-    """`record` returns once the entry is committed. Entries of one moment share one commit."""
+    """An entry's future is set once it is committed. Entries of one moment share one commit.
+
+    They gather for one turn of the event loop, then go to the thread together: waking it for each of them
+    would cost more than the commit.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._queue: queue.SimpleQueue[Entry | None] = queue.SimpleQueue()
+        self._gathered: list[Entry] = []
+        self._waiting = 0
+        self._queue: queue.SimpleQueue[list[Entry] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
 
     def start(self) -> None:
@@ -39,6 +45,7 @@ class Recorder:
 
     def stop(self) -> None:
         """Commits what is queued, then ends the thread."""
+        self._hand_over()
         self._queue.put(None)
         self._thread.join()
 
@@ -53,23 +60,34 @@ class Recorder:
         """Queues an entry, which is committed whole. The future is set then, or has the StoreError."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
-        if self._queue.qsize() >= MOST_QUEUED:
+        if self._waiting >= MOST_QUEUED:
             done.set_exception(StoreError(f"{MOST_QUEUED} requests wait for the disk"))
             return done
         entry = Entry(turn=turn, signals=signals, events=events, session=session, loop=loop, done=done)
-        self._queue.put(entry)
+        self._waiting += 1
+        done.add_done_callback(self._settled)
+        if not self._gathered:
+            loop.call_soon(self._hand_over)
+        self._gathered.append(entry)
         return done
 
+    def _settled(self, _: asyncio.Future[None]) -> None:
+        self._waiting -= 1
+
+    def _hand_over(self) -> None:
+        if self._gathered:
+            self._queue.put(self._gathered)
+            self._gathered = []
+
     def _run(self) -> None:
-        while (entry := self._queue.get()) is not None:
-            entries = [entry]
+        while (entries := self._queue.get()) is not None:
             last = False
             while len(entries) < MOST_AT_ONCE and not self._queue.empty():
                 more = self._queue.get()
                 if more is None:
                     last = True
                     break
-                entries.append(more)
+                entries += more
             self._commit(entries)
             if last:
                 return
