@@ -141,7 +141,7 @@ def create_app(store: Store, renderer: Renderer, settings: GatewayConfig = Gatew
         try:
             yield
         finally:
-            await gateway.engines.aclose()
+            gateway.engines.close()
             gateway.recorder.stop()
 
     routes = [

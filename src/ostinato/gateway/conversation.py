@@ -194,7 +194,8 @@ class Conversation:
         self._planned.discard(turn.index)
         self._uncommitted[turn.index] = segment
         segment.busy = False
-        segment.ids = array(INT32, turn.prompt_ids + turn.completion.ids)
+        held = len(segment.ids)  # the prompt begins with them: see `_continued`
+        segment.ids.extend(array(INT32, turn.prompt_ids[held:] + turn.completion.ids))
         if self.last is None or turn.index > self.last.index:
             self.last = turn
         return self._note(at, turn, segment, answer)

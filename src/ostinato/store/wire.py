@@ -117,14 +117,17 @@ def _not_negative(value: Any) -> float:
 
 
 def _ints(value: Any) -> tuple[int, ...]:
-    found = tuple(map(_int, _list(value)))
+    found = tuple(_list(value))
+    if not {int}.issuperset(map(type, found)):
+        found = tuple(map(_int, found))  # says which it is
     if found and not (min(found) in INT32 and max(found) in INT32):
         raise ValueError(f"expected 32-bit numbers, got {max(found, key=abs)}")
     return found
 
 
 def _floats(value: Any) -> tuple[float, ...]:
-    return tuple(map(_float, _list(value)))
+    found = _list(value)
+    return tuple(found) if {float}.issuperset(map(type, found)) else tuple(map(_float, found))
 
 
 def _list(value: Any) -> list[Any] | tuple[Any, ...]:
