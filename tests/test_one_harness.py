@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from inspect import signature
 from pathlib import Path
 
 import acp
@@ -36,7 +37,7 @@ from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.gateway.app import GatewayConfig, create_app
 from ostinato.gateway.keys import hash_key
 from ostinato.harness.acp.agent import EditorAgent
-from ostinato.harness.agent import HarnessConfig
+from ostinato.harness.agent import Agent, HarnessConfig
 from ostinato.harness.client import GatewayClient
 from ostinato.harness.differences import DIFFERENCES, Where
 from ostinato.harness.episode import EpisodeRunner
@@ -361,6 +362,13 @@ async def test_requests_differ_only_in_what_is_listed(went: Went) -> None:
 
 def test_settings_differ_only_in_what_is_listed() -> None:
     assert differing(asdict(DemoConfig().harness), asdict(PEOPLE)) == named(Where.SETTING)
+
+
+def test_surroundings_are_all_listed() -> None:
+    """What an agent is given beside its client and settings, and a session beside its name and purpose."""
+    given = {*signature(Agent.__init__).parameters} - {"self", "client", "config"}
+    given |= {*signature(Agent.converse).parameters} - {"self", "session_id", "source", "task_id"}
+    assert given == {name for each in named(Where.SURROUNDINGS) for name in each.split(", ")}
 
 
 def named(where: Where) -> set[str]:

@@ -8,7 +8,8 @@ from typing import Any
 import aiohttp
 from tests.gateway.test_otlp import as_json, as_protobuf
 
-from ostinato.store import Store, StoreError
+from ostinato.gateway.keys import hash_key
+from ostinato.store import ApiKey, Store, StoreError
 from ostinato.store.purge import purge
 from ostinato.types import Ending, SignalKind
 
@@ -201,3 +202,16 @@ async def test_killed_under_load_no_acknowledged_event_is_lost(launch, engine, h
     first.process.kill()
     await asyncio.gather(*load)
     assert store.known_events(taken).keys() == set(taken)
+
+
+async def test_a_key_has_its_limit_for_what_it_tells_too(chat, http, gateway: str, store: Store) -> None:
+    """Counted beside its model calls, so that an eager reporter keeps nobody from working."""
+    store.accounts.add(ApiKey(hash=hash_key("eager"), user="ada", requests_per_minute=2))
+    mine = {"Authorization": "Bearer eager"}
+    told = [await tell(http, gateway, line("e1"), **mine), await tell(http, gateway, line("e2"), **mine)]
+    assert [status for status, _ in told] == [200, 200]
+    for path, body in (("/v1/events", line("e3")), ("/feedback", {}), ("/v1/logs", {"resourceLogs": []})):
+        async with http.post(gateway + path, json=body, headers=mine) as response:
+            assert response.status == 429 and int(response.headers["Retry-After"]) > 0, path
+    assert (await chat(HI, headers=mine))[0] == 200
+    assert store.known_events(["e3"]) == {}

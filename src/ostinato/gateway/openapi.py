@@ -44,18 +44,49 @@ def _tool(properties: Schema, *required: str) -> Schema:
 
 
 SHARED: Schema = {"model": {"$ref": "#/components/schemas/Model"}, "stream": FLAG, "temperature": HEAT}
+SAID = _object(
+    {"role": {"enum": ["system", "developer", "user", "assistant"]}, "content": _texts("text")},
+    "role",
+    "content",
+    open_=False,
+)
+CALLING = _object(
+    {
+        "role": {"const": "assistant"},
+        "content": {"anyOf": [TEXT, NULL]},
+        "tool_calls": {
+            "type": "array",
+            "minItems": 1,
+            "items": _object(
+                {
+                    "id": TEXT,
+                    "type": {"const": "function"},
+                    "function": _object({"name": TEXT, "arguments": TEXT}, "name", "arguments"),
+                },
+                "id",
+                "type",
+                "function",
+            ),
+        },
+    },
+    "role",
+    "tool_calls",
+    open_=False,
+)
+TOOL_ANSWER = _object(
+    {"role": {"const": "tool"}, "tool_call_id": TEXT, "content": _texts("text")},
+    "role",
+    "tool_call_id",
+    "content",
+    open_=False,
+)
 CHAT = _object(
     SHARED
     | {
         "messages": {
             "type": "array",
             "minItems": 1,
-            "items": _object(
-                {"role": {"enum": ["system", "developer", "user", "assistant"]}, "content": _texts("text")},
-                "role",
-                "content",
-                open_=False,
-            ),
+            "items": {"anyOf": [SAID, CALLING, TOOL_ANSWER]},
         },
         "max_tokens": WHOLE,
         "max_completion_tokens": WHOLE,
@@ -168,6 +199,19 @@ ERROR = _object(
 )
 
 
+METRICS: Schema = {
+    "operationId": "metrics",
+    "security": [{"key": []}, {}],
+    "responses": {
+        "200": {
+            "description": "Prometheus text. Without a key from the gateway's own machine.",
+            "content": {"text/plain": {"schema": TEXT}},
+        },
+        "4XX": {"description": "Refused.", "content": {"application/json": {"schema": ERROR}}},
+    },
+}
+
+
 def document(models: Sequence[str]) -> Schema:
     """OpenAPI 3.1, with the names of the models that are served."""
     streamed = {"text/event-stream": {"schema": _object({"event": TEXT, "data": TEXT}, "data")}}
@@ -189,6 +233,7 @@ def document(models: Sequence[str]) -> Schema:
             "/feedback": {"post": _call("feedback", FEEDBACK)},
             "/v1/events": {"post": _lines("events", EVENT)},
             "/v1/logs": {"post": _call("logs", LOGS)},
+            "/metrics": {"get": METRICS},
             "/healthz": {"get": _read("healthz") | {"security": []}},
         },
     }

@@ -11,7 +11,7 @@ import asyncio
 import time
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from starlette.requests import Request
@@ -23,6 +23,7 @@ from ostinato.gateway.errors import ApiError, unavailable
 from ostinato.gateway.events import Refused, parse_lines, signal_of
 from ostinato.gateway.feedback import Feedback, parse_feedback
 from ostinato.gateway.keys import KeyRing
+from ostinato.gateway.limits import Limits
 from ostinato.gateway.metrics import Metrics
 from ostinato.gateway.otlp import event_of, records
 from ostinato.gateway.recorder import Recorder
@@ -45,12 +46,26 @@ class Telling(Protocol):
     max_body_bytes: int
 
 
+Told = Callable[[Request, ApiKey, bytes], Awaitable[Response]]
+
+
 def telemetry_routes(gateway: Telling) -> list[Route]:
-    telemetry = Telemetry(gateway)
+    telemetry, limits = Telemetry(gateway), Limits()
+
+    def taking(answer: Told) -> Callable[[Request], Awaitable[Response]]:
+        """Within the limits of the key, counted beside its model calls: neither takes from the other."""
+
+        async def endpoint(request: Request) -> Response:
+            key = await gateway.keys.authenticate(request.headers, Role.FEEDBACK)
+            with limits.admitted(key):
+                return await answer(request, key, await read_body(request, gateway.max_body_bytes))
+
+        return endpoint
+
     return [
-        Route("/feedback", telemetry.feedback, methods=["POST"]),
-        Route("/v1/events", telemetry.events, methods=["POST"]),
-        Route("/v1/logs", telemetry.logs, methods=["POST"]),
+        Route("/feedback", taking(telemetry.feedback), methods=["POST"]),
+        Route("/v1/events", taking(telemetry.events), methods=["POST"]),
+        Route("/v1/logs", taking(telemetry.logs), methods=["POST"]),
     ]
 
 
@@ -62,8 +77,7 @@ class Telemetry:
         self._caught_up: OrderedDict[str, None] = OrderedDict()
         """Sessions whose early events have become signals."""
 
-    async def feedback(self, request: Request) -> Response:
-        key, body = await self._read(request)
+    async def feedback(self, _: Request, key: ApiKey, body: bytes) -> Response:
         told = parse_feedback(parse_json(body))
         await self._check(told, key)
         if not told.dryrun:
@@ -72,8 +86,7 @@ class Telemetry:
             self._gateway.conversations.let_go(told.signal.session_id)
         return encode({"id": told.signal.id, "feedback_id": told.signal.id})
 
-    async def events(self, request: Request) -> Response:
-        key, body = await self._read(request)
+    async def events(self, _: Request, key: ApiKey, body: bytes) -> Response:
         parsed = list(parse_lines(body, key))
         good = [each for each in parsed if not isinstance(each, Refused)]
         refused = [each for each in parsed if isinstance(each, Refused)]
@@ -86,9 +99,8 @@ class Telemetry:
         answer.status_code = status
         return answer
 
-    async def logs(self, request: Request) -> Response:
+    async def logs(self, request: Request, key: ApiKey, body: bytes) -> Response:
         """An OTLP/HTTP collector for logs. The answer is in the encoding of the question."""
-        key, body = await self._read(request)
         content_type = request.headers.get("content-type", "application/json")
         found = records(_unpacked(body, request, self._gateway.max_body_bytes), content_type)
         now = time.time()
@@ -98,10 +110,6 @@ class Telemetry:
         if content_type.startswith("application/json"):
             return encode({"partialSuccess": _partial(wrong)})
         return Response(_partial_protobuf(wrong), media_type="application/x-protobuf")
-
-    async def _read(self, request: Request) -> tuple[ApiKey, bytes]:
-        key = await self._gateway.keys.authenticate(request.headers, Role.FEEDBACK)
-        return key, await read_body(request, self._gateway.max_body_bytes)
 
     async def _check(self, told: Feedback, key: ApiKey) -> None:
         """404 for a session or turn that is not recorded, 403 for another's, 409 for an id that is taken."""
