@@ -174,6 +174,8 @@ class EngineHttp:
 async def _connect(url: str) -> Answer:
     try:
         parts = urlsplit(url)
+        if not parts.hostname:
+            raise ValueError("the address names no host, write it as http://HOST:PORT")
         secure = parts.scheme == "https"
         port = parts.port or (443 if secure else 80)
         async with asyncio.timeout(CONNECT_S):

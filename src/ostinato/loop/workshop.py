@@ -57,7 +57,9 @@ class Workshop:
         self._gateway = gateway
         self._verifier = Verifier(backend)
         self._http = open_http()
-        self._search = search and SearchAt(url=search.url, key=self._key("search", "use"), http=self._http)
+        self._search: SearchAt | None = None
+        if search is not None:
+            self._search = SearchAt(url=search.url, key=self._key("search", "use"), http=self._http)
 
     async def stage(self, name: str, work: Callable[[], Awaitable[Result]]) -> Result:
         """The stage's result: from the run folder if it is done, else from doing it."""
