@@ -73,7 +73,9 @@ async def test_stopping_it_tells_the_gateway(coded, script: list[str], repo: Pat
     running = asyncio.ensure_future(coded())
     while script or not store.sessions() or len(store.turns(store.sessions()[0].id)) < 2:
         await asyncio.sleep(0.01)
-    await asyncio.sleep(0.1)
+    while "a + b" not in (repo / "calc.py").read_text():
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(1.0)  # until it is shown; the model never answers again
     running.cancel()
     status, screen = await running
     assert status == 130
