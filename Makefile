@@ -21,7 +21,7 @@ demo: $(VENV)/demo.stamp
 	$(BIN)/ostinato demo $(ARGS)
 
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --durations 20 $(ARGS)
 
 test-clients: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.clients.install $(ARGS)
