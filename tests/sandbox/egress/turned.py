@@ -3,7 +3,7 @@ authority this machine trusts for the time of a test."""
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ from ostinato.sandbox.egress import gate
 from ostinato.sandbox.egress.authority import Authority
 from ostinato.sandbox.ns import NsBackend, NsSandbox
 
-NAMES = ("good.test", "other.test", "sub.good.test", "hidden.test")
+NAMES = ("good.test", "other.test", "sub.good.test", "hidden.test", "looked.test")
 LIMITS = Limits(memory_mb=2048, wall_s=60, processes=100)
 
 
@@ -91,11 +91,11 @@ def turning() -> None:
         pytest.skip(f"no transparent egress: {reason}")
 
 
-@pytest.fixture
-async def backend(turning: None) -> AsyncIterator[NsBackend]:
+@pytest.fixture(scope="session")
+def backend(turning: None) -> Iterator[NsBackend]:
     backend = NsBackend(resolve=resolve)
     yield backend
-    await backend.aclose()
+    asyncio.run(backend.aclose())
 
 
 @dataclass(kw_only=True)
@@ -104,19 +104,24 @@ class Turned:
 
     backend: NsBackend
     repo: Path
+    made: list[Sandbox] = field(default_factory=list)
 
     async def open(self, *allow: str, **policy: Any) -> NsSandbox:
         egress = Egress(allow=allow, networks=("127.0.0.0/8",), transparent=True, **policy)
         sandbox = await self.backend.create(Spec(repo=self.repo, egress=egress, limits=LIMITS))
         assert isinstance(sandbox, NsSandbox)
+        self.made.append(sandbox)
         return sandbox
 
 
 @pytest.fixture
-def turned(backend: NsBackend, tmp_path: Path) -> Turned:
+async def turned(backend: NsBackend, tmp_path: Path) -> AsyncIterator[Turned]:
     repo = tmp_path / "repo"
     repo.mkdir()
-    return Turned(backend=backend, repo=repo)
+    turned = Turned(backend=backend, repo=repo)
+    yield turned
+    for sandbox in turned.made:
+        await sandbox.destroy()
 
 
 async def python(sandbox: Sandbox, code: str) -> str:

@@ -23,23 +23,30 @@ from ostinato.sandbox import linux
 from ostinato.sandbox.base import SandboxError
 
 HOST, PORT = "127.0.0.1", 3128
-MAX_TRACKED = 4096
-"""Connections that the kernel may have to remember for one sandbox, those to itself included."""
+MAX_NEW_PER_S, MAX_AT_ONCE = 500, 1000
+"""Connections and questions that are turned; what a sandbox does beyond that is dropped. The kernel
+remembers each for up to two minutes, and the proxy serves other sandboxes too."""
 ADVICE = (
     "install nftables (on Debian apt-get install nftables) on a kernel with nf_tables, nat and redirect; or "
     "leave `transparent` off: programs then find a proxy in HTTP_PROXY"
 )
 RULES = f"""
 table inet ostinato {{
+    chain own {{
+        type filter hook output priority -300; policy accept;
+        meta nfproto ipv4 meta l4proto {{ tcp, udp }} th dport 53 accept
+        meta nfproto ipv4 meta l4proto {{ tcp, udp }} th sport {PORT} accept
+        ip daddr 127.0.0.0/8 notrack
+        ip6 daddr ::1 notrack
+    }}
     chain turn {{
         type nat hook output priority -100; policy accept;
-        meta nfproto ipv4 udp dport 53 redirect to :{PORT}
-        meta nfproto ipv4 tcp dport 53 redirect to :{PORT}
+        meta nfproto ipv4 meta l4proto {{ tcp, udp }} th dport 53 redirect to :{PORT}
         ip daddr != 127.0.0.0/8 meta l4proto tcp redirect to :{PORT}
     }}
     chain leave {{
         type filter hook output priority 0; policy drop;
-        ct state new ct count over {MAX_TRACKED} drop
+        ct state new limit rate over {MAX_NEW_PER_S}/second burst {MAX_AT_ONCE} packets drop
         ip daddr 127.0.0.0/8 accept
         ip6 daddr ::1 accept
     }}
