@@ -34,11 +34,13 @@ class Direct(Visit):
 
     async def _pass(self) -> None:
         seen = self._seen
+        seen.method = "TCP"
         address, seen.port = gate.aim(self._inside.writer.get_extra_info("socket"))
         if seen.port == DNS_PORT:
+            seen.method = ""  # no connection: what is refused of it is noted by its name
             await self._answer_names()
             return
-        seen.method, seen.host = "TCP", address
+        seen.host = address
         seen.host = self._names.host(address)
         if self._rules.inspects(seen.host, seen.port):
             await self._inspect()

@@ -20,7 +20,7 @@ MAX_MESSAGE = 4096
 DNS_PORT = 53
 _TTL_S = 60
 _HEADER = struct.Struct(">HHHHHH")
-_ANSWER_FLAGS, _RECURSION_DESIRED, _QUERY_MASK = 0x8080, 0x0100, 0xF800
+_IS_ANSWER, _OPERATION, _ANSWER_FLAGS, _RECURSION_DESIRED = 0x8000, 0x7800, 0x8080, 0x0100
 _OK, _BROKEN, _FAILED, _NO_SUCH_NAME, _UNKNOWN = 0, 1, 2, 3, 4
 _A, _INTERNET = 1, 1
 _MAX_LABEL = 63
@@ -55,18 +55,18 @@ class Names:
         if len(query) < _HEADER.size:
             return b""
         number, flags, questions, *_ = _HEADER.unpack_from(query)
-        if flags & 0x8000:
+        if flags & _IS_ANSWER:
             return b""
-        flags = _ANSWER_FLAGS | (flags & _RECURSION_DESIRED)
-        if flags & _QUERY_MASK & ~0x8000 or questions != 1:
-            return _HEADER.pack(number, flags | _UNKNOWN, 0, 0, 0, 0)
+        told = _ANSWER_FLAGS | (flags & _RECURSION_DESIRED)
+        if flags & _OPERATION or questions != 1:
+            return _HEADER.pack(number, told | _UNKNOWN, 0, 0, 0, 0)
         try:
             name, kind, question = _question(query)
         except (IndexError, struct.error):
-            return _HEADER.pack(number, flags | _BROKEN, 0, 0, 0, 0)
+            return _HEADER.pack(number, told | _BROKEN, 0, 0, 0, 0)
         status, address = self._look_up(name)
         answers = _record(address) if address and kind == (_A, _INTERNET) else b""
-        return _HEADER.pack(number, flags | status, 1, bool(answers), 0, 0) + question + answers
+        return _HEADER.pack(number, told | status, 1, bool(answers), 0, 0) + question + answers
 
     def _look_up(self, host: str) -> tuple[int, bytes]:
         """Status and address: also for kinds of records that there are none of."""
