@@ -13,6 +13,7 @@ from tests.sandbox.egress.turned import Internet, Turned, backend, internet, pyt
 from ostinato.sandbox.ns import NsSandbox
 
 __all__ = ["backend", "internet", "turned", "turning"]
+pytestmark = pytest.mark.transparent
 
 HELPERS = """
 import contextlib, ctypes, json, os, shutil, socket, ssl, struct, subprocess, sys

@@ -25,6 +25,7 @@ from ostinato.sandbox.egress import gate
 from ostinato.sandbox.ns import NsBackend
 
 __all__ = ["backend", "internet", "turned", "turning"]
+pytestmark = pytest.mark.transparent
 
 URLLIB = "import urllib.request as u; r = u.urlopen('{}', timeout=30); print(r.read().decode(), r.headers)"
 WITH_KEY = """

@@ -8,6 +8,7 @@ import importlib.util
 import ipaddress
 import os
 import ssl
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,14 @@ def available() -> bool:
     return importlib.util.find_spec("cryptography") is not None
 
 
+@lru_cache(maxsize=4)
+def _verifying(bundle: bytes) -> ssl.SSLContext:
+    """Reading some hundred certificates takes as long as a few sandboxes: once for all of them."""
+    return ssl.create_default_context(
+        cadata=bundle.decode("ascii", errors="ignore")
+    )  # comments may be in any language
+
+
 class Authority:
     """Signs a certificate for each host that is asked for. Raises SandboxError without `cryptography`."""
 
@@ -53,7 +62,7 @@ class Authority:
         self._root = self._make_root()
         self._leaf_key = ec.generate_private_key(ec.SECP256R1())
         self._contexts: dict[str, ssl.SSLContext] = {}
-        self.outside = ssl.create_default_context()
+        self.outside = _verifying(trusted())
         """For the client's side, towards the real host: verified as usual."""
 
     @property

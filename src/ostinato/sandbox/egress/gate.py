@@ -104,11 +104,19 @@ def _set_rules() -> None:
     program = shutil.which("nft", path=_PATH)
     if program is None:
         raise SandboxError(f"there is no nft: {ADVICE}")
-    done = subprocess.run(
-        [program, "-f", "-"], input=RULES, capture_output=True, text=True, timeout=_PATIENCE_S, check=False
-    )
+    done = _ran([program, "-f", "-"], RULES)
     if done.returncode != 0:
         raise SandboxError(f"nft refused the rules: {done.stderr.strip()[:300] or 'it did not say why'}")
+
+
+def _ran(command: list[str], text: str = "") -> "subprocess.CompletedProcess[str]":
+    """Raises SandboxError when it does not end."""
+    try:
+        return subprocess.run(
+            command, input=text, capture_output=True, text=True, timeout=_PATIENCE_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise SandboxError(f"{command[0]} did not end within {_PATIENCE_S:.0f} s") from error
 
 
 @cache
@@ -116,8 +124,10 @@ def missing() -> str:
     """Why there can be no gate on this machine; empty where one was opened and turned a connection."""
     if sys.platform != "linux" or shutil.which("nft", path=_PATH) is None:
         return "there is no nft"
-    command = [sys.executable, "-m", "ostinato.sandbox.egress.gate"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
+    try:
+        done = _ran([sys.executable, "-m", "ostinato.sandbox.egress.gate"])
+    except SandboxError as error:
+        return str(error)
     return (
         "" if done.returncode == 0 else done.stderr.strip().rpartition("\n")[2] or "it ended without a word"
     )

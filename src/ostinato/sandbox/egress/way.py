@@ -1,13 +1,13 @@
 """One sandbox's way out: its proxy, what programs are told of it, and whom they are to trust."""
 
 import asyncio
+import shutil
 import socket
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ostinato.sandbox import tree
 from ostinato.sandbox.base import Egress, SandboxError
 from ostinato.sandbox.egress import door, gate
 from ostinato.sandbox.egress.authority import trusted
@@ -45,7 +45,7 @@ class Way:
             way = cls(policy, sandbox, folder, resolve)
             await asyncio.to_thread(way._write_bundle)
         except BaseException:
-            await asyncio.to_thread(tree.remove, folder)
+            await asyncio.to_thread(shutil.rmtree, folder)
             raise
         return way
 
@@ -74,8 +74,12 @@ class Way:
             await self.proxy.serve_turned(*gate.take(channel))
         else:
             await self.proxy.serve(door.take(channel))
+        await self._forget_bundle()  # the sandbox holds it; whoever is killed from here on leaves nothing
 
     async def aclose(self) -> None:
         """Cut what is open."""
         await self.proxy.aclose()
-        await asyncio.to_thread(tree.remove, self._folder)
+        await self._forget_bundle()
+
+    async def _forget_bundle(self) -> None:
+        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
