@@ -86,13 +86,14 @@ def _wait_and_serve(link: Link, recognise: Recognise | None) -> None:
         request = next(requests)
     order = request[0]["order"]
     limits = Limits(**order["limits"])
+    oom = processes.open_oom("/proc")  # now: whoever has given up his rights may not
     try:
         place = enter(limits, _Parts(request[0]["parts"], requests))
     except (OSError, SandboxError) as error:
         link.send({"id": 0, "error": "SandboxError", "message": f"the sandbox was not created: {error}"})
         raise
     os.environ.update(order["environment"])
-    GuestAgent(link, place, limits, recognise=recognise).serve()
+    GuestAgent(link, place, limits, oom=oom, recognise=recognise).serve()
 
 
 def _requests(link: Link) -> Iterator[frames.Frame]:
@@ -198,9 +199,8 @@ class GuestAgent(Agent):
     """An agent that may wake up as another sandbox."""
 
     def __init__(
-        self, link: Link, place: OverlayPlace, limits: Limits, *, recognise: Recognise | None
+        self, link: Link, place: OverlayPlace, limits: Limits, *, oom: int, recognise: Recognise | None
     ) -> None:
-        oom = processes.open_oom("/proc")
         super().__init__(link, place, limits, oom=oom, recognise=recognise, user=os.geteuid())
         self._work: tuple[int, socket.socket] | None = None
         self._orders |= {"worker": self._start_worker, "input": self._input}
