@@ -75,7 +75,7 @@ class RunscMachine:
 
     async def save(self, place: Path) -> None:
         leader = str(await asyncio.to_thread(self._inside))
-        checkpoint = ("checkpoint", "--leave-running", f"--image-path={place}", _ID)
+        checkpoint = ("checkpoint", "--leave-running", "--compression=none", f"--image-path={place}", _ID)
         process = await asyncio.create_subprocess_exec(
             *_ENTER, leader, "--", "runsc", self._root, *_FLAGS, *checkpoint,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
