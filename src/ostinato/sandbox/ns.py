@@ -239,6 +239,8 @@ def _absolute(path: Path) -> str:
 class NsSandbox(WireSandbox):
     """The backend's handle on one agent."""
 
+    _remembers = True
+
     def __init__(self, wire: Wire, spec: Spec, order: Order, backend: NsBackend, proxy: Proxy | None) -> None:
         super().__init__(wire, spec, f"{order.scratch}{backend.root}")
         self.id = order.id
