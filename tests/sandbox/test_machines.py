@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.sandbox.conftest import MACHINES, opened
 
-from ostinato.sandbox import Backend, SandboxError, SnapshotKind, Spec
+from ostinato.sandbox import Backend, Mount, SandboxError, SnapshotKind, Spec
 from ostinato.sandbox.probe import KINDS
 
 pytestmark = pytest.mark.machines
@@ -185,6 +185,20 @@ def _processes(program: str) -> set[int]:
         if arguments[0].decode(errors="replace").rpartition("/")[2].startswith(program):
             found.add(int(name))
     return found
+
+
+async def test_directories_and_files_are_mounted(machines: Backend, repo: Path, tmp_path: Path) -> None:
+    (tmp_path / "wheels").mkdir()
+    (tmp_path / "wheels" / "list").write_text("one\n")
+    (tmp_path / "key").write_text("two\n")
+    mounts = (
+        Mount(source=tmp_path / "wheels", target="/mnt/deep/wheels"),
+        Mount(source=tmp_path / "key", target="/mnt/name"),
+    )
+    sandbox = await machines.create(Spec(repo=repo, mounts=mounts))
+    assert (await sandbox.exec("cat /mnt/deep/wheels/list /mnt/name")).output == "one\ntwo\n"
+    assert (await sandbox.exec("echo three > /mnt/name")).exit_code != 0
+    await sandbox.destroy()
 
 
 async def test_a_machine_that_dies_says_so(machines: Backend, repo: Path) -> None:

@@ -84,13 +84,16 @@ class QemuEngine:
             if isinstance(error, OSError):
                 raise SandboxError(f"the machine saved in {place} cannot be read: {error}") from error
             raise
-        while len(self._pool) < self._size:
-            self._pool.append(QemuMachine.spawn(hardware, template=False))
         return machine
+
+    def refill(self, spec: Spec) -> None:
+        hardware = self._hardware.value
+        while hardware is not None and len(self._pool) < self._size:
+            self._pool.append(QemuMachine.spawn(hardware, template=False))
 
     def parts(self, spec: Spec) -> list[Part]:
         trees = [(spec.repo, PRISTINE), *((mount.source, mount.target) for mount in spec.mounts)]
-        return [Part(kind="tree", at=target, read=partial(_archive, source)) for source, target in trees]
+        return [_part(source, target) for source, target in trees]
 
     async def aclose(self) -> None:
         while self._pool:
@@ -151,14 +154,19 @@ async def _boot(hardware: Hardware) -> None:
         await machine.end()
 
 
-def _archive(source: Path) -> bytes:
-    """A tar of a directory's content, or of one file, as the sandbox's user owns it."""
+def _part(source: Path, target: str) -> Part:
+    """A tar of a directory's content, or of one file under the target's name."""
+    if source.is_dir():
+        return Part(kind="tree", at=target, read=partial(_archive, source, "."))
+    place, _, name = target.rpartition("/")
+    return Part(kind="tree", at=place, read=partial(_archive, source, name))
+
+
+def _archive(source: Path, name: str) -> bytes:
+    """As the sandbox's user owns it."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
-        if source.is_dir():
-            archive.add(source, arcname=".", filter=_as_user)
-        else:
-            archive.add(source, arcname=source.name, filter=_as_user)
+        archive.add(source, arcname=name, filter=_as_user)
     return buffer.getvalue()
 
 
