@@ -158,6 +158,7 @@ class GuestBackend:
             await wire.close("the sandbox was not created")
             await machine.end()
             raise
+        self.engine.refill(spec)
         sandbox = GuestSandbox(machine, wire, spec, identity, self)
         self._sandboxes.add(sandbox)
         return sandbox

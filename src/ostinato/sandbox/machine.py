@@ -85,6 +85,10 @@ class Engine(Protocol):
         """A copy of the machine saved in `place`; raises SandboxError."""
         ...
 
+    def refill(self, spec: Spec) -> None:
+        """A machine for `spec` is at work: make ready, meanwhile, what the next one like it needs."""
+        ...
+
     def parts(self, spec: Spec) -> list[Part]:
         """What a fresh guest needs beside its order to see `spec`'s repository and mounts."""
         ...
