@@ -49,6 +49,10 @@ class Machine(Protocol):
         """CPU seconds of the whole machine so far, and its memory: see `family.spent`."""
         ...
 
+    def why(self) -> str:
+        """The last that its engine said."""
+        ...
+
     async def end(self) -> None:
         """At once, with all that belongs to it. Calling it again does nothing."""
         ...

@@ -75,7 +75,7 @@ class QemuEngine:
 
     async def load(self, place: Path, spec: Spec) -> Machine:
         hardware = await self._ready()
-        machine = self._pool.popleft() if self._pool else QemuMachine.spawn(hardware, template=False)
+        machine = await self._waiting() or QemuMachine.spawn(hardware, template=False)
         try:
             await machine.load(place)
         except BaseException as error:
@@ -84,6 +84,15 @@ class QemuEngine:
                 raise SandboxError(f"the machine saved in {place} cannot be read: {error}") from error
             raise
         return machine
+
+    async def _waiting(self) -> QemuMachine | None:
+        """One of the pool that has not died meanwhile."""
+        while self._pool:
+            machine = self._pool.popleft()
+            if machine.alive():
+                return machine
+            await machine.end()
+        return None
 
     def refill(self, spec: Spec) -> None:
         hardware = self._hardware.value

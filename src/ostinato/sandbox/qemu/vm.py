@@ -108,13 +108,19 @@ class QemuMachine:
             try:
                 self._client = await Monitor.open(self._control)
             except SandboxError as error:
-                self._said.seek(0)
-                said = self._said.read().decode(errors="replace")[-500:].strip()
-                raise SandboxError(f"QEMU did not start ({error}): {said}") from error
+                raise SandboxError(f"QEMU did not start ({error}): {self.why()}") from error
         return self._client
+
+    def why(self) -> str:
+        """The last that QEMU said."""
+        self._said.seek(0)
+        return self._said.read().decode(errors="replace")[-500:].strip() or "QEMU said nothing"
 
     async def _command(self, name: str, **arguments: object) -> None:
         await (await self._monitor()).command(name, **arguments)
+
+    def alive(self) -> bool:
+        return self._process.poll() is None
 
     async def load(self, place: Path) -> None:
         """Become what was saved in `place`, and run; for a clone, once."""
