@@ -25,6 +25,7 @@ turns.
 
 import argparse
 import asyncio
+import itertools
 import os
 import shutil
 import statistics
@@ -32,7 +33,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -181,16 +182,17 @@ class Trial:
         if not self._backend.capabilities.pause:
             return
         await sandbox.write("heart.py", HEART.encode())
-        beats: list[float] = []
+        beats = Beats()
         heart = await sandbox.start("exec python heart.py", timeout_s=600)
-        listener = asyncio.create_task(listen(heart.output(), beats))
+        listener = asyncio.create_task(beats.listen(heart.output()))
 
         async def once() -> float:
-            await asyncio.sleep(0.1)
-            seen = max(len(beats) - 1, 0)
+            seen = len(beats.times)
+            await beats.more(20)
             await self._backend.remove(await sandbox.snapshot(kind))
-            await asyncio.sleep(0.1)
-            gaps = [b - a for a, b in zip(beats[seen:], beats[seen + 1 :], strict=False)]
+            await beats.more(20)
+            found = beats.times[seen:]
+            gaps = [b - a for a, b in itertools.pairwise(found)]
             return (max(gaps) - statistics.median(gaps)) * 1e3
 
         self.row["snapshot_pause_ms"] = quantile(await self._repeat(once))
@@ -251,10 +253,24 @@ class Trial:
             await sandbox.destroy()
 
 
-async def listen(output: Any, beats: list[float]) -> None:
-    """When each beat arrived: by our clock, since a guest's own may stand still with it."""
-    async for _ in output:
-        beats.append(time.monotonic())
+class Beats:
+    """When each arrived: by our clock, since a guest's own may stand still with it."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self._more = asyncio.Condition()
+
+    async def listen(self, output: AsyncIterator[bytes]) -> None:
+        async for _ in output:
+            self.times.append(time.monotonic())
+            async with self._more:
+                self._more.notify_all()
+
+    async def more(self, count: int) -> None:
+        """Until there are `count` more."""
+        wanted = len(self.times) + count
+        async with self._more:
+            await self._more.wait_for(lambda: len(self.times) >= wanted)
 
 
 async def shell(command: str, folder: Path, environment: dict[str, str]) -> None:
