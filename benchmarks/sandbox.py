@@ -34,6 +34,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -334,13 +335,16 @@ def trials(options: argparse.Namespace, cpu: Cpu) -> dict[str, Callable[[], Awai
     }
     backends = [name for name in options.backends.split(",") if name]
     wanted: dict[str, Callable[[], Awaitable[Row]]] = {
-        name: lambda name=name: measured(name, options, cpu) for name in backends
+        name: partial(measured, name, options, cpu) for name in backends
     }
     return wanted | {f"peer: {name}": peers[name] for name in options.peers.split(",") if name}
 
 
 def as_json(found: dict[str, Row | None]) -> dict[str, Any]:
-    rows = {name: row and {key: value(row.get(key)) for key in KEYS} for name, row in found.items()}
+    rows = {
+        name: None if row is None else {key: value(row.get(key)) for key in KEYS}
+        for name, row in found.items()
+    }
     intervals = {
         name: {key: [round(each.low, 3), round(each.high, 3), each.n] for key, each in (row or {}).items()}
         for name, row in found.items()

@@ -1,6 +1,6 @@
 """Installs what the backends with a kernel of their own need, and runs their tests: `make test-sandboxes`.
 
-As root on Debian: runsc and QEMU from the backports, a guest's kernel and busybox unpacked beside our own
+As root on Debian: runsc and QEMU from the backports, a guest's kernel and busybox unpacked beside our
 own. Elsewhere nothing is installed, and the tests of what is missing are skipped with the reason.
 """
 
