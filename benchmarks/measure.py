@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import resource
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -20,6 +21,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.stats import binom
 
+DYING_S = 10.0
 CPU_ROOT = Path("/sys/fs/cgroup/cpuacct")
 
 
@@ -85,10 +87,19 @@ class Cpu:
         """Takes the group away; who is still in it goes back to where we came from."""
         if not self.whole:
             return
-        for process in (self._group / "cgroup.procs").read_text().split():
-            with contextlib.suppress(ProcessLookupError):  # ended meanwhile
-                (self._outer / "cgroup.procs").write_text(process)
-        self._group.rmdir()
+        end = time.monotonic() + DYING_S
+        while True:
+            for process in (self._group / "cgroup.procs").read_text().split():
+                with contextlib.suppress(ProcessLookupError):  # ended meanwhile
+                    (self._outer / "cgroup.procs").write_text(process)
+            try:
+                self._group.rmdir()
+            except OSError:  # of what was killed, the last is still dying
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
+            else:
+                return
 
 
 def _own_group() -> str:

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 from tests.sandbox.conftest import MACHINES, opened
 
-from ostinato.sandbox import Backend, SandboxError, SnapshotKind, Spec
+from ostinato.sandbox import Backend, Mount, SandboxError, SnapshotKind, Spec
+from ostinato.sandbox.guests import GuestBackend
+from ostinato.sandbox.machine import Machine
 from ostinato.sandbox.probe import KINDS
 
 pytestmark = pytest.mark.machines
@@ -143,6 +145,8 @@ SCRIPT = """
 import asyncio, sys
 from pathlib import Path
 from ostinato.sandbox import Spec
+from ostinato.sandbox.guests import GuestBackend
+from ostinato.sandbox.machine import Machine
 from ostinato.sandbox.probe import KINDS
 
 async def main():
@@ -185,6 +189,45 @@ def _processes(program: str) -> set[int]:
         if arguments[0].decode(errors="replace").rpartition("/")[2].startswith(program):
             found.add(int(name))
     return found
+
+
+@pytest.mark.parametrize("losses", [1, 2])
+async def test_a_machine_lost_while_it_is_loaded_is_loaded_again_once(
+    machines: Backend, repo: Path, monkeypatch: pytest.MonkeyPatch, losses: int
+) -> None:
+    assert isinstance(machines, GuestBackend)
+    sandbox, load, left = await machines.create(Spec(repo=repo)), machines.engine.load, [None] * losses
+
+    async def lose(place: Path, spec: Spec) -> Machine:
+        machine = await load(place, spec)
+        if left:
+            left.pop()
+            os.kill(machine._process.pid, signal.SIGKILL)  # type: ignore[attr-defined]
+        return machine
+
+    monkeypatch.setattr(machines.engine, "load", lose)
+    if losses == 1:
+        (fork,) = await sandbox.fork()
+        assert await fork.read("sub/note.txt") == b"hello\n"
+        await fork.destroy()
+    else:
+        with pytest.raises(SandboxError, match="lost two machines"):
+            await sandbox.fork()
+    await sandbox.destroy()
+
+
+async def test_directories_and_files_are_mounted(machines: Backend, repo: Path, tmp_path: Path) -> None:
+    (tmp_path / "wheels").mkdir()
+    (tmp_path / "wheels" / "list").write_text("one\n")
+    (tmp_path / "key").write_text("two\n")
+    mounts = (
+        Mount(source=tmp_path / "wheels", target="/mnt/deep/wheels"),
+        Mount(source=tmp_path / "key", target="/mnt/name"),
+    )
+    sandbox = await machines.create(Spec(repo=repo, mounts=mounts))
+    assert (await sandbox.exec("cat /mnt/deep/wheels/list /mnt/name")).output == "one\ntwo\n"
+    assert (await sandbox.exec("echo three > /mnt/name")).exit_code != 0
+    await sandbox.destroy()
 
 
 async def test_a_machine_that_dies_says_so(machines: Backend, repo: Path) -> None:

@@ -86,13 +86,14 @@ def _wait_and_serve(link: Link, recognise: Recognise | None) -> None:
         request = next(requests)
     order = request[0]["order"]
     limits = Limits(**order["limits"])
+    oom = processes.open_oom("/proc")  # now: whoever has given up his rights may not
     try:
         place = enter(limits, _Parts(request[0]["parts"], requests))
     except (OSError, SandboxError) as error:
         link.send({"id": 0, "error": "SandboxError", "message": f"the sandbox was not created: {error}"})
         raise
     os.environ.update(order["environment"])
-    GuestAgent(link, place, limits, recognise=recognise).serve()
+    GuestAgent(link, place, limits, oom=oom, recognise=recognise).serve()
 
 
 def _requests(link: Link) -> Iterator[frames.Frame]:
@@ -120,8 +121,7 @@ class _Parts:
 def enter(limits: Limits, parts: _Parts) -> OverlayPlace:
     """Finish the root for one sandbox and give up what it does not need for it."""
     trees = [place for kind, place in parts.kinds if kind == "tree"]
-    for place in trees:
-        _unpack_tree(place, parts.bytes())
+    _unpack_trees(trees, parts)
     owner = Path(PRISTINE).stat()
     _mount_scratch(limits, owner.st_uid, owner.st_gid)
     lower, upper = (
@@ -136,10 +136,19 @@ def enter(limits: Limits, parts: _Parts) -> OverlayPlace:
     return OverlayPlace(lower, upper)
 
 
+def _unpack_trees(places: list[str], parts: "_Parts") -> None:
+    """Below a file system of its own for each top directory, bounded by the guest's memory."""
+    tops = sorted({f"/{place.split('/')[1]}" for place in places})
+    for top in tops:
+        linux.mount("tmpfs", top, "tmpfs", linux.NOSUID | linux.NODEV, "mode=755")
+    for place in places:
+        _unpack_tree(place, parts.bytes())
+    for top in tops:
+        linux.seal(top)
+
+
 def _unpack_tree(place: str, data: Iterator[bytes]) -> None:
-    """Into a file system of its own, bounded by the guest's memory."""
     os.makedirs(place, exist_ok=True)  # noqa: PTH103
-    linux.mount("tmpfs", place, "tmpfs", linux.NOSUID | linux.NODEV, "mode=755")
     with subprocess.Popen(["tar", "-x", "-p", "--numeric-owner"], cwd=place, stdin=subprocess.PIPE) as tar:
         assert tar.stdin is not None
         try:
@@ -149,7 +158,6 @@ def _unpack_tree(place: str, data: Iterator[bytes]) -> None:
             list(data)
     if tar.returncode:
         raise SandboxError(f"the tree for {place} does not fit into the machine: give it more memory")
-    linux.seal(place)
 
 
 def _mount_scratch(limits: Limits, user: int, group: int) -> None:
@@ -198,9 +206,8 @@ class GuestAgent(Agent):
     """An agent that may wake up as another sandbox."""
 
     def __init__(
-        self, link: Link, place: OverlayPlace, limits: Limits, *, recognise: Recognise | None
+        self, link: Link, place: OverlayPlace, limits: Limits, *, oom: int, recognise: Recognise | None
     ) -> None:
-        oom = processes.open_oom("/proc")
         super().__init__(link, place, limits, oom=oom, recognise=recognise, user=os.geteuid())
         self._work: tuple[int, socket.socket] | None = None
         self._orders |= {"worker": self._start_worker, "input": self._input}

@@ -10,6 +10,7 @@ to say is of an older generation for whoever listens to the copy.
 import asyncio
 import dataclasses
 import json
+import logging
 import os
 import secrets
 import shutil
@@ -17,7 +18,7 @@ import socket
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ from ostinato.sandbox.exam import judge_in_process
 from ostinato.sandbox.machine import Engine, Machine, Part
 from ostinato.sandbox.once import Once
 from ostinato.sandbox.snapshots import LAYER, Shelf, open_layer
-from ostinato.sandbox.wire import Wire
+from ostinato.sandbox.wire import LostError, Wire
 from ostinato.sandbox.wired import WireSandbox
 
 START_S = 60.0
@@ -46,6 +47,7 @@ START_S = 60.0
 BASE = "base"
 _PART_BYTES = 1 << 18
 _TEMPLATES = 8
+log = logging.getLogger(__name__)
 
 
 class GuestBackend:
@@ -72,14 +74,14 @@ class GuestBackend:
     async def _create(self, spec: Spec) -> "GuestSandbox":
         _check(self.name, spec)
         if not self.engine.slow_entry:
-            return await self._enter(spec, None)
+            return await self._twice(lambda: self._enter(spec, None))
         return await self._hatch(await self._template(spec), spec)
 
     async def restore(self, snapshot: Snapshot, spec: Spec) -> Sandbox:
         _check(self.name, spec)
         layer = await asyncio.to_thread(self.shelf.check, snapshot, spec)
         if snapshot.kind is SnapshotKind.FILESYSTEM:
-            return await self._enter(spec, layer)
+            return await self._twice(lambda: self._enter(spec, layer))
         base = await self.engine.base()
         found = await asyncio.to_thread((snapshot.path / BASE).read_text)
         if found != base:
@@ -136,7 +138,23 @@ class GuestBackend:
         return made
 
     async def _hatch(self, place: Path, spec: Spec) -> "GuestSandbox":
-        return await self._wake(await self.engine.load(place, spec), spec)
+        async def once() -> GuestSandbox:
+            return await self._wake(await self.engine.load(place, spec), spec)
+
+        return await self._twice(once)
+
+    async def _twice(self, make: Callable[[], Awaitable["GuestSandbox"]]) -> "GuestSandbox":
+        """Engines lose one of a thousand machines while they load it, though what they load is whole."""
+        try:
+            return await make()
+        except LostError as error:
+            log.warning("%s lost a machine before it answered, and starts another: %s", self.name, error)
+        try:
+            return await make()
+        except LostError as error:
+            raise SandboxError(
+                f"{self.name} lost two machines before they answered: {error}; is there memory and disk left?"
+            ) from error
 
     async def _enter(self, spec: Spec, layer: Path | None) -> "GuestSandbox":
         parts = self.engine.parts(spec)
@@ -154,10 +172,14 @@ class GuestBackend:
             if parts is not None:
                 await _enter(wire, spec, parts)
             await wire.ask(_wake_up(identity, own_clock=self.engine.own_clock), within_s=START_S)
-        except BaseException:
+        except BaseException as error:
             await wire.close("the sandbox was not created")
+            said = machine.why()
             await machine.end()
+            if isinstance(error, LostError):
+                raise LostError(f"{error}; {self.name} said: {said}") from error
             raise
+        self.engine.refill(spec)
         sandbox = GuestSandbox(machine, wire, spec, identity, self)
         self._sandboxes.add(sandbox)
         return sandbox

@@ -131,18 +131,33 @@ class Jobs:
         if body is not None:
             return self._fork(lambda: os._exit(body()), read_end, write_end)
         # subprocess starts it without copying this process, and gives signals their defaults back
-        shell = subprocess.Popen(
-            [_SHELL, "-c", command],
-            cwd=self._root,
-            stdin=subprocess.DEVNULL if read_end is None else read_end,
-            stdout=write_end,
-            stderr=write_end,
-            start_new_session=True,
-            user=self._user,
-        )
+        with self._commands_user() as user:
+            shell = subprocess.Popen(
+                [_SHELL, "-c", command],
+                cwd=self._root,
+                stdin=subprocess.DEVNULL if read_end is None else read_end,
+                stdout=write_end,
+                stderr=write_end,
+                start_new_session=True,
+                user=user,
+            )
         resource.prlimit(shell.pid, resource.RLIMIT_CPU, (self._limits.cpu_s, self._limits.cpu_s))
         shell.returncode = 0  # reaped in `_kill`, not by the object
         return shell.pid
+
+    @contextmanager
+    def _commands_user(self) -> Iterator[int | None]:
+        """Who a command is to become; None when it is that already.
+
+        A child that changes its user is a copy of this process, which takes a kernel in software longer than
+        all the rest. So this process becomes the user while it starts one, unless a process of his is there
+        already, which could end this one meanwhile.
+        """
+        if self._user is None or self._jobs or self._helpers:
+            yield self._user
+            return
+        with linux.wholly(self._user):
+            yield None
 
     @contextmanager
     def _expendable(self) -> Iterator[None]:

@@ -6,7 +6,8 @@ import os
 import platform
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 NEW_USER, NEW_MOUNT, NEW_PID, NEW_NET, NEW_IPC, NEW_UTS = (
     *(0x10000000, 0x00020000, 0x20000000),
@@ -92,6 +93,17 @@ def adopt_orphans() -> None:
 def set_dumpable(value: bool) -> None:
     """False hides this process's memory and files from all others (ptrace, /proc/PID/mem, /proc/PID/fd)."""
     checked("prctl", _libc.prctl(_PR_SET_DUMPABLE, int(value), 0, 0, 0))
+
+
+@contextmanager
+def wholly(user: int) -> Iterator[None]:
+    """Be `user` in every respect but the saved one, by which one comes back."""
+    before = os.getresuid()
+    os.setresuid(user, user, -1)
+    try:
+        yield
+    finally:
+        os.setresuid(*before)
 
 
 def keep_capabilities() -> None:

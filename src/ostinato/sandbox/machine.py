@@ -49,6 +49,10 @@ class Machine(Protocol):
         """CPU seconds of the whole machine so far, and its memory: see `family.spent`."""
         ...
 
+    def why(self) -> str:
+        """The last that its engine said."""
+        ...
+
     async def end(self) -> None:
         """At once, with all that belongs to it. Calling it again does nothing."""
         ...
@@ -83,6 +87,10 @@ class Engine(Protocol):
 
     async def load(self, place: Path, spec: Spec) -> Machine:
         """A copy of the machine saved in `place`; raises SandboxError."""
+        ...
+
+    def refill(self, spec: Spec) -> None:
+        """A machine for `spec` is at work: make ready, meanwhile, what the next one like it needs."""
         ...
 
     def parts(self, spec: Spec) -> list[Part]:

@@ -249,6 +249,8 @@ def _absolute(path: Path) -> str:
 class NsSandbox(WireSandbox):
     """The backend's handle on one agent."""
 
+    _remembers = True
+
     def __init__(self, wire: Wire, spec: Spec, order: Order, backend: NsBackend, way: Way | None) -> None:
         super().__init__(wire, spec, f"{order.scratch}{backend.root}")
         self.id = order.id

@@ -50,6 +50,7 @@ class Wire(asyncio.Protocol):
         self._pending: dict[int, Pending] = {}
         self._held: list[bytes] | None = None
         self._gone: str | None = None
+        self._error: type[SandboxError] = SandboxError
         self._first: asyncio.Future[Answer] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -91,7 +92,7 @@ class Wire(asyncio.Protocol):
     ) -> Pending:
         """Send a request; gives what `answer` waits for."""
         if self._gone is not None or self._transport is None:
-            raise SandboxError(self._gone or "the sandbox is not connected")
+            raise self._error(self._gone or "the sandbox is not connected")
         future = asyncio.get_running_loop().create_future()
         pending = Pending(number=next(self._numbers), answer=future, heard=heard, within_s=within_s)
         self._pending[pending.number] = pending
@@ -151,7 +152,7 @@ class Wire(asyncio.Protocol):
     def end(self, reason: str, kind: type[SandboxError] = SandboxError) -> None:
         """Hang up: the agent exits, and everything in the sandbox with it."""
         if self._gone is None:
-            self._gone = reason
+            self._gone, self._error = reason, kind
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.abort()

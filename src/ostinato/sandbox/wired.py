@@ -97,6 +97,9 @@ def _result(answer: Mapping[str, Any], output: str) -> ExecResult:
 class WireSandbox:
     """Everything that an agent does by itself; engines add snapshots, forks and their own end."""
 
+    _remembers = False
+    """Whether a command's answer says what the tree is now: that is a walk through all of it."""
+
     def __init__(self, wire: Wire, spec: Spec, root: str) -> None:
         self.id = uuid.uuid4().hex
         self.root = root
@@ -119,7 +122,7 @@ class WireSandbox:
         if on_output is not None:
             return await self._follow(command, timeout_s, on_output)
         self._check_running()
-        request = {"op": "run", "window": None, **_request(command, timeout_s, state=True)}
+        request = {"op": "run", "window": None, **_request(command, timeout_s, state=self._remembers)}
         pending = self._wire.begin(request, within_s=self._patience_s(timeout_s))
         try:
             answer, output = await self._wire.answer(pending)
@@ -131,7 +134,7 @@ class WireSandbox:
     async def _follow(
         self, command: str, timeout_s: float | None, on_output: OnOutput
     ) -> tuple[ExecResult, Mapping[str, Any]]:
-        process = self._start(_request(command, timeout_s, state=True))
+        process = self._start(_request(command, timeout_s, state=self._remembers))
         await follow(process, on_output)
         return await process.finish()
 

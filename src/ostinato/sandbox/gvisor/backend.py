@@ -1,15 +1,19 @@
 """The gVisor backend: every sandbox is restored from one whose guest has just started.
 
 run once ─► guest waits ─► checkpoint, the template ─► restore with another repository ─► enter
+
+What is created or forked next is often like the last two: then an empty sandbox for their repository waits.
 """
 
 import asyncio
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from ostinato.sandbox import launch
 from ostinato.sandbox.base import Capabilities, Isolation, SandboxError, SnapshotKind, Spec
+from ostinato.sandbox.guest import PRISTINE
 from ostinato.sandbox.guests import START_S, GuestBackend
 from ostinato.sandbox.gvisor import bundle
 from ostinato.sandbox.gvisor.runsc import RunscMachine
@@ -33,6 +37,16 @@ class GvisorBackend(GuestBackend):
         super().__init__(GvisorEngine(), state)
 
 
+_Key = tuple[tuple[str, int, int, str], ...]
+
+
+def _key(spec: Spec) -> _Key:
+    """What is mounted, and which file that is now: another may get the same name."""
+    shown = [(spec.repo, PRISTINE), *((mount.source, mount.target) for mount in spec.mounts)]
+    found = [(path.absolute(), path.stat(), target) for path, target in shown]
+    return tuple((str(path), status.st_dev, status.st_ino, target) for path, status, target in found)
+
+
 class GvisorEngine:
     """Machines of runsc."""
 
@@ -45,6 +59,8 @@ class GvisorEngine:
         self._home = tempfile.TemporaryDirectory(prefix="ostinato-runsc-")
         self._root: Once[Path] = Once()
         self._template: Once[Path] = Once()
+        self._spare: tuple[_Key, RunscMachine] | None = None
+        self._last: _Key | None = None
 
     async def base(self) -> str:
         """The version of runsc: it loads only what it has written."""
@@ -54,25 +70,58 @@ class GvisorEngine:
 
     async def fresh(self, spec: Spec) -> Machine:
         if spec.mounts:  # a template knows no other mounts than its own
-            return await self._start(spec, ["run"])
+            return await self._begun(spec, None)
         return await self.load(await self._template.get(lambda: self._make_template(spec)), spec)
 
     async def load(self, place: Path, spec: Spec) -> Machine:
-        return await self._start(spec, ["restore", f"--image-path={place}"])
+        return await self._begun(spec, place)
+
+    async def _begun(self, spec: Spec, image: Path | None) -> RunscMachine:
+        await self._root.get(lambda: asyncio.to_thread(self._write_root))
+        try:
+            machine = await self._take(spec) or self._empty(spec)
+        except OSError as error:
+            raise SandboxError(f"nothing can be made ready for gVisor: {error}") from error
+        machine.begin(image)
+        return machine
+
+    async def _take(self, spec: Spec) -> RunscMachine | None:
+        """The spare one, if it is for such a sandbox; it goes when the second in a row is of another kind."""
+        if self._spare is None:
+            return None
+        (key, machine), wanted = self._spare, _key(spec)
+        if key == wanted and machine.alive():
+            self._spare = None
+            return machine
+        if self._last == wanted:
+            await self._drop_spare()
+        return None
+
+    def refill(self, spec: Spec) -> None:
+        with suppress(OSError, SandboxError):  # whoever needs one makes it, and is told
+            last, self._last = self._last, _key(spec)
+            if self._spare is None and self._last == last:
+                self._spare = last, self._empty(spec)
+
+    async def _drop_spare(self) -> None:
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            await spare[1].end()
 
     def parts(self, spec: Spec) -> list[Part]:
         """Nothing: the repository is mounted."""
         return []
 
     async def aclose(self) -> None:
+        await self._drop_spare()
         await asyncio.to_thread(self._home.cleanup)
 
-    async def _start(self, spec: Spec, order: list[str]) -> RunscMachine:
-        root = await self._root.get(lambda: asyncio.to_thread(self._write_root))
-        home = Path(await asyncio.to_thread(tempfile.mkdtemp, dir=self._home.name))
-        await asyncio.to_thread(bundle.write_bundle, home, root, spec, sys.executable, launch.environment())
+    def _empty(self, spec: Spec) -> RunscMachine:
+        assert self._root.value is not None
+        home = Path(tempfile.mkdtemp(dir=self._home.name))
+        bundle.write_bundle(home, self._root.value, spec, sys.executable, launch.environment())
         try:
-            return RunscMachine(home, order)
+            return RunscMachine(home)
         except OSError as error:
             raise SandboxError(f"gVisor cannot be started ({error}): install runsc and util-linux") from error
 
@@ -85,7 +134,7 @@ class GvisorEngine:
     async def _make_template(self, spec: Spec) -> Path:
         """A machine whose guest has been started, and waits."""
         place = Path(await asyncio.to_thread(tempfile.mkdtemp, dir=self._home.name))
-        machine = await self._start(spec, ["run"])
+        machine = await self._begun(spec, None)
         wire = Wire("")
         try:
             await machine.connect(wire)

@@ -1,10 +1,12 @@
 """One gVisor sandbox as a process of ours, in user, mount, pid and network namespaces of its own.
 
-    setpriv, unshare ──► runsc run | restore ──► the guest, on the other end of two pipes
+    setpriv, unshare ──► sh ──► runsc create, an empty sandbox ─waits─► runsc start | restore ──► the guest
     nsenter ──► runsc checkpoint
 
-Killing the first process ends the pid namespace, and so all that belongs to the sandbox; it is killed when
-this process ends. runsc then never has to delete anything, which would take it a second.
+The shell reads what is to be done as the first line of the guest's own input. An empty sandbox holds the time
+that gVisor itself needs to start, so one may be made ahead. Killing the first process ends the pid namespace,
+and so all that belongs to the sandbox; it is killed when this process ends. runsc then never has to delete
+anything, which would take it a second.
 """
 
 import asyncio
@@ -12,7 +14,6 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,6 +28,16 @@ _FLAGS = (
     "--file-access-mounts=exclusive",  # nobody else changes what is mounted: it need not look again
 )
 _ID = "sandbox"
+_SCRIPT = f"""
+runsc "$@" create --bundle="$HOME" {_ID} || exit
+read -r place || exit
+exec </dev/null >/dev/null
+if [ "$place" ]
+then runsc "$@" restore --detach --image-path="$place" --bundle="$HOME" {_ID}
+else runsc "$@" start {_ID}
+fi && exec sleep infinity
+"""
+"""`read` takes no more than its line from a pipe; the guest alone holds its ends of both afterwards."""
 _SAVE_S = 60.0
 _ERROR_CHARS = 500
 
@@ -45,21 +56,34 @@ class _Listening(asyncio.Protocol):
 
 
 class RunscMachine:
-    """See `Machine`. `home`: its bundle, runsc's state and what runsc says; deleted at the end."""
+    """See `Machine`; empty until `begin`.
 
-    def __init__(self, home: Path, order: Sequence[str]) -> None:
+    `home`: its bundle, runsc's state and what that says; deleted at the end.
+    """
+
+    def __init__(self, home: Path) -> None:
         self._home = home
         (home / "state").mkdir()
         self._root = f"--root={home}/state"
         self._pipes: list[asyncio.BaseTransport] = []
         with (home / "log").open("wb") as log:
             self._process = subprocess.Popen(
-                [*_FENCE, "runsc", self._root, *_FLAGS, *order, f"--bundle={home}", _ID],
+                [*_FENCE, "sh", "-c", _SCRIPT, "sh", self._root, *_FLAGS],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                env={**os.environ, "HOME": str(home)},
                 start_new_session=True,
             )
+
+    def begin(self, image: Path | None) -> None:
+        """Load what `save` wrote, or start the guest that the bundle describes; once, before `connect`."""
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # it is gone: whoever waits for its first word hears of it
+            os.write(self._process.stdin.fileno(), f"{image or ''}\n".encode())
+
+    def alive(self) -> bool:
+        return self._process.poll() is None
 
     async def connect(self, wire: Wire) -> None:
         loop = asyncio.get_running_loop()
@@ -75,7 +99,7 @@ class RunscMachine:
 
     async def save(self, place: Path) -> None:
         leader = str(await asyncio.to_thread(self._inside))
-        checkpoint = ("checkpoint", "--leave-running", f"--image-path={place}", _ID)
+        checkpoint = ("checkpoint", "--leave-running", "--compression=none", f"--image-path={place}", _ID)
         process = await asyncio.create_subprocess_exec(
             *_ENTER, leader, "--", "runsc", self._root, *_FLAGS, *checkpoint,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,

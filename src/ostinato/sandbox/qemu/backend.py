@@ -8,7 +8,6 @@ import asyncio
 import io
 import shutil
 import tarfile
-import tempfile
 import uuid
 from collections import deque
 from dataclasses import replace
@@ -21,7 +20,7 @@ from ostinato.sandbox.guests import GuestBackend
 from ostinato.sandbox.machine import Machine, Part
 from ostinato.sandbox.once import Once
 from ostinato.sandbox.process import COMMAND_ENVIRONMENT
-from ostinato.sandbox.qemu import image, kernel
+from ostinato.sandbox.qemu import image, kept, kernel
 from ostinato.sandbox.qemu.kvm import kvm_runs
 from ostinato.sandbox.qemu.vm import Hardware, QemuMachine
 from ostinato.sandbox.wire import Wire
@@ -33,7 +32,6 @@ CAPABILITIES = Capabilities(
     pause=True,
     limits=frozenset({"rlimit"}),
 )
-BOOT = "boot"
 _BOOT_S = 180.0
 """A guest translated on a busy machine, until pytest is loaded in it."""
 _ENVIRONMENT = {**COMMAND_ENVIRONMENT, "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp"}  # noqa: S108
@@ -41,7 +39,8 @@ _USER = 1000
 
 
 class QemuBackend(GuestBackend):
-    """`state`: where images, which take a while to make, and snapshots are kept; else a temporary directory.
+    """`state`: where images and snapshots are kept; else images, which take a while to make, in the user's
+    cache for every process that comes, and snapshots in a temporary directory.
 
     `memory_mb`: of each guest, shared with the others until written; its repository has to fit in there.
     `pool`: clones that wait, so that a fork need not start a QEMU.
@@ -60,8 +59,8 @@ class QemuEngine:
     slow_entry = True
 
     def __init__(self, state: Path | None, memory_mb: int, pool: int) -> None:
-        self._own = tempfile.TemporaryDirectory(prefix="ostinato-images-") if state is None else None
-        self._images = Path(self._own.name) if self._own is not None else Path(str(state), "images")
+        self._images = kept.cache() if state is None else state / "images"
+        self._claim: kept.Claim | None = None
         self._memory_mb = memory_mb
         self._size = pool
         self._pool: deque[QemuMachine] = deque()
@@ -69,14 +68,14 @@ class QemuEngine:
 
     async def base(self) -> str:
         hardware = await self._ready()
-        return await asyncio.to_thread((hardware.directory / BOOT).read_text)
+        return await asyncio.to_thread((hardware.directory / kept.WHOLE).read_text)
 
     async def fresh(self, spec: Spec) -> Machine:
         return await self.load((await self._ready()).directory, spec)
 
     async def load(self, place: Path, spec: Spec) -> Machine:
         hardware = await self._ready()
-        machine = self._pool.popleft() if self._pool else QemuMachine.spawn(hardware, template=False)
+        machine = await self._waiting() or QemuMachine.spawn(hardware, template=False)
         try:
             await machine.load(place)
         except BaseException as error:
@@ -84,19 +83,32 @@ class QemuEngine:
             if isinstance(error, OSError):
                 raise SandboxError(f"the machine saved in {place} cannot be read: {error}") from error
             raise
-        while len(self._pool) < self._size:
-            self._pool.append(QemuMachine.spawn(hardware, template=False))
         return machine
+
+    async def _waiting(self) -> QemuMachine | None:
+        """One of the pool that has not died meanwhile."""
+        while self._pool:
+            machine = self._pool.popleft()
+            if machine.alive():
+                return machine
+            await machine.end()
+        return None
+
+    def refill(self, spec: Spec) -> None:
+        hardware = self._hardware.value
+        while hardware is not None and len(self._pool) < self._size:
+            self._pool.append(QemuMachine.spawn(hardware, template=False))
 
     def parts(self, spec: Spec) -> list[Part]:
         trees = [(spec.repo, PRISTINE), *((mount.source, mount.target) for mount in spec.mounts)]
-        return [Part(kind="tree", at=target, read=partial(_archive, source)) for source, target in trees]
+        return [_part(source, target) for source, target in trees]
 
     async def aclose(self) -> None:
         while self._pool:
             await self._pool.popleft().end()
-        if self._own is not None:
-            await asyncio.to_thread(self._own.cleanup)
+        if self._claim is not None:
+            self._claim.release()
+            self._claim = None
 
     async def _ready(self) -> Hardware:
         """The image and its booted template, made when they are first needed."""
@@ -106,33 +118,34 @@ class QemuEngine:
         found = await asyncio.to_thread(kernel.find)
         kvm = await asyncio.to_thread(kvm_runs)
         key = await asyncio.to_thread(image.key, found, {"memory_mb": self._memory_mb, "kvm": kvm})
-        kept = self._images / key
-        hardware = Hardware(directory=kept, kernel=found.image, memory_mb=self._memory_mb, kvm=kvm)
-        if not (kept / BOOT).exists():
-            await self._make(hardware, found)
+        directory = self._images / key
+        hardware = Hardware(directory=directory, kernel=found.image, memory_mb=self._memory_mb, kvm=kvm)
+        self._claim = await self._claimed(hardware, found)
         return hardware
 
-    async def _make(self, hardware: Hardware, found: kernel.Kernel) -> None:
-        """In a directory beside it, renamed when it is whole: another process may be at the same."""
-        self._images.mkdir(parents=True, exist_ok=True)
-        part = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="part-", dir=self._images))
+    async def _claimed(self, hardware: Hardware, found: kernel.Kernel) -> kept.Claim:
+        """That image, made if nobody has: of all processes that ask at the same time, one makes it."""
+        claim = await asyncio.to_thread(kept.Claim, hardware.directory)
+        try:
+            while not await asyncio.to_thread(claim.share):
+                if not await asyncio.to_thread(claim.own):
+                    await self._make(claim, hardware, found)
+        except BaseException:
+            claim.release()
+            raise
+        return claim
+
+    async def _make(self, claim: kept.Claim, hardware: Hardware, found: kernel.Kernel) -> None:
+        part = await asyncio.to_thread(claim.begin)
         try:
             await asyncio.to_thread(image.build, part, found, _ENVIRONMENT)
             await _boot(replace(hardware, directory=part))
-            (part / BOOT).write_text(uuid.uuid4().hex)
-            await asyncio.to_thread(_settle, part, hardware.directory)
+            (part / kept.WHOLE).write_text(uuid.uuid4().hex)
+            await asyncio.to_thread(claim.finish, part)
         except OSError as error:
             raise SandboxError(f"no image for guests in {self._images}: {error}") from error
         finally:
             await asyncio.to_thread(shutil.rmtree, part, ignore_errors=True)
-
-
-def _settle(part: Path, kept: Path) -> None:
-    try:
-        part.rename(kept)
-    except OSError:
-        if not (kept / BOOT).exists():
-            raise  # else another process was faster: its image is as good
 
 
 async def _boot(hardware: Hardware) -> None:
@@ -151,14 +164,19 @@ async def _boot(hardware: Hardware) -> None:
         await machine.end()
 
 
-def _archive(source: Path) -> bytes:
-    """A tar of a directory's content, or of one file, as the sandbox's user owns it."""
+def _part(source: Path, target: str) -> Part:
+    """A tar of a directory's content, or of one file under the target's name."""
+    if source.is_dir():
+        return Part(kind="tree", at=target, read=partial(_archive, source, "."))
+    place, _, name = target.rpartition("/")
+    return Part(kind="tree", at=place, read=partial(_archive, source, name))
+
+
+def _archive(source: Path, name: str) -> bytes:
+    """As the sandbox's user owns it."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
-        if source.is_dir():
-            archive.add(source, arcname=".", filter=_as_user)
-        else:
-            archive.add(source, arcname=source.name, filter=_as_user)
+        archive.add(source, arcname=name, filter=_as_user)
     return buffer.getvalue()
 
 

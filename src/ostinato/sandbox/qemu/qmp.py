@@ -6,6 +6,7 @@ import socket
 from typing import Any
 
 from ostinato.sandbox.base import SandboxError
+from ostinato.sandbox.wire import LostError
 
 ANSWER_S = 30.0
 
@@ -58,9 +59,9 @@ class Monitor:
         except TimeoutError:
             raise SandboxError(f"QEMU did not answer within {ANSWER_S:.0f} s") from None
         except ConnectionError as error:
-            raise SandboxError(f"QEMU is gone: {error}") from error
+            raise LostError(f"QEMU is gone: {error}") from error
         if not line:
-            raise SandboxError("QEMU is gone")
+            raise LostError("QEMU is gone")
         message: dict[str, Any] = json.loads(line)
         return message
 

@@ -82,7 +82,7 @@ class QemuMachine:
     ) -> None:
         self._hardware = hardware
         self._process = process
-        self._channel = channel
+        self._channel: socket.socket | None = channel
         self._control = control
         self._said = said
         self._client: Monitor | None = None
@@ -108,25 +108,33 @@ class QemuMachine:
             try:
                 self._client = await Monitor.open(self._control)
             except SandboxError as error:
-                self._said.seek(0)
-                said = self._said.read().decode(errors="replace")[-500:].strip()
-                raise SandboxError(f"QEMU did not start ({error}): {said}") from error
+                raise SandboxError(f"QEMU did not start ({error}): {self.why()}") from error
         return self._client
+
+    def why(self) -> str:
+        """The last that QEMU said."""
+        self._said.seek(0)
+        return self._said.read().decode(errors="replace")[-500:].strip() or "QEMU said nothing"
 
     async def _command(self, name: str, **arguments: object) -> None:
         await (await self._monitor()).command(name, **arguments)
 
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
     async def load(self, place: Path) -> None:
         """Become what was saved in `place`, and run; for a clone, once."""
+        monitor = await self._monitor()  # before that it may not have mapped its memory
         pages = place / PAGES
         if pages.exists():
             await asyncio.to_thread(memory.load, self._process.pid, self._hardware.ram, pages)
-        await self._command("migrate-set-capabilities", capabilities=[_EVENTS])
-        await self._command("migrate-incoming", uri=f"file:{place / DEVICES}")
-        await (await self._monitor()).migrated()
+        await monitor.command("migrate-set-capabilities", capabilities=[_EVENTS])
+        await monitor.command("migrate-incoming", uri=f"file:{place / DEVICES}")
+        await monitor.migrated()
 
     async def connect(self, wire: Wire) -> None:
-        await asyncio.get_running_loop().create_unix_connection(lambda: wire, sock=self._channel)
+        channel, self._channel = self._channel, None  # the connection's from now on: it hears when QEMU ends
+        await asyncio.get_running_loop().create_unix_connection(lambda: wire, sock=channel)
 
     async def pause(self) -> None:
         await self._command("stop")
@@ -164,7 +172,8 @@ class QemuMachine:
         if self._client is not None:
             self._client.close()
         for each in (self._control, self._channel, self._said):
-            each.close()
+            if each is not None:
+                each.close()
         await asyncio.to_thread(self._process.wait)
 
 
