@@ -31,7 +31,7 @@ async def everything(client: EngineClient, url: str) -> tuple[list[Sampled], Com
 async def client():
     client = EngineClient(patience_s=10.0)
     yield client
-    client.close()
+    await client.aclose()
 
 
 async def test_it_waits_for_an_engine_that_is_away(client, serve_lines) -> None:
@@ -51,7 +51,7 @@ async def test_its_patience_ends(serve_lines) -> None:
     with pytest.raises(ApiError, match="the engine is away") as caught:
         await client.generate(lambda: f"http://127.0.0.1:{free_port()}", ASKED)
     assert (caught.value.status, caught.value.headers["Retry-After"]) == (503, "1")
-    client.close()
+    await client.aclose()
 
 
 async def test_a_dying_engine_is_continued_by_the_next(client, serve_lines) -> None:
@@ -117,7 +117,7 @@ async def test_nonsense_of_an_engine_is_not_taken(serve_lines) -> None:
         await client.generate(lambda: url, ASKED)
     with pytest.raises(ApiError, match="the engine is away"):
         await everything(client, url)
-    client.close()
+    await client.aclose()
 
 
 async def test_the_gateway_says_503_and_when_to_come_back(http: aiohttp.ClientSession, gateway_of) -> None:

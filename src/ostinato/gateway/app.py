@@ -168,7 +168,7 @@ def create_app(store: Store, renderer: Renderer, settings: GatewayConfig = Gatew
         try:
             yield
         finally:
-            gateway.engines.close()
+            await gateway.engines.aclose()
             gateway.recorder.stop()
 
     answering = {

@@ -3,19 +3,23 @@
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+import aiohttp
 import orjson
 
-from ostinato.gateway.engine_http import Answer, EngineGoneError, EngineHttp
 from ostinato.gateway.errors import ApiError, unavailable
 from ostinato.store.wire import completion_from_json, request_to_json
 from ostinato.types import Completion, FinishReason, GenerateRequest
 
 FIRST_WAIT_S = 0.05
 LONGEST_WAIT_S = 1.0
-AWAY = (EngineGoneError, TimeoutError)
+LINE_BYTES = 2**22
+"""Longest NDJSON line: the last one carries the routes of the whole sequence."""
+TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=300)
+AWAY = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)
 
 Address = Callable[[], str]
 """Where the engine is now: asked again before each attempt, since a restarted one may have moved."""
@@ -46,10 +50,11 @@ class EngineClient:
 
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s
-        self._http = EngineHttp()
+        self._http: aiohttp.ClientSession | None = None
 
-    def close(self) -> None:
-        self._http.close()
+    async def aclose(self) -> None:
+        if self._http is not None:
+            await self._http.close()
 
     async def generate(self, address: Address, request: GenerateRequest) -> Completion:
         """The whole completion. ApiError 400 for what the engine refuses, 503 when it stays away."""
@@ -57,8 +62,8 @@ class EngineClient:
         patience = _Patience(self._patience_s)
         while True:
             try:
-                async with self._http.post(address() + "/generate", body) as answer:
-                    return _completion(await _accepted(answer))
+                async with self._open(address(), body) as response:
+                    return _completion(await response.read())
             except (*AWAY, _EngineFailedError) as error:
                 await patience.wait(error)
 
@@ -79,7 +84,7 @@ class EngineClient:
                         return
                     got += event
                     yield event
-                raise EngineGoneError("the engine's stream ended in the middle")
+                raise aiohttp.ClientPayloadError("the engine's stream ended in the middle")
             except (*AWAY, _EngineFailedError) as error:
                 if len(got) > len(before):
                     patience = _Patience(self._patience_s)
@@ -88,16 +93,34 @@ class EngineClient:
 
     async def _stream_once(self, address: str, request: GenerateRequest) -> AsyncGenerator[Event]:
         body = orjson.dumps(request_to_json(request) | {"stream": True})
-        async with self._http.post(address + "/generate", body) as answer:
-            if answer.status >= 400:
-                await _accepted(answer)
+        async with self._open(address, body) as response:
             rest = b""
-            async for data in answer.pieces():
+            async for data in response.content.iter_any():
                 *lines, rest = (rest + data).split(b"\n")
                 for event in _events(lines):
                     yield event
             if rest:
-                raise EngineGoneError("a line of the engine's stream was cut")
+                raise aiohttp.ClientPayloadError("a line of the engine's stream was cut")
+
+    @asynccontextmanager
+    async def _open(self, address: str, body: bytes) -> AsyncGenerator[aiohttp.ClientResponse]:
+        if self._http is None:
+            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=60)
+            self._http = aiohttp.ClientSession(
+                connector=connector,
+                timeout=TIMEOUT,
+                read_bufsize=LINE_BYTES,
+                auto_decompress=False,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers={"Content-Type": "application/json"},
+                skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
+            )
+        async with self._http.post(address + "/generate", data=body) as response:
+            if response.status >= 500:
+                raise _EngineFailedError(f"status {response.status}")
+            if response.status >= 400:
+                raise _refused(await response.read())
+            yield response
 
 
 class _Patience:
@@ -173,16 +196,6 @@ def _object(line: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise _EngineFailedError(f"not an object: {line[:80]!r}")
     return value
-
-
-async def _accepted(answer: Answer) -> bytes:
-    """The whole body of an answer that is none to be refused or asked for again."""
-    if answer.status >= 500:
-        raise _EngineFailedError(f"status {answer.status}")
-    body = await answer.read()
-    if answer.status >= 400:
-        raise _refused(body)
-    return body
 
 
 def _completion(body: bytes) -> Completion:
