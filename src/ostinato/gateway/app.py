@@ -1,6 +1,6 @@
 """The gateway as an ASGI application."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,7 +11,7 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from ostinato.gateway.arms import ArmTable
 from ostinato.gateway.body import encode, read_json
@@ -40,7 +40,6 @@ from ostinato.gateway.upstream import EngineClient
 from ostinato.model.renderer import Renderer, RenderError
 from ostinato.store import ApiKey, PurgedError, Store, StoreError
 
-Endpoint = Callable[[Request], Awaitable[Any]]
 CHAT, MESSAGES, RESPONSES = Chat(), Messages(), Responses()
 
 
@@ -90,7 +89,7 @@ class Gateway:
             engines=self.engines,
         )
 
-    def answering(self, dialect: Dialect) -> Endpoint:
+    def answering(self, dialect: Dialect) -> Callable[[Request], Awaitable[Any]]:
         """The endpoint that speaks `dialect`."""
 
         async def endpoint(request: Request) -> Any:
@@ -132,32 +131,6 @@ class Gateway:
         return await read_json(request, self.max_body_bytes)
 
 
-class Straight:
-    """ASGI: model calls go straight to their endpoint, since routing costs as much as reading them does.
-
-    Everything else, another method of these paths too, and faults of ours are Starlette's as ever.
-    """
-
-    def __init__(self, app: ASGIApp, endpoints: Mapping[str, Endpoint], handlers: Mapping[Any, Any]) -> None:
-        self._app = app
-        self._endpoints = endpoints
-        self._handlers = {kind: handler for kind, handler in handlers.items() if kind is not Exception}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        called = scope["type"] == "http" and scope["method"] == "POST"
-        endpoint = self._endpoints.get(scope["path"]) if called else None
-        if endpoint is None:
-            await self._app(scope, receive, send)
-            return
-        request = Request(scope, receive, send)
-        try:
-            answer = await endpoint(request)
-            await answer(scope, receive, send)
-        except tuple(self._handlers) as error:
-            handler = next(self._handlers[kind] for kind in type(error).__mro__ if kind in self._handlers)
-            await (await handler(request, error))(scope, receive, send)
-
-
 def create_app(store: Store, renderer: Renderer, settings: GatewayConfig = GatewayConfig()) -> ASGIApp:
     """The application; the writer thread lives as long as its lifespan."""
     gateway = Gateway(store, renderer, settings)
@@ -171,14 +144,11 @@ def create_app(store: Store, renderer: Renderer, settings: GatewayConfig = Gatew
             await gateway.engines.aclose()
             gateway.recorder.stop()
 
-    answering = {
-        "/v1/chat/completions": gateway.answering(CHAT),
-        "/v1/messages": gateway.answering(MESSAGES),
-        "/v1/responses": gateway.answering(RESPONSES),
-    }
     routes = [
-        *(Route(path, endpoint, methods=["POST"]) for path, endpoint in answering.items()),
+        Route("/v1/chat/completions", gateway.answering(CHAT), methods=["POST"]),
+        Route("/v1/messages", gateway.answering(MESSAGES), methods=["POST"]),
         Route("/v1/messages/count_tokens", gateway.count, methods=["POST"]),
+        Route("/v1/responses", gateway.answering(RESPONSES), methods=["POST"]),
         *telemetry_routes(gateway),
         *catalogue_routes(gateway),
     ]
@@ -191,11 +161,8 @@ def create_app(store: Store, renderer: Renderer, settings: GatewayConfig = Gatew
         RecursionError: _too_deep,
         Exception: _our_fault,
     }
-    around = [
-        Middleware(Matched, trained=settings.harness),
-        Middleware(Straight, endpoints=answering, handlers=handlers),
-    ]
-    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers, middleware=around)
+    matched = Middleware(Matched, trained=settings.harness)
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers, middleware=[matched])
     # Around everything, so that an answer to our own fault has its request id too.
     return Timed(app, gateway.metrics.replied)
 
