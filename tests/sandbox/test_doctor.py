@@ -10,7 +10,7 @@ from ostinato.sandbox.egress import gate
 from ostinato.sandbox.qemu import kvm
 
 
-async def _broken() -> Backend:
+async def _broken(_: object) -> Backend:
     raise SandboxError("no such engine here")
 
 

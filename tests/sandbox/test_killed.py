@@ -20,7 +20,7 @@ from ostinato.sandbox import Spec
 from ostinato.sandbox.probe import KINDS
 
 async def main():
-    backend = await KINDS[sys.argv[1]].make()
+    backend = await KINDS[sys.argv[1]].make(None)
     sandbox = await backend.create(Spec(repo=Path(sys.argv[2])))
     await sandbox.start("sleep 1000 & setsid sleep 1000 & echo up; sleep 1000", timeout_s=1000)
     print("up", flush=True)

@@ -150,7 +150,7 @@ from ostinato.sandbox.machine import Machine
 from ostinato.sandbox.probe import KINDS
 
 async def main():
-    backend = await KINDS[sys.argv[1]].make()
+    backend = await KINDS[sys.argv[1]].make(None)
     sandbox = await backend.create(Spec(repo=Path(sys.argv[2])))
     await sandbox.start("sleep 1000")
     print("ready", flush=True)

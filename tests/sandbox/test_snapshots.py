@@ -32,7 +32,7 @@ def small_disk() -> Iterator[Path]:
 async def test_a_full_disk_leaves_nothing_and_harms_nobody(
     kind: type[NsBackend] | type[ProcessBackend], repo: Path, small_disk: Path
 ) -> None:
-    backend = kind(state=small_disk / "state")
+    backend = kind(snapshots=small_disk / "state")
     sandbox = await backend.create(Spec(repo=repo))
     small = await sandbox.snapshot()
     await sandbox.exec("head -c 3000000 /dev/urandom > big")
@@ -51,7 +51,7 @@ async def test_a_damaged_layer_is_refused(
     repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    backend = ProcessBackend(state=tmp_path / "state")
+    backend = ProcessBackend(snapshots=tmp_path / "state")
     sandbox = await backend.create(Spec(repo=repo))
     await sandbox.write("new", b"content")
     snapshot = await sandbox.snapshot()
@@ -68,7 +68,7 @@ async def test_a_damaged_layer_is_refused(
 
 async def test_without_its_record_there_is_no_snapshot(repo: Path, tmp_path: Path) -> None:
     """As when the machine stopped before the last write."""
-    backend = ProcessBackend(state=tmp_path / "state")
+    backend = ProcessBackend(snapshots=tmp_path / "state")
     sandbox = await backend.create(Spec(repo=repo))
     snapshot = await sandbox.snapshot()
     (snapshot.path / RECORD).unlink()
@@ -83,7 +83,7 @@ async def test_without_its_record_there_is_no_snapshot(repo: Path, tmp_path: Pat
 
 
 async def test_a_repository_that_changed_is_another_template(repo: Path, tmp_path: Path) -> None:
-    backend = ProcessBackend(state=tmp_path / "state")
+    backend = ProcessBackend(snapshots=tmp_path / "state")
     sandbox = await backend.create(Spec(repo=repo))
     snapshot = await sandbox.snapshot()
     (repo / "calc.py").write_text("changed = True\n")

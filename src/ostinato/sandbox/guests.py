@@ -51,11 +51,11 @@ log = logging.getLogger(__name__)
 
 
 class GuestBackend:
-    """Everything but the engine. `state`: where snapshots are kept, else in a temporary directory."""
+    """Everything but the engine. `snapshots`: where they are kept, else in a temporary directory."""
 
-    def __init__(self, engine: Engine, state: Path | None) -> None:
+    def __init__(self, engine: Engine, snapshots: Path | None) -> None:
         self.engine = engine
-        self.shelf = Shelf(engine.name, None if state is None else state / "snapshots")
+        self.shelf = Shelf(engine.name, snapshots)
         self._scratch = tempfile.TemporaryDirectory(prefix=f"ostinato-{engine.name}-")
         self._sandboxes: set[GuestSandbox] = set()
         self._templates: dict[str, Once[Path]] = {}

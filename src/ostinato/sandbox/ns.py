@@ -50,17 +50,17 @@ _FULL = "gvisor or qemu"
 class NsBackend:
     """Sandboxes forked from one zygote, which is started when first needed and again when it died.
 
-    `state`: where snapshots are kept, else in a temporary directory that ends with the backend.
+    `snapshots`: where they are kept, else in a temporary directory that ends with the backend.
     `resolve`: how the names of hosts are looked up for sandboxes, else as the system does.
     """
 
     name = "ns"
     root = layout.REPO
 
-    def __init__(self, state: Path | None = None, *, resolve: Resolve | None = None) -> None:
+    def __init__(self, snapshots: Path | None = None, *, resolve: Resolve | None = None) -> None:
         self._resolve = resolve
         self.cache = ExecCache()
-        self.shelf = Shelf(self.name, state)
+        self.shelf = Shelf(self.name, snapshots)
         self._zygote: ZygoteProcess | None = None
         self._starting = asyncio.Lock()
         self._sandboxes: set[NsSandbox] = set()

@@ -24,44 +24,44 @@ class Kind:
     """One kind of backend, before anybody knows whether it works here."""
 
     name: str
-    make: Callable[[], Awaitable[Backend]]
-    """Raises SandboxError when it is known from the start that it cannot work."""
+    make: Callable[[Path | None], Awaitable[Backend]]
+    """With the directory for its snapshots. Raises SandboxError when it is clear that it cannot work."""
     advice: str
     """What a user should do when it does not."""
 
 
-async def _process() -> Backend:
-    return ProcessBackend()
+async def _process(snapshots: Path | None) -> Backend:
+    return ProcessBackend(snapshots=snapshots)
 
 
-async def _ns() -> Backend:
+async def _ns(snapshots: Path | None) -> Backend:
     _need_linux("namespaces")
     from ostinato.sandbox.ns import NsBackend  # imports Linux-only modules
 
-    return NsBackend()
+    return NsBackend(snapshots)
 
 
-async def _landlock() -> Backend:
+async def _landlock(snapshots: Path | None) -> Backend:
     _need_linux("Landlock sandboxes")
     from ostinato.sandbox.landlocked import LandlockBackend
 
-    return LandlockBackend()
+    return LandlockBackend(snapshots)
 
 
-async def _gvisor() -> Backend:
+async def _gvisor(snapshots: Path | None) -> Backend:
     _need_linux("gVisor's sandboxes")
     _need_program("runsc")
     from ostinato.sandbox.gvisor.backend import GvisorBackend
 
-    return GvisorBackend()
+    return GvisorBackend(snapshots)
 
 
-async def _qemu() -> Backend:
+async def _qemu(snapshots: Path | None) -> Backend:
     _need_linux("QEMU's sandboxes")
     _need_program("qemu-system-x86_64")
     from ostinato.sandbox.qemu.backend import QemuBackend
 
-    return QemuBackend()
+    return QemuBackend(snapshots)
 
 
 def _need_program(name: str) -> None:
@@ -69,7 +69,7 @@ def _need_program(name: str) -> None:
         raise SandboxError(f"there is no {name} on the search path")
 
 
-async def _remote() -> Backend:
+async def _remote(_: Path | None) -> Backend:
     url, key = os.environ.get("OSTINATO_SANDBOX_URL"), os.environ.get("OSTINATO_SANDBOX_KEY", "")
     if not url:
         raise SandboxError("no server is named: set OSTINATO_SANDBOX_URL and OSTINATO_SANDBOX_KEY")
@@ -126,26 +126,27 @@ _FALLING_BACK = {
 }
 
 
-async def choose_backend(want: str = "auto") -> Backend:
+async def choose_backend(want: str = "auto", snapshots: Path | None = None) -> Backend:
     """A backend by its name, or `auto`: namespaces where they work, else the next best, the reason logged.
 
+    `snapshots`: where its snapshots are kept, else in a temporary directory that ends with the backend.
     Raises SandboxError for one that does not work here, ValueError for another name.
     """
     if want != "auto" and want not in KINDS:
         raise ValueError(f"no sandbox backend {want!r}: choose auto, {', '.join(KINDS)}")
     if want != "auto":
-        return await probe(want)
+        return await probe(want, snapshots)
     for name, told in _FALLING_BACK.items():
         try:
-            return await probe(name)
+            return await probe(name, snapshots)
         except SandboxError as error:
             log.warning(told, error)
-    return await probe("process")
+    return await probe("process", snapshots)
 
 
-async def probe(name: str) -> Backend:
+async def probe(name: str, snapshots: Path | None = None) -> Backend:
     """A backend that has just created a sandbox and run a command in it; raises SandboxError."""
-    backend = await KINDS[name].make()
+    backend = await KINDS[name].make(snapshots)
     try:
         with tempfile.TemporaryDirectory() as repo:
             sandbox = await backend.create(Spec(repo=Path(repo)))

@@ -40,15 +40,15 @@ from ostinato.sandbox.stream import follow
 class ProcessBackend:
     """Works on a copy of the repository, or `in_place`.
 
-    `state`: where snapshots are kept, else in a temporary directory that ends with the backend.
+    `snapshots`: where they are kept, else in a temporary directory that ends with the backend.
     """
 
     name = "process"
 
-    def __init__(self, *, in_place: bool = False, state: Path | None = None) -> None:
+    def __init__(self, *, in_place: bool = False, snapshots: Path | None = None) -> None:
         self._in_place = in_place
         self._alive: set[ProcessSandbox] = set()
-        self.shelf = Shelf(self.name, state)
+        self.shelf = Shelf(self.name, snapshots)
 
     @property
     def capabilities(self) -> Capabilities:

@@ -107,6 +107,17 @@ def load(path: Path) -> Snapshot:
         raise SandboxError(f"there is no whole snapshot at {path}: {error}") from error
 
 
+def whole(directory: Path) -> list[Snapshot]:
+    """Those that a runner before this one left in a directory; what it was still writing is taken away."""
+    found = []
+    for path in sorted(directory.iterdir()) if directory.is_dir() else []:
+        if (path / RECORD).is_file():
+            found.append(load(path))
+        else:
+            shutil.rmtree(path)
+    return found
+
+
 def open_layer(path: Path) -> int:
     """An open, whole layer; raises SandboxError."""
     try:

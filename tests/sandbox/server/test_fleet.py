@@ -191,9 +191,11 @@ def node_pids(state: Path) -> list[int]:
     return found
 
 
-async def test_a_killed_node_takes_its_sandboxes_and_they_are_told(tmp_path: Path) -> None:
+async def test_a_killed_node_takes_its_sandboxes_but_not_its_snapshots(tmp_path: Path) -> None:
     async with fleet(tmp_path) as (client, state):
         sandbox = await create(client)
+        await client.upload(sandbox, "kept.txt", b"kept")
+        saved = (await client.call("POST", f"/sandboxes/{sandbox}/snapshots", {}))["snapshotID"]
         (pid,) = node_pids(state)
         os.kill(pid, signal.SIGKILL)
 
@@ -210,6 +212,9 @@ async def test_a_killed_node_takes_its_sandboxes_and_they_are_told(tmp_path: Pat
                 return False
 
         await eventually(again)
+        restored = await create(client, templateID=saved)
+        assert await client.download(restored, "kept.txt") == b"kept"
+        await client.call("DELETE", f"/templates/{saved}")
     assert not node_pids(state)
 
 

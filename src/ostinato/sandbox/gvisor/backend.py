@@ -33,8 +33,8 @@ CAPABILITIES = Capabilities(
 class GvisorBackend(GuestBackend):
     """`state`: where snapshots are kept, else in a temporary directory."""
 
-    def __init__(self, state: Path | None = None) -> None:
-        super().__init__(GvisorEngine(), state)
+    def __init__(self, snapshots: Path | None = None) -> None:
+        super().__init__(GvisorEngine(), snapshots)
 
 
 _Key = tuple[tuple[str, int, int, str], ...]

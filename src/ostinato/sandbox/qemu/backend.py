@@ -39,15 +39,15 @@ _USER = 1000
 
 
 class QemuBackend(GuestBackend):
-    """`state`: where images and snapshots are kept; else images, which take a while to make, in the user's
-    cache for every process that comes, and snapshots in a temporary directory.
+    """`snapshots`: where they are kept, else in a temporary directory. Images, which take a while to make,
+    are kept in the user's cache for every process that comes.
 
     `memory_mb`: of each guest, shared with the others until written; its repository has to fit in there.
     `pool`: clones that wait, so that a fork need not start a QEMU.
     """
 
-    def __init__(self, state: Path | None = None, *, memory_mb: int = 256, pool: int = 2) -> None:
-        super().__init__(QemuEngine(state, memory_mb, pool), state)
+    def __init__(self, snapshots: Path | None = None, *, memory_mb: int = 256, pool: int = 2) -> None:
+        super().__init__(QemuEngine(memory_mb, pool), snapshots)
 
 
 class QemuEngine:
@@ -58,8 +58,8 @@ class QemuEngine:
     own_clock = True
     slow_entry = True
 
-    def __init__(self, state: Path | None, memory_mb: int, pool: int) -> None:
-        self._images = kept.cache() if state is None else state / "images"
+    def __init__(self, memory_mb: int, pool: int) -> None:
+        self._images = kept.cache()
         self._claim: kept.Claim | None = None
         self._memory_mb = memory_mb
         self._size = pool

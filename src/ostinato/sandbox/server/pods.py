@@ -4,11 +4,12 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from ostinato.sandbox import tree
 from ostinato.sandbox.base import Backend, Sandbox, SandboxError, Snapshot, SnapshotKind, Spec, Unsupported
 from ostinato.sandbox.schedule.pod import SCORING_S
 from ostinato.sandbox.server.running import Command, Running
@@ -102,7 +103,15 @@ class Pods:
         self.backend, self.templates, self.name = backend, templates, name
         self._pods: dict[str, Pod] = {}
         self._snapshots: dict[str, tuple[Snapshot, Path]] = {}
+        """And the template that each lies above."""
         self._starting: set[str] = set()
+
+    def take_up(self, found: Iterable[Snapshot]) -> None:
+        """Snapshots of a node before this one; those whose template is gone cannot be restored any more."""
+        templates = {tree.digest(str(path)): path for path in self.templates.paths()}
+        for snapshot in found:
+            if snapshot.template in templates and snapshot.backend == self.backend.name:
+                self._snapshots[snapshot.id] = snapshot, templates[snapshot.template]
 
     def pod(self, name: str) -> Pod:
         """ControlError 404 when there is none."""

@@ -29,6 +29,7 @@ from ostinato.sandbox.server.node import create_node
 from ostinato.sandbox.server.pods import Pods
 from ostinato.sandbox.server.templates import Templates
 from ostinato.sandbox.server.wishes import STRANGERS_LIMITS, Wish
+from ostinato.sandbox.snapshots import whole
 
 GRACE_S = 5
 KEEP_ALIVE_S = 75
@@ -82,10 +83,13 @@ class FrontConfig:
 async def serve_node(config: NodeConfig) -> None:
     """Until SIGTERM or SIGINT. Raises SandboxError, OSError, ValueError when it cannot start."""
     access = open_access(config.state)
-    backend = await choose_backend(config.backend)
+    snapshots = config.state / "snapshots"
+    backend = await choose_backend(config.backend, snapshots)
     listener = listen(config.host, config.port) if config.fd is None else inherited(config.fd)
     templates = Templates(config.templates or config.state / "templates")
     pods = Pods(backend, templates, config.name)
+    if kept := whole(snapshots):
+        await asyncio.to_thread(pods.take_up, kept)
     orphaned = asyncio.create_task(_end_with_parent()) if config.fd is not None else None
     await _serve(create_node(pods, access, Gauge(config.state)), listener, config.state)
     if orphaned is not None:

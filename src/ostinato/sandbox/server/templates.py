@@ -25,7 +25,10 @@ class Templates:
         return path if path.is_dir() else None
 
     def names(self) -> list[str]:
-        return sorted(each.name for each in self._directory.iterdir() if _NAME.fullmatch(each.name))
+        return sorted(path.name for path in self.paths())
+
+    def paths(self) -> list[Path]:
+        return [path for path in self._directory.iterdir() if _NAME.fullmatch(path.name)]
 
     async def put(self, name: str, data: bytes) -> None:
         """Takes in an archive of `bundle.pack`; once is enough. ControlError 400 when it is another."""
