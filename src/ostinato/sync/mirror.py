@@ -110,8 +110,9 @@ class Mirror:
         for way in path:
             try:
                 patch = self._downloader.patch(way)
-                for part, data in zip(patch.parts, self._downloader.stream(patch.parts), strict=True):
-                    create_once(self._target, part.key, data)
+                with self._downloader.stream(patch.parts) as contents:
+                    for part, data in zip(patch.parts, contents, strict=True):
+                        create_once(self._target, part.key, data)
             except DigestMismatch as error:
                 raise Damaged(way, error) from error
             if way.beside:
