@@ -13,7 +13,8 @@ log = logging.getLogger(__name__)
 POLL_S = 0.1
 """Between two looks at a store that cannot say when a version is there; a folder says so at once."""
 AHEAD_S = 0.5
-"""Between two looks for parts of a version that is not there yet: each lists them, which buckets charge for."""
+"""Between two looks for parts of a version that is not there yet: each lists them, for which buckets charge.
+"""
 RETRY_S = 1.0
 """Between two tries of a version that was refused."""
 

@@ -71,8 +71,8 @@ class Objects:
         if len(keys) < 2:
             yield map(self.get, keys)
             return
-        # Not left to the garbage collector: it may run inside of a lock of `threading`, and to join threads there
-        # takes that lock again, for ever.
+        # Not left to the garbage collector: it may run inside of a lock of `threading`, and to join threads
+        # there takes that lock again, for ever.
         pool = ThreadPoolExecutor(AHEAD, thread_name_prefix="objects")
         try:
             yield self._in_order(pool, keys)
@@ -107,7 +107,7 @@ class Objects:
             return {found["path"]: found["size"] for page in pages for found in page}
 
     def watch(self, prefix: str) -> Watch:
-        """Tells of new objects below the folder `prefix`, but not of those in folders below that. To be closed."""
+        """Tells of new objects in the folder `prefix`, but not of those in folders in it. To be closed."""
         local = isinstance(self._store, LocalStore)
         return Watch(Path(self.where.removeprefix("file://")).absolute() / prefix if local else None)
 

@@ -88,9 +88,7 @@ class Patch:
         return digest_of(self.body())
 
     def body(self) -> dict[str, Any]:
-        """Everything in it as JSON knows it; `asdict` copies each string of each tensor, and takes ten times as
-        long.
-        """
+        """Everything in it as JSON knows it. `asdict` copies each string and takes ten times as long."""
         return {
             name: [_row(each) for each in value] if name in ROWS else value
             for name, value in _row(self).items()

@@ -31,8 +31,8 @@ RELIST_EVERY = 16
 
 
 AHEAD_TIMES = 2
-"""So many times the bytes of the last version are fetched ahead at most: an anchor beside a small delta, which
-nobody who follows needs, does not come down with it."""
+"""So many times the bytes of the last version are fetched ahead at most: an anchor beside a small delta does
+not come along, since nobody who follows needs it."""
 
 
 class Subscriber:
@@ -122,7 +122,7 @@ class Subscriber:
         head = self.head()
         return 0 if head is None else self._downloader.fetch_ahead(head + 1, self._ahead_bytes)
 
-    def watch(self):
+    def watch(self) -> Watch:
         """Tells of new versions, where the object store can. To be closed."""
         return self._objects.watch(self._keys.versions)
 
