@@ -78,7 +78,7 @@ def _carried(shape: Shape) -> Iterator[None]:
             yield
         finally:
             carrier.terminate()
-            print("carried:", carrier.communicate()[0].strip())
+            print("carried:", carrier.communicate()[0].strip(), file=sys.stderr)
 
 
 def _joined(shape: Shape) -> None:

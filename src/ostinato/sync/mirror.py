@@ -55,7 +55,7 @@ class Mirror:
 
     @contextmanager
     def _spared(self, manifest: Manifest) -> Iterator[None]:
-        """On lease, unless it is one step of those that are spared anyway: that is three requests the less."""
+        """On lease, unless it is one step of those that are spared anyway: that is three requests less."""
         path = cheapest(manifest.graph, self.version, manifest.version)
         with ExitStack() as stack:
             if path is None or len(path) > 1 or path[0].base is None:
