@@ -21,7 +21,7 @@ demo: $(VENV)/demo.stamp
 	$(BIN)/ostinato demo $(ARGS)
 
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --durations 20 $(ARGS)
 
 test-clients: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.clients.install $(ARGS)
@@ -33,7 +33,7 @@ test-sandboxes: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.sandbox.install $(ARGS)
 
 quick: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -m "not slow and not machines and not clients and not vllm" $(ARGS)
+	$(BIN)/python -m pytest --numprocesses auto -m "not slow and not machines and not clients and not vllm" $(ARGS)
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

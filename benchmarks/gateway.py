@@ -1,6 +1,6 @@
 """What our gateway adds to a request, beside LiteLLM's proxy: same requests, same upstream, one worker each.
 
-    python -m benchmarks.gateway [--json] [--blocks 6] [--warm 34000] [--requests 18000]
+    python -m benchmarks.gateway [--json] [--blocks 6] [--windows 16] [--warm 34000] [--requests 18000]
 
 The load is sessions of eight turns whose history grows. Ours records every turn before it answers; LiteLLM
 records nothing. The three sides (upstream alone, ours, LiteLLM's) take turns block by block, so that what
@@ -10,7 +10,7 @@ interval (see `measure.py`). LiteLLM is installed once into `.clients/litellm`.
 - added p50: one request at a time, median of a block minus that of the upstream alone.
 - throughput: requests a second with 32 under way; `cpu_ratio` compares the CPU time of a request.
 - half saturation: requests due at even distances at half our rate; p99 counted from when each was due, minus
-  the upstream's own p99 at that rate.
+  the upstream's own p99 at that rate in the window beside it (`--windows` of 2 s each).
 - lost turns: `kill -9` under load; acknowledged turns that are not in the store.
 - memory: an hour of five requests a second (`--requests`), as fast as it goes, after `--warm` requests have
   filled the caches (4,000 sessions are held).
@@ -61,7 +61,6 @@ class Block:
     added_ms: dict[str, float] = field(default_factory=dict)
     rate: dict[str, float] = field(default_factory=dict)
     cpu_ms: dict[str, float] = field(default_factory=dict)
-    p99_ms: dict[str, float] = field(default_factory=dict)
 
 
 def bodies(answer: str, *, stream: bool) -> list[bytes]:
@@ -78,7 +77,7 @@ def bodies(answer: str, *, stream: bool) -> list[bytes]:
     return made
 
 
-async def measure(sides: Mapping[str, peers.Peer], talks: Talks, count: int, *, tail: bool) -> list[Block]:
+async def measure(sides: Mapping[str, peers.Peer], talks: Talks, count: int) -> list[Block]:
     """Blocks in which the sides take turns; the first one warms up."""
     blocks: list[Block] = []
     for _ in range(1 + count):
@@ -88,13 +87,22 @@ async def measure(sides: Mapping[str, peers.Peer], talks: Talks, count: int, *, 
             before = side.cpu_s()
             block.rate[name] = await closed(side.port, talks, at_once=AT_ONCE, seconds=2.0)
             block.cpu_ms[name] = 1e3 * (side.cpu_s() - before) / (2.0 * block.rate[name])
-        if tail and blocks:
-            rate = 0.5 * float(np.median([block.rate["ours"] for block in blocks]))
-            for name in SIDES[:2]:
-                found = await opened(sides[name].port, talks, rate=rate, seconds=3.0)
-                block.p99_ms[name] = float(np.quantile(found, 0.99))
         blocks.append(block)
     return blocks[1:]
+
+
+async def added_p99_ms(
+    sides: Mapping[str, peers.Peer], talks: Talks, rate: float, windows: int
+) -> list[float]:
+    """Ours minus the upstream alone, a window of each in turns; `rate` in requests a second."""
+    found = []
+    for _ in range(windows):
+        p99 = {
+            name: float(np.quantile(await opened(sides[name].port, talks, rate=rate, seconds=2.0), 0.99))
+            for name in SIDES[:2]
+        }
+        found.append(p99["ours"] - p99["upstream"])
+    return found
 
 
 async def _one_at_a_time(sides: Mapping[str, peers.Peer], talks: Talks, block: Block) -> None:
@@ -171,12 +179,13 @@ async def everything(
         peer = stack.enter_context(peers.litellm(directory, engine))
         sides = {"upstream": engine, "ours": ours, "litellm": peer}
         await reach(peer.port, request(plain[0], peers.KEY, "first"), patience_s=120)
-        whole = await measure(sides, lambda: talk(plain, peers.KEY), options.blocks, tail=True)
+        whole = await measure(sides, lambda: talk(plain, peers.KEY), options.blocks)
         figures = compare(whole, "throughput")
+        half = figures["throughput_per_s_ours"].value / 2
         figures["added_p99_ms_half_saturation"] = quantile(
-            [block.p99_ms["ours"] - block.p99_ms["upstream"] for block in whole]
+            await added_p99_ms(sides, lambda: talk(plain, peers.KEY), half, options.windows)
         )
-        parts = await measure(sides, lambda: talk(streamed, peers.KEY), options.blocks, tail=False)
+        parts = await measure(sides, lambda: talk(streamed, peers.KEY), options.blocks)
         figures |= compare(parts, "streaming")
         facts = await memory(ours, lambda: talk(plain, peers.KEY), options.warm, options.requests)
         acknowledged, gone = await lost(ours, directory / "store.db", plain)
@@ -188,6 +197,7 @@ def main(run: Run) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--blocks", type=int, default=6)
+    parser.add_argument("--windows", type=int, default=16, help="at half saturation")
     parser.add_argument("--warm", type=int, default=34_000, help="requests until the caches are full")
     parser.add_argument("--requests", type=int, default=18_000, help="of the memory check after that")
     parser.add_argument("--json", action="store_true", help="print JSON as well, last line of the output")

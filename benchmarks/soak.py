@@ -1,12 +1,13 @@
 """Thousands of sandboxes, created, used, killed at random and destroyed: what is left in the end?
 
-    python -m benchmarks.soak [--cycles 10000] [--backend ns] [--at-once 4] [--seed 1] [--json]
+    python -m benchmarks.soak [--cycles 10000] [--backend ns|…|served] [--at-once 4] [--seed 1] [--json]
 
 Each cycle draws what becomes of its sandbox: used and destroyed, abandoned in the middle of a command,
 forked, snapshot and restored, examined, its processes killed from outside, or the zygote under all of them.
-Whatever happens must come out as an answer or as SandboxError. In the end the backend is closed and all that
-was not there before counts as a leak: processes (orphans come to us), mounts, control groups, network
-namespaces, files in the temporary directory, open files.
+Whatever happens must come out as an answer or as SandboxError. `served` puts a scheduler and a node between,
+processes of their own that are killed as well, and started again on the state they left. In the end the
+backend is closed and all that was not there before counts as a leak: processes (orphans come to us), mounts,
+control groups, network namespaces, files in the temporary directory, open files.
 """
 
 import argparse
@@ -15,17 +16,23 @@ import os
 import random
 import resource
 import signal
+import socket
+import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from benchmarks.measure import Run, table
 from benchmarks.verify import CALC, make_task
 from ostinato.sandbox import Backend, Limits, Sandbox, SandboxError, Spec, Verifier, choose_backend, linux
 from ostinato.sandbox.base import Egress
+from ostinato.sandbox.remote.backend import RemoteBackend
+from ostinato.sandbox.remote.client import Client
 from ostinato.types import Task
 
 LIMITS = Limits(wall_s=20.0)
@@ -38,8 +45,9 @@ _KNOCK = 'import socket; socket.create_connection(("127.0.0.1", 3128), 5).sendal
 class Soak:
     """The cycles, and what happened in them."""
 
-    def __init__(self, backend: Backend, task: Task, seed: int) -> None:
+    def __init__(self, backend: Backend, task: Task, seed: int, servers: "Servers | None" = None) -> None:
         self._backend = backend
+        self._servers = servers
         self._task = task
         self._random = random.Random(seed)
         self._verifier = Verifier(backend, LIMITS)
@@ -54,12 +62,16 @@ class Soak:
             "with egress": (3, self._let_out),
             "zygote killed": (1, self._kill_zygote),
         }
+        if servers is not None:
+            self._kinds |= {name: (1, partial(self._kill_server, name)) for name in servers.names}
 
     async def cycle(self) -> None:
         """One sandbox; what the backend says about a killed one is noted, all else is raised."""
         weights = [weight for weight, _ in self._kinds.values()]
         (kind,) = self._random.choices(list(self._kinds), weights)
         self.seen[kind] += 1
+        if self._servers is not None:
+            await self._servers.answer()
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await self._kinds[kind][1]()
@@ -76,7 +88,7 @@ class Soak:
         try:
             await sandbox.write("new.py", b"x = 1\n")
             result = await sandbox.exec("cat new.py; (sleep 100 &)")
-            assert result.output == "x = 1\n", result
+            assert result.output == "x = 1\n" or result.exit_code == 128 + signal.SIGKILL, result
         finally:
             await sandbox.destroy()
 
@@ -105,6 +117,17 @@ class Soak:
             _kill(self._random.choice(sorted(descendants(os.getpid()))[:2]))
             await sandbox.exec("true")
         finally:
+            await sandbox.destroy()
+
+    async def _kill_server(self, name: str) -> None:
+        assert self._servers is not None
+        sandbox = await self._open()
+        try:
+            running = asyncio.create_task(sandbox.exec("sleep 0.05"))
+            self._servers.kill(name)
+            await running
+        finally:
+            await self._servers.answer()
             await sandbox.destroy()
 
     async def _fork(self) -> None:
@@ -146,6 +169,86 @@ class Soak:
             await sandbox.exec(f"python -c '{_KNOCK}'")
         finally:
             await sandbox.destroy()
+
+
+class Servers:
+    """A node and a scheduler in front of it, which start again on their state when they have been killed."""
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+        self._ports = {name: _free_port() for name in ("node", "scheduler")}
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._keeper: asyncio.Task[None] | None = None
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What the cycles that kill one are called."""
+        return {f"{name} killed": name for name in self._ports}
+
+    async def start(self) -> Backend:
+        """Both answer; a client of theirs."""
+        self._keeper = asyncio.create_task(self._keep())
+        await self.answer()
+        url = f"http://127.0.0.1:{self._ports['scheduler']}"
+        return await RemoteBackend.connect(url, self._key("scheduler"))
+
+    async def _keep(self) -> None:
+        while True:
+            for name in self._ports:
+                process = self._running.get(name)
+                if process is None or process.poll() is not None:
+                    self._running[name] = await asyncio.to_thread(self._spawn, name)
+            await asyncio.sleep(0.05)
+
+    def _spawn(self, name: str) -> "subprocess.Popen[bytes]":
+        words = ["node"]
+        if name == "scheduler":
+            node = f"http://127.0.0.1:{self._ports['node']}"
+            words = ["serve", "--node", node, "--node-key", self._key("node"), "--cpu-limit", "2"]
+            words += ["--memory-overcommit", "8"]
+        place = ["--state", str(self._state / name), "--port", str(self._ports[name])]
+        command = [sys.executable, "-m", "ostinato", "sandbox", *words, *place]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL)
+
+    def _key(self, name: str) -> str:
+        key = self._state / name / "key"
+        while not key.exists():
+            time.sleep(0.05)
+        return key.read_text()
+
+    async def answer(self) -> None:
+        """Waits until both do. TimeoutError after `PATIENCE_S`."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not all([await self._answers(name) for name in self._ports]):  # noqa: ASYNC110 - they are other processes
+                await asyncio.sleep(0.05)
+
+    async def _answers(self, name: str) -> bool:
+        if name not in self._running:
+            return False
+        client = Client(f"http://127.0.0.1:{self._ports[name]}", await asyncio.to_thread(self._key, name))
+        try:
+            await client.call("GET", "/node", within_s=5.0)
+        except SandboxError:
+            return False
+        finally:
+            await client.aclose()
+        return True
+
+    def kill(self, name: str) -> None:
+        self._running[name.removesuffix(" killed")].kill()
+
+    async def aclose(self) -> None:
+        """Ends both as an operator would."""
+        assert self._keeper is not None
+        self._keeper.cancel()
+        for process in reversed(self._running.values()):
+            process.terminate()
+            await asyncio.to_thread(process.wait)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        return int(sock.getsockname()[1])
 
 
 def descendants(root: int) -> set[int]:
@@ -216,14 +319,19 @@ async def main(run: Run) -> None:
     with tempfile.TemporaryDirectory() as directory:
         task = make_task(Path(directory, "task"))
         temporary = Path(tempfile.mkdtemp(dir=directory))
-        tempfile.tempdir = str(temporary)
+        tempfile.tempdir = os.environ["TMPDIR"] = str(temporary)
         await asyncio.to_thread(time.sleep, 0)  # the loop's own threads and files are there before we count
         before, start = things(temporary), time.monotonic()
-        backend = await choose_backend(options.backend)
-        soak = Soak(backend, task, options.seed)
+        servers = Servers(Path(directory, "state")) if options.backend == "served" else None
+        backend = await (choose_backend(options.backend) if servers is None else servers.start())
+        soak = Soak(backend, task, options.seed, servers)
         left = iter(range(options.cycles))
-        await asyncio.gather(*(_drive(soak, left) for _ in range(options.at_once)))
-        await backend.aclose()
+        try:
+            await asyncio.gather(*(_drive(soak, left) for _ in range(options.at_once)))
+            await backend.aclose()
+        finally:
+            if servers is not None:
+                await servers.aclose()
         leaks = await settled(before, temporary)
         tempfile.tempdir = None
     rows = [[name, str(count)] for name, count in sorted(soak.seen.items())]

@@ -1,6 +1,7 @@
 """Groups are made, bounded and removed; what a dead runner left is swept up."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ def place() -> Path:
 
 
 def test_a_room_leaves_nothing(place: Path) -> None:
-    before = {path.name for path in place.iterdir()}
+    before = _ours(place)
     room = cgroup.room()
     assert room is not None
     child = subprocess.run(
@@ -34,7 +35,26 @@ def test_a_room_leaves_nothing(place: Path) -> None:
     room.leave("one")
     os.mkdir("two", dir_fd=room.directory)
     room.close()
-    assert {path.name for path in place.iterdir()} <= before
+    assert _ours(place) == before
+
+
+def test_closing_ends_what_a_killed_zygote_left_running(place: Path) -> None:
+    before = _ours(place)
+    room = cgroup.room()
+    assert room is not None
+    command = [sys.executable, "-c", f"{CHILD}input()", str(room.version), str(room.directory)]
+    with subprocess.Popen(
+        command, pass_fds=[room.directory], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        room.close()
+        assert child.wait(30) == -signal.SIGKILL
+    assert _ours(place) == before
+
+
+def _ours(place: Path) -> set[str]:
+    return {path.name for path in place.glob(f"ostinato-{os.getpid()}-*")}
 
 
 CHILD = """
@@ -43,7 +63,7 @@ from ostinato.sandbox.cgroup import Groups
 groups = Groups(int(sys.argv[1]), int(sys.argv[2]))
 groups.enter("one")
 groups.limit("one", 2**28)
-print(open("/proc/self/cgroup").read())
+print(open("/proc/self/cgroup").read(), flush=True)
 """
 
 

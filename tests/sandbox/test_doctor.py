@@ -6,6 +6,7 @@ import pytest
 
 from ostinato import cli
 from ostinato.sandbox import Backend, SandboxError, cgroup, landlock, probe
+from ostinato.sandbox.egress import gate
 from ostinato.sandbox.qemu import kvm
 
 
@@ -20,6 +21,7 @@ def test_every_line_comes_from_something_that_ran(
     monkeypatch.setattr(probe, "KINDS", {"process": probe.KINDS["process"], "broken": broken})
     monkeypatch.setattr(cgroup, "usable", lambda: None)
     monkeypatch.setattr(kvm, "kvm_runs", lambda: True)
+    monkeypatch.setattr(gate, "missing", lambda: "there is no nft")
     assert cli.main(["doctor", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     found = {each["name"]: each for each in told["findings"]}
@@ -31,6 +33,7 @@ def test_every_line_comes_from_something_that_ran(
     )
     assert "delegate" in found["cgroups"]["advice"]
     assert found["kvm"]["works"]
+    assert not found["transparent egress"]["works"] and "nftables" in found["transparent egress"]["advice"]
 
 
 def test_the_table_is_for_people(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

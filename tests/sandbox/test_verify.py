@@ -223,14 +223,14 @@ UNSTEADY = {
 
 
 @pytest.mark.parametrize("kind", UNSTEADY)
-async def test_what_passes_in_one_order_only_is_unstable(ns_backend: Backend, task: Task, kind: str) -> None:
+async def test_what_passes_in_one_order_only_is_unstable(backend: Backend, task: Task, kind: str) -> None:
     (task.tests / "test_hidden.py").write_text(
         "from calc import alpha\n\ndef test_a():\n    assert alpha(1, 0) == 1\n"
         "\ndef test_b():\n    assert alpha(2, 0) == 2\n"
     )
     checked = with_ids(task, "test_hidden.py::test_a", "test_hidden.py::test_b")
     work = {"calc.py": UNSTEADY[kind].encode()}
-    assert kind == "chance" or (await Verifier(ns_backend, variations=0).verify(checked, work)).passed
-    found = await Verifier(ns_backend).verify(checked, work)
+    assert kind == "chance" or (await Verifier(backend, variations=0).verify(checked, work)).passed
+    found = await Verifier(backend).verify(checked, work)
     assert not found.passed
     assert kind == "chance" or "unstable" in found.outcomes.values()

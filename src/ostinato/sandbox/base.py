@@ -144,7 +144,13 @@ class Egress:
     connections: int = 32
     """How many may be open at once."""
     strip: tuple[str, ...] = ("authorization", "cookie", "set-cookie", "x-api-key")
-    """Headers taken out of what is not encrypted, requests and responses."""
+    """Headers taken out of what is not encrypted, or is inspected: requests and responses."""
+    inspect: tuple[str, ...] = ()
+    """Hosts, as in `allow`, to which only HTTP is spoken: their TLS ends at the proxy, whose certificates
+    only this sandbox trusts. All others' TLS passes through, when it asks for the host by its name."""
+    transparent: bool = False
+    """Every connection is turned to the proxy, programs need not know of it: names resolve, addresses
+    that no name led to are refused. Else there is a proxy in `HTTP_PROXY` and no other way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

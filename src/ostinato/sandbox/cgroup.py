@@ -7,8 +7,10 @@ own before anything else and cannot leave it: it sees no cgroup file system. (Th
 bounded by each sandbox's own namespaces, see `layout`.)
 """
 
+import logging
 import os
 import secrets
+import signal
 import time
 from contextlib import suppress
 from functools import cache
@@ -18,6 +20,8 @@ _ROOT = Path("/sys/fs/cgroup")
 _PREFIX = "ostinato-"
 _LIMIT = {1: "memory.limit_in_bytes", 2: "memory.max"}
 _BUSY_TRIES, _BUSY_PAUSE_S = 100, 0.005
+_CLOSE_S = 10.0
+_log = logging.getLogger(__name__)
 
 
 class Groups:
@@ -67,13 +71,29 @@ class Room(Groups):
         super().__init__(version, os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
     def close(self) -> None:
-        """Remove all, once the zygote has ended."""
-        for child in self._path.iterdir():
-            if child.is_dir():
-                self.leave(child.name)
+        """End and remove all, once the zygote has ended; what the kernel does not let go is logged."""
+        deadline = time.monotonic() + _CLOSE_S
+        while not self._cleared() and time.monotonic() < deadline:
+            time.sleep(_BUSY_PAUSE_S)
         os.close(self.directory)
+        if self._path.exists():
+            _log.warning("%s is still in use after %g s: remove it by hand", self._path, _CLOSE_S)
+
+    def _cleared(self) -> bool:
+        """One try. A child of a zygote that was killed may live, or be making its group, until it notices."""
         with suppress(FileNotFoundError):
+            for child in [path for path in self._path.iterdir() if path.is_dir()]:
+                _end(child)
+        with suppress(OSError):
             self._path.rmdir()
+        return not self._path.exists()
+
+
+def _end(group: Path) -> None:
+    with suppress(OSError):  # gone already, or busy until those that were killed have ended
+        for pid in (group / "cgroup.procs").read_text().split():
+            os.kill(int(pid), signal.SIGKILL)
+        group.rmdir()
 
 
 def room() -> Room | None:

@@ -19,6 +19,7 @@ from rich.table import Table
 
 from ostinato.sandbox import cgroup, landlock, probe
 from ostinato.sandbox.base import SandboxError
+from ostinato.sandbox.egress import authority, gate
 from ostinato.sandbox.qemu import kvm
 
 DONE, FAILED = 0, 1
@@ -75,6 +76,7 @@ async def examine() -> list[Finding]:
         await _timed(name, asyncio.to_thread(attempt), advice)
         for name, attempt, advice in (
             ("landlock rules", _try_landlock, "boot Linux 5.13 or later with `landlock` in its lsm= list"),
+            ("transparent egress", _try_gate, gate.ADVICE),
             ("cgroups", _try_cgroups, "run as root, or let systemd delegate memory to your user"),
             (
                 "kvm",
@@ -120,6 +122,13 @@ async def _try_backend(kind: probe.Kind) -> tuple[str, tuple[str, ...]]:
 def _try_landlock() -> tuple[str, tuple[str, ...]]:
     version = landlock.probe()
     return f"ABI {version}: a file outside the rules could not be read", landlock.missing(version)
+
+
+def _try_gate() -> tuple[str, tuple[str, ...]]:
+    if reason := gate.missing():
+        raise SandboxError(reason)
+    found = "a connection to anywhere was turned to a proxy, and nothing else left"
+    return found, () if authority.available() else (authority.NEEDED,)
 
 
 def _try_cgroups() -> tuple[str, tuple[str, ...]]:

@@ -39,8 +39,8 @@ class Cell(Protocol):
     def live(self, order: Order, files: Mapping[str, int], begun: Callable[[], None]) -> None:
         """Finish the sandbox and serve until the backend hangs up; `begun` is called when it is at work.
 
-        `files`: `control`; `calls`, a socket for an exam's worker; `layer`, to start from; `egress`, where
-        the door to a proxy is handed out.
+        `files`: `control`; `calls`, a socket for an exam's worker; `layer`, to start from; `egress`, `gate`,
+        where the door to a proxy, or the gate, is handed out.
         """
         ...
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from ostinato.sandbox import landlock, layout, linux, processes, warm
 from ostinato.sandbox.agent import Agent
 from ostinato.sandbox.base import SandboxError
-from ostinato.sandbox.egress import door
+from ostinato.sandbox.egress import door, gate
 from ostinato.sandbox.ground import Order
 from ostinato.sandbox.link import Link
 from ostinato.sandbox.place import OverlayPlace, PlainPlace
@@ -75,6 +75,8 @@ class Cell:
             raise self._failure
         if "egress" in files:
             door.listen_inside(files["egress"])
+        if "gate" in files:
+            gate.listen_inside(files["gate"])
         socket.sethostname(order.id)
         lower, upper = layout.enter(order, files.get("layer"))
         linux.drop_capabilities()

@@ -9,7 +9,7 @@ import os
 import tempfile
 
 from ostinato.sandbox import landlock, tree
-from ostinato.sandbox.base import Capabilities, Isolation, Mount, Unsupported
+from ostinato.sandbox.base import Capabilities, Isolation, Mount, Spec, Unsupported
 from ostinato.sandbox.ns import NsBackend, capabilities
 
 _LOST = (
@@ -31,6 +31,10 @@ class LandlockBackend(NsBackend):
 
     def _check_mount(self, mount: Mount) -> None:
         raise Unsupported(self.name, f"show {mount.source} at {mount.target}", "ns")
+
+    def _check_egress(self, spec: Spec) -> None:
+        if spec.egress is not None:
+            raise Unsupported(self.name, "let anything out", "ns")
 
     async def _scratch(self) -> str:
         return await asyncio.to_thread(lambda: os.path.realpath(tempfile.mkdtemp(prefix="ostinato-")))

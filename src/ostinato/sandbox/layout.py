@@ -20,6 +20,8 @@ from ostinato.sandbox.base import DEFAULT_LIMITS, Mount, SandboxError
 from ostinato.sandbox.ground import Order
 
 REPO, HOST, SCRATCH, TMP, EXAM = "/repo", "/.host", "/.scratch", "/tmp", "/.exam"  # noqa: S108
+TRUST = "/run/ostinato/ca.pem"
+"""The certificates that a sandbox with a way out trusts."""
 MOUNTABLE = ("/mnt", "/run")
 """What more a sandbox is to see lies below one of these."""
 _RESERVED_PIDS = 300
@@ -53,6 +55,7 @@ def build_root() -> None:
         _show(path)
     _make_devices()
     write_identity(Path("/etc"))
+    _link_trust(Path("/etc"))
     linux.seal("/")
 
 
@@ -66,8 +69,16 @@ def write_identity(etc: Path) -> None:
     (etc / "passwd").write_text(_USER)
     (etc / "group").write_text("agent:x:1000:\n")
     (etc / "hosts").write_text("127.0.0.1 localhost\n")
+    (etc / "resolv.conf").write_text("nameserver 127.0.0.1\n")
     # each sandbox has a host name of its own, which is thereby its identity too, forks included
     (etc / "machine-id").symlink_to("/proc/sys/kernel/hostname")
+
+
+def _link_trust(etc: Path) -> None:
+    """Where programs look for certificates: they are there when there is a way out (see `egress.way`)."""
+    for place in ("ssl/certs/ca-certificates.crt", "ssl/cert.pem", "pki/tls/certs/ca-bundle.crt"):
+        (etc / place).parent.mkdir(parents=True, exist_ok=True)
+        (etc / place).symlink_to(TRUST)
 
 
 def map_user(process: str, user: tuple[int, int], group: tuple[int, int]) -> None:

@@ -33,7 +33,9 @@ from ostinato.sandbox.base import (
     Unsupported,
 )
 from ostinato.sandbox.cache import CacheKey, ExecCache
-from ostinato.sandbox.egress import Connection, Proxy, door
+from ostinato.sandbox.egress import Connection, gate
+from ostinato.sandbox.egress.policy import Resolve
+from ostinato.sandbox.egress.way import Way
 from ostinato.sandbox.exam import outcomes
 from ostinato.sandbox.ground import Order
 from ostinato.sandbox.launch import ZygoteProcess
@@ -49,12 +51,14 @@ class NsBackend:
     """Sandboxes forked from one zygote, which is started when first needed and again when it died.
 
     `state`: where snapshots are kept, else in a temporary directory that ends with the backend.
+    `resolve`: how the names of hosts are looked up for sandboxes, else as the system does.
     """
 
     name = "ns"
     root = layout.REPO
 
-    def __init__(self, state: Path | None = None) -> None:
+    def __init__(self, state: Path | None = None, *, resolve: Resolve | None = None) -> None:
+        self._resolve = resolve
         self.cache = ExecCache()
         self.shelf = Shelf(self.name, state)
         self._zygote: ZygoteProcess | None = None
@@ -65,7 +69,8 @@ class NsBackend:
     def capabilities(self) -> Capabilities:
         held = landlock.abi()
         without = () if held else ("this kernel has no Landlock: the mounts alone keep files apart",)
-        return capabilities(Isolation.NAMESPACES, {"pids"}, without, egress={"proxy"})
+        ways = {"proxy"} if gate.missing() else {"proxy", "transparent"}
+        return capabilities(Isolation.NAMESPACES, {"pids"}, without, egress=ways)
 
     async def create(self, spec: Spec) -> Sandbox:
         return await self.begin(spec)
@@ -86,24 +91,27 @@ class NsBackend:
     ) -> "NsSandbox":
         """A sandbox with, or without, an exam's worker and a layer to start from."""
         order = await self._order(spec)
-        proxy = Proxy(spec.egress, order.id) if spec.egress is not None else None
+        way: Way | None = None
         files = {"calls": calls.fileno()} if calls is not None else {}
         files |= {"layer": base} if base is not None else {}
         try:
-            wire = await (self._begin(order, files) if proxy is None else self._open(order, files, proxy))
+            way = await Way.open(spec.egress, order.id, self._resolve) if spec.egress is not None else None
+            wire = await (self._begin(order, files) if way is None else self._open(order, files, way))
         except BaseException:
             await self.drop(order.scratch)
+            if way is not None:
+                await way.aclose()
             raise
-        sandbox = NsSandbox(wire, spec, order, self, proxy)
+        sandbox = NsSandbox(wire, spec, order, self, way)
         self._sandboxes.add(sandbox)
         return sandbox
 
-    async def _open(self, order: Order, files: Mapping[str, int], proxy: Proxy) -> Wire:
-        """Begin with a way out: `proxy` serves the door that the sandbox opens."""
+    async def _open(self, order: Order, files: Mapping[str, int], way: Way) -> Wire:
+        """Begin with a way out, through what the sandbox opens."""
         inner, outer = socket.socketpair()
         with inner, outer:
-            wire = await self._begin(order, {**files, "egress": inner.fileno()})
-            await proxy.serve(door.take(outer))
+            wire = await self._begin(way.add_to(order), {**files, way.file: inner.fileno()})
+            await way.serve(outer)
         return wire
 
     async def _begin(self, order: Order, files: Mapping[str, int]) -> Wire:
@@ -116,8 +124,7 @@ class NsBackend:
 
     async def _order(self, spec: Spec) -> Order:
         """Raises SandboxError, Unsupported for what cannot be given."""
-        if spec.egress is not None and "proxy" not in self.capabilities.egress:
-            raise Unsupported(self.name, "let anything out", "ns")
+        self._check_egress(spec)
         if not spec.repo.is_dir():
             raise SandboxError(f"no repository at {spec.repo}: give a directory")
         for mount in spec.mounts:
@@ -129,8 +136,11 @@ class NsBackend:
             scratch=await self._scratch(),
             limits=spec.limits,
             mounts=tuple((_absolute(mount.source), mount.target) for mount in spec.mounts),
-            environment={**(door.ENVIRONMENT if spec.egress is not None else {}), **spec.environment},
+            environment=dict(spec.environment),
         )
+
+    def _check_egress(self, spec: Spec) -> None:
+        """Raises Unsupported."""
 
     def _check_mount(self, mount: Mount) -> None:
         """Raises SandboxError, Unsupported."""
@@ -239,13 +249,13 @@ def _absolute(path: Path) -> str:
 class NsSandbox(WireSandbox):
     """The backend's handle on one agent."""
 
-    def __init__(self, wire: Wire, spec: Spec, order: Order, backend: NsBackend, proxy: Proxy | None) -> None:
+    def __init__(self, wire: Wire, spec: Spec, order: Order, backend: NsBackend, way: Way | None) -> None:
         super().__init__(wire, spec, f"{order.scratch}{backend.root}")
         self.id = order.id
         self._scratch = order.scratch
         self._backend = backend
         self._base = _identity(spec)
-        self._proxy = proxy
+        self._way = way
         self._runs = 0
         self._running = 0
 
@@ -273,7 +283,7 @@ class NsSandbox(WireSandbox):
 
     async def _key(self, command: str) -> CacheKey | None:
         """What decides the command's result; None when that is more than the tree."""
-        if self._proxy is not None:
+        if self._way is not None:
             return None
         state, _ = await self._ask("state")
         return CacheKey(repo=self._base, tree=state["tree"], command=command) if state["pure"] else None
@@ -338,12 +348,12 @@ class NsSandbox(WireSandbox):
     @property
     def connections(self) -> list[Connection]:
         """Its attempts to get out that have ended, the latest thousand."""
-        return [] if self._proxy is None else list(self._proxy.connections)
+        return [] if self._way is None else list(self._way.proxy.connections)
 
     async def destroy(self) -> None:
         self._backend.forget(self)
-        if self._proxy is not None:
-            await self._proxy.aclose()
+        if self._way is not None:
+            await self._way.aclose()
         await super().destroy()
         scratch, self._scratch = self._scratch, ""
         await self._backend.drop(scratch)

@@ -8,7 +8,7 @@
 Both are SOCK_SEQPACKET sockets of JSON, one packet each, with the files that the child is to use. Whichever
 child waits first takes the next order:
 
-    orders:  {"order": {…}, "files": ["control" [, "calls"] [, "layer"] [, "egress"]]}  see `ground.Order`
+    orders:  {"order": {…}, "files": ["control" [, "calls"] [, "layer"] [, "egress" | "gate"]]}  see `ground`
     exams:   {"tests": path, "names": […], "wall_s": n, …}                    results, calls
 
 The zygote answers only once, at its start: `{"ready": true}` or `{"error": why}`. It is process 1 of a pid

@@ -1,10 +1,13 @@
 """The only way out of a sandbox: a proxy that allows by policy, counts, and writes down every connection.
 
-    program ──HTTP or CONNECT──► 127.0.0.1 of the sandbox's own network ──► Proxy ──► Rules ──► host
-                                                                              └─► Connection records
+    program ──HTTP or CONNECT──► door: 127.0.0.1 of the sandbox's own network ─┐
+                                                                               ├──► Proxy ──► Rules ──► host
+    program ──TCP to anywhere──► gate: nftables in that network, redirect ─────┤     └─► Connection records
+            ──DNS──────────────► gate ──► Names: an address that stands for the name
 
 `policy` decides, `http` and `hello` read what travels, `meter` counts and slows, `visit` passes one
-connection on, `proxy` serves them all.
+connection on, `direct` one that was turned, `authority` signs for what is inspected, `proxy` serves them all,
+`way` is what a backend asks for.
 """
 
 from ostinato.sandbox.egress.policy import Refused, Rules

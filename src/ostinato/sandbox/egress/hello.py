@@ -14,9 +14,14 @@ _HANDSHAKE, _CLIENT_HELLO, _SERVER_NAME, _HOST_NAME = 22, 1, 0, 0
 _MAX_RECORD = 2**14
 
 
+def begins(data: bytes) -> bool:
+    """Whether a first byte or more is that of a TLS connection."""
+    return data[:1] == bytes([_HANDSHAKE])
+
+
 def missing(data: bytes) -> int:
     """How many bytes of the first record have not come yet; 0 too when it is no TLS handshake."""
-    if data[:1] != bytes([_HANDSHAKE]):
+    if not begins(data):
         return 0
     if len(data) < RECORD:
         return RECORD - len(data)
@@ -26,7 +31,7 @@ def missing(data: bytes) -> int:
 
 def check_name(data: bytes, host: str) -> None:
     """Raises Refused when `data` begins with a ClientHello for another server than `host`."""
-    if data[:1] != bytes([_HANDSHAKE]):
+    if not begins(data):
         return
     try:
         name = _server_name(data[RECORD:])

@@ -26,6 +26,8 @@ _HOP_BY_HOP = frozenset(
     }
 )
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_FIRST = re.compile(rb"[A-Z]{3,20} (/|\*|https?://)")
+_ORIGIN = re.compile(r"/[^#\s]*|\*")
 _URI = re.compile(r"http://([^/?#@\s]+)([/?][^#\s]*)?", re.IGNORECASE)
 Header = tuple[str, str]
 
@@ -83,10 +85,36 @@ def target(head: Head) -> tuple[str, int, str]:
     return host, port, path if path.startswith("/") else "/" + path
 
 
-def request_for(head: Head, host: str, port: int, path: str, strip: Collection[str]) -> bytes:
-    """The head that is sent on: our own `Host`, one request on a connection, nothing of `strip`."""
+def begins(data: bytes) -> bool:
+    """Whether the first bytes of a connection look like a request to a server."""
+    return _FIRST.match(data) is not None
+
+
+def origin(head: Head, host: str, port: int) -> str:
+    """The path of a request to the server itself, whose `Host` must be the one that was connected to.
+
+    Raises Refused.
+    """
+    named = head.values("host")
+    if len(named) != 1:
+        raise Refused(f"{len(named)} `Host` headers on a connection to {host}: there must be one")
+    if split_target(named[0], default_port=port) != (host, port):
+        raise Refused(f"a connection to {host}:{port} asks there for {named[0][:100]!r}")
+    if not _ORIGIN.fullmatch(head.start[1]):
+        raise Refused(f"{head.start[1][:80]!r} is not a path: this is {host} and no proxy")
+    return head.start[1]
+
+
+def request_for(
+    head: Head, host: str, port: int, path: str, strip: Collection[str], *, usual_port: int = 80
+) -> bytes:
+    """The head that is sent on: our own `Host`, one request on a connection, nothing of `strip`.
+
+    Raises Refused when the end of the body behind it is in doubt.
+    """
+    body_length(head)  # before anything is sent: half a request is not taken back
     name = f"[{host}]" if ":" in host else host
-    kept = [("Host", name if port == 80 else f"{name}:{port}"), *_kept(head, {*strip, "host"})]
+    kept = [("Host", name if port == usual_port else f"{name}:{port}"), *_kept(head, {*strip, "host"})]
     return _write((head.start[0], path, "HTTP/1.1"), [*kept, ("Connection", "close")])
 
 
@@ -121,17 +149,25 @@ async def answer_body(head: Head, method: str, reader: asyncio.StreamReader) -> 
 
 async def body(head: Head, reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
     """A body as it came, chunks with their framing; raises Refused when its end is in doubt."""
+    length = body_length(head)
+    if length is None:
+        async for piece in _chunks(reader):
+            yield piece
+    else:
+        async for piece in _exactly(reader, length):
+            yield piece
+
+
+def body_length(head: Head) -> int | None:
+    """Bytes of the body behind a head, None when it comes in chunks; raises Refused when that is in doubt."""
     lengths, codings = head.values("content-length"), head.values("transfer-encoding")
     if (lengths and codings) or len(lengths) > 1 or len(codings) > 1:
         raise Refused("a body with two lengths")
-    if codings:
-        if codings[0].lower() != "chunked":
-            raise Refused(f"transfer coding {codings[0][:40]!r}: only chunked is passed on")
-        async for piece in _chunks(reader):
-            yield piece
-    elif lengths:
-        async for piece in _exactly(reader, _number(lengths[0], 10)):
-            yield piece
+    if not codings:
+        return _number(lengths[0], 10) if lengths else 0
+    if codings[0].lower() != "chunked":
+        raise Refused(f"transfer coding {codings[0][:40]!r}: only chunked is passed on")
+    return None
 
 
 async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:

@@ -39,8 +39,17 @@ class Rules:
 
     def __init__(self, policy: Egress, resolve: Resolve | None = None) -> None:
         self._rules = tuple(_rule(entry) for entry in policy.allow)
+        self._inspected = tuple(_rule(entry) for entry in policy.inspect)
         self._networks = tuple(_network(entry) for entry in policy.networks)
         self._resolve = resolve or _ask_the_system
+
+    def names(self, host: str) -> bool:
+        """Whether there is a rule for a host, at whatever port."""
+        return any(rule.covers(host, rule.port) for rule in self._rules)
+
+    def inspects(self, host: str, port: int) -> bool:
+        """Whether what is said to a host is to be looked into."""
+        return any(rule.covers(host, port) for rule in self._inspected)
 
     async def route(self, host: str, port: int) -> str:
         """The address to connect to for `host`; raises Refused."""

@@ -2,11 +2,13 @@
 
 import asyncio
 import time
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 
 from ostinato.sandbox.base import Egress
 from ostinato.sandbox.egress import hello, http
+from ostinato.sandbox.egress.authority import Authority
+from ostinato.sandbox.egress.ends import LINGER_S, Ends, close, reread
 from ostinato.sandbox.egress.meter import PIECE, Meter
 from ostinato.sandbox.egress.policy import Refused, Rules, split_target
 
@@ -14,7 +16,6 @@ CONNECT_S = 10.0
 HEAD_S = 10.0
 IDLE_S = 120.0
 """Seconds without a byte either way after which a connection is closed."""
-LINGER_S = 1.0
 _ANSWER = b"HTTP/1.1 %s\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
 
 
@@ -42,27 +43,37 @@ class Connection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ends:
-    """Both directions of a stream."""
+class Terms:
+    """What holds for all connections of a sandbox."""
 
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
+    policy: Egress
+    rules: Rules
+    meter: Meter
+    authority: Authority | None
+    """None when nothing is inspected."""
 
 
 class Visit:
     """Passes one connection on as far as the rules allow, and fills in its record."""
 
-    def __init__(self, seen: Connection, inside: Ends, policy: Egress, rules: Rules, meter: Meter) -> None:
+    def __init__(self, seen: Connection, inside: Ends, terms: Terms) -> None:
         self._seen = seen
         self._inside = inside
-        self._policy = policy
-        self._rules = rules
-        self._meter = meter
+        self._policy = terms.policy
+        self._rules = terms.rules
+        self._meter = terms.meter
+        self._authority = terms.authority
+        self._held = AsyncExitStack()
         self._answering = False
+        """True while a status line of ours would be taken for something else."""
         self._last = time.monotonic()
 
     async def run(self) -> None:
         """Until its end; never raises for what either side did."""
+        async with self._held:
+            await self._run()
+
+    async def _run(self) -> None:
         try:
             await self._pass()
         except Refused as error:
@@ -87,7 +98,8 @@ class Visit:
         body = f"ostinato egress: {self._seen.host or 'this request'}: {why}\n".encode()
         with suppress(OSError, TimeoutError):
             self._inside.writer.write(_ANSWER % (status.encode(), len(body), body))
-            self._inside.writer.write_eof()
+            if self._inside.writer.can_write_eof():
+                self._inside.writer.write_eof()
             async with asyncio.timeout(LINGER_S):  # a socket closed with unread bytes takes the answer back
                 while await self._inside.reader.read(PIECE):
                     pass
@@ -97,11 +109,12 @@ class Visit:
             head = await http.read_head(self._inside.reader)
         self._seen.method = head.start[0][:20]
         path = self._aim(head)
+        if path is None and self._rules.inspects(self._seen.host, self._seen.port):
+            self._establish()
+            await self._inspect()
+            return
         outside = await self._connect()
-        try:
-            await (self._tunnel(outside) if path is None else self._forward(head, path, outside))
-        finally:
-            await close(outside.writer)
+        await (self._tunnel(outside) if path is None else self._forward(head, path, outside))
 
     def _aim(self, head: http.Head) -> str | None:
         """Note host and port of a request; answers its path, None for a tunnel."""
@@ -111,21 +124,53 @@ class Visit:
         self._seen.host, self._seen.port, path = http.target(head)
         return path
 
-    async def _connect(self) -> Ends:
+    async def _connect(self, *, secure: bool = False) -> Ends:
+        """To where it wants; `secure`: with TLS of our own. Closed when all is over."""
+        authority = self._authority if secure else None
         self._meter.check()
         async with asyncio.timeout(CONNECT_S):
             self._seen.address = await self._rules.route(self._seen.host, self._seen.port)
             reader, writer = await asyncio.open_connection(
-                self._seen.address, self._seen.port, limit=http.MAX_HEAD
+                self._seen.address,
+                self._seen.port,
+                limit=http.MAX_HEAD,
+                ssl=authority.outside if authority else None,
+                server_hostname=self._seen.host if authority else None,
             )
+        self._held.push_async_callback(close, writer)
         return Ends(reader=reader, writer=writer)
 
-    async def _tunnel(self, outside: Ends) -> None:
-        """Both ways at once: some servers speak first. When one way fails the other is cut."""
+    def _establish(self) -> None:
         self._inside.writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         self._answering = True
+
+    async def _inspect(self) -> None:
+        """What is said is read as HTTP, out of TLS if it is in it; what cannot be read is refused."""
+        seen = self._seen
+        start = await self._greeting()
+        hello.check_name(start, seen.host)
+        secure = hello.begins(start)
+        await self._reread(start, secure=secure)
+        async with asyncio.timeout(HEAD_S):
+            head = await http.read_head(self._inside.reader)
+        seen.method = head.start[0][:20]
+        path = http.origin(head, seen.host, seen.port)
+        await self._forward(head, path, await self._connect(secure=secure), usual_port=443 if secure else 80)
+
+    async def _reread(self, start: bytes, *, secure: bool) -> None:
+        """Take back what has been read; from here on the program can be told what is wrong."""
+        context = self._authority.inside(self._seen.host) if secure and self._authority else None
+        self._inside = await self._held.enter_async_context(reread(self._inside, start, context))
+        self._answering = False
+
+    async def _tunnel(self, outside: Ends) -> None:
+        self._establish()
+        await self._both_ways(outside)
+
+    async def _both_ways(self, outside: Ends, start: bytes = b"") -> None:
+        """Both at once: some servers speak first. When one way fails the other is cut."""
         ways = [
-            asyncio.create_task(self._greet_and_copy(outside)),
+            asyncio.create_task(self._greet_and_copy(outside, start)),
             asyncio.create_task(self._copy(outside.reader, self._inside.writer, up=False)),
         ]
         try:
@@ -135,20 +180,26 @@ class Visit:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
 
-    async def _greet_and_copy(self, outside: Ends) -> None:
-        greeting = await self._some(self._inside.reader)
+    async def _greeting(self, start: bytes = b"") -> bytes:
+        """What a client says first; all of it if that is TLS. `start`: what has come of it."""
+        greeting = start or await self._some(self._inside.reader)
         while left := hello.missing(greeting):
             more = await self._inside.reader.read(left)
             if not more:
                 break
             greeting += more
+        return greeting
+
+    async def _greet_and_copy(self, outside: Ends, start: bytes) -> None:
+        greeting = await self._greeting(start)
         hello.check_name(greeting, self._seen.host)
         await self._send(outside.writer, greeting, up=True)
         await self._copy(self._inside.reader, outside.writer, up=True)
 
-    async def _forward(self, head: http.Head, path: str, outside: Ends) -> None:
+    async def _forward(self, head: http.Head, path: str, outside: Ends, *, usual_port: int = 80) -> None:
         strip, seen = self._policy.strip, self._seen
-        await self._send(outside.writer, http.request_for(head, seen.host, seen.port, path, strip), up=True)
+        asked = http.request_for(head, seen.host, seen.port, path, strip, usual_port=usual_port)
+        await self._send(outside.writer, asked, up=True)
         async for piece in http.body(head, self._inside.reader):
             await self._send(outside.writer, piece, up=True)
         answer = await self._final(outside.reader)
@@ -191,11 +242,3 @@ class Visit:
         async with asyncio.timeout(IDLE_S):
             await writer.drain()
         self._last = time.monotonic()
-
-
-async def close(writer: asyncio.StreamWriter) -> None:
-    """Hang up; what is still to be written gets a second."""
-    writer.close()
-    with suppress(OSError, TimeoutError):
-        async with asyncio.timeout(LINGER_S):
-            await writer.wait_closed()

@@ -105,7 +105,13 @@ class RemoteBackend:
             path: None if data is None else base64.b64encode(data).decode()
             for path, data in exam.changes.items()
         }
-        body = {"repo": repo, "tests": tests, "changes": changes, "limits": asdict(exam.limits)}
+        body = {
+            "repo": repo,
+            "tests": tests,
+            "changes": changes,
+            "limits": asdict(exam.limits),
+            "variation": exam.variation,
+        }
         answer = await self._client.call("POST", "/exams", body, within_s=EXAM_S)
         outcomes: dict[str, str] = answer["outcomes"]
         return outcomes

@@ -168,6 +168,7 @@ class _Node:
                 tests=tests,
                 changes={path: _bytes(data) for path, data in body["changes"].items()},
                 limits=Limits(**body["limits"]),
+                variation=int(body["variation"]),
             )
             return JSONResponse({"outcomes": await self._pods.backend.examine(exam)})
         except (KeyError, TypeError, ValueError) as error:

@@ -87,12 +87,19 @@ def read_wish(body: Mapping[str, Any], fresh_id: str) -> Wish:
             metadata=texts(body.get("metadata")),
             environment=texts(body.get("envVars")),
             limits=Limits(**extra["limits"]) if "limits" in extra else STRANGERS_LIMITS,
-            egress=None if egress is None else Egress(**{**egress, "allow": tuple(egress["allow"])}),
+            egress=None if egress is None else _egress(egress),
         )
     except KeyError as error:
         raise bad(f"{error.args[0]} is missing") from error
     except (TypeError, ValueError, AttributeError) as error:
         raise bad(f"not a sandbox: {error}") from error
+
+
+def _egress(told: Mapping[str, Any]) -> Egress:
+    read: dict[str, Any] = {
+        name: tuple(each) if isinstance(each, list) else each for name, each in told.items()
+    }
+    return Egress(**read)
 
 
 def texts(value: object) -> dict[str, str]:

@@ -1,0 +1,85 @@
+"""A connection that was turned to the proxy on its way (see `gate`): its first bytes say what it is."""
+
+import asyncio
+from typing import cast
+
+from ostinato.sandbox.egress import gate, http
+from ostinato.sandbox.egress.ends import Ends
+from ostinato.sandbox.egress.names import DNS_PORT, MAX_MESSAGE, Names
+from ostinato.sandbox.egress.visit import HEAD_S, IDLE_S, Connection, Terms, Visit
+
+
+class Questions(asyncio.DatagramProtocol):
+    """Answers for names, one a datagram."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._transport: asyncio.DatagramTransport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.DatagramTransport, transport)  # the loop's own class says less
+
+    def datagram_received(self, data: bytes, address: tuple[str, int]) -> None:
+        if answer := self._names.answer(data[:MAX_MESSAGE]):
+            self._transport.sendto(answer, address)
+
+
+class Direct(Visit):
+    """A `Visit` of a program that knows of no proxy: it is told nothing that the server would not say."""
+
+    def __init__(self, seen: Connection, inside: Ends, terms: Terms, names: Names) -> None:
+        super().__init__(seen, inside, terms)
+        self._names = names
+        self._answering = True
+
+    async def _pass(self) -> None:
+        seen = self._seen
+        seen.method = "TCP"
+        address, seen.port = gate.aim(self._inside.writer.get_extra_info("socket"))
+        if seen.port == DNS_PORT:
+            seen.method = ""  # no connection: what is refused of it is noted by its name
+            await self._answer_names()
+            return
+        seen.host = address
+        seen.host = self._names.host(address)
+        if self._rules.inspects(seen.host, seen.port):
+            await self._inspect()
+        else:
+            await self._pass_on(await self._connect())
+
+    async def _pass_on(self, outside: Ends) -> None:
+        """HTTP as a proxy does, all else as it comes."""
+        up, down = await self._first(outside)
+        if down or not http.begins(up):
+            await self._send(self._inside.writer, down, up=False)
+            await self._both_ways(outside, up)
+            return
+        await self._reread(up, secure=False)
+        async with asyncio.timeout(HEAD_S):
+            head = await http.read_head(self._inside.reader)
+        self._seen.method = head.start[0][:20]
+        await self._forward(head, http.origin(head, self._seen.host, self._seen.port), outside)
+
+    async def _first(self, outside: Ends) -> tuple[bytes, bytes]:
+        """What the client and what the server says first: one waits for the other, and either may be it."""
+        reads = [asyncio.create_task(self._some(ends.reader)) for ends in (self._inside, outside)]
+        try:
+            await asyncio.wait(reads, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for read in reads:
+                read.cancel()  # a read that is cancelled takes nothing
+            await asyncio.gather(*reads, return_exceptions=True)
+        up, down = (b"" if read.cancelled() else read.result() for read in reads)
+        return up, down
+
+    async def _answer_names(self) -> None:
+        """Questions over TCP, each behind its length (RFC 1035, section 4.2.2)."""
+        reader, writer = self._inside.reader, self._inside.writer
+        while True:
+            async with asyncio.timeout(IDLE_S):
+                size = int.from_bytes(await reader.readexactly(2), "big")
+                answer = self._names.answer(await reader.readexactly(size))
+            if not answer:
+                return
+            writer.write(len(answer).to_bytes(2, "big") + answer)
+            await writer.drain()

@@ -1,0 +1,155 @@
+"""A sandbox whose connections are turned, and an internet of our own for it: TLS servers on loopback whose
+authority this machine trusts for the time of a test."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ostinato.sandbox import Limits, Sandbox, SandboxError, Spec
+from ostinato.sandbox.base import Egress
+from ostinato.sandbox.egress import gate
+from ostinato.sandbox.egress.authority import Authority
+from ostinato.sandbox.ns import NsBackend, NsSandbox
+
+NAMES = ("good.test", "other.test", "sub.good.test", "hidden.test", "looked.test")
+LIMITS = Limits(memory_mb=2048, wall_s=60, processes=100)
+
+
+async def resolve(host: str, port: int) -> list[str]:
+    if host not in NAMES:
+        raise OSError(-2, "Name or service not known")
+    return ["127.0.0.1"]
+
+
+@dataclass(kw_only=True)
+class Internet:
+    """What is outside. `asked` has the heads of the requests that arrived, `greeted` the server names."""
+
+    authority: Authority
+    asked: list[str] = field(default_factory=list)
+    greeted: list[str | None] = field(default_factory=list)
+    pages: dict[str, bytes] = field(default_factory=dict)
+
+    async def hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One request: a page of ours, else `hello`; with a cookie."""
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        except (asyncio.IncompleteReadError, OSError):
+            writer.close()
+            return
+        self.asked.append(head)
+        page = self.pages.get(head.split(" ")[1].partition("?")[0], b"hello")
+        writer.write(b"HTTP/1.1 200 OK\r\nSet-Cookie: secret\r\nContent-Length: %d\r\n" % len(page))
+        writer.write(b"Content-Type: text/html\r\nConnection: close\r\n\r\n" + page)
+        await writer.drain()
+        writer.close()
+
+    def context(self) -> ssl.SSLContext:
+        """Of a server that is whoever is asked for."""
+        context = self.authority.inside(NAMES[0])
+
+        def greet(connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
+            self.greeted.append(name)
+            connection.context = self.authority.inside(name or NAMES[0])
+
+        context.sni_callback = greet  # type: ignore[assignment]
+        return context
+
+    @asynccontextmanager
+    async def serving(
+        self,
+        hear: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]] | None = None,
+        *,
+        tls: bool = True,
+    ) -> AsyncIterator[int]:
+        """A port of 127.0.0.1 outside."""
+        context = self.context() if tls else None
+        server = await asyncio.start_server(hear or self.hear, "127.0.0.1", 0, ssl=context)
+        async with server:
+            yield server.sockets[0].getsockname()[1]
+
+
+@pytest.fixture
+def internet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Internet:
+    pytest.importorskip("cryptography", reason="the servers of these tests need certificates")
+    authority = Authority("the internet")
+    bundle = tmp_path / "internet.pem"
+    bundle.write_bytes(authority.certificate)
+    monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
+    return Internet(authority=authority)
+
+
+@pytest.fixture(scope="session")
+def turning() -> None:
+    if reason := gate.missing():
+        pytest.skip(f"no transparent egress: {reason}")
+
+
+@pytest.fixture(scope="session")
+def backend(turning: None) -> Iterator[NsBackend]:
+    backend = NsBackend(resolve=resolve)
+    yield backend
+    asyncio.run(backend.aclose())
+
+
+@dataclass(kw_only=True)
+class Turned:
+    """Makes sandboxes that may reach `allow`, all of it on loopback outside."""
+
+    backend: NsBackend
+    repo: Path
+    made: list[Sandbox] = field(default_factory=list)
+
+    async def open(self, *allow: str, **policy: Any) -> NsSandbox:
+        egress = Egress(allow=allow, networks=("127.0.0.0/8",), transparent=True, **policy)
+        sandbox = await self.backend.create(Spec(repo=self.repo, egress=egress, limits=LIMITS))
+        assert isinstance(sandbox, NsSandbox)
+        self.made.append(sandbox)
+        return sandbox
+
+
+@pytest.fixture
+async def turned(backend: NsBackend, tmp_path: Path) -> AsyncIterator[Turned]:
+    repo = tmp_path / "repo"
+    repo.mkdir()
+    turned = Turned(backend=backend, repo=repo)
+    yield turned
+    for sandbox in turned.made:
+        await sandbox.destroy()
+
+
+async def python(sandbox: Sandbox, code: str) -> str:
+    """What `code` prints, its errors included."""
+    await sandbox.write("code.py", code.encode())
+    return (await sandbox.exec("python code.py")).output
+
+
+def refusals(sandbox: NsSandbox) -> list[str]:
+    return [f"{each.host}: {each.refused}" for each in sandbox.connections if each.refused]
+
+
+async def refused(sandbox: NsSandbox, text: str) -> str:
+    """The record of a refusal that has `text` in it; written when the connection has ended."""
+    async with asyncio.timeout(30):
+        while not (found := [each for each in refusals(sandbox) if text in each]):
+            await asyncio.sleep(0.02)
+    return found[0]
+
+
+__all__ = [
+    "Internet",
+    "SandboxError",
+    "Turned",
+    "backend",
+    "internet",
+    "python",
+    "refused",
+    "turned",
+    "turning",
+]
