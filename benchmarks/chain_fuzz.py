@@ -1,10 +1,11 @@
 """Random schedules of everything that may happen to a chain of weights: is a wrong tensor ever served?
 
 Two trainers (the second takes over), two readers, a region with a mirror and a reader of its own, and a
-collector work at once on one store. A scheduler with a seed decides before every single request to the store
-who makes the next one, which of them fail and how (refused, answer lost, late, pretended, truncated, flipped,
-swapped), who is killed, and when a bit flips at rest. Afterwards the faults end, damage at rest stays, and
-training goes on.
+collector work at once on one store. In every fourth schedule a trainer is a job of two ranks, each of which
+publishes its rows; one that is killed has the job started again. A scheduler with a seed decides before every
+single request to the store who makes the next one, which of them fail and how (refused, answer lost, late,
+pretended, truncated, flipped, swapped), who is killed, and when a bit flips at rest. Afterwards the faults
+end, damage at rest stays, and training goes on.
 
 - a *mismatch* is a version served with other bits than those of the publisher that committed it;
 - a *lost* one was acknowledged to its publisher, and is not what readers get;
@@ -21,7 +22,8 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from multiprocessing import get_context
 
 import obstore
@@ -30,7 +32,19 @@ from obstore.store import MemoryStore
 
 from benchmarks.measure import Run, table
 from ostinato.store import Objects, ObjectsError
-from ostinato.sync import Cadence, Fenced, OutOfOrder, Overtaken, Publisher, Subscriber, SyncError, collect
+from ostinato.sync import (
+    Cadence,
+    Fenced,
+    Group,
+    OutOfOrder,
+    Overtaken,
+    Publisher,
+    Shard,
+    Subscriber,
+    SyncError,
+    collect,
+    ranks,
+)
 from ostinato.sync.faulty import Fault, FaultyObjects
 from ostinato.sync.mirror import Mirror
 from ostinato.sync.subscriber import RELIST_EVERY
@@ -42,6 +56,65 @@ COMMITS = [Fault.REFUSE, Fault.LOSE, Fault.LATE, Fault.PRETEND]
 DAMAGED = ("parts", "ways", "versions")
 EXPECTED = (SyncError, ObjectsError)
 Tensors = dict[str, torch.Tensor]
+
+
+RANKS, RANKED_EVERY, PATIENCE_S = 2, 4, 20.0
+"""Ranks of a job, in one schedule of so many; how long one waits for another, in seconds of `Ticks`."""
+
+
+class Ticks:
+    """A clock that only goes on while somebody waits, so that a schedule is the same each time."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def monotonic(self) -> float:
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        self._now += seconds
+
+
+@contextmanager
+def ticking() -> Iterator[None]:
+    """Ranks wait by such a clock."""
+    real, ranks.time = ranks.time, Ticks()  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        ranks.time = real
+
+
+@dataclass(slots=True)
+class Job:
+    """What the ranks of a job agree on outside of the chain: which start of it this is, what they publish."""
+
+    name: str
+    starts: int = 1
+    known: set[int] = field(default_factory=set)
+    """Ranks that were alive since the last start."""
+    plans: dict[tuple[int, int], tuple[int, bool]] = field(default_factory=dict)
+    """By start and version: the attempt, and whether it is an anchor."""
+
+    def start(self, rank: int) -> None:
+        """A rank comes to life: the second time all begin anew."""
+        if rank in self.known:
+            self.again()
+        self.known.add(rank)
+
+    def again(self) -> None:
+        self.starts += 1
+
+    def group(self, rank: int) -> Group:
+        return Group(rank=rank, size=RANKS, job=f"{self.name} {self.starts}", patience_s=PATIENCE_S)
+
+
+def shard(tensors: "Tensors", rank: int) -> dict[str, torch.Tensor | Shard]:
+    """The rows of `w` and the other tensors that are this rank's."""
+    rows = tensors["w"].tensor_split(RANKS)
+    start = sum(map(len, rows[:rank]))
+    own = {name: tensors[name] for name in ("b", "still")[rank::RANKS]}
+    return {"w": Shard(tensor=rows[rank], start=start, rows=len(tensors["w"])), **own}
 
 
 class KilledError(BaseException):
@@ -135,6 +208,7 @@ class World:
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.scheduler = Scheduler(self.chance)
+        self._ranked = seed % RANKED_EVERY == RANKED_EVERY - 1
         self._raw = {"source": MemoryStore(), "region": MemoryStore()}
         self._stores: list[FaultyObjects] = []
         self._attempts = 0
@@ -153,8 +227,15 @@ class World:
 
     def run(self) -> None:
         start, work = self.scheduler.start, self._work
-        start("trainer", lambda: work("trainer", self._train, first=True))
-        start("successor", lambda: work("successor", self._train, first=False))
+        for name, first in (("trainer", True), ("successor", False)):
+            job = Job(name)
+            if not self._ranked:
+                start(name, lambda name=name, first=first: work(name, self._train, first=first))  # type: ignore[misc]
+            for rank in range(RANKS if self._ranked else 0):
+                rows = lambda name=f"{name}, rank {rank}", rank=rank, job=job: work(  # type: ignore[misc]  # noqa: E731
+                    name, self._train_rows, rank=rank, job=job
+                )
+                start(f"{name}, rank {rank}", rows)
         for name, bucket in (("reader", "source"), ("other reader", "source"), ("far reader", "region")):
             start(name, lambda name=name, bucket=bucket: work(name, self._read, bucket=bucket))  # type: ignore[misc]
         start("mirror", lambda: work("mirror", self._mirror))
@@ -185,6 +266,45 @@ class World:
                     continue
             self._publish(publisher)
             yield
+
+    def _train_rows(self, actor: str, *, rank: int, job: Job) -> Iterator[None]:
+        publisher, mine, objects = None, 0, self.store(actor)
+        job.start(rank)
+        for _ in range(self.chance.randint(6, 12)):
+            if publisher is None or mine != job.starts:
+                mine = job.starts
+                publisher = Publisher(objects, cadence=CADENCE, group=job.group(rank))
+                if not self._resumed(publisher):
+                    publisher = None
+                    continue
+            if not self._publish_rows(publisher, rank, job, mine):
+                publisher = None
+                if mine == job.starts:
+                    job.again()
+            yield
+
+    def _publish_rows(self, publisher: Publisher, rank: int, job: Job, start: int) -> bool:
+        """As `_publish`, by one rank: all give rows of the same weights."""
+        version = 0 if publisher.version is None else publisher.version + 1
+        if (start, version) not in job.plans:
+            self._attempts += 1
+            job.plans[start, version] = self._attempts, not version or self.chance.random() < 0.1
+        attempt, anchored = job.plans[start, version]
+        tensors = weights(version, attempt)
+        self.proposed.setdefault(version, set()).add(bits(tensors))
+        publish = publisher.anchor if anchored else publisher.delta
+        for _ in range(2):
+            try:
+                publish(version, shard(tensors, rank))
+            except Fenced:
+                raise
+            except EXPECTED as error:
+                self.scheduler.kinds[f"rank: {type(error).__name__}"] += 1
+                continue
+            self.acknowledged.setdefault(version, set()).add(bits(tensors))
+            self.scheduler.kinds["published by a rank"] += 1
+            return True
+        return False
 
     def _resumed(self, publisher: Publisher) -> bool:
         try:
@@ -357,7 +477,8 @@ class World:
 def run_schedule(seed: int) -> Counter[str]:
     """What happened in one schedule. Any failure that is not a refusal is raised."""
     world = World(seed)
-    world.run()
+    with ticking():
+        world.run()
     return world.scheduler.kinds + Counter(
         {
             "schedules": 1,

@@ -1,7 +1,9 @@
 """One bucket, three regions behind thin links: how long until all have a new version, for how many bytes?
 
-The bucket's server and each region are hosts of their own: network namespaces joined by `veth` links with a
-rate in both directions (`tc tbf`), and a delay and loss where the kernel has `netem`. A region is a mirror
+The bucket's server and each region are hosts of their own: network namespaces joined by links with a rate, a
+delay and loss in both directions, which a process carries between TUN devices (`benchmarks/link.py`). Where
+there is no `/dev/net/tun` they are `veth` links that have a rate only (`tc tbf`), and it says so. The round
+trip and the loss are measured before, with datagrams. A region is a mirror
 with a bucket of its own (a folder) and a reader; its peers fetch the whole checkpoint, plain or by zstd. A
 version counts as there once its state root is verified. Weights: bf16, normal; a step moves a share of them
 by one unit in the last place.
@@ -11,7 +13,6 @@ by one unit in the last place.
 
 import argparse
 import contextlib
-import ctypes
 import json
 import os
 import subprocess
@@ -19,7 +20,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -29,6 +30,7 @@ import torch
 import zstandard
 from tests.sync.bucket import NAME, SETTINGS
 
+from benchmarks.link import Shape, join
 from benchmarks.measure import Run, quantile, table
 from ostinato.store import Objects
 from ostinato.sync import Publisher, Subscriber
@@ -45,32 +47,70 @@ def sh(command: str) -> str:
 
 
 @contextmanager
-def links(rate: str, delay: str, loss: str) -> Iterator[str]:
+def links(shape: Shape) -> Iterator[str]:
     """Namespaces `hub` and one a region, each with a link to the hub; gives how they are shaped."""
     spaces = ["ost-hub", *(f"ost-{region}" for region in REGIONS)]
-    try:
+    with ExitStack() as stack:
         for space in spaces:
+            stack.callback(subprocess.run, ["ip", "netns", "del", space], check=False, capture_output=True)
             sh(f"ip netns add {space}")
             sh(f"ip -n {space} link set lo up")
-        for number, region in enumerate(REGIONS):
-            sh(f"ip link add hub{number} netns ost-hub type veth peer name trunk netns ost-{region}")
-            for space, device, host in (("ost-hub", f"hub{number}", 1), (f"ost-{region}", "trunk", 2)):
-                sh(f"ip -n {space} addr add 10.77.{number}.{host}/24 dev {device}")
-                sh(f"ip -n {space} link set {device} up")
-                shaped = _shape(space, device, rate, delay, loss)
-        yield shaped
-    finally:
-        for space in spaces:
-            subprocess.run(["ip", "netns", "del", space], check=False, capture_output=True)
+        if Path("/dev/net/tun").exists():
+            stack.enter_context(_carried(shape))
+            made = f"{shape.mbit:g} Mbit/s, {shape.delay_ms:g} ms + {shape.jitter_ms:g} each way"
+            yield f"{made}, {shape.loss:.2%} lost each way"
+        else:
+            _joined(shape)
+            yield f"tbf {shape.mbit:g} Mbit/s (there is no /dev/net/tun: no added delay, no loss)"
 
 
-def _shape(space: str, device: str, rate: str, delay: str, loss: str) -> str:
-    """By netem where there is one; else only the rate is shaped."""
-    netem = f"tc -n {space} qdisc add dev {device} root netem delay {delay} rate {rate} loss {loss}"
-    if not subprocess.run(netem.split(), check=False, capture_output=True).returncode:
-        return f"netem delay {delay} rate {rate} loss {loss}"
-    sh(f"tc -n {space} qdisc add dev {device} root tbf rate {rate} burst 64kb latency 100ms")
-    return f"tbf rate {rate} (this kernel has no netem: no added delay, no loss)"
+@contextmanager
+def _carried(shape: Shape) -> Iterator[None]:
+    """TUN devices, and the process that carries what goes between them."""
+    pairs = [f"--link=ost-hub:hub{n},ost-{region}:trunk" for n, region in enumerate(REGIONS)]
+    command = [sys.executable, "-m", "benchmarks.link", *pairs, "--shape", json.dumps(asdict(shape))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as carrier:
+        try:
+            assert carrier.stdout is not None
+            carrier.stdout.readline()
+            for number, region in enumerate(REGIONS):
+                _address(number, region)
+            yield
+        finally:
+            carrier.terminate()
+            print("carried:", carrier.communicate()[0].strip(), file=sys.stderr)
+
+
+def _joined(shape: Shape) -> None:
+    """Links of the kernel's own."""
+    for number, region in enumerate(REGIONS):
+        sh(f"ip link add hub{number} netns ost-hub type veth peer name trunk netns ost-{region}")
+        _address(number, region)
+        for space, device in (("ost-hub", f"hub{number}"), (f"ost-{region}", "trunk")):
+            tbf = f"tbf rate {shape.mbit:g}mbit burst 64kb latency 100ms"
+            sh(f"tc -n {space} qdisc add dev {device} root {tbf}")
+
+
+def _address(number: int, region: str) -> None:
+    for space, device, host in (("ost-hub", f"hub{number}", 1), (f"ost-{region}", "trunk", 2)):
+        sh(f"ip -n {space} addr add 10.77.{number}.{host}/24 dev {device}")
+        sh(f"ip -n {space} link set {device} up")
+
+
+def probed() -> dict[str, Mapping[str, float]]:
+    """The round trip and the loss of each link, as datagrams see them."""
+    module = [sys.executable, "-m", "benchmarks.link"]
+    command = ["ip", "netns", "exec", "ost-hub", *module, "--echo"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        server.stdout.readline()
+        asked = {
+            region: ["ip", "netns", "exec", f"ost-{region}", *module, "--probe", f"10.77.{number}.1"]
+            for number, region in enumerate(REGIONS)
+        }
+        found = {region: json.loads(sh(" ".join(words))) for region, words in asked.items()}
+        server.kill()
+    return found
 
 
 def crossed(region: str) -> int:
@@ -160,7 +200,7 @@ class Hosts:
         server = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "0.0.0.0", "-p", "9000"]
         self._start(stack, "ost-hub", server, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.environ.update({**SETTINGS, "AWS_ENDPOINT": "http://10.77.0.1:9000"})
-        _join("ost-hub")
+        join("ost-hub")
         self._make_bucket()
         self.bucket = Objects.open(f"s3://{NAME}/run")
         folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -203,13 +243,6 @@ class Hosts:
         return {region: json.loads(process.stdout.readline()) for region, process in self._regions.items()}
 
 
-def _join(space: str) -> None:
-    """This process's sockets are on the host `space` from now on."""
-    with Path(f"/var/run/netns/{space}").open() as file:
-        if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), 0):
-            raise OSError(ctypes.get_errno(), f"cannot enter {space}")
-
-
 def measure(hosts: Hosts, form: str, rounds: int, params: int, changed: float) -> dict[str, list[float]]:
     """Seconds until the last region has each version, and bytes over each link for it."""
     trainer, tensors = Trainer(hosts.bucket), weights(params)
@@ -237,10 +270,15 @@ def main() -> int:
         serve_region(options.region, options.params)
         return 0
     with Run("regions", "obstore", "moto", "torch") as run, ExitStack() as stack:
-        shaped = stack.enter_context(links(options.rate, options.delay, options.loss))
+        shape = Shape(
+            mbit=options.mbit, delay_ms=options.delay, jitter_ms=options.jitter, loss=options.loss / 100
+        )
+        shaped = stack.enter_context(links(shape))
+        seen = probed()
         hosts = Hosts(stack, options.params)
         figures: dict[str, Any] = {
             "links": shaped,
+            "probed": seen,
             "weights_mb": 2e-6 * options.params,
             "changed": options.changed,
         }
@@ -251,6 +289,8 @@ def main() -> int:
             figures[form] = {"seconds": asdict(seconds), "bytes_per_link": asdict(size)}
             rows.append([form, seconds.text(2), f"{size.value / 1e6:,.2f}"])
         print(f"{len(REGIONS)} regions, {shaped}")
+        for region, trip in seen.items():
+            print(f"  {region}: {', '.join(f'{name} {value:.4g}' for name, value in trip.items())}")
         table(["form", "seconds until the last region", "MB over a link"], rows)
         run.finish(figures, as_json=options.json)
     return 0
@@ -261,9 +301,10 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--params", type=int, default=16_000_000)
     parser.add_argument("--changed", type=float, default=0.01, help="share of the weights that a step moves")
     parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--rate", default="100mbit")
-    parser.add_argument("--delay", default="40ms", help="one way, where the kernel has netem")
-    parser.add_argument("--loss", default="0.01%")
+    parser.add_argument("--mbit", type=float, default=50.0, help="rate of each link, each way")
+    parser.add_argument("--delay", type=float, default=40.0, help="ms, each way")
+    parser.add_argument("--jitter", type=float, default=2.0, help="ms at most, each way")
+    parser.add_argument("--loss", type=float, default=0.25, help="percent of the packets, each way")
     parser.add_argument("--region", help="internal: be a region, with this folder as its bucket")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()

@@ -18,6 +18,7 @@ from ostinato.config import ConfigError, dump, load
 from ostinato.gateway.manage import register as register_accounts
 from ostinato.harness.acp.main import register as register_editor
 from ostinato.harness.command_line import register as register_agent
+from ostinato.loop.weights import register as register_weights
 from ostinato.sandbox.commands import register as register_sandbox
 from ostinato.sandbox.doctor import register as register_doctor
 
@@ -85,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     register_accounts(commands)
     register_doctor(commands)
     register_sandbox(commands)
+    register_weights(commands)
     return parser
 
 

@@ -216,6 +216,17 @@ def test_a_version_that_is_not_there_is_one_line(
     )
 
 
+def test_weights_of_another_model_are_one_line(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Known by the manifest: the parts are not looked at."""
+    Publisher(Objects.open(tmp_path)).anchor(1, decoder(1, **SIZES | {"layers": 3}).state_dict())
+    for part in tmp_path.glob("weights/parts/*/*"):
+        part.unlink()
+    message = refused(capsys, checkpoint, "--objects", str(tmp_path), "--version", "1")
+    assert "another architecture: it has 'model.layers.2." in message
+
+
 async def test_a_taken_port_ends_the_process(checkpoint: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -427,7 +427,7 @@ async def test_a_stream_that_the_engine_breaks_ends_in_the_dialects_own_error(
 ) -> None:
     async def lines(asked):
         yield {"id": 70, "logprob": -0.5, "version": 1}
-        yield {"error": {"type": "InvalidRequestError", "message": "lost my weights"}}
+        yield {"error": {"type": "InvalidRequestError", "message": "lost my weights", "status": 400}}
 
     url = await gateway_of(await serve_lines(lines))
     headers = {"X-Session-Id": "s1"}

@@ -107,6 +107,41 @@ async def test_what_the_engine_refuses_is_not_tried_again(client, script) -> Non
     await running.close()
 
 
+async def test_what_fails_in_the_engine_is_tried_again(client, script) -> None:
+    """Neither a turn nor a reward may come of an engine that could not sample."""
+    from ostinato.engine.base import EngineError
+    from ostinato.engine.scripted import serve_scripted
+
+    failing = iter([True, True, False, True, False])
+
+    async def policy(request):
+        if next(failing):
+            raise EngineError("a decode step failed")
+        return (3, 9)
+
+    running = await serve_scripted(ScriptedEngine(policy))
+    assert (await client.generate(lambda: running.url, ASKED)).ids == (3, 9)
+    assert (await everything(client, running.url))[1].ids == (3, 9)
+    await running.close()
+
+
+async def test_an_engine_that_fails_inside_a_stream_is_continued(client, serve_lines) -> None:
+    heard = []
+
+    async def lines(asked):
+        heard.append(tuple(asked["prompt_ids"]))
+        if len(heard) == 1:
+            yield {"id": 3, "logprob": -0.5, "version": 1}
+            yield {"error": {"type": "EngineError", "message": "a decode step failed", "status": 503}}
+        else:
+            yield {"id": 9, "logprob": -0.25, "version": 2}
+            yield {"ids": [9], "logprobs": [-0.25], "versions": [2], "finish": "stop"}
+
+    _, completion = await everything(client, await serve_lines(lines))
+    assert (completion.ids, completion.versions) == ((3, 9), (1, 2))
+    assert heard == [(1, 2), (1, 2, 3)]
+
+
 async def test_nonsense_of_an_engine_is_not_taken(serve_lines) -> None:
     async def lines(asked):
         yield {"ids": [3], "logprobs": [], "versions": [1], "finish": "stop"}
@@ -127,6 +162,26 @@ async def test_the_gateway_says_503_and_when_to_come_back(http: aiohttp.ClientSe
         async with http.post(url + "/v1/chat/completions", json=body | {"stream": stream}) as response:
             assert (response.status, response.headers["Retry-After"]) == (503, "1")
             assert (await response.json())["error"]["code"] == "engine_unavailable"
+
+
+async def test_a_turn_that_the_engine_cannot_sample_is_a_503_never_a_turn(
+    http: aiohttp.ClientSession, gateway_of, store
+) -> None:
+    """So the agent's session ends as INFRASTRUCTURE: void, and no reward of zero."""
+    from ostinato.engine.base import EngineError
+    from ostinato.engine.scripted import serve_scripted
+
+    async def policy(request):
+        raise EngineError("a decode step failed")
+
+    running = await serve_scripted(ScriptedEngine(policy))
+    url = await gateway_of(running.url, engine_wait_s=0.2)
+    body = {"model": "ostinato", "messages": [{"role": "user", "content": "hi"}]}
+    for stream in (False, True):
+        async with http.post(url + "/v1/chat/completions", json=body | {"stream": stream}) as response:
+            assert (response.status, response.headers["Retry-After"]) == (503, "1")
+    assert not any(store.turns(session.id) for session in store.sessions())
+    await running.close()
 
 
 async def test_requests_wait_while_the_engine_is_killed_and_started_again(

@@ -56,7 +56,8 @@ def test_all_pages_of_a_listing_are_read(bucket: Objects) -> None:
     for number in range(20):
         bucket.create(f"n/{number:02}", bytes(number))
     assert bucket.sizes("n") == {f"n/{number:02}": number for number in range(20)}
-    assert list(bucket.stream(bucket.list("n"))) == [bytes(number) for number in range(20)]
+    with bucket.stream(bucket.list("n")) as contents:
+        assert list(contents) == [bytes(number) for number in range(20)]
 
 
 def test_a_chain_is_published_followed_and_collected(bucket: Objects) -> None:

@@ -1,5 +1,6 @@
 """What is not exactly what was published is refused, by name, and never returned."""
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -140,6 +141,16 @@ def test_after_a_refusal_it_goes_on_from_what_it_held(chain: Path) -> None:
     assert reader.mismatches == 2
 
 
+def test_a_refused_fetch_leaves_no_thread_behind(tmp_path: Path) -> None:
+    """Nor anything that the garbage collector would have to wait for: see `Objects.stream`."""
+    published(Objects.open(tmp_path), 3)
+    flip(part_of(tmp_path, 0), 99)
+    with pytest.raises(DigestMismatch) as refused:
+        reader_of(tmp_path).fetch(3)
+    assert refused.value.__traceback__ is not None  # whose frames are alive, and so is what they hold
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("objects")]
+
+
 def test_a_missing_link_is_named(tmp_path: Path) -> None:
     publisher = Publisher(Objects.open(tmp_path))
     publisher.anchor(0, weights(0))
@@ -236,6 +247,22 @@ def test_what_is_still_being_published_is_fetched_ahead(tmp_path: Path) -> None:
     assert ahead == [1]
     (tmp_path / manifest.parts[0].key).unlink()
     assert same_bits(reader.fetch(2), steps(2))
+
+
+def test_an_anchor_beside_a_delta_is_not_fetched_ahead(tmp_path: Path) -> None:
+    publisher = published(Objects.open(tmp_path), ANCHOR_EVERY - 1)
+    reader = reader_of(tmp_path, holding=ANCHOR_EVERY - 1)
+    ahead: list[int] = []
+
+    def plan(operation: str, key: str) -> Fault:
+        if operation == "create" and "/versions/" in key:
+            ahead.append(reader.prefetch())
+        return Fault.NONE
+
+    publisher._objects = FaultyObjects(Objects.open(tmp_path), plan)
+    publisher.delta(ANCHOR_EVERY, steps(ANCHOR_EVERY))
+    assert len(list((tmp_path / "weights" / "parts" / f"{ANCHOR_EVERY:010}").iterdir())) == 2
+    assert ahead == [1]
 
 
 def test_what_was_fetched_ahead_is_checked_like_anything_else(tmp_path: Path) -> None:

@@ -14,11 +14,15 @@ class EngineError(Exception):
     """The engine cannot do what was asked; the message says what to change."""
 
 
-class PromptTooLongError(EngineError):
+class RequestError(EngineError):
+    """The request is at fault: it would fail again. Every other EngineError is the engine's own failure."""
+
+
+class PromptTooLongError(RequestError):
     """The prompt leaves no room for one sampled token in the engine's context."""
 
 
-class InvalidRequestError(EngineError):
+class InvalidRequestError(RequestError):
     """A request that cannot be sampled: empty prompt, unknown token id, negative temperature."""
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
-from ostinato.engine.base import Engine, EngineError, LoadRefusedError, Token
+from ostinato.engine.base import Engine, EngineError, LoadRefusedError, RequestError, Token
 from ostinato.store.wire import completion_to_json, request_from_json
 from ostinato.types import Completion, GenerateRequest
 
@@ -51,10 +52,7 @@ def create_app(engine: Engine, loader: Loader | None = None) -> web.Application:
             return _error(400, "InvalidRequestError", f"not a generate request: {error!r}")
         if body.get("stream"):
             return await _stream(engine, asked, request)
-        try:
-            return web.json_response(completion_to_json(await engine.generate(asked)))
-        except EngineError as error:
-            return _error(400, type(error).__name__, str(error))
+        return web.json_response(completion_to_json(await engine.generate(asked)))
 
     async def healthz(_: web.Request) -> web.Response:
         return web.json_response({"version": engine.version})
@@ -84,7 +82,7 @@ def create_app(engine: Engine, loader: Loader | None = None) -> web.Application:
         await engine.resume()
         return web.json_response({"paused": False})
 
-    app = web.Application(client_max_size=MAX_BODY)
+    app = web.Application(client_max_size=MAX_BODY, middlewares=[_account_for])
     app.router.add_post("/generate", generate)
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/stats", stats)
@@ -109,15 +107,20 @@ async def serve(app: web.Application, host: str, port: int) -> Running:
 
 
 async def _stream(engine: Engine, asked: GenerateRequest, request: web.Request) -> web.StreamResponse:
-    """One JSON line per token, then one with the whole completion; an error becomes the last line."""
+    """One JSON line per token, then one with the whole completion. An error before the first token is the
+    answer, a later one the last line.
+    """
     response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
-    await response.prepare(request)
-    try:
-        async with aclosing(engine.stream(asked)) as events:
+    async with aclosing(engine.stream(asked)) as events:
+        try:
             async for event in events:
+                if not response.prepared:
+                    await response.prepare(request)
                 await response.write(_line(event))
-    except EngineError as error:
-        await response.write(_json_line({"error": {"type": type(error).__name__, "message": str(error)}}))
+        except EngineError as error:
+            if not response.prepared:
+                raise
+            await response.write(_json_line(_account(_status(error), type(error).__name__, str(error))))
     await response.write_eof()
     return response
 
@@ -132,5 +135,25 @@ def _json_line(value: object) -> bytes:
     return json.dumps(value).encode() + b"\n"
 
 
+def _status(error: EngineError) -> int:
+    """400 for what the caller has to change; 503 for what another attempt, or another engine, may do."""
+    return 400 if isinstance(error, RequestError) else 503
+
+
+@web.middleware
+async def _account_for(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """What an engine could not do is an answer that says whose fault it was."""
+    try:
+        return await handler(request)
+    except EngineError as error:
+        return _error(_status(error), type(error).__name__, str(error))
+
+
 def _error(status: int, kind: str, message: str) -> web.Response:
-    return web.json_response({"error": {"type": kind, "message": message}}, status=status)
+    headers = {"Retry-After": "1"} if status == 503 else {}
+    return web.json_response(_account(status, kind, message), status=status, headers=headers)
+
+
+def _account(status: int, kind: str, message: str) -> dict[str, dict[str, str | int]]:
+    """The status is in the body too: inside a stream there is no other place for it."""
+    return {"error": {"type": kind, "message": message, "status": status}}

@@ -22,7 +22,7 @@ from ostinato.engine.embedded import EmbeddedEngine
 from ostinato.engine.http import Running, create_app, serve
 from ostinato.engine.loader import SyncLoader
 from ostinato.engine.vllm import VllmEngine
-from ostinato.model.checkpoint import CheckpointError, load
+from ostinato.model.checkpoint import CheckpointError, load, shapes
 from ostinato.store import Objects, ObjectsError
 from ostinato.sync import Subscriber, SyncError
 
@@ -65,7 +65,8 @@ async def _engine(args: argparse.Namespace, directory: Path) -> EmbeddedEngine |
 async def _serve_engine(engine: EmbeddedEngine | VllmEngine, args: argparse.Namespace) -> None:
     loader = None
     if args.objects is not None:
-        loader = SyncLoader(engine, Subscriber(Objects.open(args.objects), prefix=args.prefix))
+        like = shapes(args.checkpoint)
+        loader = SyncLoader(engine, Subscriber(Objects.open(args.objects), args.prefix, like=like))
         if args.version is not None:
             await loader.load(args.version)
         if args.follow:

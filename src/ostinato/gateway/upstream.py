@@ -42,7 +42,7 @@ Event = tuple[Sampled, ...] | Completion
 
 
 class _EngineFailedError(Exception):
-    """The engine answered with a 5xx: worth another attempt."""
+    """The engine failed, with a 5xx or inside a stream: worth another attempt."""
 
 
 class EngineClient:
@@ -116,10 +116,8 @@ class EngineClient:
                 skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
             )
         async with self._http.post(address + "/generate", data=body) as response:
-            if response.status >= 500:
-                raise _EngineFailedError(f"status {response.status}")
             if response.status >= 400:
-                raise _refused(await response.read())
+                raise _refused(response.status, await response.read())
             yield response
 
 
@@ -182,7 +180,7 @@ def _events(lines: list[bytes]) -> Iterator[Event]:
             yield tuple(sampled)
             sampled = []
         if "error" in value:
-            raise _refused(line)
+            raise _refused(_status(value["error"]), line)
         yield _completion(line)
     if sampled:
         yield tuple(sampled)
@@ -205,7 +203,16 @@ def _completion(body: bytes) -> Completion:
         raise _EngineFailedError(f"not a completion: {error}") from error
 
 
-def _refused(body: bytes) -> ApiError:
+def _status(error: Any) -> int:
+    """Of an error inside a stream. One that does not say is the engine's: the caller cannot mend it."""
+    status = error.get("status") if isinstance(error, dict) else None
+    return status if isinstance(status, int) else 500
+
+
+def _refused(status: int, body: bytes) -> ApiError | _EngineFailedError:
+    """The engine's own failure, or what the caller did wrong."""
+    if status >= 500:
+        return _EngineFailedError(f"status {status}: {body[:200].decode(errors='replace')}")
     try:
         error: dict[str, Any] = orjson.loads(body)["error"]
         kind, message = str(error["type"]), str(error["message"])

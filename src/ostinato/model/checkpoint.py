@@ -95,6 +95,12 @@ def load_config(directory: Path) -> ModelConfig:
         raise CheckpointError(f"{directory}: {error}") from error
 
 
+def shapes(directory: Path) -> dict[str, torch.Tensor]:
+    """What `load` would serve, without its values: tensors that take no memory. Raises CheckpointError."""
+    with torch.device("meta"):
+        return dict(Decoder(load_config(directory)).state_dict())
+
+
 def load_meta(directory: Path) -> CheckpointMeta:
     """Version, parent and digest; version 0 for a directory that ostinato did not write."""
     if not (Path(directory) / META).exists():

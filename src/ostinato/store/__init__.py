@@ -6,6 +6,7 @@ from ostinato.store.ledger import Ledger, LedgerError
 from ostinato.store.objects import AlreadyExists, Missing, Objects, ObjectsError, StorageFull
 from ostinato.store.record import PurgedError, Store
 from ostinato.store.rows import VersionRow
+from ostinato.store.watch import Watch
 
 __all__ = [
     "AccountError",
@@ -24,4 +25,5 @@ __all__ = [
     "Store",
     "StoreError",
     "VersionRow",
+    "Watch",
 ]

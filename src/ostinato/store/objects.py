@@ -11,6 +11,8 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
 from obstore.store import LocalStore, MemoryStore, ObjectStore, from_url
 
+from ostinato.store.watch import Watch
+
 FULL = ("os error 28", "os error 27", "os error 122")
 """No space left on device, file too large, quota exceeded: how the object store spells a full disk."""
 
@@ -61,25 +63,30 @@ class Objects:
         with _named(self.where, key):
             return bytes(obstore.get(self._store, key).bytes())
 
-    def stream(self, keys: Sequence[str]) -> Iterator[bytes]:
+    @contextmanager
+    def stream(self, keys: Sequence[str]) -> Iterator[Iterator[bytes]]:
         """What lies under each of `keys`, in order, the next ones under way while one is used. Raises
-        Missing.
+        Missing when it is taken.
         """
         if len(keys) < 2:
-            yield from map(self.get, keys)
+            yield map(self.get, keys)
             return
-        with ThreadPoolExecutor(AHEAD, thread_name_prefix="objects") as pool:
-            waiting: deque[Future[bytes]] = deque()
-            try:
-                for key in keys:
-                    waiting.append(pool.submit(self.get, key))
-                    if len(waiting) == AHEAD:
-                        yield waiting.popleft().result()
-                while waiting:
-                    yield waiting.popleft().result()
-            finally:
-                for late in waiting:
-                    late.cancel()
+        # Not left to the garbage collector: it may run inside of a lock of `threading`, and to join threads
+        # there takes that lock again, for ever.
+        pool = ThreadPoolExecutor(AHEAD, thread_name_prefix="objects")
+        try:
+            yield self._in_order(pool, keys)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _in_order(self, pool: ThreadPoolExecutor, keys: Sequence[str]) -> Iterator[bytes]:
+        waiting: deque[Future[bytes]] = deque()
+        for key in keys:
+            waiting.append(pool.submit(self.get, key))
+            if len(waiting) == AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
     def exists(self, key: str) -> bool:
         try:
@@ -98,6 +105,11 @@ class Objects:
         with _named(self.where, prefix):
             pages = obstore.list(self._store, prefix)
             return {found["path"]: found["size"] for page in pages for found in page}
+
+    def watch(self, prefix: str) -> Watch:
+        """Tells of new objects in the folder `prefix`, but not of those in folders in it. To be closed."""
+        local = isinstance(self._store, LocalStore)
+        return Watch(Path(self.where.removeprefix("file://")).absolute() / prefix if local else None)
 
     def delete(self, key: str) -> None:
         """Only for what nobody needs any more. Raises Missing, or not, as the store will have it."""

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from ostinato.store import Missing, Objects
 from ostinato.sync.codec import decode
@@ -54,20 +55,22 @@ class Downloader:
         """What the patches make of `blobs`, which stay as they are. The next parts are on their way while one
         is decoded. Raises Damaged naming the way, WrongBase when the first one does not fit `blobs`.
         """
-        parts = self.stream([part for _, patch in path for part in patch.parts])
-        for way, patch in path:
-            try:
-                blobs = _apply(patch, blobs, parts)
-            except DigestMismatch as error:
-                if isinstance(error, WrongBase) and way is path[0][0]:
-                    raise
-                raise Damaged(way, error) from error
+        with self.stream([part for _, patch in path for part in patch.parts]) as parts:
+            for way, patch in path:
+                try:
+                    blobs = _apply(patch, blobs, parts)
+                except DigestMismatch as error:
+                    if isinstance(error, WrongBase) and way is path[0][0]:
+                        raise
+                    raise Damaged(way, error) from error
         return blobs
 
-    def fetch_ahead(self, version: int) -> int:
-        """Fetch the parts of `version` that there are, be it committed or not; gives how many are at hand."""
+    def fetch_ahead(self, version: int, most: int = CACHE_BYTES) -> int:
+        """Fetch the parts of `version` that there are, be it committed or not, up to `most` bytes; gives how
+        many are at hand.
+        """
         sizes = self._objects.sizes(self._keys.parts(version))
-        room = CACHE_BYTES - sum(map(len, self._ahead.values()))
+        room = min(most, CACHE_BYTES) - sum(map(len, self._ahead.values()))
         for key, size in sorted(sizes.items()):
             if key not in self._ahead and size <= room:
                 self._keep(key, self._objects.get(key))
@@ -81,17 +84,19 @@ class Downloader:
     def forget_ahead(self) -> None:
         self._ahead.clear()
 
-    def stream(self, parts: Sequence[Part]) -> Iterator[bytes]:
+    @contextmanager
+    def stream(self, parts: Sequence[Part]) -> Iterator[Iterator[bytes]]:
         """The checked contents of `parts` in order."""
-        ahead = self._ahead
-        others = self._objects.stream([part.key for part in parts if part.key not in ahead])
-        for part in parts:
-            try:
-                data = ahead[part.key] if part.key in ahead else next(others)
-            except Missing as error:
-                raise NotThere(part.key) from error
-            expect(part.key, part.sha256, hashlib.sha256(data).hexdigest())
-            yield data
+        with self._objects.stream([part.key for part in parts if part.key not in self._ahead]) as others:
+            yield (self._checked(part, others) for part in parts)
+
+    def _checked(self, part: Part, others: Iterator[bytes]) -> bytes:
+        try:
+            data = self._ahead[part.key] if part.key in self._ahead else next(others)
+        except Missing as error:
+            raise NotThere(part.key) from error
+        expect(part.key, part.sha256, hashlib.sha256(data).hexdigest())
+        return data
 
 
 def _apply(patch: Patch, old: Blobs, parts: Iterator[bytes]) -> dict[str, Blob]:

@@ -1,10 +1,10 @@
 """An object store that fails as told: for tests and benchmarks of everything that must survive one."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 
-from ostinato.store import AlreadyExists, Missing, Objects, ObjectsError
+from ostinato.store import AlreadyExists, Missing, Objects, ObjectsError, Watch
 
 
 class Fault(StrEnum):
@@ -67,8 +67,9 @@ class FaultyObjects(Objects):
             raise Missing(f"{self.where}: there is no {key}")
         return self._garbled(fault, key, self._objects.get(key))
 
-    def stream(self, keys: Sequence[str]) -> Iterator[bytes]:
-        yield from map(self.get, keys)
+    @contextmanager
+    def stream(self, keys: Sequence[str]) -> Iterator[Iterator[bytes]]:
+        yield map(self.get, keys)
 
     def exists(self, key: str) -> bool:
         return self._fault("exists", key) is not Fault.PRETEND and self._objects.exists(key)
@@ -85,6 +86,9 @@ class FaultyObjects(Objects):
             self._objects.delete(key)
         if fault is Fault.LOSE:
             raise ObjectsError(f"{self.where}: {key}: timed out")
+
+    def watch(self, prefix: str) -> Watch:
+        return self._objects.watch(prefix)
 
     def _fault(self, operation: str, key: str) -> Fault:
         fault = self._plan(operation, key)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ostinato.store import Missing, Objects, ObjectsError
@@ -58,7 +58,7 @@ class Meeting:
     def give(self, epoch: Epoch, patches: Sequence[Patch]) -> None:
         """Leave this rank's patches for rank 0."""
         key = self._keys.share(patches[0].version, epoch.number, self._group.rank)
-        create_once(self._objects, key, seal({"patches": [asdict(patch) for patch in patches]}))
+        create_once(self._objects, key, seal({"patches": [patch.body() for patch in patches]}))
 
     def gather(self, epoch: Epoch, own: Sequence[Patch]) -> list[Patch]:
         """The whole patches, from the shares of all ranks. Raises ObjectsError when one does not come."""

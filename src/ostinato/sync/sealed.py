@@ -23,14 +23,19 @@ def seal(body: Body) -> bytes:
 
 def unseal(data: bytes, what: str) -> Body:
     """What `seal` was given. Raises DigestMismatch naming `what` unless `data` is that to the bit."""
+    return unsealed(data, what)[0]
+
+
+def unsealed(data: bytes, what: str) -> tuple[Body, str]:
+    """As `unseal`, and the digest of it."""
     try:
         body = json.loads(data)
         claimed = str(body.pop("digest"))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise none_such(what, data, error) from error
-    if digest_of(body) != claimed or seal(body) != data:
+    if digest_of(body) != claimed or _canonical({"digest": claimed, **body}) != data:
         raise DigestMismatch(what, f"digest {claimed}", digest_of(body))
-    return dict(body)
+    return dict(body), claimed
 
 
 def none_such(what: str, data: bytes, error: Exception) -> DigestMismatch:

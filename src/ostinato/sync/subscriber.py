@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 
 import torch
 
-from ostinato.store import Missing, Objects, ObjectsError
+from ostinato.store import Missing, Objects, ObjectsError, Watch
 from ostinato.sync.architecture import check_architecture, patch_signature, signature_of
 from ostinato.sync.download import Damaged, Downloader
 from ostinato.sync.epochs import read_epoch
@@ -28,6 +28,11 @@ log = logging.getLogger(__name__)
 RELIST_EVERY = 16
 """Polls without news until all versions are listed: one of them may have been lost, and hide those after it.
 """
+
+
+AHEAD_TIMES = 2
+"""So many times the bytes of the last version are fetched ahead at most: an anchor beside a small delta does
+not come along, since nobody who follows needs it."""
 
 
 class Subscriber:
@@ -52,6 +57,7 @@ class Subscriber:
         self._head: int | None = None
         self._polls = 0
         self._held: tuple[int | None, Mapping[str, torch.Tensor]] = (None, {})
+        self._ahead_bytes = 0
         self._links: dict[int, str] = {}
         self._runs: dict[int, str] = {}
         self.mismatches = 0
@@ -105,15 +111,20 @@ class Subscriber:
         self._links[version] = manifest.digest
         self._like = self._like or patch_signature(manifest)
         self._held = version, to_tensors(blobs)
+        self._ahead_bytes = AHEAD_TIMES * manifest.size
         self._downloader.forget_ahead()
         return Snapshot(version=version, blobs=blobs)
 
     def prefetch(self) -> int:
         """Fetch what is there of the version after the newest one, while it is still being published; gives
-        how many parts are at hand. To be called while there is nothing else to do.
+        how many parts are at hand. To be called while there is nothing else to do, by who follows the head.
         """
         head = self.head()
-        return 0 if head is None else self._downloader.fetch_ahead(head + 1)
+        return 0 if head is None else self._downloader.fetch_ahead(head + 1, self._ahead_bytes)
+
+    def watch(self) -> Watch:
+        """Tells of new versions, where the object store can. To be closed."""
+        return self._objects.watch(self._keys.versions)
 
     def _reach(self, manifest: Manifest) -> Blobs:
         """Try one way after the other, the cheapest first, until the weights are those of the manifest."""

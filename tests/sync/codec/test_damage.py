@@ -44,7 +44,7 @@ OLD, NEW = words_of(BEFORE), words_of(AFTER)
 PLACES = np.flatnonzero(OLD != NEW)
 BODIES = {
     RICE: steps.packed(KIND, OLD, NEW, PLACES),
-    SYMBOLS: symbols.packed(KIND, OLD, NEW, PLACES),
+    SYMBOLS: symbols.packed(KIND, symbols.bounds_of(KIND, OLD, NEW, PLACES), OLD, NEW),
     OVERWRITE: overwrite.packed(NEW, PLACES),
     XOR: planes.packed(OLD ^ NEW),
     FULL: planes.packed(NEW),

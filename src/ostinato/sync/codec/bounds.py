@@ -30,11 +30,13 @@ def bounds_for(kind: Kind, words: Words, old: Words, steps: Ints, most: int) -> 
         return []
     shift = words.dtype.type(kind.mantissa + 1)
     highest = 1 << kind.width - int(shift)
-    stride = max(1, len(words) // SAMPLE)
-    every = np.bincount(magnitudes(words[::stride]) >> shift, minlength=highest) * float(stride)
     exponents = magnitudes(old) >> shift
     moved = np.bincount(exponents, weights=np.minimum(steps, LARGEST_STEP), minlength=highest)
-    counts = np.maximum(every, np.bincount(exponents, minlength=highest))
+    counts = np.bincount(exponents, minlength=highest)
+    if words is not old:
+        stride = max(1, len(words) // SAMPLE)
+        every = np.bincount(magnitudes(words[::stride]) >> shift, minlength=highest) * float(stride)
+        counts = np.maximum(every, counts)
     used = np.flatnonzero(counts)
     firsts = merged(list(zip(counts[used].tolist(), moved[used].tolist(), strict=True)), most + 1)
     return [int(used[first]) << int(shift) for first in firsts[1:]]

@@ -91,16 +91,13 @@ def changed_places(old: Words, new: Words) -> Ints:
 def _shortest(kind: Kind | None, old: Words, new: Words, places: Ints) -> tuple[str, bytes]:
     if len(places) <= SPARSE * len(old):
         return _sparse(kind, old, new, places)
-    packers = _dense(kind) | (_mixed(kind) if len(places) <= MOST * len(old) else {})
+    packers = _dense(kind, old, new, places) | (_mixed(kind) if len(places) <= MOST * len(old) else {})
     sample = _sample(len(old))
     old_some, new_some = old[sample], new[sample]
     differ = np.flatnonzero(old_some != new_some)
-    costs = {
-        codec: len(pack(old_some, new_some, differ)) * (1 + RICE_MUST_SAVE if codec == RICE else 1)
-        for codec, pack in packers.items()
-    }
-    codec = min(costs, key=costs.__getitem__)
-    return codec, packers[codec](old, new, places)
+    tried = {codec: pack(old_some, new_some, differ) for codec, pack in packers.items()}
+    codec = min(tried, key=lambda codec: len(tried[codec]) * (1 + RICE_MUST_SAVE if codec == RICE else 1))
+    return codec, tried[codec] if len(sample) == len(old) else packers[codec](old, new, places)
 
 
 def _sparse(kind: Kind | None, old: Words, new: Words, places: Ints) -> tuple[str, bytes]:
@@ -114,14 +111,15 @@ def _sparse(kind: Kind | None, old: Words, new: Words, places: Ints) -> tuple[st
     return (RICE, stepped) if len(stepped) <= len(plain) else (OVERWRITE, plain)
 
 
-def _dense(kind: Kind | None) -> dict[str, Packer]:
+def _dense(kind: Kind | None, old: Words, new: Words, places: Ints) -> dict[str, Packer]:
     """Those that look at every value; of equals the first is taken."""
     packers: dict[str, Packer] = {
         FULL: lambda _, new, __: planes.packed(new),
         XOR: lambda old, new, _: planes.packed(old ^ new),
     }
     if kind is not None:
-        packers[SYMBOLS] = lambda old, new, places: symbols.packed(kind, old, new, places)
+        bounds = symbols.bounds_of(kind, old, new, places)
+        packers[SYMBOLS] = lambda old, new, _: symbols.packed(kind, bounds, old, new)
     return packers
 
 

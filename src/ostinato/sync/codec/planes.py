@@ -4,6 +4,8 @@ Sign and exponent bytes of neighbouring weights resemble each other, mantissas a
 noise does not hide what is regular.
 """
 
+import threading
+
 import numpy as np
 import zstandard
 
@@ -33,8 +35,19 @@ def split(words: Words) -> bytes:
     return b"".join((words >> one(8 * i)).astype(np.uint8).tobytes() for i in range(words.itemsize))
 
 
+class _Contexts(threading.local):
+    """One of each for every thread: they may not be shared, and making one costs as much as 20 kB of work."""
+
+    def __init__(self) -> None:
+        self.compressor = zstandard.ZstdCompressor(level=LEVEL)
+        self.decompressor = zstandard.ZstdDecompressor()
+
+
+_contexts = _Contexts()
+
+
 def compressed(data: bytes) -> bytes:
-    return zstandard.ZstdCompressor(level=LEVEL).compress(data)
+    return _contexts.compressor.compress(data)
 
 
 def decompressed(payload: bytes, size: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
@@ -43,7 +56,7 @@ def decompressed(payload: bytes, size: int) -> np.ndarray[tuple[int], np.dtype[n
         claimed = zstandard.frame_content_size(payload)
         if claimed != size:
             raise DamagedPayload(f"payload holds {claimed} bytes, the tensor has {size}")
-        data = zstandard.ZstdDecompressor().decompress(payload, allow_extra_data=False)
+        data = _contexts.decompressor.decompress(payload, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise DamagedPayload(f"payload does not decompress: {error}") from error
     return np.frombuffer(data, np.uint8)

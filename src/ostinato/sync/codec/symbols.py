@@ -20,16 +20,15 @@ MOST_BOUNDS = 3
 """Each class takes 4 ns a value to pick out; with seven bounds payloads are 1 to 2 % smaller."""
 
 
-def packed(kind: Kind, before: Words, after: Words, places: Ints) -> bytes:
-    """`after` for who holds `before`; they differ at the rising `places` only."""
-    bounds = _bounds(kind, before, after, places)
+def packed(kind: Kind, bounds: list[int], before: Words, after: Words) -> bytes:
+    """`after` for who holds `before`, in the classes that `bounds` divide it into."""
     steps = _zigzag(_unsigned(kind, after) - _unsigned(kind, before))
     grouped = np.concatenate([steps[group] for group in _groups(before, bounds)])
     return bounds_packed(bounds) + planes.packed(grouped)
 
 
-def _bounds(kind: Kind, before: Words, after: Words, places: Ints) -> list[int]:
-    """From a sample of the changed values, which are most of all."""
+def bounds_of(kind: Kind, before: Words, after: Words, places: Ints) -> list[int]:
+    """Bounds that suit, from a sample of the changed values, which lie at `places` and are most of all."""
     some = places[:: max(1, len(places) // SAMPLE)]
     old = before[some]
     steps = kind.ordinals(after[some]).astype(np.int64) - kind.ordinals(old)

@@ -1,0 +1,140 @@
+"""`ostinato weights`: the versions in an object store, what may go, and a copy for another region."""
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ostinato.store import Objects
+    from ostinato.sync.mirror import Mirror
+
+DONE, FAILED, WRONG = 0, 1, 2
+POLL_S, RETRY_S = 0.5, 5.0
+"""Between two looks of a mirror at its source, and after one that failed."""
+Command = Callable[["Objects", argparse.Namespace], int]
+
+
+def register(commands: Any) -> None:
+    """Adds `weights` and its commands to the subparsers of `ostinato`."""
+    parser = commands.add_parser("weights", help="list, collect and mirror published weights")
+    group = parser.add_subparsers(required=True, metavar="COMMAND")
+    _command(group, "ls", "every version, how it is reached and whether that is still there", _ls)
+    _command(group, "collect", "remove what no reader needs any more; may run at any time", _collect)
+    mirror = _command(group, "mirror", "copy each new version into a region's own store", _mirror)
+    mirror.add_argument("target", help="folder or URL of the region's object store")
+    mirror.add_argument("--once", action="store_true", help="copy what there is now, then end")
+
+
+def _command(group: Any, name: str, help: str, command: Command) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = group.add_parser(name, help=help)
+    parser.add_argument("objects", help="folder or URL of the object store, as runs/demo/objects")
+    parser.add_argument("--prefix", default="weights", help="where in the object store")
+    parser.add_argument("--json", action="store_true", help="print JSON, one object a line")
+    parser.set_defaults(run=lambda options: _run(command, options))
+    return parser
+
+
+def _run(command: Command, options: argparse.Namespace) -> int:
+    from ostinato.store import Objects, ObjectsError
+    from ostinato.sync import SyncError
+
+    if "://" not in options.objects and not Path(options.objects).is_dir():
+        return _told(
+            WRONG, f"{options.objects} is no folder: name an object store that has been published to"
+        )
+    try:
+        return command(Objects.open(options.objects), options)
+    except (ObjectsError, SyncError) as error:
+        return _told(FAILED, str(error))
+
+
+def _ls(objects: "Objects", options: argparse.Namespace) -> int:
+    from ostinato.sync.keys import Keys, number_of
+    from ostinato.sync.leases import horizon
+
+    keys = Keys(options.prefix)
+    versions = sorted(map(number_of, objects.list(keys.versions)))
+    if not versions:
+        return _told(FAILED, f"{objects.where}/{options.prefix} holds no version: check --prefix")
+    given_up = horizon(objects, keys)
+    for version in versions:
+        _say(_row(objects, options.prefix, version) | {"kept": version >= given_up}, options)
+    return DONE
+
+
+def _row(objects: "Objects", prefix: str, version: int) -> dict[str, Any]:
+    """A version in figures; a damaged one in words."""
+    from ostinato.sync import DigestMismatch, Subscriber
+
+    try:
+        manifest = Subscriber(objects, prefix, leases=False).manifest(version)
+    except DigestMismatch as error:
+        return {"version": version, "damaged": str(error)}
+    beside = [way for way in manifest.ways if way.version == version]
+    return {
+        "version": version,
+        "kind": manifest.kind,
+        "bytes": manifest.size,
+        "epoch": manifest.epoch,
+        "tensors": len(manifest.tensors),
+        "beside": ["anchor" if way.base is None else f"skip from {way.base}" for way in beside],
+    }
+
+
+def _collect(objects: "Objects", options: argparse.Namespace) -> int:
+    from ostinato.sync import collect
+
+    _say({"removed": asdict(collect(objects, options.prefix))}, options)
+    return DONE
+
+
+def _mirror(objects: "Objects", options: argparse.Namespace) -> int:
+    from ostinato.store import Objects
+    from ostinato.sync.mirror import Mirror
+
+    mirror = Mirror(objects, Objects.open(options.target), options.prefix)
+    if options.once:
+        mirror.step()
+        _say({"version": mirror.version}, options)
+        return DONE
+    return asyncio.run(_follow(mirror, objects, options))
+
+
+async def _follow(mirror: "Mirror", objects: "Objects", options: argparse.Namespace) -> int:
+    """For ever; a source or target that is away for a while is told, and asked again."""
+    from ostinato.store import ObjectsError
+    from ostinato.sync import SyncError
+
+    with closing(objects.watch(f"{options.prefix}/versions")) as watch:
+        while True:
+            try:
+                if await asyncio.to_thread(mirror.step):
+                    _say({"version": mirror.version}, options)
+                await watch.wait(POLL_S)
+            except (ObjectsError, SyncError) as error:
+                _told(FAILED, f"tries again in {RETRY_S:.0f} s: {error}")
+                await asyncio.sleep(RETRY_S)
+
+
+def _say(row: dict[str, Any], options: argparse.Namespace) -> None:
+    text = json.dumps(row) if options.json else "  ".join(f"{name} {_cell(row[name])}" for name in row)
+    print(text, flush=True)  # noqa: T201
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "-"
+    if isinstance(value, dict):
+        return ", ".join(f"{value[name]:,} {name}" for name in value)
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def _told(status: int, message: str) -> int:
+    print(f"ostinato weights: {message}", file=sys.stderr)  # noqa: T201
+    return status

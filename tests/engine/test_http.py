@@ -1,0 +1,55 @@
+"""Whose fault it was: 4xx for the caller's, 503 for the engine's own."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+from tests.engine.toolbox import request
+
+from ostinato.engine.base import EngineError, InvalidRequestError, PromptTooLongError
+from ostinato.engine.scripted import ScriptedEngine, serve_scripted
+from ostinato.store.wire import request_to_json
+from ostinato.types import GenerateRequest
+
+FAILURES = {
+    "too long": PromptTooLongError("600 tokens"),
+    "invalid": InvalidRequestError("temperature -1"),
+    "failed": EngineError("a decode step failed"),
+}
+
+
+async def policy(asked: GenerateRequest) -> tuple[int, ...]:
+    raise FAILURES[asked.request_id]
+
+
+class Unpausable(ScriptedEngine):
+    async def pause(self) -> None:
+        raise EngineError("vLLM went away")
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    running = await serve_scripted(Unpausable(policy))
+    async with aiohttp.ClientSession(running.url) as opened:
+        yield opened
+    await running.close()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("why", "status"), [("too long", 400), ("invalid", 400), ("failed", 503)])
+async def test_a_failure_says_whose_fault_it_was(
+    session: aiohttp.ClientSession, why: str, status: int, stream: bool
+) -> None:
+    body: dict[str, Any] = request_to_json(request(1)) | {"request_id": why, "stream": stream}
+    async with session.post("/generate", json=body) as response:
+        error = (await response.json())["error"]
+        assert (response.status, error["status"]) == (status, status)
+        assert response.headers.get("Retry-After") == ("1" if status == 503 else None)
+    assert (error["type"], error["message"]) == (type(FAILURES[why]).__name__, str(FAILURES[why]))
+
+
+async def test_an_engine_that_cannot_pause_is_away(session: aiohttp.ClientSession) -> None:
+    async with session.post("/pause") as response:
+        assert (response.status, response.headers["Retry-After"]) == (503, "1")
+        assert (await response.json())["error"]["message"] == "vLLM went away"
