@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
@@ -79,6 +80,7 @@ class Soak:
             self.seen["ended in SandboxError"] += 1  # another cycle killed what this one stood on
         except TimeoutError:
             self.seen["hung"] += 1
+            traceback.print_exc()
 
     async def _open(self, egress: Egress | None = None) -> Sandbox:
         return await self._backend.create(Spec(repo=self._task.repo, limits=LIMITS, egress=egress))
