@@ -14,16 +14,20 @@ from ostinato.sandbox import values
 from ostinato.sandbox.base import Exam, SandboxError
 from ostinato.sandbox.worker import module_names
 
+READY = b"!"
 GRACE_S = 5.0
 """How much longer than the exam's wall time a judge may take to say that it is done."""
 
 
 async def outcomes(results: socket.socket, exam: Exam) -> dict[str, str]:
-    """Collect the judge's reports until it is done; raises SandboxError when it dies before, or never ends.
+    """Tell the judge that the worker is ready, collect its reports until it is done.
 
+    Raises SandboxError when it dies before, or never ends.
     Nobody but the judge holds the other end, so an end without `done` is a failure of ours.
     """
     results.setblocking(False)
+    with suppress(OSError):  # a judge that is gone is noticed below
+        results.send(READY)
     deadline = time.monotonic() + exam.limits.wall_s + GRACE_S
     found: dict[str, str] = {}
     while True:

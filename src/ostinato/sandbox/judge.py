@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from random import Random
 from types import ModuleType
@@ -34,6 +34,8 @@ _LEFT_OUT = (
 )
 ARGUMENTS = ("-c", "/dev/null", "--assert=plain", "--capture=no", *(f"-pno:{name}" for name in _LEFT_OUT))
 """What the tests need of pytest and no more: nobody reads this output."""
+_READY_S = 60.0
+"""How long a worker may take to start; longer, and the exam is void."""
 _LATE_S = 0.5
 """How much longer than its calls to the candidate an exam may take, for its failures to be told."""
 
@@ -43,11 +45,15 @@ class RemoteError(Exception):
 
 
 class Worker:
-    """Asks the worker; after the first failure of the channel every question fails."""
+    """Asks the worker; after the first failure of the channel every question fails.
 
-    def __init__(self, calls: socket.socket, deadline: float) -> None:
+    `begin`: waits until the worker is ready, and says until when it may be asked.
+    """
+
+    def __init__(self, calls: socket.socket, begin: Callable[[], float]) -> None:
         self._calls = calls
-        self._deadline = deadline
+        self._begin = begin
+        self._deadline: float | None = None
         self._broken: str | None = None
 
     def ask(self, **question: object) -> dict[str, Any]:
@@ -60,6 +66,8 @@ class Worker:
     def _exchange(self, question: dict[str, object]) -> dict[str, Any]:
         if self._broken is not None:
             raise RemoteError(self._broken)
+        if self._deadline is None:
+            self._deadline = self._begin()
         try:
             channel.send(self._calls, question)
             answer = channel.receive(self._calls, self._deadline)
@@ -181,6 +189,7 @@ class Judge:
 
     def __init__(self, tests: str) -> None:
         self._tests = tests
+        self._begun = False
         self._reporter = Reporter()
         arguments = [*ARGUMENTS, f"--rootdir={tests}", f"--confcutdir={tests}", tests]
         # the steps of pytest.main and _pytest.main.wrap_session, of which the dear ones need no tests yet
@@ -203,15 +212,15 @@ class Judge:
         get it into the judge's `import math`. When the time is up the rest counts as not passed: a candidate
         can make a test endless by what it answers.
         """
-        worker = Worker(calls, time.monotonic() + wall_s)
+        worker = Worker(calls, lambda: self._begin(results, wall_s))
         own = frozenset(names)
         forget(own)
         sys.meta_path[:] = [Finder(worker, own), *sys.meta_path, Finder(worker, None)]
         os.environ["PYTEST_VERSION"] = pytest.__version__
         os.chdir(self._tests)
         self._reporter.begin(results, variation)
-        signal.signal(signal.SIGALRM, lambda *_: self._stop())
-        signal.setitimer(signal.ITIMER_REAL, wall_s + _LATE_S)
+        signal.signal(signal.SIGALRM, lambda *_: self._stop() if self._begun else os._exit(1))
+        signal.setitimer(signal.ITIMER_REAL, _READY_S + wall_s)
         try:
             self._config.hook.pytest_collection(session=self._session)
             self._config.hook.pytest_runtestloop(session=self._session)
@@ -219,6 +228,13 @@ class Judge:
             pass  # what was not collected has been told
         self._config.hook.pytest_sessionfinish(session=self._session, exitstatus=0)
         self._stop()
+
+    def _begin(self, results: socket.socket, wall_s: float) -> float:
+        """The verifier says when the worker is ready; the time before that is not the candidate's."""
+        results.recv(1)
+        self._begun = True
+        signal.setitimer(signal.ITIMER_REAL, wall_s + _LATE_S)
+        return time.monotonic() + wall_s
 
     def _stop(self) -> None:
         """Say that there is nothing more to come, and end: at once, for whatever still runs."""

@@ -4,6 +4,7 @@ Engine ──fresh(spec)──► Machine, its guest waits for `enter` ──►
        ──load(place)──► Machine, its guest goes on where `Machine.save(place)` found it
 """
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,12 @@ class Part:
     at: str
     """Where a tree is unpacked."""
     read: Callable[[], bytes]
+
+
+def tied() -> tuple[str, ...]:
+    """In front of a command: it is killed when this process ends, and does not begin if that was before."""
+    alive = '[ "$PPID" = "$0" ] && exec "$@"'
+    return ("setpriv", "--pdeathsig", "KILL", "sh", "-c", alive, str(os.getpid()))
 
 
 class Machine(Protocol):

@@ -161,12 +161,12 @@ class NsBackend:
         asks, answers = socket.socketpair()
         ours, results = socket.socketpair()
         with asks, answers, ours, results:
+            await self._start_judge(exam, results, asks)  # it starts while the sandbox and the worker do
+            results.close()
+            asks.close()
             sandbox = await self.begin(Spec(repo=exam.repo, limits=exam.limits), calls=answers)
             answers.close()
             try:
-                await self._start_judge(exam, results, asks)  # it starts while the worker does
-                results.close()
-                asks.close()
                 await sandbox.prepare_worker(exam)
                 found = await outcomes(ours, exam)
                 await sandbox.usage()  # raises when the agent is gone: no candidate can end it

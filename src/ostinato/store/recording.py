@@ -4,7 +4,9 @@ On SQLite it runs on the driver's own connection, with statements compiled once:
 transaction costs several times what the database does in it. Elsewhere it is SQLAlchemy's connection.
 """
 
+import logging
 import sqlite3
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -15,6 +17,11 @@ from sqlalchemy.dialects import sqlite
 
 from ostinato.store import schema
 
+log = logging.getLogger(__name__)
+EVERY_ROWS = 500
+MOST_PAGES = 16_384
+RESTART_MS = 20
+"""How long a log may keep writers waiting to start again; if readers do not let it, the next one tries."""
 CHUNK = 500
 """Ids in one SELECT … IN: databases limit the number of parameters."""
 SET_ENDING = (
@@ -77,8 +84,11 @@ class Direct:
 
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
         self._connection, self._reader = connect(), connect()
+        self._connection.execute("PRAGMA wal_autocheckpoint=0")
+        self._checkpoints = Checkpoints(connect())
 
     def close(self) -> None:
+        self._checkpoints.close()
         self._connection.close()
         self._reader.close()
 
@@ -92,6 +102,7 @@ class Direct:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
+        self._checkpoints.after(self._connection.total_changes)
 
     def insert_new(self, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
         if values := list(rows):
@@ -110,6 +121,40 @@ class Direct:
     def has_session(self, id_: str) -> bool:
         """On a connection of its own: it waits for no writer."""
         return self._reader.execute(HAS_SESSION, (id_,)).fetchone() is not None
+
+
+class Checkpoints:
+    """Copies SQLite's write-ahead log into the database in a thread of its own.
+
+    The commit that fills the log would do it else, and its fsyncs would be waited for by every turn.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._connection.execute(f"PRAGMA busy_timeout={RESTART_MS}")
+        self._changes = 0
+        self._under_way = threading.Lock()
+
+    def after(self, changes: int) -> None:
+        """Start one when there is enough to copy; `changes`: rows written so far."""
+        if changes - self._changes >= EVERY_ROWS and self._under_way.acquire(blocking=False):
+            self._changes = changes
+            threading.Thread(target=self._run, name="checkpoint").start()
+
+    def close(self) -> None:
+        """Waits for the one under way."""
+        with self._under_way:
+            self._connection.close()
+
+    def _run(self) -> None:
+        try:
+            _, pages, _ = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            if pages > MOST_PAGES:  # with a turn always being written it would never start again by itself
+                self._connection.execute("PRAGMA wal_checkpoint(RESTART)")
+        except sqlite3.Error as error:
+            log.warning("the log could not be copied into the database, it grows: %s", error)
+        finally:
+            self._under_way.release()
 
 
 @cache

@@ -19,9 +19,10 @@ from pathlib import Path
 
 from ostinato.sandbox import family
 from ostinato.sandbox.base import SandboxError
+from ostinato.sandbox.machine import tied
 from ostinato.sandbox.wire import Wire
 
-_FENCE = ("setpriv", "--pdeathsig", "KILL", "unshare", "-Urmpnf", "--mount-proc", "--kill-child=KILL", "--")
+_FENCE = ("unshare", "-Urmpnf", "--mount-proc", "--kill-child=KILL", "--")
 _ENTER = ("nsenter", "--user", "--mount", "--pid", "--net", "--preserve-credentials", "--target")
 _FLAGS = (
     *("--network=none", "--ignore-cgroups", "--platform=systrap", "--overlay2=none"),
@@ -68,7 +69,7 @@ class RunscMachine:
         self._pipes: list[asyncio.BaseTransport] = []
         with (home / "log").open("wb") as log:
             self._process = subprocess.Popen(
-                [*_FENCE, "sh", "-c", _SCRIPT, "sh", self._root, *_FLAGS],
+                [*tied(), *_FENCE, "sh", "-c", _SCRIPT, "sh", self._root, *_FLAGS],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

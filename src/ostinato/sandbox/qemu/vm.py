@@ -18,12 +18,13 @@ from typing import IO
 
 from ostinato.sandbox import family
 from ostinato.sandbox.base import SandboxError
+from ostinato.sandbox.machine import tied
 from ostinato.sandbox.qemu import memory
 from ostinato.sandbox.qemu.qmp import Monitor
 from ostinato.sandbox.wire import Wire
 
 DEVICES, PAGES = "devices", "pages"
-_FENCE = ("setpriv", "--pdeathsig", "KILL", "unshare", "-Urn", "--")
+_FENCE = ("unshare", "-Urn", "--")
 _COMMAND_LINE = (
     "console=ttyS0 quiet reboot=t panic=-1 mitigations=off nokaslr init_on_alloc=0 audit=0 lsm= apparmor=0"
 )
@@ -192,7 +193,7 @@ def _start(
     fds: Sequence[int] = (agent.fileno(), monitor.fileno())
     return subprocess.Popen(
         [
-            *(*_FENCE, "qemu-system-x86_64", *hardware.arguments(template=template)),
+            *(*tied(), *_FENCE, "qemu-system-x86_64", *hardware.arguments(template=template)),
             *("-chardev", f"socket,id=agent,fd={fds[0]}", "-chardev", f"socket,id=monitor,fd={fds[1]}"),
             *("-mon", "chardev=monitor,mode=control"),
             *("-serial", "null" if console is None else f"file:{console}"),
