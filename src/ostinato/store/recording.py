@@ -18,7 +18,8 @@ from sqlalchemy.dialects import sqlite
 from ostinato.store import schema
 
 log = logging.getLogger(__name__)
-EVERY_ROWS = 500
+EVERY_ROWS = 150
+"""Often and little: a turn that comes while a log is copied waits for the disk, in part."""
 MOST_PAGES = 16_384
 RESTART_MS = 20
 """How long a log may keep writers waiting to start again; if readers do not let it, the next one tries."""
