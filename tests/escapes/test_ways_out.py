@@ -100,7 +100,9 @@ PAST = {
     "the proxy by its own address": """
     s = socket.create_connection(("127.0.0.1", 3128), 5); s.sendall(b"CONNECT good.test:%d HTTP/1.1\\r\\n\\r\\n" % port); return s.recv(9)""",
     "the authority's key": """
-    found = [p for root in ("/run", "/etc/ssl", "/tmp", "/repo") for d, _, names in os.walk(root) for p in (os.path.join(d, n) for n in names if n != "code.py")
+    import sys
+    walks = [walk for root in ("/run", "/etc/ssl", "/tmp", "/repo") for walk in os.walk(root) if not walk[0].startswith(sys.prefix)]
+    found = [p for d, _, names in walks for p in (os.path.join(d, n) for n in names if n != "code.py")
         if b"PRIVATE KEY" in open(p, "rb").read()]; return found""",
     "certificates of one's own": """
     open("/run/ostinato/ca.pem", "ab").write(b"x"); return True""",

@@ -1,18 +1,24 @@
 """Practice with a real gateway, store, sandbox and verifier; only the model is a script."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+import pytest
 from tests.circle import circle, solves
 
 from ostinato.harness.agent import HarnessConfig
-from ostinato.harness.episode import EpisodeRunner
+from ostinato.harness.episode import CardUser, EpisodeRunner
 from ostinato.rewards.definition import PRACTICE
 from ostinato.rollout.practice import Practice, PracticeConfig
 from ostinato.sandbox.base import Capabilities, Exam, Isolation, Sandbox, SandboxError, Snapshot, Spec
-from ostinato.sandbox.verify import Verifier
+from ostinato.sandbox.process import ProcessBackend
+from ostinato.sandbox.verify import Verification, Verifier
 from ostinato.store import Ledger
-from ostinato.tasks.pebble import generate
-from ostinato.types import State
+from ostinato.tasks.habits import call
+from ostinato.tasks.pebble import generate, provide
+from ostinato.types import Source, State, Task
 
 CONFIG = PracticeConfig(group_size=4, groups_at_once=1, ready_ahead=2)
 
@@ -41,6 +47,62 @@ async def test_a_group_is_scored_against_its_mean_and_offered_whole(tmp_path: Pa
         ledger.commit(1)
         assert ledger.unaccounted() == 0
         assert ledger.states()[State.TRAINED] > 0
+
+
+async def test_branches_are_compared_with_their_own_and_trunks_with_each_other(tmp_path: Path) -> None:
+    """The first trunk ends at once; of the two branches of the other the second solves the task."""
+    pebble = generate("fix", "train", 3)
+    order: dict[str, int] = {}
+
+    def mind(session_id: str, turn: int) -> str:
+        place = order.setdefault(session_id, len(order))
+        if turn == 0:
+            return call("bash", command="echo begun > begun.txt") if place else "done"
+        return solves(pebble, session_id, turn - 1) if place == 3 else "done"
+
+    async with circle(tmp_path, mind, ["practice"]) as shop:
+        runner = shop.runner(shop.client("practice", "practice"))
+        config = replace(CONFIG, group_size=2, branches=2, branch_after=1)
+        practice = Practice(runner, shop.store, PRACTICE, tmp_path / "tasks", config)
+        await practice.run(iter([pebble]), lambda: practice.progress.groups > 0)
+        ledger = Ledger(shop.store)
+        (group,) = ledger.claim(1, 9, -1)
+        assert len(group.rewards) == practice.progress.sessions == 3
+        assert practice.progress.solved == 1
+        advantages = {order[sample.session_id]: sample.advantage for sample in group.samples}
+        best, worst = max(group.rewards), min(group.rewards)
+        assert [advantages[3], -advantages[2]] == pytest.approx([(best - worst) / 2] * 2)
+        assert advantages[1] == pytest.approx(-advantages[0])
+        assert advantages[1] > 0
+        for sample in group.samples:
+            turns = shop.store.turns(sample.session_id)
+            assert sum(sample.mask) == sum(len(turn.completion.ids) for turn in turns)
+            assert len(turns) == (2 if order[sample.session_id] == 3 else 1), "the shared turn is the trunk's"
+        ledger.commit(1)
+        assert ledger.unaccounted() == 0
+
+
+class OnceVoid(Verifier):
+    """A verifier whose first examination fails by a fault of ours."""
+
+    asked = 0
+
+    async def verify(self, task: Task, changes: Mapping[str, bytes | None]) -> Verification:
+        self.asked += 1
+        if self.asked == 1:
+            return Verification(passed=False, outcomes={}, void="the machine went away")
+        return await super().verify(task, changes)
+
+
+async def test_what_a_session_left_is_verified_though_a_verifier_failed(tmp_path: Path) -> None:
+    pebble = generate("fix", "train", 3)
+    async with circle(tmp_path, partial(solves, pebble), ["practice"]) as shop:
+        backend = ProcessBackend()
+        verifier = OnceVoid(backend)
+        runner = EpisodeRunner(shop.client("practice", "practice"), backend, verifier, HarnessConfig())
+        task = provide(pebble, tmp_path / "task")
+        episode = await runner.run(task, CardUser(task), source=Source.PRACTICE)
+    assert (episode.solved, episode.void, verifier.asked) == (True, None, 2)
 
 
 async def test_a_prompt_that_was_sampled_is_not_sampled_again(tmp_path: Path) -> None:

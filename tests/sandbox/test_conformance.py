@@ -261,7 +261,7 @@ async def test_a_slow_reader_slows_the_command(backend: Backend, repo: Path) -> 
     before = b""
     while before != (before := await sandbox.read("count")) or not before:  # empty while it is written
         await asyncio.sleep(0.3)
-    assert int(before) < 20
+    assert int(before) < 100, "what sockets hold, and not all that could be written"
     async for _ in chunks:
         if int(await sandbox.read("count") or b"0") > int(before) + 20:
             break

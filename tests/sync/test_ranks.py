@@ -12,6 +12,7 @@ from tests.sync.rank import share
 
 from ostinato.store import Objects, ObjectsError
 from ostinato.sync import Cadence, DigestMismatch, Fenced, Group, Publisher, Shard, Subscriber
+from ostinato.sync.keys import Keys
 from ostinato.sync.shards import assemble, flatten
 
 
@@ -46,6 +47,23 @@ def test_a_rank_that_stays_away_publishes_nothing(tmp_path: Path) -> None:
     group = Group(rank=0, size=2, job="j", patience_s=0.1)
     with pytest.raises(ObjectsError, match=r"rank 1 left no weights/shares/.* within 0.1 s"):
         Publisher(objects, group=group).anchor(0, share(0, 0, 2))
+    assert Subscriber(objects).head() is None
+
+
+def test_a_share_that_a_store_took_for_another_is_refused(tmp_path: Path) -> None:
+    objects, keys = Objects.open(tmp_path), Keys("weights")
+    leader = Publisher(objects, group=Group(rank=0, size=3, job="j", patience_s=0.1))
+    leader.resume()
+    for rank in (1, 2):
+        with pytest.raises(ObjectsError, match="rank 0 left no"):
+            Publisher(objects, group=Group(rank=rank, size=3, job="j", patience_s=0.1)).anchor(
+                0, share(0, rank, 3)
+            )
+    swapped, other = keys.share(0, 1, 1), keys.share(0, 1, 2)
+    objects.delete(swapped)
+    objects.create(swapped, objects.get(other))
+    with pytest.raises(DigestMismatch, match=f"a share: expected {swapped}, got {other}"):
+        leader.anchor(0, share(0, 0, 3))
     assert Subscriber(objects).head() is None
 
 

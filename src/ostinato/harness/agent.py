@@ -166,8 +166,16 @@ class Agent:
 
         Raises GatewayRefused; whatever it raises, the conversation can go on.
         """
+        return await self._work(conversation, text)
+
+    async def go_on(self, conversation: Conversation) -> Outcome:
+        """As `prompt`, without new words: from where a limit stopped it, or where a branch begins."""
+        return await self._work(conversation, None)
+
+    async def _work(self, conversation: Conversation, text: str | None) -> Outcome:
         try:
-            await self._start(conversation, text)
+            if text is not None:
+                await self._start(conversation, text)
             ending = await self._until_done(conversation)
         except (GatewayUnavailable, SandboxError) as error:
             conversation.reason = str(error)

@@ -4,7 +4,7 @@ import difflib
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ostinato.harness.client import Message, Reply
@@ -112,6 +112,20 @@ class Conversation:
     calls: list[str] = field(default_factory=list)
     final: str = ""
     reason: str = ""
+
+    def branch(self, session_id: str) -> "Conversation":
+        """Another session, without a log, that goes on from here; this one stays as it is."""
+        return replace(
+            self,
+            session_id=session_id,
+            log=None,
+            messages=list(self.messages),
+            words=list(self.words),
+            calls=list(self.calls),
+            told=set(self.told),
+            next_turn=0,
+            last_turn=None,
+        )
 
     def note(self, kind: Kind, **data: Any) -> None:
         if self.log is not None:

@@ -5,20 +5,21 @@
     Task ──► sandbox opened on its repository ──► Agent.run ──► changes ──► Verifier ──► Episode
 """
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ostinato.harness.agent import Agent, HarnessConfig
 from ostinato.harness.client import GatewayClient
-from ostinato.harness.conversation import Outcome
+from ostinato.harness.conversation import Conversation, Outcome
 from ostinato.harness.errors import ProviderError
 from ostinato.harness.permissions import ALLOW_ALL, Permissions
 from ostinato.harness.profiles import profile
 from ostinato.harness.providers import Hit, Providers, Search
 from ostinato.harness.search import SearchAt
 from ostinato.harness.users import Answering, Permitting
-from ostinato.sandbox.base import Backend, SandboxError, Spec
+from ostinato.sandbox.base import Backend, Sandbox, SandboxError, Spec
 from ostinato.sandbox.verify import Verification, Verifier
 from ostinato.tasks.grade import answered
 from ostinato.types import Ending, Signal, SignalKind, Source, Task, new_id
@@ -50,6 +51,19 @@ class Episode:
             Signal(session_id=self.session_id, kind=kind, value=float(fact), observed_at=now)
             for kind, fact in facts.items()
         ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tree:
+    """Sessions that began as one, and were forked, sandbox and conversation, after some turns.
+
+    >>> Tree(trunk=None, branches=()).branches
+    ()
+    """
+
+    trunk: str | None
+    """The session of the turns they share; None where there was no fork: then there is one branch."""
+    branches: tuple[Episode, ...]
 
 
 class CardUser:
@@ -137,24 +151,72 @@ class EpisodeRunner:
     ) -> tuple[Outcome, Mapping[str, bytes | None]]:
         """The session alone: how it ended and what it changed. Raises SandboxError."""
         sandbox = await self._backend.create(Spec(repo=task.repo))
-        search = _Noted(self._search.of(sandbox)) if self._search is not None else None
         try:
-            agent = Agent(
-                client or self._client,
-                sandbox,
-                Permitting(user),
-                self._config,
-                permissions=self._permissions,
-                providers=Providers(search=search),
-            )
+            agent, search = self._agent(sandbox, user, self._config, client)
             conversation = agent.converse(session_id, source=source, task_id=task.id)
             outcome = _blamed(await agent.prompt(conversation, task.instruction), search)
             return await agent.end(conversation, outcome), await sandbox.changes()
         finally:
             await sandbox.destroy()
 
+    async def grow(self, task: Task, user: Answering, *, source: Source, after: int, branches: int) -> Tree:
+        """One session for `after` turns, then as many as `branches` from there; each is verified."""
+        trunk = new_id()
+        sandbox: Sandbox | None = None
+        try:
+            sandbox = await self._backend.create(Spec(repo=task.repo))
+            agent, search = self._agent(sandbox, user, replace(self._config, max_turns=after))
+            conversation = agent.converse(trunk, source=source, task_id=task.id)
+            outcome = _blamed(await agent.prompt(conversation, task.instruction), search)
+            outcome = await agent.end(conversation, outcome)
+            if outcome.ending is not Ending.TURN_LIMIT:
+                return Tree(trunk=None, branches=(await self._judged(task, outcome, sandbox),))
+            forks = await sandbox.fork(branches)
+        except SandboxError as error:
+            failed = self._void(task, trunk, f"the sandbox failed: {error}")
+            return Tree(trunk=None, branches=(failed,))
+        finally:
+            if sandbox is not None:
+                await sandbox.destroy()
+        grown = (self._branch(task, user, fork, conversation.branch(new_id())) for fork in forks)
+        return Tree(trunk=trunk, branches=tuple(await asyncio.gather(*grown)))
+
+    async def _branch(
+        self, task: Task, user: Answering, sandbox: Sandbox, conversation: Conversation
+    ) -> Episode:
+        try:
+            agent, search = self._agent(sandbox, user, self._config)
+            outcome = _blamed(await agent.go_on(conversation), search)
+            return await self._judged(task, await agent.end(conversation, outcome), sandbox)
+        except SandboxError as error:
+            return self._void(task, conversation.session_id, f"the sandbox failed: {error}")
+        finally:
+            await sandbox.destroy()
+
+    async def _judged(self, task: Task, outcome: Outcome, sandbox: Sandbox) -> Episode:
+        if outcome.ending is Ending.INFRASTRUCTURE:
+            return self._void(task, outcome.session_id, outcome.reason)
+        return await self._verified(task, outcome, await sandbox.changes())
+
+    def _agent(
+        self, sandbox: Sandbox, user: Answering, config: HarnessConfig, client: GatewayClient | None = None
+    ) -> tuple[Agent, _Noted | None]:
+        """And the search it uses, which tells whether it failed."""
+        search = _Noted(self._search.of(sandbox)) if self._search is not None else None
+        agent = Agent(
+            client or self._client,
+            sandbox,
+            Permitting(user),
+            config,
+            permissions=self._permissions,
+            providers=Providers(search=search),
+        )
+        return agent, search
+
     async def _verified(self, task: Task, outcome: Outcome, changes: Mapping[str, bytes | None]) -> Episode:
         verification: Verification = await self._verifier.verify(task, changes)
+        if verification.void is not None:  # what the session left is here: another try costs no session
+            verification = await self._verifier.verify(task, changes)
         answer_right = "answer" not in task.metadata or answered(task, outcome.final_message)
         tampered = bool(verification.tampered)
         return Episode(

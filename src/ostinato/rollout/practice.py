@@ -7,6 +7,8 @@ of zero.
 ::
 
     pebble ─► reserve ─► G sessions at once ─► verify ─► reward − group mean = advantage ─► Ledger.offer
+
+With `branches`, each of the G is forked after some turns: see `train.advantages.tree_advantages`.
 """
 
 import asyncio
@@ -15,12 +17,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ostinato.harness.episode import CardUser, Episode, EpisodeRunner
+from ostinato.harness.episode import CardUser, Episode, EpisodeRunner, Tree
 from ostinato.rewards.definition import Definition
 from ostinato.store import Store
 from ostinato.store.ledger import Ledger
 from ostinato.tasks.pebble import Pebble, provide
-from ostinato.train.advantages import group_advantages
+from ostinato.train.advantages import tree_advantages
 from ostinato.train.samples import UntrainableError, samples_of, trainable
 from ostinato.types import Group, Reward, Sample, Source, State, Task, new_id
 
@@ -36,6 +38,16 @@ class PracticeConfig:
     groups_at_once: int = 12
     ready_ahead: int = 12
     """No new group starts while this many wait for the trainer: what waits grows stale."""
+    branches: int = 1
+    """Into how many a session is forked, sandbox and all; 1: not at all."""
+    branch_after: int = 1
+    """Turns before the fork. A session that ends sooner is not forked."""
+
+    def __post_init__(self) -> None:
+        if self.branches < 1 or self.branch_after < 1:
+            raise ValueError(
+                f"practice: branches {self.branches} and branch_after {self.branch_after} are 1 at least"
+            )
 
 
 @dataclass(slots=True)
@@ -85,33 +97,47 @@ class Practice:
 
     async def _group(self, pebble: Pebble) -> None:
         task = provide(pebble, self._directory / pebble.id)
-        episodes = await asyncio.gather(*(self._episode(task) for _ in range(self._config.group_size)))
-        scored = [episode for episode in episodes if episode.void is None]
-        self._void([episode for episode in episodes if episode.void is not None])
+        trees = await asyncio.gather(*(self._tree(task) for _ in range(self._config.group_size)))
+        scored = [kept for tree in trees if (kept := self._without_void(tree)).branches]
         if scored:
             self._offer(pebble.key, scored)
-        self._count(episodes)
+        self._count([episode for tree in trees for episode in tree.branches])
 
-    async def _episode(self, task: Task) -> Episode:
-        return await self._runner.run(task, CardUser(task), source=Source.PRACTICE)
+    async def _tree(self, task: Task) -> Tree:
+        user, config = CardUser(task), self._config
+        if config.branches == 1:
+            episode = await self._runner.run(task, user, source=Source.PRACTICE)
+            return Tree(trunk=None, branches=(episode,))
+        return await self._runner.grow(
+            task, user, source=Source.PRACTICE, after=config.branch_after, branches=config.branches
+        )
+
+    def _without_void(self, tree: Tree) -> Tree:
+        """A trunk is as void as all of its branches."""
+        self._void([episode for episode in tree.branches if episode.void is not None])
+        kept = tuple(episode for episode in tree.branches if episode.void is None)
+        if not kept and tree.trunk is not None:
+            self._ledger.account_sessions([tree.trunk], State.VOID)
+        return Tree(trunk=tree.trunk, branches=kept)
 
     def _void(self, episodes: list[Episode]) -> None:
         for episode in episodes:
             log.warning("void session %s on %s: %s", episode.session_id, episode.task.id, episode.void)
         self._ledger.account_sessions([episode.session_id for episode in episodes], State.VOID)
 
-    def _offer(self, prompt: str, episodes: list[Episode]) -> None:
+    def _offer(self, prompt: str, trees: list[Tree]) -> None:
+        episodes = [episode for tree in trees for episode in tree.branches]
         self._store.record((), [signal for episode in episodes for signal in episode.signals()])
-        rewards = self._rewards(episodes)
-        advantages = group_advantages([reward.total for reward in rewards])
+        totals = {reward.session_id: reward.total for reward in self._rewards(episodes)}
+        rewards = [[totals[episode.session_id] for episode in tree.branches] for tree in trees]
         samples = [
             sample
-            for episode, advantage in zip(episodes, advantages, strict=True)
-            for sample in self._samples(episode, advantage)
+            for session_id, advantage in _advantages(trees, rewards)
+            for sample in self._samples(session_id, advantage)
         ]
         if samples:
-            totals = tuple(reward.total for reward in rewards)
-            self._ledger.offer(Group(id=new_id(), prompt=prompt, samples=tuple(samples), rewards=totals))
+            leaves = tuple(total for tree in rewards for total in tree)
+            self._ledger.offer(Group(id=new_id(), prompt=prompt, samples=tuple(samples), rewards=leaves))
 
     def _rewards(self, episodes: list[Episode]) -> list[Reward]:
         ids = [episode.session_id for episode in episodes]
@@ -120,14 +146,14 @@ class Practice:
         self._store.add_rewards(rewards)
         return rewards
 
-    def _samples(self, episode: Episode, advantage: float) -> list[Sample]:
-        turns, others = trainable(self._store.turns(episode.session_id))
+    def _samples(self, session_id: str, advantage: float) -> list[Sample]:
+        turns, others = trainable(self._store.turns(session_id))
         self._ledger.account([turn.id for turn in others], State.UNTRAINABLE)
         try:
             return samples_of(turns, advantage)
         except UntrainableError as error:
-            log.warning("untrainable session %s: %s", episode.session_id, error)
-            self._ledger.account_sessions([episode.session_id], State.UNTRAINABLE)
+            log.warning("untrainable session %s: %s", session_id, error)
+            self._ledger.account_sessions([session_id], State.UNTRAINABLE)
             self.progress.untrainable += 1
             return []
 
@@ -137,3 +163,14 @@ class Practice:
         self.progress.void += sum(episode.void is not None for episode in episodes)
         self.progress.solved += sum(episode.solved for episode in episodes)
         self.progress.recent = [*self.progress.recent[-39:], sum(e.solved for e in episodes) / len(episodes)]
+
+
+def _advantages(trees: list[Tree], rewards: list[list[float]]) -> Iterator[tuple[str, float]]:
+    """Of each session: a trunk's for the turns that were shared, a branch's for its own."""
+    of_trunks, of_branches = tree_advantages(rewards)
+    for tree, of_trunk, each in zip(trees, of_trunks, of_branches, strict=True):
+        if tree.trunk is None:
+            yield tree.branches[0].session_id, of_trunk
+        else:
+            yield tree.trunk, of_trunk
+            yield from zip((episode.session_id for episode in tree.branches), each, strict=True)

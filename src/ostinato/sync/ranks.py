@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from ostinato.store import Missing, Objects, ObjectsError
 from ostinato.sync.epochs import Epoch, newest_epoch
-from ostinato.sync.errors import DigestMismatch, Fenced
+from ostinato.sync.errors import DigestMismatch, Fenced, expect
 from ostinato.sync.keys import Keys
 from ostinato.sync.manifest import Entry, Manifest, Part, Patch
 from ostinato.sync.sealed import create_once, none_such, seal, unseal
@@ -58,7 +58,8 @@ class Meeting:
     def give(self, epoch: Epoch, patches: Sequence[Patch]) -> None:
         """Leave this rank's patches for rank 0."""
         key = self._keys.share(patches[0].version, epoch.number, self._group.rank)
-        create_once(self._objects, key, seal({"patches": [patch.body() for patch in patches]}))
+        share = {"key": key, "patches": [patch.body() for patch in patches]}
+        create_once(self._objects, key, seal(share))
 
     def gather(self, epoch: Epoch, own: Sequence[Patch]) -> list[Patch]:
         """The whole patches, from the shares of all ranks. Raises ObjectsError when one does not come."""
@@ -66,6 +67,8 @@ class Meeting:
         for rank in range(1, self._group.size):
             key = self._keys.share(own[0].version, epoch.number, rank)
             shares.append(self._wait(lambda key=key: self._share(key), f"rank {rank} left no {key}"))  # type: ignore[misc]
+        for rank, share in enumerate(shares):
+            expect(f"the share of rank {rank}", f"{len(own)} patches", f"{len(share)} patches")
         return [_merged(rows) for rows in zip(*shares, strict=True)]
 
     def committed(self, version: int, epoch: Epoch, own: Sequence[Patch]) -> Manifest:
@@ -81,6 +84,7 @@ class Meeting:
         if data is None:
             return None
         body = unseal(data, key)
+        expect("a share", key, str(body.get("key")))  # a store may answer with another's
         try:
             return [Patch.from_bytes(seal(patch), key) for patch in body["patches"]]
         except KeyError as error:

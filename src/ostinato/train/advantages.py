@@ -20,6 +20,19 @@ def group_advantages(rewards: Sequence[float]) -> list[float]:
     return [reward - mean for reward in rewards]
 
 
+def tree_advantages(rewards: Sequence[Sequence[float]]) -> tuple[list[float], list[list[float]]]:
+    """Of trees on one prompt, by the rewards of their branches: each trunk's, and each branch's.
+
+    A trunk is worth the mean of its branches and compared with the other trunks. A branch is compared with
+    those that began where it did: what the turns before the fork were worth is not its doing.
+
+    >>> tree_advantages([[1.0, 0.0], [1.0, 1.0]])
+    ([-0.25, 0.25], [[0.5, -0.5], [0.0, 0.0]])
+    """
+    worth = [sum(tree) / len(tree) for tree in rewards]
+    return group_advantages(worth), [group_advantages(tree) for tree in rewards]
+
+
 def leave_one_out(rewards: Sequence[float], strata: Sequence[str]) -> list[float]:
     """Reward minus the mean of the other sessions of its stratum, for prompts that were sampled once.
 
