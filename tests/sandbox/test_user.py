@@ -22,7 +22,15 @@ def test_an_ordinary_user_can_do_all_of_it() -> None:
     with tempfile.TemporaryDirectory() as room:
         os.chown(room, USER, USER)
         tests = [str(HERE / name) for name in AGAIN]
-        options = ["-q", "-m", "not slow", "-p", "no:schemathesis", f"--basetemp={room}/base", "-rs"]
+        options = [
+            "-q",
+            "-m",
+            "not slow and not machines",
+            "-p",
+            "no:schemathesis",
+            f"--basetemp={room}/base",
+            "-rs",
+        ]
         options += ["-o", f"cache_dir={room}/cache", "--last-failed"]
         command = [sys.executable, "-m", "tests.as_user", str(USER), sys.executable, "-m", "pytest"]
         environment = {**os.environ, "HOME": room, "TMPDIR": room, "PYTHONDONTWRITEBYTECODE": "1"}

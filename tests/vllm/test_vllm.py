@@ -122,10 +122,12 @@ async def test_a_patch_that_was_damaged_on_its_way_is_refused(
 
 async def test_when_the_server_dies_requests_say_so(served: VllmEngine) -> None:
     """Last: nothing is served after it."""
-    task = asyncio.create_task(served.generate(request(1, max_tokens=110)))
+    many = [asyncio.create_task(served.generate(request(i, max_tokens=110))) for i in range(64)]
     await asyncio.sleep(0.05)
     served.server.process.send_signal(signal.SIGKILL)
-    with pytest.raises(EngineError, match="vLLM"):
-        await task
+    ends = await asyncio.gather(*many, return_exceptions=True)
+    failed = [end for end in ends if isinstance(end, BaseException)]
+    assert failed, "64 at once are not over in a twentieth of a second"
+    assert all(isinstance(error, EngineError) and "vLLM" in str(error) for error in failed)
     with pytest.raises(EngineError, match="vLLM"):
         await served.generate(request(2))
