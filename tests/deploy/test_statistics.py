@@ -156,3 +156,4 @@ def test_a_covariate_that_says_all_leaves_nothing() -> None:
 
 def test_without_a_covariate_nothing_changes() -> None:
     assert without_covariate([1.0, 2.0], [0.0, 0.0]) == [1.0, 2.0]
+    assert without_covariate([0.0, 0.0, 1.0], [0.1, 0.1, 0.1]) == [0.0, 0.0, 1.0]  # whose mean is not 0.1

@@ -114,6 +114,10 @@ def clustered_mean(values: Sequence[float], clusters: Sequence[str]) -> Estimate
     return Estimate(value=float(x.mean()), error=error, n=len(x), clusters=len(names))
 
 
+_SAME = 1e-9
+"""Of the largest: covariates that differ by less are one, told apart by rounding."""
+
+
 def without_covariate(values: Sequence[float], covariates: Sequence[float]) -> list[float]:
     """`values` less the part that goes along with `covariates`, the mean of all unchanged (CUPED).
 
@@ -121,9 +125,10 @@ def without_covariate(values: Sequence[float], covariates: Sequence[float]) -> l
     Source: Deng, Xu, Kohavi, Walker, "Improving the sensitivity of online controlled experiments", WSDM 2013.
     """
     x, y = np.asarray(covariates, dtype=float), np.asarray(values, dtype=float)
-    if not len(x) or x.std() == 0:
+    largest = np.abs(x).max(initial=0.0)
+    if largest == 0 or x.std() <= _SAME * largest:
         return list(values)
-    spread = x - x.mean()
+    spread = (x - x.mean()) / largest
     return [float(v) for v in y - spread * float(spread @ y) / float(spread @ spread)]
 
 
