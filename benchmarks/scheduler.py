@@ -9,12 +9,14 @@ time inside the scheduler, `pods_per_s_all` also the simulated world.
 Packing compares the nodes in use when most pods live with what first-fit-decreasing needs for the same pods,
 knowing all of them in advance (by the scarcest share; Panigrahy et al. 2011, "FFDMax"). In three directions
 that rule is far from perfect, so the volume, which nothing can beat, is given beside it.
+
+`large_wait_s` is how long the last of two pods that need a whole node waits among small ones without end.
 """
 
 import argparse
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +36,10 @@ EVENTS = ("place", "started", "failed", "ended", "join", "measure", "hear", "los
 FIRST_S = 30.0
 """Within what time the pods of the burst are asked for."""
 WAVES = 4
+STREAM_S = 600.0
+WHOLE = Size(4000, 4096, 4096)
+"""A node of the stream, and a pod that needs all of it."""
+"""For how long small pods come where large ones wait."""
 
 
 def plan(seed: int, nodes: int, pods: int) -> FleetPlan:
@@ -172,12 +178,46 @@ def peer(seed: int) -> dict[str, float]:
     }
 
 
+def among_small(
+    *, nodes: int, load: float, life_s: float, large_at: Sequence[float], seed: int, most_s: float
+) -> FleetPlan:
+    """Small pods that never cease, `load` of what fits, and then in the plan those as large as a node."""
+    chance, at, pods = random.Random(seed), 0.0, []
+    small = Use(size=Size(1000, 1024, 1024))
+    while at < most_s:
+        at += chance.expovariate(load * 4 * nodes / life_s)
+        pods.append(PodPlan(at=at, template="t", use=small, life_s=life_s * chance.uniform(0.5, 1.5)))
+    pods += [PodPlan(at=then, template="t", use=Use(size=WHOLE), life_s=life_s) for then in large_at]
+    return FleetPlan(
+        nodes=nodes,
+        capacity=WHOLE,
+        pods=tuple(pods),
+        pools={},
+        overcommit=Overcommit(cpu=1.0),
+        seed=seed,
+        most_s=most_s,
+    )
+
+
+def crowded(seed: int) -> dict[str, float]:
+    """Two pods as large as a node, among small ones that never cease: a little more than 32 nodes hold."""
+    fleet = among_small(nodes=32, load=0.92, life_s=3.0, large_at=(100.0, 100.0), seed=seed, most_s=STREAM_S)
+    small = len(fleet.pods) - 2
+    waited = World(fleet).run().waited_s
+    return {
+        "large_wait_s": max(waited.get(index, STREAM_S) for index in range(small, len(fleet.pods))),
+        "small_wait_p99_s": float(np.percentile([waited[index] for index in waited if index < small], 99)),
+    }
+
+
 def main() -> None:
     options = _options()
     with Run("scheduler", "numpy") as run:
         rows = [measure(seed, options.nodes, options.pods) for seed in range(1, options.seeds + 1)]
         beside = [peer(seed) for seed in range(1, options.seeds + 1)]
-        figures = {name: quantile([row[name] for row in part]) for part in (rows, beside) for name in part[0]}
+        waits = [crowded(seed) for seed in range(1, options.seeds + 1)]
+        parts = (rows, beside, waits)
+        figures = {name: quantile([row[name] for row in part]) for part in parts for name in part[0]}
         table(
             ["figure", "median [least, most]" if options.seeds < 6 else "median [95 %]"],
             [[name, figure.text(0 if figure.value > 100 else 3)] for name, figure in figures.items()],

@@ -4,12 +4,14 @@ import random
 from collections import Counter
 from itertools import pairwise
 
+from benchmarks.scheduler import among_small
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ostinato.sandbox.schedule.aside import AFTER_S
 from ostinato.sandbox.schedule.breaker import LONGEST_S, THRESHOLD, Breaker
 from ostinato.sandbox.schedule.node import BUSY, Overcommit
-from ostinato.sandbox.schedule.pod import NOTHING, Placed, Pressure, Request, Size
+from ostinato.sandbox.schedule.pod import NOTHING, Placed, Pressure, Reason, Request, Size
 from ostinato.sandbox.schedule.pool import Pool
 from ostinato.sandbox.schedule.scheduler import Scheduler
 from ostinato.sandbox.schedule.simulate import FleetPlan, PodPlan, World
@@ -18,6 +20,9 @@ from ostinato.sandbox.schedule.truth import Use
 NODE = Size(4000, 4096, 4096)
 SIZES = st.builds(Size, st.integers(1, 3000), st.integers(1, 3000), st.integers(1, 3000))
 SHARES = st.floats(0, 1)
+STREAM_S = 300.0
+COMES_BACK_S = 10.0
+"""How long a client may be away after its node has been set aside, and the node's report after that."""
 EVENTS = st.one_of(
     st.tuples(
         st.just("place"),
@@ -57,7 +62,7 @@ class Books:
             deadline_s=20.0,
             parent=None if parent is None else f"p{parent}",
         )
-        known = self.places().get(wish.id)
+        known, aside = self.places().get(wish.id), dict(self.scheduler.cluster.aside)
         answer = self.scheduler.place(wish)
         if not isinstance(answer, Placed):
             assert answer.retry_after_s is None or 0 < answer.retry_after_s <= LONGEST_S
@@ -65,7 +70,9 @@ class Books:
             return
         assert wish.id not in self.over
         assert answer.node == (known or answer.node)
-        assert known or answer.source.startswith("warm-") or not self.busy.get(answer.node)
+        warm = answer.source.startswith("warm-")
+        assert known or warm or not self.busy.get(answer.node)
+        assert known or warm or aside.get(answer.node, wish.id) == wish.id
 
     def started(self, pod: int) -> None:
         self.scheduler.started(f"p{pod}", 0.2)
@@ -146,6 +153,17 @@ def test_the_books_are_right_whatever_happens(events: list[tuple[object, ...]]) 
         books.check()
 
 
+@given(st.lists(SIZES, min_size=1, max_size=4), SIZES)
+def test_what_fits_nowhere_is_refused_at_once(rooms: list[Size], size: Size) -> None:
+    scheduler = Scheduler(clock=lambda: 0.0, chance=random.Random(0), overcommit=Overcommit(cpu=1.0))
+    for number, room in enumerate(rooms):
+        scheduler.join(f"n{number}", room)
+    answer = scheduler.place(Request(id="p", template="t", size=size, deadline_s=1.0))
+    nowhere = not any(size.within(room) for room in rooms)
+    assert (getattr(answer, "reason", None) is Reason.TOO_LARGE) == nowhere
+    assert not nowhere or getattr(answer, "retry_after_s", 0.0) is None
+
+
 PLANS = st.builds(
     PodPlan,
     at=st.floats(0, 20),
@@ -174,6 +192,27 @@ def test_everybody_is_served_or_told_why_not(
     tally = World(plan).run()
     assert tally.finished + tally.hopeless == len(pods)
     assert tally.hopeless == sum(pod.template == "broken" for pod in pods)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    nodes=st.integers(1, 12),
+    load=st.floats(0.6, 1.0),
+    life_s=st.floats(2, 8),
+    large=st.integers(1, 3),
+    seed=st.integers(0, 99),
+)
+def test_a_large_pod_is_placed_while_small_ones_keep_coming(
+    nodes: int, load: float, life_s: float, large: int, seed: int
+) -> None:
+    """Not later than small ones are, but for what runs on its node to end: once for each that is as large."""
+    large_at = [20.0 + number for number in range(large)]
+    plan = among_small(nodes=nodes, load=load, life_s=life_s, large_at=large_at, seed=seed, most_s=STREAM_S)
+    small = len(plan.pods) - large
+    waited = World(plan).run().waited_s
+    slowest = max(wait for index, wait in waited.items() if index < small)
+    for index in range(small, len(plan.pods)):
+        assert waited[index] < slowest + large * (AFTER_S + 1.5 * life_s + COMES_BACK_S)
 
 
 def _broken_fail(pod: PodPlan) -> PodPlan:

@@ -107,7 +107,7 @@ def test_a_full_fleet_says_when_to_come_back_and_keeps_the_order() -> None:
     first, second = refused(fleet.ask("e")), refused(fleet.ask("f"))
     assert first.reason is Reason.FULL and second.reason is Reason.LINE
     assert first.retry_after_s is not None and second.retry_after_s is not None
-    fleet.wait(5)
+    fleet.wait(1 + max(first.retry_after_s, second.retry_after_s))
     fleet.scheduler.ended("a")
     assert isinstance(fleet.ask("f"), Refused), "e came first"
     assert isinstance(fleet.ask("e"), Placed)
@@ -119,6 +119,17 @@ def test_whoever_does_not_come_back_loses_the_place_in_the_line() -> None:
         fleet.run(pod, deadline_s=1000.0)
     fleet.ask("e")
     fleet.wait(200)
+    fleet.scheduler.ended("a")
+    assert isinstance(fleet.ask("f"), Placed)
+
+
+def test_nobody_waits_for_those_who_withdraw() -> None:
+    fleet = Fleet()
+    for pod in "abcd":
+        fleet.run(pod, deadline_s=1000.0)
+    fleet.ask("e")
+    fleet.scheduler.withdraws("e")
+    fleet.wait(2)
     fleet.scheduler.ended("a")
     assert isinstance(fleet.ask("f"), Placed)
 

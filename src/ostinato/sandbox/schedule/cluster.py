@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ostinato.sandbox.schedule.cost import StartCosts
 from ostinato.sandbox.schedule.node import Node, Overcommit
-from ostinato.sandbox.schedule.pod import NOTHING, How, Reason, Size
+from ostinato.sandbox.schedule.pod import NOTHING, How, Reason, Request, Size
 
 SHELVES = 128
 CHOICES = 6
@@ -22,6 +22,8 @@ class Cluster:
         self._costs = costs
         self._shelves: list[dict[str, Node]] = [{} for _ in range(SHELVES)]
         self._shelf_of: dict[str, int] = {}
+        self.aside: dict[str, str] = {}
+        """Nodes that only one pod may come to, by name: they lie on no shelf."""
         self._largest = NOTHING
         self._free_of: dict[str, Size] = {}
         self.free = NOTHING
@@ -32,19 +34,35 @@ class Cluster:
 
     def add(self, node: Node) -> None:
         self.nodes[node.name] = node
-        self._shelf_of[node.name] = 0
         self._free_of[node.name] = NOTHING
-        self._shelves[0][node.name] = node
         self._measure_largest()
-        self.moved(node)
+        self.give_back(node)
 
     def remove(self, name: str) -> Node | None:
         node = self.nodes.pop(name, None)
         if node is not None:
-            del self._shelves[self._shelf_of.pop(name)][name]
+            self._take_down(name)
+            self.aside.pop(name, None)
             self.free -= self._free_of.pop(name)
             self._measure_largest()
         return node
+
+    def set_aside(self, node: Node, pod: str) -> None:
+        """Keeps a node for one pod: `find` does not see it."""
+        self._take_down(node.name)
+        self.aside[node.name] = pod
+
+    def give_back(self, node: Node) -> None:
+        """Everybody may come to the node again."""
+        self.aside.pop(node.name, None)
+        self._shelf_of[node.name] = 0
+        self._shelves[0][node.name] = node
+        self.moved(node)
+
+    def _take_down(self, name: str) -> None:
+        shelf = self._shelf_of.pop(name, None)
+        if shelf is not None:
+            del self._shelves[shelf][name]
 
     def _measure_largest(self) -> None:
         rooms = [node.room for node in self] or [NOTHING]
@@ -56,8 +74,8 @@ class Cluster:
         self.free += free - self._free_of[node.name]
         self._free_of[node.name] = free
         shelf = _shelf(node.free_share())
-        before = self._shelf_of[node.name]
-        if shelf != before:
+        before = self._shelf_of.get(node.name)
+        if before is not None and shelf != before:
             del self._shelves[before][node.name]
             self._shelves[shelf][node.name] = node
             self._shelf_of[node.name] = shelf
@@ -85,10 +103,12 @@ class Cluster:
             return why
         return max(choices or busy, key=lambda node: _fitness(node, template, size))
 
-    def refuses(self, node: Node, template: str, how: How, size: Size) -> Reason | None:
+    def refuses(self, node: Node, request: Request, how: How) -> Reason | None:
         """Why one node does not take the pod now; None when it does."""
-        cost_s = self._costs.expect_s(template, how, held=template in node.templates)
-        return node.refuses(size, self.overcommit.expected(size), cost_s)
+        if self.aside.get(node.name, request.id) != request.id:
+            return Reason.FULL
+        cost_s = self._costs.expect_s(request.template, how, held=request.template in node.templates)
+        return node.refuses(request.size, self.overcommit.expected(request.size), cost_s)
 
     def _from_the_fullest(self, size: Size) -> Iterator[Node]:
         need = max(s / r if r else 0.0 for s, r in zip(size, self._largest, strict=True))
@@ -99,6 +119,10 @@ class Cluster:
     def starts_per_s(self) -> float:
         """CPU seconds a second that all nodes together have for starts."""
         return sum(node.starts_per_s for node in self)
+
+    def room_for(self, size: Size) -> float:
+        """How many pods of this size all that is free would hold, if it were in one place."""
+        return min((f / s for f, s in zip(self.free, size, strict=True) if s), default=0.0)
 
     def could_ever(self, size: Size) -> bool:
         """Whether some node would take it when empty."""

@@ -17,7 +17,7 @@ AT_ONCE_S = 1.0
 SOONEST_S, LATEST_S = 0.25, 60.0
 CHECKS_PER_S = 200.0
 """How often all who wait may ask: a short line is told short times, for what is expected can be wrong."""
-AT_LEAST_LATEST_S = 5.0
+AT_LEAST_LATEST_S = 1.0
 PATIENCE_S = 3.0
 """How long after its time a place is kept, besides a quarter of the wait."""
 AGAIN_S, MOST_DOUBLINGS = 0.5, 5
@@ -44,6 +44,9 @@ class Line:
     def __len__(self) -> int:
         return len(self._places)
 
+    def __contains__(self, pod: object) -> bool:
+        return pod in self._places
+
     def ahead_of(self, pod: str) -> int:
         """How many come first."""
         place = self._places.get(pod)
@@ -57,9 +60,13 @@ class Line:
         at_once = per_s * AT_ONCE_S if pod in self._places else 0.0
         return ahead > 0 and ahead >= max(at_once, room_for)
 
-    def wait(self, pod: str, per_s: float) -> float:
-        """Takes or keeps a place; returns the seconds until it is worth coming back."""
-        needed = (self.ahead_of(pod) + 1) / (per_s * EAGER) if per_s > 0 else math.inf
+    def wait(self, pod: str, per_s: float, room_for: float = 0.0) -> float:
+        """Takes or keeps a place; returns the seconds until it is worth coming back.
+
+        Nobody waits for those who were told to come and for whom there is room already.
+        """
+        short = max(self.ahead_of(pod) + 1 - room_for, 0.0)
+        needed = short / (per_s * EAGER) if per_s > 0 else math.inf
         place = self._places.setdefault(pod, _Place(ahead=len(self), gone_before=self._gone, lost_at=0.0))
         return self._told(place, needed * self._chance.uniform(0.9, 1.1))
 

@@ -13,7 +13,7 @@ SLOWEST_STARTS = 0.05
 START_SHARE = 0.5
 """Of the CPU that is left, how much may go into starts."""
 RAMP_S = 4.0
-"""How long a new pod may take to show in what its node measures."""
+"""How long a pod may take to show in what its node measures, or to be gone from it."""
 MOST_TEMPLATES = 256
 
 
@@ -82,6 +82,7 @@ class Node:
         self.heard_at = clock()
         self.worked_at = self.heard_at
         self.suspects: set[str] = set()
+        self._dropped_at = self.heard_at
         self._clock = clock
         self._busy = busy
         self._pressed = self.cpu_pressed = False
@@ -167,6 +168,11 @@ class Node:
         self.reserved -= self.pods.pop(pod).request.size
         _, expected = self._fresh.pop(pod, (0.0, NOTHING))
         self._left += expected
+        self._dropped_at = self._clock()
+
+    def rests(self) -> bool:
+        """Whether nothing of ours is here, and what was measured is not ours any more either."""
+        return not self.pods and self.heard_at > self._dropped_at + RAMP_S
 
     def learn(self, template: str) -> None:
         """The template is here now; the one used longest ago is taken to be gone when there are many."""
@@ -174,6 +180,12 @@ class Node:
         self.templates[template] = None
         if len(self.templates) > MOST_TEMPLATES:
             del self.templates[next(iter(self.templates))]
+
+    def lacks(self, size: Size) -> float:
+        """How much must become free for a pod of this size, as a share of the node."""
+        return max(
+            (u + s - r) / r if r else 0.0 for r, u, s in zip(self.room, self.reserved, size, strict=True)
+        )
 
     def free_share(self) -> float:
         """The scarcest thing's share that is not promised, from 0 to 1; negative never by our doing."""

@@ -1,7 +1,7 @@
 """The scheduler: events in, decisions out. It does nothing itself and waits for nothing.
 
     place ─────► Placed (a place is held from now on) or Refused (come back then)
-    started, failed, ended ─────► the place is confirmed, or free again
+    started, failed, ended, withdraws ─────► the place is confirmed, or free again
     join, hear, lose ─────► nodes come, speak, go; what was on them is Lost
     tick ─────► Kill what is over its time, Start what the warm pools lack
 
@@ -13,6 +13,7 @@ import heapq
 import random
 from collections.abc import Callable, Iterable, Mapping
 
+from ostinato.sandbox.schedule.aside import KEPT_S, Aside
 from ostinato.sandbox.schedule.breaker import Breaker
 from ostinato.sandbox.schedule.cluster import Cluster
 from ostinato.sandbox.schedule.cost import StartCosts
@@ -64,6 +65,7 @@ class Scheduler:
         self._costs = StartCosts()
         self.cluster = Cluster(self._costs, overcommit or Overcommit())
         self._line = Line(clock, chance)
+        self._aside = Aside(clock, self.cluster)
         self._pools = Pools(pools or {}, f"{chance.getrandbits(32):08x}")
         self._pods: dict[str, Reservation] = {}
         self._over: dict[str, float] = {}
@@ -85,8 +87,10 @@ class Scheduler:
         if refusal is not None:
             return Refused(pod=request.id, reason=refusal, retry_after_s=None)
         per_s = self._serves_per_s(request.template) if self._line else 0.0
-        if self._line.must_wait(request.id, per_s, self._room_for(request.size)):
-            wait = self._line.wait(request.id, per_s)
+        room_for = self._room_for(request.size)
+        must_wait = self._line.must_wait(request.id, per_s, room_for)
+        if must_wait and self._aside.node_of(request.id) is None:
+            wait = self._line.wait(request.id, per_s, room_for)
             return Refused(pod=request.id, reason=Reason.LINE, retry_after_s=wait)
         return self._take_warm(request) or self._reserve(request)
 
@@ -120,12 +124,14 @@ class Scheduler:
         found = self._find(request)
         if isinstance(found, Reason):
             return self._refuse(request, found)
-        node, how = found
+        return _placed(self._start(request, *found))
+
+    def _start(self, request: Request, node: Node, how: How) -> Reservation:
         pod = self._reservation(request, node, how, request.parent or "")
         self._hold(pod, node, self._costs.expect_s(request.template, how, held=pod.held))
         self._trust.of(request.template).tries()
         self._starting[request.id] = self._clock()
-        return _placed(pod)
+        return pod
 
     def _find(self, request: Request) -> tuple[Node, How] | Reason:
         """A fork belongs on its parent's node; only when that has no room does it move."""
@@ -135,16 +141,21 @@ class Scheduler:
         how = How.FORK if request.parent else How.COLD
         if home:
             node = self.cluster.nodes[home]
-            refusal = self.cluster.refuses(node, request.template, how, request.size)
+            refusal = self.cluster.refuses(node, request, how)
             if refusal is None or request.only_on:
                 return refusal or (node, how)
             how = How.MOVE
+        kept = self._aside.node_of(request.id)
+        if kept is not None and self.cluster.refuses(kept, request, how) is None:
+            return kept, how
         found = self.cluster.find(request.template, how, request.size)
         return found if isinstance(found, Reason) else (found, how)
 
     def _refuse(self, request: Request, reason: Reason) -> Refused:
         self._short = self._clock(), reason
         wait = self._line.again(request.id, self._serves_per_s(request.template))
+        if reason is not Reason.NO_NODES and self._aside.finds_no_room(request):
+            wait = min(wait, KEPT_S)
         return Refused(pod=request.id, reason=reason, retry_after_s=wait)
 
     def _serves_per_s(self, template: str) -> float:
@@ -159,10 +170,8 @@ class Scheduler:
         return max(ends, len(self._pods) ** 2 / self._ttl_sum) if self._pods else ends
 
     def _room_for(self, size: Size) -> float:
-        """How many pods of this size half of the free room would hold; none when one was just refused."""
-        if self._clock() - self._short[0] < RECENT_S or not any(size):
-            return 0.0
-        return min(f / s for f, s in zip(self.cluster.free, size, strict=True) if s) / 2
+        """How many pods of this size there is room for; for none when one was just refused."""
+        return 0.0 if self._clock() - self._short[0] < RECENT_S else self.cluster.room_for(size)
 
     def started(self, pod: str, cpu_s: float) -> None:
         """The pod runs; its start took this many CPU seconds. Nothing happens if it is unknown."""
@@ -193,6 +202,10 @@ class Scheduler:
             self._ends.add()
             self._release(pod)
         self._over[pod] = self._clock() + REMEMBER_S
+
+    def withdraws(self, pod: str) -> None:
+        """Whoever was refused will not come back: others move up."""
+        self._line.leave(pod)
 
     def where(self, pod: str) -> str | None:
         """The node that holds a pod's place."""
@@ -282,6 +295,7 @@ class Scheduler:
         """What time alone brings; call it about once a second."""
         now = self._clock()
         self._line.forget_absent()
+        self._aside.settle(self._line)
         while self._over and next(iter(self._over.values())) < now:
             del self._over[next(iter(self._over))]
         actions: list[Action] = []
@@ -292,10 +306,13 @@ class Scheduler:
         return actions + self._make_room(now) + self._refill()
 
     def _make_room(self, now: float) -> list[Action]:
-        """Pods that nobody has taken go, one each time, while somebody waits for room."""
+        """Pods that nobody has taken go while somebody waits for room: all on nodes set aside, else one."""
+        untaken = self._aside.untaken()
         at, why = self._short
-        spare = self._pools.spare() if self._line and why is Reason.FULL and now - at < LATEST_S else None
-        return [] if spare is None else [self._kill(self._pods[spare], "others wait for its room")]
+        if self._line and why is Reason.FULL and now - at < LATEST_S and not untaken:
+            spare = self._pools.spare()
+            untaken = [] if spare is None else [self._pods[spare]]
+        return [self._kill(pod, "others wait for its room") for pod in untaken]
 
     def _end_late_starts(self, now: float) -> list[Action]:
         late = [pod for pod, since in self._starting.items() if since < now - START_S]
@@ -320,26 +337,14 @@ class Scheduler:
         """Starts what the pools lack, while nobody waits for a place."""
         actions: list[Action] = []
         for request in self._pools.wanted() if not self._line else ():
-            placed = self._reserve_pooled(request)
-            if placed is None:
+            found = Reason.FAILING if self._trust.of(request.template).wait_s() else self._find(request)
+            if isinstance(found, Reason):
                 continue
-            actions.append(Start(pod=request.id, node=placed, template=request.template))
+            pod = self._start(request, *found)
+            pod.pooled = True
+            self._pools.starts(request)
+            actions.append(Start(pod=request.id, node=pod.node, template=request.template))
         return actions
-
-    def _reserve_pooled(self, request: Request) -> str | None:
-        if self._trust.of(request.template).wait_s():
-            return None
-        found = self._find(request)
-        if isinstance(found, Reason):
-            return None
-        node, how = found
-        pod = self._reservation(request, node, how, "")
-        pod.pooled = True
-        self._hold(pod, node, self._costs.expect_s(request.template, how, held=pod.held))
-        self._trust.of(request.template).tries()
-        self._starting[request.id] = self._clock()
-        self._pools.starts(request)
-        return node.name
 
     # --- the books ------------------------------------------------------------------------------------------
 

@@ -85,6 +85,8 @@ class Tally:
     """Pods whose template never starts."""
     returns: list[int] = field(default_factory=list)
     """Of each pod that was refused and then placed, how often it came back."""
+    waited_s: dict[int, float] = field(default_factory=dict)
+    """Of each plan, how long it was from the first question until it ran, by its index."""
     over_pressure: set[int] = field(default_factory=set)
     cpu_peak: float = 0.0
     memory_peak: float = 0.0
@@ -217,6 +219,7 @@ class World:
         self.tally.warm += placed.how is How.WARM
         self.tally.forks += placed.how in (How.FORK, How.MOVE)
         self.tally.forks_at_home += placed.how is How.FORK
+        self.tally.waited_s.setdefault(index, self.now - self.plan.pods[index].at)
         if index in self._returns:
             self.tally.returns.append(self._returns.pop(index))
 
