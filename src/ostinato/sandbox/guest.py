@@ -10,7 +10,10 @@ that they can neither signal nor look into it.
 
     enter     order, parts: [[kind, place], …]; then each part's bytes in frames `part`, the last one empty
                         kind tree: a tar archive, unpacked at `place`; layer: see `ostinato.sandbox.layer`
-    wake      name, entropy, now (seconds since the epoch, None where the clock is not the guest's own)
+    wake      name, entropy, now (seconds since the epoch, None where the clock is not the guest's own),
+              door (None, or what `porter` needs to open one)
+    trust     certificates that programs are to trust then, before `wake`, in as many frames as it takes
+    stream    see `frames`
     clock     now
     quiet     nothing: what was sent before it has been read
 """
@@ -34,6 +37,7 @@ from ostinato.sandbox.base import Limits, SandboxError
 from ostinato.sandbox.jobs import Recognise
 from ostinato.sandbox.link import Link
 from ostinato.sandbox.place import REPO_AREA, TMP_AREA, OverlayPlace
+from ostinato.sandbox.porter import Porter
 
 PRISTINE = "/.pristine"
 _NOBODY = 65534
@@ -60,15 +64,26 @@ def main() -> None:
         from ostinato.sandbox import warm  # only where it is saved in the template: loading it takes its time
 
         warm.prepare()
+        _rehearse()
         recognise = warm.fork_body
     link = (Port if sys.argv[1] == "port" else Link)(incoming, outgoing, generation="")
     link.send({"id": 0, "ready": True})
     _wait_and_serve(link, recognise)
 
 
+def _rehearse() -> None:
+    """Run what most commands consist of: no copy has to read their files then, nor translate what reads."""
+    for command in (
+        ["tar", "--version"],
+        ["/bin/sh", "-c", "cat; ls /; grep x; sed -n 1p; head; tail; find /tmp"],
+    ):
+        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
+
+
 def _channel(arguments: list[str]) -> tuple[int, int]:
     """Descriptors that no command inherits; what anything prints goes to the console, or nowhere."""
     if arguments[0] == "port":
+        linux.raise_loopback()  # nobody else does in a kernel of its own
         port = os.open(arguments[1], os.O_RDWR | os.O_CLOEXEC)
         return port, port
     incoming, outgoing = (fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 10) for number in (0, 1))
@@ -88,12 +103,12 @@ def _wait_and_serve(link: Link, recognise: Recognise | None) -> None:
     limits = Limits(**order["limits"])
     oom = processes.open_oom("/proc")  # now: whoever has given up his rights may not
     try:
-        place = enter(limits, _Parts(request[0]["parts"], requests))
+        place, trust = enter(limits, _Parts(request[0]["parts"], requests))
     except (OSError, SandboxError) as error:
         link.send({"id": 0, "error": "SandboxError", "message": f"the sandbox was not created: {error}"})
         raise
     os.environ.update(order["environment"])
-    GuestAgent(link, place, limits, oom=oom, recognise=recognise).serve()
+    GuestAgent(link, place, limits, oom=oom, recognise=recognise, trust=trust).serve()
 
 
 def _requests(link: Link) -> Iterator[frames.Frame]:
@@ -118,8 +133,12 @@ class _Parts:
             yield data
 
 
-def enter(limits: Limits, parts: _Parts) -> OverlayPlace:
-    """Finish the root for one sandbox and give up what it does not need for it."""
+def enter(limits: Limits, parts: _Parts) -> tuple[OverlayPlace, int]:
+    """Finish the root for one sandbox and give up what it does not need for it.
+
+    Answers the repository, and the open file that says whom programs are to trust: only whoever holds it open
+    can still write it.
+    """
     trees = [place for kind, place in parts.kinds if kind == "tree"]
     _unpack_trees(trees, parts)
     owner = Path(PRISTINE).stat()
@@ -129,11 +148,12 @@ def enter(limits: Limits, parts: _Parts) -> OverlayPlace:
         for path in (PRISTINE, f"{layout.SCRATCH}/upper")
     )
     linux.unmount(layout.SCRATCH)
+    trust = _open_trust()
     os.chdir(layout.REPO)
     _become(owner.st_uid, owner.st_gid)
     if len(parts.kinds) > len(trees):
         _unpack_layer(parts.bytes())
-    return OverlayPlace(lower, upper)
+    return OverlayPlace(lower, upper), trust
 
 
 def _unpack_trees(places: list[str], parts: "_Parts") -> None:
@@ -141,6 +161,7 @@ def _unpack_trees(places: list[str], parts: "_Parts") -> None:
     tops = sorted({f"/{place.split('/')[1]}" for place in places})
     for top in tops:
         linux.mount("tmpfs", top, "tmpfs", linux.NOSUID | linux.NODEV, "mode=755")
+    os.makedirs(os.path.dirname(layout.TRUST), exist_ok=True)  # noqa: PTH103, PTH120 - in a fresh /run
     for place in places:
         _unpack_tree(place, parts.bytes())
     for top in tops:
@@ -183,6 +204,17 @@ def _mount_sized(place: str, limits: Limits) -> None:
         linux.mount("tmpfs", place, "tmpfs", flags, options)  # gVisor counts no inodes
 
 
+def _open_trust() -> int:
+    """The file, empty, in a place of its own, as what is above it may be read-only; it is nobody's, so that
+    commands, who may have root's number, cannot write it."""
+    place = os.path.dirname(layout.TRUST)  # noqa: PTH120
+    linux.mount("tmpfs", place, "tmpfs", linux.NOSUID | linux.NODEV, "size=4m,mode=755")
+    trust = os.open(layout.TRUST, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    for path in (layout.TRUST, place):
+        os.chown(path, _NOBODY, _NOBODY)
+    return trust
+
+
 def _unpack_layer(data: Iterator[bytes]) -> None:
     with tempfile.TemporaryFile(dir=layout.TMP) as file:
         for piece in data:
@@ -206,11 +238,24 @@ class GuestAgent(Agent):
     """An agent that may wake up as another sandbox."""
 
     def __init__(
-        self, link: Link, place: OverlayPlace, limits: Limits, *, oom: int, recognise: Recognise | None
+        self,
+        link: Link,
+        place: OverlayPlace,
+        limits: Limits,
+        *,
+        oom: int,
+        recognise: Recognise | None,
+        trust: int,
     ) -> None:
         super().__init__(link, place, limits, oom=oom, recognise=recognise, user=os.geteuid())
+        self._porter = Porter(self._watch, link.send, trust)
         self._work: tuple[int, socket.socket] | None = None
-        self._orders |= {"worker": self._start_worker, "input": self._input}
+        self._orders |= {
+            "worker": self._start_worker,
+            "input": self._input,
+            "stream": self._porter.hear,
+            "trust": lambda _, body: self._porter.trust(body),
+        }
         self._answers |= {
             "hello": self._hello,
             "quiet": lambda *_: ({}, b""),
@@ -219,12 +264,14 @@ class GuestAgent(Agent):
         }
 
     def _hello(self, _: Request, __: bytes) -> Answer:
-        """Another backend's connection: whoever listened to the commands under way is gone."""
+        """Another backend's connection: whoever listened to the commands under way is gone, and to others'
+        connections."""
         self._jobs.detach()
+        self._porter.cut()
         return {}, b""
 
     def _wake(self, request: Request, _: bytes) -> Answer:
-        """Forget what the snapshot knew of another sandbox: its name, random numbers and time."""
+        """Forget what the snapshot knew of another sandbox: its name, random numbers, time and way out."""
         name: str = request["name"]
         socket.sethostname(name)
         tempfile._name_sequence = None  # type: ignore[attr-defined]
@@ -232,6 +279,10 @@ class GuestAgent(Agent):
         if request["now"] is not None:  # a kernel of its own: its clock stood still, its pool is a copy
             self._clock(request)
             _reseed(bytes.fromhex(request["entropy"]))
+        if request["door"] is None:
+            self._porter.shut()
+        else:
+            self._porter.open(request["door"])
         self._jobs.resume()
         return {}, b""
 

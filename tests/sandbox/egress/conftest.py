@@ -2,14 +2,19 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.sandbox.conftest import MACHINES, opened
 
+from ostinato.sandbox import Backend
 from ostinato.sandbox.base import Egress
-from ostinato.sandbox.egress import Proxy
+from ostinato.sandbox.egress.proxy import Proxy
+from ostinato.sandbox.gvisor.backend import GvisorBackend
+from ostinato.sandbox.ns import NsBackend
+from ostinato.sandbox.qemu.backend import QemuBackend
 
 NAMES = {
     "good.test": ["127.0.0.1"],
@@ -73,6 +78,33 @@ async def proxying(place: Path, policy: Egress) -> AsyncIterator[Bench]:
         yield Bench(place, proxy)
     finally:
         await proxy.aclose()
+
+
+LETTING = {"ns": NsBackend, "gvisor": GvisorBackend, "qemu": QemuBackend}
+"""Backends that let something out."""
+
+
+@pytest.fixture(scope="session")
+def resolving() -> Iterator[dict[str, Backend]]:
+    """Those that were asked for so far, with names of our own."""
+    found: dict[str, Backend] = {}
+    yield found
+    for each in found.values():
+        asyncio.run(each.aclose())
+
+
+@pytest.fixture(
+    params=[pytest.param(name, marks=[pytest.mark.machines] * (name in MACHINES)) for name in LETTING]
+)
+def backend(
+    request: pytest.FixtureRequest, backends: dict[str, Backend], resolving: dict[str, Backend]
+) -> Backend:
+    """One that works here."""
+    name: str = request.param
+    opened(name, backends)
+    if name not in resolving:
+        resolving[name] = LETTING[name](resolve=resolve)
+    return resolving[name]
 
 
 @pytest.fixture

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.sandbox.base import Egress
-from ostinato.sandbox.egress import Refused, Rules, http, names
+from ostinato.sandbox.egress import http, names
 from ostinato.sandbox.egress.authority import Authority
 from ostinato.sandbox.egress.names import Names
+from ostinato.sandbox.egress.policy import Refused, Rules
 
 A, AAAA, TXT = 1, 28, 16
 

@@ -1,10 +1,8 @@
 """Programs that know of no proxy, in a sandbox that turns their connections to one."""
 
 import asyncio
-import io
 import shutil
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from tests.sandbox.egress.turned import (
     refused,
     turned,
     turning,
+    wheel,
 )
 
 from ostinato.sandbox import SandboxError, Spec
@@ -75,18 +74,6 @@ async def test_what_is_inspected_loses_headers_both_ways(internet: Internet, tur
     (head,) = internet.asked
     assert "X-Other: kept" in head and "key" not in head and f"Host: good.test:{port}" in head
     assert [each.method for each in sandbox.connections if each.method != "TCP"] == ["GET"]
-
-
-async def test_a_proxy_that_is_asked_inspects_too(
-    internet: Internet, backend: NsBackend, tmp_path: Path
-) -> None:
-    async with internet.serving() as port:
-        host = f"good.test:{port}"
-        egress = Egress(allow=(host,), networks=("127.0.0.0/8",), inspect=(host,))
-        sandbox = await backend.create(Spec(repo=tmp_path, egress=egress))
-        output = await python(sandbox, URLLIB.format(f"https://{host}/"))
-        await sandbox.destroy()
-    assert "hello" in output and "Cookie" not in output
 
 
 async def test_the_real_host_is_verified_as_usual(
@@ -183,18 +170,6 @@ for _ in range(2):
     first, second = (await python(sandbox, code)).splitlines()
     assert first == second == "b'\\xc6\\x12\\x00\\x01'"
     await sandbox.destroy()
-
-
-def wheel() -> bytes:
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as archive:
-        archive.writestr("thing.py", "x = 7\n")
-        archive.writestr("thing-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: thing\nVersion: 1.0\n")
-        archive.writestr(
-            "thing-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        archive.writestr("thing-1.0.dist-info/RECORD", "")
-    return data.getvalue()
 
 
 @pytest.mark.slow

@@ -2,7 +2,9 @@
 authority this machine trusts for the time of a test."""
 
 import asyncio
+import io
 import ssl
+import zipfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,6 +18,7 @@ from ostinato.sandbox.base import Egress
 from ostinato.sandbox.egress import gate
 from ostinato.sandbox.egress.authority import Authority
 from ostinato.sandbox.ns import NsBackend, NsSandbox
+from ostinato.sandbox.wired import WireSandbox
 
 NAMES = ("good.test", "other.test", "sub.good.test", "hidden.test", "looked.test")
 LIMITS = Limits(memory_mb=2048, wall_s=60, processes=100)
@@ -130,11 +133,23 @@ async def python(sandbox: Sandbox, code: str) -> str:
     return (await sandbox.exec("python code.py")).output
 
 
-def refusals(sandbox: NsSandbox) -> list[str]:
+def wheel() -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        archive.writestr("thing.py", "x = 7\n")
+        archive.writestr("thing-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: thing\nVersion: 1.0\n")
+        archive.writestr(
+            "thing-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr("thing-1.0.dist-info/RECORD", "")
+    return data.getvalue()
+
+
+def refusals(sandbox: WireSandbox) -> list[str]:
     return [f"{each.host}: {each.refused}" for each in sandbox.connections if each.refused]
 
 
-async def refused(sandbox: NsSandbox, text: str) -> str:
+async def refused(sandbox: WireSandbox, text: str) -> str:
     """The record of a refusal that has `text` in it; written when the connection has ended."""
     async with asyncio.timeout(30):
         while not (found := [each for each in refusals(sandbox) if text in each]):
@@ -152,4 +167,5 @@ __all__ = [
     "refused",
     "turned",
     "turning",
+    "wheel",
 ]

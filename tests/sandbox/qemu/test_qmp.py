@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 
 from ostinato.sandbox import SandboxError
-from ostinato.sandbox.qemu.qmp import Monitor
+from ostinato.sandbox.qemu.qmp import Monitor, greet, hear
+from ostinato.sandbox.wire import LostError
 
 GREETING = {"QMP": {"version": {}, "capabilities": []}}
 
@@ -33,14 +35,11 @@ async def monitor(answers: dict[str, list[dict[str, Any]]]) -> AsyncIterator[Mon
         writer.close()
 
     task = asyncio.create_task(serve())
+    await asyncio.to_thread(greet, ours)
     client = await Monitor.open(ours)
     yield client
     client.close()
     await task
-
-
-def event(status: str) -> dict[str, Any]:
-    return {"event": "MIGRATION", "data": {"status": status}}
 
 
 async def test_answers_and_errors() -> None:
@@ -51,19 +50,29 @@ async def test_answers_and_errors() -> None:
             await client.command("cont")
 
 
-@pytest.mark.parametrize("early", [True, False])
-async def test_the_end_of_a_migration_is_awaited(early: bool) -> None:
-    events = [event("setup"), event("active"), event("completed")]
-    answers = [*events, {"return": {}}] if early else [{"return": {}}, *events]
-    async with monitor({"migrate-incoming": answers}) as client:
-        await client.command("migrate-incoming", uri="file:x")
-        await client.migrated()
+async def test_events_between_answers_are_passed_over() -> None:
+    async with monitor(
+        {"stop": [{"event": "STOP"}, {"return": {}}, {"event": "A"}], "cont": [{"return": 1}]}
+    ) as client:
+        assert await client.command("stop") == {}
+        assert await client.command("cont") == 1
 
 
-async def test_a_failed_migration_and_an_end_say_so() -> None:
-    async with monitor({"migrate-incoming": [{"return": {}}, event("failed")]}) as client:
-        await client.command("migrate-incoming", uri="file:x")
-        with pytest.raises(SandboxError, match="could not load"):
-            await client.migrated()
-        with pytest.raises(SandboxError, match="QEMU is gone"):
+def test_a_word_is_heard_with_the_rest_of_its_line() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(b'{"event":"A"}\n{"event":"RESUME"')
+        threading.Timer(0.01, theirs.sendall, (b"}\n",)).start()
+        hear(ours, b"RESUME")
+        theirs.sendall(b"next")
+        assert ours.recv(100) == b"next"
+
+
+async def test_a_machine_that_ends_says_so() -> None:
+    async with monitor({}) as client:
+        with pytest.raises(LostError, match="QEMU is gone"):
             await client.command("quit")
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    with ours, pytest.raises(LostError, match="QEMU is gone"):
+        greet(ours)

@@ -7,11 +7,6 @@
 
 `policy` decides, `http` and `hello` read what travels, `meter` counts and slows, `visit` passes one
 connection on, `direct` one that was turned, `authority` signs for what is inspected, `proxy` serves them all,
-`way` is what a backend asks for.
+`way` is what a backend asks for. Nothing is loaded by this package itself: the zygote, which every sandbox is
+forked from, needs `door` and `gate` alone, and is to stay small.
 """
-
-from ostinato.sandbox.egress.policy import Refused, Rules
-from ostinato.sandbox.egress.proxy import Proxy
-from ostinato.sandbox.egress.visit import Connection
-
-__all__ = ["Connection", "Proxy", "Refused", "Rules"]

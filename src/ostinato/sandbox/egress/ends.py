@@ -25,9 +25,13 @@ class Ends:
 async def close(writer: asyncio.StreamWriter) -> None:
     """Hang up; what is still to be written gets a second."""
     writer.close()
-    with suppress(OSError, TimeoutError):
+    try:
         async with asyncio.timeout(LINGER_S):
             await writer.wait_closed()
+    except TimeoutError:
+        writer.transport.abort()
+    except OSError:
+        return
 
 
 @asynccontextmanager

@@ -22,7 +22,7 @@ KEPT = 1000
 
 
 class Proxy:
-    """The proxy of one sandbox: `serve` it on a listening socket, `aclose` it at the end.
+    """The proxy of one sandbox: `serve` it on a listening socket or let it `accept`, `aclose` it at the end.
 
     Raises SandboxError for a policy that cannot be read.
     """
@@ -48,6 +48,11 @@ class Proxy:
         else:
             server = await asyncio.start_server(self._accept, sock=listener, limit=http.MAX_HEAD)
         self._servers.append(server)
+
+    def accept(self) -> asyncio.Protocol:
+        """Serves one connection, over whatever transport it is given."""
+        reader = asyncio.StreamReader(limit=http.MAX_HEAD)
+        return asyncio.StreamReaderProtocol(reader, self._accept)
 
     async def serve_turned(self, door: socket.socket, asked: socket.socket) -> None:
         """Accept connections that were meant for others, and questions for names (see `gate`)."""

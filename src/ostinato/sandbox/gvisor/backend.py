@@ -13,12 +13,14 @@ from pathlib import Path
 
 from ostinato.sandbox import launch
 from ostinato.sandbox.base import Capabilities, Isolation, SandboxError, SnapshotKind, Spec
+from ostinato.sandbox.egress.policy import Resolve
 from ostinato.sandbox.guest import PRISTINE
 from ostinato.sandbox.guests import START_S, GuestBackend
 from ostinato.sandbox.gvisor import bundle
 from ostinato.sandbox.gvisor.runsc import RunscMachine
 from ostinato.sandbox.machine import Machine, Part
 from ostinato.sandbox.once import Once
+from ostinato.sandbox.scratch import Scratch
 from ostinato.sandbox.wire import Wire
 
 CAPABILITIES = Capabilities(
@@ -26,15 +28,16 @@ CAPABILITIES = Capabilities(
     snapshots=frozenset(SnapshotKind),
     fork=SnapshotKind.FULL,
     pause=True,
+    egress=frozenset({"proxy"}),
     limits=frozenset({"rlimit"}),
 )
 
 
 class GvisorBackend(GuestBackend):
-    """`state`: where snapshots are kept, else in a temporary directory."""
+    """See `GuestBackend`."""
 
-    def __init__(self, snapshots: Path | None = None) -> None:
-        super().__init__(GvisorEngine(), snapshots)
+    def __init__(self, snapshots: Path | None = None, *, resolve: Resolve | None = None) -> None:
+        super().__init__(GvisorEngine(), snapshots, resolve)
 
 
 _Key = tuple[tuple[str, int, int, str], ...]
@@ -56,7 +59,7 @@ class GvisorEngine:
     slow_entry = False
 
     def __init__(self) -> None:
-        self._home = tempfile.TemporaryDirectory(prefix="ostinato-runsc-")
+        self._home = Scratch("runsc")
         self._root: Once[Path] = Once()
         self._template: Once[Path] = Once()
         self._spare: tuple[_Key, RunscMachine] | None = None
@@ -114,11 +117,11 @@ class GvisorEngine:
 
     async def aclose(self) -> None:
         await self._drop_spare()
-        await asyncio.to_thread(self._home.cleanup)
+        await asyncio.to_thread(self._home.close)
 
     def _empty(self, spec: Spec) -> RunscMachine:
         assert self._root.value is not None
-        home = Path(tempfile.mkdtemp(dir=self._home.name))
+        home = Path(tempfile.mkdtemp(dir=self._home.path))
         bundle.write_bundle(home, self._root.value, spec, sys.executable, launch.environment())
         try:
             return RunscMachine(home)
@@ -126,14 +129,14 @@ class GvisorEngine:
             raise SandboxError(f"gVisor cannot be started ({error}): install runsc and util-linux") from error
 
     def _write_root(self) -> Path:
-        root = Path(self._home.name, "root")
+        root = Path(self._home.path, "root")
         root.mkdir()
         bundle.write_root(root)
         return root
 
     async def _make_template(self, spec: Spec) -> Path:
         """A machine whose guest has been started, and waits."""
-        place = Path(await asyncio.to_thread(tempfile.mkdtemp, dir=self._home.name))
+        place = Path(await asyncio.to_thread(tempfile.mkdtemp, dir=self._home.path))
         machine = await self._begun(spec, None)
         wire = Wire("")
         try:

@@ -24,13 +24,18 @@ _START = f"import sys; sys.path[:0] = ['{AGENT}']; from ostinato.sandbox.guest i
 
 def write_root(root: Path) -> None:
     """The directory that every sandbox of a backend has as its root."""
-    empty = (layout.REPO, layout.SCRATCH, layout.TMP, *layout.MOUNTABLE, guest.PRISTINE)
-    for path in (*empty, "/proc", "/dev", "/etc"):
-        (root / path[1:]).mkdir(parents=True)
+    make_places(root)
     for path in layout.shown():
         _place(root, Path(path))
     layout.write_identity(root / "etc")
     copy_modules(root / AGENT[1:])
+
+
+def make_places(root: Path) -> None:
+    """What a guest, its kernel or its engine mounts something on."""
+    ours = (layout.REPO, layout.SCRATCH, layout.TMP, *layout.MOUNTABLE, guest.PRISTINE)
+    for path in (*ours, "/proc", "/dev", "/etc", str(Path(layout.TRUST).parent)):
+        (root / path[1:]).mkdir(parents=True)
 
 
 def _place(root: Path, path: Path) -> None:

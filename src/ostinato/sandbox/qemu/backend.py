@@ -1,7 +1,7 @@
 """The QEMU backend: one guest boots, all others are clones of its memory.
 
 build image ─► boot once ─► guest waits ─► stop: its memory file is the template, kept by its key
-clone waiting in a pool ─► pages and devices of a saved machine ─► it goes on there
+clone waiting in a pool, its template read ─► what a saved machine has otherwise, devices ─► it goes on there
 """
 
 import asyncio
@@ -9,12 +9,12 @@ import io
 import shutil
 import tarfile
 import uuid
-from collections import deque
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from ostinato.sandbox.base import Capabilities, Isolation, SandboxError, SnapshotKind, Spec
+from ostinato.sandbox.egress.policy import Resolve
 from ostinato.sandbox.guest import PRISTINE
 from ostinato.sandbox.guests import GuestBackend
 from ostinato.sandbox.machine import Machine, Part
@@ -22,7 +22,8 @@ from ostinato.sandbox.once import Once
 from ostinato.sandbox.process import COMMAND_ENVIRONMENT
 from ostinato.sandbox.qemu import image, kept, kernel
 from ostinato.sandbox.qemu.kvm import kvm_runs
-from ostinato.sandbox.qemu.vm import Hardware, QemuMachine
+from ostinato.sandbox.qemu.pool import Pool
+from ostinato.sandbox.qemu.vm import Hardware, QemuMachine, ground
 from ostinato.sandbox.wire import Wire
 
 CAPABILITIES = Capabilities(
@@ -30,6 +31,7 @@ CAPABILITIES = Capabilities(
     snapshots=frozenset(SnapshotKind),
     fork=SnapshotKind.FULL,
     pause=True,
+    egress=frozenset({"proxy"}),
     limits=frozenset({"rlimit"}),
 )
 _BOOT_S = 180.0
@@ -39,15 +41,22 @@ _USER = 1000
 
 
 class QemuBackend(GuestBackend):
-    """`snapshots`: where they are kept, else in a temporary directory. Images, which take a while to make,
-    are kept in the user's cache for every process that comes.
+    """See `GuestBackend`. Images, which take a while to make, are kept in the user's cache for every process
+    that comes.
 
     `memory_mb`: of each guest, shared with the others until written; its repository has to fit in there.
     `pool`: clones that wait, so that a fork need not start a QEMU.
     """
 
-    def __init__(self, snapshots: Path | None = None, *, memory_mb: int = 256, pool: int = 2) -> None:
-        super().__init__(QemuEngine(memory_mb, pool), snapshots)
+    def __init__(
+        self,
+        snapshots: Path | None = None,
+        *,
+        memory_mb: int = 256,
+        pool: int = 2,
+        resolve: Resolve | None = None,
+    ) -> None:
+        super().__init__(QemuEngine(memory_mb, pool), snapshots, resolve)
 
 
 class QemuEngine:
@@ -62,8 +71,7 @@ class QemuEngine:
         self._images = kept.cache()
         self._claim: kept.Claim | None = None
         self._memory_mb = memory_mb
-        self._size = pool
-        self._pool: deque[QemuMachine] = deque()
+        self._pool = Pool(pool)
         self._hardware: Once[Hardware] = Once()
 
     async def base(self) -> str:
@@ -75,37 +83,29 @@ class QemuEngine:
 
     async def load(self, place: Path, spec: Spec) -> Machine:
         hardware = await self._ready()
-        machine = await self._waiting() or QemuMachine.spawn(hardware, template=False)
+        machine: QemuMachine | None = None
         try:
-            await machine.load(place)
+            under = await asyncio.to_thread(ground, place, self._pool.last)
+            machine = await self._pool.take(under) or QemuMachine.spawn(hardware, template=False)
+            await machine.load(place, under)
         except BaseException as error:
-            await machine.end()
+            if machine is not None:
+                await machine.end()
             if isinstance(error, OSError):
                 raise SandboxError(f"the machine saved in {place} cannot be read: {error}") from error
             raise
         return machine
 
-    async def _waiting(self) -> QemuMachine | None:
-        """One of the pool that has not died meanwhile."""
-        while self._pool:
-            machine = self._pool.popleft()
-            if machine.alive():
-                return machine
-            await machine.end()
-        return None
-
     def refill(self, spec: Spec) -> None:
-        hardware = self._hardware.value
-        while hardware is not None and len(self._pool) < self._size:
-            self._pool.append(QemuMachine.spawn(hardware, template=False))
+        if self._hardware.value is not None:
+            self._pool.fill(self._hardware.value)
 
     def parts(self, spec: Spec) -> list[Part]:
         trees = [(spec.repo, PRISTINE), *((mount.source, mount.target) for mount in spec.mounts)]
         return [_part(source, target) for source, target in trees]
 
     async def aclose(self) -> None:
-        while self._pool:
-            await self._pool.popleft().end()
+        await self._pool.aclose()
         if self._claim is not None:
             self._claim.release()
             self._claim = None

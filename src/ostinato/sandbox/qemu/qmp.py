@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+from contextlib import suppress
 from typing import Any
 
 from ostinato.sandbox.base import SandboxError
@@ -11,22 +12,43 @@ from ostinato.sandbox.wire import LostError
 ANSWER_S = 30.0
 
 
+def greet(sock: socket.socket) -> None:
+    """Wait, blocking, for QEMU's greeting, and end the negotiation: it has all its memory then.
+
+    Raises LostError, SandboxError.
+    """
+    with suppress(ConnectionError):  # told by `hear`
+        sock.sendall(b'{"execute":"qmp_capabilities"}\n')
+    hear(sock, b'"return"')
+
+
+def hear(sock: socket.socket, word: bytes) -> None:
+    """Wait, blocking, for the end of a line with this word; raises LostError, SandboxError."""
+    sock.settimeout(ANSWER_S)
+    said = b""
+    try:
+        while word not in said or not said.endswith(b"\n"):
+            data = sock.recv(4096)
+            if not data:
+                raise LostError("QEMU is gone")
+            said += data
+    except TimeoutError:
+        raise SandboxError(f"QEMU did not answer within {ANSWER_S:.0f} s") from None
+    except ConnectionError as error:
+        raise LostError(f"QEMU is gone: {error}") from error
+
+
 class Monitor:
-    """The connection to one QEMU."""
+    """The connection to one QEMU, behind `greet`."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
         self._turn = asyncio.Lock()
-        self._events: list[dict[str, Any]] = []
 
     @classmethod
     async def open(cls, sock: socket.socket) -> "Monitor":
-        """Wait for the greeting on a connected socket and end the negotiation; raises SandboxError."""
-        monitor = cls(*await asyncio.open_connection(sock=sock))
-        await monitor._message()
-        await monitor.command("qmp_capabilities")
-        return monitor
+        return cls(*await asyncio.open_connection(sock=sock))
 
     async def command(self, name: str, **arguments: object) -> Any:
         """What it returns; raises SandboxError when it fails, or QEMU is gone."""
@@ -39,18 +61,6 @@ class Monitor:
                     raise SandboxError(f"QEMU refused {name}: {answer['error']['desc']}")
                 if "return" in answer:
                     return answer["return"]
-                self._events.append(answer)
-
-    async def migrated(self) -> None:
-        """Wait until a machine that is being loaded has been; raises SandboxError."""
-        async with self._turn:
-            while True:
-                event = self._events.pop(0) if self._events else await self._message()
-                status = event.get("data", {}).get("status") if event.get("event") == "MIGRATION" else None
-                if status == "completed":
-                    return
-                if status == "failed":
-                    raise SandboxError("QEMU could not load the machine: it is damaged, or of another QEMU")
 
     async def _message(self) -> dict[str, Any]:
         try:

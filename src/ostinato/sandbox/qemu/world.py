@@ -1,7 +1,7 @@
 """The files of a guest: the machine's own programs and Python, copied with all they are linked to.
 
 Not busybox and not a distribution's image: commands behave as they do outside. Of Python's packages it has
-pytest and what that needs; more comes in by `Spec.mounts`.
+pytest, what that needs, and pip where there is one; more comes in by `Spec.mounts`, or by a way out.
 """
 
 import os
@@ -15,11 +15,11 @@ from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 
-from ostinato.sandbox import guest, layout
+from ostinato.sandbox import layout
 from ostinato.sandbox.gvisor import bundle
 
 _PROGRAMS = """
-[ awk basename bash bunzip2 bzip2 cat chmod chown cmp comm cp cut date dd df diff dirname du egrep
+[ awk basename bash bunzip2 bzip2 cat chmod chown cmp comm cp curl cut date dd df diff dirname du egrep
 env expand expr false fgrep file find fold free getopt git grep groups gunzip gzip head hostname id
 join kill less ln locale ls make md5sum mkdir mkfifo mktemp more mount mv nice nl nohup nproc od
 paste patch perl pgrep pkill printf ps pwd readlink realpath rm rmdir sed seq setsid sh sha1sum
@@ -34,13 +34,11 @@ _PACKAGES = {"site-packages", "dist-packages"}
 
 def write_world(root: Path) -> None:
     """All of a guest's files but its kernel."""
-    for path in ("/proc", "/sys", "/dev", "/etc", layout.REPO, layout.SCRATCH, layout.TMP, guest.PRISTINE):
-        (root / path[1:]).mkdir(parents=True)
-    for path in layout.MOUNTABLE:
-        (root / path[1:]).mkdir()
+    bundle.make_places(root)
+    (root / "sys").mkdir()
     _link_merged(root)
     layout.write_identity(root / "etc")
-    linked = [*_programs(root), *_python(root)]
+    linked = [*_programs(root), *_git_transports(root), *_python(root)]
     for library in _libraries(linked):
         _copy(root, library)
     bundle.copy_modules(root / bundle.AGENT[1:])
@@ -59,6 +57,18 @@ def _programs(root: Path) -> Iterator[str]:
     for name in _PROGRAMS.split():
         path = shutil.which(name, path="/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")
         if path is not None:
+            _copy(root, path)
+            yield os.path.realpath(path)
+
+
+def _git_transports(root: Path) -> Iterator[str]:
+    """What git runs to speak HTTP; it lies beside the programs."""
+    if shutil.which("git") is None:
+        return
+    done = subprocess.run(["git", "--exec-path"], capture_output=True, text=True, check=True)
+    for name in ("git-remote-http", "git-remote-https"):
+        path = os.path.join(done.stdout.strip(), name)  # noqa: PTH118
+        if os.path.exists(path):  # noqa: PTH110
             _copy(root, path)
             yield os.path.realpath(path)
 
@@ -82,7 +92,7 @@ def _within(root: Path, path: str) -> Path:
 
 
 def _python(root: Path) -> Iterator[str]:
-    """Interpreter, standard library and pytest; answers all that is linked to something."""
+    """Interpreter, standard library, pytest and pip; answers all that is linked to something."""
     executable = os.path.realpath(sys.executable)
     _copy(root, executable)
     yield executable
@@ -94,9 +104,9 @@ def _python(root: Path) -> Iterator[str]:
     (root / "usr/bin/pytest").chmod(0o755)
     library = sysconfig.get_path("stdlib")
     yield from _tree(root, Path(library), Path(library))
-    packages = _base_site()
-    for source, name in _packages("pytest", set()):
-        yield from _tree(root, source, packages / name)
+    place, seen = _base_site(), set[str]()
+    for source, name in (*_packages("pytest", seen), *_packages("pip", seen)):
+        yield from _tree(root, source, place / name)
 
 
 def _base_site() -> Path:

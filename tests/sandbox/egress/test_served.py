@@ -1,0 +1,43 @@
+"""A policy travels to a served node, whatever kind of sandboxes that has."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.sandbox.conftest import served
+from tests.sandbox.egress.conftest import serving
+from tests.sandbox.egress.test_door import ASK, LIMITS, ask, hello
+
+from ostinato.sandbox import Backend, Spec, Unsupported
+from ostinato.sandbox.base import Egress
+from ostinato.sandbox.remote import RemoteBackend
+
+
+@pytest.fixture
+async def remote(backend: Backend, tmp_path: Path) -> AsyncIterator[RemoteBackend]:
+    """A node of the same kind."""
+    state = tmp_path / "node"
+    with served("node", state, "--backend", backend.name) as url:
+        found = await RemoteBackend.connect(url, (state / "key").read_text())
+        yield found
+        await found.aclose()
+
+
+async def test_a_served_sandbox_and_its_fork_reach_what_they_may(
+    remote: RemoteBackend, tmp_path: Path
+) -> None:
+    (tmp_path / "repo").mkdir()
+    (tmp_path / "repo/ask.py").write_text(ASK)
+    async with serving(hello) as port, serving(hello) as other:
+        networks = ("127.0.0.0/8", "::1/128")
+        egress = Egress(allow=(f"localhost:{port}",), networks=networks)
+        sandbox = await remote.create(Spec(repo=tmp_path / "repo", egress=egress, limits=LIMITS))
+        (fork,) = await sandbox.fork()
+        for each in (sandbox, fork):
+            assert "hello" in await ask(each, f"localhost:{port}")
+            assert "not allowed" in await ask(each, f"localhost:{other}")
+            await each.destroy()
+        if "transparent" not in remote.capabilities.egress:
+            turned = Egress(allow=(f"localhost:{port}",), transparent=True)
+            with pytest.raises(Unsupported, match="use ns"):
+                await remote.create(Spec(repo=tmp_path / "repo", egress=turned))
