@@ -9,7 +9,7 @@ import codecs
 import secrets
 import signal
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -21,7 +21,6 @@ from ostinato.sandbox.base import (
     Exam,
     ExecResult,
     Isolation,
-    Limits,
     OnOutput,
     Process,
     Sandbox,
@@ -32,17 +31,16 @@ from ostinato.sandbox.base import (
     Unsupported,
     Usage,
 )
-from ostinato.sandbox.output import Tail
 from ostinato.sandbox.remote import bundle
 from ostinato.sandbox.remote.client import Client, ConflictError, GoneError, RefusalError
+from ostinato.sandbox.remote.debts import Debts
+from ostinato.sandbox.remote.process import RemoteProcess
 
 TIMEOUT_S = 3600.0
 """How long a sandbox may live that nobody destroys."""
 PATIENCE_S = 120.0
 """How long a refused sandbox is asked for again."""
 EXAM_S = 600.0
-INPUT_BYTES = 256 * 1024
-"""Of standard input in one call."""
 Signature = tuple[str, int, int, int]
 
 
@@ -54,6 +52,7 @@ class RemoteBackend:
     def __init__(self, client: Client, capabilities: Capabilities) -> None:
         self.capabilities = capabilities
         self._client = client
+        self.debts = Debts(client)
         self._sent: dict[Signature, str] = {}
         self._alive: set[RemoteSandbox] = set()
 
@@ -99,7 +98,7 @@ class RemoteBackend:
         except GoneError:
             return
 
-    async def examine(self, exam: Exam) -> dict[str, str]:
+    async def examine(self, exam: Exam) -> list[dict[str, str]]:
         repo, tests = await self._send(exam.repo), await self._send(exam.tests)
         changes = {
             path: None if data is None else base64.b64encode(data).decode()
@@ -110,15 +109,17 @@ class RemoteBackend:
             "tests": tests,
             "changes": changes,
             "limits": asdict(exam.limits),
-            "variation": exam.variation,
+            "variations": exam.variations,
         }
         answer = await self._client.call("POST", "/exams", body, within_s=EXAM_S)
-        outcomes: dict[str, str] = answer["outcomes"]
-        return outcomes
+        found: list[dict[str, str]] = answer["runs"]
+        return found
 
     async def aclose(self) -> None:
         try:
             await asyncio.gather(*(sandbox.destroy() for sandbox in tuple(self._alive)))
+            if errors := await self.debts.settle():
+                raise errors[0]
         finally:
             await self._client.aclose()
 
@@ -142,11 +143,13 @@ class RemoteBackend:
         """Asks until there is room. Raises RefusalError when there is none for long."""
         if spec.mounts:
             raise Unsupported(self.name, f"mount {spec.mounts[0].source}", "a backend on this machine")
+        await self.debts.settle()
         name, until = "i" + secrets.token_hex(10), time.monotonic() + PATIENCE_S
         body = _wish(spec, source, name, timeout_s)
         while True:
             try:
-                told = await self._client.call("POST", "/sandboxes", body)
+                with self.debts.owing(name):
+                    told = await self._client.call("POST", "/sandboxes", body)
                 return self.enter(told, spec, template)
             except RefusalError as error:
                 if time.monotonic() + error.retry_after_s > until:
@@ -250,7 +253,8 @@ class RemoteSandbox:
     async def fork(self, n: int = 1) -> "list[Sandbox]":
         names = ["i" + secrets.token_hex(10) for _ in range(n)]
         body = {"count": n, "timeout": TIMEOUT_S, "ostinato": {"sandboxIDs": names}}
-        answers = await self._control("POST", "/fork", body)
+        with self._backend.debts.owing(*names):
+            answers = await self._control("POST", "/fork", body)
         born = [
             self._backend.enter(answer["sandbox"], self._spec, self._template)
             for answer in answers
@@ -271,10 +275,7 @@ class RemoteSandbox:
             return
         self._destroyed = True
         self._backend.left(self)
-        try:
-            await self._client.call("DELETE", f"/sandboxes/{self.id}")
-        except GoneError:
-            return
+        await self._backend.debts.end(self.id)
 
     async def list(self, path: str = ".") -> "list[str]":
         names: list[str] = (await self._tree(of="names", path=path))["names"]
@@ -287,74 +288,6 @@ class RemoteSandbox:
     def _check_alive(self) -> None:
         if self._destroyed:
             raise SandboxError(f"sandbox {self.id} is destroyed: create another")
-
-
-class RemoteProcess:
-    """A command whose output comes over one connection: not reading it slows the command down."""
-
-    def __init__(
-        self,
-        client: Client,
-        sandbox: str,
-        pid: int,
-        events: AsyncGenerator[dict[str, Any], None],
-        limits: Limits,
-    ) -> None:
-        self._client, self._sandbox, self._pid, self._events = client, sandbox, pid, events
-        self._tail = Tail(limits.output_bytes)
-        self._result: Mapping[str, Any] | None = None
-
-    @classmethod
-    async def begin(
-        cls,
-        client: Client,
-        sandbox: str,
-        events: AsyncGenerator[dict[str, Any], None],
-        limits: Limits,
-    ) -> "RemoteProcess":
-        """When the command has started. Raises what kept it from that."""
-        first = await anext(events)
-        return cls(client, sandbox, int(first["event"]["start"]["pid"]), events, limits)
-
-    async def output(self) -> AsyncIterator[bytes]:
-        while self._result is None:
-            event = (await anext(self._events))["event"]
-            if "data" in event:
-                chunk = base64.b64decode(event["data"].get("stdout") or event["data"].get("stderr") or "")
-                self._tail.add(chunk)
-                yield chunk
-            elif "end" in event:
-                self._result = event["end"]
-                await self._events.aclose()
-
-    async def send(self, data: bytes) -> None:
-        if not data:
-            await self._rpc("CloseStdin", {})
-        for at in range(0, len(data), INPUT_BYTES):
-            piece = base64.b64encode(data[at : at + INPUT_BYTES]).decode()
-            await self._rpc("SendInput", {"input": {"stdin": piece}})
-
-    async def signal(self, number: int) -> None:
-        try:
-            await self._rpc("SendSignal", {"number": number})
-        except FileNotFoundError:  # it has ended
-            return
-
-    async def _rpc(self, method: str, message: Mapping[str, Any]) -> None:
-        selected = {"process": {"pid": self._pid}, **message}
-        await self._client.rpc(self._sandbox, f"process.Process/{method}", selected)
-
-    async def wait(self) -> ExecResult:
-        async for _ in self.output():
-            pass
-        assert self._result is not None
-        told = self._result["result"]
-        return ExecResult(
-            exit_code=told["exitCode"],
-            output=self._tail.text(),
-            timed_out=told["timedOut"],
-            duration_s=told["durationS"],
-        )
 
 
 async def _kill(process: Process) -> None:

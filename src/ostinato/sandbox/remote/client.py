@@ -178,7 +178,8 @@ def _control_error(response: aiohttp.ClientResponse, text: bytes) -> Exception:
         case 409:
             return ConflictError(message)
         case 429:
-            return RefusalError(message, float(response.headers.get("Retry-After", "1")))
+            in_whole_seconds = response.headers.get("Retry-After", "1")
+            return RefusalError(message, float(body.get("retryAfterS", in_whole_seconds)))
     return connect.from_error(body)
 
 

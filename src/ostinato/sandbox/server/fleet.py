@@ -5,6 +5,7 @@ import logging
 import random
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -105,15 +106,7 @@ class Fleet:
     def _started(self, info: Info, placed: Placed, placed_s: float, started_s: float) -> Info:
         self._scheduler.started(info.wish.id, info.spent.get("cpu_s", 0.0))
         spent = {**info.spent, "placed": placed_s, "started": started_s}
-        return Info(
-            wish=info.wish,
-            state=info.state,
-            started_at=info.started_at,
-            end_at=info.end_at,
-            node=placed.node,
-            spent=spent,
-            root=info.root,
-        )
+        return replace(info, node=placed.node, spent=spent)
 
     async def fork(self, pod: str, wishes: list[Wish]) -> list[Info | ControlError]:
         """On the parent's node as far as it has room, the others on other nodes."""
@@ -124,6 +117,7 @@ class Fleet:
             try:
                 placed = self._place(wish, parent=pod)
             except ControlError as error:
+                self._scheduler.withdraws(wish.id)  # nobody asks for a fork a second time
                 answers[wish.id] = error
                 continue
             if placed.how is How.FORK:
@@ -175,15 +169,7 @@ class Fleet:
         return self._named(read_info(await link.control("GET", f"/sandboxes/{pod}")), link)
 
     def _named(self, info: Info, link: Link) -> Info:
-        return Info(
-            wish=info.wish,
-            state=info.state,
-            started_at=info.started_at,
-            end_at=info.end_at,
-            node=link.name,
-            spent=info.spent,
-            root=info.root,
-        )
+        return replace(info, node=link.name)
 
     async def every(self) -> list[Info]:
         """From all nodes that answer; a node that does not is left out until it is lost."""
@@ -202,9 +188,11 @@ class Fleet:
         return dict(self._lost)
 
     async def kill(self, pod: str) -> None:
-        """Its place is free at once; a node that does not answer ends it by its time."""
-        link = self.link_of(pod)
-        self._scheduler.ended(pod)
+        """Its place is free at once; what a node still starts, or does not end now, it ends once it told."""
+        try:
+            link = self.link_of(pod)
+        finally:
+            self._scheduler.ended(pod)
         await link.end(pod)
 
     async def pause(self, pod: str) -> None:

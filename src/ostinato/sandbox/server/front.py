@@ -1,7 +1,7 @@
 """The front: one address for a fleet. It places sandboxes and passes on what is said to them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import aiohttp
@@ -17,7 +17,7 @@ from ostinato.sandbox.server.access import Access
 from ostinato.sandbox.server.fleet import Fleet
 from ostinato.sandbox.server.link import Link, passed_on
 from ostinato.sandbox.server.node import AGENT, agent_refused
-from ostinato.sandbox.server.rest import Rest, read_body, refused
+from ostinato.sandbox.server.rest import Endpoint, Rest, guarded, read_body
 from ostinato.sandbox.server.wishes import ControlError
 
 KEPT_HEADERS = ("content-type", "content-encoding", "connect-protocol-version", "connect-timeout-ms")
@@ -43,8 +43,6 @@ def create_front(fleet: Fleet, access: Access) -> Starlette:
     own = [
         Route("/node", front.guarded(front.report), methods=["GET"]),
         Route("/lost", front.guarded(front.lost), methods=["GET"]),
-        Route("/templates/{id}", front.guarded(front.has_template), methods=["GET"]),
-        Route("/templates/{id}", front.guarded(front.put_template), methods=["PUT"]),
         Route("/exams", front.guarded(front.examine), methods=["POST"]),
     ]
     agent = [Route(path, front.pass_on, methods=["POST"]) for path in AGENT]
@@ -52,24 +50,25 @@ def create_front(fleet: Fleet, access: Access) -> Starlette:
         Route("/files", front.pass_on, methods=["GET", "POST"]),
         Route("/health", front.pass_on, methods=["GET"]),
     ]
-    return Starlette(routes=[*own, *Rest(fleet, access).routes(), *agent], lifespan=lifespan)
+    return Starlette(routes=[*own, *Rest(fleet, access, fleet.templates).routes(), *agent], lifespan=lifespan)
 
 
 class _Front:
     def __init__(self, fleet: Fleet, access: Access) -> None:
         self._fleet, self._access = fleet, access
 
-    def guarded(
-        self, handler: Callable[[Request], Awaitable[Response]]
-    ) -> Callable[[Request], Awaitable[Response]]:
+    def guarded(self, handler: Endpoint) -> Endpoint:
+        """As `rest.guarded`; what a node answered is the front's answer."""
+
         async def endpoint(request: Request) -> Response:
             try:
-                self._access.check_control(request.headers)
                 return await handler(request)
+            except ControlError:
+                raise
             except SandboxError as error:
-                return refused(passed_on(error))
+                raise passed_on(error) from None  # a cause would be told as this refusal's code
 
-        return endpoint
+        return guarded(self._access, endpoint)
 
     async def report(self, _: Request) -> Response:
         """A node's report, with what all nodes have in common."""
@@ -77,16 +76,6 @@ class _Front:
 
     async def lost(self, _: Request) -> Response:
         return JSONResponse(self._fleet.lost())
-
-    async def has_template(self, request: Request) -> Response:
-        name = request.path_params["id"]
-        if self._fleet.templates.find(name) is None:
-            raise ControlError(404, f"there is no template {name}")
-        return JSONResponse({"templateID": name})
-
-    async def put_template(self, request: Request) -> Response:
-        await self._fleet.templates.put(request.path_params["id"], await request.body())
-        return JSONResponse({"templateID": request.path_params["id"]}, 201)
 
     async def examine(self, request: Request) -> Response:
         """An exam needs no place of its own: it is over before a scheduler could measure it."""

@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from ostinato.sandbox.base import Snapshot, SnapshotKind
 from ostinato.sandbox.server.access import Access
+from ostinato.sandbox.server.templates import Templates
 from ostinato.sandbox.server.wishes import (
     LONGEST_S,
     TIMEOUT_S,
@@ -29,6 +30,7 @@ from ostinato.sandbox.server.wishes import (
 MOST_FORKS = 100
 Body = Mapping[str, Any]
 Handler = Callable[[Request, Body], Awaitable[Response]]
+Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def fresh_id() -> str:
@@ -39,8 +41,8 @@ def fresh_id() -> str:
 class Rest:
     """Each route checks the key, reads the body, asks `control` and says what it answers."""
 
-    def __init__(self, control: Control, access: Access) -> None:
-        self._control, self._access = control, access
+    def __init__(self, control: Control, access: Access, templates: Templates) -> None:
+        self._control, self._access, self._templates = control, access, templates
 
     def routes(self) -> list[Route]:
         one = "/sandboxes/{id}"
@@ -63,17 +65,17 @@ class Rest:
             ("DELETE", "/templates/{id}", self.forget),
             ("POST", "/sweep", self.sweep),
         ]
-        return [Route(path, self._guarded(handler), methods=[verb]) for verb, path, handler in table]
+        whole = [("GET", self.has_template), ("PUT", self.put_template)]
+        return [
+            *(Route(path, self._reading(handler), methods=[verb]) for verb, path, handler in table),
+            *(Route("/templates/{id}", guarded(self._access, each), methods=[verb]) for verb, each in whole),
+        ]
 
-    def _guarded(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+    def _reading(self, handler: Handler) -> Endpoint:
         async def endpoint(request: Request) -> Response:
-            try:
-                self._access.check_control(request.headers)
-                return await handler(request, await read_body(request))
-            except ControlError as error:
-                return refused(error)
+            return await handler(request, await read_body(request))
 
-        return endpoint
+        return guarded(self._access, endpoint)
 
     def told(self, info: Info) -> dict[str, Any]:
         return info.body(self._access.token(info.wish.id))
@@ -155,6 +157,16 @@ class Rest:
             }
         )
 
+    async def has_template(self, request: Request) -> Response:
+        name = request.path_params["id"]
+        if self._templates.find(name) is None:
+            raise ControlError(404, f"there is no template {name}")
+        return JSONResponse({"templateID": name})
+
+    async def put_template(self, request: Request) -> Response:
+        await self._templates.put(request.path_params["id"], await request.body())
+        return JSONResponse({"templateID": request.path_params["id"]}, 201)
+
     async def forget(self, request: Request, _: Body) -> Response:
         await self._control.forget(request.path_params["id"])
         return Response(status_code=204)
@@ -163,6 +175,19 @@ class Rest:
         """Ours: `{label, value}` ends what a run that crashed has left."""
         ended = await self._control.sweep(str(body.get("label", "")), str(body.get("value", "")))
         return JSONResponse({"ended": ended})
+
+
+def guarded(access: Access, handler: Endpoint) -> Endpoint:
+    """Who has no key is not served; a ControlError is answered as a refusal."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            access.check_control(request.headers)
+            return await handler(request)
+        except ControlError as error:
+            return refused(error)
+
+    return endpoint
 
 
 def snapshot_body(snapshot: Snapshot) -> dict[str, Any]:
@@ -197,10 +222,14 @@ def _seconds(value: object) -> float:
 
 
 def refused(error: ControlError) -> Response:
-    """A refusal with E2B's body, and Retry-After in whole seconds, never sooner than promised."""
+    """A refusal with E2B's body, and Retry-After in whole seconds, never sooner than promised.
+
+    `retryAfterS` says it more finely to our own client.
+    """
+    cause = type(error.__cause__).__name__ if error.__cause__ else ""
+    body: dict[str, Any] = {"code": error.status, "message": error.message, "error_code": cause}
     headers = {}
     if error.retry_after_s is not None:
         headers["Retry-After"] = str(math.ceil(error.retry_after_s))
-    cause = type(error.__cause__).__name__ if error.__cause__ else ""
-    body = {"code": error.status, "message": error.message, "error_code": cause}
-    return JSONResponse({**body, "retryAfterS": error.retry_after_s}, error.status, headers)
+        body["retryAfterS"] = error.retry_after_s
+    return JSONResponse(body, error.status, headers)
