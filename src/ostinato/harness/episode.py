@@ -136,8 +136,6 @@ class EpisodeRunner:
             )
         except SandboxError as error:
             return self._void(task, session_id, f"the sandbox failed: {error}")
-        if outcome.ending is Ending.INFRASTRUCTURE:
-            return self._void(task, session_id, outcome.reason)
         return await self._verified(task, outcome, changes)
 
     async def attempt(
@@ -162,41 +160,53 @@ class EpisodeRunner:
     async def grow(self, task: Task, user: Answering, *, source: Source, after: int, branches: int) -> Tree:
         """One session for `after` turns, then as many as `branches` from there; each is verified."""
         trunk = new_id()
-        sandbox: Sandbox | None = None
         try:
-            sandbox = await self._backend.create(Spec(repo=task.repo))
-            agent, search = self._agent(sandbox, user, replace(self._config, max_turns=after))
-            conversation = agent.converse(trunk, source=source, task_id=task.id)
-            outcome = _blamed(await agent.prompt(conversation, task.instruction), search)
-            outcome = await agent.end(conversation, outcome)
-            if outcome.ending is not Ending.TURN_LIMIT:
-                return Tree(trunk=None, branches=(await self._judged(task, outcome, sandbox),))
-            forks = await sandbox.fork(branches)
+            outcome, changes, forks = await self._until_fork(
+                task, user, source=source, session_id=trunk, after=after, branches=branches
+            )
         except SandboxError as error:
             failed = self._void(task, trunk, f"the sandbox failed: {error}")
             return Tree(trunk=None, branches=(failed,))
-        finally:
-            if sandbox is not None:
-                await sandbox.destroy()
-        grown = (self._branch(task, user, fork, conversation.branch(new_id())) for fork in forks)
+        if not forks:
+            return Tree(trunk=None, branches=(await self._verified(task, outcome, changes),))
+        grown = (self._branch(task, user, fork, conversation) for fork, conversation in forks)
         return Tree(trunk=trunk, branches=tuple(await asyncio.gather(*grown)))
+
+    async def _until_fork(
+        self, task: Task, user: Answering, *, source: Source, session_id: str, after: int, branches: int
+    ) -> tuple[Outcome, Mapping[str, bytes | None], list[tuple[Sandbox, Conversation]]]:
+        """As `attempt`, of the shared turns; no forks of a session that ended before they were over."""
+        sandbox = await self._backend.create(Spec(repo=task.repo))
+        try:
+            agent, search = self._agent(sandbox, user, replace(self._config, max_turns=after))
+            conversation = agent.converse(session_id, source=source, task_id=task.id)
+            outcome = _blamed(await agent.prompt(conversation, task.instruction), search)
+            outcome = await agent.end(conversation, outcome)
+            if outcome.ending is not Ending.TURN_LIMIT:
+                return outcome, await sandbox.changes(), []
+            forks = await sandbox.fork(branches)
+            return outcome, {}, [(fork, conversation.branch(new_id())) for fork in forks]
+        finally:
+            await sandbox.destroy()
 
     async def _branch(
         self, task: Task, user: Answering, sandbox: Sandbox, conversation: Conversation
     ) -> Episode:
         try:
-            agent, search = self._agent(sandbox, user, self._config)
-            outcome = _blamed(await agent.go_on(conversation), search)
-            return await self._judged(task, await agent.end(conversation, outcome), sandbox)
+            outcome, changes = await self._go_on(user, sandbox, conversation)
         except SandboxError as error:
             return self._void(task, conversation.session_id, f"the sandbox failed: {error}")
+        return await self._verified(task, outcome, changes)
+
+    async def _go_on(
+        self, user: Answering, sandbox: Sandbox, conversation: Conversation
+    ) -> tuple[Outcome, Mapping[str, bytes | None]]:
+        try:
+            agent, search = self._agent(sandbox, user, self._config)
+            outcome = _blamed(await agent.go_on(conversation), search)
+            return await agent.end(conversation, outcome), await sandbox.changes()
         finally:
             await sandbox.destroy()
-
-    async def _judged(self, task: Task, outcome: Outcome, sandbox: Sandbox) -> Episode:
-        if outcome.ending is Ending.INFRASTRUCTURE:
-            return self._void(task, outcome.session_id, outcome.reason)
-        return await self._verified(task, outcome, await sandbox.changes())
 
     def _agent(
         self, sandbox: Sandbox, user: Answering, config: HarnessConfig, client: GatewayClient | None = None
@@ -214,6 +224,8 @@ class EpisodeRunner:
         return agent, search
 
     async def _verified(self, task: Task, outcome: Outcome, changes: Mapping[str, bytes | None]) -> Episode:
+        if outcome.ending is Ending.INFRASTRUCTURE:
+            return self._void(task, outcome.session_id, outcome.reason)
         verification: Verification = await self._verifier.verify(task, changes)
         if verification.void is not None:  # what the session left is here: another try costs no session
             verification = await self._verifier.verify(task, changes)

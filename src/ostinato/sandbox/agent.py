@@ -25,7 +25,7 @@ _HUNG_UP = select.POLLHUP | select.POLLERR | select.POLLIN
 
 class Agent:
     """The request loop. `oom`: see `Jobs`; `calls`: where an exam's worker would answer; `user`: who commands
-    are, if not we."""
+    are, if not we; `crowd`: see `Jobs`."""
 
     def __init__(
         self,
@@ -37,6 +37,7 @@ class Agent:
         recognise: Recognise | None = None,
         calls: socket.socket | None = None,
         user: int | None = None,
+        crowd: Callable[[], int] | None = None,
     ) -> None:
         self._link = link
         self._place = place
@@ -51,6 +52,7 @@ class Agent:
             done=self._done,
             recognise=recognise,
             user=user,
+            crowd=crowd,
         )
         self._answers: dict[str, Callable[[Request, bytes], Answer]] = {
             "hello": lambda *_: ({}, b""),

@@ -242,8 +242,8 @@ class Exam:
     """Directory of the hidden `test_*.py`."""
     changes: Mapping[str, bytes | None] = field(default_factory=dict)
     """Relative path to new content, None to delete."""
-    variation: int = 0
-    """0: as written; else the seed of another order of the tests and of the candidate's randomness."""
+    variations: int = 0
+    """How often what passed runs again: in another sandbox, in another order, from another random seed."""
     limits: Limits = field(default_factory=Limits)
 
 
@@ -387,8 +387,10 @@ class Backend(Protocol):
         """Delete a snapshot from disk; nothing to do when it is gone. Sandboxes restored from it live on."""
         ...
 
-    async def examine(self, exam: Exam) -> dict[str, str]:
-        """Outcome of every hidden test that ran, by node id; raises SandboxError when it could not run."""
+    async def examine(self, exam: Exam) -> "list[dict[str, str]]":
+        """The outcome of every hidden test by node id, of each run; one that is not passed is the last.
+
+        Raises SandboxError when it could not be held."""
         ...
 
     async def aclose(self) -> None:

@@ -7,17 +7,22 @@ own before anything else and cannot leave it: it sees no cgroup file system. (Th
 bounded by each sandbox's own namespaces, see `layout`.)
 """
 
+import itertools
 import logging
 import os
 import secrets
 import signal
 import time
+from collections import deque
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 _ROOT = Path("/sys/fs/cgroup")
 _PREFIX = "ostinato-"
+_USED = {1: "memory.usage_in_bytes", 2: "memory.current"}
+_IDLE_BYTES = 2 << 20
+_MOST_LEFT = 256
 _LIMIT = {1: "memory.limit_in_bytes", 2: "memory.max"}
 _BUSY_TRIES, _BUSY_PAUSE_S = 100, 0.005
 _CLOSE_S = 10.0
@@ -30,10 +35,25 @@ class Groups:
     def __init__(self, version: int, directory: int) -> None:
         self.version = version
         self.directory = directory
+        self._numbers = itertools.count(1)
+        self._left: deque[str] = deque()
+
+    def take(self) -> str:
+        """The name of a group for a new child: one that was left, if nothing of that is in it any more.
+
+        To make and remove one costs as much as all other namespaces but the network's.
+        """
+        while self._left:
+            name = self._left.popleft()
+            if self._is_idle(name):
+                return name
+            self._remove(name)
+        name = str(next(self._numbers))
+        os.mkdir(name, dir_fd=self.directory)
+        return name
 
     def enter(self, name: str) -> None:
-        """Move this process into a new group."""
-        os.mkdir(name, dir_fd=self.directory)
+        """Move this process into a group."""
         self._write(f"{name}/cgroup.procs", 0)
 
     def limit(self, name: str, memory_bytes: int) -> None:
@@ -41,18 +61,30 @@ class Groups:
         self._write(f"{name}/{_LIMIT[self.version]}", memory_bytes)
 
     def leave(self, name: str) -> None:
-        """Remove the group of a child that has ended; nothing to do when there is none.
+        """The child of a group has ended: another may have it."""
+        self._left.append(name)
+        if len(self._left) > _MOST_LEFT:
+            self._remove(self._left.popleft())
 
-        The kernel says busy for a moment after the last process has ended.
-        """
+    def _is_idle(self, name: str) -> bool:
+        used = int(self._read(f"{name}/{_USED[self.version]}"))
+        return used <= _IDLE_BYTES and not self._read(f"{name}/cgroup.procs")
+
+    def _remove(self, name: str) -> None:
+        """The kernel says busy for a moment after the last process has ended."""
         for _ in range(_BUSY_TRIES):
             try:
                 os.rmdir(name, dir_fd=self.directory)
                 return
-            except FileNotFoundError:
-                return
             except OSError:
                 time.sleep(_BUSY_PAUSE_S)
+
+    def _read(self, path: str) -> bytes:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.directory)
+        try:
+            return os.read(file, 64)
+        finally:
+            os.close(file)
 
     def _write(self, path: str, value: int) -> None:
         file = os.open(path, os.O_WRONLY | os.O_CLOEXEC, dir_fd=self.directory)

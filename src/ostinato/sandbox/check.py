@@ -10,18 +10,18 @@ cannot be done is said: such verdicts are marked `forgeable`.
 """
 
 import asyncio
-import os
 import secrets
 import shlex
 import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ostinato.sandbox import tree
 from ostinato.sandbox.base import Backend, Exam, Mount, Sandbox, SandboxError, Spec
+from ostinato.sandbox.exam import repeated
 from ostinato.sandbox.reports import READERS, ReportError
+from ostinato.sandbox.scratch import Scratch
 from ostinato.types import Task
 
 TESTS = "/mnt/tests"
@@ -66,17 +66,22 @@ class Check:
         return cls(command=command, report=report, needs=tuple(needs))
 
 
-async def examine(backend: Backend, exam: Exam, check: Check) -> dict[str, str]:
-    """Outcomes by test id; raises SandboxError when it could not be held, ChangesError for the changes."""
-    with tempfile.TemporaryDirectory(prefix="ostinato-check-") as scratch:
-        repo = Path(await asyncio.to_thread(os.path.realpath, scratch), "repo")
+async def examine(backend: Backend, exam: Exam, check: Check) -> list[dict[str, str]]:
+    """As `Backend.examine`; raises ChangesError for the changes."""
+    return await repeated(exam, lambda seed: _examine(backend, exam, check, seed))
+
+
+async def _examine(backend: Backend, exam: Exam, check: Check, seed: int) -> dict[str, str]:
+    with Scratch("check") as scratch:
+        repo = scratch.path / "repo"
         mounted = backend.capabilities.boundary
         await asyncio.to_thread(_lay_out, exam, repo, beside=not mounted)
         mounts = (Mount(source=exam.tests, target=TESTS),) if mounted else ()
         sandbox = await backend.create(Spec(repo=repo, limits=exam.limits, mounts=mounts))
         try:
             await _check_tools(sandbox, check)
-            return await _run(sandbox, exam, check, TESTS if mounted else f"{sandbox.root}/{_BESIDE}")
+            tests = TESTS if mounted else f"{sandbox.root}/{_BESIDE}"
+            return await _run(sandbox, check, tests, seed)
         finally:
             await sandbox.destroy()
 
@@ -100,7 +105,7 @@ async def _check_tools(sandbox: Sandbox, check: Check) -> None:
         raise SandboxError(f"this task needs {', '.join(missing)}: install it where sandboxes see it (/usr)")
 
 
-async def _run(sandbox: Sandbox, exam: Exam, check: Check, tests: str) -> dict[str, str]:
+async def _run(sandbox: Sandbox, check: Check, tests: str, seed: int) -> dict[str, str]:
     place = f".exam-{secrets.token_hex(8)}"
     report = f"{place}/{'reward.txt' if check.report == 'reward' else 'report'}"
     names = {
@@ -108,7 +113,7 @@ async def _run(sandbox: Sandbox, exam: Exam, check: Check, tests: str) -> dict[s
         "TESTS": tests,
         "LOGS": f"{sandbox.root}/{place}",
         "REPORT": f"{sandbox.root}/{report}",
-        "SEED": str(exam.variation),
+        "SEED": str(seed),
     }
     result = await sandbox.exec(_script(check, names))
     try:

@@ -5,7 +5,6 @@ import os
 import select
 import signal
 from collections.abc import Callable
-from functools import cache
 
 from ostinato.sandbox.link import Watch
 
@@ -19,12 +18,12 @@ class Endings:
         self._watch = watch
         self._files: dict[int, int] = {}
         self._acts: dict[int, Act] = {}
-        if not _has_pidfds():
+        if not _PIDFDS:
             self._listen()
 
     def add(self, pid: int, act: Act) -> None:
         self._acts[pid] = act
-        if _has_pidfds():
+        if _PIDFDS:
             self._files[pid] = file = os.pidfd_open(pid)
             self._watch.add(file, select.POLLIN, lambda _: act())
 
@@ -58,7 +57,6 @@ def _ended(pid: int) -> bool:
         return True  # another command's end has taken it along
 
 
-@cache
 def _has_pidfds() -> bool:
     try:
         os.close(os.pidfd_open(os.getpid()))
@@ -67,3 +65,7 @@ def _has_pidfds() -> bool:
             return False
         raise
     return True
+
+
+_PIDFDS = _has_pidfds()
+"""Looked up by the zygote, not in each of its forks."""

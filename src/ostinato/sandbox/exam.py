@@ -1,4 +1,9 @@
-"""Reads what a judge reports, and runs judge and worker as plain processes where there are no namespaces."""
+"""Holds an exam: gives a judge a worker for each run, reads what it reports.
+
+    runs ──a fresh worker's socket──► judge ──outcomes, done──► runs, again while all passed
+
+Where there are no namespaces judge and worker are plain processes.
+"""
 
 import asyncio
 import os
@@ -8,7 +13,8 @@ import struct
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
 from ostinato.sandbox import values
 from ostinato.sandbox.base import Exam, SandboxError
@@ -17,17 +23,37 @@ from ostinato.sandbox.worker import module_names
 READY = b"!"
 GRACE_S = 5.0
 """How much longer than the exam's wall time a judge may take to say that it is done."""
+Working = Callable[[int], AbstractAsyncContextManager[socket.socket]]
+"""The number of a run to its worker, in a fresh copy of the candidate's tree: the socket to ask it by."""
 
 
-async def outcomes(results: socket.socket, exam: Exam) -> dict[str, str]:
-    """Tell the judge that the worker is ready, collect its reports until it is done.
+async def runs(results: socket.socket, exam: Exam, working: Working) -> list[dict[str, str]]:
+    """The outcomes of each run, see `Backend.examine`; `results` is the judge's socket."""
+    results.setblocking(False)
+
+    async def once(number: int) -> dict[str, str]:
+        async with working(number) as asks:
+            return await _run(results, exam, asks)
+
+    return await repeated(exam, once)
+
+
+async def repeated(exam: Exam, once: Callable[[int], Awaitable[dict[str, str]]]) -> list[dict[str, str]]:
+    """What `once` answers to the number of each run; one that is not passed is the last."""
+    found = [await once(0)]
+    while len(found) <= exam.variations and set(found[-1].values()) == {"passed"}:
+        found.append(await once(len(found)))
+    return found
+
+
+async def _run(results: socket.socket, exam: Exam, asks: socket.socket) -> dict[str, str]:
+    """Hand the judge a worker, collect its reports until it is done.
 
     Raises SandboxError when it dies before, or never ends.
     Nobody but the judge holds the other end, so an end without `done` is a failure of ours.
     """
-    results.setblocking(False)
     with suppress(OSError):  # a judge that is gone is noticed below
-        results.send(READY)
+        socket.send_fds(results, [READY], [asks.fileno()])
     deadline = time.monotonic() + exam.limits.wall_s + GRACE_S
     found: dict[str, str] = {}
     while True:
@@ -50,6 +76,8 @@ async def _exactly(results: socket.socket, count: int, deadline: float) -> bytes
         try:
             async with asyncio.timeout(deadline - time.monotonic()):
                 part = await loop.sock_recv(results, count - len(data))
+        except ConnectionError:  # it was killed before it read all that we told it
+            part = b""
         except TimeoutError:
             raise SandboxError("the judge did not finish in time: look at the hidden tests") from None
         if not part:
@@ -58,29 +86,30 @@ async def _exactly(results: socket.socket, count: int, deadline: float) -> bytes
     return data
 
 
-async def examine_in_processes(exam: Exam, root: str) -> dict[str, str]:
-    """Judge and worker as two interpreters; the candidate's tree lies ready at `root`."""
-    asks, answers = socket.socketpair()
-    with asks, answers:
-        worker = _start("worker", [answers], root, exam.variation)
-        answers.close()
-        try:
-            return await judge_in_process(exam, asks)
-        finally:
-            await _end(worker)
-
-
-async def judge_in_process(exam: Exam, asks: socket.socket) -> dict[str, str]:
-    """The judge as an interpreter of its own, which asks a worker through `asks`; closes it."""
+async def judged_by_process(exam: Exam, working: Working) -> list[dict[str, str]]:
+    """`runs` with a judge that is an interpreter of its own."""
     ours, results = socket.socketpair()
     with ours:
-        with results, asks:
-            told = exam.tests.resolve(), exam.limits.wall_s, exam.variation
-            judge = _start("judge", [results, asks], *told, *module_names(str(exam.repo)))
+        with results:
+            told = exam.tests.resolve(), exam.limits.wall_s, *module_names(str(exam.repo))
+            judge = _start("judge", results, *told)
         try:
-            return await outcomes(ours, exam)
+            return await runs(ours, exam, working)
         finally:
             await _end(judge)
+
+
+@asynccontextmanager
+async def worker_process(root: str, variation: int) -> AsyncIterator[socket.socket]:
+    """A worker that is an interpreter of its own; the candidate's tree lies ready at `root`."""
+    asks, answers = socket.socketpair()
+    with asks:
+        with answers:
+            worker = _start("worker", answers, root, variation)
+        try:
+            yield asks
+        finally:
+            await _end(worker)
 
 
 async def _end(process: subprocess.Popen[bytes]) -> None:
@@ -90,12 +119,11 @@ async def _end(process: subprocess.Popen[bytes]) -> None:
     await asyncio.to_thread(process.wait)
 
 
-def _start(module: str, sockets: list[socket.socket], *arguments: object) -> subprocess.Popen[bytes]:
-    numbers = [sock.fileno() for sock in sockets]
+def _start(module: str, sock: socket.socket, *arguments: object) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", f"ostinato.sandbox.{module}", *map(str, [*numbers, *arguments])],
+        [sys.executable, "-m", f"ostinato.sandbox.{module}", *map(str, [sock.fileno(), *arguments])],
         cwd="/",
-        pass_fds=numbers,
+        pass_fds=[sock.fileno()],
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

@@ -4,7 +4,6 @@ import os
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 
 from ostinato.sandbox import landlock, layer, layout, linux, processes
@@ -48,10 +47,8 @@ class Cell:
         self._oom = processes.open_oom("/proc")
 
     def live(self, order: Order, files: Mapping[str, int], begun: Callable[[], None]) -> None:
-        # the kernel counts all processes of a user, not those of a sandbox
-        count = processes.of_user(os.getuid()) + order.limits.processes
-        counted = replace(order, limits=replace(order.limits, processes=count))
-        serve(counted, {**files, "oom": self._oom}, begun, lambda: self._confine(order, files.get("layer")))
+        files = {**files, "oom": self._oom}
+        serve(order, files, begun, lambda: self._confine(order, files.get("layer")), processes.crowd)
 
     def _confine(self, order: Order, base: int | None) -> PlainPlace:
         root, room = f"{order.scratch}/repo", f"{order.scratch}/room"

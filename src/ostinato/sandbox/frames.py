@@ -31,6 +31,16 @@ With a `window`, `run` tells of itself before its answer, and hears more, under 
               op signal, number
 
 The first frame comes unasked, with id 0: `{"ready": true}`, or an error that says why there is no sandbox.
+
+So do connections that programs make at the door of a guest with a way out (`porter`, `egress.carried`), each
+a `stream` with a number of its own. Both sides say the same, the backend as op `stream`, all with id 0:
+
+    event opened               by the agent: a program is there
+    event data; bytes          at most WINDOW bytes that the other side has not taken yet
+    event taken, bytes         so many
+    event end                  no more data from this side
+    event close                behind the data, or by the agent: the program is gone
+    event cut                  by the backend: at once
 """
 
 import json
@@ -45,6 +55,7 @@ MAGIC = b"\0ost"
 WINDOW = 1 << 18
 """Bytes of output that a command may be ahead of its reader, and of input ahead of the command."""
 CHUNK = 1 << 16
+_JSON = json.JSONEncoder(separators=(",", ":"))
 _PREFIX = struct.Struct(">4sII")
 _MAX_HEADER, _MAX_BODY = 64 * 2**20, 1 << 30
 
@@ -57,7 +68,7 @@ class FrameError(SandboxError):
 
 def pack(header: Mapping[str, Any], body: bytes = b"") -> bytes:
     """One frame."""
-    text = json.dumps(header, separators=(",", ":")).encode()
+    text = _JSON.encode(header).encode()
     return _PREFIX.pack(MAGIC, len(text), len(body)) + text + body
 
 

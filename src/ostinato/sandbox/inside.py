@@ -106,8 +106,9 @@ def serve(
     files: Mapping[str, int],
     begun: Callable[[], None],
     confine: Callable[[], OverlayPlace | PlainPlace],
+    crowd: Callable[[], int] | None = None,
 ) -> None:
-    """Confine this process, then be the agent; a failure is told to the backend."""
+    """Confine this process, then be the agent; a failure is told to the backend. `crowd`: see `Jobs`."""
     link = Link(files["control"], files["control"], order.generation)
     try:
         place = confine()
@@ -116,8 +117,11 @@ def serve(
         link.send({"id": 0, "error": "SandboxError", "message": message})
         begun()
         return
-    os.environ.update(order.environment)
+    for name, value in order.environment.items():  # `update` has a fresh fork copy pages even for nothing
+        os.environ[name] = value
     tempfile._name_sequence = None  # type: ignore[attr-defined] # else all sandboxes make the same names
     calls = socket.socket(fileno=files["calls"]) if "calls" in files else None
-    agent = Agent(link, place, order.limits, oom=files["oom"], recognise=warm.fork_body, calls=calls)
+    agent = Agent(
+        link, place, order.limits, oom=files["oom"], recognise=warm.fork_body, calls=calls, crowd=crowd
+    )
     agent.serve(begun)

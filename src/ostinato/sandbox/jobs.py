@@ -55,7 +55,8 @@ class Job:
 class Jobs:
     """All of them. `tell` sends a frame to the backend, `done` hears of each that ended.
 
-    `oom`: an open /proc/self/oom_score_adj.
+    `oom`: an open /proc/self/oom_score_adj. `crowd`: counts what is bounded together with the sandbox's own
+    processes, as many as there are when a command starts; None where the kernel counts those alone.
     """
 
     def __init__(
@@ -69,8 +70,9 @@ class Jobs:
         recognise: Recognise | None,
         oom: int,
         user: int | None = None,
+        crowd: Callable[[], int] | None = None,
     ) -> None:
-        self._oom, self._user = oom, user
+        self._oom, self._user, self._crowd = oom, user, crowd
         self._root = root
         self._limits = limits
         self._watch = watch
@@ -84,6 +86,8 @@ class Jobs:
         self._orphans = 0
         self._paused: tuple[float, frozenset[int]] | None = None
         _limit_for_ever(limits)
+        if crowd is None:
+            _limit_processes(limits.processes)
 
     @property
     def alone(self) -> bool:
@@ -140,6 +144,7 @@ class Jobs:
                 stderr=write_end,
                 start_new_session=True,
                 user=user,
+                preexec_fn=self._limits_processes(),  # noqa: PLW1509 - there is one thread here
             )
         resource.prlimit(shell.pid, resource.RLIMIT_CPU, (self._limits.cpu_s, self._limits.cpu_s))
         shell.returncode = 0  # reaped in `_kill`, not by the object
@@ -178,6 +183,7 @@ class Jobs:
         self, body: Callable[[], None], source: int | None, target: int | None, keep: Iterable[int] = ()
     ) -> int:
         """A child that runs `body` in its own session, without the agent's files."""
+        limit = self._limits_processes()
         child = os.fork()
         if child:
             return child
@@ -186,6 +192,8 @@ class Jobs:
             os.setsid()
             os.chdir(self._root)
             resource.setrlimit(resource.RLIMIT_CPU, (self._limits.cpu_s, self._limits.cpu_s))
+            if limit is not None:
+                limit()
             if self._user is not None:
                 os.setreuid(self._user, self._user)
                 linux.drop_capabilities()
@@ -196,6 +204,12 @@ class Jobs:
             traceback.print_exc()
         finally:
             os._exit(1)
+
+    def _limits_processes(self) -> Callable[[], None] | None:
+        """What a command does at its start; None when this process' own limit is the command's as well."""
+        if self._crowd is None:
+            return None
+        return partial(_limit_processes, self._crowd() + self._limits.processes)
 
     def _hear(self, job: Job, _: int) -> None:
         """Take output as far as it is credited."""
@@ -345,11 +359,14 @@ def _limit_for_ever(limits: Limits) -> None:
     for kind, value in (
         (resource.RLIMIT_AS, limits.memory_mb * _MIB),
         (resource.RLIMIT_FSIZE, limits.disk_mb * _MIB),
-        (resource.RLIMIT_NPROC, limits.processes),
         (resource.RLIMIT_NOFILE, 1024),
         (resource.RLIMIT_CORE, 0),
     ):
         resource.setrlimit(kind, (value, value))
+
+
+def _limit_processes(most: int) -> None:
+    resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
 
 
 def _set_files(source: int | None, target: int | None, keep: frozenset[int]) -> None:

@@ -10,16 +10,18 @@ judge's own. Each finished test is sent to the verifier over a socket that the w
 
 import builtins
 import importlib.machinery
+import itertools
 import os
 import signal
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from importlib.abc import Loader, MetaPathFinder
 from random import Random
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import _pytest.config
 import pytest
@@ -45,16 +47,25 @@ class RemoteError(Exception):
 
 
 class Worker:
-    """Asks the worker; after the first failure of the channel every question fails.
+    """Asks the worker of the run under way; after the first failure of its channel every question fails.
 
-    `begin`: waits until the worker is ready, and says until when it may be asked.
+    `begin`: waits for the run's worker: its socket, and until when it may be asked.
     """
 
-    def __init__(self, calls: socket.socket, begin: Callable[[], float]) -> None:
-        self._calls = calls
+    def __init__(self, begin: Callable[[], tuple[socket.socket, float]]) -> None:
         self._begin = begin
-        self._deadline: float | None = None
+        self._begun: tuple[socket.socket, float] | None = None
         self._broken: str | None = None
+
+    def wait(self) -> tuple[socket.socket, float]:
+        if self._begun is None:
+            self._begun = self._begin()
+        return self._begun
+
+    def change(self) -> None:
+        """The run is over: the next one's worker is asked from now on, when it is there."""
+        self.wait()[0].close()
+        self._begun = self._broken = None
 
     def ask(self, **question: object) -> dict[str, Any]:
         """The answer, an error of the candidate's raised here as itself."""
@@ -66,11 +77,10 @@ class Worker:
     def _exchange(self, question: dict[str, object]) -> dict[str, Any]:
         if self._broken is not None:
             raise RemoteError(self._broken)
-        if self._deadline is None:
-            self._deadline = self._begin()
+        calls, deadline = self.wait()
         try:
-            channel.send(self._calls, question)
-            answer = channel.receive(self._calls, self._deadline)
+            channel.send(calls, question)
+            answer = channel.receive(calls, deadline)
         except channel.ChannelError as error:
             self._broken = f"the worker failed: {error}"
             raise RemoteError(self._broken) from error
@@ -144,27 +154,23 @@ class Finder(MetaPathFinder, Loader):
 
 
 class Reporter:
-    """A pytest plugin: orders the tests, and sends `{"id", "outcome"}` when one is finished."""
+    """A pytest plugin that sends `{"id", "outcome"}` when a test is finished."""
 
     def __init__(self) -> None:
         self._results: socket.socket | None = None
-        self._variation = 0
         self._worst: dict[str, str] = {}
 
-    def begin(self, results: socket.socket, variation: int) -> None:
-        self._results, self._variation = results, variation
+    def begin(self, results: socket.socket) -> None:
+        self._results = results
+
+    def finish_run(self) -> None:
+        """Nothing more comes of this run."""
+        self._worst.clear()
+        self.tell(done=True)
 
     def tell(self, **report: object) -> None:
         assert self._results is not None
         channel.send(self._results, report)
-
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Another order for a variation, where there is one."""
-        if self._variation:
-            before = list(items)
-            Random(self._variation).shuffle(items)
-            if items == before:
-                items.reverse()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         odd = report.outcome == "passed" and hasattr(report, "wasxfail")
@@ -194,54 +200,76 @@ class Judge:
         arguments = [*ARGUMENTS, f"--rootdir={tests}", f"--confcutdir={tests}", tests]
         # the steps of pytest.main and _pytest.main.wrap_session, of which the dear ones need no tests yet
         self._config = _pytest.config._prepareconfig(arguments, [self._reporter], prog="judge")
+        self._config.option.tbstyle = "no"  # why a test failed takes longer to write than to find, for nobody
         self._session = pytest.Session.from_config(self._config)
         self._config._do_configure()
         self._config.hook.pytest_sessionstart(session=self._session)
 
-    def run(
-        self,
-        results: socket.socket,
-        calls: socket.socket,
-        names: Iterable[str],
-        wall_s: float,
-        variation: int = 0,
-    ) -> None:
-        """Run every test; `names` are the pristine repository's top-level modules.
+    def run(self, results: socket.socket, names: Iterable[str], wall_s: float) -> None:
+        """Run every test, in another order each time, as long as there is a worker for it; never returns.
+
+        `names`: the pristine repository's top-level modules.
 
         Only those take precedence over installed modules: a candidate that adds its own `math.py` does not
         get it into the judge's `import math`. When the time is up the rest counts as not passed: a candidate
         can make a test endless by what it answers.
         """
-        worker = Worker(calls, lambda: self._begin(results, wall_s))
+        worker = Worker(lambda: self._begin(results, wall_s))
         own = frozenset(names)
-        forget(own)
+        forget(own, [self._tests])
         sys.meta_path[:] = [Finder(worker, own), *sys.meta_path, Finder(worker, None)]
         os.environ["PYTEST_VERSION"] = pytest.__version__
         os.chdir(self._tests)
-        self._reporter.begin(results, variation)
-        signal.signal(signal.SIGALRM, lambda *_: self._stop() if self._begun else os._exit(1))
+        self._reporter.begin(results)
+        signal.signal(signal.SIGALRM, lambda *_: self._late())
         signal.setitimer(signal.ITIMER_REAL, _READY_S + wall_s)
-        try:
-            self._config.hook.pytest_collection(session=self._session)
-            self._config.hook.pytest_runtestloop(session=self._session)
-        except (pytest.Session.Interrupted, pytest.Session.Failed):
-            pass  # what was not collected has been told
-        self._config.hook.pytest_sessionfinish(session=self._session, exitstatus=0)
-        self._stop()
+        self._try(self._config.hook.pytest_collection)
+        for variation in itertools.count():
+            self._order(variation)
+            self._try(self._config.hook.pytest_runtestloop)
+            self._finish_run(worker)
 
-    def _begin(self, results: socket.socket, wall_s: float) -> float:
-        """The verifier says when the worker is ready; the time before that is not the candidate's."""
-        results.recv(1)
+    def _try(self, step: Callable[..., object]) -> None:
+        """What could not be collected has been told by then."""
+        with suppress(pytest.Session.Interrupted, pytest.Session.Failed):
+            step(session=self._session)
+
+    def _order(self, variation: int) -> None:
+        """Another one for each variation, where there is one."""
+        if variation:
+            before = list(self._session.items)
+            Random(variation).shuffle(self._session.items)
+            if self._session.items == before:
+                self._session.items.reverse()
+
+    def _finish_run(self, worker: Worker) -> None:
+        """And wait for the next."""
+        worker.change()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        self._begun = False
+        self._reporter.finish_run()
+        worker.wait()
+
+    def _begin(self, results: socket.socket, wall_s: float) -> tuple[socket.socket, float]:
+        """The verifier hands over a worker when it is ready; the time before that is not the candidate's."""
+        ready, files, *_ = socket.recv_fds(results, 1, 1)
+        if not ready:
+            self._end()
         self._begun = True
         signal.setitimer(signal.ITIMER_REAL, wall_s + _LATE_S)
-        return time.monotonic() + wall_s
+        return socket.socket(fileno=files[0]), time.monotonic() + wall_s
 
-    def _stop(self) -> None:
-        """Say that there is nothing more to come, and end: at once, for whatever still runs."""
-        self._reporter.tell(done=True)
+    def _end(self) -> NoReturn:
+        """Nobody wants another run."""
+        self._config.hook.pytest_sessionfinish(session=self._session, exitstatus=0)
         os._exit(0)
+
+    def _late(self) -> NoReturn:
+        """Say that there is nothing more to come, and end at once, whatever still runs."""
+        if self._begun:
+            self._reporter.finish_run()
+        os._exit(not self._begun)
 
 
 if __name__ == "__main__":
-    results, calls = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
-    Judge(sys.argv[3]).run(results, calls, sys.argv[6:], float(sys.argv[4]), int(sys.argv[5]))
+    Judge(sys.argv[2]).run(socket.socket(fileno=int(sys.argv[1])), sys.argv[4:], float(sys.argv[3]))

@@ -5,12 +5,12 @@ see what `capabilities.lost` says.
 """
 
 import asyncio
-import os
-import tempfile
+from pathlib import Path
 
-from ostinato.sandbox import landlock, tree
+from ostinato.sandbox import landlock
 from ostinato.sandbox.base import Capabilities, Isolation, Mount, Spec, Unsupported
 from ostinato.sandbox.ns import NsBackend, capabilities
+from ostinato.sandbox.scratch import Scratch
 
 _LOST = (
     "no pid namespace: other processes of the machine can be seen, and what escapes a killed agent lives on",
@@ -25,6 +25,10 @@ class LandlockBackend(NsBackend):
     name = "landlock"
     root = "/repo"
 
+    def __init__(self, snapshots: Path | None = None) -> None:
+        super().__init__(snapshots)
+        self._made: dict[str, Scratch] = {}
+
     @property
     def capabilities(self) -> Capabilities:
         return capabilities(Isolation.LANDLOCK, set(), (*_LOST, *landlock.missing(landlock.abi())))
@@ -37,8 +41,11 @@ class LandlockBackend(NsBackend):
             raise Unsupported(self.name, "let anything out", "ns")
 
     async def _scratch(self) -> str:
-        return await asyncio.to_thread(lambda: os.path.realpath(tempfile.mkdtemp(prefix="ostinato-")))
+        made = await asyncio.to_thread(Scratch, self.name)
+        self._made[str(made.path)] = made
+        return str(made.path)
 
     async def drop(self, scratch: str) -> None:
-        if scratch:
-            await asyncio.to_thread(tree.remove, scratch)
+        made = self._made.pop(scratch, None)
+        if made is not None:
+            await asyncio.to_thread(made.close)

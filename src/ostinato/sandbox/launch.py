@@ -36,6 +36,8 @@ class ZygoteProcess:
         self._process = process
         self._orders = orders
         self._exams = exams
+        self._turn = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @classmethod
     async def start(cls, ground: str) -> "ZygoteProcess":
@@ -88,7 +90,15 @@ class ZygoteProcess:
 
     async def order(self, request: Mapping[str, Any], files: Sequence[int]) -> None:
         """Send an order with its descriptors; raises LostError when the zygote is gone."""
-        await _send(self._orders, request, files)
+        async with self._one_at_a_time():
+            await _send(self._orders, request, files)
+
+    def _one_at_a_time(self) -> asyncio.Lock:
+        """More is ordered at once than is begun: the first waits for room, the others for it."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:  # a lock is of one event loop, this process outlives some
+            self._turn, self._loop = asyncio.Lock(), loop
+        return self._turn
 
     async def examine(self, request: Mapping[str, Any], files: Sequence[int]) -> None:
         """Send an exam with its descriptors; raises LostError when the zygote is gone."""
@@ -109,7 +119,7 @@ class ZygoteProcess:
 
 
 async def _send(sock: socket.socket, request: Mapping[str, Any], files: Sequence[int]) -> None:
-    """Waits while the socket is full: more is ordered at once than is begun."""
+    """Waits while the socket is full."""
     data = json.dumps(request).encode()
     if len(data) > MAX_REQUEST:
         raise SandboxError(f"a request of {len(data)} bytes is too large: shorten its environment or mounts")

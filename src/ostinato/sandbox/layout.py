@@ -26,6 +26,8 @@ MOUNTABLE = ("/mnt", "/run")
 """What more a sandbox is to see lies below one of these."""
 _RESERVED_PIDS = 300
 """The kernel keeps the first 300 for a fresh namespace, and refuses a smaller bound."""
+_BOUNDS_PIDS = tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (6, 14)
+"""Before, the bound of a pid namespace is the whole machine's, not ours to touch."""
 _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mime.types")
 _DEVICES = ("null", "zero", "full", "random", "urandom")
@@ -55,7 +57,6 @@ def build_root() -> None:
         _show(path)
     _make_devices()
     write_identity(Path("/etc"))
-    _link_trust(Path("/etc"))
     linux.seal("/")
 
 
@@ -65,13 +66,14 @@ def shown() -> list[str]:
 
 
 def write_identity(etc: Path) -> None:
-    """The files of /etc that say who and where one is."""
+    """The files of /etc that say who and where one is, and whom one trusts."""
     (etc / "passwd").write_text(_USER)
     (etc / "group").write_text("agent:x:1000:\n")
     (etc / "hosts").write_text("127.0.0.1 localhost\n")
     (etc / "resolv.conf").write_text("nameserver 127.0.0.1\n")
     # each sandbox has a host name of its own, which is thereby its identity too, forks included
     (etc / "machine-id").symlink_to("/proc/sys/kernel/hostname")
+    _link_trust(etc)
 
 
 def _link_trust(etc: Path) -> None:
@@ -83,9 +85,9 @@ def _link_trust(etc: Path) -> None:
 
 def map_user(process: str, user: tuple[int, int], group: tuple[int, int]) -> None:
     """Write the maps of a fresh user namespace: (inside, outside) ids. `process`: its /proc directory."""
-    Path(process, "setgroups").write_text("deny")
-    Path(process, "uid_map").write_text(f"{user[0]} {user[1]} 1")
-    Path(process, "gid_map").write_text(f"{group[0]} {group[1]} 1")
+    linux.write(f"{process}/setgroups", "deny")
+    linux.write(f"{process}/uid_map", f"{user[0]} {user[1]} 1")
+    linux.write(f"{process}/gid_map", f"{group[0]} {group[1]} 1")
 
 
 def python_prefixes() -> list[str]:
@@ -198,11 +200,10 @@ def _mount_repository(repo: str) -> tuple[int, int]:
 def _limit_pids(processes: int) -> None:
     """RLIMIT_NPROC does not bind processes of the machine's root; the pid namespace's own bound does.
 
-    Before Linux 6.14 that number is the whole machine's, not ours to touch.
+    See `_BOUNDS_PIDS`.
     """
-    major, minor = (int(part) for part in os.uname().release.split(".")[:2])
-    if (major, minor) >= (6, 14):
-        Path(f"{SCRATCH}/proc/sys/kernel/pid_max").write_text(str(_RESERVED_PIDS + processes))
+    if _BOUNDS_PIDS:
+        linux.write(f"{SCRATCH}/proc/sys/kernel/pid_max", str(_RESERVED_PIDS + processes))
 
 
 def check_mount(mount: Mount) -> None:

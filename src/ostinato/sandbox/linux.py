@@ -4,6 +4,7 @@ import ctypes
 import fcntl
 import os
 import platform
+import signal
 import socket
 import struct
 from collections.abc import Iterator, Sequence
@@ -22,10 +23,18 @@ SYS_ADMIN, SYS_RESOURCE, SYS_TIME = 21, 24, 25
 _CAPABILITY_V3 = 0x20080522
 _MOUNT_SETATTR = 442
 _SET_FLAGS, _UP = 0x8914, 1
+_COLLAPSE = 25
+_BLOCK, _UNBLOCK = 0, 1
+_CHILD_SIGNAL = struct.pack("Q120x", 1 << (signal.SIGCHLD - 1))
+"""The set of that one signal."""
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _ATTR_RDONLY, _ATTR_NOSUID = 1, 2
 
+_PR_SET_THP_DISABLE, _PR_GET_THP_DISABLE = 41, 42
+
 _libc = ctypes.CDLL(None, use_errno=True)
+for _name in ("capset", "mount", "prctl", "setns", "sigprocmask", "socket", "syscall", "umount2", "unshare"):
+    getattr(_libc, _name)  # looked up now: a fresh fork would copy pages to do it again
 
 
 def checked(call: str, result: int) -> int:
@@ -77,8 +86,36 @@ def seal(target: str) -> None:
 
 def raise_loopback() -> None:
     """Let the processes of this network namespace reach each other at 127.0.0.1."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack("16sH22x", b"lo", _UP))
+    # not by `socket.socket`: its enumerations make a fresh fork copy fifty pages
+    any_socket = checked("socket", _libc.socket(int(socket.AF_INET), int(socket.SOCK_DGRAM), 0))
+    fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack("16sH22x", b"lo", _UP))
+    os.close(any_socket)
+
+
+def collapse(start: int, length: int) -> None:
+    """Put the memory of this process between two addresses, multiples of 2 MiB, into large pages."""
+    result = _libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), _COLLAPSE)
+    checked("madvise", result)
+
+
+def write(path: str, text: str) -> None:
+    """Write a file of the kernel's: in one call, and without what `pathlib` makes a fresh fork copy."""
+    file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(file, text.encode())
+    finally:
+        os.close(file)
+
+
+def watch_children() -> int:
+    """A descriptor that is readable when a child has ended. SIGCHLD itself waits, in children too: `heed`."""
+    checked("sigprocmask", _libc.sigprocmask(_BLOCK, _CHILD_SIGNAL, None))
+    return checked("signalfd", _libc.signalfd(-1, _CHILD_SIGNAL, os.O_NONBLOCK | os.O_CLOEXEC))
+
+
+def heed() -> None:
+    """In a child: SIGCHLD does again what it always did."""
+    checked("sigprocmask", _libc.sigprocmask(_UNBLOCK, _CHILD_SIGNAL, None))
 
 
 def die_with_parent() -> None:
@@ -180,3 +217,13 @@ def apply_filter(program: bytes) -> None:
     buffer = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(buffer))
     checked("seccomp", _libc.prctl(_PR_SET_SECCOMP, 2, header, 0, 0))
+
+
+def allow_huge_pages(allowed: bool) -> bool:
+    """For this process and those that it starts from now on; answers what held before.
+
+    Not raised: a kernel without huge pages refuses, and may.
+    """
+    before: bool = _libc.prctl(_PR_GET_THP_DISABLE, 0, 0, 0, 0) != 1
+    _libc.prctl(_PR_SET_THP_DISABLE, int(not allowed), 0, 0, 0)
+    return before

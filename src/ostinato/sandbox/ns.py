@@ -13,11 +13,12 @@ import dataclasses
 import os
 import socket
 import uuid
-from collections.abc import Mapping, Set
+from collections.abc import AsyncIterator, Mapping, Set
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from ostinato.sandbox import cgroup, frames, landlock, layout
+from ostinato.sandbox import cgroup, frames, landlock, layout, scratch
 from ostinato.sandbox.base import (
     Capabilities,
     Exam,
@@ -33,10 +34,10 @@ from ostinato.sandbox.base import (
     Unsupported,
 )
 from ostinato.sandbox.cache import CacheKey, ExecCache
-from ostinato.sandbox.egress import Connection, gate
+from ostinato.sandbox.egress import gate
 from ostinato.sandbox.egress.policy import Resolve
-from ostinato.sandbox.egress.way import Way
-from ostinato.sandbox.exam import outcomes
+from ostinato.sandbox.egress.way import HeldWay
+from ostinato.sandbox.exam import runs
 from ostinato.sandbox.ground import Order
 from ostinato.sandbox.launch import ZygoteProcess
 from ostinato.sandbox.snapshots import LAYER, Shelf, open_layer
@@ -91,11 +92,11 @@ class NsBackend:
     ) -> "NsSandbox":
         """A sandbox with, or without, an exam's worker and a layer to start from."""
         order = await self._order(spec)
-        way: Way | None = None
+        way, egress = None, spec.egress
         files = {"calls": calls.fileno()} if calls is not None else {}
         files |= {"layer": base} if base is not None else {}
         try:
-            way = await Way.open(spec.egress, order.id, self._resolve) if spec.egress is not None else None
+            way = await HeldWay.open(egress, order.id, self._resolve) if egress is not None else None
             wire = await (self._begin(order, files) if way is None else self._open(order, files, way))
         except BaseException:
             await self.drop(order.scratch)
@@ -106,7 +107,7 @@ class NsBackend:
         self._sandboxes.add(sandbox)
         return sandbox
 
-    async def _open(self, order: Order, files: Mapping[str, int], way: Way) -> Wire:
+    async def _open(self, order: Order, files: Mapping[str, int], way: HeldWay) -> Wire:
         """Begin with a way out, through what the sandbox opens."""
         inner, outer = socket.socketpair()
         with inner, outer:
@@ -156,33 +157,36 @@ class NsBackend:
     def forget(self, sandbox: "NsSandbox") -> None:
         self._sandboxes.discard(sandbox)
 
-    async def examine(self, exam: Exam) -> dict[str, str]:
-        """The worker in a fresh sandbox, the judge beside the zygote; they share one socket pair."""
-        asks, answers = socket.socketpair()
+    async def examine(self, exam: Exam) -> list[dict[str, str]]:
+        """The judge beside the zygote; each run's worker in a fresh sandbox."""
         ours, results = socket.socketpair()
-        with asks, answers, ours, results:
-            await self._start_judge(exam, results, asks)  # it starts while the sandbox and the worker do
+        with ours, results:
+            await self._start_judge(exam, results)  # it starts while the sandbox and the worker do
             results.close()
-            asks.close()
-            sandbox = await self.begin(Spec(repo=exam.repo, limits=exam.limits), calls=answers)
-            answers.close()
-            try:
-                await sandbox.prepare_worker(exam)
-                found = await outcomes(ours, exam)
-                await sandbox.usage()  # raises when the agent is gone: no candidate can end it
-                return found
-            finally:
-                await sandbox.destroy()
+            return await runs(ours, exam, lambda variation: self._working(exam, variation))
 
-    async def _start_judge(self, exam: Exam, results: socket.socket, asks: socket.socket) -> None:
+    async def _start_judge(self, exam: Exam, results: socket.socket) -> None:
         request = {
             "tests": _absolute(exam.tests),
             "names": module_names(str(exam.repo)),
             "wall_s": exam.limits.wall_s,
-            "variation": exam.variation,
         }
         zygote = await self._ready_zygote(None)
-        await zygote.examine(request, [results.fileno(), asks.fileno()])
+        await zygote.examine(request, [results.fileno()])
+
+    @asynccontextmanager
+    async def _working(self, exam: Exam, variation: int) -> AsyncIterator[socket.socket]:
+        """See `exam.Working`."""
+        asks, answers = socket.socketpair()
+        with asks:
+            with answers:
+                sandbox = await self.begin(Spec(repo=exam.repo, limits=exam.limits), calls=answers)
+            try:
+                await sandbox.prepare_worker(exam.changes, variation)
+                yield asks
+                await sandbox.check()  # no candidate can end its agent: then something of ours did
+            finally:
+                await sandbox.destroy()
 
     async def _ready_zygote(self, dead: ZygoteProcess | None) -> ZygoteProcess:
         """The running zygote, a new one when there is none or it is known to be `dead`."""
@@ -191,6 +195,7 @@ class NsBackend:
                 await self._zygote.stop()
                 self._zygote = None
             if self._zygote is None:
+                await asyncio.to_thread(scratch.sweep)
                 self._zygote = await ZygoteProcess.start(self.name)
             return self._zygote
 
@@ -251,13 +256,12 @@ class NsSandbox(WireSandbox):
 
     _remembers = True
 
-    def __init__(self, wire: Wire, spec: Spec, order: Order, backend: NsBackend, way: Way | None) -> None:
-        super().__init__(wire, spec, f"{order.scratch}{backend.root}")
+    def __init__(self, wire: Wire, spec: Spec, order: Order, backend: NsBackend, way: HeldWay | None) -> None:
+        super().__init__(wire, spec, f"{order.scratch}{backend.root}", way)
         self.id = order.id
         self._scratch = order.scratch
         self._backend = backend
         self._base = _identity(spec)
-        self._way = way
         self._runs = 0
         self._running = 0
 
@@ -290,11 +294,16 @@ class NsSandbox(WireSandbox):
         state, _ = await self._ask("state")
         return CacheKey(repo=self._base, tree=state["tree"], command=command) if state["pure"] else None
 
-    async def prepare_worker(self, exam: Exam) -> None:
-        """Bring in the exam's changes and start the worker on the socket given at the creation."""
-        table, body = frames.pack_files(exam.changes)
-        await self._ask("apply", body, files=table)
-        await self._ask("worker", variation=exam.variation)
+    async def check(self) -> None:
+        """Raises SandboxError when the agent is gone."""
+        await self._ask("hello")
+
+    async def prepare_worker(self, changes: Mapping[str, bytes | None], variation: int) -> None:
+        """Bring in an exam's changes and start the worker on the socket given at the creation."""
+        table, body = frames.pack_files(changes)
+        applied = self._wire.begin({"op": "apply", "files": table}, body, within_s=self._within_s)
+        await self._ask("worker", variation=variation)
+        await self._wire.answer(applied)
 
     async def snapshot(self, kind: SnapshotKind = SnapshotKind.FILESYSTEM) -> Snapshot:
         if kind is not SnapshotKind.FILESYSTEM:
@@ -347,15 +356,8 @@ class NsSandbox(WireSandbox):
         if failed:
             raise SandboxError(f"the snapshot could not be written: {failed[0]}") from failed[0]
 
-    @property
-    def connections(self) -> list[Connection]:
-        """Its attempts to get out that have ended, the latest thousand."""
-        return [] if self._way is None else list(self._way.proxy.connections)
-
     async def destroy(self) -> None:
         self._backend.forget(self)
-        if self._way is not None:
-            await self._way.aclose()
         await super().destroy()
         scratch, self._scratch = self._scratch, ""
         await self._backend.drop(scratch)

@@ -9,9 +9,11 @@ import builtins
 import os
 import shutil
 import signal
+import socket
 import sys
-import tempfile
 import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from ostinato.sandbox import layer, tree
@@ -30,9 +32,10 @@ from ostinato.sandbox.base import (
     Unsupported,
     Usage,
 )
-from ostinato.sandbox.exam import examine_in_processes
+from ostinato.sandbox.exam import judged_by_process, worker_process
 from ostinato.sandbox.local import LocalProcess
 from ostinato.sandbox.place import REPO_AREA, PlainPlace
+from ostinato.sandbox.scratch import Scratch
 from ostinato.sandbox.snapshots import LAYER, Shelf, open_layer
 from ostinato.sandbox.stream import follow
 
@@ -79,14 +82,14 @@ class ProcessBackend:
             raise SandboxError(f"no repository at {spec.repo}: give a directory")
         if self._in_place:
             return ProcessSandbox(spec.repo.resolve(), spec, self, scratch=None)
-        scratch = Path(tempfile.mkdtemp(prefix="ostinato-")).resolve()
+        scratch = Scratch(self.name)
         try:
-            shutil.copytree(spec.repo, scratch / "repo", symlinks=True)
-            sandbox = ProcessSandbox(scratch / "repo", spec, self, scratch=scratch)
+            shutil.copytree(spec.repo, scratch.path / "repo", symlinks=True)
+            sandbox = ProcessSandbox(scratch.path / "repo", spec, self, scratch=scratch)
             if base is not None:
                 _unpack(base, sandbox.root)
         except BaseException:
-            shutil.rmtree(scratch, ignore_errors=True)
+            scratch.close()
             raise
         return sandbox
 
@@ -101,18 +104,25 @@ class ProcessBackend:
     async def remove(self, snapshot: Snapshot) -> None:
         await asyncio.to_thread(self.shelf.drop, snapshot.path)
 
-    async def examine(self, exam: Exam) -> dict[str, str]:
-        sandbox = await ProcessBackend().create(Spec(repo=exam.repo, limits=exam.limits))
-        try:
-            tree.apply(sandbox.root, exam.changes)
-            return await examine_in_processes(exam, sandbox.root)
-        finally:
-            await sandbox.destroy()
+    async def examine(self, exam: Exam) -> builtins.list[dict[str, str]]:
+        return await judged_by_process(exam, lambda variation: _working(exam, variation))
 
     async def aclose(self) -> None:
         for sandbox in tuple(self._alive):
             await sandbox.destroy()
         await self.shelf.close()
+
+
+@asynccontextmanager
+async def _working(exam: Exam, variation: int) -> AsyncIterator[socket.socket]:
+    """See `exam.Working`: always in a copy."""
+    sandbox = await ProcessBackend().create(Spec(repo=exam.repo, limits=exam.limits))
+    try:
+        tree.apply(sandbox.root, exam.changes)
+        async with worker_process(sandbox.root, variation) as asks:
+            yield asks
+    finally:
+        await sandbox.destroy()
 
 
 def _unpack(base: Path, root: str) -> None:
@@ -126,7 +136,9 @@ def _unpack(base: Path, root: str) -> None:
 class ProcessSandbox:
     """One directory and the commands run in it."""
 
-    def __init__(self, directory: Path, spec: Spec, backend: ProcessBackend, *, scratch: Path | None) -> None:
+    def __init__(
+        self, directory: Path, spec: Spec, backend: ProcessBackend, *, scratch: Scratch | None
+    ) -> None:
         self.id = uuid.uuid4().hex
         self.root = str(directory)
         self._spec = spec
@@ -176,7 +188,7 @@ class ProcessSandbox:
         if self._scratch is None:
             return {**os.environ, **self._spec.environment}
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-        own = {**COMMAND_ENVIRONMENT, "PATH": path, "HOME": str(self._scratch), "PWD": self.root}
+        own = {**COMMAND_ENVIRONMENT, "PATH": path, "HOME": str(self._scratch.path), "PWD": self.root}
         return {**own, **self._spec.environment}
 
     async def read(self, path: str) -> bytes:
@@ -236,8 +248,8 @@ class ProcessSandbox:
         if self._scratch is None:
             raise Unsupported("process", "fork a directory in place", "a copy")
         made: builtins.list[Sandbox] = []
-        with tempfile.TemporaryDirectory(prefix="ostinato-fork-") as directory:
-            path = Path(directory, LAYER)
+        with Scratch("fork") as scratch:
+            path = scratch.path / LAYER
             await asyncio.to_thread(self._pack, path)
             try:
                 for _ in range(n):
@@ -254,8 +266,8 @@ class ProcessSandbox:
         for process in tuple(self._running):
             await process.kill()
         if self._scratch is not None:
-            scratch, self._scratch = str(self._scratch), None
-            await asyncio.to_thread(tree.remove, scratch)
+            scratch, self._scratch = self._scratch, None
+            await asyncio.to_thread(scratch.close)
 
     async def list(self, path: str = ".") -> builtins.list[str]:
         self._check_alive()

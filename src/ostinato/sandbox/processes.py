@@ -29,6 +29,8 @@ class Seen:
     session: int
     kernel: bool
     """A thread of the guest's own kernel: nobody can stop or kill it."""
+    started: int
+    """When, in the kernel's ticks."""
     cpu_s: float
 
 
@@ -62,6 +64,7 @@ def _seen(pid: int) -> Seen:
         state=fields[0].decode(),
         parent=int(fields[1]),
         session=int(fields[3]),
+        started=int(fields[19]),
         kernel=bool(int(fields[6]) & _KERNEL_THREAD),
         cpu_s=(int(fields[11]) + int(fields[12])) / _TICKS,
     )
@@ -72,14 +75,18 @@ def open_oom(proc: str) -> int:
     return os.open(f"{proc}/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
 
 
-def of_user(user: int) -> int:
-    """How many processes of this machine a user has, threads not counted."""
-    count = 0
+def crowd() -> int:
+    """How many threads this process' user has on this machine beside what this process started.
+
+    So many count against RLIMIT_NPROC where no user namespace has a count of its own.
+    """
+    count, user = 0, os.getuid()
     for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdigit():
-            with suppress(FileNotFoundError):
-                count += os.stat(f"/proc/{name}").st_uid == user  # noqa: PTH116
-    return count
+            with suppress(FileNotFoundError, ProcessLookupError):
+                threads = os.stat(f"/proc/{name}/task")  # noqa: PTH116
+                count += (threads.st_nlink - 2) * (threads.st_uid == user)
+    return count - sum(1 for _ in others())
 
 
 def stopped() -> list[int]:
@@ -117,7 +124,7 @@ def kill_all(statuses: dict[int, int]) -> None:
         if os.getpid() == 1:
             _signal([-1], signal.SIGKILL)
         else:
-            _signal(_leaders_first(others()), signal.SIGKILL)
+            _signal(_parents_first(others()), signal.SIGKILL)
         try:
             _note(*os.waitpid(-1, 0), statuses)
         except ChildProcessError:
@@ -127,7 +134,7 @@ def kill_all(statuses: dict[int, int]) -> None:
 def kill_session(leader: int, statuses: dict[int, int]) -> None:
     """Kill a session, wait for its leader, and add how each of our children that ended meanwhile did."""
     while True:
-        members = _leaders_first(each for each in others() if leader in (each.session, each.pid))
+        members = _parents_first(each for each in others() if leader in (each.session, each.pid))
         _signal(members, signal.SIGKILL)
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
@@ -137,9 +144,9 @@ def kill_session(leader: int, statuses: dict[int, int]) -> None:
         time.sleep(_TICK_S)
 
 
-def _leaders_first(these: Iterable[Seen]) -> list[int]:
-    """So that a shell does not live to see its command killed, and to say so."""
-    return [each.pid for each in sorted(these, key=lambda each: each.pid != each.session)]
+def _parents_first(these: Iterable[Seen]) -> list[int]:
+    """So that no shell lives to see its command killed, and to say so."""
+    return [each.pid for each in sorted(these, key=lambda each: (each.started, each.pid))]
 
 
 def _note(pid: int, code: int, statuses: dict[int, int]) -> None:

@@ -9,7 +9,6 @@ import dataclasses
 import json
 import os
 import shutil
-import tempfile
 import time
 import uuid
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from ostinato.sandbox import layer, tree
 from ostinato.sandbox.base import SNAPSHOT_FORMAT, SandboxError, Snapshot, SnapshotKind, Spec
+from ostinato.sandbox.scratch import Scratch
 
 LAYER, RECORD = "layer", "snapshot.json"
 Write = Callable[[bytes], None]
@@ -28,13 +28,13 @@ class Shelf:
     def __init__(self, backend: str, state: Path | None) -> None:
         self._backend = backend
         self._state = state
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._temporary: Scratch | None = None
 
     def begin(self) -> Path:
         """A fresh directory, to be given to `finish` or `drop`; raises SandboxError."""
         if self._state is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="ostinato-snapshots-")
-            self._state = Path(self._temporary.name)
+            self._temporary = Scratch("snapshots")
+            self._state = self._temporary.path
         path = self._state / uuid.uuid4().hex
         try:
             path.mkdir(parents=True)
@@ -94,7 +94,7 @@ class Shelf:
     async def close(self) -> None:
         """Drop them all, where the directory is our own."""
         if self._temporary is not None:
-            await asyncio.to_thread(self._temporary.cleanup)
+            await asyncio.to_thread(self._temporary.close)
             self._temporary, self._state = None, None
 
 

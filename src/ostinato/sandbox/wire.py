@@ -4,7 +4,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from ostinato.sandbox import frames
 from ostinato.sandbox.base import ChangesError, SandboxError, SandboxPathError
@@ -35,6 +35,22 @@ class LostError(SandboxError):
     """The connection ended, and nobody on our side wanted it to."""
 
 
+class Aside(Protocol):
+    """Who hears what an agent says without having been asked, behind its first frame."""
+
+    def heard(self, header: Mapping[str, Any], body: bytes) -> None:
+        """An event with id 0; raises FrameError for what no honest agent says, which ends the sandbox."""
+        ...
+
+    def free(self) -> None:
+        """The wire takes more again."""
+        ...
+
+    def ended(self) -> None:
+        """Nothing is heard any more."""
+        ...
+
+
 class Wire(asyncio.Protocol):
     """A connection that answers each `ask` with the agent's answer to it.
 
@@ -49,6 +65,8 @@ class Wire(asyncio.Protocol):
         self._numbers = itertools.count(1)
         self._pending: dict[int, Pending] = {}
         self._held: list[bytes] | None = None
+        self._full = False
+        self._aside: Aside | None = None
         self._gone: str | None = None
         self._error: type[SandboxError] = SandboxError
         self._first: asyncio.Future[Answer] | None = None
@@ -58,6 +76,9 @@ class Wire(asyncio.Protocol):
         self._transport = transport
         self._first = asyncio.get_running_loop().create_future()
         self._pending[0] = Pending(number=0, answer=self._first, heard=None, within_s=0)
+
+    def attach(self, aside: Aside) -> None:
+        self._aside = aside
 
     async def first(self, within_s: float) -> None:
         """Wait for the frame that the agent sends unasked; raises SandboxError with the reason it gives."""
@@ -112,6 +133,22 @@ class Wire(asyncio.Protocol):
         elif self._gone is None and self._transport is not None:
             self._transport.write(frame)
 
+    @property
+    def free(self) -> bool:
+        """Whether what is sent now leaves soon; what is sent all the same waits in memory."""
+        return self._held is None and not self._full and self._transport is not None
+
+    def pause_writing(self) -> None:
+        self._full = True
+
+    def resume_writing(self) -> None:
+        self._full = False
+        self._tell_free()
+
+    def _tell_free(self) -> None:
+        if self._aside is not None and self.free:
+            self._aside.free()
+
     def hold(self) -> None:
         """Keep back what is sent from now on, until `release`: the other side is to stand still."""
         if self._held is None:
@@ -121,6 +158,7 @@ class Wire(asyncio.Protocol):
         held, self._held = self._held or [], None
         if self._gone is None and self._transport is not None:
             self._transport.writelines(held)
+            self._tell_free()
 
     def _arm(self, pending: Pending, within_s: float) -> None:
         late = "the sandbox did not answer in time and was ended: create another"
@@ -161,6 +199,9 @@ class Wire(asyncio.Protocol):
             if pending is not None and not pending.answer.done():
                 pending.answer.set_exception(kind(self._gone))
                 pending.answer.exception()  # whoever waits hears of it, nobody else has to
+        aside, self._aside = self._aside, None
+        if aside is not None:
+            aside.ended()
 
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
@@ -175,14 +216,19 @@ class Wire(asyncio.Protocol):
         try:
             while (frame := self._reader.next()) is not None:
                 self._take(*frame)
-        except (frames.FrameError, ValueError) as error:
+        except (frames.FrameError, LookupError, TypeError, ValueError) as error:
             self.end(f"the sandbox's agent does not speak the protocol ({error}): create another")
 
     def _take(self, header: dict[str, Any], body: bytes) -> None:
         pending = self._pending.get(header["id"])
-        if header.get("generation") != self._generation or pending is None:
-            return  # of an older generation, or nobody waits for it any more
-        if "event" not in header:
+        if header.get("generation") != self._generation:
+            return
+        if header["id"] == 0 and "event" in header:
+            if self._aside is not None:
+                self._aside.heard(header, body)
+        elif pending is None:
+            return  # nobody waits for it any more
+        elif "event" not in header:
             self._forget(pending.number)
             pending.answer.set_result((header, body))
         elif pending.heard is not None:

@@ -10,6 +10,8 @@ from typing import Any
 
 from ostinato.sandbox import frames
 from ostinato.sandbox.base import ExecResult, OnOutput, Process, SandboxError, Spec, Usage
+from ostinato.sandbox.egress.visit import Connection
+from ostinato.sandbox.egress.way import Way
 from ostinato.sandbox.stream import Stream, follow
 from ostinato.sandbox.wire import Answer, Wire
 
@@ -100,10 +102,11 @@ class WireSandbox:
     _remembers = False
     """Whether a command's answer says what the tree is now: that is a walk through all of it."""
 
-    def __init__(self, wire: Wire, spec: Spec, root: str) -> None:
+    def __init__(self, wire: Wire, spec: Spec, root: str, way: Way | None = None) -> None:
         self.id = uuid.uuid4().hex
         self.root = root
         self._wire = wire
+        self._way = way
         self._spec = spec
         self._limits = spec.limits
         self._within_s = spec.limits.wall_s + GRACE_S
@@ -197,7 +200,14 @@ class WireSandbox:
             wall_s=time.monotonic() - self._born,
         )
 
+    @property
+    def connections(self) -> list[Connection]:
+        """Its attempts to get out that have ended, the latest thousand."""
+        return [] if self._way is None else list(self._way.proxy.connections)
+
     async def destroy(self) -> None:
+        if self._way is not None:
+            await self._way.aclose()
         await self._wire.close("the sandbox is destroyed: create another")
 
     async def list(self, path: str = ".") -> builtins.list[str]:

@@ -21,8 +21,9 @@ def serve(calls: socket.socket, root: str, variation: int = 0) -> None:
     """Answer the judge's questions about the modules in `root` until it hangs up."""
     random.seed(variation)
     os.chdir(root)
-    sys.path[:0] = [root, os.path.join(root, "src")]  # noqa: PTH118
-    forget(module_names(root))
+    folders = [root, os.path.join(root, "src")]  # noqa: PTH118
+    sys.path[:0] = folders
+    forget(module_names(root), folders)
     while True:
         try:
             question = channel.receive(calls)
@@ -40,12 +41,13 @@ def module_names(repo: str) -> list[str]:
     )
 
 
-def forget(names: Iterable[str]) -> None:
-    """Drop loaded modules that a repository has under the same name: the next import finds its own."""
-    own = frozenset(names)
-    for name in [name for name in sys.modules if name.partition(".")[0] in own]:
-        del sys.modules[name]
-    importlib.invalidate_caches()
+def forget(names: Iterable[str], folders: Iterable[str]) -> None:
+    """Drop loaded modules of these names: the next import finds those in `folders`."""
+    for top in [name for name in names if name in sys.modules]:
+        for name in [name for name in sys.modules if name == top or name.startswith(f"{top}.")]:
+            del sys.modules[name]
+    for folder in folders:
+        sys.path_importer_cache.pop(folder, None)  # all that `invalidate_caches` would do for them
 
 
 def _reply(calls: socket.socket, answer: dict[str, Any]) -> None:

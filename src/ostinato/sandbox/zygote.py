@@ -9,7 +9,7 @@ Both are SOCK_SEQPACKET sockets of JSON, one packet each, with the files that th
 child waits first takes the next order:
 
     orders:  {"order": {…}, "files": ["control" [, "calls"] [, "layer"] [, "egress" | "gate"]]}  see `ground`
-    exams:   {"tests": path, "names": […], "wall_s": n, …}                    results, calls
+    exams:   {"tests": path, "names": […], "wall_s": n}                       results
 
 The zygote answers only once, at its start: `{"ready": true}` or `{"error": why}`. It is process 1 of a pid
 namespace around all others: when it ends, however that happens, the kernel ends everything it ever forked.
@@ -21,12 +21,12 @@ import json
 import os
 import resource
 import select
-import signal
 import socket
 import struct
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from ostinato.sandbox import fenced, inside, judge, lean, linux, processes, warm
@@ -37,9 +37,7 @@ MAX_FILES = 4
 WAITING = 2 * (os.cpu_count() or 1)
 """Children that wait for an order: what a burst finds ready."""
 _GROUNDS: Mapping[str, Callable[[], Ground]] = {"ns": inside.Namespaces, "landlock": fenced.Fences}
-_TAKEN = struct.Struct(">BI")
-_TOOK = 255
-"""No signal has this number."""
+_TAKEN = struct.Struct(">I")
 _MIB = 2**20
 _JUDGE_MEMORY = 2 << 30
 
@@ -70,6 +68,7 @@ def _prepare(ground: Ground) -> judge.Judge | None:
     """What has been made ready of a judge; None when that needs to know its tests."""
     sys.path[:] = [path for path in sys.path if path not in ("", "/")]
     warm.prepare()
+    lean.gather()
     ground.prepare()
     return judge.Judge(ground.exam) if ground.exam is not None else None
 
@@ -96,20 +95,22 @@ class Zygote:
         self._living: dict[int, str] = {}
         """The names of the children's groups, by process."""
         self._hears, self._tells = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        signal.set_wakeup_fd(self._tells, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._endings = linux.watch_children()
 
     def serve(self) -> None:
         """Until the backend hangs up; then wait for the children, which hear the same silence."""
         poll = select.poll()
-        for fd in (self._exams.fileno(), self._hears):
+        for fd in (self._exams.fileno(), self._hears, self._endings):
             poll.register(fd, select.POLLIN)
         listening = True
         while listening:
             self._replenish()
             ready = dict(poll.poll())
             if self._hears in ready:
-                self._note(os.read(self._hears, 65536))
+                self._note(os.read(self._hears, _TAKEN.size * 1024))
+            if self._endings in ready:
+                os.read(self._endings, 4096)
+                self._reap()
             if self._exams.fileno() in ready:
                 listening = self._examine()
         self._orders.close()
@@ -119,26 +120,26 @@ class Zygote:
     def _replenish(self) -> None:
         while len(self._waiting) < WAITING:
             self._serial = (self._serial + 1) % 2**32
+            group = self._groups.take() if self._groups is not None else ""
             with self._ground.forking():
-                child = self._fork(self._wait_for_order)
+                child = self._fork(partial(self._wait_for_order, group))
             self._waiting[self._serial] = child
-            self._living[child] = str(self._serial)
+            self._living[child] = group
 
-    def _wait_for_order(self) -> None:
+    def _wait_for_order(self, group: str) -> None:
         """In a child: prepare all that no order changes, then take one."""
-        report = _TAKEN.pack(_TOOK, self._serial)
-        self._exams.close()
-        name = str(self._serial)
+        report = _TAKEN.pack(self._serial)
+        _hang_up(self._exams)
         if self._groups is not None:
-            self._groups.enter(name)
+            self._groups.enter(group)
         cell = self._ground.cell()
         request, files = _receive(self._orders)
-        self._orders.close()
+        _hang_up(self._orders)
         if request is None:
             return
         order = Order.read(request["order"])
         if self._groups is not None:
-            self._groups.limit(name, (order.limits.memory_mb + order.limits.disk_mb) * _MIB)
+            self._groups.limit(group, (order.limits.memory_mb + order.limits.disk_mb) * _MIB)
             os.close(self._groups.directory)
         named = dict(zip(request["files"], files, strict=True))
         cell.live(order, named, lambda: self._tell(report))
@@ -149,23 +150,18 @@ class Zygote:
         os.close(self._tells)
 
     def _note(self, data: bytes) -> None:
-        """What children told and, as the number of a signal, that some have ended."""
-        while data:
-            if data[0] == _TOOK:
-                self._waiting.pop(_TAKEN.unpack_from(data)[1], None)
-                data = data[_TAKEN.size :]
-            else:
-                data = data[1:]
-        self._reap()
+        """Children that took an order."""
+        for (serial,) in _TAKEN.iter_unpack(data):
+            self._waiting.pop(serial, None)
 
     def _reap(self) -> None:
         """By hand, so that the children's CPU time is counted as ours."""
         with contextlib.suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG)[0]) != 0:
                 self._waiting = {serial: pid for serial, pid in self._waiting.items() if pid != ended}
-                name = self._living.pop(ended, None)
-                if name is not None and self._groups is not None:
-                    self._groups.leave(name)
+                group = self._living.pop(ended, None)
+                if group is not None and self._groups is not None:
+                    self._groups.leave(group)
 
     def _examine(self) -> bool:
         """Fork a judge; False when the backend hung up."""
@@ -178,8 +174,8 @@ class Zygote:
         return True
 
     def _become_judge(self, request: dict[str, Any], files: list[int]) -> None:
-        self._orders.close()
-        self._exams.close()
+        _hang_up(self._orders)
+        _hang_up(self._exams)
         os.close(self._tells)
         judge_exam(request, files, self._ground, self._judge)
 
@@ -188,8 +184,8 @@ class Zygote:
         if child:
             return child
         try:
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            linux.heed()
+            os.close(self._endings)
             os.close(self._hears)
             body()
         except BaseException:
@@ -208,14 +204,17 @@ class Zygote:
 
 def judge_exam(request: dict[str, Any], files: list[int], ground: Ground, ready: judge.Judge | None) -> None:
     """In a child: judge an exam with the candidate's code out of reach."""
-    results, calls = (socket.socket(fileno=file) for file in files)
+    (results,) = (socket.socket(fileno=file) for file in files)
     lean.release()
     linux.die_with_parent()
     resource.setrlimit(resource.RLIMIT_AS, (_JUDGE_MEMORY, _JUDGE_MEMORY))
     tests = ground.judge(request["tests"])
-    (ready or judge.Judge(tests)).run(
-        results, calls, request["names"], request["wall_s"], request["variation"]
-    )
+    (ready or judge.Judge(tests)).run(results, request["names"], request["wall_s"])
+
+
+def _hang_up(sock: socket.socket) -> None:
+    """As `close`, at a fraction of the pages that it makes a fresh fork copy."""
+    os.close(sock.detach())
 
 
 def _receive(requests: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
