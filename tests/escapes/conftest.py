@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.sandbox.conftest import MACHINES
+from tests.sandbox.conftest import MACHINES, opened
 
-from ostinato.sandbox import Backend, SandboxError
-from ostinato.sandbox.probe import KINDS, probe
+from ostinato.sandbox import Backend
+from ostinato.sandbox.probe import KINDS
 
 IPC_RMID, IPC_CREAT = 0, 0o1000
 
@@ -168,14 +168,10 @@ def backends() -> Iterator[dict[str, Backend]]:
 def backend(request: pytest.FixtureRequest, backends: dict[str, Backend]) -> Backend:
     """Every backend that is a boundary here."""
     name = request.param
-    if name not in backends:
-        try:
-            backends[name] = asyncio.run(probe(name))
-        except SandboxError as error:
-            pytest.skip(f"{name}: {error}")
-    if not backends[name].capabilities.boundary:
-        pytest.skip(f"{name} is no boundary: {'; '.join(backends[name].capabilities.lost)}")
-    return backends[name]
+    found = opened(name, backends)
+    if not found.capabilities.boundary:
+        pytest.skip(f"{name} is no boundary: {'; '.join(found.capabilities.lost)}")
+    return found
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -147,7 +147,7 @@ class FailingBackend:
 
     async def remove(self, snapshot: Snapshot) -> None: ...
 
-    async def examine(self, exam: Exam) -> dict[str, str]:
+    async def examine(self, exam: Exam) -> list[dict[str, str]]:
         raise SandboxError("no more namespaces")
 
     async def aclose(self) -> None: ...

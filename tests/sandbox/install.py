@@ -1,7 +1,8 @@
 """Installs what the backends with a kernel of their own need, and runs their tests: `make test-sandboxes`.
 
 As root on Debian: runsc, QEMU and nftables from the backports, a guest's kernel and busybox unpacked beside
-our own. Elsewhere nothing is installed, and the tests of what is missing are skipped with the reason.
+our own. Elsewhere, and where apt has no such packages or no mirror answers, the reason is printed and the
+tests of what is missing are skipped.
 """
 
 import os
@@ -25,12 +26,15 @@ PROGRAMS = {
 PATIENCE_S = 600
 
 
+class ImpossibleError(Exception):
+    """This machine has no way to install what is missing."""
+
+
 def main() -> int:
-    reason = _prevented()
-    if reason is None:
+    try:
         _install()
-    else:
-        print(f"nothing is installed: {reason}")  # noqa: T201
+    except ImpossibleError as error:
+        print(f"not installed, and what needs it is skipped: {error}", flush=True)  # noqa: T201
     tests = ["tests/sandbox", "tests/hacks", "tests/escapes"]
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-m", "machines or transparent", "-rs", *sys.argv[1:], *tests],
@@ -38,25 +42,41 @@ def main() -> int:
     ).returncode
 
 
-def _prevented() -> str | None:
-    if os.getuid() != 0:
-        return "only root can, with apt-get"
-    if not Path("/etc/debian_version").exists() or shutil.which("apt-get") is None:
-        return "this is not Debian"
-    return None
-
-
 def _install() -> None:
-    wanted = [package for program, package in PROGRAMS.items() if not _found(program)]
+    """What is missing, if anything is. Raises ImpossibleError."""
+    wanted = {program: package for program, package in PROGRAMS.items() if not _found(program)}
+    has_kernel = _has_kernel()
+    if has_kernel and not wanted:
+        return
+    missing = ", ".join([*wanted, *([] if has_kernel else ["a guest's kernel"])])
+    if os.getuid() != 0:
+        raise ImpossibleError(f"{missing}: only root can install, with apt-get")
+    if not Path("/etc/debian_version").exists() or shutil.which("apt-get") is None:
+        raise ImpossibleError(f"{missing}: this is not Debian")
     if wanted:
-        suite = f"{_release()}-backports"
-        _add_backports(suite)
-        _apt("update")
-        _apt("install", "--yes", "--no-install-recommends", "--target-release", suite, *wanted)
+        _install_packages([*wanted.values()])
+    if not has_kernel:
+        _unpack_kernel()
+
+
+def _has_kernel() -> bool:
     try:
         kernel.find()
     except SandboxError:
-        _unpack_kernel()
+        return False
+    return True
+
+
+def _install_packages(packages: list[str]) -> None:
+    suite = f"{_release()}-backports"
+    added = _add_backports(suite)
+    try:
+        _apt("update")
+        _apt("install", "--yes", "--no-install-recommends", "--target-release", suite, *packages)
+    except ImpossibleError:
+        if added:
+            SOURCE.unlink()
+        raise
 
 
 def _found(program: str) -> bool:
@@ -66,18 +86,21 @@ def _found(program: str) -> bool:
 def _release() -> str:
     text = Path("/etc/os-release").read_text()
     found = re.search(r"^VERSION_CODENAME=(\w+)$", text, re.MULTILINE)
-    assert found, "/etc/os-release names no release"
+    if found is None:
+        raise ImpossibleError("/etc/os-release names no release that would have backports")
     return found[1]
 
 
-def _add_backports(suite: str) -> None:
-    """From the mirror that apt uses for everything else."""
+def _add_backports(suite: str) -> bool:
+    """From the mirror that apt uses for everything else; whether they were not there before."""
     policy = subprocess.run(["apt-cache", "policy"], capture_output=True, text=True, check=True).stdout
-    if suite in policy:
-        return
+    if suite in policy or SOURCE.exists():
+        return False
     mirror = re.search(rf"(https?://\S+) {suite.removesuffix('-backports')}/main", policy)
-    assert mirror, f"apt has no mirror for {suite}: add one"
+    if mirror is None:
+        raise ImpossibleError(f"apt has no mirror for {suite}: add one")
     SOURCE.write_text(f"Types: deb\nURIs: {mirror[1]}\nSuites: {suite}\nComponents: main\n")
+    return True
 
 
 def _unpack_kernel() -> None:
@@ -86,6 +109,8 @@ def _unpack_kernel() -> None:
         capture_output=True, text=True, check=True,
     ).stdout.split("\n")  # fmt: skip
     images = sorted((name.split()[0] for name in names if name), key=lambda name: int(name.split("-")[3]))
+    if not images:
+        raise ImpossibleError("apt has no linux-image-6.1.0-*-cloud-amd64 for QEMU's guests")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         _apt("download", "busybox-static", images[-1], cwd=folder)
@@ -95,9 +120,13 @@ def _unpack_kernel() -> None:
 
 
 def _apt(*arguments: str, cwd: str | None = None) -> None:
+    """Its own words are on the screen when it fails."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     command = ["apt-get", "--quiet", "-o", "DPkg::Lock::Timeout=300", *arguments]
-    subprocess.run(command, check=True, cwd=cwd, env=environment, timeout=PATIENCE_S)
+    try:
+        subprocess.run(command, check=True, cwd=cwd, env=environment, timeout=PATIENCE_S)
+    except subprocess.SubprocessError as error:
+        raise ImpossibleError(f"{' '.join(command)} failed") from error
 
 
 if __name__ == "__main__":

@@ -30,9 +30,8 @@ def test_a_room_leaves_nothing(place: Path) -> None:
         text=True,
         check=False,
     )
-    assert "one" in child.stdout, child.stderr
-    room.leave("one")
-    room.leave("one")
+    assert f"{room._path.name}/1" in child.stdout, child.stderr
+    room.leave("1")
     os.mkdir("two", dir_fd=room.directory)
     room.close()
     assert _ours(place) == before
@@ -53,6 +52,34 @@ def test_closing_ends_what_a_killed_zygote_left_running(place: Path) -> None:
     assert _ours(place) == before
 
 
+def test_a_group_is_used_again_when_nothing_is_left_in_it(place: Path) -> None:
+    room = cgroup.room()
+    assert room is not None
+    first = room.take()
+    room.leave(first)
+    assert room.take() == first
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as inside:
+        (room._path / first / "cgroup.procs").write_text(str(inside.pid))
+        room.leave(first)
+        second = room.take()
+        assert second != first
+        inside.communicate(b"\n")
+    room.leave(second)
+    assert room.take() == second
+    room.close()
+    assert not room._path.exists()
+
+
+def test_no_more_groups_than_a_bound_are_kept(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroup, "_MOST_LEFT", 2)
+    room = cgroup.room()
+    assert room is not None
+    for name in [room.take() for _ in range(5)]:
+        room.leave(name)
+    assert len([path for path in room._path.iterdir() if path.is_dir()]) == 2
+    room.close()
+
+
 def _ours(place: Path) -> set[str]:
     return {path.name for path in place.glob(f"ostinato-{os.getpid()}-*")}
 
@@ -61,8 +88,9 @@ CHILD = """
 import sys
 from ostinato.sandbox.cgroup import Groups
 groups = Groups(int(sys.argv[1]), int(sys.argv[2]))
-groups.enter("one")
-groups.limit("one", 2**28)
+name = groups.take()
+groups.enter(name)
+groups.limit(name, 2**28)
 print(open("/proc/self/cgroup").read(), flush=True)
 """
 

@@ -6,17 +6,19 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from tests.sandbox.conftest import MACHINES, opened
+from tests.sandbox.test_ns import descendants, until_gone
 
 from ostinato.sandbox import Backend, Mount, SandboxError, SnapshotKind, Spec
 from ostinato.sandbox.guests import GuestBackend
 from ostinato.sandbox.machine import Machine
-from ostinato.sandbox.probe import KINDS
 
 pytestmark = pytest.mark.machines
 COUNT = "i=0; while :; do i=$((i+1)); echo $i > count; sleep 0.05; done"
@@ -163,31 +165,33 @@ asyncio.run(main())
 @pytest.mark.parametrize("name", MACHINES)
 def test_nothing_outlives_a_killed_backend(name: str, backends: dict[str, Backend], repo: Path) -> None:
     opened(name, backends)
-    assert name in KINDS
-    program = "runsc" if name == "gvisor" else "qemu-system"
-    before = _processes(program)
-    backend = subprocess.Popen([sys.executable, "-c", SCRIPT, name, str(repo)], stdout=subprocess.PIPE)
-    assert backend.stdout is not None
-    with backend.stdout:
-        assert backend.stdout.readline() == b"ready\n"
-        assert _processes(program) - before
-        backend.kill()
-        backend.wait()
-    deadline = time.monotonic() + 10
-    while (left := _processes(program) - before) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not left
+    with tempfile.TemporaryDirectory(prefix="killed-") as scratch:
+        backend = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, name, str(repo)],
+            stdout=subprocess.PIPE,
+            env={**os.environ, "TMPDIR": scratch},
+        )
+        assert backend.stdout is not None
+        with backend.stdout:
+            assert backend.stdout.readline() == b"ready\n"
+            program = "runsc" if name == "gvisor" else "qemu-system"
+            assert any(program in words for words in _named(scratch).values())
+            backend.kill()
+            backend.wait()
+        deadline = time.monotonic() + 10
+        while (left := _named(scratch)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not left
 
 
-def _processes(program: str) -> set[int]:
-    found = set()
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            arguments = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if arguments[0].decode(errors="replace").rpartition("/")[2].startswith(program):
-            found.add(int(name))
+def _named(directory: str) -> dict[int, str]:
+    """Processes that know a directory by an argument or their environment: others run machines too."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (process / "cmdline").read_text(errors="replace")
+            if directory in words or directory in (process / "environ").read_text(errors="replace"):
+                found[int(process.name)] = words.replace("\0", " ")
     return found
 
 
@@ -202,7 +206,12 @@ async def test_a_machine_lost_while_it_is_loaded_is_loaded_again_once(
         machine = await load(place, spec)
         if left:
             left.pop()
-            os.kill(machine._process.pid, signal.SIGKILL)  # type: ignore[attr-defined]
+            outermost = machine._process.pid  # type: ignore[attr-defined]
+            inner = set(descendants(outermost))  # else the guest may answer before it hears of the death
+            for pid in (outermost, *inner):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            await until_gone(inner)
         return machine
 
     monkeypatch.setattr(machines.engine, "load", lose)

@@ -1,7 +1,9 @@
 """Honest work passes, everything else fails, and what is our fault is void."""
 
 import asyncio
-from collections.abc import Mapping
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from ostinato.sandbox import (
     Spec,
     Verifier,
 )
+from ostinato.sandbox.exam import runs
 from ostinato.sandbox.ns import NsBackend
 from ostinato.types import Task
 
@@ -168,6 +171,50 @@ async def test_a_zygote_killed_under_an_exam_is_void(task: Task) -> None:
     await backend.aclose()
 
 
+ONCE = (
+    "from pathlib import Path\n\n\ndef alpha(a, b):\n"
+    "    if Path('written').exists() and not alpha.mine:\n        raise FileExistsError('written')\n"
+    "    alpha.mine = True\n    Path('written').touch()\n    return a * b\n\n\nalpha.mine = False\n"
+)
+FIXTURES = (
+    "import pytest\nfrom calc import alpha\n\nopened = []\n\n\n"
+    "@pytest.fixture(scope='session')\ndef found():\n    opened.append(alpha(2, 3))\n    yield opened\n"
+    "    opened.clear()\n\n\n"
+    "def test_a(found):\n    assert found == [6]\n\n\n"
+    "@pytest.mark.parametrize('n', [1, 2])\ndef test_b(found, n):\n    assert found == [6]\n"
+)
+
+
+async def test_a_second_run_starts_afresh_for_the_candidate_and_for_fixtures(
+    backend: Backend, task: Task
+) -> None:
+    (task.tests / "test_hidden.py").write_text(FIXTURES)
+    ids = [f"test_hidden.py::test_{name}" for name in ("a", "b[1]", "b[2]")]
+    found = await Verifier(backend, variations=2).verify(with_ids(task, *ids), {"calc.py": ONCE.encode()})
+    assert (found.passed, found.void) == (True, None), found.outcomes
+
+
+async def test_a_run_that_never_asks_the_candidate_is_followed_by_the_next(
+    ns_backend: Backend, task: Task
+) -> None:
+    (task.tests / "test_hidden.py").write_text("def test_a():\n    assert True\n")
+    exam = Exam(repo=task.repo, tests=task.tests, variations=2)
+    assert await ns_backend.examine(exam) == [{"test_hidden.py::test_a": "passed"}] * 3
+
+
+async def test_a_judge_killed_before_it_took_its_worker_is_no_verdict(task: Task) -> None:
+    ours, judge = socket.socketpair()
+    asks, answers = socket.socketpair()
+
+    @asynccontextmanager
+    async def working(variation: int) -> AsyncIterator[socket.socket]:
+        asyncio.get_running_loop().call_later(0.05, judge.close)
+        yield asks
+
+    with ours, asks, answers, pytest.raises(SandboxError, match="the exam is void"):
+        await runs(ours, Exam(repo=task.repo, tests=task.tests), working)
+
+
 class Broken:
     """A backend whose exams cannot run."""
 
@@ -182,7 +229,7 @@ class Broken:
     async def remove(self, snapshot: Snapshot) -> None:
         raise SandboxError(f"no snapshot {snapshot}")
 
-    async def examine(self, exam: Exam) -> dict[str, str]:
+    async def examine(self, exam: Exam) -> list[dict[str, str]]:
         raise SandboxError(f"no exam of {exam.repo}")
 
     async def aclose(self) -> None:

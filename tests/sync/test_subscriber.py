@@ -231,10 +231,8 @@ def test_skips_are_taken_where_they_need_fewer_bytes(long_chain: Path) -> None:
     assert read_by(long_chain, holding=14, version=16) == ["15", "16"]
 
 
-def test_what_is_still_being_published_is_fetched_ahead(tmp_path: Path) -> None:
-    publisher = published(Objects.open(tmp_path), 1)
-    reader = reader_of(tmp_path, holding=1)
-    assert reader.prefetch() == 0
+def prefetching_at_the_commit(folder: Path, publisher: Publisher, reader: Subscriber) -> list[int]:
+    """The reader looks ahead right before each manifest is there; how many parts it then fetched."""
     ahead: list[int] = []
 
     def plan(operation: str, key: str) -> Fault:
@@ -242,7 +240,15 @@ def test_what_is_still_being_published_is_fetched_ahead(tmp_path: Path) -> None:
             ahead.append(reader.prefetch())
         return Fault.NONE
 
-    publisher._objects = FaultyObjects(Objects.open(tmp_path), plan)
+    publisher._objects = FaultyObjects(Objects.open(folder), plan)
+    return ahead
+
+
+def test_what_is_still_being_published_is_fetched_ahead(tmp_path: Path) -> None:
+    publisher = published(Objects.open(tmp_path), 1)
+    reader = reader_of(tmp_path, holding=1)
+    assert reader.prefetch() == 0
+    ahead = prefetching_at_the_commit(tmp_path, publisher, reader)
     manifest = publisher.delta(2, steps(2))
     assert ahead == [1]
     (tmp_path / manifest.parts[0].key).unlink()
@@ -252,14 +258,7 @@ def test_what_is_still_being_published_is_fetched_ahead(tmp_path: Path) -> None:
 def test_an_anchor_beside_a_delta_is_not_fetched_ahead(tmp_path: Path) -> None:
     publisher = published(Objects.open(tmp_path), ANCHOR_EVERY - 1)
     reader = reader_of(tmp_path, holding=ANCHOR_EVERY - 1)
-    ahead: list[int] = []
-
-    def plan(operation: str, key: str) -> Fault:
-        if operation == "create" and "/versions/" in key:
-            ahead.append(reader.prefetch())
-        return Fault.NONE
-
-    publisher._objects = FaultyObjects(Objects.open(tmp_path), plan)
+    ahead = prefetching_at_the_commit(tmp_path, publisher, reader)
     publisher.delta(ANCHOR_EVERY, steps(ANCHOR_EVERY))
     assert len(list((tmp_path / "weights" / "parts" / f"{ANCHOR_EVERY:010}").iterdir())) == 2
     assert ahead == [1]
