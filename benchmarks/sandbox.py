@@ -15,6 +15,8 @@ One key for each backend and peer; null where it has no such thing:
     mb_each, live_500_s          memory that 500 at once take of the machine, and the time to create them;
                                  of a slow starter, what it says of itself when it has run a command
     snapshot_pause_ms            how long a sandbox stands still for a snapshot, of its memory too if it can
+    egress_start_ms              start_p50_ms of a sandbox that may reach one host
+    egress_mb_s                  what a program in it receives from there through its proxy, MB/s
     step_ratio                   `python -m pytest` in a sandbox over the same in a bare directory
     step_warm_ratio              the same, where the sandbox may run it without starting Python
 
@@ -34,6 +36,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,17 +45,28 @@ from benchmarks.measure import Cpu, Figure, Run, quantile, table
 from benchmarks.sandbox_peers import BWRAP, RUNSC, Row, command_peer, starts, swerex_peer
 from benchmarks.verify import CALC, make_task
 from ostinato.sandbox import Backend, Sandbox, SandboxError, SnapshotKind, Spec, Unsupported, Verifier
-from ostinato.sandbox.guests import GuestSandbox
+from ostinato.sandbox.base import Egress
+from ostinato.sandbox.hosted import GuestSandbox
 from ostinato.sandbox.probe import KINDS, probe
 
 KEYS = (
     *("start_p50_ms", "start_p99_ms", "fork_p50_ms", "fork_answer_ms", "fork_exec_ms", "load_ms"),
     *("load_pooled_ms", "envs_per_s", "cpu_ms_each", "mb_each", "live_500_s", "snapshot_pause_ms"),
+    *("egress_start_ms", "egress_mb_s"),
     *("step_ratio", "step_warm_ratio", "verdict_p50_ms", "verdicts_per_s"),
 )
 PEERS = ("bubblewrap", "runsc do", "swe-rex local")
 FEW = 30
 """A start slower than this many milliseconds is not made 500 times at once."""
+SENT = 32 << 20
+TAKE = """
+import socket
+s = socket.create_connection(("127.0.0.1", 3128))
+s.sendall(b"GET http://localhost:%d/ HTTP/1.1\\r\\n\\r\\n")
+place, left = bytearray(1 << 18), 0
+while count := s.recv_into(place): left += count
+assert left > %d
+"""
 HEART = "import time\nwhile True: print(flush=True); time.sleep(0.001)"
 FRESH = "python -m pytest -q; true"
 Call = Callable[[], Awaitable[object]]
@@ -81,7 +95,7 @@ class Trial:
     async def run(self) -> Row:
         await self._start()
         await self._throughput()
-        for measure in (self._fork, self._load, self._pause, self._step, self._verdict):
+        for measure in (self._fork, self._load, self._pause, self._let_out, self._step, self._verdict):
             try:
                 await measure()
             except Unsupported:
@@ -97,15 +111,15 @@ class Trial:
         return found[1:]  # the first warms up
 
     async def _start(self) -> None:
-        async def once() -> float:
-            start = time.perf_counter()
-            sandbox = await self._backend.create(self._spec)
-            took = (time.perf_counter() - start) * 1e3
-            await sandbox.destroy()
-            await asyncio.sleep(max(0.02, took / 1e3))  # one at a time: what a burst costs is `envs_per_s`
-            return took
+        self.row |= starts(await self._repeat(partial(self._start_once, self._spec)))
 
-        self.row |= starts(await self._repeat(once))
+    async def _start_once(self, spec: Spec) -> float:
+        start = time.perf_counter()
+        sandbox = await self._backend.create(spec)
+        took = (time.perf_counter() - start) * 1e3
+        await sandbox.destroy()
+        await asyncio.sleep(max(0.02, took / 1e3))  # one at a time: what a burst costs is `envs_per_s`
+        return took
 
     async def _throughput(self) -> None:
         count, end = 0, time.monotonic() + min(3.0, self._patience_s)
@@ -200,6 +214,36 @@ class Trial:
         await heart.signal(9)
         await asyncio.gather(heart.wait(), listener)
         await sandbox.destroy()
+
+    async def _let_out(self) -> None:
+        if "proxy" not in self._backend.capabilities.egress:
+            return
+        rates: list[float] = []
+
+        async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            start = time.perf_counter()
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % SENT + bytes(SENT))
+            await reader.read()  # the proxy hangs up when the program has taken all but what pipes hold
+            rates.append(SENT / 1e6 / (time.perf_counter() - start))
+            writer.close()
+
+        server = await asyncio.start_server(pour, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        networks = ("127.0.0.0/8", "::1/128")
+        spec = replace(self._spec, egress=Egress(allow=(f"localhost:{port}",), networks=networks))
+        self.row["egress_start_ms"] = quantile(await self._repeat(partial(self._start_once, spec)))
+        async with server:
+            sandbox = await self._backend.create(spec)
+            await sandbox.write("take.py", (TAKE % (port, SENT)).encode())
+
+            async def once() -> float:
+                result = await sandbox.exec("python take.py")
+                assert result.exit_code == 0, result.output
+                return rates[-1]
+
+            self.row["egress_mb_s"] = quantile(await self._repeat(once))
+            await sandbox.destroy()
 
     async def _step(self) -> None:
         bare = Path(shutil.copytree(self._task.repo, self._task.repo.with_name("bare")))

@@ -7,7 +7,7 @@ forked, snapshot and restored, examined, its processes killed from outside, or t
 Whatever happens must come out as an answer or as SandboxError. `served` puts a scheduler and a node between,
 processes of their own that are killed as well, and started again on the state they left. In the end the
 backend is closed and all that was not there before counts as a leak: processes (orphans come to us), mounts,
-control groups, network namespaces, files in the temporary directory, open files.
+control groups, network namespaces, files in the temporary directory, open files, sandboxes of the node.
 """
 
 import argparse
@@ -30,7 +30,17 @@ from pathlib import Path
 
 from benchmarks.measure import Run, table
 from benchmarks.verify import CALC, make_task
-from ostinato.sandbox import Backend, Limits, Sandbox, SandboxError, Spec, Verifier, choose_backend, linux
+from ostinato.sandbox import (
+    Backend,
+    Limits,
+    Sandbox,
+    SandboxError,
+    Spec,
+    Verifier,
+    cgroup,
+    choose_backend,
+    linux,
+)
 from ostinato.sandbox.base import Egress
 from ostinato.sandbox.remote.backend import RemoteBackend
 from ostinato.sandbox.remote.client import Client
@@ -191,8 +201,7 @@ class Servers:
         """Both answer; a client of theirs."""
         self._keeper = asyncio.create_task(self._keep())
         await self.answer()
-        url = f"http://127.0.0.1:{self._ports['scheduler']}"
-        return await RemoteBackend.connect(url, self._key("scheduler"))
+        return await RemoteBackend.connect(self._url("scheduler"), self._key("scheduler"))
 
     async def _keep(self) -> None:
         while True:
@@ -205,12 +214,25 @@ class Servers:
     def _spawn(self, name: str) -> "subprocess.Popen[bytes]":
         words = ["node"]
         if name == "scheduler":
-            node = f"http://127.0.0.1:{self._ports['node']}"
-            words = ["serve", "--node", node, "--node-key", self._key("node"), "--cpu-limit", "2"]
+            words = [
+                "serve",
+                "--node",
+                self._url("node"),
+                "--node-key",
+                self._key("node"),
+                "--cpu-limit",
+                "2",
+            ]
             words += ["--memory-overcommit", "8"]
         place = ["--state", str(self._state / name), "--port", str(self._ports[name])]
         command = [sys.executable, "-m", "ostinato", "sandbox", *words, *place]
         return subprocess.Popen(command, stdout=subprocess.DEVNULL)
+
+    def _url(self, name: str) -> str:
+        return f"http://127.0.0.1:{self._ports[name]}"
+
+    def _client(self, name: str) -> Client:
+        return Client(self._url(name), self._key(name))
 
     def _key(self, name: str) -> str:
         key = self._state / name / "key"
@@ -227,7 +249,7 @@ class Servers:
     async def _answers(self, name: str) -> bool:
         if name not in self._running:
             return False
-        client = Client(f"http://127.0.0.1:{self._ports[name]}", await asyncio.to_thread(self._key, name))
+        client = await asyncio.to_thread(self._client, name)
         try:
             await client.call("GET", "/node", within_s=5.0)
         except SandboxError:
@@ -235,6 +257,14 @@ class Servers:
         finally:
             await client.aclose()
         return True
+
+    async def left(self) -> int:
+        """How many sandboxes there still are, once what was ended late has had time to end."""
+        client, deadline = self._client("scheduler"), time.monotonic() + SETTLE_S
+        while (left := len(await client.call("GET", "/sandboxes"))) and time.monotonic() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(0.2)
+        await client.aclose()
+        return left
 
     def kill(self, name: str) -> None:
         self._running[name.removesuffix(" killed")].kill()
@@ -281,11 +311,17 @@ def things(temporary: Path) -> dict[str, int]:
     return {
         "processes": len(mine),
         "mounts": len(Path("/proc/self/mounts").read_text().splitlines()),
-        "cgroups": sum("ostinato" in path.name for path in Path("/sys/fs/cgroup").glob("*/**")),
+        "cgroups": sum("ostinato" in path.name for path in _groups().glob("**")),
         "networks": len(networks - {own}),
         "files": sum(1 for _ in temporary.rglob("*")),
         "open files": sum(1 for _ in Path("/proc/self/fd").iterdir()),
     }
+
+
+def _groups() -> Path:
+    """Where we and what we start make control groups; what others of this machine make lies elsewhere."""
+    found = cgroup.usable()
+    return found[1] if found is not None else Path("/sys/fs/cgroup")
 
 
 def _reap() -> None:
@@ -331,10 +367,11 @@ async def main(run: Run) -> None:
         try:
             await asyncio.gather(*(_drive(soak, left) for _ in range(options.at_once)))
             await backend.aclose()
+            left = 0 if servers is None else await servers.left()
         finally:
             if servers is not None:
                 await servers.aclose()
-        leaks = await settled(before, temporary)
+        leaks = await settled(before, temporary) | ({"sandboxes": left} if left else {})
         tempfile.tempdir = None
     rows = [[name, str(count)] for name, count in sorted(soak.seen.items())]
     table(
