@@ -155,6 +155,40 @@ async def test_a_process_left_behind_ends_with_its_command(backend: Backend, rep
     await sandbox.destroy()
 
 
+HEADLESS = """
+import ctypes, os, threading, time
+os.setpgid(0, 0)
+def count():
+    while True:
+        open("count", "a").write(".")
+        time.sleep(0.01)
+threading.Thread(target=count).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+async def test_a_process_whose_first_thread_has_ended_ends_with_its_command(
+    backend: Backend, repo: Path
+) -> None:
+    """It looks dead to who asks for its state alone."""
+    if backend.name == "process":
+        pytest.skip("it ends the process group of the command, no more")
+    sandbox = await backend.create(Spec(repo=repo))
+    await sandbox.write("headless.py", HEADLESS.encode())
+    beside = await sandbox.start("sleep 100")
+    left = await sandbox.start("python headless.py & while ! test -s count; do sleep 0.05; done; wait")
+    while "count" not in await sandbox.files():
+        await asyncio.sleep(0.05)
+    await left.signal(signal.SIGKILL)
+    await left.wait()
+    counted = await sandbox.read("count")
+    await asyncio.sleep(0.1)
+    assert await sandbox.read("count") == counted
+    await beside.signal(signal.SIGKILL)
+    await beside.wait()
+    await sandbox.destroy()
+
+
 async def test_only_the_end_of_a_huge_output_is_kept(backend: Backend, repo: Path) -> None:
     sandbox = await backend.create(Spec(repo=repo, limits=Limits(output_bytes=100)))
     result = await sandbox.exec("seq 1 200000; echo end")

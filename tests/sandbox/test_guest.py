@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.sandbox.test_conformance import HEADLESS
 
 from ostinato.sandbox import Spec
 from ostinato.sandbox.wire import Wire
@@ -48,6 +49,8 @@ async def test_it_does_what_every_agent_does(wire: Wire, repo: Path) -> None:
     await sandbox.write("new", b"1")
     assert await sandbox.changes() == {"calc.py": None, "new": b"1"}
     counter = await sandbox.start("i=0; while :; do i=$((i+1)); echo $i > count; done")
+    while not (repo / "count").exists():
+        await asyncio.sleep(0.01)
     await sandbox.pause()
     one = (repo / "count").read_text()
     await asyncio.sleep(0.1)
@@ -56,6 +59,23 @@ async def test_it_does_what_every_agent_does(wire: Wire, repo: Path) -> None:
     await counter.signal(9)
     assert (await counter.wait()).exit_code == -9
     assert (await sandbox.usage()).processes == 1
+
+
+async def test_a_process_whose_first_thread_has_ended_stands_still_too(wire: Wire, repo: Path) -> None:
+    (repo / "headless.py").write_text(HEADLESS)
+    sandbox = WireSandbox(wire, Spec(repo=repo), str(repo))
+    process = await sandbox.start("python3 headless.py")
+    counted = repo / "count"
+    for _ in range(2):
+        while not counted.exists():
+            await asyncio.sleep(0.01)
+        await sandbox.pause()
+        before = counted.stat().st_size
+        await asyncio.sleep(0.1)
+        assert counted.stat().st_size == before
+        await sandbox.resume()
+        counted.unlink()
+    await process.signal(9)
 
 
 async def test_an_older_generation_is_not_answered(wire: Wire) -> None:

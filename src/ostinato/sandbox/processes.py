@@ -17,6 +17,8 @@ _KERNEL_THREAD = 0x00200000  # PF_KTHREAD of Linux, include/linux/sched.h
 _PATIENCE_S = 5.0
 _TICK_S = 0.0003
 _TICKS = os.sysconf("SC_CLK_TCK")
+_HIDDEN = "?"
+"""No state of the kernel's: the process lives, and nobody can see what it does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,17 +59,34 @@ def _all() -> Iterator[Seen]:
 
 
 def _seen(pid: int) -> Seen:
-    with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
-        fields = file.read().rpartition(b")")[2].split()
+    fields = _stat(f"/proc/{pid}")
     return Seen(
         pid=pid,
-        state=fields[0].decode(),
+        state=_state_of_threads(pid) if int(fields[17]) > 1 else fields[0].decode(),
         parent=int(fields[1]),
         session=int(fields[3]),
         started=int(fields[19]),
         kernel=bool(int(fields[6]) & _KERNEL_THREAD),
         cpu_s=(int(fields[11]) + int(fields[12])) / _TICKS,
     )
+
+
+def _stat(place: str) -> list[bytes]:
+    """Of a process or thread, from its state on (proc(5))."""
+    with open(f"{place}/stat", "rb") as file:  # noqa: PTH123
+        return file.read().rpartition(b")")[2].split()
+
+
+def _state_of_threads(pid: int) -> str:
+    """Of one that is not stopped, if there is one: a process lives on when its first thread has ended.
+
+    gVisor does not show the others then.
+    """
+    states = set()
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+            states.add(_stat(f"/proc/{pid}/task/{thread}")[0].decode())
+    return min(states - {"Z", "X"}, key=lambda state: (state == "T", state), default=_HIDDEN)
 
 
 def open_oom(proc: str) -> int:
@@ -97,19 +116,23 @@ def stopped() -> list[int]:
 def stop_all() -> None:
     """Until every one stands still: nothing is written after this."""
     deadline = time.monotonic() + _PATIENCE_S
-    while running := _running(list(others())):
+    running = [each.pid for each in others()]
+    while running:
         _signal(running, signal.SIGSTOP)
         if time.monotonic() > deadline:
             _signal(running, signal.SIGCONT)
             raise TimeoutError(f"processes {running} did not stop within {_PATIENCE_S:.0f} s")
         time.sleep(_TICK_S)
+        running = _running(list(others()))
 
 
 def _running(seen: list[Seen]) -> list[int]:
     """Those that can do something. Who waits in `vfork` for a child that stands still cannot."""
     waiting = {each.parent for each in seen if each.state == "T"}
     return [
-        each.pid for each in seen if each.state != "T" and not (each.state == "D" and each.pid in waiting)
+        each.pid
+        for each in seen
+        if each.state not in ("T", _HIDDEN) and not (each.state == "D" and each.pid in waiting)
     ]
 
 
