@@ -10,6 +10,9 @@ import fcntl
 import os
 import socket
 import struct
+from contextlib import suppress
+
+from ostinato.sandbox.base import SandboxError
 
 HOST, PORT = "127.0.0.1", 3128
 _SIOCSIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8914, 0x1, 0x40
@@ -33,6 +36,27 @@ def listen_inside(channel: int) -> None:
 
 
 def take(channel: socket.socket) -> socket.socket:
-    """The door, after the sandbox has said that it is ready."""
-    _, (door,), _, _ = socket.recv_fds(channel, 1, 1)
-    return socket.socket(fileno=door)
+    """The door. See `handed_out`."""
+    return handed_out(channel, 1)[0]
+
+
+def handed_out(channel: socket.socket, count: int) -> list[socket.socket]:
+    """What was handed out, after the sandbox has said that it is ready; raises SandboxError when it was not.
+
+    The last of it: one that died with the order in its hands may have handed out its own before.
+    """
+    channel.setblocking(False)
+    found: list[socket.socket] = []
+    with suppress(BlockingIOError):
+        while (told := socket.recv_fds(channel, 1, count))[0]:
+            _close(found)
+            found = [socket.socket(fileno=file) for file in told[1]]
+    if len(found) != count:
+        _close(found)
+        raise SandboxError("the sandbox opened no way out: create another")
+    return found
+
+
+def _close(sockets: list[socket.socket]) -> None:
+    for each in sockets:
+        each.close()

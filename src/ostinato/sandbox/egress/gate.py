@@ -21,8 +21,8 @@ from pathlib import Path
 
 from ostinato.sandbox import linux
 from ostinato.sandbox.base import SandboxError
+from ostinato.sandbox.egress.door import HOST, PORT, handed_out
 
-HOST, PORT = "127.0.0.1", 3128
 MAX_NEW_PER_S, MAX_AT_ONCE = 500, 1000
 """Connections and questions that are turned; what a sandbox does beyond that is dropped. The kernel
 remembers each for up to two minutes, and the proxy serves other sandboxes too."""
@@ -78,9 +78,9 @@ def listen_inside(channel: int) -> None:
 
 
 def take(channel: socket.socket) -> tuple[socket.socket, socket.socket]:
-    """Where connections and where questions for names arrive, after the sandbox has said that it is ready."""
-    _, (door, asked), _, _ = socket.recv_fds(channel, 1, 2)
-    return socket.socket(fileno=door), socket.socket(fileno=asked)
+    """Where connections and where questions for names arrive. See `handed_out`."""
+    connections, questions = handed_out(channel, 2)
+    return connections, questions
 
 
 def aim(connection: socket.socket) -> tuple[str, int]:
