@@ -13,6 +13,8 @@ from ostinato.sandbox.base import SandboxError
 from ostinato.sandbox.remote import connect
 
 TIMEOUT_S = 60.0
+SILENCE_S = 180.0
+"""After so long without a byte a stream is broken: agents say every 50 to 90 seconds that they live."""
 BUFFER = 32 * 1024
 """Bytes that a socket holds on each side."""
 ENVD_PORT = "49983"
@@ -113,7 +115,10 @@ class Client:
         try:
             session = await self.session()
             async with session.post(
-                f"{self.url}/{method}", data=connect.pack(message), headers=headers
+                f"{self.url}/{method}",
+                data=connect.pack(message),
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(sock_connect=TIMEOUT_S, sock_read=SILENCE_S),
             ) as response:
                 if response.status >= 400:
                     raise _agent_error(await response.read(), response.status)

@@ -46,6 +46,7 @@ class Running:
         self._kept: deque[bytes] = deque()
         self._kept_bytes = 0
         self._watchers: set[asyncio.Queue[bytes | None]] = set()
+        self._said_all = False
         self._reader = asyncio.create_task(self._read())
         self._reader.add_done_callback(_seen)
 
@@ -65,6 +66,7 @@ class Running:
                     await watcher.put(chunk)
             return await self.process.wait()
         finally:
+            self._said_all = True  # who comes while the others are told is not waited for
             for watcher in tuple(self._watchers):
                 await watcher.put(None)
 
@@ -78,16 +80,19 @@ class Running:
     def ended(self) -> bool:
         return self._reader.done()
 
+    def _silent(self) -> bool:
+        return self._said_all or self._reader.done()
+
     async def watch(self) -> AsyncGenerator[bytes, None]:
         """What it has written lately and all it writes from now on."""
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(WATCHER_CHUNKS)
         before = list(self._kept)
-        if not self._reader.done():
+        if not self._silent():
             self._watchers.add(queue)
         try:
             for chunk in before:
                 yield chunk
-            while not (self._reader.done() and queue.empty()):
+            while not (self._silent() and queue.empty()):
                 following = await queue.get()
                 if following is None:
                     break
