@@ -86,12 +86,6 @@ async def test_the_circle_turns_though_every_process_is_killed_once(tmp_path: Pa
         assert arms["champion"]["sessions"] + arms["challenger"]["sessions"] == 24
     else:
         assert arms == {}
-    arms = report["cycle"]["arms"]
-    if report["cycle"]["gate"]["decision"] == "promote":  # else nobody met the candidate
-        assert arms["champion"]["users"] + arms["challenger"]["users"] == 12
-        assert arms["champion"]["sessions"] + arms["challenger"]["sessions"] == 24
-    else:
-        assert arms == {}
     written = json.loads((directory / "report.json").read_text())
     assert written["seed"] == report["seed"]
     assert (directory / "practice.png").stat().st_size > 1000
@@ -103,11 +97,10 @@ async def test_an_interrupted_run_goes_on_and_accounts_for_everything(tmp_path: 
     command = [sys.executable, "-m", "ostinato.cli", "demo", "--directory", str(directory)]
     command += [word for setting in SMALL for word in ("--set", setting)]
     process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.DEVNULL)
-    while not (directory / "stages" / "before.json").exists():
-        assert process.returncode is None
-        await asyncio.sleep(0.1)
-    while not (directory / "learner-practice" / "learner.jsonl").exists():
-        await asyncio.sleep(0.05)
+    for sign in (("stages", "before.json"), ("learner-practice", "learner.jsonl")):
+        while not directory.joinpath(*sign).exists():
+            assert process.returncode is None
+            await asyncio.sleep(0.05)
     process.kill()
     await process.wait()
     while pids("ostinato.engine.server", directory) or pids("ostinato.train.learner", directory):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -33,14 +34,19 @@ def write_files(directory: Path, files: dict[str, str]) -> Path:
 @contextmanager
 def served(kind: str, state: Path, *more: str) -> Iterator[str]:
     """The URL of `ostinato sandbox node` or `serve` while it runs."""
-    command = [sys.executable, "-m", "ostinato", "sandbox", kind, "--state", str(state), "--port", "0", *more]
+    command = [sys.executable, "-X", "faulthandler", "-m", "ostinato", "sandbox", kind]
+    command += ["--state", str(state), "--port", "0", *more]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         try:
             yield json.loads(process.stdout.readline())["url"]
         finally:
             process.terminate()
-            assert process.wait(30) == 0
+            try:
+                assert process.wait(30) == 0
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGABRT)  # it says where it hangs, and ends
+                raise
 
 
 @pytest.fixture(scope="session")
