@@ -52,6 +52,20 @@ def test_closing_ends_what_a_killed_zygote_left_running(place: Path) -> None:
     assert _ours(place) == before
 
 
+def test_one_of_another_pid_namespace_is_not_taken_for_ourselves(tmp_path: Path) -> None:
+    """The kernel writes 0 for it, which `kill` understands as the caller's process group."""
+    (tmp_path / "cgroup.procs").write_text("0\n")
+    script = "import sys; from pathlib import Path; from ostinato.sandbox import cgroup"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{script}; cgroup._end(Path(sys.argv[1])); print('lives')", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+        check=False,
+    )
+    assert done.stdout == "lives\n", done.stderr
+
+
 def test_a_group_is_used_again_when_nothing_is_left_in_it(place: Path) -> None:
     room = cgroup.room()
     assert room is not None

@@ -123,8 +123,9 @@ class Room(Groups):
 
 def _end(group: Path) -> None:
     with suppress(OSError):  # gone already, or busy until those that were killed have ended
-        for pid in (group / "cgroup.procs").read_text().split():
-            os.kill(int(pid), signal.SIGKILL)
+        for pid in map(int, (group / "cgroup.procs").read_text().split()):
+            if pid:  # 0 is one that this pid namespace cannot see; to `kill` it is our own process group
+                os.kill(pid, signal.SIGKILL)
         group.rmdir()
 
 
