@@ -1,4 +1,8 @@
-"""A real S3-speaking server in a process of its own: `moto`, which honours `If-None-Match: *`."""
+"""A real S3-speaking server in a process of its own: `moto`, which honours `If-None-Match: *`.
+
+It looks and writes in two steps, so that two who write at once can both be told that they were first: here
+writes come one after another, as S3 promises.
+"""
 
 import os
 import socket
@@ -16,6 +20,21 @@ SETTINGS = {
     "AWS_REGION": "us-east-1",
     "AWS_ALLOW_HTTP": "true",
 }
+SERVER = """
+import sys, threading
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from werkzeug.serving import run_simple
+
+application, one_at_a_time = DomainDispatcherApplication(create_backend_app), threading.Lock()
+
+def answer(environ, start_response):
+    if environ["REQUEST_METHOD"] in ("GET", "HEAD"):
+        return application(environ, start_response)
+    with one_at_a_time:
+        return application(environ, start_response)
+
+run_simple("127.0.0.1", int(sys.argv[1]), answer, threaded=True, request_handler=MotoRequestHandler)
+"""
 
 
 @contextmanager
@@ -25,7 +44,7 @@ def s3_server() -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    command = [sys.executable, "-W", "ignore", "-c", SERVER, str(port)]
     quiet = subprocess.DEVNULL
     with subprocess.Popen(
         command, stdout=quiet, stderr=quiet, env={**os.environ, "MOTO_S3_DEFAULT_MAX_KEYS": "7"}
