@@ -37,9 +37,9 @@ FIRST_S = 30.0
 """Within what time the pods of the burst are asked for."""
 WAVES = 4
 STREAM_S = 600.0
+"""For how long small pods come where large ones wait."""
 WHOLE = Size(4000, 4096, 4096)
 """A node of the stream, and a pod that needs all of it."""
-"""For how long small pods come where large ones wait."""
 
 
 def plan(seed: int, nodes: int, pods: int) -> FleetPlan:

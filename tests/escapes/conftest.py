@@ -1,6 +1,5 @@
 """The machine outside as an escape would find it, what happened there, and the count of what was tried."""
 
-import asyncio
 import contextlib
 import ctypes
 import json
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.sandbox.conftest import MACHINES, opened
+from tests.sandbox.conftest import MACHINES, closed_at_the_end, opened
 
 from ostinato.sandbox import Backend
 from ostinato.sandbox.probe import KINDS
@@ -152,10 +151,8 @@ def _note_knocks(outside: Outside, sock: socket.socket, name: str) -> None:
 
 @pytest.fixture(scope="session")
 def backends() -> Iterator[dict[str, Backend]]:
-    found: dict[str, Backend] = {}
-    yield found
-    for each in found.values():
-        asyncio.run(each.aclose())
+    with closed_at_the_end() as found:
+        yield found
 
 
 @pytest.fixture(

@@ -49,13 +49,20 @@ def served(kind: str, state: Path, *more: str) -> Iterator[str]:
                 raise
 
 
-@pytest.fixture(scope="session")
-def backends() -> Iterator[dict[str, Backend]]:
-    """Those that were asked for so far: each is tried once."""
+@contextmanager
+def closed_at_the_end() -> Iterator[dict[str, Backend]]:
+    """By name, those that were asked for so far."""
     found: dict[str, Backend] = {}
     yield found
     for each in found.values():
         asyncio.run(each.aclose())
+
+
+@pytest.fixture(scope="session")
+def backends() -> Iterator[dict[str, Backend]]:
+    """Each is tried once."""
+    with closed_at_the_end() as found:
+        yield found
 
 
 def opened(name: str, backends: dict[str, Backend]) -> Backend:

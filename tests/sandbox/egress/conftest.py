@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.sandbox.conftest import MACHINES, opened
+from tests.sandbox.conftest import MACHINES, closed_at_the_end, opened
 
 from ostinato.sandbox import Backend
 from ostinato.sandbox.base import Egress
@@ -86,11 +86,9 @@ LETTING = {"ns": NsBackend, "gvisor": GvisorBackend, "qemu": QemuBackend}
 
 @pytest.fixture(scope="session")
 def resolving() -> Iterator[dict[str, Backend]]:
-    """Those that were asked for so far, with names of our own."""
-    found: dict[str, Backend] = {}
-    yield found
-    for each in found.values():
-        asyncio.run(each.aclose())
+    """With names of our own."""
+    with closed_at_the_end() as found:
+        yield found
 
 
 @pytest.fixture(
