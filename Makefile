@@ -9,11 +9,13 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 $(VENV)/demo.stamp: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[demo]'
+	@echo "installing ostinato into $(VENV): one to three minutes, once"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[demo,code]'
 	touch $@
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing ostinato and what its tests need into $(VENV): one to three minutes, once"
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 

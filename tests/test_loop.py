@@ -19,6 +19,7 @@ from ostinato.loop.demo import demo
 from ostinato.loop.report import finish
 from ostinato.loop.run import open_run
 from ostinato.loop.show import Show
+from ostinato.store import Store
 
 pytestmark = pytest.mark.slow
 SMALL = [
@@ -86,6 +87,7 @@ async def test_the_circle_turns_though_every_process_is_killed_once(tmp_path: Pa
         assert arms["champion"]["sessions"] + arms["challenger"]["sessions"] == 24
     else:
         assert arms == {}
+    assert Store.open(directory / "store.db").accounts.keys() == []  # a person's keys are not lost among ours
     written = json.loads((directory / "report.json").read_text())
     assert written["seed"] == report["seed"]
     assert (directory / "practice.png").stat().st_size > 1000

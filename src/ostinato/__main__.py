@@ -4,8 +4,8 @@ import sys
 
 
 def main() -> int:
-    """Runs one command; gives the exit status."""
-    if sys.argv[1:2] == ["hook"]:
+    """Run one command and return its exit status."""
+    if sys.argv[1:2] == ["hook"] and not {"-h", "--help"} & set(sys.argv[2:]):
         from ostinato.hooks.entry import main as hook
 
         return hook(sys.argv[2:])

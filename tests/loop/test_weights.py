@@ -37,22 +37,22 @@ def said(capsys: pytest.CaptureFixture[str], *words: object, status: int = 0) ->
 
 
 def test_versions_are_listed_and_collected(capsys: pytest.CaptureFixture[str], objects: Path) -> None:
-    rows = said(capsys, "ls", objects)
+    rows = said(capsys, "list", objects)
     assert [row["version"] for row in rows] == list(range(6)) and all(row["kept"] for row in rows)
     assert [row["kind"] for row in rows] == ["anchor"] + ["delta"] * 5
     assert rows[2]["beside"] == ["anchor"] and rows[3]["beside"] == []
     (removed,) = said(capsys, "collect", objects)
     assert removed["removed"]["objects"] > 0 and removed["removed"]["bytes"] > 0
-    assert [row["kept"] for row in said(capsys, "ls", objects)] == [False] * 2 + [True] * 4
+    assert [row["kept"] for row in said(capsys, "list", objects)] == [False] * 2 + [True] * 4
     assert torch.equal(Subscriber(Objects.open(objects)).fetch(5)["w"], tensors(5)["w"])
-    assert main(["weights", "ls", str(objects)]) == 0
+    assert main(["weights", "list", str(objects)]) == 0
     assert "version 2  kind delta" in capsys.readouterr().out
 
 
 def test_a_damaged_version_is_listed_as_such(capsys: pytest.CaptureFixture[str], objects: Path) -> None:
     (manifest,) = objects.glob("weights/versions/*3.json")
     manifest.write_bytes(manifest.read_bytes()[:-1])
-    row = said(capsys, "ls", objects)[3]
+    row = said(capsys, "list", objects)[3]
     assert row["version"] == 3 and manifest.name in row["damaged"]
 
 
@@ -78,7 +78,7 @@ def test_a_mirror_follows_until_it_is_stopped(objects: Path, tmp_path: Path) -> 
 
 
 def test_what_is_no_store_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert "nowhere is no folder" in said(capsys, "ls", tmp_path / "nowhere", status=2)
+    assert "nowhere is no folder" in said(capsys, "list", tmp_path / "nowhere", status=2)
     assert not (tmp_path / "nowhere").exists()
-    assert "holds no version: check --prefix" in said(capsys, "ls", tmp_path, status=1)
+    assert "holds no version: check --prefix" in said(capsys, "list", tmp_path, status=1)
     assert "weights" in said(capsys, "mirror", tmp_path, "nosuch://bucket", "--once", status=1)

@@ -32,7 +32,7 @@ def test_sandboxes_outlive_the_command_that_made_them(tmp_path: Path) -> None:
         assert output == ["hello"] and told["exit_code"] == 3
         assert min(told[phase] for phase in ("placed", "started", "ran", "saved")) >= 0
         name = told["id"]
-        assert f"{name}  running" in ostinato("ls").stdout
+        assert f"{name}  running" in ostinato("list").stdout
         assert "cat a.txt" in ostinato("logs", name).stdout
         forked = ostinato("fork", name, "-n", "2").stdout.split()
         assert len(set(forked)) == 2
@@ -41,10 +41,10 @@ def test_sandboxes_outlive_the_command_that_made_them(tmp_path: Path) -> None:
         assert ostinato("snapshot", name).returncode == 0
         assert set(ostinato("rm", "--label", "run=7").stdout.split()) == {name, *forked}
         assert ostinato("rm", told["snapshot"]).returncode == 0
-        assert json.loads(ostinato("ls", "--json").stdout)["sandboxes"] == []
+        assert json.loads(ostinato("list", "--json").stdout)["sandboxes"] == []
         missing = ostinato("logs", name)
         assert missing.returncode == 2 and "no sandbox" in missing.stderr
-    stopped = ostinato("ls")
+    stopped = ostinato("list")
     assert stopped.returncode == 2 and "ostinato sandbox serve" in stopped.stderr
 
 

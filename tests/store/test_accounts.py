@@ -36,6 +36,17 @@ def test_only_a_key_that_is_named_clearly_is_revoked(store: Store) -> None:
     assert len(store.accounts.keys()) == 2
 
 
+def test_retired_keys_are_refused_and_others_stay(store: Store) -> None:
+    hashes = [hash_key(new_key()) for _ in range(3)]
+    for hash in hashes:
+        store.accounts.add(ApiKey(hash=hash, user="dev"))
+    store.accounts.add(ADA)
+    store.accounts.retire([*hashes, "unknown"])
+    assert [key.user for key in store.accounts.keys()] == ["ada"]
+    store.accounts.add(ApiKey(hash=hashes[0], user="dev"))
+    assert store.accounts.key(hashes[0]) is None
+
+
 def test_an_admin_may_all(store: Store) -> None:
     root = ApiKey(hash="1", user="root", roles=read_roles("admin"))
     assert all(root.may(role) for role in Role)

@@ -46,7 +46,7 @@ async def serve(directory: Path, port: int, aliases: Sequence[str], console: Con
         console.print(f"serving version {deployed.version}; in a git repository run:\n")
         console.print(f"  export OSTINATO_URL={gateway.url} OSTINATO_KEY={_new_key(store)}", soft_wrap=True)
         console.print('  ostinato code "fix calc.py"\n')
-        await asyncio.Event().wait()
+        await asyncio.gather(engine.given_up(), gateway.given_up())
     return 0
 
 

@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,7 +19,12 @@ from typing import Any
 
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
-MAX_RESTARTS = 5
+ENDING_TIMEOUT_S = 1.0
+"""How long a service that closed its output may still take to end."""
+WRONG = 2
+"""The exit status of a service that cannot do what it was asked."""
+MAX_RESTARTS, RESTARTS_WITHIN_S = 5, 600.0
+"""A service that dies more often than this within the time is given up; deaths of long ago do not count."""
 PR_SET_PDEATHSIG = 1
 
 
@@ -44,6 +50,7 @@ class Service:
         self._process: asyncio.subprocess.Process | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._stopping = False
+        self._deaths: list[float] = []
 
     @property
     def pid(self) -> int:
@@ -72,12 +79,17 @@ class Service:
         """The end of its log."""
         return self._log.read_text(errors="replace")[-800:]
 
+    async def given_up(self) -> None:
+        """Wait until this service is given up and raise why: ServiceError. It never returns."""
+        if self._watcher is None:
+            raise ServiceError(f"{self.name} is not kept running: wait for it with `finished`")
+        await asyncio.shield(self._watcher)
+
     async def stop(self) -> None:
         self._stopping = True
         if self._watcher is not None:
             self._watcher.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._watcher
+            await asyncio.gather(self._watcher, return_exceptions=True)
         if self._process is None or self._process.returncode is not None:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -114,10 +126,25 @@ class Service:
             line = await asyncio.wait_for(self._process.stdout.readline(), READY_TIMEOUT_S)
             ready: dict[str, Any] = json.loads(line)
         except (TimeoutError, ValueError) as error:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
-            raise ServiceError(f"{self.name} did not get ready; its log ends:\n{self.tail()}") from error
+            raise await self._not_ready() from error
         return ready
+
+    async def _not_ready(self) -> ServiceError:
+        """The reason why a service did not start, once it has ended.
+
+        A service that was started wrongly, on a port in use for instance, says so in its last line and ends
+        with status 2. Anything else needs more of its log.
+        """
+        assert self._process is not None
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._process.wait(), ENDING_TIMEOUT_S)
+        if self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+        last = self.tail().strip().splitlines()[-1:]
+        if self._process.returncode == WRONG and last:
+            return ServiceError(f"{self.name} did not start: {last[0]}")
+        return ServiceError(f"{self.name} did not get ready; its log ends:\n{self.tail()}")
 
     async def _watch(self) -> None:
         while True:
@@ -132,8 +159,13 @@ class Service:
 
     async def _restart(self, status: int) -> None:
         self.restarts += 1
-        if self.restarts > MAX_RESTARTS:
-            raise ServiceError(f"{self.name} died {self.restarts} times, last with {status}: see {self._log}")
+        now = time.monotonic()
+        self._deaths = [*(each for each in self._deaths if each > now - RESTARTS_WITHIN_S), now]
+        if len(self._deaths) > MAX_RESTARTS:
+            raise ServiceError(
+                f"{self.name} died {len(self._deaths)} times within {RESTARTS_WITHIN_S / 60:.0f} minutes, "
+                f"last with status {status}: see {self._log}"
+            )
         await self._spawn(self._command)
 
 

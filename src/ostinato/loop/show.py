@@ -1,7 +1,8 @@
-"""What a person sees while it works: a bar and one line for each stage; plain lines where there is no
-terminal.
+"""What a person sees while it works: a bar and one line for each stage on a terminal; elsewhere plain lines,
+and at least one every few seconds, so that nobody takes a long stage for a hang.
 """
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,22 +10,34 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+LONGEST_SILENCE_S = 15.0
+"""Without a terminal there is no bar that moves: after so long a line says how far the stage is."""
+
 
 class Bar:
-    """One stage's bar; `status` is the line beside it."""
+    """One stage's bar; `line` is the text beside it."""
 
-    def __init__(self, progress: Progress, task: TaskID) -> None:
-        self._progress = progress
-        self._task = task
+    def __init__(self, name: str, total: float, progress: Progress) -> None:
+        self.name = name
         self.line = ""
+        self.done = 0.0
+        self._total = total
+        self._progress = progress
+        self._task: TaskID = progress.add_task(name, total=total, line="")
 
     def at(self, done: float, line: str = "") -> None:
-        self.line = line or self.line
+        """Set how much of the total is done."""
+        self.done, self.line = done, line or self.line
         self._progress.update(self._task, completed=done, line=self.line)
 
     def more(self, line: str = "") -> None:
-        self.line = line or self.line
-        self._progress.update(self._task, advance=1, line=self.line)
+        """Count one more as done."""
+        self.at(self.done + 1, line)
+
+    @property
+    def told(self) -> str:
+        """The state of the stage in one line of text."""
+        return f"{self.name}: {self.done / self._total:.0%}  {self.line}".rstrip()
 
 
 class Show:
@@ -34,15 +47,40 @@ class Show:
     ...     bar.more("61 % solved")
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, longest_silence_s: float = LONGEST_SILENCE_S) -> None:
         self.console = console
-        self._start = time.monotonic()
+        self._start = self._spoke = time.monotonic()
+        self._longest_silence_s = longest_silence_s
+        self._bar: Bar | None = None
 
     def say(self, text: str) -> None:
-        self.console.print(f"[dim]{time.monotonic() - self._start:5.0f}s[/] {text}", highlight=False)
+        """Print one line behind the seconds since the start."""
+        self._spoke = time.monotonic()
+        self.console.print(f"[dim]{self._spoke - self._start:5.0f}s[/] {text}", highlight=False)
+
+    @contextmanager
+    def heartbeat(self) -> Iterator[None]:
+        """Print a line after each `longest_silence_s` of silence, except on a terminal, where a bar moves."""
+        ended = threading.Event()
+
+        def beat() -> None:
+            while not ended.wait(max(0.01, self._spoke + self._longest_silence_s - time.monotonic())):
+                if time.monotonic() - self._spoke >= self._longest_silence_s:
+                    self.say(self._bar.told if self._bar else "between two stages")
+
+        thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
+        if not self.console.is_terminal:
+            thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            if thread.is_alive():
+                thread.join()
 
     @contextmanager
     def stage(self, name: str, total: float) -> Iterator[Bar]:
+        """Show one stage: its bar while it runs, then one line with what came out and how long it took."""
         started = time.monotonic()
         progress = Progress(
             SpinnerColumn(),
@@ -55,6 +93,9 @@ class Show:
             disable=not self.console.is_terminal,
         )
         with progress:
-            bar = Bar(progress, progress.add_task(name, total=total, line=""))
-            yield bar
+            self._bar = bar = Bar(name, total, progress)
+            try:
+                yield bar
+            finally:
+                self._bar = None
         self.say(f"{name:<28} [bold]{bar.line}[/] [dim]({time.monotonic() - started:.0f} s)[/]")

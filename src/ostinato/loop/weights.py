@@ -24,7 +24,7 @@ def register(commands: Any) -> None:
     """Adds `weights` and its commands to the subparsers of `ostinato`."""
     parser = commands.add_parser("weights", help="list, collect and mirror published weights")
     group = parser.add_subparsers(required=True, metavar="COMMAND")
-    _command(group, "ls", "every version, how it is reached and whether that is still there", _ls)
+    _command(group, "list", "every version, how it is reached and whether that is still there", _list)
     _command(group, "collect", "remove what no reader needs any more; may run at any time", _collect)
     mirror = _command(group, "mirror", "copy each new version into a region's own store", _mirror)
     mirror.add_argument("target", help="folder or URL of the region's object store")
@@ -54,7 +54,7 @@ def _run(command: Command, options: argparse.Namespace) -> int:
         return _told(FAILED, str(error))
 
 
-def _ls(objects: "Objects", options: argparse.Namespace) -> int:
+def _list(objects: "Objects", options: argparse.Namespace) -> int:
     from ostinato.sync.keys import Keys, number_of
     from ostinato.sync.leases import horizon
 

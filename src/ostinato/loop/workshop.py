@@ -57,6 +57,7 @@ class Workshop:
         self._gateway = gateway
         self._verifier = Verifier(backend)
         self._http = open_http()
+        self._keys: list[str] = []
         self._search: SearchAt | None = None
         if search is not None:
             self._search = SearchAt(url=search.url, key=self._key("search", "use"), http=self._http)
@@ -79,8 +80,10 @@ class Workshop:
         return GatewayClient(self._gateway.url, key, http=self._http)
 
     def _key(self, user: str, roles: str, arm: str | None = None) -> str:
+        """Make a key that lasts as long as this run is open."""
         key = new_key()
-        self.store.add_key(hash_key(key), user, roles, arm)
+        self._keys.append(hash_key(key))
+        self.store.add_key(self._keys[-1], user, roles, arm)
         return key
 
     def seats(self, developers: Sequence[Developer]) -> list[Seat]:
@@ -116,7 +119,9 @@ class Workshop:
         return counters
 
     async def aclose(self) -> None:
+        """Close the connections and revoke the keys: nobody holds them any more."""
         await self._http.close()
+        self.store.accounts.retire(self._keys)
 
 
 @asynccontextmanager

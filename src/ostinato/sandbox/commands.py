@@ -43,7 +43,7 @@ def register(commands: Any) -> None:
     save = _client(group, "snapshot", "write a sandbox to the server's disk", _snapshot)
     save.add_argument("id")
     save.add_argument("--full", action="store_true", help="memory too, where the backend can")
-    _client(group, "ls", "sandboxes that run, and those that were lost", _ls)
+    _client(group, "list", "sandboxes that run, and those that were lost", _list)
     remove = _client(group, "rm", "end sandboxes, or delete snapshots", _rm)
     remove.add_argument("id", nargs="*")
     remove.add_argument("--label", default=None, metavar="KEY=VALUE", help="all that carry this label")
@@ -225,7 +225,7 @@ async def _snapshot(client: "Client", options: argparse.Namespace) -> int:
     return DONE
 
 
-async def _ls(client: "Client", options: argparse.Namespace) -> int:
+async def _list(client: "Client", options: argparse.Namespace) -> int:
     found, lost = await client.call("GET", "/sandboxes"), await client.call("GET", "/lost")
     if options.json:
         print(json.dumps({"sandboxes": found, "lost": lost}))  # noqa: T201

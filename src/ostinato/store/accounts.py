@@ -7,7 +7,7 @@ and so does the user; every word is kept with its time and who said it.
 import hashlib
 import secrets
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping, select, update
 
 from ostinato.store.database import Database, StoreError
+from ostinato.store.recording import chunks
 from ostinato.store.schema import consents, keys
 
 ID_DIGITS = 12
@@ -147,6 +148,13 @@ class Accounts:
         with self._database.write() as connection:
             connection.execute(change)
         return found[0]
+
+    def retire(self, hashes: Sequence[str]) -> None:
+        """Refuse the keys with these SHA-256 from now on; one that is unknown or revoked changes nothing."""
+        change = update(keys).where(keys.c.revoked_at.is_(None)).values(revoked_at=time.time())
+        with self._database.write() as connection:
+            for some in chunks(hashes):
+                connection.execute(change.where(keys.c.hash.in_(some)))
 
     def set_consent(self, *, organisation: str = "", user: str = "", granted: bool, by: str) -> Consent:
         """Records a word; from now on it holds. AccountError when it is nobody's."""

@@ -1,0 +1,46 @@
+import io
+import threading
+
+from rich.console import Console
+
+from ostinato.loop.show import Show
+
+
+class Lines(io.StringIO):
+    """Text output that wakes a test at each new line."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.came = threading.Condition()
+
+    def write(self, text: str) -> int:
+        with self.came:
+            self.came.notify_all()
+            return super().write(text)
+
+    def wait_for(self, text: str) -> None:
+        with self.came:
+            assert self.came.wait_for(lambda: text in self.getvalue(), timeout=60)
+
+
+def test_a_long_stage_without_a_terminal_says_how_far_it_is() -> None:
+    lines = Lines()
+    show = Show(Console(file=lines, width=100), longest_silence_s=0.01)
+    with show.heartbeat():
+        lines.wait_for("between two stages")
+        with show.stage("bench", total=4) as bar:
+            bar.more("1 solved")
+            lines.wait_for("bench: 25%  1 solved")
+    written = lines.getvalue()
+    show.say("the end")
+    assert "bench                        1 solved" in written
+    assert lines.getvalue().count("\n") == written.count("\n") + 1  # the heartbeat has ended
+
+
+def test_on_a_terminal_the_bar_is_enough() -> None:
+    lines = Lines()
+    show = Show(Console(file=lines, width=100, force_terminal=True), longest_silence_s=0.0)
+    with show.heartbeat(), show.stage("bench", total=1) as bar:
+        bar.at(1, "done")
+    assert "between two stages" not in lines.getvalue()
+    assert "bench:" not in lines.getvalue()

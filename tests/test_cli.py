@@ -1,0 +1,96 @@
+"""The command line: what a person reads who mistyped, and which errors are sentences."""
+
+import errno
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ostinato import cli
+
+
+def ostinato(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ostinato", *words], capture_output=True, text=True, check=False, cwd=cwd
+    )
+
+
+def test_alone_it_lists_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 2
+    assert "serve the version that a run deployed" in capsys.readouterr().out
+
+
+def test_the_help_is_a_whole_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["--help"])
+    assert f"{cli.DESCRIPTION}\n" in capsys.readouterr().out.replace("\n", " ").replace(". ", ".\n")
+    assert cli.DESCRIPTION.endswith(".")
+
+
+@pytest.mark.parametrize(
+    "words", [["serve", "--bogus"], ["keys", "list", "--bogus"], ["hooks", "status", "--bogus"]]
+)
+def test_an_unknown_argument_shows_the_usage_of_its_command(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(words)
+    assert caught.value.code == 2
+    told = capsys.readouterr().err
+    assert "unknown argument: --bogus" in told
+    assert f"usage: ostinato {words[0]}" in told
+
+
+@pytest.mark.parametrize("port", ["99999", "-1", "http", "1.5", ""])
+def test_an_impossible_port_is_named(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["serve", f"--port={port}"])
+    assert f"{port!r} is no port: give a number from 0 to 65535" in capsys.readouterr().err
+
+
+def test_the_hook_command_explains_itself() -> None:
+    done = ostinato("hook", "--help")
+    assert done.returncode == 0
+    assert "a git hook ran" in done.stdout
+
+
+def test_expected_errors_are_one_sentence(tmp_path: Path) -> None:
+    missing = ostinato("serve", "--directory", str(tmp_path / "nowhere"))
+    assert missing.returncode == 2
+    assert missing.stderr.count("\n") == 1 and "holds no run" in missing.stderr
+    (tmp_path / "store.db").write_bytes(b"garbage" * 999)
+    garbage = ostinato("keys", "list", "--store", str(tmp_path / "store.db"))
+    assert garbage.returncode == 2
+    assert garbage.stderr.count("\n") == 1 and "store.db" in garbage.stderr
+    unreadable = ostinato("demo", "--directory", str(tmp_path / "store.db" / "below"))
+    assert unreadable.returncode == 2
+    assert unreadable.stderr.count("\n") == 1 and "Not a directory" in unreadable.stderr
+
+
+def test_a_defect_keeps_its_traceback() -> None:
+    assert cli._expected(KeyError("x")) is None
+    assert cli._expected(OSError(errno.EPIPE, "broken pipe")) is None
+
+
+def test_a_port_in_use_is_one_sentence(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = ostinato(
+            "search", "serve", "--port", port, "--cache", str(tmp_path / "cache.db"), "--key", "k"
+        )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1 and port in done.stderr
+
+
+def test_an_interrupted_command_says_what_it_was(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ostinato", "search", "serve", "--port", "0", "--key", "k"]
+    command += ["--cache", str(tmp_path / "cache.db")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        told = process.stderr.read()
+    assert "goes on from here" not in told and "Traceback" not in told
