@@ -41,8 +41,8 @@ def port(text: str) -> int:
 
 AHEAD = """\
 A tiny model with random weights is taught, measured, practises, is measured again, works for simulated
-developers, learns from what they did with its edits, and is gated and tested. Two cores take 10 to 20 minutes;
-Ctrl-C stops, and the same command goes on from the last finished stage."""
+developers, learns from what they did with its edits, and is gated and tested. Two cores take 10 to 20
+minutes; Ctrl-C stops, and the same command goes on from the last finished stage."""
 NEXT = (
     "next: `ostinato serve` prints a key and the two lines to type in a git repository of yours, "
     "where `ostinato code` is the same agent"
@@ -52,9 +52,7 @@ NEXT = (
 class Parser(argparse.ArgumentParser):
     """A parser that refuses an unknown argument itself, so that the usage shown is that of the command."""
 
-    def parse_known_args(  # type: ignore[override]
-        self, args: Any = None, namespace: Any = None
-    ) -> tuple[Any, list[str]]:
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(f"unknown argument: {' '.join(unknown)}")
@@ -100,10 +98,10 @@ def _expected(error: Exception) -> str | None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="ostinato", description=DESCRIPTION)
+    parser: argparse.ArgumentParser = Parser(prog="ostinato", description=DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"ostinato {__version__}")
     parser.set_defaults(run=_help(parser))
-    commands: argparse._SubParsersAction[argparse.ArgumentParser] = parser.add_subparsers(metavar="COMMAND")
+    commands = parser.add_subparsers(metavar="COMMAND")
 
     demo = commands.add_parser("demo", help="turn the whole circle once, on this machine")
     demo.add_argument("--seed", type=int, default=None, help="the run's seed")
