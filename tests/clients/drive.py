@@ -186,6 +186,70 @@ wire_api = "responses"
     )
 
 
+def _pi(desk: Desk) -> Start:
+    provider = {
+        "baseUrl": f"{desk.gateway}/v1",
+        "api": "openai-completions",
+        "apiKey": KEY,
+        "models": [{"id": "ostinato", "contextWindow": 200_000, "maxTokens": 8_000}],
+    }
+    return Start(
+        command=[
+            _program("@mariozechner/pi-coding-agent"),
+            "--offline",
+            "--model",
+            "ostinato/ostinato",
+            "-p",
+            TASK,
+        ],
+        files={".pi/agent/models.json": json.dumps({"providers": {"ostinato": provider}})},
+    )
+
+
+def _qwen(desk: Desk) -> Start:
+    return Start(
+        command=[_program("@qwen-code/qwen-code"), "--auth-type", "openai", "--yolo", TASK],
+        environment={
+            "OPENAI_BASE_URL": f"{desk.gateway}/v1",
+            "OPENAI_API_KEY": KEY,
+            "OPENAI_MODEL": "ostinato",
+        },
+    )
+
+
+def _continue(desk: Desk) -> Start:
+    config = f"""
+name: ostinato
+version: 1.0.0
+schema: v1
+models:
+  - name: ostinato
+    provider: openai
+    model: ostinato
+    apiBase: {desk.gateway}/v1
+    apiKey: {KEY}
+    roles: [chat]
+    capabilities: [tool_use]
+"""
+    path = desk.home / "config.yaml"
+    return Start(
+        command=[_program("@continuedev/cli"), "--config", str(path), "--auto", "-p", TASK],
+        environment={"CONTINUE_TELEMETRY_ENABLED": "0"},
+        files={"config.yaml": config},
+    )
+
+
+def _cline(desk: Desk) -> Start:
+    name = "openai-compatible"
+    settings = {"provider": name, "apiKey": KEY, "model": "ostinato", "baseUrl": f"{desk.gateway}/v1"}
+    provider = {"settings": settings, "updatedAt": "2026-01-01T00:00:00.000Z", "tokenSource": "manual"}
+    providers = {"version": 1, "lastUsedProvider": name, "modes": {}, "providers": {name: provider}}
+    return Start(
+        command=[_program("cline"), "--json", TASK],
+        files={".cline/data/settings/providers.json": json.dumps(providers)},
+    )
+
+
 def _code(desk: Desk) -> Start:
     command = [sys.executable, "-m", "ostinato.cli", "code", "--plain", "--auto", TASK]
     return Start(command=command, environment={"OSTINATO_URL": desk.gateway, "OSTINATO_KEY": KEY})
@@ -200,6 +264,10 @@ CLIENTS = (
     Client(name="claude-code", dialect="messages", start=_claude, package="@anthropic-ai/claude-code"),
     Client(name="openai-responses", dialect="responses", start=_sdk("responses_agent.py")),
     Client(name="codex", dialect="responses", start=_codex, package="@openai/codex", turns=4),
+    Client(name="pi", dialect="chat", start=_pi, package="@mariozechner/pi-coding-agent"),
+    Client(name="qwen-code", dialect="chat", start=_qwen, package="@qwen-code/qwen-code"),
+    Client(name="continue", dialect="chat", start=_continue, package="@continuedev/cli"),
+    Client(name="cline", dialect="chat", start=_cline, package="cline"),
     Client(name="ostinato-code", dialect="chat", start=_code),
     Client(name="ostinato-acp", dialect="chat", start=_sdk("acp_client.py")),
 )

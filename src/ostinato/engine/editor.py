@@ -11,7 +11,7 @@ driven through a whole task without weights, and what the gateway recorded can b
 import json
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,8 +45,8 @@ Step = tuple[str, Mapping[str, Any]]
 class Hand:
     """How the job is done with certain tools."""
 
-    tools: frozenset[str]
-    """It fits where all of these are offered."""
+    takes: Mapping[str, str]
+    """It fits where each of these tools is offered and takes the argument named beside it."""
     steps: Callable[[Change], Sequence[Step]]
 
 
@@ -68,13 +68,22 @@ class Editor:
 
 def say(prompt: str, change: Change) -> str:
     """The next words after `prompt`: a tool call, or text when no tool is offered or none is left to call."""
-    offered = {tool["function"]["name"] for tool in tools_of(prompt)}
-    hand = next((hand for hand in HANDS if hand.tools <= offered), None)
+    offered = {tool["function"]["name"]: _arguments(tool["function"]) for tool in tools_of(prompt)}
+    hand = next((hand for hand in HANDS if _fits(hand, offered)), None)
     if hand is None:
         return _block(change) if "SEARCH/REPLACE" in prompt else DONE
     made = sum(bool(message.get("tool_calls")) for message in messages_of(prompt))
     steps = hand.steps(change)
     return _call(*steps[made]) if made < len(steps) else DONE
+
+
+def _fits(hand: Hand, offered: Mapping[str, Collection[str]]) -> bool:
+    return all(argument in offered.get(tool, ()) for tool, argument in hand.takes.items())
+
+
+def _arguments(function: Mapping[str, Any]) -> Collection[str]:
+    properties: Mapping[str, Any] = function.get("parameters", {}).get("properties", {})
+    return properties.keys()
 
 
 def patch_of(change: Change) -> str:
@@ -110,35 +119,45 @@ def _shell(tool: str, argument: str) -> Callable[[Change], Sequence[Step]]:
     return lambda change: [(tool, {argument: command(change)}) for command in commands]
 
 
-def _read_and_edit(read: str, edit: str, path: str, old: str, new: str) -> Callable[[Change], Sequence[Step]]:
-    return lambda change: [
-        (read, {path: change.path}),
-        (edit, {path: change.path, old: change.before, new: change.after}),
+def _cline_steps(change: Change) -> Sequence[Step]:
+    return [
+        ("read_files", {"files": [{"path": change.path}]}),
+        ("editor", {"path": change.path, "old_text": change.before, "new_text": change.after}),
     ]
 
 
-HANDS = (
-    Hand(
-        tools=frozenset({"Read", "Edit"}),
-        steps=_read_and_edit("Read", "Edit", "file_path", "old_string", "new_string"),
-    ),
-    Hand(
-        tools=frozenset({"read", "edit", "todowrite"}),
-        steps=_read_and_edit("read", "edit", "filePath", "oldString", "newString"),
-    ),
-    Hand(
-        tools=frozenset({"read", "edit"}),
-        steps=_read_and_edit("read", "edit", "path", "old_string", "new_string"),
-    ),
-    Hand(
-        tools=frozenset({"exec_command", "apply_patch"}),
+def _pi_steps(change: Change) -> Sequence[Step]:
+    edit = {"oldText": change.before, "newText": change.after}
+    return [("read", {"path": change.path}), ("edit", {"path": change.path, "edits": [edit]})]
+
+
+def _codex_steps(change: Change) -> Sequence[Step]:
+    return [("exec_command", {"cmd": _show(change)}), ("apply_patch", {"input": patch_of(change)})]
+
+
+def _read_and_edit(reading: tuple[str, str], editing: tuple[str, str, str, str]) -> Hand:
+    """A hand for a tool and its argument that reads, and one with its path, old and new text that edits."""
+    (read, seen), (edit, path, old, new) = reading, editing
+    return Hand(
+        takes={read: seen, edit: old},
         steps=lambda change: [
-            ("exec_command", {"cmd": _show(change)}),
-            ("apply_patch", {"input": patch_of(change)}),
+            (read, {seen: change.path}),
+            (edit, {path: change.path, old: change.before, new: change.after}),
         ],
-    ),
-    Hand(tools=frozenset({"exec_command"}), steps=_shell("exec_command", "cmd")),
-    Hand(tools=frozenset({"shell_command"}), steps=_shell("shell_command", "command")),
-    Hand(tools=frozenset({"bash"}), steps=_shell("bash", "command")),
+    )
+
+
+HANDS = (
+    _read_and_edit(("Read", "file_path"), ("Edit", "file_path", "old_string", "new_string")),
+    _read_and_edit(("Read", "filepath"), ("Edit", "file_path", "old_string", "new_string")),
+    _read_and_edit(("read", "filePath"), ("edit", "filePath", "oldString", "newString")),
+    _read_and_edit(("read", "path"), ("edit", "path", "old_string", "new_string")),
+    _read_and_edit(("read_file", "file_path"), ("edit", "file_path", "old_string", "new_string")),
+    Hand(takes={"read": "path", "edit": "edits"}, steps=_pi_steps),
+    Hand(takes={"read_files": "files", "editor": "old_text"}, steps=_cline_steps),
+    Hand(takes={"exec_command": "cmd", "apply_patch": "input"}, steps=_codex_steps),
+    Hand(takes={"exec_command": "cmd"}, steps=_shell("exec_command", "cmd")),
+    Hand(takes={"shell_command": "command"}, steps=_shell("shell_command", "command")),
+    Hand(takes={"bash": "command"}, steps=_shell("bash", "command")),
 )
 """The first that fits is used."""
