@@ -1,4 +1,5 @@
 from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -7,7 +8,17 @@ from hypothesis import strategies as st
 from ostinato.rewards.definition import LIVE, PRACTICE, Live
 from ostinato.rewards.effort import concave_effort
 from ostinato.rewards.facts import SignalValueError, VoidSessionError
-from ostinato.types import Completion, Ending, FinishReason, Reward, Signal, SignalKind, Turn, TurnKind
+from ostinato.types import (
+    Completion,
+    Ending,
+    FinishReason,
+    PartState,
+    Reward,
+    Signal,
+    SignalKind,
+    Turn,
+    TurnKind,
+)
 
 
 def turn(index: int = 0, broken: str | None = None, kind: TurnKind = TurnKind.MAIN) -> Turn:
@@ -26,8 +37,14 @@ def turn(index: int = 0, broken: str | None = None, kind: TurnKind = TurnKind.MA
     )
 
 
-def signal(kind: SignalKind, value: float | str = 1.0, at: float = 0.0) -> Signal:
-    return Signal(session_id="s", kind=kind, value=value, observed_at=at)
+def signal(
+    kind: SignalKind,
+    value: float | str = 1.0,
+    at: float = 0.0,
+    edit: str | None = None,
+    turn: int | None = None,
+) -> Signal:
+    return Signal(session_id="s", kind=kind, value=value, observed_at=at, edit=edit, turn=turn)
 
 
 SOLVED = signal(SignalKind.HIDDEN_TESTS)
@@ -131,25 +148,94 @@ def test_silence_ripens_when_the_window_is_over() -> None:
     assert before.parts[0].censored and not after.parts[0].censored and after.parts[0].value == 0
 
 
-def test_asking_pays_only_where_it_was_needed() -> None:
+def test_asking_costs_its_turn_and_the_outcome_pays_for_it() -> None:
     """Ambiguous: acting blind is right half the time, asking settles it. Clear: acting is right anyway."""
     kept, reverted = signal(SignalKind.EDIT_KEPT), signal(SignalKind.EDIT_REVERTED)
     act_blind = (live(kept, turns=2).total + live(reverted, turns=2).total) / 2
-    needed = live(signal(SignalKind.QUESTION_ANSWERED), kept, turns=3).total
-    needless = live(signal(SignalKind.QUESTION_ANSWERED, 0.0), kept, turns=3).total
-    assert needed > act_blind
-    assert needless < live(kept, turns=2).total
+    assert live(kept, turns=3).total > act_blind
+    assert live(kept, turns=3).total < live(kept, turns=2).total
 
 
-def test_asking_instead_of_working_does_not_dodge_the_outcome() -> None:
-    asked_and_left = live(signal(SignalKind.QUESTION_ANSWERED), signal(SignalKind.ABANDONED))
-    tried = (live(signal(SignalKind.EDIT_KEPT)).total + live(signal(SignalKind.EDIT_REVERTED)).total) / 2
-    assert asked_and_left.total < tried
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_what_only_a_simulated_developer_can_tell_pays_nothing(value: float) -> None:
+    told = signal(SignalKind.QUESTION_ANSWERED, value)
+    assert live(told, signal(SignalKind.EDIT_KEPT)).total == live(signal(SignalKind.EDIT_KEPT)).total
+    assert live(told).parts[0].censored
 
 
-def test_asking_again_is_paid_once() -> None:
-    question = signal(SignalKind.QUESTION_ANSWERED)
-    assert live(question, signal(SignalKind.QUESTION_ANSWERED)).total < live(question).total
+# Outcomes by edit
+
+KINDS = {SignalKind.EDIT_KEPT: 1.0, SignalKind.EDIT_EDITED: 0.5, SignalKind.EDIT_REVERTED: -0.5}
+stories = st.lists(
+    st.tuples(st.sampled_from("abc"), st.sampled_from(list(KINDS)), st.integers(0, 9)), min_size=1, max_size=8
+)
+
+
+def told(story: list[tuple[str, SignalKind, int]]) -> list[Signal]:
+    return [signal(kind, at=float(at), edit=edit, turn=1) for edit, kind, at in story]
+
+
+@given(stories)
+def test_the_outcome_is_the_mean_of_each_edits_latest_word(story: list[tuple[str, SignalKind, int]]) -> None:
+    last: dict[str, tuple[int, int, float]] = {}
+    for order, (edit, kind, at) in enumerate(story):
+        last[edit] = max(last.get(edit, (-1, -1, 0.0)), (at, order, KINDS[kind]))
+    expected = sum(value for _, _, value in last.values()) / len(last)
+    part = live(*told(story)).parts[0]
+    assert part.value == pytest.approx(expected) and len(part.evidence) == len(last)
+
+
+@given(stories, st.randoms(use_true_random=False))
+def test_the_order_in_which_words_arrive_does_not_matter(
+    story: list[tuple[str, SignalKind, int]], random: Random
+) -> None:
+    unlike = [(edit, kind, at * 10 + n) for n, (edit, kind, at) in enumerate(story)]
+    shuffled = told(unlike)
+    random.shuffle(shuffled)
+    assert live(*shuffled).parts[0].value == pytest.approx(live(*told(unlike)).parts[0].value)
+
+
+def test_an_edit_reverted_is_not_made_good_by_another_that_is_kept() -> None:
+    reverted = signal(SignalKind.EDIT_REVERTED, at=1.0, edit="a")
+    kept = signal(SignalKind.EDIT_KEPT, at=2.0, edit="b")
+    assert live(reverted, kept).parts[0].value == 0.25
+    assert live(kept).parts[0].value == 1.0
+
+
+def test_a_word_about_a_turn_is_about_each_of_its_edits() -> None:
+    accepted = signal(SignalKind.EDIT_KEPT, at=1.0, turn=3)
+    first, second = (signal(SignalKind.EDIT_REVERTED, at=2.0, edit=edit, turn=3) for edit in "ab")
+    assert live(accepted).parts[0].value == 1.0
+    assert live(accepted, first, second).parts[0].value == -0.5
+    assert live(accepted, signal(SignalKind.EDIT_REVERTED, at=2.0, edit="c", turn=4)).parts[0].value == 0.25
+
+
+def test_a_word_about_the_whole_session_weighs_as_one_edit() -> None:
+    edits = [signal(SignalKind.EDIT_KEPT, edit=edit) for edit in "abc"]
+    assert live(*edits, signal(SignalKind.ABANDONED)).parts[0].value == pytest.approx((3 - 0.5) / 4)
+
+
+def test_a_session_that_ended_abandoned_is_an_outcome() -> None:
+    ended = signal(SignalKind.ENDING, Ending.ABANDONED)
+    assert live(ended).parts[0].value == LIVE.abandoned
+    assert live(signal(SignalKind.ENDING, Ending.FINISHED)).parts[0].censored
+
+
+# Maturity
+
+
+def test_silence_has_a_stated_worth_once_it_has_expired() -> None:
+    definition = replace(LIVE, silence=-0.1)
+    part = definition.score("s", [turn()], (), as_of=101.0 + LIVE.window_s).parts[0]
+    assert (part.state, part.value) == (PartState.EXPIRED, -0.1)
+    assert definition.score("s", [turn()], ()).parts[0].state is PartState.CENSORED
+
+
+def test_what_happens_later_is_not_known_yet() -> None:
+    kept, reverted = signal(SignalKind.EDIT_KEPT, at=200.0), signal(SignalKind.EDIT_REVERTED, at=300.0)
+    at = {when: LIVE.score("s", [turn()], (kept, reverted), as_of=when).parts[0] for when in (199, 200, 300)}
+    assert [at[when].value for when in (199, 200, 300)] == [0.0, 1.0, -0.5]
+    assert at[199].censored and at[200].state is PartState.OBSERVED
 
 
 def test_every_weight_changes_the_hash() -> None:

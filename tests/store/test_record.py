@@ -16,6 +16,7 @@ from ostinato.types import (
     Decision,
     Ending,
     Event,
+    PartState,
     Report,
     Reward,
     RewardPart,
@@ -132,7 +133,7 @@ def test_a_signal_without_a_value_is_refused(store: Store) -> None:
 
 def test_rewards_are_appended(store: Store) -> None:
     store.start_session(session())
-    part = RewardPart(name="solved", value=1.0, evidence=("e1",), censored=True)
+    part = RewardPart(name="solved", value=1.0, evidence=("e1",), state=PartState.CENSORED)
     rewards = [Reward(session_id="s1", definition=name, parts=(part,)) for name in ("a", "b", "a")]
     store.add_reward(rewards[0])
     store.add_rewards(rewards[1:])

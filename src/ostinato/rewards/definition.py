@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
-from ostinato.rewards.asked import asked
 from ostinato.rewards.broken import broken
 from ostinato.rewards.effort import effort
-from ostinato.rewards.facts import of_the_agent, refuse_void
+from ostinato.rewards.facts import known_at, of_the_agent, refuse_void
 from ostinato.rewards.feedback import complaint, outcome
 from ostinato.rewards.solved import solved
 from ostinato.rewards.tamper import tampered
@@ -27,7 +26,15 @@ class Definition(Protocol):
 
     def score(
         self, session_id: str, turns: Sequence[Turn], signals: Sequence[Signal], *, as_of: float | None = None
-    ) -> Reward: ...
+    ) -> Reward:
+        """The reward of one session; raises VoidSessionError, SignalValueError.
+
+        Training and the A/B test call this with the same arguments, so the signature and what `as_of` means
+        stay as they are. `as_of` is a moment in seconds since the epoch: signals observed after it do not
+        count, and a fact whose window is over by then is no longer waited for. For None every signal counts
+        and nothing is ever given up.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,13 +91,14 @@ class Live:
     abandoned: float = -0.5
     complaint: float = 0.3
     broken: float = 0.5
-    asked_needed: float = 0.1
-    asked_needless: float = 0.2
+    silence: float = 0.0
+    """Outcome of a session of which nobody said anything within the window."""
     effort: float = 0.02
     effort_k: float = 0.3
     effort_q: float = 1.5
     window_s: float = 86_400.0
-    """Attribution window after the session's last turn: silence beyond it counts as an outcome of 0."""
+    """Seconds after the session's last turn in which a word on its outcome is waited for. A word that comes
+    later still counts: the session is then scored anew."""
 
     def hash(self) -> str:
         return _hash(self)
@@ -98,19 +106,24 @@ class Live:
     def score(
         self, session_id: str, turns: Sequence[Turn], signals: Sequence[Signal], *, as_of: float | None = None
     ) -> Reward:
-        """Raises VoidSessionError, SignalValueError. `as_of` (seconds since the epoch) ripens silence."""
+        """Raises VoidSessionError, SignalValueError.
+
+        The outcome is `observed` when somebody said something by `as_of`, `censored` while the window is
+        open, and `expired` with the worth of `silence` from `as_of` = end of the last turn + `window_s` on.
+        Sessions are compared at equal age by scoring each as of its own end plus that age.
+        """
         refuse_void(session_id, signals)
-        turns = of_the_agent(turns)
+        turns, signals = of_the_agent(turns), known_at(signals, as_of)
         parts = (
             outcome(
                 signals,
                 worth=self._worth(),
                 wrong_answer=self.answered_wrongly,
+                silence=self.silence,
                 mature=self._mature(turns, as_of),
             ),
             complaint(signals, weight=self.complaint),
             broken(turns, weight=self.broken),
-            asked(signals, needed=self.asked_needed, needless=self.asked_needless),
             effort(turns, weight=self.effort, k=self.effort_k, q=self.effort_q),
         )
         return _reward(self, session_id, parts)

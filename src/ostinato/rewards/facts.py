@@ -35,6 +35,11 @@ def held(signals: Sequence[Signal], kind: SignalKind) -> tuple[Signal, ...]:
     return tuple(signal for signal in signals if signal.kind is kind and number(signal) > 0)
 
 
+def known_at(signals: Sequence[Signal], as_of: float | None) -> Sequence[Signal]:
+    """The signals of what had happened by `as_of` (seconds since the epoch); all of them for None."""
+    return signals if as_of is None else [signal for signal in signals if signal.observed_at <= as_of]
+
+
 def of_the_agent(turns: Sequence[Turn]) -> list[Turn]:
     """Without the calls that a client makes beside the work, for a title or a status line."""
     return [turn for turn in turns if turn.kind is not TurnKind.SIDE]

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from ostinato.rewards.facts import held, latest, number
-from ostinato.types import RewardPart, Signal, SignalKind
+from ostinato.types import PartState, RewardPart, Signal, SignalKind
 
 
 def solved(signals: Sequence[Signal], *, weight: float) -> RewardPart:
     """All or nothing; censored until the verifier has spoken."""
     verdict = latest(signals, (SignalKind.HIDDEN_TESTS,))
     if verdict is None:
-        return RewardPart(name="solved", value=0.0, censored=True)
+        return RewardPart(name="solved", value=0.0, state=PartState.CENSORED)
     tampering = held(signals, SignalKind.TAMPERED)
     won = number(verdict) >= 1.0 and not tampering
     return RewardPart(

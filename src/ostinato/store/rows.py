@@ -19,6 +19,7 @@ from ostinato.types import (
     Event,
     FinishReason,
     Group,
+    PartState,
     Report,
     Reward,
     RewardPart,
@@ -160,6 +161,8 @@ def signal_row(signal: Signal) -> Row:
         "text": str(signal.value) if is_text else None,
         "observed_at": signal.observed_at,
         "turn": signal.turn,
+        "edit": signal.edit,
+        "received_at": signal.received_at,
     }
 
 
@@ -171,6 +174,8 @@ def signal_of(row: RowMapping) -> Signal:
         value=row["number"] if row["text"] is None else row["text"],
         observed_at=row["observed_at"],
         turn=row["turn"],
+        edit=row["edit"],
+        received_at=row["received_at"],
     )
 
 
@@ -197,8 +202,12 @@ def reward_row(reward: Reward) -> Row:
 
 
 def reward_of(row: RowMapping) -> Reward:
-    parts = (RewardPart(**{**part, "evidence": tuple(part["evidence"])}) for part in json.loads(row["parts"]))
-    return Reward(session_id=row["session_id"], definition=row["definition"], parts=tuple(parts))
+    parts = tuple(map(_part, json.loads(row["parts"])))
+    return Reward(session_id=row["session_id"], definition=row["definition"], parts=parts)
+
+
+def _part(told: dict[str, Any]) -> RewardPart:
+    return RewardPart(**{**told, "evidence": tuple(told["evidence"]), "state": PartState(told["state"])})
 
 
 def version_row(row: VersionRow) -> Row:

@@ -14,7 +14,7 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA = 3
+SCHEMA = 4
 """Raised when a table changes its layout."""
 METADATA = MetaData()
 
@@ -82,6 +82,8 @@ signals = Table(
     Column("text", Text),
     Column("observed_at", Float, nullable=False),
     Column("turn", Integer),
+    Column("edit", Text),
+    Column("received_at", Float),
     CheckConstraint("(number IS NULL) <> (text IS NULL)", name="signal_has_one_value"),
 )
 rewards = Table(

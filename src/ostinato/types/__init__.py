@@ -8,32 +8,24 @@
 seconds. Sequences of token ids are tuples so that a Turn can be hashed, compared and shared.
 """
 
-import re
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from ostinato.types.ids import call_id as call_id
+from ostinato.types.ids import new_id as new_id
+from ostinato.types.ids import turn_of_call as turn_of_call
+from ostinato.types.observed import Event as Event
+from ostinato.types.observed import PartState as PartState
+from ostinato.types.observed import Reward as Reward
+from ostinato.types.observed import RewardPart as RewardPart
+from ostinato.types.observed import Signal as Signal
+from ostinato.types.observed import SignalKind as SignalKind
+
 TEACHER_VERSION = -1
 """The version of tokens that a script wrote."""
-
-
-def new_id() -> str:
-    """A fresh random identifier: 32 hexadecimal digits."""
-    return uuid.uuid4().hex
-
-
-def call_id(turn: int, index: int) -> str:
-    """The id under which a client knows a tool call of a turn."""
-    return f"call_{turn}_{index}"
-
-
-def turn_of_call(id: str) -> int | None:
-    """The turn that made a call; None for an id that is not ours."""
-    found = re.fullmatch(r"call_(\d{1,9})_\d{1,9}", id, re.ASCII)
-    return int(found[1]) if found else None
 
 
 class Source(StrEnum):
@@ -74,26 +66,6 @@ class TurnKind(StrEnum):
     """A client's call beside the work, such as a title: recorded, not trained."""
     SUMMARY = "summary"
     """The agent's own account of its work, from which the session goes on."""
-
-
-class SignalKind(StrEnum):
-    """What was observed of a session. `value` is 1.0/0.0 unless the comment says otherwise."""
-
-    ENDING = "ending"  # value: an Ending
-    HIDDEN_TESTS = "hidden_tests"  # 1.0 when every hidden test passed
-    TAMPERED = "tampered"  # 1.0 when a protected file was changed
-    EDIT_KEPT = "edit_kept"
-    EDIT_EDITED = "edit_edited"  # the developer kept it after changing it
-    EDIT_REVERTED = "edit_reverted"
-    NO_EDIT_WANTED = "no_edit_wanted"  # a question was answered; value: was the answer right
-    COMPLAINT = "complaint"  # a follow-up in anger
-    ABANDONED = "abandoned"
-    QUESTION_ANSWERED = "question_answered"  # the agent asked; value: was the question needed
-    COMMENT = "comment"  # value: free text
-    DEMONSTRATION = "demonstration"  # value: the edited final text
-    TOOL_DECISION = "tool_decision"  # a person was asked: 1.0 when they allowed the call
-    USER_PROMPT = "user_prompt"  # the developer said something to the agent, 1.0 each time
-    ERROR = "error"  # value: what the client says went wrong
 
 
 class State(StrEnum):
@@ -239,73 +211,6 @@ class Session:
     organisation: str = ""
     consent: bool = False
     """Whether its organisation and its user had agreed to training when it began; ours always has."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signal:
-    """One observed fact about a session, during it or long after.
-
-    >>> Signal(session_id="s1", kind=SignalKind.EDIT_KEPT, value=1.0, observed_at=0.0).turn is None
-    True
-    """
-
-    session_id: str
-    kind: SignalKind
-    value: float | str
-    observed_at: float
-    turn: int | None = None
-    id: str = field(default_factory=new_id)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """Something a client observed, as it was told: the raw material of signals.
-
-    >>> Event(id="e1", name="edit.revert", user="ada", observed_at=0.0, session_id="s1").attributes
-    {}
-    """
-
-    id: str
-    name: str
-    user: str
-    observed_at: float
-    organisation: str = ""
-    session_id: str | None = None
-    """As the client names it; perhaps a session that is not recorded yet, or never will be."""
-    turn: int | None = None
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    """JSON values, secrets already redacted."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RewardPart:
-    """One named part of a reward; `value` is already weighted."""
-
-    name: str
-    value: float
-    evidence: tuple[str, ...] = ()
-    """Ids of the signals and turns it was read from."""
-    censored: bool = False
-    """True while the fact it needs can still arrive."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reward:
-    """A total with its named parts.
-
-    >>> Reward(session_id="s1", definition="3f", parts=(RewardPart(name="solved", value=1.0),
-    ...        RewardPart(name="effort", value=-0.25))).total
-    0.75
-    """
-
-    session_id: str
-    definition: str
-    """Hash of the definition that computed it."""
-    parts: tuple[RewardPart, ...]
-
-    @property
-    def total(self) -> float:
-        return sum(part.value for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
