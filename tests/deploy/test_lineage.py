@@ -57,6 +57,7 @@ def store(tmp_path: Path) -> Store:
         mask=(False, True),
         logprobs=(0.0, -0.5),
         versions=(0, 0),
+        temperatures=(1.0, 1.0),
         advantage=0.25,
     )
     Ledger(store).offer(Group(id="g1", prompt="p1", samples=(sample,), rewards=(1.0,)))

@@ -13,7 +13,7 @@ from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.gateway.keys import hash_key
 from ostinato.model.renderer import Renderer
 from ostinato.store import Store
-from ostinato.types import Arm, Completion, GenerateRequest
+from ostinato.types import Arm, Completion, GenerateRequest, Sampling
 
 SAID = "the tokens of a conversation"
 
@@ -45,7 +45,7 @@ async def door(store: Store, renderer: Renderer, script: Script) -> AsyncIterato
 
 
 def body(path: str, stream: bool) -> dict[str, Any]:
-    told: dict[str, Any] = {"model": "ostinato", "stream": stream}
+    told: dict[str, Any] = {"model": "ostinato", "stream": stream, "temperature": 0.25}
     if path == "/v1/responses":
         return told | {"input": "hi"}
     return told | {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 100}
@@ -70,6 +70,7 @@ async def test_what_was_sampled_is_what_is_recorded(
     assert found.logprobs == tuple(-0.125 * (i + 1) for i in range(n))
     assert found.versions == (7,) * (n // 2) + (8,) * (n - n // 2)
     assert turn.prompt_ids == tuple(renderer.render([{"role": "user", "content": "hi"}]))
+    assert turn.sampling == Sampling(temperature=0.25, seed=turn.sampling.seed) and turn.sampling.seed > 0
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])

@@ -10,7 +10,7 @@ from tests.store.builders import session, turn
 from ostinato.rewards.definition import LIVE
 from ostinato.rollout.collect import Collector
 from ostinato.store import Ledger, Store
-from ostinato.types import Ending, Signal, SignalKind, State, TurnKind
+from ostinato.types import Ending, Sampling, Signal, SignalKind, State, TurnKind
 
 
 @pytest.fixture
@@ -61,9 +61,15 @@ def test_turns_that_may_not_be_trained_are_accounted_and_the_rest_is_offered(sto
     title = replace(turn(1, "s"), segment=1, kind=TurnKind.SIDE)
     edited = replace(turn(2, "s"), segment=2, untrainable="edited")
     about = session("s", user="ada", consent=True, ending=Ending.FINISHED)
-    store.record([turn(0, "s"), title, edited], [signal], [about])
+    greedy = replace(turn(3, "s"), segment=3, sampling=Sampling(temperature=0.0))
+    store.record([turn(0, "s"), title, edited, greedy], [signal], [about])
     assert Collector(store, LIVE).harvest("main", {}).offered == 1
     ledger = Ledger(store)
     (group,) = ledger.claim(4, 9, 0)
     assert [sample.turns for sample in group.samples] == [(0,)]
-    assert ledger.states()[State.UNTRAINABLE] == 2
+    assert ledger.states()[State.UNTRAINABLE] == 3
+    assert ledger.reasons(State.UNTRAINABLE) == {
+        "a call beside the work": 1,
+        "edited": 1,
+        "sampled greedily": 1,
+    }

@@ -12,6 +12,7 @@ from ostinato.types import (
     FinishReason,
     Group,
     Sample,
+    Sampling,
     Session,
     Signal,
     SignalKind,
@@ -38,7 +39,18 @@ COMPLETIONS = st.builds(
     lambda tokens, **rest: Completion(**tokens, **rest),
     columns({"ids": INTS, "logprobs": FLOATS32, "versions": INTS}),
     finish=st.sampled_from(FinishReason),
-    routes=st.none() | st.binary(max_size=20),
+    routes=st.none() | st.lists(st.binary(min_size=2, max_size=2), max_size=10).map(b"".join),
+)
+SAMPLINGS = st.builds(
+    Sampling,
+    temperature=st.floats(0, 2),
+    top_p=st.floats(0, 1),
+    top_k=st.integers(0, 2**31 - 1),
+    min_p=st.floats(0, 1),
+    presence_penalty=FINITE,
+    frequency_penalty=FINITE,
+    repetition_penalty=FINITE,
+    seed=st.integers(0, 2**63 - 1),
 )
 TURNS = st.builds(
     Turn,
@@ -51,6 +63,7 @@ TURNS = st.builds(
     started_at=FINITE,
     latency_s=FINITE,
     broken=st.none() | TEXT,
+    sampling=SAMPLINGS,
 )
 SIGNALS = st.builds(
     Signal,
@@ -74,7 +87,15 @@ SESSIONS = st.builds(
 )
 SAMPLES = st.builds(
     lambda tokens, **rest: Sample(**tokens, **rest),
-    columns({"ids": INTS, "mask": st.booleans(), "logprobs": FLOATS32, "versions": INTS}),
+    columns(
+        {
+            "ids": INTS,
+            "mask": st.booleans(),
+            "logprobs": FLOATS32,
+            "versions": INTS,
+            "temperatures": st.floats(0, 2),
+        }
+    ),
     session_id=TEXT,
     turns=st.lists(st.integers(0, 99), max_size=4).map(tuple),
     advantage=FINITE,
@@ -109,6 +130,7 @@ def group(id: str, *, version: int = 3, turns: tuple[int, ...] = (0,), session_i
         mask=(False, True, True),
         logprobs=(0.0, -0.5, -0.25),
         versions=(0, version, version + 1),
+        temperatures=(1.0, 1.0, 1.0),
         advantage=0.5,
     )
     return Group(id=id, prompt=f"prompt of {id}", samples=(sample,), rewards=(1.0, -0.2))

@@ -43,6 +43,7 @@ def make_sample() -> MakeSample:
         session: str = "s",
         version: int = 0,
         logprob: float = -1.0,
+        temperature: float = 1.0,
     ) -> Sample:
         rng = random.Random(seed)
         mask = (False, False, *(rng.random() < 0.5 for _ in range(length - 3)), True)
@@ -53,6 +54,7 @@ def make_sample() -> MakeSample:
             mask=mask,
             logprobs=tuple(logprob if sampled else 0.0 for sampled in mask),
             versions=tuple(version if sampled else 0 for sampled in mask),
+            temperatures=tuple(temperature if sampled else 1.0 for sampled in mask),
             advantage=advantage,
         )
 

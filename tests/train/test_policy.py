@@ -5,18 +5,18 @@ import pytest
 import torch
 
 from ostinato.model.decoder import Decoder
-from ostinato.train import policy
 from ostinato.train.optimizer import adamw
-from ostinato.train.policy import piece_loss, pieces, policy_step
+from ostinato.train.policy import PolicyConfig, piece_loss, pieces, policy_step
 from ostinato.types import Sample
 
 MakeSample = Callable[..., Sample]
+CONFIG = PolicyConfig()
 
 
 def gradients(decoder: Decoder, samples: list[Sample], sessions: int) -> list[torch.Tensor]:
     decoder.zero_grad()
-    for piece in pieces(samples):
-        piece_loss(decoder, piece, sessions * policy.TOKENS_PER_SESSION)[0].backward()  # type: ignore[no-untyped-call]
+    for piece in pieces(samples, CONFIG.piece_tokens):
+        piece_loss(decoder, piece, sessions * CONFIG.tokens_per_session, CONFIG)[0].backward()  # type: ignore[no-untyped-call]
     return [p.grad.clone() for p in decoder.parameters() if p.grad is not None]
 
 
@@ -49,7 +49,7 @@ def test_on_policy_the_gradient_is_plain_reinforce(decoder: Decoder, make_sample
     decoder.zero_grad()
     logits, _ = decoder(torch.tensor([sample.ids]))
     logprobs = torch.log_softmax(logits[0, :-1], -1).gather(-1, torch.tensor(sample.ids[1:])[:, None])[:, 0]
-    (-0.6 * logprobs[torch.tensor(sample.mask[1:])].sum() / policy.TOKENS_PER_SESSION).backward()
+    (-0.6 * logprobs[torch.tensor(sample.mask[1:])].sum() / CONFIG.tokens_per_session).backward()
     for mine, parameter in zip(ours, decoder.parameters(), strict=True):
         torch.testing.assert_close(mine, parameter.grad, rtol=1e-3, atol=1e-6)
 
@@ -65,6 +65,7 @@ def test_observed_tokens_get_no_gradient(decoder: Decoder, make_sample: MakeSamp
             mask=sample.mask + (False,) * 5,
             logprobs=sample.logprobs + (0.0,) * 5,
             versions=sample.versions + (0,) * 5,
+            temperatures=sample.temperatures + (1.0,) * 5,
         )
         for ids in (tail, tail[::-1])
     )
@@ -77,7 +78,7 @@ def test_a_step_makes_good_rows_likelier_and_bad_rows_less_likely(
 ) -> None:
     good, bad = (on_policy(decoder, make_sample(i, advantage=a)) for i, a in ((1, 0.5), (2, -0.5)))
     before = total_logprob(decoder, good), total_logprob(decoder, bad)
-    stats = policy_step(decoder, adamw(decoder, rate=1e-3), [good, bad], 2)
+    stats = policy_step(decoder, adamw(decoder, rate=1e-3), [good, bad], 2, CONFIG)
     assert total_logprob(decoder, good) > before[0] and total_logprob(decoder, bad) < before[1]
     assert stats.ratio == pytest.approx(1.0, abs=1e-4) and stats.capped == 0 and stats.rows == 2
 
@@ -86,7 +87,7 @@ def test_rows_without_advantage_cost_nothing_and_change_nothing(
     decoder: Decoder, make_sample: MakeSample
 ) -> None:
     before = [parameter.detach().clone() for parameter in decoder.parameters()]
-    stats = policy_step(decoder, adamw(decoder, rate=1e-3), [make_sample(advantage=0.0)], 1)
+    stats = policy_step(decoder, adamw(decoder, rate=1e-3), [make_sample(advantage=0.0)], 1, CONFIG)
     assert (stats.rows, stats.tokens, stats.loss) == (0, 0, 0.0)
     assert all(torch.equal(a, b) for a, b in zip(before, decoder.parameters(), strict=True))
 
@@ -96,12 +97,32 @@ def test_the_constant_is_the_number_of_sessions_not_what_they_say(
 ) -> None:
     sample = make_sample()
     one, four = (
-        piece_loss(decoder, pieces([sample])[0], sessions * policy.TOKENS_PER_SESSION)[0].item()
+        piece_loss(
+            decoder, pieces([sample], CONFIG.piece_tokens)[0], sessions * CONFIG.tokens_per_session, CONFIG
+        )[0].item()
         for sessions in (1, 4)
     )
     assert one == pytest.approx(4 * four)
 
 
 def test_stale_tokens_are_capped(decoder: Decoder, make_sample: MakeSample) -> None:
-    stats = policy_step(decoder, adamw(decoder, rate=1e-3), [make_sample(logprob=-20.0)], 1)
-    assert stats.capped == 1.0 and stats.ratio > policy.RATIO_CAP
+    stats = policy_step(decoder, adamw(decoder, rate=1e-3), [make_sample(logprob=-20.0)], 1, CONFIG)
+    assert stats.capped == 1.0 and stats.ratio > CONFIG.ratio_cap
+
+
+@pytest.mark.parametrize("name", ["tokens_per_session", "ratio_cap", "largest_gradient", "piece_tokens"])
+def test_a_setting_that_makes_no_sense_is_named(name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        PolicyConfig(**{name: 0})
+
+
+def test_the_settings_do_what_they_say(decoder: Decoder, make_sample: MakeSample) -> None:
+    samples = [make_sample(i, logprob=-20.0) for i in range(3)]
+    loss, ratios = piece_loss(decoder, pieces(samples, 4096)[0], 1.0, CONFIG)
+    higher, _ = piece_loss(decoder, pieces(samples, 4096)[0], 1.0, PolicyConfig(ratio_cap=3.0))
+    assert ratios.min() > 3 and higher.item() == pytest.approx(1.5 * loss.item())
+    assert len(pieces(samples, 4096)) == 1 and len(pieces(samples, 12)) == 3
+    before = decoder.embedding.detach().clone()
+    optimizer = torch.optim.SGD(decoder.parameters(), lr=1.0)
+    stats = policy_step(decoder, optimizer, samples, 3, PolicyConfig(largest_gradient=1e-3))
+    assert stats.gradient > 1e-3 and (decoder.embedding - before).norm() <= 1.001e-3

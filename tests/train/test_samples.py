@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostinato.train.samples import UntrainableError, samples_of, trainable
-from ostinato.types import Completion, FinishReason, Turn, TurnKind
+from ostinato.train.samples import UntrainableError, rows_of, samples_of, trainable
+from ostinato.types import Completion, FinishReason, Sampling, Turn, TurnKind
 
 ids = st.lists(st.integers(0, 500), min_size=1, max_size=6).map(tuple)
 
@@ -64,7 +64,7 @@ def test_a_changed_history_gives_a_row_for_each_segment() -> None:
 
 
 def test_a_turn_that_does_not_extend_the_one_before_is_untrainable() -> None:
-    with pytest.raises(UntrainableError, match="turn s/1 does not begin with the 3 tokens of turn s/0"):
+    with pytest.raises(UntrainableError, match="turns s/0 and s/1 of segment 0: the later"):
         samples_of([turn(0, (1, 2), (3,)), turn(1, (1, 2, 4), (5,))], 1.0)
 
 
@@ -81,7 +81,7 @@ def test_a_logprob_that_cannot_be_is_untrainable(logprob: float) -> None:
 
 
 def test_nothing_to_train_on_is_untrainable() -> None:
-    with pytest.raises(UntrainableError, match="without turns"):
+    with pytest.raises(UntrainableError, match="no turn"):
         samples_of([], 1.0)
     with pytest.raises(UntrainableError, match="nothing was sampled"):
         samples_of([turn(0, (1,), ())], 1.0)
@@ -104,9 +104,12 @@ def test_what_is_not_exact_or_beside_the_work_is_left_out() -> None:
     ]
     kept, others = trainable(turns)
     assert [turn.index for turn in kept] == [0, 3]
-    assert [turn.index for turn in others] == [1, 2]
+    assert {reason: [turn.index for turn in some] for reason, some in others.items()} == {
+        "a call beside the work": [1],
+        "edited": [2],
+    }
     assert [sample.turns for sample in samples_of(kept, 1.0)] == [(0,), (3,)]
-    with pytest.raises(UntrainableError, match="turn s/2 is untrainable: edited"):
+    with pytest.raises(UntrainableError, match="turn s/2: edited"):
         samples_of(turns, 1.0)
 
 
@@ -115,3 +118,47 @@ def test_segments_that_took_turns_are_each_one_row() -> None:
     after = replace(first, index=2, prompt_ids=first.prompt_ids + first.completion.ids + (9,))
     samples = samples_of([first, replace(TURN, index=1, segment=1), after], 1.0)
     assert [sample.turns for sample in samples] == [(0, 2), (1,)]
+
+
+BENT = [
+    (Sampling(temperature=0.0), "sampled greedily"),
+    (Sampling(top_p=0.9), "sampled with top_p"),
+    (Sampling(top_k=40, min_p=0.05), "sampled with top_k, min_p"),
+    (
+        Sampling(presence_penalty=0.5, frequency_penalty=0.1),
+        "sampled with presence_penalty, frequency_penalty",
+    ),
+    (Sampling(repetition_penalty=1.1), "sampled with repetition_penalty"),
+]
+
+
+@pytest.mark.parametrize(("sampling", "reason"), BENT)
+def test_what_the_trainer_cannot_score_is_untrainable_for_a_reason(sampling: Sampling, reason: str) -> None:
+    kept, others = trainable([TURN, replace(TURN, index=1, segment=1, sampling=sampling)])
+    assert [turn.index for turn in kept] == [0]
+    assert list(others) == [reason]
+    with pytest.raises(UntrainableError) as caught:
+        samples_of(others[reason], 1.0)
+    assert caught.value.reason == reason
+
+
+def test_a_row_says_at_which_temperature_each_token_was_sampled() -> None:
+    hot = replace(TURN, sampling=Sampling(temperature=0.7, seed=3))
+    cold = turn(1, (1, 2, 3, 4, 5), (6,))
+    cold = replace(cold, sampling=Sampling(temperature=0.3))
+    (sample,) = samples_of([hot, cold], 1.0)
+    assert sample.temperatures == (1.0, 1.0, 0.7, 0.7, 1.0, 0.3)
+
+
+def test_a_greedy_turn_between_others_is_context_and_not_trained() -> None:
+    turns = conversation([((1,), (2,)), ((3,), (4,)), ((5,), (6,))])
+    turns[1] = replace(turns[1], sampling=Sampling(temperature=0.0))
+    kept, _ = trainable(turns)
+    (sample,) = samples_of(kept, 1.0)
+    assert sample.ids == (1, 2, 3, 4, 5, 6) and sample.turns == (0, 2)
+    assert sample.mask == (False, True, False, False, False, True)
+
+
+def test_a_teacher_may_have_been_greedy() -> None:
+    (row,) = rows_of([replace(TURN, sampling=Sampling(temperature=0.0))])
+    assert row.mask == (False, False, True, True)

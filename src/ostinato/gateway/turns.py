@@ -133,6 +133,7 @@ class Turns:
             broken=None if broken is None else plain(broken),
             kind=call.identity.kind,
             untrainable=plan.place.untrainable,
+            sampling=plan.request.sampling,
         )
         turn, stored = self._censor.mark(turn, call.chat)
         answer = answer_of(turn, found)

@@ -78,11 +78,12 @@ class Collector:
 
     def _offer(self, session: Session, reward: Reward, advantage: float) -> bool:
         turns, others = trainable(self._store.turns(session.id))
-        self._ledger.account([turn.id for turn in others], State.UNTRAINABLE)
+        for reason, some in others.items():
+            self._ledger.account([turn.id for turn in some], State.UNTRAINABLE, reason)
         try:
             samples = samples_of(turns, advantage)
-        except UntrainableError:
-            self._ledger.account_sessions([session.id], State.UNTRAINABLE)
+        except UntrainableError as error:
+            self._ledger.account([turn.id for turn in turns], State.UNTRAINABLE, error.reason)
             return False
         group = Group(
             id=new_id(), prompt=f"live/{session.id}", samples=tuple(samples), rewards=(reward.total,)

@@ -148,12 +148,13 @@ class Practice:
 
     def _samples(self, session_id: str, advantage: float) -> list[Sample]:
         turns, others = trainable(self._store.turns(session_id))
-        self._ledger.account([turn.id for turn in others], State.UNTRAINABLE)
+        for reason, some in others.items():
+            self._ledger.account([turn.id for turn in some], State.UNTRAINABLE, reason)
         try:
             return samples_of(turns, advantage)
         except UntrainableError as error:
             log.warning("untrainable session %s: %s", session_id, error)
-            self._ledger.account_sessions([session_id], State.UNTRAINABLE)
+            self._ledger.account([turn.id for turn in turns], State.UNTRAINABLE, error.reason)
             self.progress.untrainable += 1
             return []
 

@@ -173,14 +173,14 @@ class Ledger:
             released = connection.execute(change).rowcount
             return released - self._drop(connection, column.withdrawn)
 
-    def account(self, turn_ids: Iterable[str], state: State) -> None:
-        """Say what became of these turns. A later state replaces an earlier one, but TRAINED stays, and of
-        a purged turn nothing is known but that it was trained on after all.
+    def account(self, turn_ids: Iterable[str], state: State, reason: str | None = None) -> None:
+        """Say what became of these turns, and for what reason. A later state replaces an earlier one, but
+        TRAINED stays, and of a purged turn nothing is known but that it was trained on after all.
 
         Raises LedgerError when a turn was never recorded.
         """
         with self._database.write() as connection:
-            self._set_states(connection, list(turn_ids), state)
+            self._set_states(connection, list(turn_ids), state, reason)
 
     def withdraw(self, connection: Connection, session_ids: Sequence[str], state: State) -> None:
         """Inside a transaction: no group with a turn of these sessions is offered any more.
@@ -199,13 +199,13 @@ class Ledger:
             query = select(schema.turns.c.id).where(schema.turns.c.session_id.in_(ids))
             self._set_states(connection, list(connection.scalars(query)), state)
 
-    def account_sessions(self, session_ids: Iterable[str], state: State) -> None:
+    def account_sessions(self, session_ids: Iterable[str], state: State, reason: str | None = None) -> None:
         """Say what became of all turns that these sessions have so far."""
         column = schema.turns.c
         with self._database.write() as connection:
             for ids in chunks(list(session_ids)):
                 query = select(column.id).where(column.session_id.in_(ids))
-                self._set_states(connection, list(connection.scalars(query)), state)
+                self._set_states(connection, list(connection.scalars(query)), state, reason)
 
     def void_interrupted(self) -> int:
         """After a restart of a run: what nobody will go on with becomes VOID. Returns how many turns.
@@ -228,7 +228,9 @@ class Ledger:
             self._set_states(connection, lost, State.VOID)
         return len(lost)
 
-    def _set_states(self, connection: Connection, turn_ids: Sequence[str], state: State) -> None:
+    def _set_states(
+        self, connection: Connection, turn_ids: Sequence[str], state: State, reason: str | None = None
+    ) -> None:
         if not turn_ids:
             return
         _check_recorded(connection, turn_ids)
@@ -236,9 +238,11 @@ class Ledger:
             (State.TRAINED.value,) if state is State.TRAINED else (State.TRAINED.value, State.PURGED.value)
         )
         change = self._database.upsert(
-            schema.states, "state", unless=or_(*(schema.states.c.state == each for each in final))
+            schema.states, "state", "reason", unless=or_(*(schema.states.c.state == each for each in final))
         )
-        connection.execute(change, [{"turn_id": id, "state": state.value} for id in turn_ids])
+        connection.execute(
+            change, [{"turn_id": id, "state": state.value, "reason": reason} for id in turn_ids]
+        )
 
     def states(self) -> dict[State, int]:
         """How many turns ended in each state; every state is there."""
@@ -247,6 +251,14 @@ class Ledger:
         with self._database.read() as connection:
             counts = {row[0]: row[1] for row in connection.execute(query)}
         return {state: counts.get(state.value, 0) for state in State}
+
+    def reasons(self, state: State) -> dict[str, int]:
+        """How many turns ended in `state` for each reason that was given."""
+        column = schema.states.c
+        query = select(column.reason, func.count()).where(column.state == state.value)
+        given = query.where(column.reason.is_not(None)).group_by(column.reason)
+        with self._database.read() as connection:
+            return {row[0]: row[1] for row in connection.execute(given)}
 
     def unaccounted(self) -> int:
         """How many recorded turns have no state yet."""

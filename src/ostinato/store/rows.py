@@ -1,11 +1,12 @@
 """Nouns to rows and back. Token columns are little-endian blobs: int32 ids, float32 logprobs, versions as
-int32 runs (version, length, version, length, …) since a turn nearly always has one version.
+int32 runs (version, length, version, length, …) since a turn nearly always has one version, and temperatures
+as runs of (float64, int32) for the same reason.
 """
 
 import json
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import groupby
 from typing import Any
 
@@ -24,6 +25,7 @@ from ostinato.types import (
     Reward,
     RewardPart,
     Sample,
+    Sampling,
     Score,
     Session,
     Signal,
@@ -35,6 +37,8 @@ from ostinato.types import (
 )
 
 Row = dict[str, Any]
+_FLOAT_RUN = struct.Struct("<di")
+SAMPLING_COLUMNS = tuple(each.name for each in fields(Sampling))
 EVENT_COLUMNS = ("id", "name", "user", "organisation", "session_id", "turn", "observed_at")
 
 
@@ -86,6 +90,14 @@ def unpack_runs(blob: bytes) -> tuple[int, ...]:
     return tuple(v for value, length in zip(pairs[::2], pairs[1::2], strict=True) for v in (value,) * length)
 
 
+def pack_float_runs(values: Sequence[float]) -> bytes:
+    return b"".join(_FLOAT_RUN.pack(value, len(tuple(run))) for value, run in groupby(values))
+
+
+def unpack_float_runs(blob: bytes) -> tuple[float, ...]:
+    return tuple(v for value, length in _FLOAT_RUN.iter_unpack(blob) for v in (value,) * length)
+
+
 def session_row(session: Session) -> Row:
     return {
         "id": session.id,
@@ -121,6 +133,7 @@ def turn_row(turn: Turn) -> Row:
         "broken": turn.broken,
         "kind": turn.kind.value,
         "untrainable": turn.untrainable,
+        **{name: getattr(turn.sampling, name) for name in SAMPLING_COLUMNS},
         "prompt_ids": pack_ints(turn.prompt_ids),
         "ids": pack_ints(completion.ids),
         "logprobs": pack_floats(completion.logprobs),
@@ -148,6 +161,7 @@ def turn_of(row: RowMapping) -> Turn:
         broken=row["broken"],
         kind=TurnKind(row["kind"]),
         untrainable=row["untrainable"],
+        sampling=Sampling(**{name: row[name] for name in SAMPLING_COLUMNS}),
     )
 
 
@@ -289,6 +303,7 @@ def sample_row(group_id: str, position: int, sample: Sample) -> Row:
         "mask": bytes(sample.mask),
         "logprobs": pack_floats(sample.logprobs),
         "versions": pack_runs(sample.versions),
+        "temperatures": pack_float_runs(sample.temperatures),
         "advantage": sample.advantage,
     }
 
@@ -301,5 +316,6 @@ def sample_of(row: Mapping[Any, Any]) -> Sample:
         mask=tuple(map(bool, row["mask"])),
         logprobs=unpack_floats(row["logprobs"]),
         versions=unpack_runs(row["versions"]),
+        temperatures=unpack_float_runs(row["temperatures"]),
         advantage=row["advantage"],
     )

@@ -1,6 +1,7 @@
 """The tables. One row is one fact; only arms and states of turns and groups are ever changed."""
 
 from sqlalchemy import (
+    BigInteger,
     Boolean,
     CheckConstraint,
     Column,
@@ -57,6 +58,14 @@ turns = Table(
     Column("broken", Text),
     Column("kind", Text, nullable=False),
     Column("untrainable", Text),
+    Column("temperature", Float, nullable=False),
+    Column("top_p", Float, nullable=False),
+    Column("top_k", Integer, nullable=False),
+    Column("min_p", Float, nullable=False),
+    Column("presence_penalty", Float, nullable=False),
+    Column("frequency_penalty", Float, nullable=False),
+    Column("repetition_penalty", Float, nullable=False),
+    Column("seed", BigInteger, nullable=False),
     Column("prompt_ids", LargeBinary, nullable=False),
     Column("ids", LargeBinary, nullable=False),
     Column("logprobs", LargeBinary, nullable=False),
@@ -69,6 +78,7 @@ states = Table(
     METADATA,
     Column("turn_id", Text, ForeignKey("turns.id"), primary_key=True),
     Column("state", Text, nullable=False, index=True),
+    Column("reason", Text),
     sqlite_with_rowid=False,
 )
 """Beside turns, not in them: a state must not rewrite the row that holds the tokens."""
@@ -207,6 +217,7 @@ samples = Table(
     Column("mask", LargeBinary, nullable=False),
     Column("logprobs", LargeBinary, nullable=False),
     Column("versions", LargeBinary, nullable=False),
+    Column("temperatures", LargeBinary, nullable=False),
     Column("advantage", Float, nullable=False),
 )
 trainings = Table(

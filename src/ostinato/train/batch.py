@@ -53,12 +53,14 @@ def by_length(rows: Sequence[T], lengths: Sequence[int], tokens: int) -> Iterato
         yield piece
 
 
-def counted_logprobs(decoder: Decoder, ids_BT: Tensor, counted_BT: Tensor) -> Tensor:
+def counted_logprobs(
+    decoder: Decoder, ids_BT: Tensor, counted_BT: Tensor, temperatures_N: Tensor | None = None
+) -> Tensor:
     """Log-probabilities [N] of the tokens where `counted_BT` is True, row by row; the first column is
-    ignored.
+    ignored. `temperatures_N` are those that they were sampled with, 1 if they are not given.
 
     Logits are computed for those tokens only. Padding is on the right, so causal attention never sees it.
     """
     hidden_BTC, _ = decoder.hidden(ids_BT[:, :-1])
     counted = counted_BT[:, 1:]
-    return token_logprobs(decoder.head(hidden_BTC[counted]), ids_BT[:, 1:][counted])
+    return token_logprobs(decoder.head(hidden_BTC[counted]), ids_BT[:, 1:][counted], temperatures_N)

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from ostinato.sync import Manifest, Publisher, Subscriber, SyncError
 from ostinato.sync.weights import state_root, to_blobs
 from ostinato.train.journal import Journal
 from ostinato.train.optimizer import adamw, set_rate, steps_taken
-from ostinato.train.policy import policy_step
+from ostinato.train.policy import PolicyConfig, policy_step
 from ostinato.train.state import Note, StateError, States
 from ostinato.types import Group
 
@@ -51,6 +51,14 @@ class LearnerConfig:
     staleness: int = 4
     """A group is dropped when its oldest token is more versions behind the published one than this."""
     learning_rate: float = LEARNING_RATE
+    policy: PolicyConfig = field(default_factory=PolicyConfig)
+
+    def __post_init__(self) -> None:
+        if self.groups < 1 or self.staleness < 0:
+            raise ValueError(
+                f"a step needs at least one group and a staleness of at least 0, got {self.groups} groups "
+                f"and staleness {self.staleness}"
+            )
 
 
 class Learner:
@@ -150,7 +158,7 @@ class Learner:
         rewards = [reward for group in groups for reward in group.rewards]
         rise = min(1.0, (steps_taken(self._optimizer) + 1) / RISE_STEPS)
         set_rate(self._optimizer, self._config.learning_rate * rise)
-        stats = policy_step(self._decoder, self._optimizer, samples, len(rewards))
+        stats = policy_step(self._decoder, self._optimizer, samples, len(rewards), self._config.policy)
         return {
             "reward": sum(rewards) / max(1, len(rewards)),
             "sessions": len(rewards),
@@ -186,6 +194,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--groups", type=int, default=LearnerConfig().groups)
     parser.add_argument("--staleness", type=int, default=LearnerConfig().staleness)
     parser.add_argument("--learning-rate", type=float, default=LearnerConfig().learning_rate)
+    for each in fields(PolicyConfig):
+        flag = "--" + each.name.replace("_", "-")
+        parser.add_argument(flag, type=type(each.default), default=each.default, help="see docs/train.md")
     return parser.parse_args(arguments)
 
 
@@ -193,7 +204,10 @@ def train(options: argparse.Namespace, stop: Callable[[], bool]) -> None:
     """Runs a learner from its command line to its end and saves the last version as a checkpoint."""
     decoder, tokenizer, meta = load(options.checkpoint)
     config = LearnerConfig(
-        groups=options.groups, staleness=options.staleness, learning_rate=options.learning_rate
+        groups=options.groups,
+        staleness=options.staleness,
+        learning_rate=options.learning_rate,
+        policy=PolicyConfig(**{each.name: getattr(options, each.name) for each in fields(PolicyConfig)}),
     )
     learner = Learner(
         decoder, Store.open(options.store), Objects.open(options.objects), options.run_dir, config

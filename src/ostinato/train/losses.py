@@ -2,15 +2,20 @@
 
 Shapes: N counted tokens, flattened over rows; V vocabulary.
 """
-# ruff: noqa: N803
+# ruff: noqa: N803, N806
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 
-def token_logprobs(logits_NV: Tensor, ids_N: Tensor) -> Tensor:
-    """Natural log of the probability of each token, [N]."""
+def token_logprobs(logits_NV: Tensor, ids_N: Tensor, temperatures_N: Tensor | None = None) -> Tensor:
+    """Natural log of the probability of each token under softmax(logits / temperature), [N].
+
+    Without temperatures they are 1.
+    """
+    if temperatures_N is not None:
+        logits_NV = logits_NV / temperatures_N[:, None]
     return -F.cross_entropy(logits_NV, ids_N, reduction="none")
 
 

@@ -5,7 +5,7 @@ Shapes: B rows, T tokens of the longest, N sampled tokens.
 # ruff: noqa: N806, N815
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -17,13 +17,29 @@ from ostinato.types import Sample
 
 NEGLIGIBLE = 1e-6
 """A row with a smaller advantage has no gradient worth a forward pass."""
-TOKENS_PER_SESSION = 30
-"""With the number of sessions, the constant the loss is divided by: about what one samples, and never
-measured."""
-RATIO_CAP = 2.0
-LARGEST_GRADIENT = 0.5
-PIECE_TOKENS = 3072
-"""Padded tokens in one forward pass: more did not get faster on one CPU thread, only bigger."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyConfig:
+    """What a step does with a batch. The defaults are the demo's: sessions of about 30 sampled tokens."""
+
+    tokens_per_session: float = 30.0
+    """With the number of sessions, the constant that the loss is divided by: about how many tokens a session
+    samples. It is told and never measured, so that no session's length changes the weight of another's. Adam
+    does not see it; it says what `largest_gradient` means: long sessions under a small constant are clipped
+    at every step, and the clip becomes a normaliser."""
+    ratio_cap: float = 2.0
+    """Above it pi / mu counts as this. Higher with stale or mixed batches is less biased and noisier."""
+    largest_gradient: float = 0.5
+    """Norm to which larger gradients are cut; it grows with the model and with the noise of its rewards."""
+    piece_tokens: int = 3072
+    """Padded tokens in one forward pass: what the memory for activations allows. More did not get faster on
+    one CPU thread."""
+
+    def __post_init__(self) -> None:
+        wrong = {field.name: getattr(self, field.name) for field in fields(self)}
+        if wrong := {name: value for name, value in wrong.items() if not value > 0}:
+            raise ValueError(f"these settings of a step must be above 0: {wrong}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +62,17 @@ class Piece:
     ids_BT: Tensor
     sampled_BT: Tensor
     behaviour_N: Tensor
+    temperatures_N: Tensor
+    """What each token was sampled with: pi is the tempered policy, as mu was."""
     advantages_N: Tensor
 
 
 def policy_step(
-    decoder: Decoder, optimizer: torch.optim.Optimizer, samples: Sequence[Sample], sessions: int
+    decoder: Decoder,
+    optimizer: torch.optim.Optimizer,
+    samples: Sequence[Sample],
+    sessions: int,
+    config: PolicyConfig,
 ) -> StepStats:
     """Changes the weights by one step on all of `samples`; without any advantage they stay as they are.
 
@@ -59,12 +81,12 @@ def policy_step(
     useful = [sample for sample in samples if abs(sample.advantage) >= NEGLIGIBLE]
     optimizer.zero_grad(set_to_none=True)
     loss, ratios = 0.0, []
-    for piece in pieces(useful):
-        part, ratios_N = piece_loss(decoder, piece, sessions * TOKENS_PER_SESSION)
+    for piece in pieces(useful, config.piece_tokens):
+        part, ratios_N = piece_loss(decoder, piece, sessions * config.tokens_per_session, config)
         part.backward()  # type: ignore[no-untyped-call]
         loss += part.item()
         ratios.append(ratios_N)
-    gradient = gradient_norm(list(decoder.parameters()), LARGEST_GRADIENT) if useful else 0.0
+    gradient = gradient_norm(list(decoder.parameters()), config.largest_gradient) if useful else 0.0
     if useful:
         optimizer.step()
     all_ratios = torch.cat(ratios) if ratios else torch.ones(1)
@@ -72,36 +94,39 @@ def policy_step(
         loss=loss,
         gradient=gradient,
         ratio=float(all_ratios.mean()),
-        capped=float((all_ratios > RATIO_CAP).float().mean()),
+        capped=float((all_ratios > config.ratio_cap).float().mean()),
         rows=len(useful),
         tokens=sum(len(piece) for piece in ratios),
     )
 
 
-def pieces(samples: Sequence[Sample]) -> list[Piece]:
+def pieces(samples: Sequence[Sample], tokens: int) -> list[Piece]:
     """The batch cut by length, so that little of it is padding."""
     lengths = [len(sample.ids) for sample in samples]
-    return [_piece(some) for some in by_length(samples, lengths, PIECE_TOKENS)]
+    return [_piece(some) for some in by_length(samples, lengths, tokens)]
 
 
 def _piece(samples: Sequence[Sample]) -> Piece:
     return Piece(
         ids_BT=padded([sample.ids for sample in samples], torch.long),
         sampled_BT=padded([sample.mask for sample in samples], torch.bool),
-        behaviour_N=torch.tensor([x for s in samples for x in _sampled(s)]),
-        advantages_N=torch.tensor([s.advantage for s in samples for _ in _sampled(s)]),
+        behaviour_N=torch.tensor([x for s in samples for x in _sampled(s, s.logprobs)]),
+        temperatures_N=torch.tensor([x for s in samples for x in _sampled(s, s.temperatures)]),
+        advantages_N=torch.tensor([s.advantage for s in samples for _ in _sampled(s, s.ids)]),
     )
 
 
-def _sampled(sample: Sample) -> list[float]:
-    """The logprobs of the sampled tokens; the first token of a row cannot be predicted, so it is none."""
-    pairs = zip(sample.logprobs[1:], sample.mask[1:], strict=True)
-    return [logprob for logprob, sampled in pairs if sampled]
+def _sampled(sample: Sample, values: Sequence[float]) -> list[float]:
+    """The values of the sampled tokens; the first token of a row cannot be predicted, so it is none."""
+    pairs = zip(values[1:], sample.mask[1:], strict=True)
+    return [value for value, sampled in pairs if sampled]
 
 
-def piece_loss(decoder: Decoder, piece: Piece, constant: float) -> tuple[Tensor, Tensor]:
+def piece_loss(
+    decoder: Decoder, piece: Piece, constant: float, config: PolicyConfig
+) -> tuple[Tensor, Tensor]:
     """The piece's share of the loss, and pi / mu of its tokens before the cap, [N]."""
-    logprobs_N = counted_logprobs(decoder, piece.ids_BT, piece.sampled_BT)
-    ratios_N = importance(logprobs_N, piece.behaviour_N, RATIO_CAP)
+    logprobs_N = counted_logprobs(decoder, piece.ids_BT, piece.sampled_BT, piece.temperatures_N)
+    ratios_N = importance(logprobs_N, piece.behaviour_N, config.ratio_cap)
     loss = policy_gradient_loss(logprobs_N, ratios_N, piece.advantages_N, constant)
     return loss, (logprobs_N.detach() - piece.behaviour_N).exp()

@@ -5,6 +5,7 @@ one row and each of its sampled tokens is trained on in the context it was sampl
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import groupby, pairwise
 from typing import TypeVar
@@ -17,29 +18,58 @@ ROUNDING = 1e-4
 
 
 class UntrainableError(ValueError):
-    """The recorded tokens are not what the model saw and said; training on them would be wrong."""
+    """The recorded tokens are not what the model saw and said; training on them would be wrong.
+
+    The message names the turn, `reason` says only why, so that it can be counted.
+    """
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(f"{where}: {reason}")
+        self.reason = reason
 
 
-def trainable(turns: Sequence[Turn]) -> tuple[list[Turn], list[Turn]]:
-    """The turns that may be trained on, and the others: inexact ones and calls beside the work."""
-    split: tuple[list[Turn], list[Turn]] = [], []
+BESIDE_THE_WORK = "a call beside the work"
+
+
+def obstacle(turn: Turn) -> str | None:
+    """Why the policy gradient cannot learn from a turn; None when it can."""
+    if turn.kind is TurnKind.SIDE:
+        return BESIDE_THE_WORK
+    return turn.untrainable or turn.sampling.unscorable
+
+
+def trainable(turns: Sequence[Turn]) -> tuple[list[Turn], dict[str, list[Turn]]]:
+    """The turns that the policy gradient can learn from, and the others by their obstacle."""
+    kept, others = list[Turn](), defaultdict[str, list[Turn]](list)
     for turn in turns:
-        split[turn.untrainable is not None or turn.kind is TurnKind.SIDE].append(turn)
-    return split
+        reason = obstacle(turn)
+        (kept if reason is None else others[reason]).append(turn)
+    return kept, others
 
 
 def samples_of(turns: Sequence[Turn], advantage: float) -> list[Sample]:
-    """One Sample for each segment; the mask is on the sampled tokens of every turn.
+    """One Sample for each segment, for the policy gradient; the mask is on the sampled tokens of every turn.
+
+    Raises UntrainableError as `rows_of` does, and when the probability of what a turn sampled cannot be
+    computed again.
+    """
+    if bent := next((turn for turn in turns if turn.sampling.unscorable is not None), None):
+        raise UntrainableError(f"turn {bent.id}", f"{bent.sampling.unscorable}")
+    return rows_of(turns, advantage)
+
+
+def rows_of(turns: Sequence[Turn], advantage: float = 0.0) -> list[Sample]:
+    """One Sample for each segment, however it was sampled: a teacher's words are learnt by heart.
 
     Raises UntrainableError when a turn is marked untrainable, does not extend the one before it, a logprob is
     not a finite number <= 0, or nothing was sampled.
     """
     if not turns:
-        raise UntrainableError("a session without turns has nothing to train on")
+        raise UntrainableError("a session", "there is no turn to train on")
     if marked := next((turn for turn in turns if turn.untrainable is not None), None):
-        raise UntrainableError(f"turn {marked.id} is untrainable: {marked.untrainable}")
+        raise UntrainableError(f"turn {marked.id}", f"{marked.untrainable}")
     if any(after.index <= before.index for before, after in pairwise(turns)):
-        raise UntrainableError(f"session {turns[0].session_id}: turns are not in order")
+        raise UntrainableError(f"session {turns[0].session_id}", "its turns are not in order")
     segments = groupby(sorted(turns, key=lambda turn: turn.segment), key=lambda turn: turn.segment)
     return [_sample(list(segment), advantage) for _, segment in segments]
 
@@ -57,6 +87,11 @@ def _sample(turns: Sequence[Turn], advantage: float) -> Sample:
         mask=_placed(turns, [False] * len(ids), [[True] * len(turn.completion.ids) for turn in turns]),
         logprobs=_placed(turns, [0.0] * len(ids), [turn.completion.logprobs for turn in turns]),
         versions=_placed(turns, [0] * len(ids), [turn.completion.versions for turn in turns]),
+        temperatures=_placed(
+            turns,
+            [1.0] * len(ids),
+            [[turn.sampling.temperature] * len(turn.completion.ids) for turn in turns],
+        ),
         advantage=advantage,
     )
 
@@ -73,14 +108,15 @@ def _check_extends(before: Turn, after: Turn) -> None:
     history = before.prompt_ids + before.completion.ids
     if after.prompt_ids[: len(history)] != history:
         raise UntrainableError(
-            f"turn {after.id} does not begin with the {len(history)} tokens of turn {before.id}, though "
-            f"both are in segment {after.segment}: a changed history must start a new segment"
+            f"turns {before.id} and {after.id} of segment {after.segment}",
+            "the later turn does not begin with the tokens of the earlier one: a changed history starts a "
+            "new segment",
         )
 
 
 def _check_sampled(turns: Sequence[Turn]) -> None:
     logprobs = [logprob for turn in turns for logprob in turn.completion.logprobs]
     if not logprobs:
-        raise UntrainableError(f"turn {turns[-1].id}: nothing was sampled in segment {turns[-1].segment}")
+        raise UntrainableError(f"turn {turns[-1].id}, segment {turns[-1].segment}", "nothing was sampled")
     if not all(math.isfinite(logprob) and logprob <= ROUNDING for logprob in logprobs):
-        raise UntrainableError(f"turn {turns[-1].id}: a recorded logprob is not a finite number <= 0")
+        raise UntrainableError(f"turn {turns[-1].id}", "a recorded logprob is not a finite number <= 0")

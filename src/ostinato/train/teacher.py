@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ostinato.store import Ledger, Store
 from ostinato.train.batch import Row
-from ostinato.train.samples import UntrainableError, samples_of
+from ostinato.train.samples import UntrainableError, rows_of
 from ostinato.types import Sample, Session, Source, State
 
 log = logging.getLogger(__name__)
@@ -42,10 +42,10 @@ class TeacherRows:
         found: list[Sample] = []
         for id, turns in self._store.turns_of(session.id for session in sessions).items():
             try:
-                found += samples_of(turns, 0.0)
+                found += rows_of(turns)
             except UntrainableError as error:
                 log.warning("left out: %s", error)
-                self._ledger.account_sessions([id], State.UNTRAINABLE)
+                self._ledger.account_sessions([id], State.UNTRAINABLE, error.reason)
         return found
 
 

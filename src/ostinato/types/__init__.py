@@ -8,6 +8,7 @@
 seconds. Sequences of token ids are tuples so that a Turn can be hashed, compared and shared.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -122,6 +123,54 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """What shaped the distribution that a turn's tokens were drawn from, beside the weights and the context.
+
+    An engine draws from softmax(logits / temperature); whatever else is set here cuts or bends that
+    distribution. Our engines know a temperature and a seed, and the gateway refuses the rest by name, so the
+    other fields say what another engine did.
+
+    >>> Sampling(temperature=0.3, seed=7).unscorable
+    >>> Sampling(temperature=0.0).unscorable
+    'sampled greedily'
+    """
+
+    temperature: float = 1.0
+    """0 means greedy: the likeliest token, without a draw."""
+    top_p: float = 1.0
+    top_k: int = 0
+    """0 means all tokens."""
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature < math.inf:
+            raise ValueError(f"a temperature is a number of at least 0, got {self.temperature}")
+
+    @property
+    def unscorable(self) -> str | None:
+        """Why the trainer cannot compute the probability of what was drawn; None when it can."""
+        if self.temperature == 0:
+            return "sampled greedily"
+        bent = [name for name, nothing in _PLAIN.items() if getattr(self, name) != nothing]
+        return f"sampled with {', '.join(bent)}" if bent else None
+
+
+_PLAIN = {
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "repetition_penalty": 1.0,
+}
+"""The values at which these fields of a Sampling change nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateRequest:
     """What an engine is asked: continue `prompt_ids`.
 
@@ -138,17 +187,24 @@ class GenerateRequest:
     """0 means greedy."""
     seed: int = 0
 
+    @property
+    def sampling(self) -> Sampling:
+        """What the turn that comes of it records."""
+        return Sampling(temperature=self.temperature, seed=self.seed)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
     """What an engine sampled; every sequence has one entry for each sampled token, the stop token included.
 
-    `routes` is uint8 of shape [prompt + completion tokens - 1, moe layers, top_k], raw; None if dense.
+    `routes` is little-endian uint16 of shape [prompt + completion tokens - 1, moe layers, top_k], raw; None
+    if dense.
     """
 
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
-    """Natural log of the probability each token was sampled with (temperature applied)."""
+    """Natural log of the probability that each token was drawn with: of softmax(logits / temperature). A
+    greedy token was not drawn: its number is that of temperature 1, and no gradient is computed from it."""
     versions: tuple[int, ...]
     finish: FinishReason
     routes: bytes | None = None
@@ -159,6 +215,8 @@ class Completion:
                 f"a completion needs one logprob and version per token, got {len(self.ids)} ids, "
                 f"{len(self.logprobs)} logprobs, {len(self.versions)} versions"
             )
+        if self.routes is not None and len(self.routes) % 2:
+            raise ValueError(f"routes are two bytes each, got {len(self.routes)} bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +243,7 @@ class Turn:
     kind: TurnKind = TurnKind.MAIN
     untrainable: str | None = None
     """Why its context is not exactly what this session saw and said; None when it is."""
+    sampling: Sampling = Sampling()
 
     @property
     def id(self) -> str:
@@ -217,8 +276,8 @@ class Session:
 class Sample:
     """One trainable row: the tokens of one segment of a session.
 
-    `ids`, `mask`, `logprobs` and `versions` have one entry per token; mask is True on sampled tokens only,
-    logprobs and versions are 0.0 and 0 elsewhere.
+    `ids`, `mask`, `logprobs`, `versions` and `temperatures` have one entry per token; mask is True on sampled
+    tokens only, the others are 0.0, 0 and 1.0 elsewhere. `logprobs` are of softmax(logits / temperature).
     """
 
     session_id: str
@@ -227,6 +286,7 @@ class Sample:
     mask: tuple[bool, ...]
     logprobs: tuple[float, ...]
     versions: tuple[int, ...]
+    temperatures: tuple[float, ...]
     advantage: float
 
     @property
