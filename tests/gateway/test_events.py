@@ -1,14 +1,16 @@
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostinato.gateway.events import EventError, Refused, parse_event, parse_lines, signal_of
+from ostinato.gateway.events import EventError, Refused, parse_event, parse_lines, signals_of
 from ostinato.store import ApiKey
 from ostinato.types import Event, SignalKind
 
+NOW = 1_763_650_000.0
 ADA = ApiKey(hash="1", user="ada", organisation="acme")
 AGREES = ApiKey(hash="1", user="ada", organisation="acme", consent=True)
 LINE = {"id": "e1", "name": "edit.revert", "time": 1.5, "session_id": "s1", "turn": 2, "attributes": {"n": 1}}
@@ -40,6 +42,7 @@ def test_a_line_is_the_callers_event() -> None:
         ({"time": None}, "time must be seconds"),
         ({"time": True}, "time must be seconds"),
         ({"time": 1.7e12}, "not milliseconds"),
+        ({"time": 4e9}, "not in the future"),
         ({"time": float("nan")}, "time must be seconds"),
         ({"turn": -1}, "turn must be"),
         ({"session_id": 7}, "session_id must be"),
@@ -90,8 +93,6 @@ def test_secrets_are_redacted_wherever_they_stand() -> None:
         (event("edit.feedback", outcome="accepted"), (SignalKind.EDIT_KEPT, 1.0)),
         (event("edit.feedback", outcome="rejected"), (SignalKind.EDIT_REVERTED, 1.0)),
         (event("edit.feedback", outcome="ignored"), None),
-        (event("user.feedback", rating="negative"), (SignalKind.COMPLAINT, 1.0)),
-        (event("user.feedback", rating="positive"), (SignalKind.COMPLAINT, 0.0)),
         (event("tool.call", **{"error.type": "invalid_arguments"}), (SignalKind.ERROR, "invalid_arguments")),
         (event("tool.call", success=True), None),
         (event("client.error", error="timeout"), (SignalKind.ERROR, "timeout")),
@@ -101,11 +102,40 @@ def test_secrets_are_redacted_wherever_they_stand() -> None:
     ],
 )
 def test_what_an_event_means(told: Event, meaning: tuple[SignalKind, float | str] | None) -> None:
-    signal = signal_of(told)
-    assert (signal and (signal.kind, signal.value)) == meaning
-    if signal is not None:
+    signals = signals_of(told, NOW)
+    assert [(signal.kind, signal.value) for signal in signals] == ([] if meaning is None else [meaning])
+    for signal in signals:
         assert (signal.id, signal.session_id, signal.turn) == ("event/e1", "s1", 3)
-        assert signal_of(told) == signal
+        assert signals_of(told, NOW) == [signal]
+
+
+@pytest.mark.parametrize(("rating", "angry"), [("negative", 1.0), ("positive", 0.0)])
+def test_a_rating_judges_the_answer_too(rating: str, angry: float) -> None:
+    complaint, answer = signals_of(event("user.feedback", rating=rating), NOW)
+    assert (complaint.id, complaint.kind, complaint.value) == ("event/e1", SignalKind.COMPLAINT, angry)
+    assert (answer.id, answer.kind, answer.value) == ("event/e1/answer", SignalKind.NO_EDIT_WANTED, 1 - angry)
+
+
+def test_a_signal_knows_when_it_happened_and_when_it_was_heard() -> None:
+    told = replace(event("user.prompt"), observed_at=NOW - 60)
+    ahead = replace(told, observed_at=NOW + 60)
+    for each, when in ((told, NOW - 60), (ahead, NOW)):
+        (signal,) = signals_of(each, NOW)
+        assert (signal.observed_at, signal.received_at) == (when, NOW)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "edit"),
+    [
+        ({"edit_id": "e9", "tool_use_id": "t1"}, "e9"),
+        ({"tool_use_id": "t1"}, "t1"),
+        ({"edit_id": 3}, None),
+        ({}, None),
+    ],
+)
+def test_a_word_on_an_edit_names_it(attributes: dict[str, object], edit: str | None) -> None:
+    (signal,) = signals_of(event("edit.feedback", outcome="rejected", **attributes), NOW)
+    assert signal.edit == edit
 
 
 @given(
@@ -113,7 +143,7 @@ def test_what_an_event_means(told: Event, meaning: tuple[SignalKind, float | str
 )
 def test_any_object_is_read_or_refused(line: dict[str, Any], name: str) -> None:
     try:
-        signal_of(parse_event(line | {"name": name}, AGREES))
+        signals_of(parse_event(line | {"name": name}, AGREES), NOW)
     except EventError as error:
         assert str(error)  # noqa: PT017
 

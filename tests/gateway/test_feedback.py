@@ -1,3 +1,5 @@
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,6 +57,42 @@ def test_what_is_wrong_is_named(body: object, message: str) -> None:
     assert caught.value.status == 422
 
 
+KEPT = {"session_id": "s1", "kind": "edit_kept", "value": True}
+
+
+def test_when_it_happened_and_when_it_was_heard_are_both_kept() -> None:
+    before = time.time()
+    told = signal(KEPT | {"time": before - 3_600, "edit": "e1"})
+    assert told.observed_at == before - 3_600 and told.edit == "e1"
+    assert told.received_at is not None and before <= told.received_at <= time.time()
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"time": None}, {"time": time.time() + 3_600}], ids=["none", "null", "ahead"]
+)
+def test_without_a_time_or_with_a_clock_ahead_it_happened_now(more: dict[str, float | None]) -> None:
+    told = signal(KEPT | more)
+    assert told.observed_at == told.received_at
+
+
+@pytest.mark.parametrize(
+    ("when", "message"),
+    [
+        (time.time() + 100_000, "lies in the future"),
+        (time.time() * 1000, "lies in the future"),
+        (3_600.0, "before the year 2000"),
+        (float("nan"), "seconds since the epoch"),
+        (True, "seconds since the epoch"),
+        ("2026-11-22", "seconds since the epoch"),
+    ],
+    ids=["future", "milliseconds", "past", "nan", "flag", "text"],
+)
+def test_a_time_that_cannot_be_is_refused(when: object, message: str) -> None:
+    with pytest.raises(ApiError, match=message) as caught:
+        parse_feedback(KEPT | {"time": when})
+    assert caught.value.status == 422
+
+
 @pytest.mark.parametrize("name", ["s-1/3", "chatcmpl-s-1/3", "chatcmpl-s-1-3", "msg_s-1-3", "resp_s-1-3"])
 def test_an_answers_id_names_its_turn(name: str) -> None:
     told = signal({"inference_id": name, "metric_name": "edit_kept", "value": True})
@@ -76,7 +114,9 @@ def test_secrets_do_not_come_through() -> None:
 
 @given(
     st.dictionaries(
-        st.sampled_from(["session_id", "inference_id", "kind", "value", "turn", "id", "tags", "dryrun"]),
+        st.sampled_from(
+            ["session_id", "inference_id", "kind", "value", "turn", "time", "edit", "id", "tags", "dryrun"]
+        ),
         st.none()
         | st.booleans()
         | st.integers()

@@ -92,7 +92,7 @@ ENCODINGS = [(as_json, "application/json; charset=utf-8"), (as_protobuf, "applic
 
 @pytest.mark.parametrize(("encode", "kind"), ENCODINGS)
 def test_both_encodings_say_the_same(encode: Any, kind: str) -> None:
-    claude, codex = (event_of(record, ADA, 0.0) for record in records(encode(CLAUDE, CODEX), kind))
+    claude, codex = (event_of(record, ADA, 1.8e9) for record in records(encode(CLAUDE, CODEX), kind))
     assert claude is not None and codex is not None
     assert (claude.name, claude.session_id, claude.observed_at) == ("tool.decision", SESSION, 1.7e9)
     assert claude.attributes == {

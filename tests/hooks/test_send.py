@@ -23,7 +23,8 @@ def event(n):
 
 
 def signal(n, turn=2):
-    return {"id": f"s{n}", "signal": "edit_kept", "time": 1.0, "session_id": "s1", "turn": turn}
+    told = {"id": f"s{n}", "signal": "edit_kept", "time": 5.0, "session_id": "s1"}
+    return told | {"turn": turn, "edit": "e9"}
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def test_everything_goes_once_and_in_order(journal, gateway) -> None:
     assert deliver(journal, gateway) == Sent(taken=5, refused=0, waiting="")
     assert deliver(journal, gateway) == Sent(taken=0, refused=0, waiting="")
     assert [e["id"] for e in gateway.events] == ["e1", "e2", "e3"]
-    told = {"session_id": "s1", "metric_name": "edit_kept", "value": True}
+    told = {"session_id": "s1", "metric_name": "edit_kept", "value": True, "time": 5.0, "edit": "e9"}
     assert gateway.feedback == [told | {"id": "s1", "turn": 2}, told | {"id": "s2"}]
     assert [body.count(b"\n") for body in gateway.bodies] == [1, 0, 0, 0]
 

@@ -7,6 +7,7 @@ that the same event is stored without it.
 
 import math
 import re
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -58,8 +59,8 @@ TEXT = {
 ID = re.compile(r"[\x21-\x7e]{1,256}")
 MOST_LINE_BYTES = 256 * 2**10
 MOST_LINES = 10_000
-LATEST = 4_102_444_800.0
-"""Times lie before the year 2100: a larger one is in milliseconds."""
+A_DAY_S = 86_400.0
+"""A clock may be ahead of ours by so much: such a time is taken as now."""
 
 
 class EventError(ValueError):
@@ -113,24 +114,40 @@ def projected(attributes: Mapping[str, Any], *, with_text: bool) -> dict[str, An
     return redacted
 
 
-def signal_of(event: Event) -> Signal | None:
-    """What an event means for its session, if anything; the same event always gives one signal.
+def signals_of(event: Event, received_at: float) -> list[Signal]:
+    """What an event means for its session; the same event always gives the same signals.
 
     What became of an edit in the repository (`edit.survival`, `edit.commit`, `edit.revert`) is told as a
     signal of its own by whoever watches it, so it is not one here.
     """
-    meaning = _meaning(event.name, event.attributes)
-    if meaning is None or event.session_id is None:
-        return None
-    kind, value = meaning
-    return Signal(
-        id=f"event/{event.id}",
-        session_id=event.session_id,
-        kind=kind,
-        value=value,
-        observed_at=event.observed_at,
-        turn=event.turn,
-    )
+    if event.session_id is None:
+        return []
+    return [
+        Signal(
+            id=f"event/{event.id}{suffix}",
+            session_id=event.session_id,
+            kind=kind,
+            value=value,
+            observed_at=min(event.observed_at, received_at),
+            received_at=received_at,
+            turn=event.turn,
+            edit=_edit(event),
+        )
+        for suffix, kind, value in _meanings(event.name, event.attributes)
+    ]
+
+
+def _meanings(name: str, told: Mapping[str, Any]) -> list[tuple[str, SignalKind, float | str]]:
+    """What ends the signal's id, its kind and its value. A rating says two things: whether they were angry,
+    and whether the answer was right."""
+    if name == "user.feedback" and told.get("rating") in {"positive", "negative"}:
+        is_good = told["rating"] == "positive"
+        return [
+            ("", SignalKind.COMPLAINT, float(not is_good)),
+            ("/answer", SignalKind.NO_EDIT_WANTED, float(is_good)),
+        ]
+    meaning = _meaning(name, told)
+    return [] if meaning is None else [("", *meaning)]
 
 
 def _meaning(name: str, told: Mapping[str, Any]) -> tuple[SignalKind, float | str] | None:
@@ -140,13 +157,18 @@ def _meaning(name: str, told: Mapping[str, Any]) -> tuple[SignalKind, float | st
         return _choice(told.get("decision"), SignalKind.TOOL_DECISION, SignalKind.TOOL_DECISION)
     if name == "edit.feedback":
         return _choice(told.get("outcome"), SignalKind.EDIT_KEPT, SignalKind.EDIT_REVERTED)
-    if name == "user.feedback" and told.get("rating") in {"positive", "negative"}:
-        return SignalKind.COMPLAINT, float(told["rating"] == "negative")
     if name == "client.error" or (name == "tool.call" and told.get("error.type")):
         return SignalKind.ERROR, str(told.get("error.type") or told.get("error") or "error")[:256]
     if name == "session.end" and told.get("ending") in list(Ending):
         return SignalKind.ENDING, str(told["ending"])
     return None
+
+
+def _edit(event: Event) -> str | None:
+    """The edit an event is about, by its own id or by that of the call that made it."""
+    told = event.attributes.get("edit_id") or event.attributes.get("tool_use_id")
+    is_edit = event.name.startswith("edit.") and isinstance(told, str)
+    return told[:256] if is_edit and told else None
 
 
 AUTOMATIC = {"config", "hook", "Config", "AutomatedReviewer"}
@@ -183,8 +205,8 @@ def _id(line: Mapping[str, Any], name: str) -> str:
 def _time(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise EventError("time must be seconds since the epoch")
-    if not 0 <= value < LATEST:
-        raise EventError("time must be seconds since the epoch, not milliseconds")
+    if not 0 <= value <= time.time() + A_DAY_S:
+        raise EventError("time must be seconds since the epoch, not milliseconds, and not in the future")
     return float(value)
 
 

@@ -1,9 +1,13 @@
 """What a client may say about a session, in TensorZero's words or in ours, and its translation to a Signal.
 
-Late is fine, twice is harmless.
+Late is fine, twice is harmless. `time` says when it happened, and the gateway notes when it heard of it: a
+client that could not reach us for a day tells the truth about both. A time less than a day ahead of our clock
+comes from a clock that is wrong, and is taken as now. One further ahead, or before the year 2000, is not in
+seconds, and is refused.
 """
 
 import json
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,10 +26,14 @@ FIELDS = {
     "metric_name",
     "value",
     "turn",
+    "edit",
+    "time",
     "id",
     "tags",
     "dryrun",
 }
+A_DAY_S = 86_400.0
+YEAR_2000 = 946_684_800.0
 LARGEST = 1e300
 MOST_TAGS = 50
 PREFIXES = ("chatcmpl-", "resp_", "msg_")
@@ -51,12 +59,15 @@ def parse_feedback(body: object) -> Feedback:
         raise _unprocessable(f"unknown field {unknown[0]!r}, use {', '.join(sorted(FIELDS))}", unknown[0])
     kind = _kind(body.get("kind", body.get("metric_name")))
     session_id, turn = _about(body)
+    now = time.time()
     signal = Signal(
         session_id=session_id,
         kind=kind,
         value=_value(kind, body.get("value")),
-        observed_at=time.time(),
+        observed_at=_time(body.get("time"), now),
+        received_at=now,
         turn=turn,
+        edit=None if body.get("edit") is None else _text(body, "edit"),
         id=_text(body, "id") if body.get("id") is not None else new_id(),
     )
     return Feedback(signal=signal, tags=_tags(body.get("tags")), dryrun=_flag(body.get("dryrun"), "dryrun"))
@@ -107,6 +118,20 @@ def _value(kind: SignalKind, value: object) -> float | str:
     if not isinstance(value, bool | int | float) or not -LARGEST < value < LARGEST:
         raise _unprocessable(f"the value of {kind.value} must be a number or a boolean", "value")
     return float(value)
+
+
+def _time(value: object, now: float) -> float:
+    """When it happened; `now` when the client does not say, or its clock is ahead by less than a day."""
+    if value is None:
+        return now
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        raise _unprocessable("time must be seconds since the epoch", "time")
+    if not YEAR_2000 <= value <= now + A_DAY_S:
+        when = "in the future" if value > now else "before the year 2000"
+        raise _unprocessable(
+            f"time lies {when}: it must be seconds since the epoch; set the clock, or leave time out", "time"
+        )
+    return min(float(value), now)
 
 
 def _turn(value: object) -> int | None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ostinato.gateway.events import NAMES
-from ostinato.gateway.feedback import MOST_TAGS
+from ostinato.gateway.feedback import MOST_TAGS, YEAR_2000
 from ostinato.gateway.request import HOTTEST, MOST_STOPS, MOST_TOKENS
 from ostinato.types import SignalKind
 
@@ -168,11 +168,16 @@ TURN: Schema = {"type": ["integer", "null"], "minimum": 0, "maximum": 2**31 - 1}
 KIND: Schema = {"enum": list(SignalKind)}
 FEEDBACK = _object(
     {
-        **dict.fromkeys(("session_id", "episode_id", "inference_id", "id"), ABOUT),
+        **dict.fromkeys(("session_id", "episode_id", "inference_id", "id", "edit"), ABOUT),
         "metric_name": KIND,
         "kind": KIND,
         "value": {"type": ["boolean", "number", "string", "array", "object"]},
         "turn": TURN,
+        "time": {
+            "type": ["number", "null"],
+            "minimum": YEAR_2000,
+            "description": "seconds since the epoch, not in the future",
+        },
         "tags": {"type": ["object", "null"], "additionalProperties": TEXT, "maxProperties": MOST_TAGS},
         "dryrun": FLAG,
     },

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from ostinato.gateway.errors import ApiError
-from ostinato.gateway.events import ID, LATEST, projected
+from ostinato.gateway.events import A_DAY_S, ID, projected
 from ostinato.gateway.identity import scoped
 from ostinato.store import ApiKey
 from ostinato.types import Event
@@ -99,7 +99,7 @@ def event_of(record: Record, key: ApiKey, now: float) -> Event | None:
         name=name,
         user=key.user,
         organisation=key.organisation,
-        observed_at=record.nanos / 1e9 if 0 < record.nanos < LATEST * 1e9 else now,
+        observed_at=record.nanos / 1e9 if 0 < record.nanos <= (now + A_DAY_S) * 1e9 else now,
         session_id=_session(session, key),
         attributes=projected(kept, with_text=key.consent),
     )

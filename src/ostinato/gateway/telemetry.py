@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from ostinato.gateway.body import encode, parse_json, read_body
 from ostinato.gateway.errors import ApiError, unavailable
-from ostinato.gateway.events import Refused, parse_lines, signal_of
+from ostinato.gateway.events import Refused, parse_lines, signals_of
 from ostinato.gateway.feedback import Feedback, parse_feedback
 from ostinato.gateway.keys import KeyRing
 from ostinato.gateway.limits import Limits
@@ -157,8 +157,8 @@ class Telemetry:
                 self._caught_up[id] = None
         while len(self._caught_up) > MOST_CAUGHT_UP:
             self._caught_up.popitem(last=False)
-        found = (signal_of(event) for event in (*early, *events) if event.session_id in recorded)
-        return [signal for signal in found if signal is not None]
+        told, now = [event for event in (*early, *events) if event.session_id in recorded], time.time()
+        return [signal for event in told for signal in signals_of(event, now)]
 
     def _let_go(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -211,12 +211,11 @@ def _is_owners(event: Event, session: Session) -> bool:
 
 
 def _same(before: Signal, now: Signal) -> bool:
-    return (before.session_id, before.kind, before.value, before.turn) == (
-        now.session_id,
-        now.kind,
-        now.value,
-        now.turn,
-    )
+    return _meant(before) == _meant(now)
+
+
+def _meant(signal: Signal) -> tuple[object, ...]:
+    return signal.session_id, signal.kind, signal.value, signal.turn, signal.edit
 
 
 def _tags_event(told: Feedback, key: ApiKey) -> list[Event]:

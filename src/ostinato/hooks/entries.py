@@ -125,6 +125,7 @@ def of_verdict(edit: Edit, window: str, at: float, verdict: Verdict) -> list[Ent
         "time": at,
         "session_id": edit.session_id,
         "turn": edit.turn,
+        "edit": edit.id,
     }
     if verdict is not Verdict.REVERTED:
         return [signal]

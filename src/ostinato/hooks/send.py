@@ -133,11 +133,13 @@ def _errors(answer: bytes) -> int:
 
 
 def _feedback(entry: Entry) -> dict[str, object]:
-    """As POST /feedback takes it."""
+    """As POST /feedback takes it: `time` is when it happened, which may be long before it is sent."""
     told = {
         "id": entry["id"],
         "session_id": entry["session_id"],
         "metric_name": entry["signal"],
         "value": True,
+        "time": entry["time"],
+        "edit": entry["edit"],
     }
     return told if entry["turn"] is None else told | {"turn": entry["turn"]}
