@@ -14,7 +14,7 @@ ROOT = Path(ostinato.__file__).parent
 TESTS = Path(__file__).parent
 LAYERS = [
     {"types"},
-    {"config", "store"},
+    {"config", "store", "web"},
     {"model", "tasks", "sandbox", "sync"},
     {"engine", "train", "harness", "gateway", "rewards", "deploy", "dashboard", "search", "hooks"},
     {"rollout", "bench"},
@@ -34,6 +34,7 @@ TORCH_FREE = [
     "ostinato.search.server",
     "ostinato.tasks.pebble",
     "ostinato.engine.scripted",
+    "ostinato.web.protocol",
 ]
 
 

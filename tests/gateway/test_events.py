@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostinato.gateway.events import EventError, Refused, parse_event, parse_lines, signals_of
+from ostinato.gateway.events import MOST_LINES, EventError, Refused, parse_event, parse_lines, signals_of
 from ostinato.store import ApiKey
 from ostinato.types import Event, SignalKind
 
@@ -68,6 +68,19 @@ def test_a_line_that_is_too_long_is_refused() -> None:
     line = json.dumps(LINE | {"attributes": {"x": "y" * 300_000}}).encode()
     (refused,) = parse_lines(line, ADA)
     assert isinstance(refused, Refused) and "a line may have 262144 bytes" in refused.message
+
+
+def test_lines_beyond_the_limit_are_one_refusal() -> None:
+    good = json.dumps(LINE).encode()
+    found = list(parse_lines(b"ab\n" * (MOST_LINES - 1) + good + b"\n" + b"ab\n" * 500_000, ADA))
+    assert len(found) == MOST_LINES + 1
+    (number, told), last = found[-2:]
+    assert (number, told.id) == (MOST_LINES, "e1")
+    assert (last.line, last.message) == (
+        MOST_LINES + 1,
+        f"a request may have {MOST_LINES} lines: send this line and all after it in the next",
+    )
+    assert isinstance(next(parse_lines(b"\n" * MOST_LINES + good, ADA)), Refused)
 
 
 def test_text_is_kept_only_where_they_agreed() -> None:

@@ -76,13 +76,23 @@ class Refused:
 
 
 def parse_lines(body: bytes, key: ApiKey) -> Iterator[tuple[int, Event] | Refused]:
-    """Each line that is not empty, as an event or as what is wrong with it."""
-    for number, line in enumerate(body.split(b"\n"), start=1):
+    """Each line that is not empty, as an event or as what is wrong with it.
+
+    What follows the last of `MOST_LINES` is one refusal and is not read: a refusal for each line would
+    be many times the body.
+    """
+    at, number = 0, 0
+    while at < len(body):
+        end = body.find(b"\n", at)
+        line, at = (body[at:], len(body)) if end < 0 else (body[at:end], end + 1)
+        number += 1
+        if number > MOST_LINES:
+            message = f"a request may have {MOST_LINES} lines: send this line and all after it in the next"
+            yield Refused(line=number, message=message)
+            return
         if not line.strip():
             continue
         try:
-            if number > MOST_LINES:
-                raise EventError(f"a request may have {MOST_LINES} lines: send the others in the next")
             yield number, parse_event(_object(line), key)
         except EventError as error:
             yield Refused(line=number, message=str(error))

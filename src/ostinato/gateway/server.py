@@ -17,6 +17,7 @@ from ostinato.gateway.harness import trained_under
 from ostinato.model.renderer import Renderer, RenderError
 from ostinato.model.tokenizer import Tokenizer, TokenizerError
 from ostinato.store import Store, StoreError
+from ostinato.web.protocol import LIMITS, allow_connections
 
 USAGE_ERROR = 2
 BACKLOG = 2048
@@ -59,7 +60,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asgi = uvicorn.Config(
         create_app(store, renderer, config),
         loop="uvloop",
-        http="httptools",
         access_log=False,
         proxy_headers=False,
         ws="none",
@@ -69,7 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         date_header=False,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=5,
+        **LIMITS,
     )
+    allow_connections()
     _keep_pauses_short()
     for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again once it has shut down
         signal.signal(number, lambda *_: sys.exit(0))

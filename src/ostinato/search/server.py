@@ -18,6 +18,7 @@ from ostinato.search.cache import Cache
 from ostinato.search.embed import Embedding, HashedEmbedding
 from ostinato.search.index import Index
 from ostinato.store import Role, Store, StoreError
+from ostinato.web.protocol import LIMITS, allow_connections
 
 DONE, WRONG = 0, 2
 MODELS = ("hashed", "minilm")
@@ -103,13 +104,15 @@ def _authenticator(config: SearchConfig) -> Authenticate:
 async def _run(index: Index, authenticate: Authenticate, listener: socket.socket) -> None:
     asgi = uvicorn.Config(
         create_app(index, authenticate),
-        http="httptools",
         access_log=False,
         log_level="warning",
         lifespan="off",
         server_header=False,
+        ws="none",
         timeout_graceful_shutdown=5,
+        **LIMITS,
     )
+    allow_connections()
     server = uvicorn.Server(asgi)
     for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again once it has shut down
         signal.signal(number, lambda *_: sys.exit(DONE))

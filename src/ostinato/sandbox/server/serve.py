@@ -30,6 +30,7 @@ from ostinato.sandbox.server.pods import Pods
 from ostinato.sandbox.server.templates import Templates
 from ostinato.sandbox.server.wishes import STRANGERS_LIMITS, Wish
 from ostinato.sandbox.snapshots import whole
+from ostinato.web.protocol import LIMITS, allow_connections
 
 GRACE_S = 5
 KEEP_ALIVE_S = 75
@@ -172,7 +173,6 @@ async def _serve(app: Starlette, listener: socket.socket, state: Path) -> None:
     """Leaves the address in `state`/server.json while it serves."""
     config = uvicorn.Config(
         app,
-        http="httptools",
         ws="none",
         access_log=False,
         log_level="warning",
@@ -180,7 +180,9 @@ async def _serve(app: Starlette, listener: socket.socket, state: Path) -> None:
         server_header=False,
         timeout_graceful_shutdown=GRACE_S,
         timeout_keep_alive=KEEP_ALIVE_S,
+        **LIMITS,
     )
+    allow_connections()
     host, port = listener.getsockname()[:2]
     server, address = _Server(config), state / "server.json"
     for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again once it has shut down

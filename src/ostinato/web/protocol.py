@@ -1,0 +1,183 @@
+"""An HTTP protocol that a client cannot make hold memory or time: heads, bodies and connections have limits.
+
+uvicorn's own protocol limits none of them, and its parser copies an unfinished header at each read, which is
+quadratic in the header's length. Whatever is refused here is refused before a key is asked for, so the limits
+are those of strangers.
+"""
+
+import asyncio
+import resource
+from collections import OrderedDict
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+MOST_HEAD_BYTES = 32 * 2**10
+"""Request line and headers of one request; also what may come between two pieces of a body (trailers)."""
+MOST_FIELDS = 128
+"""Headers of one request, its trailers included: small ones cost fifty times their length."""
+MOST_PIPELINED = 8
+"""Requests that may wait on a connection for the answer of the one before."""
+HEAD_S = 10.0
+"""From the first byte of a head to its last."""
+BODY_S = 30.0
+LEAST_BODY_BYTES = 30 * 2**10
+"""What must arrive of an unfinished body in each `BODY_S`: 1 KiB a second."""
+MOST_CONNECTIONS = 1_024
+"""Beyond them the connection that has waited longest for its client is closed."""
+MOST_REQUESTS = 1_024
+"""Requests under way; others are answered 503."""
+STATUS = {
+    408: b"Request Timeout",
+    431: b"Request Header Fields Too Large",
+    503: b"Service Unavailable",
+}
+
+_waiting: WeakKeyDictionary[Any, "OrderedDict[Guarded, None]"] = WeakKeyDictionary()
+"""By server, the connections that wait for their client and not for us; who began first is first."""
+
+
+class TooMuchError(Exception):
+    """A request went over a limit: raised inside the parser, which ends it."""
+
+
+class Guarded(HttpToolsProtocol):
+    """uvicorn's protocol with the limits of this module. Give it to `uvicorn.Config(http=Guarded)`."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._others = _waiting.setdefault(self.server_state, OrderedDict())
+        self._unread = 0
+        """Bytes that no callback has taken: of an unfinished head, or between two pieces of a body."""
+        self._in_body = False
+        self._body_bytes = 0
+        self._fields = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timed = ""
+        self._status = 400
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._others[self] = None
+        if len(self._others) > MOST_CONNECTIONS:
+            longest, _ = self._others.popitem(last=False)
+            longest.transport.abort()
+        self._time("idle", self.timeout_keep_alive)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._others.pop(self, None)
+        self._time("", 0)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Feeds the parser no more than the limit at once, so that it never holds more than the limit."""
+        while data and not self.transport.is_closing():
+            room = MOST_HEAD_BYTES - self._unread
+            piece, data = data[:room], data[room:]
+            self._unread += len(piece)
+            super().data_received(piece)
+            if self._unread >= MOST_HEAD_BYTES:
+                self._refuse(431)
+        if not self.transport.is_closing():
+            self._watch_the_client()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._fields, self._unread = 0, max(1, self._unread)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._fields += 1
+        if self._fields > MOST_FIELDS:
+            self._status = 431
+            raise TooMuchError(f"more than {MOST_FIELDS} headers")
+        if not self._in_body:  # what comes after a body are trailers, which nobody here reads
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        if len(self.pipeline) >= MOST_PIPELINED:
+            self._status = 503
+            raise TooMuchError(f"more than {MOST_PIPELINED} requests wait")
+        self._unread, self._in_body, self._body_bytes = 0, True, 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._unread = 0
+        self._body_bytes += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._unread, self._in_body = 0, False
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self.transport.is_closing():
+            self._watch_the_client()
+
+    def send_400_response(self, msg: str) -> None:
+        """The parser gave up: for a reason of ours, or because this is not HTTP."""
+        if self._status == 400:
+            super().send_400_response(msg)
+        else:
+            self._refuse(self._status)
+
+    def _watch_the_client(self) -> None:
+        """Sets the clock of what the client has begun, and notes whether the client is waited for."""
+        if self._in_body:
+            self._time("body", BODY_S)
+        elif self._unread:
+            self._time("head", HEAD_S)
+        else:
+            self._time("", 0)
+        answering = self.cycle is not None and not self.cycle.response_complete
+        if answering and not self._in_body:
+            self._others.pop(self, None)
+        else:
+            self._others.setdefault(self, None)
+
+    def _time(self, what: str, seconds: float) -> None:
+        """Starts the clock for `what`, unless it runs already."""
+        if what == self._timed:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timed, self._timer = what, None
+        if what:
+            self._timer = self.loop.call_later(seconds, self._late)
+
+    def _late(self) -> None:
+        """A body is late when too little of it came while we were ready to read, or after its answer."""
+        what, self._timed, self._timer = self._timed, "", None
+        answered = self.cycle is not None and self.cycle.response_complete
+        arrives = self._body_bytes >= LEAST_BODY_BYTES and not answered
+        if what == "body" and (arrives or self.flow.read_paused):
+            self._body_bytes = 0
+            self._time("body", BODY_S)
+        elif what == "idle":
+            self.transport.close()
+        else:
+            self._refuse(408)
+
+    def _refuse(self, status: int) -> None:
+        """Answers where an answer can still be heard as one, and closes."""
+        if self.transport.is_closing():
+            return
+        begun = self.cycle is not None and self.cycle.response_started
+        if not self.pipeline and (not begun or self.cycle.response_complete):
+            line = b"HTTP/1.1 %d %s\r\n" % (status, STATUS[status])
+            self.transport.write(line + b"connection: close\r\ncontent-length: 0\r\n\r\n")
+        self.transport.close()
+
+
+LIMITS: dict[str, Any] = {"http": Guarded, "limit_concurrency": MOST_CONNECTIONS + MOST_REQUESTS}
+"""For `uvicorn.Config`. It counts all connections: with the most that wait, so many may have a request."""
+
+
+def allow_connections() -> None:
+    """Raises this process's limit of open files to what the limits of this module need, where allowed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = 4 * (MOST_CONNECTIONS + MOST_REQUESTS)
+    wanted = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
