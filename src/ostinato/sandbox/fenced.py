@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from ostinato.sandbox import landlock, layer, layout, linux, processes
+from ostinato.sandbox import landlock, layout, linux, processes, unlayer
 from ostinato.sandbox.ground import Order
 from ostinato.sandbox.inside import serve
 from ostinato.sandbox.place import REPO_AREA, PlainPlace
@@ -57,7 +57,7 @@ class Cell:
         os.environ.update({"HOME": room, "TMPDIR": room, "PWD": root})
         place = PlainPlace(root)
         if base is not None:
-            layer.unpack(base, {REPO_AREA: root}, overlay=False)
+            unlayer.unpack(base, {REPO_AREA: root}, overlay=False)
         linux.adopt_orphans()
         linux.drop_capabilities()
         self._fence(order)

@@ -31,7 +31,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from ostinato.sandbox import frames, layer, layout, linux, processes, worker
+from ostinato.sandbox import frames, layout, linux, processes, unlayer, worker
 from ostinato.sandbox.agent import Agent, Answer, Request
 from ostinato.sandbox.base import Limits, SandboxError
 from ostinato.sandbox.jobs import Recognise
@@ -221,7 +221,7 @@ def _unpack_layer(data: Iterator[bytes]) -> None:
             file.write(piece)
         file.flush()
         areas = {REPO_AREA: layout.REPO, TMP_AREA: layout.TMP}
-        layer.unpack(file.fileno(), areas, overlay=False)
+        unlayer.unpack(file.fileno(), areas, overlay=False)
 
 
 def _become(user: int, group: int) -> None:

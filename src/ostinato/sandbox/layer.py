@@ -12,9 +12,8 @@ import json
 import os
 import stat
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 from ostinato.sandbox.base import SandboxError
@@ -23,10 +22,11 @@ from ostinato.sandbox.overlay import is_opaque
 
 Entry = dict[str, Any]
 _LENGTH = struct.Struct(">I")
-_OPAQUE = "user.overlay.opaque"
-_OVERLAYS_OWN = ("user.overlay.", "trusted.overlay.")
+OPAQUE = "user.overlay.opaque"
+OVERLAYS_OWN = ("user.overlay.", "trusted.overlay.")
 _KINDS = {stat.S_IFDIR: "directory", stat.S_IFREG: "file", stat.S_IFLNK: "link", stat.S_IFIFO: "pipe"}
-_HARD = "hard link"
+HARD = "hard link"
+_MAX_RECORD = 16 * 2**20
 
 
 def pack(areas: Mapping[str, str]) -> Iterator[bytes]:
@@ -112,7 +112,7 @@ def _entry(area: str, path: str, place: str, inodes: dict[int, str]) -> Iterator
     if kind == "link":
         yield _record({**record, "to": os.readlink(place)})  # noqa: PTH115
     elif kind == "file" and (first := inodes.setdefault(status.st_ino, path)) != path:
-        yield _record({**record, "kind": _HARD, "to": first})
+        yield _record({**record, "kind": HARD, "to": first})
     else:
         with _readable(place) if kind != "pipe" else _nothing():
             yield from _with_content(record | _attributes(place, kind), place)
@@ -137,7 +137,7 @@ def _attributes(place: str, kind: str) -> Entry:
     if kind == "pipe":
         return {}
     names = os.listxattr(place)
-    own = {name: os.getxattr(place, name).hex() for name in names if not name.startswith(_OVERLAYS_OWN)}
+    own = {name: os.getxattr(place, name).hex() for name in names if not name.startswith(OVERLAYS_OWN)}
     opaque = kind == "directory" and is_opaque(place)
     return ({"attributes": own} if own else {}) | ({"opaque": True} if opaque else {})
 
@@ -166,136 +166,18 @@ def _readable(place: str) -> Iterator[None]:
         os.chmod(place, mode)  # noqa: PTH101
 
 
-def unpack(file: int, areas: Mapping[str, str], *, overlay: bool) -> None:
-    """Put a layer from an open file back in place; raises SandboxError when it is damaged.
-
-    `overlay`: the directories are an overlay's upper layers, else the merged trees themselves.
-    """
-    check(file)
-    put, times, offset, inside = _Puts(overlay), [], 0, _Inside(areas)
-    while True:
-        record, offset = _read_record(file, offset)
-        if "end" in record:
-            break
-        place = inside.place(record["area"], record["path"])
-        put.actions[record["kind"]](record, place, partial(_pieces, file, offset))
-        offset += int(record.get("size", 0))
-        if "mode" in record and record["kind"] not in ("link", _HARD):
-            times.append((place, record))
-    for place, record in reversed(times):
-        _finish(place, record)
-
-
-class _Inside:
-    """Paths of a layer, none of which leads out of its area: a snapshot may come from anywhere."""
-
-    def __init__(self, areas: Mapping[str, str]) -> None:
-        self._areas = areas
-        self._known = set(areas.values())
-
-    def place(self, area: str, path: str) -> str:
-        parts = path.split("/")
-        if area not in self._areas or any(part in ("", ".", "..") or "\0" in part for part in parts):
-            raise SandboxError(f"the layer has an entry {path!r} in {area!r}: it is damaged, or forged")
-        parent = "/".join([self._areas[area], *parts[:-1]])
-        self._check(parent, path)
-        return f"{parent}/{parts[-1]}"
-
-    def _check(self, parent: str, path: str) -> None:
-        """A parent that is a link would lead elsewhere; those once seen are ours."""
-        if parent in self._known:
-            return
-        if not stat.S_ISDIR(_mode(parent)):
-            raise SandboxError(
-                f"the layer has an entry {path!r} below no directory: it is damaged, or forged"
-            )
-        self._check(parent.rpartition("/")[0], path)
-        self._known.add(parent)
-
-
-Pieces = Callable[[int], Iterator[bytes]]
-
-
-class _Puts:
-    """How each kind of entry comes to be."""
-
-    def __init__(self, overlay: bool) -> None:
-        self._overlay = overlay
-        self.actions: Mapping[str, Callable[[Entry, str, Pieces], None]] = {
-            "directory": self._directory,
-            "file": self._file,
-            "link": self._link,
-            "pipe": self._pipe,
-            _HARD: self._hard,
-            "gone": self._gone,
-        }
-
-    def _directory(self, record: Entry, place: str, _: Pieces) -> None:
-        if (record.get("opaque") and not self._overlay) or not stat.S_ISDIR(_mode(place)):
-            _remove(place)
-        if not os.path.lexists(place):
-            os.mkdir(place, 0o700)  # noqa: PTH102
-        if record.get("opaque") and self._overlay:
-            os.setxattr(place, _OPAQUE, b"y")
-
-    def _file(self, record: Entry, place: str, pieces: Pieces) -> None:
-        _remove(place)
-        fd = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with open(fd, "wb", buffering=0) as file:  # noqa: PTH123
-            for piece in pieces(record["size"]):
-                file.write(piece)
-
-    def _link(self, record: Entry, place: str, _: Pieces) -> None:
-        _remove(place)
-        os.symlink(record["to"], place)  # noqa: PTH211
-
-    def _pipe(self, _: Entry, place: str, __: Pieces) -> None:
-        _remove(place)
-        os.mkfifo(place)
-
-    def _hard(self, record: Entry, place: str, _: Pieces) -> None:
-        first = place.removesuffix(record["path"]) + record["to"]
-        _remove(place)
-        os.link(first, place, follow_symlinks=False)
-
-    def _gone(self, _: Entry, place: str, __: Pieces) -> None:
-        if self._overlay:
-            os.mknod(place, stat.S_IFCHR, 0)
-        else:
-            _remove(place)
-
-
-def _mode(place: str) -> int:
-    return os.lstat(place).st_mode if os.path.lexists(place) else 0
-
-
-def _remove(place: str) -> None:
-    """Whatever is there, directories with all below."""
-    mode = _mode(place)
-    if stat.S_ISDIR(mode):
-        with os.scandir(place) as entries:
-            for entry in entries:
-                _remove(entry.path)
-        os.rmdir(place)  # noqa: PTH106
-    elif mode:
-        os.unlink(place)  # noqa: PTH108
-
-
-def _finish(place: str, record: Entry) -> None:
-    for name, value in record.get("attributes", {}).items():
-        os.setxattr(place, name, bytes.fromhex(value))
-    os.chmod(place, record["mode"])  # noqa: PTH101
-    os.utime(place, ns=(record["mtime"], record["mtime"]))
-
-
-def _read_record(file: int, offset: int) -> tuple[Entry, int]:
+def read_record(file: int, offset: int) -> tuple[Entry, int]:
     (length,) = _LENGTH.unpack(_exactly(file, offset, _LENGTH.size))
-    text = _exactly(file, offset + _LENGTH.size, length)
-    record: Entry = json.loads(text)
+    if length > _MAX_RECORD:
+        raise ValueError(f"an entry of {length} bytes")
+    record: Entry = json.loads(_exactly(file, offset + _LENGTH.size, length))
+    size = record.get("size", 0)
+    if type(size) is not int or size < 0:
+        raise ValueError(f"an entry of size {size!r:.40}")
     return record, offset + _LENGTH.size + length
 
 
-def _pieces(file: int, offset: int, size: int) -> Iterator[bytes]:
+def pieces(file: int, offset: int, size: int) -> Iterator[bytes]:
     end = offset + size
     while offset < end:
         piece = _exactly(file, offset, min(CHUNK, end - offset))
@@ -316,13 +198,13 @@ def check(file: int) -> None:
     size = os.fstat(file).st_size
     try:
         while True:
-            record, after = _read_record(file, offset)
+            record, after = read_record(file, offset)
             if "end" in record:
                 break
-            for start in range(offset, end := after + int(record.get("size", 0)), CHUNK):
+            for start in range(offset, end := after + record.get("size", 0), CHUNK):
                 seal.update(_exactly(file, start, min(CHUNK, end - start)))
             offset = end
-    except (ValueError, KeyError, TypeError, MemoryError, OverflowError) as error:
+    except (ValueError, AttributeError, TypeError, MemoryError, RecursionError) as error:
         raise SandboxError(f"the layer is damaged ({error}): take the snapshot again") from error
     if record["end"] != seal.hexdigest() or after != size:
         raise SandboxError("the layer is damaged (its digest differs): take the snapshot again")

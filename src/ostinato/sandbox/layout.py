@@ -15,7 +15,7 @@ import site
 import sys
 from pathlib import Path
 
-from ostinato.sandbox import layer, linux
+from ostinato.sandbox import linux, unlayer
 from ostinato.sandbox.base import DEFAULT_LIMITS, Mount, SandboxError
 from ostinato.sandbox.ground import Order
 
@@ -148,7 +148,7 @@ def enter(wanted: Order, base: int | None) -> tuple[int, int]:
     if limits.processes != DEFAULT_LIMITS.processes:
         _limit_pids(limits.processes)
     if base is not None:
-        layer.unpack(base, {"repo": f"{SCRATCH}/upper", "tmp": f"{SCRATCH}{TMP}"}, overlay=True)
+        unlayer.unpack(base, {"repo": f"{SCRATCH}/upper", "tmp": f"{SCRATCH}{TMP}"}, overlay=True)
     lower, upper = _mount_repository(wanted.repo)
     _mount_more(wanted.mounts)
     process = os.open(f"{SCRATCH}/proc/1", os.O_PATH | os.O_CLOEXEC)

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from ostinato.sandbox import layer, tree
+from ostinato.sandbox import tree, unlayer
 from ostinato.sandbox.base import (
     Capabilities,
     Exam,
@@ -128,7 +128,7 @@ async def _working(exam: Exam, variation: int) -> AsyncIterator[socket.socket]:
 def _unpack(base: Path, root: str) -> None:
     file = open_layer(base)
     try:
-        layer.unpack(file, {REPO_AREA: root}, overlay=False)
+        unlayer.unpack(file, {REPO_AREA: root}, overlay=False)
     finally:
         os.close(file)
 
