@@ -10,10 +10,27 @@ headers = st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=
 sent = st.lists(st.tuples(headers, st.binary(max_size=60)), max_size=5)
 
 
-@given(st.dictionaries(st.text(), st.none() | st.binary(max_size=50)))
+paths = st.text(st.characters(exclude_characters="\0") | st.sampled_from("\udcff\ud800"))
+
+
+@given(st.dictionaries(paths, st.none() | st.binary(max_size=50)))
 def test_files_survive_packing(files: dict[str, bytes | None]) -> None:
-    table, body = frames.pack_files(files)
-    assert frames.unpack_files(table, body) == files
+    assert frames.unpack_files(frames.pack_files(files)) == files
+
+
+@given(st.lists(paths))
+def test_names_survive_packing(names: list[str]) -> None:
+    assert frames.unpack_names(frames.pack_names(names)) == names
+
+
+@given(st.binary(max_size=80))
+def test_nonsense_is_files_and_names_or_an_error_of_ours(body: bytes) -> None:
+    for unpack, pack in ((frames.unpack_files, frames.pack_files), (frames.unpack_names, frames.pack_names)):
+        try:
+            found = unpack(body)  # type: ignore[operator]
+        except frames.FrameError:
+            continue
+        assert unpack(pack(found)) == found  # type: ignore[operator]
 
 
 def read(reader: frames.Reader, data: bytes, cut: int) -> list[frames.Frame]:

@@ -13,3 +13,10 @@ def test_the_end_is_kept_and_the_rest_counted(parts: list[bytes], limit: int) ->
     kept = whole[-limit:].decode(errors="replace")
     dropped = max(len(whole) - limit, 0)
     assert tail.text() == (f"[{dropped} bytes left out]\n" if dropped else "") + kept
+
+
+def test_nothing_is_kept_where_nothing_may_be() -> None:
+    tail = Tail(0)
+    for piece in (b"a", b"bc" * 1000, b""):
+        tail.add(piece)
+    assert tail.text() == "[2001 bytes left out]\n"

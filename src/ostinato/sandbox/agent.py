@@ -20,6 +20,8 @@ from ostinato.sandbox.place import Place
 Request = dict[str, Any]
 Answer = tuple[dict[str, Any], bytes]
 _EXPECTED = (OSError, SandboxError)
+_LONGEST = 4000
+"""Characters of an error's message: a path in it may be as long as its caller likes."""
 _HUNG_UP = select.POLLHUP | select.POLLERR | select.POLLIN
 
 
@@ -41,6 +43,7 @@ class Agent:
     ) -> None:
         self._link = link
         self._place = place
+        self._most = limits.disk_mb << 20
         self._calls = calls
         self._watch = Watch()
         self._jobs = Jobs(
@@ -58,8 +61,8 @@ class Agent:
             "hello": lambda *_: ({}, b""),
             "read": lambda request, _: ({}, tree.read(place.root, request["path"])),
             "write": self._write,
-            "list": lambda request, _: ({"names": tree.names(place.root, request["path"])}, b""),
-            "files": lambda *_: ({"names": tree.files(place.root)}, b""),
+            "list": lambda request, _: _names(tree.names(place.root, request["path"])),
+            "files": lambda *_: _names(tree.files(place.root)),
             "state": lambda *_: (self._state(), b""),
             "changes": self._changes,
             "apply": self._apply,
@@ -92,7 +95,7 @@ class Agent:
             try:
                 self._do(request, body)
             except _EXPECTED as error:
-                message = {"error": type(error).__name__, "message": str(error)}
+                message = {"error": type(error).__name__, "message": str(error)[:_LONGEST]}
                 self._link.send({"id": request["id"], **message})
 
     def _do(self, request: Request, body: bytes) -> None:
@@ -117,11 +120,10 @@ class Agent:
         return {}, b""
 
     def _changes(self, *_: object) -> Answer:
-        files, body = frames.pack_files(self._place.changes())
-        return {"files": files}, body
+        return {}, frames.pack_files(self._place.changes(self._most))
 
-    def _apply(self, request: Request, body: bytes) -> Answer:
-        tree.apply(self._place.root, frames.unpack_files(request["files"], body))
+    def _apply(self, _: Request, body: bytes) -> Answer:
+        tree.apply(self._place.root, frames.unpack_files(body))
         return {}, b""
 
     def _pack(self, request: Request, _: bytes) -> Answer:
@@ -138,6 +140,14 @@ class Agent:
         self._jobs.help(lambda: worker.serve(calls, root, variation), keep=(calls.fileno(),))
         calls.close()
         return {}, b""
+
+
+def _names(names: list[str]) -> Answer:
+    """Raises SandboxError when there are more than a backend takes."""
+    body = frames.pack_names(names)
+    if len(body) > frames.MAX_NAMES or len(names) > frames.MAX_FILES:
+        raise SandboxError(f"{len(names)} names are more than can be told: list a directory at a time")
+    return {}, body
 
 
 def _nothing(call: Callable[[], None]) -> Answer:

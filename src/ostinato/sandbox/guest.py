@@ -34,6 +34,7 @@ from pathlib import Path
 from ostinato.sandbox import frames, layout, linux, processes, unlayer, worker
 from ostinato.sandbox.agent import Agent, Answer, Request
 from ostinato.sandbox.base import Limits, SandboxError
+from ostinato.sandbox.calls import Calls
 from ostinato.sandbox.jobs import Recognise
 from ostinato.sandbox.link import Link
 from ostinato.sandbox.place import REPO_AREA, TMP_AREA, OverlayPlace
@@ -249,10 +250,11 @@ class GuestAgent(Agent):
     ) -> None:
         super().__init__(link, place, limits, oom=oom, recognise=recognise, user=os.geteuid())
         self._porter = Porter(self._watch, link.send, trust)
-        self._work: tuple[int, socket.socket] | None = None
+        self._worker_calls: Calls | None = None
         self._orders |= {
             "worker": self._start_worker,
             "input": self._input,
+            "credit": self._credit,
             "stream": self._porter.hear,
             "trust": lambda _, body: self._porter.trust(body),
         }
@@ -292,24 +294,19 @@ class GuestAgent(Agent):
         with theirs:
             variation = request["variation"]
             self._jobs.help(lambda: worker.serve(theirs, layout.REPO, variation), keep=(theirs.fileno(),))
-        self._work = request["id"], ours
-        self._watch.add(ours.fileno(), select.POLLIN, lambda _: self._hear_worker(request["id"], ours))
-
-    def _hear_worker(self, number: int, ours: socket.socket) -> None:
-        data = ours.recv(frames.CHUNK)
-        if data:
-            self._link.send({"id": number, "event": "output"}, data)
-            return
-        self._watch.remove(ours.fileno())
-        ours.close()
-        self._work = None
-        self._link.send({"id": number})
+        self._worker_calls = Calls(request["id"], ours, request["window"], self._watch, self._link.send)
 
     def _input(self, request: Request, body: bytes) -> None:
-        if self._work is not None and self._work[0] == request["id"]:
-            self._work[1].sendall(body)
+        if self._worker_calls is not None and self._worker_calls.number == request["id"]:
+            self._worker_calls.feed(body)
         else:
             self._jobs.feed(request["id"], body)
+
+    def _credit(self, request: Request, _: bytes) -> None:
+        if self._worker_calls is not None and self._worker_calls.number == request["id"]:
+            self._worker_calls.credit(request["bytes"])
+        else:
+            self._jobs.credit(request["id"], request["bytes"])
 
     def _clock(self, request: Request, _: bytes = b"") -> Answer:
         """It stood still while the machine did."""

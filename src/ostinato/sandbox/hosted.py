@@ -14,12 +14,15 @@ from typing import Any, Protocol
 from ostinato.sandbox import frames, layout
 from ostinato.sandbox.base import Sandbox, SandboxError, Snapshot, SnapshotKind, Spec, Usage
 from ostinato.sandbox.egress.way import Way
+from ostinato.sandbox.layer import MAX_RECORD
 from ostinato.sandbox.machine import Engine, Machine
 from ostinato.sandbox.snapshots import LAYER, Shelf
 from ostinato.sandbox.wire import Wire
-from ostinato.sandbox.wired import WireSandbox
+from ostinato.sandbox.wired import WireProcess, WireSandbox
 
 BASE = "base"
+_MORE = 64 * 2**20
+"""Bytes of a layer beside twice what may be written: names, modes, and what is deleted."""
 
 
 class Host(Protocol):
@@ -101,23 +104,13 @@ class GuestSandbox(WireSandbox):
 
     async def apply(self, changes: Mapping[str, bytes | None]) -> None:
         """Write or, for None, delete each path; raises SandboxPathError."""
-        table, body = frames.pack_files(changes)
-        await self._ask("apply", body, files=table)
+        await self._ask("apply", frames.pack_files(changes))
 
     async def work(self, calls: socket.socket, variation: int) -> None:
         """Let an exam's worker answer what comes from `calls`, until one of them hangs up."""
-        reader, writer = await asyncio.open_connection(sock=calls)
-        pending = self._wire.begin(
-            {"op": "worker", "variation": variation},
-            within_s=self._within_s,
-            heard=lambda _, data: writer.write(data),
-        )
-        pending.answer.add_done_callback(lambda _: writer.close())
-        try:
-            while data := await reader.read(frames.CHUNK):
-                self._wire.send({"id": pending.number, "op": "input"}, data)
-        finally:
-            writer.close()
+        request = {"op": "worker", "variation": variation, "stdin": True}
+        worker = WireProcess(self._wire, request, within_s=self._within_s, keep=0)
+        await between(calls, worker)
 
     async def fork(self, n: int = 1) -> list[Sandbox]:
         place = await self.save()
@@ -145,8 +138,14 @@ class GuestSandbox(WireSandbox):
 
     async def _write_layer(self, path: Path) -> None:
         file, failed = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), list[OSError]()
+        most = 2 * (self._limits.disk_mb << 20) + _MORE
+        size = 0
 
         def heard(_: Mapping[str, Any], body: bytes) -> None:
+            nonlocal size
+            size += len(body)
+            if size > most:
+                raise frames.FrameError(f"a layer of more than {most} bytes: files with holes count whole")
             try:
                 frames.write_all(file, body)
             except OSError as error:
@@ -154,7 +153,8 @@ class GuestSandbox(WireSandbox):
 
         try:
             async with self._awake():
-                await self._wire.ask({"op": "pack"}, within_s=self._within_s, heard=heard)
+                told = MAX_RECORD + frames.CHUNK
+                await self._wire.ask({"op": "pack"}, within_s=self._within_s, heard=heard, told=told)
         finally:
             os.close(file)
         if failed:
@@ -192,3 +192,33 @@ class GuestSandbox(WireSandbox):
         self._backend.forget(self)
         await super().destroy()
         await self._machine.end()
+
+
+async def between(calls: socket.socket, worker: WireProcess) -> None:
+    """Pass on what a judge asks at the other end of `calls` and what the worker answers, until either ends.
+
+    Neither is further ahead of the other than a command and its reader: what a worker says faster than the
+    judge reads waits in its guest.
+    """
+    reader, writer = await asyncio.open_connection(sock=calls)
+    ways = [asyncio.create_task(_answer(worker, writer)), asyncio.create_task(_ask(reader, worker))]
+    try:
+        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for way in ways:
+            way.cancel()
+        await asyncio.gather(*ways, return_exceptions=True)
+        writer.close()
+
+
+async def _answer(worker: WireProcess, writer: asyncio.StreamWriter) -> None:
+    """What the worker says, as fast as the judge reads it."""
+    async for data in worker.output():
+        writer.write(data)
+        await writer.drain()
+
+
+async def _ask(reader: asyncio.StreamReader, worker: WireProcess) -> None:
+    """What the judge says, as fast as the worker reads it."""
+    while data := await reader.read(frames.CHUNK):
+        await worker.send(data)

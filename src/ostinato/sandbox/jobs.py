@@ -20,7 +20,7 @@ from typing import Any
 from ostinato.sandbox import lean, linux, processes
 from ostinato.sandbox.base import Limits, SandboxError
 from ostinato.sandbox.endings import Endings
-from ostinato.sandbox.frames import CHUNK
+from ostinato.sandbox.frames import CHUNK, DRAIN
 from ostinato.sandbox.link import Watch
 from ostinato.sandbox.output import Tail
 
@@ -334,9 +334,14 @@ class Jobs:
         self._done(job, status)
 
     def _drain(self, job: Job) -> None:
-        """What still lies in the pipe: no more than it holds, so it needs no credit."""
+        """What still lies in the pipe: no more than it holds, so it needs no credit.
+
+        Bounded, since what left the command's session may still write into it.
+        """
+        left = DRAIN
         with suppress(BlockingIOError):
-            while data := os.read(job.output, CHUNK):
+            while left and (data := os.read(job.output, min(CHUNK, left))):
+                left -= len(data)
                 if job.credit is None:
                     job.tail.add(data)
                 else:

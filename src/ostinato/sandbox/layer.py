@@ -26,7 +26,7 @@ OPAQUE = "user.overlay.opaque"
 OVERLAYS_OWN = ("user.overlay.", "trusted.overlay.")
 _KINDS = {stat.S_IFDIR: "directory", stat.S_IFREG: "file", stat.S_IFLNK: "link", stat.S_IFIFO: "pipe"}
 HARD = "hard link"
-_MAX_RECORD = 16 * 2**20
+MAX_RECORD = 4 * 2**20
 
 
 def pack(areas: Mapping[str, str]) -> Iterator[bytes]:
@@ -168,7 +168,7 @@ def _readable(place: str) -> Iterator[None]:
 
 def read_record(file: int, offset: int) -> tuple[Entry, int]:
     (length,) = _LENGTH.unpack(_exactly(file, offset, _LENGTH.size))
-    if length > _MAX_RECORD:
+    if length > MAX_RECORD:
         raise ValueError(f"an entry of {length} bytes")
     record: Entry = json.loads(_exactly(file, offset + _LENGTH.size, length))
     size = record.get("size", 0)

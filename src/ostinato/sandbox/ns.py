@@ -40,6 +40,7 @@ from ostinato.sandbox.egress.way import HeldWay
 from ostinato.sandbox.exam import runs
 from ostinato.sandbox.ground import Order
 from ostinato.sandbox.launch import ZygoteProcess
+from ostinato.sandbox.layer import MAX_RECORD
 from ostinato.sandbox.snapshots import LAYER, Shelf, open_layer
 from ostinato.sandbox.wire import LostError, Wire
 from ostinato.sandbox.wired import GRACE_S, WireSandbox
@@ -300,8 +301,8 @@ class NsSandbox(WireSandbox):
 
     async def prepare_worker(self, changes: Mapping[str, bytes | None], variation: int) -> None:
         """Bring in an exam's changes and start the worker on the socket given at the creation."""
-        table, body = frames.pack_files(changes)
-        applied = self._wire.begin({"op": "apply", "files": table}, body, within_s=self._within_s)
+        body = frames.pack_files(changes)
+        applied = self._wire.begin({"op": "apply"}, body, within_s=self._within_s)
         await self._ask("worker", variation=variation)
         await self._wire.answer(applied)
 
@@ -349,7 +350,9 @@ class NsSandbox(WireSandbox):
 
         await self.pause()
         try:
-            await self._wire.ask({"op": "pack"}, within_s=self._within_s, heard=heard)
+            await self._wire.ask(
+                {"op": "pack"}, within_s=self._within_s, heard=heard, told=MAX_RECORD + frames.CHUNK
+            )
         finally:
             if not before:
                 await self.resume()

@@ -2,6 +2,8 @@
 
 from collections import deque
 
+_PART = 1 << 10
+
 
 class Tail:
     """Keeps the last `limit` bytes of what is added, and counts the rest.
@@ -14,14 +16,17 @@ class Tail:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._parts: deque[bytes] = deque()
+        self._parts: deque[bytearray] = deque()
         self._kept = 0
         self._dropped = 0
 
     def add(self, data: bytes) -> None:
-        self._parts.append(data)
+        if self._parts and len(self._parts[-1]) + len(data) <= _PART:  # many small ones would weigh more
+            self._parts[-1] += data
+        else:
+            self._parts.append(bytearray(data))
         self._kept += len(data)
-        while self._kept - len(self._parts[0]) >= self._limit:
+        while self._parts and self._kept - len(self._parts[0]) >= self._limit:
             first = self._parts.popleft()
             self._kept -= len(first)
             self._dropped += len(first)

@@ -16,13 +16,15 @@ _OPAQUE = ("user.overlay.opaque", "trusted.overlay.opaque")
 _NOT_A_FILE = b"\0a link or a device"
 
 
-def changes(lower: str, upper: str) -> dict[str, bytes | None]:
+def changes(lower: str, upper: str, most: int) -> dict[str, bytes | None]:
     """Relative paths whose content differs from the pristine `lower`: their bytes, None when gone.
+
+    Raises ChangesError when what is there now has more than `most` bytes: holes in files count.
 
     What is now there is read from `upper`, where every file is whole: a path is never resolved, so neither a
     link nor a depth that a command made costs more than a look.
     """
-    now = dict(_touched(lower, upper))
+    now = tree.bounded(_touched(lower, upper), most)
     return {path: now[path] for path in sorted(now) if now[path] != _pristine(lower, path)}
 
 

@@ -19,8 +19,8 @@ class Place(Protocol):
         """True when nothing but files of the tree can have changed since the start."""
         ...
 
-    def changes(self) -> dict[str, bytes | None]:
-        """See `Sandbox.changes`."""
+    def changes(self, most: int) -> dict[str, bytes | None]:
+        """See `Sandbox.changes`; raises ChangesError when they are more than `most` bytes."""
         ...
 
     def pack(self) -> Iterator[bytes]:
@@ -44,8 +44,8 @@ class OverlayPlace:
     def pure(self) -> bool:
         return overlay.pure(self._upper, layout.TMP)
 
-    def changes(self) -> dict[str, bytes | None]:
-        return overlay.changes(self._lower, self._upper)
+    def changes(self, most: int) -> dict[str, bytes | None]:
+        return overlay.changes(self._lower, self._upper, most)
 
     def pack(self) -> Iterator[bytes]:
         return layer.pack({REPO_AREA: self._upper, TMP_AREA: layout.TMP})
@@ -69,9 +69,9 @@ class PlainPlace:
     def pure(self) -> bool:
         return False  # it may have written anywhere
 
-    def changes(self) -> dict[str, bytes | None]:
+    def changes(self, most: int) -> dict[str, bytes | None]:
         touched = self._touched(self._stamps(), git=False)
-        found = {path: tree.content(self.root, path) for path in touched}
+        found = tree.bounded(((path, tree.content(self.root, path)) for path in touched), most)
         return {path: data for path, data in found.items() if data is not None or path in self._base}
 
     def pack(self) -> Iterator[bytes]:

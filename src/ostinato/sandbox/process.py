@@ -209,7 +209,7 @@ class ProcessSandbox:
 
     async def changes(self) -> dict[str, bytes | None]:
         self._check_alive()
-        return self._place.changes()
+        return self._place.changes(sys.maxsize if self._scratch is None else self._limits.disk_mb << 20)
 
     async def pause(self) -> None:
         raise Unsupported("process", "pause", "ns")

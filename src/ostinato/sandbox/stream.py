@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 
 from ostinato.sandbox.base import OnOutput, Process
+from ostinato.sandbox.frames import CHUNK
 from ostinato.sandbox.output import Tail
 
 
@@ -20,15 +21,19 @@ class Stream:
     def __init__(self, keep: int, taken: Callable[[int], None]) -> None:
         self.tail = Tail(keep)
         self._taken = taken
-        self._chunks: deque[bytes] = deque()
+        self._chunks: deque[bytearray] = deque()
         self._changed = asyncio.Event()
         self._ended = False
         self._read = False
         self._error: Exception | None = None
 
     def feed(self, data: bytes) -> None:
+        """Small pieces are joined: a thousand of one byte would weigh forty times that."""
         self.tail.add(data)
-        self._chunks.append(data)
+        if self._chunks and len(self._chunks[-1]) + len(data) <= CHUNK:
+            self._chunks[-1] += data
+        else:
+            self._chunks.append(bytearray(data))
         self._changed.set()
 
     def end(self, error: Exception | None = None) -> None:
@@ -66,7 +71,7 @@ class Stream:
             await self._changed.wait()
         chunk = self._chunks.popleft()
         self._taken(len(chunk))
-        return chunk
+        return bytes(chunk)
 
 
 async def follow(process: Process, on_output: OnOutput) -> None:

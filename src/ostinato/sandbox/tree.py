@@ -9,10 +9,11 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from ostinato.sandbox.base import MAX_FILE_BYTES, ChangesError, SandboxError, SandboxPathError
+from ostinato.sandbox.frames import MAX_FILES
 
 GIT = ".git"
 _REMOVE_TRIES, _REMOVE_PAUSE_S = 250, 0.02
@@ -170,6 +171,21 @@ def content(root: str, path: str) -> bytes | None:
         return grab(resolve(root, path))
     except SandboxPathError:
         return None
+
+
+def bounded(found: Iterable[tuple[str, bytes | None]], most: int) -> dict[str, bytes | None]:
+    """Paths and contents, of which a later one replaces an earlier one.
+
+    Raises ChangesError when they are more than `most` bytes or `MAX_FILES`: a file with holes takes little of
+    a disk, and all of its size in memory.
+    """
+    files, size = dict[str, bytes | None](), 0
+    for path, data in found:
+        size += len(data or b"")
+        files[path] = data
+        if size > most or len(files) > MAX_FILES:
+            raise ChangesError(f"the changes have more than {most} bytes or {MAX_FILES} files: remove some")
+    return files
 
 
 def grab(real: str) -> bytes | None:

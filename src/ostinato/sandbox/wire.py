@@ -28,6 +28,10 @@ class Pending:
     answer: "asyncio.Future[Answer]"
     heard: Heard | None
     within_s: float
+    most: int
+    """Bytes that the answer's body may have."""
+    told: int
+    """Bytes that the body of a frame before the answer may have."""
     timer: asyncio.TimerHandle | None = None
 
 
@@ -60,7 +64,7 @@ class Wire(asyncio.Protocol):
 
     def __init__(self, generation: str, *, seek: bool = False) -> None:
         self._generation = generation
-        self._reader = frames.Reader(seek=seek)
+        self._reader = frames.Reader(seek=seek, header=frames.SMALL, room=self._room)
         self._transport: asyncio.WriteTransport | None = None
         self._numbers = itertools.count(1)
         self._pending: dict[int, Pending] = {}
@@ -75,7 +79,9 @@ class Wire(asyncio.Protocol):
         assert isinstance(transport, asyncio.WriteTransport)
         self._transport = transport
         self._first = asyncio.get_running_loop().create_future()
-        self._pending[0] = Pending(number=0, answer=self._first, heard=None, within_s=0)
+        self._pending[0] = Pending(
+            number=0, answer=self._first, heard=None, within_s=0, most=frames.SMALL, told=0
+        )
 
     def attach(self, aside: Aside) -> None:
         self._aside = aside
@@ -95,13 +101,21 @@ class Wire(asyncio.Protocol):
         await self.ask({"op": "hello"}, within_s=within_s)
 
     async def ask(
-        self, header: Mapping[str, Any], body: bytes = b"", *, within_s: float, heard: Heard | None = None
+        self,
+        header: Mapping[str, Any],
+        body: bytes = b"",
+        *,
+        within_s: float,
+        heard: Heard | None = None,
+        most: int = frames.SMALL,
+        told: int = frames.CHUNK,
     ) -> Answer:
         """Send a request, wait for its answer; `heard` is given the frames that come before it.
 
-        Raises what the agent raised, SandboxError when it is gone. Cancelled, the answer is dropped.
+        `most`, `told`: bytes that the answer and each of those frames may have; more ends the sandbox. Raises
+        what the agent raised, SandboxError when it is gone. Cancelled, the answer is dropped.
         """
-        pending = self.begin(header, body, within_s=within_s, heard=heard)
+        pending = self.begin(header, body, within_s=within_s, heard=heard, most=most, told=told)
         try:
             return _checked(await pending.answer)
         except asyncio.CancelledError:
@@ -109,13 +123,21 @@ class Wire(asyncio.Protocol):
             raise
 
     def begin(
-        self, header: Mapping[str, Any], body: bytes = b"", *, within_s: float, heard: Heard | None = None
+        self,
+        header: Mapping[str, Any],
+        body: bytes = b"",
+        *,
+        within_s: float,
+        heard: Heard | None = None,
+        most: int = frames.SMALL,
+        told: int = frames.CHUNK,
     ) -> Pending:
         """Send a request; gives what `answer` waits for."""
         if self._gone is not None or self._transport is None:
             raise self._error(self._gone or "the sandbox is not connected")
         future = asyncio.get_running_loop().create_future()
-        pending = Pending(number=next(self._numbers), answer=future, heard=heard, within_s=within_s)
+        number = next(self._numbers)
+        pending = Pending(number=number, answer=future, heard=heard, within_s=within_s, most=most, told=told)
         self._pending[pending.number] = pending
         self._arm(pending, within_s)
         self.send({"id": pending.number, **header}, body)
@@ -218,6 +240,17 @@ class Wire(asyncio.Protocol):
                 self._take(*frame)
         except (frames.FrameError, LookupError, TypeError, ValueError) as error:
             self.end(f"the sandbox's agent does not speak the protocol ({error}): create another")
+
+    def _room(self, header: dict[str, Any]) -> int | None:
+        """See `frames.Room`: what nobody waits for is not kept, what is waited for has its bound."""
+        if header.get("generation") != self._generation:
+            return None
+        if header["id"] == 0 and "event" in header:
+            return None if self._aside is None else frames.CHUNK
+        pending = self._pending.get(header["id"])
+        if pending is None or ("event" in header and pending.heard is None):
+            return None
+        return pending.told if "event" in header else pending.most
 
     def _take(self, header: dict[str, Any], body: bytes) -> None:
         pending = self._pending.get(header["id"])

@@ -2,6 +2,7 @@
 
 import asyncio
 import builtins
+import math
 import signal
 import time
 import uuid
@@ -9,9 +10,18 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from ostinato.sandbox import frames
-from ostinato.sandbox.base import ExecResult, OnOutput, Process, SandboxError, Spec, Usage
+from ostinato.sandbox.base import (
+    MAX_FILE_BYTES,
+    ExecResult,
+    OnOutput,
+    Process,
+    SandboxError,
+    Spec,
+    Usage,
+)
 from ostinato.sandbox.egress.visit import Connection
 from ostinato.sandbox.egress.way import Way
+from ostinato.sandbox.frames import FrameError
 from ostinato.sandbox.stream import Stream, follow
 from ostinato.sandbox.wire import Answer, Wire
 
@@ -26,18 +36,26 @@ class WireProcess:
         self._wire = wire
         self._input = bool(request["stdin"])
         self._room = frames.WINDOW
+        self._owed = frames.WINDOW + frames.DRAIN
+        """Bytes of output that may still come without another credit."""
         self._broken = False
         self._changed = asyncio.Event()
         self._stream = Stream(keep, self._credit)
-        run = {**request, "op": "run", "window": frames.WINDOW}
+        run = {"op": "run", **request, "window": frames.WINDOW}
         self._pending = wire.begin(run, within_s=within_s, heard=self._heard)
         self._pending.answer.add_done_callback(self._ended)
 
     def _heard(self, header: dict[str, Any], body: bytes) -> None:
+        """Raises FrameError for what no honest agent says."""
         if header["event"] == "output":
+            self._owed -= len(body)
+            if not body or self._owed < 0:
+                raise FrameError("a command says more than it may")
             self._stream.feed(body)
             return
         self._room += header["bytes"]
+        if self._room > frames.WINDOW:
+            raise FrameError("a command took more than it was given")
         self._broken = self._broken or "broken" in header
         self._changed.set()
 
@@ -48,6 +66,7 @@ class WireProcess:
         self._stream.end(error if isinstance(error, Exception) else None)
 
     def _credit(self, count: int) -> None:
+        self._owed += count
         self._order("credit", bytes=count)
 
     def _order(self, op: str, body: bytes = b"", **header: object) -> None:
@@ -88,12 +107,20 @@ class WireProcess:
 
 
 def _result(answer: Mapping[str, Any], output: str) -> ExecResult:
+    """Raises FrameError for an answer that is none."""
     return ExecResult(
-        exit_code=answer["exit_code"],
+        exit_code=int(_number(answer, "exit_code")),
         output=output,
-        timed_out=answer["timed_out"],
-        duration_s=answer["duration_s"],
+        timed_out=answer.get("timed_out") is True,
+        duration_s=_number(answer, "duration_s"),
     )
+
+
+def _number(answer: Mapping[str, Any], name: str) -> float:
+    value = answer.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise FrameError(f"{name} is {value!r:.40}: the sandbox's agent does not speak the protocol")
+    return value
 
 
 class WireSandbox:
@@ -126,13 +153,14 @@ class WireSandbox:
             return await self._follow(command, timeout_s, on_output)
         self._check_running()
         request = {"op": "run", "window": None, **_request(command, timeout_s, state=self._remembers)}
-        pending = self._wire.begin(request, within_s=self._patience_s(timeout_s))
+        most = 3 * self._limits.output_bytes + frames.SMALL  # what is no UTF-8 has three bytes for each
+        pending = self._wire.begin(request, within_s=self._patience_s(timeout_s), most=most)
         try:
             answer, output = await self._wire.answer(pending)
         except asyncio.CancelledError:
             self._wire.send({"id": pending.number, "op": "signal", "number": signal.SIGKILL})
             raise
-        return _result(answer, output.decode()), answer
+        return _result(answer, output.decode(errors="replace")), answer
 
     async def _follow(
         self, command: str, timeout_s: float | None, on_output: OnOutput
@@ -156,25 +184,27 @@ class WireSandbox:
         if self._paused:
             raise SandboxError(f"sandbox {self.id} is paused: resume it first")
 
-    async def _ask(self, op: str, body: bytes = b"", **request: object) -> Answer:
+    async def _ask(
+        self, op: str, body: bytes = b"", *, most: int = frames.SMALL, **request: object
+    ) -> Answer:
         self._check_running()
-        return await self._wire.ask({"op": op, **request}, body, within_s=self._within_s)
+        return await self._wire.ask({"op": op, **request}, body, within_s=self._within_s, most=most)
 
     async def read(self, path: str) -> bytes:
-        return (await self._ask("read", path=path))[1]
+        return (await self._ask("read", path=path, most=MAX_FILE_BYTES))[1]
 
     async def write(self, path: str, data: bytes) -> None:
         await self._ask("write", data, path=path)
 
     async def files(self) -> list[str]:
-        return [str(name) for name in (await self._ask("files"))[0]["names"]]
+        return frames.unpack_names((await self._ask("files", most=frames.MAX_NAMES))[1])
 
     async def tree_hash(self) -> str:
-        return str((await self._ask("state"))[0]["tree"])
+        return str((await self._ask("state"))[0].get("tree"))
 
     async def changes(self) -> dict[str, bytes | None]:
-        answer, body = await self._ask("changes")
-        return frames.unpack_files(answer["files"], body)
+        most = (self._limits.disk_mb << 20) + frames.MAX_NAMES
+        return frames.unpack_files((await self._ask("changes", most=most))[1])
 
     async def pause(self) -> None:
         if self._paused:
@@ -193,10 +223,10 @@ class WireSandbox:
     async def usage(self) -> Usage:
         answer, _ = await self._wire.ask({"op": "usage"}, within_s=self._within_s)
         return Usage(
-            cpu_s=answer["cpu_s"],
-            memory_bytes=answer["memory_bytes"],
-            disk_bytes=answer["disk_bytes"],
-            processes=answer["processes"],
+            cpu_s=_number(answer, "cpu_s"),
+            memory_bytes=int(_number(answer, "memory_bytes")),
+            disk_bytes=int(_number(answer, "disk_bytes")),
+            processes=int(_number(answer, "processes")),
             wall_s=time.monotonic() - self._born,
         )
 
@@ -211,7 +241,7 @@ class WireSandbox:
         await self._wire.close("the sandbox is destroyed: create another")
 
     async def list(self, path: str = ".") -> builtins.list[str]:
-        return [str(name) for name in (await self._ask("list", path=path))[0]["names"]]
+        return frames.unpack_names((await self._ask("list", path=path, most=frames.MAX_NAMES))[1])
 
 
 def _request(

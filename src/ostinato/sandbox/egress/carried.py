@@ -99,7 +99,7 @@ class Carried(asyncio.Transport):
     def __init__(self, number: int, carrier: Carrier, protocol: asyncio.Protocol) -> None:
         super().__init__()
         self._number, self._carrier, self._protocol = number, carrier, protocol
-        self._unread: deque[bytes] = deque()
+        self._unread = bytearray()
         self._reading = True
         self._ahead = 0
         """Bytes that the guest sent and we have not said to have taken."""
@@ -139,13 +139,14 @@ class Carried(asyncio.Transport):
         if not body or self._silent or self._ahead > frames.WINDOW:
             raise FrameError(f"connection {self._number} says more than it may")
         if not self._closing:
-            self._unread.append(body)
+            self._unread += body
             self._deliver()
 
     def _deliver(self) -> None:
         """To the protocol, while it reads."""
         while self._reading and self._unread and not self._closing:
-            piece = self._unread.popleft()
+            piece = bytes(self._unread[: frames.CHUNK])
+            del self._unread[: frames.CHUNK]
             self._taken += len(piece)
             self._protocol.data_received(piece)
         if self._silent and not self._unread and not self._silence_told and not self._closing:
