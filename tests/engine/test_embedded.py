@@ -2,6 +2,7 @@ import asyncio
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tests.engine.toolbox import FORWARDS, VOCABULARY, decoder, fresh, request
@@ -42,6 +43,16 @@ async def test_logprobs_and_routes_equal_a_fresh_forward(shape: str) -> None:
         assert len(got.ids) == 20
         assert set(got.versions) == {1}
         assert_exact(sent, got, **SHAPES[shape])
+
+
+async def test_routes_hold_experts_beyond_one_byte() -> None:
+    sizes = {"experts": 300, "experts_per_token": 2, "expert_size": 2}
+    served, asked = engine(**sizes), request(1, length=60)
+    got = await served.generate(asked)
+    assert_exact(asked, got, **sizes)
+    assert got.routes is not None
+    chosen = np.frombuffer(got.routes, "<u2").reshape(60 + 12 - 1, -1, 2)
+    assert 256 <= chosen.max() < 300
 
 
 async def test_tokens_do_not_depend_on_batch_mates() -> None:

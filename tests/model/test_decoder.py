@@ -31,7 +31,7 @@ def test_padding_on_the_right_changes_nothing() -> None:
         short, short_routes = decoder(ids[:, :7])
     assert torch.allclose(long[:, :7], short, atol=1e-5)
     assert routes is not None and torch.equal(routes[:, :7], short_routes)
-    assert routes.shape == (2, 12, 2, 2) and routes.dtype == torch.uint8
+    assert routes.shape == (2, 12, 2, 2) and routes.dtype == torch.uint16
 
 
 def test_a_fresh_decoder_is_nearly_uniform() -> None:

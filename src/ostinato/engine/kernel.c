@@ -74,7 +74,8 @@ typedef struct {
 typedef struct {
     int32_t *tokens, *versions;
     float *logprobs, *uniform;
-    uint8_t *routes, *stops;
+    uint16_t *routes;
+    uint8_t *stops;
     int64_t *length, *limit, *computed;
     float *temperature;
 } Table;
@@ -327,7 +328,7 @@ static void norm_rows(const Engine *e, int64_t rows, const float *gain) {
 
 /* Some rows through all layers: h has the final norm of each. routes: [rows, layers, top]. */
 static void layers(const Engine *e, const float *const *w, int64_t rows, const int64_t *slots,
-                   const int64_t *positions, const int64_t *ids, uint8_t *routes) {
+                   const int64_t *positions, const int64_t *ids, uint16_t *routes) {
     const float *const *model = w + e->s.layers * PER_LAYER;
     for (int64_t r = 0; r < rows; r++) memcpy(e->x + r * e->c, model[EMBEDDING] + ids[r] * e->c, e->c * 4);
     for (int64_t l = 0; l < e->s.layers; l++, w += PER_LAYER) {
@@ -339,7 +340,7 @@ static void layers(const Engine *e, const float *const *w, int64_t rows, const i
             experts(e, w, rows);
             for (int64_t r = 0; r < rows; r++)
                 for (int64_t j = 0; j < e->s.top; j++)
-                    routes[(r * e->s.layers + l) * e->s.top + j] = (uint8_t)e->chosen[r * e->s.top + j];
+                    routes[(r * e->s.layers + l) * e->s.top + j] = (uint16_t)e->chosen[r * e->s.top + j];
             if (e->s.shared) {
                 add(e, rows, e->y);
                 gated(e, e->h, rows, w[SHARED_GATE_UP], w[SHARED_DOWN], e->s.shared, e->y);
@@ -387,7 +388,7 @@ static void draw(const Engine *e, float *logits, float temperature, float unifor
 typedef struct {
     int64_t n, slots[ROWS], positions[ROWS], ids[ROWS];
     uint8_t last[ROWS]; /* a token is sampled after it */
-    uint8_t *routes;    /* [ROWS, layers, top] */
+    uint16_t *routes;   /* [ROWS, layers, top] */
 } Batch;
 
 /* Compute the batch, and sample into the table after the rows that are the last of their slots. */
@@ -396,7 +397,7 @@ static void flush(const Engine *e, const float *const *w, const Table *t, Batch 
     layers(e, w, b->n, b->slots, b->positions, b->ids, b->routes);
     for (int64_t r = 0; r < b->n; r++) {
         int64_t at = b->slots[r] * e->s.max_len + b->positions[r];
-        if (e->s.experts) memcpy(t->routes + at * width, b->routes + r * width, width);
+        if (e->s.experts) memcpy(t->routes + at * width, b->routes + r * width, width * sizeof *t->routes);
         if (!b->last[r]) continue;
         memmove(e->h + wanted * e->c, e->h + r * e->c, e->c * 4);
         which[wanted++] = b->slots[r];
@@ -415,7 +416,7 @@ static void flush(const Engine *e, const float *const *w, const Table *t, Batch 
 int64_t advance(const Engine *e, const float *const *w, const Table *t, int64_t n, const int64_t *slots,
                 int64_t version, int64_t *finished) {
     int64_t max_len = e->s.max_len, done = 0;
-    uint8_t routes[ROWS * e->s.layers * (e->s.top ? e->s.top : 1)];
+    uint16_t routes[ROWS * e->s.layers * (e->s.top ? e->s.top : 1)];
     Batch b = {.n = 0, .routes = routes};
     for (int64_t i = 0; i < n; i++)
         for (int64_t slot = slots[i], at = t->computed[slot]; at < t->length[slot]; at++) {

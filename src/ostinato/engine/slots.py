@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from ostinato.model.config import ModelConfig
 from ostinato.types import Completion, FinishReason, GenerateRequest
 
+ROUTE = np.dtype("<u2")
+"""One expert's number, as a Completion holds it."""
 MIXED = -1
 NEVER = -2
 
@@ -32,7 +34,7 @@ class SlotTable:
         self.tokens = np.zeros((slots, max_len), np.int32)
         self.logprobs = np.zeros((slots, max_len), np.float32)
         self.versions = np.zeros((slots, max_len), np.int32)
-        self.routes = np.zeros((slots, max_len, config.moe_layers, config.experts_per_token), np.uint8)
+        self.routes = np.zeros((slots, max_len, config.moe_layers, config.experts_per_token), ROUTE)
         self.uniform = np.zeros((slots, max_len), np.float32)
         self.stops = np.zeros((slots, config.vocab_size), np.bool_)
         self.length = np.zeros(slots, np.int64)

@@ -22,9 +22,11 @@ from torch import Tensor
 from ostinato.engine.base import PAUSED, EngineError, InvalidRequestError, LoadRefusedError, Token
 from ostinato.engine.check import Limits
 from ostinato.engine.patch import difference, digest
+from ostinato.engine.slots import ROUTE
 from ostinato.engine.vllm_export import HEAD, export, untied
 from ostinato.engine.vllm_process import TOKENS, Launch, VllmServer
 from ostinato.model.checkpoint import load
+from ostinato.model.config import MOST_EXPERTS
 from ostinato.model.decoder import WeightsError, check_weights
 from ostinato.types import Completion, FinishReason, GenerateRequest
 
@@ -230,7 +232,7 @@ class _Reply:
                 int(span["version"]) for span in spans for _ in range(span["start"], span["end"])
             ]
         if choice.get("routed_experts"):
-            self._routes = _routes(choice["routed_experts"])
+            self._routes = routes_of(choice["routed_experts"])
         return new
 
     def completion(self) -> Completion:
@@ -254,10 +256,20 @@ def _choice(event: Mapping[str, Any]) -> dict[str, Any]:
     return dict(choices[0])
 
 
-def _routes(text: str) -> bytes:
-    """uint8 of shape [tokens - 1, moe layers, top_k] from base64 of a numpy file. Never run: needs a GPU."""
+def routes_of(text: str) -> bytes:
+    """Little-endian uint16 of shape [tokens - 1, moe layers, top_k] from base64 of a numpy file.
+
+    Raises EngineError for numbers that do not fit, which a cast would wrap. vLLM was never asked for them: it
+    needs a GPU.
+    """
     array = np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False)
-    return bytes(array.astype(np.uint8).tobytes())
+    if array.ndim != 3 or array.dtype.kind not in "iu":
+        raise EngineError(
+            f"vLLM: routes of shape {array.shape} and type {array.dtype} are no numbers of experts"
+        )
+    if array.size and not 0 <= array.min() <= array.max() < MOST_EXPERTS:
+        raise EngineError(f"vLLM: expert {array.min()} or {array.max()} is not a number below {MOST_EXPERTS}")
+    return bytes(array.astype(ROUTE).tobytes())
 
 
 def _memory() -> str | None:

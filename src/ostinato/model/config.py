@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 DENSE, MOE = "qwen3", "qwen3_moe"
+MOST_EXPERTS = 2**16
+"""The numbers that a route of two bytes can hold."""
 
 
 class ModelConfigError(ValueError):
@@ -44,10 +46,10 @@ class ModelConfig:
             )
         if self.head_dim % 2:
             raise ModelConfigError(f"head_dim {self.head_dim} is odd: rotary positions need pairs")
-        if self.experts and not 0 < self.experts_per_token <= self.experts <= 256:
+        if self.experts and not 0 < self.experts_per_token <= self.experts <= MOST_EXPERTS:
             raise ModelConfigError(
                 f"{self.experts_per_token} of {self.experts} experts per token: "
-                "need 1 ≤ per token ≤ experts ≤ 256"
+                f"need 1 ≤ per token ≤ experts ≤ {MOST_EXPERTS}"
             )
 
     @property

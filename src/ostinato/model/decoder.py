@@ -157,7 +157,7 @@ class Decoder(nn.Module):
         positions: Tensor | None = None,
         cache: Cache | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Logits [B, T, V] and, with experts, the chosen ones as uint8 [B, T, L, P] (best first).
+        """Logits [B, T, V] and, with experts, the chosen ones as uint16 [B, T, L, P] (best first).
 
         `positions` [B, T] defaults to 0…T-1. Without a cache attention is causal within the row, so padding
         on the right changes nothing before it.

@@ -54,13 +54,13 @@ class Experts(nn.Module):
         self.shared = Dense(C, config.shared_expert_size) if config.shared_expert_size else None
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Output of x's shape, and the chosen experts as uint8 [..., P], best first."""
+        """Output of x's shape, and the chosen experts as uint16 [..., P], best first."""
         x_NC = x.flatten(0, -2)
         weights_NP, chosen_NP = self.route(x_NC)
         y = self._mix(x_NC, weights_NP, chosen_NP)
         if self.shared is not None:
             y = y + self.shared(x_NC)[0]
-        return y.view(x.shape), chosen_NP.to(torch.uint8).view(*x.shape[:-1], -1)
+        return y.view(x.shape), chosen_NP.to(torch.uint16).view(*x.shape[:-1], -1)
 
     def route(self, x_NC: Tensor) -> tuple[Tensor, Tensor]:
         probabilities = torch.softmax(F.linear(x_NC, self.router), -1)
