@@ -462,6 +462,62 @@ def test_revert_of_the_commit(edited) -> None:
     assert edited.survival("5")["survival_rate_no_revert"] == 0.0
 
 
+COMMON = "    kwargs = dict(kwargs)\n    return None\n"
+
+
+def test_a_reverted_edit_does_not_live_on_in_lines_that_always_stood_elsewhere(desk) -> None:
+    """An unrelated commit touches a file that held the same lines before the edit was made."""
+    desk.write("other.py", "def other(**kwargs):\n" + COMMON)
+    desk.commit("before the edit")
+    desk.agent("calc.py", desk.BASE.replace("    total = 0\n", COMMON + "    total = 0\n"))
+    desk.commit("agent")
+    desk.git("revert", "--no-edit", "HEAD")
+    desk.after(5)
+    assert desk.signals == ["edit_kept", "edit_reverted"]
+    desk.write("other.py", "import os\n\n\ndef other(**kwargs):\n" + COMMON)
+    desk.commit("unrelated")
+    desk.after(25)
+    assert desk.survival("30")["verdict"] == "reverted" and desk.survival("30")["lines_left"] == 0
+    assert desk.signals == ["edit_kept", "edit_reverted"]
+
+
+def test_lines_that_others_had_not_committed_did_not_move_there(desk) -> None:
+    desk.write("other.py", BODY)
+    desk.write("new.py", BODY)
+    desk.agent("calc.py", desk.BASE + "\n\n" + BODY)
+    desk.write("calc.py", desk.BASE)
+    desk.after(5)
+    assert rates(desk.survival("5")) == NOTHING
+
+
+def test_a_common_line_written_elsewhere_after_a_revert_is_not_the_edit(desk) -> None:
+    desk.agent("calc.py", desk.BASE.replace("    total = 0\n", COMMON + "    total = 0\n"))
+    desk.write("calc.py", desk.BASE)
+    desk.write("other.py", "def other(**kwargs):\n" + COMMON)
+    desk.after(5)
+    assert desk.signals == ["edit_reverted"]
+
+
+def test_what_a_later_edit_writes_elsewhere_is_its_own(desk) -> None:
+    desk.agent("calc.py", desk.BASE + "\n\n" + BODY)
+    desk.write("calc.py", desk.BASE)
+    desk.clock.at += 4
+    desk.agent("other.py", "def other():\n    return 1\n\n\n" + BODY, turn=5)
+    desk.after(5)
+    assert desk.signals == ["edit_reverted"]
+    desk.after(900)
+    assert desk.signals == ["edit_reverted", "edit_kept"]
+
+
+def test_a_block_that_is_cut_and_pasted_later_is_put_back(desk) -> None:
+    desk.agent("calc.py", desk.BASE + "\n\n" + BODY)
+    desk.write("calc.py", desk.BASE)
+    desk.after(5)
+    desk.write("other.py", "def other():\n    return 1\n\n\n" + BODY)
+    desk.after(25)
+    assert desk.signals == ["edit_reverted", "edit_kept"]
+
+
 def test_a_hard_reset_is_a_revert(edited) -> None:
     edited.commit("agent")
     edited.git("reset", "-q", "--hard", "HEAD~1")

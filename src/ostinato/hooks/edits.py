@@ -42,6 +42,18 @@ class Hunk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """Lines of an edit that another file held when the edit was made, without their formatting.
+
+    >>> Seen(path="b.py", lines=("x=compute(1)",)).path
+    'b.py'
+    """
+
+    path: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
     """What was proposed, where, by whom, and how far its story is told.
 
@@ -70,6 +82,8 @@ class Edit:
     reflog: int = 0
     """Bytes of HEAD's reflog that were written before the edit."""
     stashes: int = 0
+    seen: tuple[Seen, ...] = ()
+    """Files that differed from `base` when it was made, and what they held of its lines."""
     model: str = ""
     agent: str = ""
     done: tuple[str, ...] = ()
@@ -108,9 +122,10 @@ def load(path: Path) -> Edit:
     values: dict[str, Any] = json.loads(path.read_bytes())
     hunks = tuple(Hunk(**hunk) for hunk in values.pop("hunks"))
     before, after = _unpack(values.pop("before")), _unpack(values.pop("after"))
+    there = tuple(Seen(path=each["path"], lines=tuple(each["lines"])) for each in values.pop("seen"))
     done, verdict = tuple(values.pop("done")), values.pop("verdict")
     told = Verdict(verdict) if verdict else None
-    return Edit(**values, before=before, after=after, hunks=hunks, done=done, verdict=told)
+    return Edit(**values, before=before, after=after, hunks=hunks, seen=there, done=done, verdict=told)
 
 
 def opened(state: Path) -> list[Edit]:

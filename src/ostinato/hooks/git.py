@@ -73,6 +73,10 @@ class Tree(Protocol):
         """What git says `path` of `base` is called here."""
         ...
 
+    def at(self, base: str | None) -> "Tree":
+        """The same repository at the commit `base`; an empty tree for None."""
+        ...
+
 
 @dataclass(slots=True)
 class WorkTree:
@@ -80,6 +84,7 @@ class WorkTree:
 
     root: str
     _seen: dict[str, tuple[str | None, str]] = field(default_factory=dict)
+    _bases: "dict[str, CommitTree]" = field(default_factory=dict)
 
     def read(self, path: str) -> tuple[str | None, str]:
         return _once(self._seen, path, lambda: content(os.path.join(self.root, path)))  # noqa: PTH118
@@ -91,6 +96,9 @@ class WorkTree:
     def renamed(self, base: str | None, path: str) -> str | None:
         return _renamed(self.root, path, base)
 
+    def at(self, base: str | None) -> Tree:
+        return _at(self.root, base, self._bases)
+
 
 @dataclass(slots=True)
 class CommitTree:
@@ -99,6 +107,7 @@ class CommitTree:
     root: str
     commit: str
     _seen: dict[str, tuple[str | None, str]] = field(default_factory=dict)
+    _bases: "dict[str, CommitTree]" = field(default_factory=dict)
 
     def read(self, path: str) -> tuple[str | None, str]:
         return _once(self._seen, path, lambda: self._read(path))
@@ -108,6 +117,9 @@ class CommitTree:
 
     def renamed(self, base: str | None, path: str) -> str | None:
         return _renamed(self.root, path, base, self.commit)
+
+    def at(self, base: str | None) -> Tree:
+        return _at(self.root, base, self._bases)
 
     def _read(self, path: str) -> tuple[str | None, str]:
         try:
@@ -132,6 +144,21 @@ class OneFile:
 
     def renamed(self, base: str | None, path: str) -> str | None:
         return None
+
+    def at(self, base: str | None) -> Tree:
+        return OneFile(path="", text=None)
+
+
+def _at(root: str, base: str | None, known: dict[str, CommitTree]) -> Tree:
+    if base is None:
+        return OneFile(path="", text=None)
+    return known.setdefault(base, CommitTree(root, base))
+
+
+def dirty(root: str) -> list[str]:
+    """Paths of the work tree that differ from HEAD, new ones included, at most MOST_CANDIDATES."""
+    fields = _paths(root, "status", "--porcelain", "--no-renames", "--untracked-files=all", "-z")
+    return [field[3:] for field in fields][:MOST_CANDIDATES]
 
 
 def _once(

@@ -4,19 +4,20 @@ import dataclasses
 import json
 import os
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ostinato.hooks import entries, snapshots, trace
 from ostinato.hooks.align import blocks, follow, split
-from ostinato.hooks.edits import Edit, Hunk, close, edit_id, known, live, opened, proposed, save
+from ostinato.hooks.edits import Edit, Hunk, Seen, close, edit_id, known, live, opened, proposed, save
 from ostinato.hooks.entries import Hasher, event
-from ostinato.hooks.git import ask, head_commit
+from ostinato.hooks.find import seen
+from ostinato.hooks.git import ask, dirty, head_commit
 from ostinato.hooks.journal import Entry, Journal
 from ostinato.hooks.places import reflog_of, repository
 from ostinato.hooks.sessions import Sessions
-from ostinato.hooks.spool import text_of
+from ostinato.hooks.spool import content, text_of
 from ostinato.hooks.story import overwritten
 from ostinato.hooks.tokens import same_meaning, tokens
 from ostinato.types import turn_of_call
@@ -81,7 +82,7 @@ class Ingest:
         return "outside" if outside else "ignored" if ignored else ""
 
     def _built(self, record: Record, identity: str) -> Edit:
-        base = _base(record)
+        base, hunks = _base(record), proposed(record["before"], record["after"])
         return Edit(
             id=identity,
             session_id=record["session_id"],
@@ -92,12 +93,13 @@ class Ingest:
             path=record["path"],
             before=record["before"],
             after=record["after"],
-            hunks=proposed(record["before"], record["after"]),
+            hunks=hunks,
             proposed_at=record["at"],
             base=base,
             home=record["home"],
             reflog=record["reflog"],
             stashes=record["stashes"],
+            seen=_seen_elsewhere(record, hunks),
             model=record["model"] or self._sessions.model(record["session_id"]),
             agent=record["agent"],
             head=base,
@@ -162,6 +164,14 @@ class Ingest:
     def _tell(self, record: Record, name: str, identity: str, facts: Mapping[str, Any]) -> None:
         who = {"session_id": record["session_id"], "turn": _turn(record)}
         self._journal.append([event(name, identity, at=record["at"], attributes=facts, **who)])
+
+
+def _seen_elsewhere(record: Record, hunks: Sequence[Hunk]) -> tuple[Seen, ...]:
+    """What uncommitted files other than its own hold of the edit's lines: that did not move there later."""
+    lines = split(record["after"] or "")
+    wanted = [line for hunk in hunks for line in lines[hunk.b1 : hunk.b2]]
+    paths = [path for path in dirty(record["root"]) if path != record["path"]] if wanted else []
+    return seen(wanted, [(path, content(f"{record['root']}/{path}")[0]) for path in paths])
 
 
 def _turn(record: Record) -> int | None:

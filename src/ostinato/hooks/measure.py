@@ -1,11 +1,12 @@
 """How much of an edit a tree still holds."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ostinato.hooks.align import Region
 from ostinato.hooks.edits import Edit, Hunk, Verdict, live
-from ostinato.hooks.find import Text, elsewhere, present, regions
+from ostinato.hooks.find import Text, counted, elsewhere, present, regions, taken
 from ostinato.hooks.git import Tree
 from ostinato.hooks.rates import GONE, Rates, mean, rates
 from ostinato.hooks.tokens import same_meaning, tokens
@@ -38,8 +39,11 @@ class Measured:
         return Verdict.REVERTED if self.rates.no_revert <= REVERTED else Verdict.EDITED
 
 
-def measure(edit: Edit, tree: Tree) -> Measured:
-    """Rates of the edit's hunks, weighted by their length. At least one is not superseded."""
+def measure(edit: Edit, tree: Tree, later: Sequence[Edit] = ()) -> Measured:
+    """Rates of the edit's hunks, weighted by their length. At least one is not superseded.
+
+    `later`: edits proposed after this one, whose lines are theirs.
+    """
     if edit.after is None:
         return _of_deletion(edit, tree)
     text = present(edit, tree)
@@ -48,8 +52,19 @@ def measure(edit: Edit, tree: Tree) -> Measured:
     lines = edit.lines()
     whole = text.lines == tuple(lines) or same_meaning(edit.path, lines, text.lines)
     hunks = live(edit)
-    places = zip(hunks, regions(edit, hunks, text), strict=True)
-    parts = [_part(edit, hunk, _at(edit, hunk, region, text, whole=whole), tree) for hunk, region in places]
+    places = list(zip(hunks, regions(edit, hunks, text), strict=True))
+    here = [_at(edit, hunk, region, text, whole=whole) for hunk, region in places]
+    stay = [_stays(hunk, at) for hunk, at in zip(hunks, here, strict=True)]
+    if all(stay):
+        parts = here
+    else:
+        others = taken(later, tree)
+        for (_, region), stays in zip(places, stay, strict=True):
+            others += counted(text.lines[region.start : region.end]) if stays else Counter()
+        parts = [
+            at if stays else _moved(edit, hunk, at, tree, others)
+            for hunk, at, stays in zip(hunks, here, stay, strict=True)
+        ]
     return Measured(
         rates=mean([(_weight(edit, hunk), part.rates) for hunk, part in zip(hunks, parts, strict=True)]),
         path=text.path,
@@ -66,12 +81,15 @@ def _of_deletion(edit: Edit, tree: Tree) -> Measured:
     return Measured(rates=found, path=edit.path, lines=(), kept=gone)
 
 
-def _part(edit: Edit, hunk: Hunk, here: Measured, tree: Tree) -> Measured:
-    """What was found in the hunk's place or, if that is little, where its lines went."""
-    if here.kept or here.rates.four_gram >= LOST or hunk.b1 == hunk.b2:
-        return here
-    moved = elsewhere(edit, hunk, tree)
-    there = _at(edit, hunk, moved[1], moved[0], whole=False) if moved else here
+def _stays(hunk: Hunk, here: Measured) -> bool:
+    """Whether enough of a hunk is in its place; of one that only deleted, nothing can be elsewhere."""
+    return here.kept or here.rates.four_gram >= LOST or hunk.b1 == hunk.b2
+
+
+def _moved(edit: Edit, hunk: Hunk, here: Measured, tree: Tree, others: Counter[str]) -> Measured:
+    """What was found where the hunk's lines went, or in its place when that is more."""
+    place = elsewhere(edit, hunk, tree, others)
+    there = _at(edit, hunk, place[1], place[0], whole=False) if place else here
     return max(here, there, key=lambda found: (found.rates.four_gram, found.rates.no_revert))
 
 

@@ -87,8 +87,9 @@ class Reporter:
 
     def _look_at_all(self, now: float) -> list[Edit]:
         """The edits that stay open."""
-        view, left = View(), []
-        for edit in opened(self._state):
+        edits = opened(self._state)
+        view, left = View(edits=edits), []
+        for edit in edits:
             seen = look(edit, now, view)
             self.journal.append(seen.told)
             for record in seen.traces:

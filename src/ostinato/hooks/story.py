@@ -1,6 +1,7 @@
 """One look at one edit: is it in a commit, which window is open, what is there to see."""
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ostinato.hooks import entries, home, trace
@@ -28,6 +29,8 @@ class Look:
 class View:
     """The repositories as they are at this moment; files are read once."""
 
+    edits: Sequence[Edit] = ()
+    """All that are followed: what one of them put somewhere did not move there from another."""
     trees: dict[tuple[str, str], Tree] = field(default_factory=dict)
     heads: dict[str, str | None] = field(default_factory=dict)
 
@@ -35,6 +38,10 @@ class View:
         if root not in self.heads:
             self.heads[root] = head_commit(root)
         return self.heads[root]
+
+    def measure(self, edit: Edit, tree: Tree) -> Measured:
+        later = [o for o in self.edits if o.root == edit.root and o.proposed_at > edit.proposed_at]
+        return measure(edit, tree, later)
 
     def work(self, root: str) -> Tree:
         return self.trees.setdefault((root, ""), WorkTree(root))
@@ -95,7 +102,7 @@ def _see(edit: Edit, places: Places, view: View) -> Measured | str:
         return "branch_changed"
     if view.work(edit.root).read(edit.path)[1] in UNREADABLE:
         return "unreadable"
-    found = measure(edit, view.work(edit.root))
+    found = view.measure(edit, view.work(edit.root))
     return "stashed" if _is_stashed(edit, found, places, view) else found
 
 
@@ -105,7 +112,7 @@ def _is_stashed(edit: Edit, found: Measured, places: Places, view: View) -> bool
         return False
     for stash in home.stashed_since(places, edit.stashes):
         parts = [stash, ask(edit.root, "rev-parse", "--verify", "--quiet", f"{stash}^3")]
-        if any(_is_there(measure(edit, view.commit(edit.root, part))) for part in parts if part):
+        if any(_is_there(view.measure(edit, view.commit(edit.root, part))) for part in parts if part):
             return True
     return False
 
@@ -116,7 +123,7 @@ def _commits(seen: Look, places: Places, view: View) -> None:
     if head is None or head == edit.head or not live(edit):
         return
     seen.edit = dataclasses.replace(edit, head=head)
-    found = measure(edit, view.commit(edit.root, head))
+    found = view.measure(edit, view.commit(edit.root, head))
     if _is_there(found):
         _arrived(seen, places, head, found, view)
     elif edit.commit and home.whereabouts(places, edit.home, edit.reflog).is_home:
@@ -153,7 +160,7 @@ def _bringing(edit: Edit, head: str, found: Measured) -> str:
 
 def _taken_back(seen: Look, head: str, view: View) -> None:
     """HEAD lost it: by a revert, or by a reset that left it in the work tree."""
-    if _is_there(measure(seen.edit, view.work(seen.edit.root))):
+    if _is_there(view.measure(seen.edit, view.work(seen.edit.root))):
         seen.edit = dataclasses.replace(seen.edit, commit=None)
     else:
         _judge(seen, f"commit:{head}", Verdict.REVERTED, settled=True)
