@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.circle import circle, solves
+from tests.store.builders import version
 
 from ostinato.harness.agent import HarnessConfig
 from ostinato.harness.episode import CardUser, EpisodeRunner
@@ -44,7 +45,7 @@ async def test_a_group_is_scored_against_its_mean_and_offered_whole(tmp_path: Pa
         for sample, reward in zip(group.samples, group.rewards, strict=True):
             assert (reward > 0.5) == (sample.session_id in solved)
             assert sum(sample.mask) > 0
-        ledger.commit(1)
+        ledger.commit(version(1, group.id))
         assert ledger.unaccounted() == 0
         assert ledger.states()[State.TRAINED] > 0
 
@@ -78,7 +79,7 @@ async def test_branches_are_compared_with_their_own_and_trunks_with_each_other(t
             turns = shop.store.turns(sample.session_id)
             assert sum(sample.mask) == sum(len(turn.completion.ids) for turn in turns)
             assert len(turns) == (2 if order[sample.session_id] == 3 else 1), "the shared turn is the trunk's"
-        ledger.commit(1)
+        ledger.commit(version(1, group.id))
         assert ledger.unaccounted() == 0
 
 

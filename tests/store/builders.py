@@ -6,6 +6,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
+from ostinato.store import VersionRow
 from ostinato.types import (
     Completion,
     Ending,
@@ -134,6 +135,19 @@ def group(id: str, *, version: int = 3, turns: tuple[int, ...] = (0,), session_i
         advantage=0.5,
     )
     return Group(id=id, prompt=f"prompt of {id}", samples=(sample,), rewards=(1.0, -0.2))
+
+
+def version(number: int, *batch: str, parent: int | None = None, digest: str | None = None) -> VersionRow:
+    """A published version that was trained on the groups of `batch`."""
+    return VersionRow(
+        version=number,
+        parent=parent,
+        digest=digest or f"digest of {number}",
+        kind="delta",
+        bytes=1,
+        created_at=0.0,
+        batch=batch,
+    )
 
 
 def start_python(code: str, *arguments: object) -> subprocess.Popen[str]:

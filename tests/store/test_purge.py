@@ -52,8 +52,7 @@ def on_disk(store: Store) -> bytes:
 def train(store: Store, ledger: Ledger, number: int, *groups: str) -> None:
     claimed = ledger.claim(number, len(groups), 0)
     assert [g.id for g in claimed] == list(groups)
-    store.add_version(version(number, number - 1, groups))
-    ledger.commit(number)
+    ledger.commit(version(number, number - 1, groups))
 
 
 def test_nothing_of_it_is_left_on_the_disk(store: Store) -> None:
@@ -131,10 +130,10 @@ def test_what_the_trainer_holds_is_accounted_and_never_claimed_again(store: Stor
     ledger.offer(group("g2", session_id="s2", turns=(0, 1)))
     assert len(ledger.claim(4, 2, 0)) == 2
     purge(store, session="s1", by="ada")
-    assert ledger.release_after(3) == 1
+    assert ledger.release() == 1
     assert [g.id for g in ledger.claim(4, 2, 0)] == ["g2"]
     purge(store, session="s2", by="ada")
-    assert ledger.commit(4) == 1
+    assert ledger.commit(version(4, 3, ("g2",))) == 1
     states = ledger.states()
     assert (states[State.PURGED], states[State.TRAINED]) == (2, 2)
     assert purge(store, session="s2", by="ada").trained == (4,)

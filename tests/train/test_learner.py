@@ -174,10 +174,10 @@ def test_groups_that_are_too_old_are_dropped_and_accounted(bench: Bench) -> None
     learner = bench.learner(config)
     for version in range(3):
         bench.offer(0.5, -0.5, version=version)
-        learner.advance()
+        learner.advance(1)
     bench.offer(0.5, -0.5, version=0)
     bench.offer(0.5, -0.5, version=2)
-    learner.advance()
+    learner.advance(1)
     assert bench.ledger.states()[State.STALE] == 2
     assert max(line.get("staleness", 0) for line in bench.lines()) <= 1
 
@@ -203,7 +203,7 @@ def test_groups_that_grew_old_are_not_left_waiting(bench: Bench) -> None:
     learner = bench.learner(LearnerConfig(groups=2, staleness=0))
     bench.offer(0.5, -0.5)
     bench.offer(0.5, -0.5)
-    learner.advance()
+    learner.advance(2)
     bench.offer(0.5, -0.5, version=0)
     asked = iter([False, True])
     learner.run(2, lambda: next(asked))
@@ -215,8 +215,8 @@ def test_a_second_learner_is_fenced_off(bench: Bench) -> None:
         bench.offer(0.5, -0.5)
     first, second = bench.learner(), bench.learner()
     with pytest.raises(Fenced):
-        first.advance()
-    assert second.advance() == 1
+        first.advance(1)
+    assert second.advance(1) == 1
 
 
 def test_goes_on_from_weights_that_another_run_published(bench: Bench) -> None:
@@ -269,7 +269,6 @@ POINTS = [
     (States, "save"),
     (Objects, "create"),
     (Publisher, "delta"),
-    (Store, "add_version"),
     (Ledger, "commit"),
     (Journal, "add"),
 ]

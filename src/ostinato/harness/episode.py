@@ -127,9 +127,11 @@ class EpisodeRunner:
         *,
         source: Source,
         client: GatewayClient | None = None,
+        session_id: str | None = None,
     ) -> Episode:
-        """One session and its verification; `client` for a session that belongs to another user's key."""
-        session_id = new_id()
+        """One session and its verification; `client` for a session that belongs to another user's key,
+        `session_id` for one whose id must be known before it begins."""
+        session_id = session_id or new_id()
         try:
             outcome, changes = await self.attempt(
                 task, user, source=source, client=client, session_id=session_id

@@ -29,7 +29,7 @@ from ostinato.types import Arm, Decision, Report, Score, Session, Source, State,
 async def cycle(shop: Workshop, champion: int, tasks: Sequence[Task], after: Result) -> Result:
     """Runs one cycle on what the developers left behind; gives its figures and the verdict."""
     collected = await shop.stage("collect", lambda: collect(shop))
-    trained = await shop.stage("refine", lambda: refine(shop, champion, collected["offered"]))
+    trained = await shop.stage("refine", lambda: refine(shop, champion))
     held_out = [task for task in tasks if task.split == "seeds"]
     benched = await shop.stage("gate", lambda: measure(shop, trained["version"], held_out))
     gated = judged_at_the_gate(shop, after, benched)
@@ -54,15 +54,16 @@ async def collect(shop: Workshop) -> Result:
     return asdict(harvest)
 
 
-async def refine(shop: Workshop, champion: int, offered: int) -> Result:
-    """The learner goes on from the champion; gives the candidate's version."""
+async def refine(shop: Workshop, champion: int) -> Result:
+    """The learner goes on from the champion; gives the candidate's version, which is the champion's when
+    there was nothing to learn from."""
     live = shop.config.live
     versions = live.versions
     learner = await start_learner(
         shop,
         "live",
         until=champion + versions,
-        groups=offered // versions,
+        groups=None,
         learning_rate=live.learning_rate,
     )
     log = shop.run.directory / "learner-live" / "learner.jsonl"

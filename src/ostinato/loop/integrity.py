@@ -8,7 +8,8 @@ from ostinato.store.ledger import Ledger
 
 
 def integrity(store: Store, stages: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Turns without a state, prompts trained twice, weights refused, requests that an engine failed.
+    """Turns without a state, prompts without an end, prompts trained twice, weights that were refused, and
+    requests that an engine failed.
 
     `requests_failed_by_swap` counts every failed request of every engine: an upper bound.
     """
@@ -16,6 +17,7 @@ def integrity(store: Store, stages: Iterable[Mapping[str, Any]]) -> dict[str, An
     engines = [stats for stage in stages for stats in _engines(stage)]
     return {
         "turns_unaccounted": ledger.unaccounted(),
+        "prompts_unended": ledger.unended(),
         "prompts_trained_twice": ledger.trained_twice(),
         "digest_mismatches": sum(stats["mismatches"] for stats in engines),
         "requests_failed_by_swap": sum(stats["failed"] for stats in engines),

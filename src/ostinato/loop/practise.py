@@ -53,9 +53,12 @@ async def practise(shop: Workshop) -> dict[str, Any]:
 
 
 async def start_learner(
-    shop: Workshop, name: str, *, until: int, groups: int, learning_rate: float
+    shop: Workshop, name: str, *, until: int, groups: int | None, learning_rate: float
 ) -> Service:
-    """The policy-gradient learner, going on from the newest version to version `until`."""
+    """The policy-gradient learner, going on from the newest version to version `until`.
+
+    `groups`: those in one version; None spreads the groups that wait over all of them.
+    """
     run, staleness = shop.run, shop.config.refine.staleness
     folder = run.directory / f"learner-{name}"
     return await shop.services.start(
@@ -64,7 +67,8 @@ async def start_learner(
         [
             *("--store", str(run.store_path), "--objects", str(run.objects_path)),
             *("--checkpoint", str(run.checkpoint(START)), "--run-dir", str(folder)),
-            *("--until", str(until), "--groups", str(groups), "--staleness", str(staleness)),
+            *("--until", str(until), "--staleness", str(staleness)),
+            *(("--spread",) if groups is None else ("--groups", str(groups))),
             *("--learning-rate", str(learning_rate)),
         ],
         keep=False,

@@ -23,7 +23,8 @@ async def teach(shop: Workshop) -> dict[str, Any]:
     site = await serve_scripted(ScriptedEngine(policy))
     try:
         shop.put_arm(Arm(name="teacher", version=TEACHER_VERSION, share=0.0, engine=site.url))
-        lessons = Lessons(shop.runner(shop.client("teacher", "teacher")), policy, run.tasks / "lessons")
+        runner, ledger = shop.runner(shop.client("teacher", "teacher")), Ledger(shop.store)
+        lessons = Lessons(runner, policy, ledger, run.tasks / "lessons")
         trainer = await shop.services.start("sft", "ostinato.train.sft", _arguments(shop), keep=False)
         stream = pebbles("train", shop.config.seed * 1_000_000)
         given = lessons.give(
@@ -46,7 +47,9 @@ async def teach(shop: Workshop) -> dict[str, Any]:
 def _account_unread(shop: Workshop) -> None:
     """Lessons that ended after the last step taught nobody."""
     given = shop.store.sessions(source=Source.TEACHER)
-    Ledger(shop.store).account_sessions([session.id for session in given], State.STALE)
+    ledger = Ledger(shop.store)
+    ledger.account_sessions([session.id for session in given], State.STALE)
+    ledger.close_out()
 
 
 def _arguments(shop: Workshop) -> list[str]:

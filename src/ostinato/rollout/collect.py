@@ -2,17 +2,20 @@
 
 A live prompt is sampled once, so there is no group to compare with: the baseline is the mean reward of the
 other sessions of the same stratum (the kind of request).
+
+A session is collected when it is offered, and that is one transaction: before it nothing is reserved, so a
+kill at any point leaves sessions that the next collection takes. When more is heard of a session between its
+scoring and the trainer's claim, the ledger returns it and the next collection scores it anew.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ostinato.rewards.definition import Definition
-from ostinato.store import Store
-from ostinato.store.ledger import Ledger
+from ostinato.store import Ledger, Phase, Stage, Store
 from ostinato.train.advantages import leave_one_out
 from ostinato.train.samples import UntrainableError, samples_of, trainable
-from ostinato.types import Ending, Group, Reward, Session, Source, State, new_id
+from ostinato.types import Ending, Group, Reward, Session, Signal, Source, State, Turn, new_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,13 +23,32 @@ class Harvest:
     """What one collection gave."""
 
     sessions: int
+    """Ended sessions that may be trained on and were not trained on, or given up, before."""
     signals: int
     offered: int
+    """Sessions that wait for the trainer now, those of an earlier collection that was cut short included."""
     censored: int
     untrainable: int
     withheld: int
     """Sessions that may not be trained on: no consent when they began, or taken back since."""
     mean_reward: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """A session with all that its reward was read from."""
+
+    session: Session
+    prompt: str
+    waits: bool
+    """Whether its group waits for the trainer already."""
+    turns: Sequence[Turn]
+    signals: Sequence[Signal]
+    reward: Reward
+
+    @property
+    def censored(self) -> bool:
+        return any(part.censored for part in self.reward.parts)
 
 
 class Collector:
@@ -39,58 +61,92 @@ class Collector:
 
     def harvest(self, arm: str, stratum_of: Mapping[str, str]) -> Harvest:
         """`stratum_of` maps a task id to its stratum. Sessions whose reward is still censored wait."""
+        self._ledger.reopen()
+        found = self._uncollected(arm)
+        given, withheld = self._split(found)
+        scored = self._score(given, found)
+        ripe = [each for each in scored if not each.censored]
+        self._wait([each for each in scored if each.censored])
+        advantages = leave_one_out(
+            [each.reward.total for each in ripe],
+            [stratum_of.get(each.session.task_id or "", "") for each in ripe],
+        )
+        taken = [each.waits or self._offer(each, a) for each, a in zip(ripe, advantages, strict=True)]
+        return Harvest(
+            sessions=len(given),
+            signals=sum(len(each.signals) for each in scored),
+            offered=sum(taken),
+            censored=len(scored) - len(ripe),
+            untrainable=len(taken) - sum(taken),
+            withheld=len(withheld),
+            mean_reward=sum(each.reward.total for each in ripe) / max(1, len(ripe)),
+        )
+
+    def _uncollected(self, arm: str) -> dict[Session, tuple[str, Phase | None]]:
+        """Ended sessions whose prompt has had no end, and where it is.
+
+        Turns that came after the end of a prompt are too late, and what our own failure ended is void.
+        """
         ended = self._store.sessions(source=Source.LIVE, arm=arm, ended=True)
         ours = [session for session in ended if session.ending is not Ending.INFRASTRUCTURE]
-        sessions, withheld = self._split(ours)
+        void = [session.id for session in ended if session.ending is Ending.INFRASTRUCTURE]
+        self._ledger.account_sessions(void, State.VOID)
+        known = self._ledger.live_prompts([session.id for session in ours])
+        found = {
+            session: known[session.id]
+            for session in ours
+            if known[session.id][1] in {None, Phase.RESERVED, Phase.OFFERED}
+        }
+        self._ledger.account_late([session.id for session in ours if session not in found])
+        return found
+
+    def _split(
+        self, found: Mapping[Session, tuple[str, Phase | None]]
+    ) -> tuple[list[Session], list[Session]]:
+        """Those whose people agreed when they began and still do, and the others, which are accounted."""
+        agreed = self._store.accounts.consented([(s.organisation, s.user) for s in found])
+        given = [s for s in found if s.consent and agreed[s.organisation, s.user]]
+        withheld = [s for s in found if s not in set(given)]
         self._ledger.account_sessions([session.id for session in withheld], State.WITHHELD)
-        rewards = self._rewards(sessions)
-        ripe = [(s, r) for s, r in zip(sessions, rewards, strict=True) if not _censored(r)]
-        waiting = [s.id for s, r in zip(sessions, rewards, strict=True) if _censored(r)]
-        self._ledger.account_sessions(waiting, State.CENSORED)
-        fresh = [(s, r) for s, r in ripe if self._ledger.reserve(f"live/{s.id}")]
-        advantages = leave_one_out(
-            [r.total for _, r in fresh], [stratum_of.get(s.task_id or "", "") for s, _ in fresh]
-        )
-        offered = [self._offer(s, r, a) for (s, r), a in zip(fresh, advantages, strict=True)]
-        return Harvest(
-            sessions=len(sessions),
-            signals=sum(map(len, self._store.signals_of([s.id for s in sessions]).values())),
-            offered=sum(offered),
-            censored=len(sessions) - len(ripe),
-            untrainable=len(offered) - sum(offered),
-            withheld=len(withheld),
-            mean_reward=sum(r.total for _, r in ripe) / max(1, len(ripe)),
-        )
+        self._ledger.wait([found[session][0] for session in withheld], State.WITHHELD)
+        return given, withheld
 
-    def _split(self, sessions: Sequence[Session]) -> tuple[list[Session], list[Session]]:
-        """Those whose people agreed when they began and still do, and the others."""
-        agreed = self._store.accounts.consented([(s.organisation, s.user) for s in sessions])
-        given = [s.consent and agreed[s.organisation, s.user] for s in sessions]
-        pairs = list(zip(sessions, given, strict=True))
-        return [s for s, yes in pairs if yes], [s for s, yes in pairs if not yes]
-
-    def _rewards(self, sessions: Sequence[Session]) -> list[Reward]:
+    def _score(
+        self, sessions: Sequence[Session], found: Mapping[Session, tuple[str, Phase | None]]
+    ) -> list[Scored]:
         ids = [session.id for session in sessions]
         turns, signals = self._store.turns_of(ids), self._store.signals_of(ids)
-        rewards = [self._definition.score(id_, turns.get(id_, []), signals.get(id_, [])) for id_ in ids]
-        self._store.add_rewards(rewards)
-        return rewards
+        scored = [
+            Scored(
+                session=session,
+                prompt=found[session][0],
+                waits=found[session][1] is Phase.OFFERED,
+                turns=turns.get(session.id, []),
+                signals=signals.get(session.id, []),
+                reward=self._definition.score(
+                    session.id, turns.get(session.id, []), signals.get(session.id, [])
+                ),
+            )
+            for session in sessions
+        ]
+        self._store.add_rewards(each.reward for each in scored if not each.waits)
+        return scored
 
-    def _offer(self, session: Session, reward: Reward, advantage: float) -> bool:
-        turns, others = trainable(self._store.turns(session.id))
+    def _wait(self, scored: Sequence[Scored]) -> None:
+        """For a word that their reward still needs."""
+        self._ledger.account_sessions([each.session.id for each in scored], State.CENSORED)
+        self._ledger.wait([each.prompt for each in scored], State.CENSORED)
+
+    def _offer(self, one: Scored, advantage: float) -> bool:
+        """False when nothing of it can be trained on, or more was heard of it meanwhile."""
+        turns, others = trainable(one.turns)
         for reason, some in others.items():
             self._ledger.account([turn.id for turn in some], State.UNTRAINABLE, reason)
         try:
             samples = samples_of(turns, advantage)
         except UntrainableError as error:
             self._ledger.account([turn.id for turn in turns], State.UNTRAINABLE, error.reason)
+            self._ledger.give_up([one.session.id], State.UNTRAINABLE)
             return False
-        group = Group(
-            id=new_id(), prompt=f"live/{session.id}", samples=tuple(samples), rewards=(reward.total,)
-        )
-        self._ledger.offer(group)
-        return True
-
-
-def _censored(reward: Reward) -> bool:
-    return any(part.censored for part in reward.parts)
+        group = Group(id=new_id(), prompt=one.prompt, samples=tuple(samples), rewards=(one.reward.total,))
+        return self._ledger.offer(group, stage=Stage.LIVE, facts=len(one.turns) + len(one.signals))

@@ -13,11 +13,10 @@ from pathlib import Path
 
 from ostinato.harness.client import GatewayClient
 from ostinato.harness.episode import Episode, EpisodeRunner
-from ostinato.store import Store
-from ostinato.store.ledger import Ledger
+from ostinato.store import Ledger, Stage, Store
 from ostinato.tasks.developers import Developer
 from ostinato.tasks.pebble import Pebble, provide
-from ostinato.types import Signal, Source, State
+from ostinato.types import Signal, Source, State, new_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +51,7 @@ class Traffic:
     ) -> list[Episode]:
         episodes = []
         for _ in range(sessions):
-            episode = await self._request(seat, draw())
+            episode = await self._request(seat, draw)
             on_done(episode)
             if episode.void is None:
                 episodes.append(episode)
@@ -60,10 +59,20 @@ class Traffic:
                 self._ledger.account_sessions([episode.session_id], State.VOID)
         return episodes
 
-    async def _request(self, seat: Seat, pebble: Pebble) -> Episode:
+    def _reserve(self, draw: Callable[[], Pebble], session_id: str) -> Pebble:
+        """The next task whose prompt no stage has shown before; the session will be collected under it."""
+        while not self._ledger.reserve((pebble := draw()).key, Stage.LIVE, [session_id]):
+            pass
+        return pebble
+
+    async def _request(self, seat: Seat, draw: Callable[[], Pebble]) -> Episode:
+        session_id = new_id()
+        pebble = self._reserve(draw, session_id)
         task = provide(pebble, self._directory / pebble.id)
         user = seat.developer.on(task)
-        episode = await self._runner.run(task, user, source=Source.LIVE, client=seat.client)
+        episode = await self._runner.run(
+            task, user, source=Source.LIVE, client=seat.client, session_id=session_id
+        )
         if episode.void is None:
             outcome = episode.outcome
             reactions = user.react(

@@ -1,8 +1,8 @@
 """Practice: whole groups of sessions on one prompt each, scored and offered to the ledger.
 
-Invariants: a prompt is reserved before its first session and never again; a group is offered once, whole;
-every turn of every session ends in exactly one State. A void session leaves its group, it is never a reward
-of zero.
+Invariants: a prompt is reserved before its first session and never again; a group is offered once, whole; a
+prompt of which no group comes is dropped with its reason; every turn of every session ends in exactly one
+State. A void session leaves its group, it is never a reward of zero.
 
 ::
 
@@ -99,8 +99,10 @@ class Practice:
         task = provide(pebble, self._directory / pebble.id)
         trees = await asyncio.gather(*(self._tree(task) for _ in range(self._config.group_size)))
         scored = [kept for tree in trees if (kept := self._without_void(tree)).branches]
-        if scored:
-            self._offer(pebble.key, scored)
+        if not scored:
+            self._ledger.drop(pebble.key, "every session was void")
+        elif not self._offer(pebble.key, scored):
+            self._ledger.drop(pebble.key, "no session could be trained on")
         self._count([episode for tree in trees for episode in tree.branches])
 
     async def _tree(self, task: Task) -> Tree:
@@ -125,7 +127,8 @@ class Practice:
             log.warning("void session %s on %s: %s", episode.session_id, episode.task.id, episode.void)
         self._ledger.account_sessions([episode.session_id for episode in episodes], State.VOID)
 
-    def _offer(self, prompt: str, trees: list[Tree]) -> None:
+    def _offer(self, prompt: str, trees: list[Tree]) -> bool:
+        """Score the sessions and hand them over; False when none of them has a sample."""
         episodes = [episode for tree in trees for episode in tree.branches]
         self._store.record((), [signal for episode in episodes for signal in episode.signals()])
         totals = {reward.session_id: reward.total for reward in self._rewards(episodes)}
@@ -135,9 +138,10 @@ class Practice:
             for session_id, advantage in _advantages(trees, rewards)
             for sample in self._samples(session_id, advantage)
         ]
-        if samples:
-            leaves = tuple(total for tree in rewards for total in tree)
-            self._ledger.offer(Group(id=new_id(), prompt=prompt, samples=tuple(samples), rewards=leaves))
+        if not samples:
+            return False
+        leaves = tuple(total for tree in rewards for total in tree)
+        return self._ledger.offer(Group(id=new_id(), prompt=prompt, samples=tuple(samples), rewards=leaves))
 
     def _rewards(self, episodes: list[Episode]) -> list[Reward]:
         ids = [episode.session_id for episode in episodes]

@@ -17,6 +17,7 @@ from pathlib import Path
 from ostinato.harness.episode import CardUser, EpisodeRunner
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.model.transcript import messages_of
+from ostinato.store import Ledger, Stage
 from ostinato.tasks.pebble import Pebble, provide
 from ostinato.tasks.teacher import Teacher
 from ostinato.types import GenerateRequest, Source, Task, new_id
@@ -43,12 +44,19 @@ class TeacherPolicy:
 
 
 class Lessons:
-    """Runs the teacher over practice tasks, several demonstrations of each."""
+    """Runs the teacher over practice tasks, several demonstrations of each. A task whose prompt was shown
+    before, in any stage, is passed over."""
 
     def __init__(
-        self, runner: EpisodeRunner, policy: TeacherPolicy, directory: Path, at_once: int = 4
+        self,
+        runner: EpisodeRunner,
+        policy: TeacherPolicy,
+        ledger: Ledger,
+        directory: Path,
+        at_once: int = 4,
     ) -> None:
         self._runner = runner
+        self._ledger = ledger
         self._policy = policy
         self._directory = directory
         self._slots = asyncio.Semaphore(at_once)
@@ -62,13 +70,15 @@ class Lessons:
 
     async def _lesson(self, draw: Callable[[], Pebble], demonstrations: int, rng: random.Random) -> None:
         async with self._slots:
+            sessions = [new_id() for _ in range(demonstrations)]
             pebble = draw()
+            while not self._ledger.reserve(pebble.key, Stage.LESSON, sessions):
+                pebble = draw()
             task = provide(pebble, self._directory / pebble.id)
-            for _ in range(demonstrations):
-                await self._demonstrate(pebble, task, random.Random(rng.random()))
+            for session_id in sessions:
+                await self._demonstrate(pebble, task, session_id, random.Random(rng.random()))
 
-    async def _demonstrate(self, pebble: Pebble, task: Task, rng: random.Random) -> None:
-        session_id = new_id()
+    async def _demonstrate(self, pebble: Pebble, task: Task, session_id: str, rng: random.Random) -> None:
         self._policy.take_charge(session_id, Teacher(pebble, rng))
         try:
             await self._runner.attempt(task, CardUser(task), source=Source.TEACHER, session_id=session_id)

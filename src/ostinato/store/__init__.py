@@ -2,8 +2,9 @@
 
 from ostinato.store.accounts import AccountError, Accounts, ApiKey, Consent, Role
 from ostinato.store.database import StoreError
-from ostinato.store.ledger import Ledger, LedgerError
+from ostinato.store.ledger import Ledger
 from ostinato.store.objects import AlreadyExists, Missing, Objects, ObjectsError, StorageFull
+from ostinato.store.phases import LedgerError, Phase, Stage
 from ostinato.store.record import PurgedError, Store
 from ostinato.store.rows import VersionRow
 from ostinato.store.watch import Watch
@@ -19,8 +20,10 @@ __all__ = [
     "Missing",
     "Objects",
     "ObjectsError",
+    "Phase",
     "PurgedError",
     "Role",
+    "Stage",
     "StorageFull",
     "Store",
     "StoreError",

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, make_url, not_, select
+from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, inspect, make_url, not_, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
@@ -21,7 +21,7 @@ BUSY_S = 30.0
 """How long a writer waits for another process's transaction, seconds."""
 PRAGMAS = (
     "journal_mode=WAL",
-    "synchronous=NORMAL",
+    "synchronous=FULL",  # what was promised outlives a power failure; see Direct for what is recorded
     "foreign_keys=ON",
     "temp_store=MEMORY",
     "secure_delete=ON",  # what is purged is overwritten, not only forgotten
@@ -134,6 +134,7 @@ def _direct(url: URL) -> Direct | None:
     def connect() -> sqlite3.Connection:
         connection = sqlite3.connect(path, timeout=BUSY_S, check_same_thread=False)
         _configure(connection, None)
+        connection.execute("PRAGMA synchronous=NORMAL").close()
         return connection
 
     with _translated(path):
@@ -152,9 +153,11 @@ def _begin(connection: Connection) -> None:
 
 
 def _create(connection: Connection, where: str) -> None:
-    METADATA.create_all(connection)
-    found = connection.scalar(select(counters.c.value).where(counters.c.name == "schema"))
+    found = None
+    if inspect(connection).has_table(counters.name):
+        found = connection.scalar(select(counters.c.value).where(counters.c.name == "schema"))
     if found is None:
+        METADATA.create_all(connection)
         connection.execute(counters.insert(), {"name": "schema", "value": SCHEMA})
     elif found != SCHEMA:
         raise StoreError(

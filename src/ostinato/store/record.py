@@ -1,5 +1,6 @@
 """The record: everything that was sampled, observed, decided and released, in one SQL database."""
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -190,14 +191,7 @@ class Store:
     def add_version(self, row: VersionRow) -> None:
         """Raises StoreError when the version is known with another digest."""
         with self.database.write() as connection:
-            self._insert(connection, schema.versions, (rows.version_row(row),))
-            column = schema.versions.c
-            known = connection.scalar(select(column.digest).where(column.version == row.version))
-        if known != row.digest:
-            raise StoreError(
-                f"version {row.version} is recorded with digest {known}, not {row.digest}: "
-                f"two trainers wrote to {self.database.where}, stop one of them"
-            )
+            put_version(self.database, connection, row)
 
     def versions(self) -> list[VersionRow]:
         return self._all(select(schema.versions).order_by(schema.versions.c.version), rows.version_of)
@@ -268,6 +262,25 @@ class Store:
                 for row in connection.execute(query).mappings():
                     found.setdefault(row["session_id"], []).append(convert(row))
         return found
+
+
+def put_version(database: Database, connection: Connection, row: VersionRow) -> None:
+    """Record a version inside a transaction; one that is known without a batch gets this one.
+
+    Raises StoreError when it is known with another digest.
+    """
+    connection.execute(database.insert_new(schema.versions), rows.version_row(row))
+    table = schema.versions
+    query = select(table.c.digest, table.c.batch).where(table.c.version == row.version)
+    digest, batch = connection.execute(query).one()
+    if digest != row.digest:
+        raise StoreError(
+            f"version {row.version} is recorded with digest {digest}, not {row.digest}: "
+            f"two trainers wrote to {database.where}, stop one of them"
+        )
+    if row.batch and not json.loads(batch):
+        change = update(table).where(table.c.version == row.version)
+        connection.execute(change.values(batch=json.dumps(row.batch)))
 
 
 def _refuse_purged(to: Recording, session_ids: Sequence[str]) -> None:

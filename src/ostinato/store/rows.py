@@ -58,7 +58,7 @@ class VersionRow:
     bytes: int
     created_at: float
     batch: tuple[str, ...]
-    """Ids of the groups it was trained on."""
+    """Ids of the groups it was trained on; a lesson's begins with `lesson/`."""
 
     def __post_init__(self) -> None:
         if self.kind not in {"anchor", "delta"}:
@@ -283,7 +283,6 @@ def group_row(group: Group) -> Row:
         "prompt": group.prompt,
         "rewards": struct.pack(f"<{len(group.rewards)}d", *group.rewards),
         "oldest_version": group.oldest_version,
-        "phase": "ready",
         "withdrawn": False,
     }
 

@@ -192,20 +192,38 @@ purges = Table(
     Column("counts", Text, nullable=False),
 )
 """What is left of a session that was removed: when, by whom, how much there was."""
-prompts = Table("prompts", METADATA, Column("prompt", Text, primary_key=True))
+prompts = Table(
+    "prompts",
+    METADATA,
+    Column("prompt", Text, primary_key=True),
+    Column("stage", Text, nullable=False),
+    Column("phase", Text, nullable=False),
+    Column("reason", Text),
+    Index("prompts_by_phase", "phase"),
+)
+"""One row is one prompt that a model was or will be shown. Only `store/phases.py` changes its phase."""
+shown = Table(
+    "shown",
+    METADATA,
+    Column("session_id", Text, primary_key=True),
+    Column("prompt", Text, ForeignKey("prompts.prompt"), nullable=False, index=True),
+)
+"""The sessions in which a prompt was shown, where no group names them. Without a foreign key to sessions,
+since a row is written before its session begins."""
 groups = Table(
     "groups",
     METADATA,
     Column("order", Integer, primary_key=True),
     Column("id", Text, nullable=False, unique=True),
-    Column("prompt", Text, nullable=False, unique=True),
+    Column("prompt", Text, ForeignKey("prompts.prompt"), nullable=False, unique=True),
     Column("rewards", LargeBinary, nullable=False),
     Column("oldest_version", Integer, nullable=False),
-    Column("phase", Text, nullable=False),
+    Column("facts", Integer),
     Column("target_version", Integer),
     Column("withdrawn", Boolean, nullable=False),
-    Index("groups_by_phase", "phase", "order"),
 )
+"""A group is in the phase of its prompt. `facts`: how many turns and signals its sessions had when it was
+scored, where more of them may follow."""
 samples = Table(
     "samples",
     METADATA,
@@ -225,7 +243,10 @@ trainings = Table(
     METADATA,
     Column("order", Integer, primary_key=True),
     Column("version", Integer, nullable=False, index=True),
+    Column("digest", Text, nullable=False),
     Column("group_id", Text, nullable=False),
     Column("prompt", Text, nullable=False, index=True),
 )
 """Append-only and without a unique key, so that counting it is evidence and not a tautology."""
+chains = Table("chains", METADATA, Column("chain", Text, primary_key=True))
+"""The one chain of weights that is trained from this store, by the name that its manifests carry."""

@@ -2,17 +2,20 @@
 
 ::
 
-    claim ─► step ─► save state ─► publish ─► record ─► commit
+    claim ─► step ─► save state ─► publish ─► commit
                                       │
                     the one moment at which the version exists
 
 Killed before it: the groups are released and the step is done again from the saved state of the version
-before. Killed after it: the restart finds the version published and finishes recording and committing.
-Either way nothing is trained twice and nothing is lost.
+before. Killed after it: the restart finds the version published, and the saved state of just these weights
+names the groups that went into them, which are then committed. A version that somebody else published, such
+as an older one that was put back, is not what the saved state holds: nothing is committed with it and the
+groups are released. Either way nothing is trained twice and nothing is lost.
 """
 
 import argparse
 import logging
+import math
 import signal
 import sys
 import threading
@@ -42,6 +45,10 @@ RISE_STEPS = 8
 POLL_S, LONGEST_POLL_S = 0.02, 0.5
 
 
+class LearnerError(ValueError):
+    """The learner was asked for something that it cannot do."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerConfig:
     """How groups become a version."""
@@ -52,6 +59,9 @@ class LearnerConfig:
     """A group is dropped when its oldest token is more versions behind the published one than this."""
     learning_rate: float = LEARNING_RATE
     policy: PolicyConfig = field(default_factory=PolicyConfig)
+    spread: bool = False
+    """No more groups will come: those that wait are spread evenly over the versions up to the last one, and
+    training ends early when they run out. `groups` is then not used."""
 
     def __post_init__(self) -> None:
         if self.groups < 1 or self.staleness < 0:
@@ -81,13 +91,17 @@ class Learner:
         """The newest version that is published and committed; -1 before `start`."""
 
     def start(self, first_version: int) -> None:
-        """Restores order after whatever happened; publishes `first_version` if nothing was published yet."""
+        """Restore order after whatever happened; publish `first_version` if nothing was published yet.
+
+        Raises LedgerError when the store is the record of another chain of weights.
+        """
         head = self._publisher.resume()
         if head is None:
             head = self._publisher.anchor(first_version, self._decoder.state_dict()).version
+        self._ledger.bind(Subscriber(self._objects).manifest(head).run)
         note = self._restore(head)
         self._settle(head, note)
-        released = self._ledger.release_after(head)
+        released = self._ledger.release()
         log.info("at version %d, %d claims released", head, released)
 
     def _restore(self, head: int) -> Note:
@@ -101,30 +115,34 @@ class Learner:
             log.warning("the saved state is not that of the published version %d: not used", head)
         self._decoder.load_state_dict(subscriber.fetch(head))
         self._optimizer.state.clear()
-        return {"batch": [], "line": {"version": head}}
+        return {"batch": [], "prompts": [], "line": {"version": head}}
 
     def _settle(self, version: int, note: Note) -> None:
         """Everything that follows a publication; done again after a restart it changes nothing."""
         manifest = Subscriber(self._objects).manifest(version)
-        self._store.add_version(version_row(manifest, batch=note["batch"]))
-        self._ledger.commit(version)
+        self._ledger.commit(version_row(manifest, batch=note["batch"]), note["prompts"])
         if version not in {line["version"] for line in self._journal.lines()[-1:]}:
             self._journal.add(note["line"])
         self.version = version
 
     def run(self, until: int, stop: Callable[[], bool]) -> None:
-        """Publishes version after version up to `until`, or until `stop()`; waits while no groups are
-        ready."""
+        """Publish version after version up to `until`, or until `stop()`, or until nothing is left to spread;
+        wait while not enough groups are ready."""
         while self.version < until:
             started = time.monotonic()
-            if not self._wait(stop):
+            count = self._share(until) if self._config.spread else self._config.groups
+            if count == 0 or not self._wait(count, stop):
                 return
-            self.advance(waited=time.monotonic() - started)
+            self.advance(count, waited=time.monotonic() - started)
 
-    def _wait(self, stop: Callable[[], bool]) -> bool:
-        """True as soon as a batch is ready, False when told to stop."""
+    def _share(self, until: int) -> int:
+        """This version's share of the groups that wait."""
+        return math.ceil(self._ledger.ready(self._oldest_allowed) / (until - self.version))
+
+    def _wait(self, count: int, stop: Callable[[], bool]) -> bool:
+        """True as soon as `count` groups are ready, False when told to stop."""
         pause = POLL_S
-        while self._ledger.ready(self._oldest_allowed) < self._config.groups:
+        while self._ledger.ready(self._oldest_allowed) < count:
             if stop():
                 return False
             self._drop_stale()
@@ -141,13 +159,20 @@ class Learner:
     def _oldest_allowed(self) -> int:
         return self.version - self._config.staleness
 
-    def advance(self, *, waited: float = 0.0) -> int:
-        """Trains and publishes the next version on the groups at hand; gives it."""
+    def advance(self, count: int, *, waited: float = 0.0) -> int:
+        """Train and publish the next version on `count` groups, or on fewer where the ledger grants fewer.
+
+        Returns the newest version. Nothing is published when no group is granted: weights that nobody trained
+        are no version.
+        """
         started, version = time.monotonic(), self.version + 1
-        groups = self._ledger.claim(version, self._config.groups, self._oldest_allowed)
+        groups = self._ledger.claim(version, count, self._oldest_allowed)
+        if not groups:
+            return self.version
         line = self._step(groups)
         line |= {"version": version, "seconds": time.monotonic() - started, "waited": waited}
-        note = {"batch": [group.id for group in groups], "line": line}
+        prompts = [group.prompt for group in groups]
+        note = {"batch": [group.id for group in groups], "prompts": prompts, "line": line}
         self._states.save(version, self._decoder, self._optimizer, note)
         self._publisher.delta(version, self._decoder.state_dict())
         self._settle(version, note)
@@ -191,7 +216,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     ends = parser.add_mutually_exclusive_group()
     ends.add_argument("--until", type=int, help="stop once this version is published")
     ends.add_argument("--versions", type=int, help="stop after so many new versions")
-    parser.add_argument("--groups", type=int, default=LearnerConfig().groups)
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--groups", type=int, default=LearnerConfig().groups, help="groups in one version")
+    size.add_argument("--spread", action="store_true", help="spread the groups that wait over the versions")
     parser.add_argument("--staleness", type=int, default=LearnerConfig().staleness)
     parser.add_argument("--learning-rate", type=float, default=LearnerConfig().learning_rate)
     for each in fields(PolicyConfig):
@@ -203,11 +230,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def train(options: argparse.Namespace, stop: Callable[[], bool]) -> None:
     """Runs a learner from its command line to its end and saves the last version as a checkpoint."""
     decoder, tokenizer, meta = load(options.checkpoint)
+    if options.spread and options.until is None and options.versions is None:
+        raise LearnerError("--spread needs to know over how many versions: give --until or --versions")
     config = LearnerConfig(
         groups=options.groups,
         staleness=options.staleness,
         learning_rate=options.learning_rate,
         policy=PolicyConfig(**{each.name: getattr(options, each.name) for each in fields(PolicyConfig)}),
+        spread=options.spread,
     )
     learner = Learner(
         decoder, Store.open(options.store), Objects.open(options.objects), options.run_dir, config
@@ -231,7 +261,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(number, lambda *_: stopping.set())
     try:
         train(parse(arguments), stopping.is_set)
-    except (CheckpointError, StateError, StoreError, ObjectsError, SyncError) as error:
+    except (CheckpointError, LearnerError, StateError, StoreError, ObjectsError, SyncError) as error:
         log.error("the learner stopped: %s", error)
         return 1
     return 0

@@ -23,7 +23,7 @@ import torch
 
 from ostinato.model.checkpoint import CheckpointError, load, save
 from ostinato.model.decoder import Decoder
-from ostinato.store import Objects, ObjectsError, Store, StoreError
+from ostinato.store import Ledger, Objects, ObjectsError, Store, StoreError
 from ostinato.sync import Publisher, Subscriber, SyncError
 from ostinato.train.batch import Row, counted_logprobs, padded
 from ostinato.train.journal import Journal
@@ -238,11 +238,13 @@ def train(options: argparse.Namespace, stop: Callable[[], bool]) -> None:
 
 
 def publish(decoder: Decoder, store: Store, objects: Objects, version: int) -> None:
-    """Publishes the weights as an anchor unless that was done before a restart."""
-    publisher = Publisher(objects)
+    """Publish the weights as an anchor unless that was done before a restart; its batch names the lessons."""
+    publisher, ledger = Publisher(objects), Ledger(store)
     if publisher.resume() is None:
         publisher.anchor(version, decoder.state_dict())
-    store.add_version(version_row(Subscriber(objects).manifest(version), batch=()))
+    manifest = Subscriber(objects).manifest(version)
+    ledger.bind(manifest.run)
+    ledger.commit(version_row(manifest, batch=ledger.lessons_read()))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
