@@ -197,7 +197,7 @@ class Ledger:
             prompt_of = groups.prompts_of(connection, row.batch) | dict(zip(row.batch, prompts, strict=False))
             if unknown := [id for id in row.batch if id not in prompt_of]:
                 raise LedgerError(
-                    f"version {row.version} was trained on {unknown[0]!r}, which is not offered"
+                    f"version {row.version} was trained on {unknown[0]!r}, which is not in the record"
                 )
             new = [id for id in row.batch if id not in audit.trained_in(connection, row.version)]
             if new:
