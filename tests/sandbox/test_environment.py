@@ -124,15 +124,17 @@ def test_only_later_archives_of_the_project_go(tmp_path: Path, name: str, versio
     assert bool(scrub.newer_archives(tmp_path)) == later
 
 
-def make_wheel(folder: Path, name: str, code: str) -> Path:
+def make_wheel(folder: Path, name: str, code: str, requires: str = "") -> Path:
     """A wheel by hand: PEP 427 asks for no more."""
     folder.mkdir(exist_ok=True)
     path = folder / f"{name}-1.0-py3-none-any.whl"
     about = f"{name}-1.0.dist-info"
     with zipfile.ZipFile(path, "w") as wheel:
         wheel.writestr(zipfile.ZipInfo(f"{name}.py"), code)
+        more = f"Requires-Dist: {requires}\n" if requires else ""
         wheel.writestr(
-            zipfile.ZipInfo(f"{about}/METADATA"), f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
+            zipfile.ZipInfo(f"{about}/METADATA"),
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{more}",
         )
         wheel.writestr(
             zipfile.ZipInfo(f"{about}/WHEEL"),
@@ -192,3 +194,121 @@ def test_a_task_that_needs_what_is_not_here_says_so(
         build(task, tmp_path / "store")
     (task / name).write_text("" if name == "task.toml" else "FROM python:3.11-slim\n")
     assert build(task, tmp_path / "store").needs in ((), ("python3",))
+
+
+def test_no_program_that_a_repository_names_runs(source: Path, tmp_path: Path) -> None:
+    """A clone is only data, but its configuration names filters, monitors and helpers."""
+    ran = tmp_path / "ran"
+    (source / ".gitattributes").write_text("*.py filter=own diff=own\n")
+    git(source, "add", "--all")
+    git(source, "commit", "--quiet", "-m", "attributes")
+    for name in ("filter.own.smudge", "filter.own.clean", "core.fsmonitor", "tar.tar.command"):
+        git(source, "config", name, f"touch {ran}; cat")
+    git(source, "config", "filter.own.required", "true")
+    git(source, "config", "extensions.partialClone", "origin")
+    git(source, "config", "remote.origin.url", f"ext::sh -c touch% {ran}")
+    git(source, "config", "protocol.ext.allow", "always")
+    template = build(source, tmp_path / "store", commit="HEAD")
+    assert (template.path / "repo/calc.py").read_text() == "def alpha(a, b):\n    return a - b\n"
+    with pytest.raises(SandboxError, match="no commit"):
+        build(source, tmp_path / "store", commit="1" * 40)
+    build(source, tmp_path / "store")
+    assert not ran.exists()
+
+
+def test_a_commit_is_found_by_every_usual_name(source: Path, tmp_path: Path) -> None:
+    whole = git(source, "rev-parse", "v2")
+    git(source, "pack-refs", "--all")
+    git(source, "worktree", "add", "--quiet", "--detach", str(tmp_path / "tree"), "v2")
+    git(source, "clone", "--quiet", "--bare", ".", str(tmp_path / "bare"))
+    places = [(source, name) for name in ("v2", whole, whole[:10], "refs/tags/v2")]
+    places += [(tmp_path / "tree", "HEAD"), (tmp_path / "bare", "v2")]
+    digests = {build(*place[:1], tmp_path / "store", commit=place[1]).digest for place in places}
+    assert len(digests) == 1
+
+
+def evil(folder: Path, ran: Path) -> Path:
+    """A source tree that runs when it is built, or asked what it is."""
+    folder.mkdir()
+    (folder / "setup.py").write_text(f"import pathlib\npathlib.Path({str(ran)!r}).touch()\n")
+    (folder / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "own"\nbackend-path = ["."]\n'
+    )
+    (folder / "own.py").write_text((folder / "setup.py").read_text())
+    return folder
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "pkg @ file://{evil}",
+        "pkg@file://{evil}",
+        "{evil}",
+        "./evil",
+        "evil.tar.gz",
+        "evil.zip[all]",
+        "file://{evil}",
+        "-e {evil}",
+        "--editable={evil}",
+        "git+file://{evil}",
+        "pkg @ git+file://{evil}",
+        "-r other.txt",
+        "--requirement other.txt",
+        "-c other.txt",
+        "--index-url http://127.0.0.1:9/simple",
+        "--extra-index-url http://127.0.0.1:9/simple",
+        "--find-links {evil}",
+        "--no-binary :all:",
+        "helper --global-option=x",
+        "helper --config-settings=x=y",
+        "${{EVIL}}",
+        "helper ; python_version > '3' @ file://{evil}",
+        "hel\\\nper @ file://{evil}",
+        "helper\x0c-e {evil}",
+        "ｈelper",
+    ],
+)
+def test_a_line_that_could_run_something_is_refused(tmp_path: Path, line: str) -> None:
+    ran = tmp_path / "ran"
+    text = line.format(evil=evil(tmp_path / "evil", ran))
+    (tmp_path / "requirements.txt").write_text(text + "\n", encoding="utf-8")
+    with pytest.raises(SandboxError, match="is refused"):
+        wheels.record(tmp_path / "requirements.txt", tmp_path / "wheels", find=tmp_path)
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "helper",
+        "helper==1.0  # why",
+        "helper [fast, slow] >= 1.0, < 2 ; python_version >= '3.8' and sys_platform == \"linux\"",
+        "helper (>=1.0)",
+        "helper==1.0 \\\n    --hash=sha256:" + "0" * 64,
+        "a_b.c-d ~= 2024.1",
+        "helper==1.*",
+        "helper===1.0+local",
+    ],
+)
+def test_a_plain_requirement_is_taken(tmp_path: Path, line: str) -> None:
+    (tmp_path / "requirements.txt").write_text(f"# all\n\n{line}\n")
+    (found,) = wheels.parsed(tmp_path / "requirements.txt")
+    assert found.startswith(("helper", "a_b.c-d"))
+    assert "#" not in found
+
+
+@pytest.mark.parametrize("form", ["a source archive", "a wheel that requires a source tree"])
+def test_nothing_is_built_whatever_is_found(tmp_path: Path, form: str) -> None:
+    ran, index = tmp_path / "ran", tmp_path / "index"
+    index.mkdir()
+    folder = evil(tmp_path / "other-1.0", ran)
+    if form == "a source archive":
+        subprocess.run(
+            ["tar", "-czf", str(index / "other-1.0.tar.gz"), "other-1.0"], cwd=tmp_path, check=True
+        )
+    else:
+        make_wheel(index, "other", "", requires=f"third @ file://{folder}")
+    (tmp_path / "requirements.txt").write_text("other==1.0\n")
+    with pytest.raises(SandboxError, match="pip download failed"):
+        wheels.record(tmp_path / "requirements.txt", tmp_path / "wheels", find=index)
+    assert not ran.exists()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ostinato.sandbox import Backend, Limits, SandboxError, Spec
+from ostinato.sandbox import Backend, ExecResult, Limits, SandboxError, Spec
 from ostinato.sandbox.ns import NsBackend
 
 SMALL = Limits(memory_mb=200, processes=20, cpu_s=2, wall_s=4.0)
@@ -198,22 +198,64 @@ async def test_a_cancelled_call_ends_its_command_only(ns_backend: Backend, repo:
     await sandbox.destroy()
 
 
-async def test_results_are_shared_only_when_nothing_changed(repo: Path) -> None:
+SHOWING = """
+import os, time
+
+def test_show():
+    there = [name for name in (".git/HEAD", "/tmp/z") if os.path.exists(name)]
+    print("SEEN", time.time_ns(), *(word for name in there for word in open(name).read().split()))
+"""
+SHOW = "python -m pytest -q -s test_show.py"
+
+
+def shown(result: ExecResult) -> list[str]:
+    """The words behind SEEN."""
+    return next(line for line in result.output.splitlines() if "SEEN" in line).split()[1:]
+
+
+async def test_test_runs_are_shared_only_when_nothing_changed(repo: Path) -> None:
+    (repo / "test_show.py").write_text(SHOWING)
     backend = NsBackend()
     first, second = await backend.create(Spec(repo=repo)), await backend.create(Spec(repo=repo))
-    one = await first.exec("date +%N")
-    assert await second.exec("date +%N") == one
+    one = await first.exec(SHOW)
+    assert await second.exec(SHOW) == one
     assert backend.cache.hits == 1
     await first.exec("echo x > made")
-    await second.exec("echo x > made")
-    assert "made" in await second.files()
-    await first.exec("echo y >> .git/HEAD")
-    await second.exec("cat .git/HEAD")
-    assert "y" in (await first.exec("cat .git/HEAD")).output
+    assert shown(await first.exec(SHOW))[0] != shown(one)[0]
+    await second.exec("echo y >> .git/HEAD")
+    assert "y" in shown(await second.exec(SHOW))
     await first.exec("echo z > /tmp/z")
-    await second.exec("cat /tmp/z")
-    assert (await first.exec("cat /tmp/z")).output == "z\n"
+    assert "z" in shown(await first.exec(SHOW))
     await backend.aclose()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python -c 'import secrets; print(secrets.token_hex())'",
+        "date +%N",
+        "hostname",
+        "cat /proc/sys/kernel/random/uuid",
+        f"{SHOW} | cat",
+    ],
+)
+async def test_no_other_command_is_remembered(ns_backend: Backend, repo: Path, command: str) -> None:
+    """What shows randomness, time or identity shows its own each time."""
+    (repo / "test_show.py").write_text(SHOWING)
+    first, second = [await ns_backend.create(Spec(repo=repo)) for _ in range(2)]
+    assert (await first.exec(command)).output != (await second.exec(command)).output
+    for sandbox in (first, second):
+        await sandbox.destroy()
+
+
+async def test_what_is_started_is_never_remembered(ns_backend: Backend, repo: Path) -> None:
+    """As servers do for their clients."""
+    (repo / "test_show.py").write_text(SHOWING)
+    first, second = [await ns_backend.create(Spec(repo=repo)) for _ in range(2)]
+    results = [await (await sandbox.start(SHOW)).wait() for sandbox in (first, second)]
+    assert shown(results[0]) != shown(results[1])
+    for sandbox in (first, second):
+        await sandbox.destroy()
 
 
 async def test_many_sandboxes_at_once(ns_backend: Backend, repo: Path) -> None:

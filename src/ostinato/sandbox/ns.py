@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from ostinato.sandbox import cgroup, frames, landlock, layout, scratch
+from ostinato.sandbox import cgroup, frames, invocation, landlock, layout, scratch
 from ostinato.sandbox.base import (
     Capabilities,
     Exam,
@@ -255,8 +255,6 @@ def _absolute(path: Path) -> str:
 class NsSandbox(WireSandbox):
     """The backend's handle on one agent."""
 
-    _remembers = True
-
     def __init__(self, wire: Wire, spec: Spec, order: Order, backend: NsBackend, way: HeldWay | None) -> None:
         super().__init__(wire, spec, f"{order.scratch}{backend.root}", way)
         self.id = order.id
@@ -267,9 +265,9 @@ class NsSandbox(WireSandbox):
         self._running = 0
 
     async def _run(
-        self, command: str, timeout_s: float | None, on_output: OnOutput | None
+        self, command: str, timeout_s: float | None, on_output: OnOutput | None, *, state: bool = False
     ) -> tuple[ExecResult, Mapping[str, Any]]:
-        """Remembered, if an equal tree saw the same command, and nothing left a trace meanwhile."""
+        """Remembered, if it runs the tests, an equal tree saw it before, and nothing left a trace then."""
         key = await self._key(command)
         known = self._backend.cache.get(key) if key else None
         if known is not None:
@@ -280,17 +278,22 @@ class NsSandbox(WireSandbox):
         self._running += 1
         run, alone = self._runs, self._running == 1
         try:
-            result, answer = await super()._run(command, timeout_s, on_output)
+            result, answer = await super()._run(command, timeout_s, on_output, state=key is not None)
         finally:
             self._running -= 1
         alone = alone and run == self._runs
-        if key and alone and answer["pure"] and answer["tree"] == key.tree and not result.timed_out:
+        same = key is not None and answer["pure"] and answer["tree"] == key.tree
+        if key is not None and same and alone and not result.timed_out:
             self._backend.cache.put(key, result)
         return result, answer
 
     async def _key(self, command: str) -> CacheKey | None:
-        """What decides the command's result; None when that is more than the tree."""
-        if self._way is not None:
+        """What decides the command's result; None when that is more than the tree.
+
+        It is more for any command but a run of the tests: those are written to depend on their tree alone,
+        others show randomness, time and who they are.
+        """
+        if self._way is not None or invocation.parse(command) is None:
             return None
         state, _ = await self._ask("state")
         return CacheKey(repo=self._base, tree=state["tree"], command=command) if state["pure"] else None

@@ -9,13 +9,11 @@ import gc
 import importlib.util
 import io
 import os
-import shlex
 import sys
 import sysconfig
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +21,10 @@ import _pytest.config
 import pytest
 from _pytest.fixtures import FixtureFunctionDefinition
 
+from ostinato.sandbox.invocation import Invocation, parse
 from ostinato.sandbox.worker import module_names
 
-_SHELL_SYNTAX = frozenset("|&;<>()$`\\*?[]#~!{}\n")
-_PYTHONS = ("python", "python3")
 _TEST = "import pytest\n\n\ndef test_a(tmp_path):\n    assert 1 == 1\n\n\ndef test_b():\n    assert 1 == 2\n"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Invocation:
-    """One pytest command."""
-
-    python: str | None
-    """`python` or `python3` with `-m pytest`, which puts the working directory on the path; else None."""
-    arguments: tuple[str, ...]
 
 
 def fork_body(command: str, root: str) -> Callable[[], int] | None:
@@ -55,25 +43,10 @@ def recognise(command: str, root: str) -> Invocation | None:
     ('-q',)
     >>> recognise("pytest | tail -3", "/nowhere")
     """
-    invocation = _parse(command)
+    invocation = parse(command)
     if invocation is None or any(name in sys.modules for name in module_names(root)):
         return None
     return invocation
-
-
-def _parse(command: str) -> Invocation | None:
-    plain = command.strip().removesuffix("2>&1")  # the two are one stream here anyway
-    if not _SHELL_SYNTAX.isdisjoint(plain):
-        return None
-    try:
-        words = shlex.split(plain)
-    except ValueError:
-        return None
-    if words[:1] == ["pytest"]:
-        return Invocation(python=None, arguments=tuple(words[1:]))
-    if len(words) >= 3 and words[0] in _PYTHONS and words[1:3] == ["-m", "pytest"]:
-        return Invocation(python=words[0], arguments=tuple(words[3:]))
-    return None
 
 
 def run(invocation: Invocation) -> int:

@@ -126,9 +126,6 @@ def _number(answer: Mapping[str, Any], name: str) -> float:
 class WireSandbox:
     """Everything that an agent does by itself; engines add snapshots, forks and their own end."""
 
-    _remembers = False
-    """Whether a command's answer says what the tree is now: that is a walk through all of it."""
-
     def __init__(self, wire: Wire, spec: Spec, root: str, way: Way | None = None) -> None:
         self.id = uuid.uuid4().hex
         self.root = root
@@ -146,13 +143,14 @@ class WireSandbox:
         return (await self._run(command, timeout_s, on_output))[0]
 
     async def _run(
-        self, command: str, timeout_s: float | None, on_output: OnOutput | None
+        self, command: str, timeout_s: float | None, on_output: OnOutput | None, *, state: bool = False
     ) -> tuple[ExecResult, Mapping[str, Any]]:
-        """The result, and the agent's whole answer."""
+        """The result, and the agent's whole answer; `state`: it says what the tree is now, by a walk through
+        all of it."""
         if on_output is not None:
-            return await self._follow(command, timeout_s, on_output)
+            return await self._follow(command, timeout_s, on_output, state)
         self._check_running()
-        request = {"op": "run", "window": None, **_request(command, timeout_s, state=self._remembers)}
+        request = {"op": "run", "window": None, **_request(command, timeout_s, state=state)}
         most = 3 * self._limits.output_bytes + frames.SMALL  # what is no UTF-8 has three bytes for each
         pending = self._wire.begin(request, within_s=self._patience_s(timeout_s), most=most)
         try:
@@ -163,9 +161,9 @@ class WireSandbox:
         return _result(answer, output.decode(errors="replace")), answer
 
     async def _follow(
-        self, command: str, timeout_s: float | None, on_output: OnOutput
+        self, command: str, timeout_s: float | None, on_output: OnOutput, state: bool
     ) -> tuple[ExecResult, Mapping[str, Any]]:
-        process = self._start(_request(command, timeout_s, state=self._remembers))
+        process = self._start(_request(command, timeout_s, state=state))
         await follow(process, on_output)
         return await process.finish()
 

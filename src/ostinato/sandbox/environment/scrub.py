@@ -4,12 +4,14 @@ Copied are files only. Left out are git's data, caches of interpreters and check
 project itself that are newer than the project says it is.
 """
 
+import os
 import re
 import shutil
 import subprocess
 import tarfile
 import tempfile
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 from ostinato.sandbox.base import SandboxError
@@ -31,6 +33,9 @@ _FOLDERS = frozenset(
 )
 _FILES = re.compile(r".*\.py[cod]$|\.coverage(\..*)?$|.*\.orig$|.*\.rej$|.*\.swp$|ORIG_HEAD$")
 _ARCHIVE = re.compile(r"(?P<name>[A-Za-z0-9_.-]+?)-(?P<version>\d[\w.!+]*?)(-.*)?\.(whl|tar\.gz|zip|egg)$")
+
+
+_SHA256 = re.compile(r"^\s*objectformat\s*=\s*sha256", re.IGNORECASE | re.MULTILINE)
 
 
 def checkout(source: Path, commit: str | None, target: Path) -> None:
@@ -63,20 +68,85 @@ def _remove(path: Path) -> None:
 
 
 def _extract(source: Path, commit: str, target: Path) -> None:
-    exact = _git(source, commit, "rev-parse", "--verify", "--end-of-options", f"{commit}^{{commit}}")
-    with tempfile.NamedTemporaryFile(suffix=".tar") as archive:
-        _git(source, commit, "archive", "--format=tar", f"--output={archive.name}", exact)
+    with tempfile.TemporaryDirectory(prefix="ostinato-objects-") as scratch:
+        git = _reader(source, Path(scratch, "git"))
+        exact = git(commit, "rev-parse", "--verify", "--end-of-options", f"{commit}^{{commit}}")
+        archive = Path(scratch, "files.tar")
+        git(commit, "archive", "--format=tar", f"--output={archive}", exact)
         target.mkdir(parents=True)
-        with tarfile.open(archive.name) as opened:
+        with tarfile.open(archive) as opened:
             opened.extractall(target, filter="data")
 
 
-def _git(source: Path, commit: str, *arguments: str) -> str:
-    command = ["git", "-C", str(source), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def _reader(source: Path, ours: Path) -> Callable[..., str]:
+    """git over the objects and names of `source` in a fresh repository, with no configuration but our own.
+
+    A repository's configuration can name programs (filters, monitors, helpers for what is missing); none of
+    it is read but the kind of its hashes.
+    """
+    place = _git_directory(source)
+    kind = "sha256" if _SHA256.search(_text(place / "config")) else "sha1"
+    _git(source, "init", "--quiet", "--bare", "--template=", f"--object-format={kind}", str(ours))
+    (ours / "objects/info").mkdir(exist_ok=True)
+    (ours / "objects/info/alternates").write_text(f"{(place / 'objects').absolute()}\n")
+    for name in ("HEAD", "packed-refs"):
+        (ours / name).write_text(_text(place / name) or "ref: refs/heads/main\n" * (name == "HEAD"))
+    if head := _text(_worktree(source) / "HEAD"):
+        (ours / "HEAD").write_text(head)
+    for path in (place / "refs").rglob("*"):
+        copied = ours / path.relative_to(place)
+        if path.is_file() and not path.is_symlink():
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            copied.write_text(_text(path))
+
+    def read(commit: str, *arguments: str) -> str:
+        try:
+            return _git(source, f"--git-dir={ours}", *arguments)
+        except SandboxError as error:
+            raise SandboxError(f"{source} has no commit {commit!r}: {error}") from None
+
+    return read
+
+
+def _worktree(source: Path) -> Path:
+    """Where git keeps what is of this working tree alone: a file instead of `.git` says where that is."""
+    named = source / ".git"
+    if not named.exists():
+        return source
+    if named.is_dir():
+        return named
+    return source / _text(named).removeprefix("gitdir:").strip()
+
+
+def _git_directory(source: Path) -> Path:
+    """Where objects and names lie, of all working trees together."""
+    place = _worktree(source)
+    common = _text(place / "commondir").strip()
+    return place / common if common else place
+
+
+def _text(path: Path) -> str:
+    """Of a small file of git's; empty when there is none."""
+    if not path.is_file():
+        return ""
+    return path.read_text(encoding="utf-8", errors="surrogateescape")
+
+
+def _git(source: Path, *arguments: str) -> str:
+    """Raises SandboxError with what git says."""
+    done = subprocess.run(
+        ["git", *arguments], cwd="/", env=environment(), capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
-        raise SandboxError(f"{source} has no commit {commit!r}: {done.stderr.strip()[:300]}")
+        raise SandboxError(done.stderr.strip()[:300] or f"git failed at {source}")
     return done.stdout.strip()
+
+
+def environment() -> dict[str, str]:
+    """What git runs with: nobody's configuration, nothing fetched, nothing asked."""
+    alone = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_ATTR_NOSYSTEM": "1"}
+    alone |= {"GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0", "GIT_TEMPLATE_DIR": ""}
+    return {"PATH": os.environ.get("PATH", os.defpath), "HOME": "/nonexistent", **alone}
 
 
 def _check_links(target: Path) -> None:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 import tempfile
@@ -106,8 +105,7 @@ def _digest(made: Path, about: dict[str, object]) -> str:
 
 def _commit(repo: Path) -> str:
     """One commit of all files, with nothing of this machine in it; answers its id."""
-    environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": "/nonexistent", **_WHO}
-    environment |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_TEMPLATE_DIR": ""}
+    environment = {**scrub.environment(), **_WHO}
 
     def git(*arguments: str) -> str:
         done = subprocess.run(
