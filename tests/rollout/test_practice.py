@@ -68,19 +68,41 @@ async def test_branches_are_compared_with_their_own_and_trunks_with_each_other(t
         await practice.run(iter([pebble]), lambda: practice.progress.groups > 0)
         ledger = Ledger(shop.store)
         (group,) = ledger.claim(1, 9, -1)
-        assert len(group.rewards) == practice.progress.sessions == 3
+        assert len(group.rewards) == 2 and practice.progress.sessions == 3
         assert practice.progress.solved == 1
         advantages = {order[sample.session_id]: sample.advantage for sample in group.samples}
-        best, worst = max(group.rewards), min(group.rewards)
-        assert [advantages[3], -advantages[2]] == pytest.approx([(best - worst) / 2] * 2)
+        totals = {place: shop.store.rewards(id)[-1].total for id, place in order.items() if place != 1}
+        assert sorted(group.rewards) == pytest.approx(sorted([totals[0], (totals[2] + totals[3]) / 2]))
+        assert [advantages[3], -advantages[2]] == pytest.approx([(totals[3] - totals[2]) / 2] * 2)
         assert advantages[1] == pytest.approx(-advantages[0])
-        assert advantages[1] > 0
+        assert advantages[1] == pytest.approx(abs(group.rewards[0] - group.rewards[1]))
         for sample in group.samples:
             turns = shop.store.turns(sample.session_id)
             assert sum(sample.mask) == sum(len(turn.completion.ids) for turn in turns)
             assert len(turns) == (2 if order[sample.session_id] == 3 else 1), "the shared turn is the trunk's"
         ledger.commit(version(1, group.id))
         assert ledger.unaccounted() == 0
+
+
+async def test_what_was_done_before_the_fork_is_paid_by_every_branch(tmp_path: Path) -> None:
+    """A broken call and its effort lie in the trunk, whose branches would else be free of them."""
+    pebble = generate("fix", "train", 3)
+
+    def mind(session_id: str, turn: int) -> str:
+        return "<tool_call>\n{" if turn == 0 else "done"
+
+    async with circle(tmp_path, mind, ["practice"]) as shop:
+        runner = shop.runner(shop.client("practice", "practice"))
+        config = replace(CONFIG, group_size=2, branches=2, branch_after=1)
+        practice = Practice(runner, shop.store, PRACTICE, tmp_path / "tasks", config)
+        await practice.run(iter([pebble]), lambda: practice.progress.groups > 0)
+        (group,) = Ledger(shop.store).claim(1, 9, -1)
+        leaves = {sample.session_id for sample in group.samples if shop.store.rewards(sample.session_id)}
+        assert len(leaves) == 4
+        for id in leaves:
+            parts = {part.name: part for part in shop.store.rewards(id)[-1].parts}
+            assert parts["broken"].value == -0.5 and parts["broken"].evidence != ()
+            assert parts["effort"].value < PRACTICE.score(id, shop.store.turns(id), ()).total
 
 
 class OnceVoid(Verifier):

@@ -6,7 +6,7 @@ State. A void session leaves its group, it is never a reward of zero.
 
 ::
 
-    pebble ─► reserve ─► G sessions at once ─► verify ─► reward − group mean = advantage ─► Ledger.offer
+    pebble ─► reserve ─► G sessions at once ─► verify ─► reward − mean of the others ─► Ledger.offer
 
 With `branches`, each of the G is forked after some turns: see `train.advantages.tree_advantages`.
 """
@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 
 from ostinato.harness.episode import CardUser, Episode, EpisodeRunner, Tree
 from ostinato.rewards.definition import Definition
@@ -131,7 +132,7 @@ class Practice:
         """Score the sessions and hand them over; False when none of them has a sample."""
         episodes = [episode for tree in trees for episode in tree.branches]
         self._store.record((), [signal for episode in episodes for signal in episode.signals()])
-        totals = {reward.session_id: reward.total for reward in self._rewards(episodes)}
+        totals = {reward.session_id: reward.total for reward in self._rewards(trees)}
         rewards = [[totals[episode.session_id] for episode in tree.branches] for tree in trees]
         samples = [
             sample
@@ -140,13 +141,20 @@ class Practice:
         ]
         if not samples:
             return False
-        leaves = tuple(total for tree in rewards for total in tree)
-        return self._ledger.offer(Group(id=new_id(), prompt=prompt, samples=tuple(samples), rewards=leaves))
+        worth = tuple(fmean(tree) for tree in rewards)
+        return self._ledger.offer(Group(id=new_id(), prompt=prompt, samples=tuple(samples), rewards=worth))
 
-    def _rewards(self, episodes: list[Episode]) -> list[Reward]:
-        ids = [episode.session_id for episode in episodes]
-        turns, signals = self._store.turns_of(ids), self._store.signals_of(ids)
-        rewards = [self._definition.score(id_, turns.get(id_, []), signals.get(id_, [])) for id_ in ids]
+    def _rewards(self, trees: list[Tree]) -> list[Reward]:
+        """Of every branch, from its own turns and those that it shares with its siblings."""
+        trunk_of = {episode.session_id: tree.trunk for tree in trees for episode in tree.branches}
+        turns = self._store.turns_of({*trunk_of, *filter(None, trunk_of.values())})
+        signals = self._store.signals_of(trunk_of)
+        rewards = [
+            self._definition.score(
+                id_, [*turns.get(trunk or "", []), *turns.get(id_, [])], signals.get(id_, [])
+            )
+            for id_, trunk in trunk_of.items()
+        ]
         self._store.add_rewards(rewards)
         return rewards
 

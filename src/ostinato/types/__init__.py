@@ -307,7 +307,8 @@ class Group:
     """The ledger's key of the prompt: trained at most once."""
     samples: tuple[Sample, ...]
     rewards: tuple[float, ...]
-    """One total per session, for the record."""
+    """One total for each session that began on its own, a forked one's the mean of its branches; the learner
+    divides by how many there are."""
 
     @property
     def oldest_version(self) -> int:
