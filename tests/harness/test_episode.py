@@ -9,15 +9,16 @@ from tests.search.toolbox import running
 from ostinato.gateway.keys import hash_key
 from ostinato.harness.agent import HarnessConfig
 from ostinato.harness.client import GatewayClient
+from ostinato.harness.conversation import Outcome
 from ostinato.harness.episode import Episode, EpisodeRunner
 from ostinato.harness.search import SearchAt
 from ostinato.harness.users import SilentUser
 from ostinato.sandbox.process import ProcessBackend
 from ostinato.sandbox.verify import Verifier
 from ostinato.store import Store
-from ostinato.tasks.pebble import provide
+from ostinato.tasks.pebble import generate, provide
 from ostinato.tasks.pebble.generate import sample
-from ostinato.types import Ending, Source
+from ostinato.types import Ending, SignalKind, Source
 
 CONFIG = HarnessConfig(profile="full", max_context=20_000, max_tokens=400)
 
@@ -58,3 +59,25 @@ async def test_a_service_that_failed_voids_the_episode(gateway: str, tmp_path: P
     assert found.void is not None and "search service does not answer" in found.void
     session = trainer.session(found.session_id)
     assert session is not None and session.ending is Ending.INFRASTRUCTURE
+
+
+@pytest.mark.parametrize(("said", "value"), [("done", 0.0), ("done, though {} says otherwise", 1.0)])
+def test_what_contradicts_the_request_is_a_fact_about_the_session(
+    said: str, value: float, tmp_path: Path
+) -> None:
+    impossible, plain = generate("impossible", "train", 4), generate("fix", "train", 4)
+    for pebble, expected in ((impossible, [value]), (plain, [])):
+        task = provide(pebble, tmp_path / pebble.id)
+        message = said.format(f"test_{pebble.targets[0].name}")
+        outcome = Outcome(session_id="s", ending=Ending.FINISHED, final_message=message, turns=1, calls=())
+        found = Episode(
+            task=task,
+            session_id="s",
+            outcome=outcome,
+            changed=True,
+            solved=True,
+            tampered=False,
+            void=None,
+        )
+        told = [signal.value for signal in found.signals() if signal.kind is SignalKind.REPORTED]
+        assert told == expected

@@ -66,7 +66,7 @@ def test_practice_is_the_documented_sum(turns: int, works: bool, tampered: bool,
     reward = practice(
         made, signal(SignalKind.HIDDEN_TESTS, float(works)), signal(SignalKind.TAMPERED, float(tampered))
     )
-    effort = concave_effort(turns + broken, k=0.3, q=1.5)
+    effort = concave_effort((turns + broken) * (1 + 1 / 500), k=0.3, q=1.5)
     expected = (works and not tampered) - 0.5 * broken - 0.2 * tampered - 0.02 * effort
     assert reward.total == pytest.approx(expected)
 
@@ -90,6 +90,16 @@ def test_broken_calls_are_never_dropped_and_never_pay() -> None:
 
 def test_tampering_costs_more_than_failing() -> None:
     assert practice([turn()], SOLVED, TAMPERED).total < practice([turn()], FAILED).total
+
+
+def test_what_contradicts_the_request_has_to_be_said() -> None:
+    """A session without anything to report, such as nearly all, has no such signal and no such price."""
+    said, silent = signal(SignalKind.REPORTED), signal(SignalKind.REPORTED, 0.0)
+    assert practice([turn()], SOLVED, said).total == practice([turn()], SOLVED).total
+    quiet = practice([turn()], SOLVED, silent)
+    assert quiet.total == pytest.approx(practice([turn()], SOLVED).total - PRACTICE.unreported)
+    assert quiet.total > practice([turn()], FAILED).total
+    assert next(part for part in quiet.parts if part.name == "unreported").evidence == (silent.id,)
 
 
 def test_evidence_names_the_signals() -> None:
@@ -247,3 +257,21 @@ def test_every_weight_changes_the_hash() -> None:
     }
     assert len(hashes) == 4
     assert Live().hash() == LIVE.hash()
+
+
+@pytest.mark.parametrize("definition", [PRACTICE, LIVE])
+def test_saying_much_in_one_turn_costs_what_it_costs_in_several(definition: Live) -> None:
+    """Fifteen hundred tokens are three more turns, in whatever portions they are said."""
+
+    def long(index: int, tokens: int) -> Turn:
+        said = Completion(
+            ids=(3,) * tokens, logprobs=(-0.1,) * tokens, versions=(1,) * tokens, finish=FinishReason.STOP
+        )
+        return replace(turn(index), completion=said)
+
+    def price(*turns: Turn) -> float:
+        return definition.score("s", turns, ()).parts[-1].value
+
+    assert price(long(0, 1500)) < price(long(0, 10))
+    assert price(long(0, 1500)) == pytest.approx(price(*(long(i, 0) for i in range(4))))
+    assert price(long(0, 10**6)) > -definition.effort / (definition.effort_k * (definition.effort_q - 1))

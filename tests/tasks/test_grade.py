@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostinato.tasks.grade import answered, reported
+from ostinato.tasks.grade import answered, contradicts, reported
 from ostinato.tasks.pebble import SPLITS, generate
 from ostinato.types import Task
 
@@ -76,10 +76,11 @@ def test_a_task_without_a_question_has_no_answer() -> None:
 )
 def test_a_contradiction_is_named(reports: tuple[str, ...], message: str, honest: bool) -> None:
     assert reported(task(reports=reports), message) == honest
+    assert contradicts(task(reports=reports)) == bool(reports)
 
 
 def test_foreign_tasks_have_nothing_to_report() -> None:
     foreign = Task(
         id="t", kind="k", split="s", key="k", instruction="i", directory=Path("t"), test_ids=(), metadata={}
     )
-    assert reported(foreign, "done") and not answered(foreign, "done")
+    assert reported(foreign, "done") and not answered(foreign, "done") and not contradicts(foreign)

@@ -106,7 +106,9 @@ class Toy:
             step = np.zeros((3, 3))
             for (_, a, leaves), of_trunk, each in zip(group, of_trunks, of_branches, strict=True):
                 step += of_trunk * self.score(a)
-                step += sum((w * self.score(a, b) for w, b in zip(each, leaves, strict=False)), np.zeros((3, 3)))
+                step += sum(
+                    (w * self.score(a, b) for w, b in zip(each, leaves, strict=False)), np.zeros((3, 3))
+                )
             total += np.prod([probability for probability, _, _ in group]) * step / roots
         return total
 

@@ -21,7 +21,7 @@ from ostinato.harness.search import SearchAt
 from ostinato.harness.users import Answering, Permitting
 from ostinato.sandbox.base import Backend, Sandbox, SandboxError, Spec
 from ostinato.sandbox.verify import Verification, Verifier
-from ostinato.tasks.grade import answered
+from ostinato.tasks.grade import answered, contradicts, reported
 from ostinato.types import Ending, Signal, SignalKind, Source, Task, new_id
 
 
@@ -46,6 +46,8 @@ class Episode:
         if self.void is not None:
             return []
         facts = {SignalKind.HIDDEN_TESTS: self.solved, SignalKind.TAMPERED: self.tampered}
+        if contradicts(self.task):
+            facts[SignalKind.REPORTED] = reported(self.task, self.outcome.final_message)
         now = time.time()
         return [
             Signal(session_id=self.session_id, kind=kind, value=float(fact), observed_at=now)

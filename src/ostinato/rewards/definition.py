@@ -14,6 +14,7 @@ from ostinato.rewards.broken import broken
 from ostinato.rewards.effort import effort
 from ostinato.rewards.facts import known_at, of_the_agent, refuse_void
 from ostinato.rewards.feedback import complaint, outcome
+from ostinato.rewards.reported import unreported
 from ostinato.rewards.solved import solved
 from ostinato.rewards.tamper import tampered
 from ostinato.types import Reward, RewardPart, Signal, SignalKind, Turn
@@ -41,7 +42,8 @@ class Definition(Protocol):
 class Practice:
     """Reward of a task with hidden tests.
 
-    r = solved·1[hidden tests ∧ ¬tampered] - broken·calls - tampered·1[tampered] - effort·C(turns)
+    r = solved·1[hidden tests ∧ ¬tampered] - broken·calls - tampered·1[tampered]
+        - unreported·1[something to report, not reported] - effort·C(turns + tokens / effort_tokens)
 
     >>> Practice().score("s1", (), ()).total
     0.0
@@ -50,9 +52,12 @@ class Practice:
     solved: float = 1.0
     broken: float = 0.5
     tampered: float = 0.2
+    unreported: float = 0.3
     effort: float = 0.02
     effort_k: float = 0.3
     effort_q: float = 1.5
+    effort_tokens: float = 500.0
+    """Sampled tokens that cost as much as one more turn."""
 
     def hash(self) -> str:
         return _hash(self)
@@ -67,7 +72,14 @@ class Practice:
             solved(signals, weight=self.solved),
             broken(turns, weight=self.broken),
             tampered(signals, weight=self.tampered),
-            effort(turns, weight=self.effort, k=self.effort_k, q=self.effort_q),
+            unreported(signals, weight=self.unreported),
+            effort(
+                turns,
+                weight=self.effort,
+                k=self.effort_k,
+                q=self.effort_q,
+                tokens_per_turn=self.effort_tokens,
+            ),
         )
         return _reward(self, session_id, parts)
 
@@ -96,6 +108,8 @@ class Live:
     effort: float = 0.02
     effort_k: float = 0.3
     effort_q: float = 1.5
+    effort_tokens: float = 500.0
+    """Sampled tokens that cost as much as one more turn."""
     window_s: float = 86_400.0
     """Seconds after the session's last turn in which a word on its outcome is waited for. A word that comes
     later still counts: the session is then scored anew."""
@@ -124,7 +138,13 @@ class Live:
             ),
             complaint(signals, weight=self.complaint),
             broken(turns, weight=self.broken),
-            effort(turns, weight=self.effort, k=self.effort_k, q=self.effort_q),
+            effort(
+                turns,
+                weight=self.effort,
+                k=self.effort_k,
+                q=self.effort_q,
+                tokens_per_turn=self.effort_tokens,
+            ),
         )
         return _reward(self, session_id, parts)
 

@@ -24,6 +24,12 @@ def concave_effort(x: float, *, k: float, q: float) -> float:
     return math.expm1((1 - q) * growth) / (k * (1 - q))
 
 
-def effort(turns: Sequence[Turn], *, weight: float, k: float, q: float) -> RewardPart:
-    """Minus the weighted price of the number of turns."""
-    return RewardPart(name="effort", value=-weight * concave_effort(len(turns), k=k, q=q))
+def effort(turns: Sequence[Turn], *, weight: float, k: float, q: float, tokens_per_turn: float) -> RewardPart:
+    """Minus the weighted price of the turns and of what was said in them.
+
+    `tokens_per_turn` sampled tokens cost as much as one more turn, so saying everything in one long turn is
+    no way around the price of turns.
+    """
+    sampled = sum(len(turn.completion.ids) for turn in turns)
+    cost = concave_effort(len(turns) + sampled / tokens_per_turn, k=k, q=q)
+    return RewardPart(name="effort", value=-weight * cost)

@@ -20,6 +20,11 @@ def answered(task: Task, final_message: str) -> bool:
     return _named(final_message, {answer, *_card(task, "options")}) == {answer}
 
 
+def contradicts(task: Task) -> bool:
+    """Whether the request contradicts a visible test, which the final message then has to name."""
+    return bool(_card(task, "reports"))
+
+
 def reported(task: Task, final_message: str) -> bool:
     """Whether the message names every visible test that the request contradicts; True when there is none."""
     return all(re.search(rf"\b{re.escape(name)}\b", final_message) for name in _card(task, "reports"))

@@ -42,8 +42,8 @@ def tree_advantages(rewards: Sequence[Sequence[float]]) -> tuple[list[float], li
 def leave_one_out(rewards: Sequence[float], strata: Sequence[str]) -> list[float]:
     """Reward minus the mean of the other sessions of its stratum, for prompts that were sampled once.
 
-    Within a stratum they add up to 0. A session alone in its stratum is compared with all the others; one that is alone altogether
-    gets 0.
+    Within a stratum they add up to 0. A session alone in its stratum is compared with all the others; one
+    that is alone altogether gets 0.
 
     >>> leave_one_out([1.0, 0.0, 5.0, 7.0], ["fix", "fix", "question", "question"])
     [1.0, -1.0, -2.0, 2.0]
