@@ -3,15 +3,18 @@
 import json
 import random
 import sysconfig
+import time
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from benchmarks.plants import SHAPES
+from benchmarks.plants import draw as draw_form
 from benchmarks.redaction import FORMS, plant, removed
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostinato.store.redact import find, redact, redact_json
+from ostinato.store.redact import SHARED, WINDOW, find, redact, redact_json
 
 
 def found(text: str) -> list[str]:
@@ -28,12 +31,22 @@ def found(text: str) -> list[str]:
         ("postgres://app:t1ger!Horse@db:5432/app", ["t1ger!Horse"]),
         ("Authorization: Bearer q8Zt3LmX90pWv2RbAA77xx", ["q8Zt3LmX90pWv2RbAA77xx"]),
         ("mysql --password t1ger!Horse app", ["t1ger!Horse"]),
+        ('password = "MyPassword2024!x"', ["MyPassword2024!x"]),
+        ('password = "testing9!Kq7"', ["testing9!Kq7"]),
+        ("DB_PASSWORD=ab[c$D9)x!", ["ab[c$D9)x!"]),
+        ("machine h login ada password t1ger!Horse", ["t1ger!Horse"]),
+        ("db:5432:shop:app:t1ger!Horse", ["t1ger!Horse"]),
+        ("curl -u ada:t1ger!Horse https://h", ["t1ger!Horse"]),
+        ("mysql -uroot -pt1ger!Horse shop", ["t1ger!Horse"]),
+        ("sshpass -p t1ger!Horse ssh h", ["t1ger!Horse"]),
+        ("Cookie: a=b; sid=q8Zt3LmX90pWv2RbAA77", ["q8Zt3LmX90pWv2RbAA77"]),
+        ("a  dDpnaHBfYWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXowMTIzNDU2Nzg5  ", None),
         ("x = 'AKIAIOSFODNN7ABCDEFG'", ["AKIAIOSFODNN7ABCDEFG"]),
         ("a -----BEGIN PRIVATE KEY-----\nAA\n-----END PRIVATE KEY----- b", None),
     ],
 )
 def test_a_secret_is_found(text: str, secrets: list[str] | None) -> None:
-    assert found(text) == (secrets or [text[2:-2]])
+    assert found(text) == (secrets or [text[2:-2].strip()])
 
 
 @pytest.mark.parametrize(
@@ -56,6 +69,70 @@ def test_a_secret_is_found(text: str, secrets: list[str] | None) -> None:
 )
 def test_ordinary_text_is_left_alone(text: str) -> None:
     assert redact(text) is text
+
+
+@pytest.mark.parametrize("form", SHAPES)
+def test_a_form_nobody_had_in_mind_is_found(form: str) -> None:
+    """At least 85 of 100 of each form; `benchmarks/redaction.py` measures it with an interval."""
+    rng = random.Random(f"{form} 3")
+    drawn = [draw_form(form, rng) for _ in range(40)]
+    assert sum(covered(f"x = 1\n{each.text}\ny = 2\n", each.secret) for each in drawn) >= 34
+
+
+def test_a_value_of_any_length_goes_as_a_whole() -> None:
+    for size in (300, 5_000, 700_000):
+        value = "".join(random.Random(size).choices("abcXYZ0123456789+/", k=size))
+        plain = value.replace("+", "_").replace("/", "-")
+        for text in (f"AWS_SESSION_TOKEN={value}", f'client_secret: "{value}"', f"x sk-{plain}"):
+            (secret,) = find(f"a\n{text}\nb")
+            assert secret.end - secret.start >= size
+
+
+def test_a_long_text_is_searched_to_its_end() -> None:
+    """Windows neither lose what lies across their ends nor find it twice."""
+    line = "the quick brown fox jumps over the lazy dog\n"
+    secret = 'api_key = "q8Zt3LmX90pWv2Rb"\n'
+    for before in (WINDOW - 40, WINDOW - SHARED - 10, WINDOW, 3 * WINDOW - 20):
+        text = (line * (before // len(line) + 1))[:before] + "\n" + secret + line * 1_000
+        assert found(text) == ["q8Zt3LmX90pWv2Rb"]
+        assert found(text.replace("\n", " ")) == ["q8Zt3LmX90pWv2Rb"]
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "token=Abcdefg!, ",
+        "password=",
+        "key: |\n",
+        "eyJ-",
+        "eyJa.",
+        "sk-a1",
+        "://a:b1",
+        "curl -u a:",
+        "QUJD",
+        '"aA1',
+    ],
+)
+def test_time_grows_with_the_text_and_not_with_its_square(unit: str) -> None:
+    """CPU time of this thread: four times the text takes about four times as long, and not sixteen."""
+
+    def seconds(size: int) -> float:
+        text = (unit * (size // len(unit) + 1))[:size]
+        return min(_spent(text) for _ in range(2))
+
+    assert seconds(2**18) < 9 * seconds(2**16) + 0.02
+
+
+def _spent(text: str) -> float:
+    began = time.thread_time()
+    find(text)
+    return time.thread_time() - began
+
+
+def covered(text: str, secret: str) -> bool:
+    at = text.index(secret)
+    parts = [min(s.end, at + len(secret)) - max(s.start, at) for s in find(text)]
+    return sum(part for part in parts if part > 0) >= len(secret) - 3
 
 
 def test_what_is_planted_is_removed() -> None:
