@@ -265,3 +265,97 @@ async def test_a_server_that_is_not_there_is_said(place: Path) -> None:
         pass
     async with proxying(place, policy(port)) as bench:
         assert (await bench.ask(f"CONNECT good.test:{port} HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 502")
+
+
+async def through_a_tunnel(bench: Bench, port: int, *pieces: bytes) -> bytes:
+    reader, writer = await tunnel(bench, port)
+    for piece in pieces:
+        writer.write(piece)
+        await writer.drain()
+        await asyncio.sleep(0.01)
+    answer = await reader.read()
+    writer.close()
+    await asyncio.sleep(0.02)
+    return answer
+
+
+COOKIE = b"GET /x HTTP/1.1\r\nHost: good.test:%d\r\nCookie: secret\r\n\r\n"
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 1000])
+async def test_http_in_a_tunnel_is_stripped_in_whatever_pieces_it_comes(place: Path, size: int) -> None:
+    origin = Origin()
+    async with serving(origin) as port, proxying(place, policy(port)) as bench:
+        text = COOKIE % port
+        pieces = [text[start : start + size] for start in range(0, min(len(text), 20), size)]
+        pieces.append(text[sum(map(len, pieces)) :])
+        answer = await through_a_tunnel(bench, port, *pieces)
+    assert answer.endswith(b"hi")
+    assert b"Set-Cookie" not in answer
+    assert origin.heard.startswith(b"GET /x HTTP/1.1\r\n")
+    assert b"secret" not in origin.heard
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "GET / HTTP/1.1\r\nHost: other.test\r\nCookie: secret\r\n\r\n",
+        "\r\n\r\nGET / HTTP/1.1\r\nHost: other.test\r\nCookie: secret\r\n\r\n",
+        "get / HTTP/1.1\r\nHost: other.test\r\nCookie: secret\r\n\r\n",
+        "GET  / HTTP/1.1\r\nHost: other.test\r\nCookie: secret\r\n\r\n",
+        "GET\t/ HTTP/1.1\r\nHost: other.test\r\nCookie: secret\r\n\r\n",
+        "GET http://other.test/ HTTP/1.1\r\nHost: other.test\r\nCookie: secret\r\n\r\n",
+        "A-STRANGE-ONE * HTTP/1.1\r\nHost: other.test\r\nCookie: secret\r\n\r\n",
+    ],
+)
+async def test_another_host_is_not_asked_for_in_a_tunnel(place: Path, text: str) -> None:
+    origin = Origin()
+    async with serving(origin) as port, proxying(place, policy(port)) as bench:
+        await through_a_tunnel(bench, port, text[:1].encode(), text[1:].encode())
+        assert bench.refused is not None
+    assert b"secret" not in origin.heard
+
+
+@pytest.mark.parametrize(
+    "text", [b"SSH-2.0-x\r\n", b"EHLO me\r\n", b"*1\r\n$4\r\nPING\r\n", b"\0\0\0", b"GETTING\n", b"a b c d"]
+)
+async def test_what_is_not_http_passes_as_it_comes(place: Path, text: bytes) -> None:
+    async with serving(echo) as port, proxying(place, policy(port)) as bench:
+        reader, writer = await tunnel(bench, port)
+        for byte in text:
+            writer.write(bytes([byte]))
+            await asyncio.sleep(0.001)
+        writer.write_eof()
+        assert await reader.read() == text
+        writer.close()
+
+
+ENDLESS = {
+    "trailers": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + b"T: x\r\n" * 10_000,
+    "interim answers": b"HTTP/1.1 103 Early\r\n\r\n" * 1000,
+    "a line": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;" + b"x" * 70_000 + b"\r\n",
+}
+
+
+@pytest.mark.parametrize("what", ENDLESS)
+async def test_what_never_ends_is_cut_and_counted(place: Path, what: str) -> None:
+    async with (
+        serving(Origin(ENDLESS[what])) as port,
+        proxying(place, policy(port)) as bench,
+    ):
+        await bench.ask(f"GET http://good.test:{port}/ HTTP/1.1\r\n\r\n")
+        (seen,) = bench.proxy.connections
+    assert seen.refused is not None
+    assert "more than" in seen.refused
+    assert seen.received > 400 or what == "a line"
+
+
+async def test_what_is_dropped_counts_against_the_cap(place: Path) -> None:
+    chunk = b"1;" + b"x" * 1000 + b"\r\na\r\n"
+    answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk * 50 + b"0\r\n\r\n"
+    async with (
+        serving(Origin(answer)) as port,
+        proxying(place, policy(port, received_bytes=20_000)) as bench,
+    ):
+        await bench.ask(f"GET http://good.test:{port}/ HTTP/1.1\r\n\r\n")
+        assert "the policy's cap" in (bench.refused or "")

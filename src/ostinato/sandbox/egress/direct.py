@@ -3,10 +3,10 @@
 import asyncio
 from typing import cast
 
-from ostinato.sandbox.egress import gate, http
+from ostinato.sandbox.egress import gate
 from ostinato.sandbox.egress.ends import Ends
 from ostinato.sandbox.egress.names import DNS_PORT, MAX_MESSAGE, Names
-from ostinato.sandbox.egress.visit import HEAD_S, IDLE_S, Connection, Terms, Visit
+from ostinato.sandbox.egress.visit import IDLE_S, Connection, Terms, Visit
 
 
 class Questions(asyncio.DatagramProtocol):
@@ -46,31 +46,6 @@ class Direct(Visit):
             await self._inspect()
         else:
             await self._pass_on(await self._connect())
-
-    async def _pass_on(self, outside: Ends) -> None:
-        """HTTP as a proxy does, all else as it comes."""
-        up, down = await self._first(outside)
-        if down or not http.begins(up):
-            await self._send(self._inside.writer, down, up=False)
-            await self._both_ways(outside, up)
-            return
-        await self._reread(up, secure=False)
-        async with asyncio.timeout(HEAD_S):
-            head = await http.read_head(self._inside.reader)
-        self._seen.method = head.start[0][:20]
-        await self._forward(head, http.origin(head, self._seen.host, self._seen.port), outside)
-
-    async def _first(self, outside: Ends) -> tuple[bytes, bytes]:
-        """What the client and what the server says first: one waits for the other, and either may be it."""
-        reads = [asyncio.create_task(self._some(ends.reader)) for ends in (self._inside, outside)]
-        try:
-            await asyncio.wait(reads, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for read in reads:
-                read.cancel()  # a read that is cancelled takes nothing
-            await asyncio.gather(*reads, return_exceptions=True)
-        up, down = (b"" if read.cancelled() else read.result() for read in reads)
-        return up, down
 
     async def _answer_names(self) -> None:
         """Questions over TCP, each behind its length (RFC 1035, section 4.2.2)."""

@@ -7,7 +7,7 @@ section 11.2).
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 from ostinato.sandbox.egress.meter import PIECE
@@ -26,7 +26,11 @@ _HOP_BY_HOP = frozenset(
     }
 )
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_FIRST = re.compile(rb"[A-Z]{3,20} (/|\*|https?://)")
+_FIRST = re.compile(rb"[\r\n\t ]*[A-Za-z][A-Za-z-]{0,30}[ \t]+(/|\*|[A-Za-z]{2,10}://)")
+_BEFORE_FIRST = re.compile(
+    rb"[\r\n\t ]*([A-Za-z][A-Za-z-]{0,30}([ \t]+([A-Za-z]{1,10}|[A-Za-z]{2,10}:/?)?)?)?"
+)
+"""What could still become the first, once more has come."""
 _ORIGIN = re.compile(r"/[^#\s]*|\*")
 _URI = re.compile(r"http://([^/?#@\s]+)([/?][^#\s]*)?", re.IGNORECASE)
 Header = tuple[str, str]
@@ -42,6 +46,8 @@ class Head:
 
     start: tuple[str, str, str]
     headers: tuple[Header, ...]
+    size: int = 0
+    """Bytes that it had where it came from."""
 
     def values(self, name: str) -> list[str]:
         return [value for key, value in self.headers if key.lower() == name]
@@ -65,7 +71,8 @@ def parse(data: bytes) -> Head:
     start = first.split(" ", 2)
     if len(start) != 3 or any(ord(char) < 32 for char in first):
         raise Refused("not an HTTP head: this is an HTTP proxy")
-    return Head(start=(start[0], start[1], start[2]), headers=tuple(_header(line) for line in lines))
+    headers = tuple(_header(line) for line in lines)
+    return Head(start=(start[0], start[1], start[2]), headers=headers, size=len(data))
 
 
 def _header(line: str) -> Header:
@@ -86,8 +93,13 @@ def target(head: Head) -> tuple[str, int, str]:
 
 
 def begins(data: bytes) -> bool:
-    """Whether the first bytes of a connection look like a request to a server."""
+    """Whether the first bytes of a connection look like a request, as the most lenient server reads it."""
     return _FIRST.match(data) is not None
+
+
+def undecided(data: bytes) -> bool:
+    """Whether the first bytes of a connection may turn out to be the start of a request: more must come."""
+    return len(data) < MAX_HEAD and _BEFORE_FIRST.fullmatch(data) is not None
 
 
 def origin(head: Head, host: str, port: int) -> str:
@@ -135,23 +147,29 @@ def _write(start: tuple[str, str, str], headers: list[Header]) -> bytes:
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
-async def answer_body(head: Head, method: str, reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+Dropped = Callable[[int], Awaitable[None]]
+"""Is told of bytes that came and are not passed on: they are counted as well."""
+
+
+async def answer_body(
+    head: Head, method: str, reader: asyncio.StreamReader, dropped: Dropped
+) -> AsyncIterator[bytes]:
     """A response's body, to the end of the connection when it says no length (RFC 9112, section 6.3)."""
     if method == "HEAD" or head.start[1] in ("204", "304"):
         return
     if head.values("transfer-encoding") or head.values("content-length"):
-        async for piece in body(head, reader):
+        async for piece in body(head, reader, dropped):
             yield piece
         return
     while piece := await reader.read(PIECE):
         yield piece
 
 
-async def body(head: Head, reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+async def body(head: Head, reader: asyncio.StreamReader, dropped: Dropped) -> AsyncIterator[bytes]:
     """A body as it came, chunks with their framing; raises Refused when its end is in doubt."""
     length = body_length(head)
     if length is None:
-        async for piece in _chunks(reader):
+        async for piece in _chunks(reader, dropped):
             yield piece
     else:
         async for piece in _exactly(reader, length):
@@ -170,10 +188,12 @@ def body_length(head: Head) -> int | None:
     return None
 
 
-async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+async def _chunks(reader: asyncio.StreamReader, dropped: Dropped) -> AsyncIterator[bytes]:
     """Each chunk with a size line of our own; extensions and trailers are dropped."""
     while True:
-        size = _number((await _line(reader)).partition(b";")[0].strip().decode("latin-1"), 16)
+        line = await _line(reader)
+        size = _number(line.partition(b";")[0].strip().decode("latin-1"), 16)
+        await dropped(len(line))
         yield b"%x\r\n" % size
         if not size:
             break
@@ -182,13 +202,20 @@ async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
         if await reader.readexactly(2) != b"\r\n":
             raise Refused("a chunk longer than it says")
         yield b"\r\n"
-    while await _line(reader) != b"\r\n":
-        pass
+    left = MAX_HEAD
+    while (line := await _line(reader)) != b"\r\n":
+        await dropped(len(line))
+        left -= len(line)
+        if left < 0:
+            raise Refused(f"more than {MAX_HEAD} bytes of trailers")
     yield b"\r\n"
 
 
 async def _line(reader: asyncio.StreamReader) -> bytes:
-    line = await reader.readline()
+    try:
+        line = await reader.readline()
+    except ValueError:  # longer than the reader's buffer, which is MAX_HEAD
+        raise Refused(f"a line of a chunked body of more than {MAX_HEAD} bytes") from None
     if not line.endswith(b"\r\n"):
         raise Refused("a line of a chunked body without its end")
     return line

@@ -4,6 +4,7 @@ import asyncio
 import time
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 
 from ostinato.sandbox.base import Egress
 from ostinato.sandbox.egress import hello, http
@@ -14,6 +15,8 @@ from ostinato.sandbox.egress.policy import Refused, Rules, split_target
 
 CONNECT_S = 10.0
 HEAD_S = 10.0
+MAX_INTERIM = 20
+"""Interim responses before the one that counts."""
 IDLE_S = 120.0
 """Seconds without a byte either way after which a connection is closed."""
 _ANSWER = b"HTTP/1.1 %s\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
@@ -165,7 +168,45 @@ class Visit:
 
     async def _tunnel(self, outside: Ends) -> None:
         self._establish()
-        await self._both_ways(outside)
+        await self._pass_on(outside)
+
+    async def _pass_on(self, outside: Ends) -> None:
+        """HTTP as a proxy does, all else as it comes."""
+        up, down = await self._first(outside)
+        if down or not http.begins(up):
+            await self._send(self._inside.writer, down, up=False)
+            await self._both_ways(outside, up)
+            return
+        await self._reread(up, secure=False)
+        async with asyncio.timeout(HEAD_S):
+            head = await http.read_head(self._inside.reader)
+        self._seen.method = head.start[0][:20]
+        await self._forward(head, http.origin(head, self._seen.host, self._seen.port), outside)
+
+    async def _first(self, outside: Ends) -> tuple[bytes, bytes]:
+        """What the client and what the server says first: one waits for the other, and either may be it.
+
+        Of the client as much as tells whether it is HTTP, in however small pieces it comes.
+        """
+        up = down = b""
+        while not down and (not up or http.undecided(up)):
+            more, down = await self._either(outside)
+            if not more and not down:  # one has ended
+                break
+            up += more
+        return up, down
+
+    async def _either(self, outside: Ends) -> tuple[bytes, bytes]:
+        """The next bytes of whichever speaks; neither's when one has nothing more to say."""
+        reads = [asyncio.create_task(self._some(ends.reader)) for ends in (self._inside, outside)]
+        try:
+            await asyncio.wait(reads, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for read in reads:
+                read.cancel()  # a read that is cancelled takes nothing
+            await asyncio.gather(*reads, return_exceptions=True)
+        up, down = (b"" if read.cancelled() else read.result() for read in reads)
+        return up, down
 
     async def _both_ways(self, outside: Ends, start: bytes = b"") -> None:
         """Both at once: some servers speak first. When one way fails the other is cut."""
@@ -200,21 +241,24 @@ class Visit:
         strip, seen = self._policy.strip, self._seen
         asked = http.request_for(head, seen.host, seen.port, path, strip, usual_port=usual_port)
         await self._send(outside.writer, asked, up=True)
-        async for piece in http.body(head, self._inside.reader):
+        async for piece in http.body(head, self._inside.reader, partial(self._count, up=True)):
             await self._send(outside.writer, piece, up=True)
         answer = await self._final(outside.reader)
         self._answering = True
         await self._send(self._inside.writer, http.response_for(answer, strip), up=False)
-        async for piece in http.answer_body(answer, head.start[0], outside.reader):
+        dropped = partial(self._count, up=False)
+        async for piece in http.answer_body(answer, head.start[0], outside.reader, dropped):
             await self._send(self._inside.writer, piece, up=False)
 
     async def _final(self, reader: asyncio.StreamReader) -> http.Head:
         """The head of the response; interim ones before it (100, 103) are dropped."""
-        while True:
+        for _ in range(MAX_INTERIM + 1):
             async with asyncio.timeout(IDLE_S):
                 head = await http.read_head(reader)
             if not head.start[1].startswith("1"):
                 return head
+            await self._count(head.size, up=False)
+        raise Refused(f"more than {MAX_INTERIM} interim responses")
 
     async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, up: bool) -> None:
         while piece := await self._some(reader):
@@ -232,12 +276,16 @@ class Visit:
                 if time.monotonic() - self._last > IDLE_S:
                     raise
 
-    async def _send(self, writer: asyncio.StreamWriter, data: bytes, *, up: bool) -> None:
-        await self._meter.pass_on(len(data), up=up)
+    async def _count(self, size: int, *, up: bool) -> None:
+        """Also what is dropped: it came, or was to go, all the same."""
+        await self._meter.pass_on(size, up=up)
         if up:
-            self._seen.sent += len(data)
+            self._seen.sent += size
         else:
-            self._seen.received += len(data)
+            self._seen.received += size
+
+    async def _send(self, writer: asyncio.StreamWriter, data: bytes, *, up: bool) -> None:
+        await self._count(len(data), up=up)
         writer.write(data)
         async with asyncio.timeout(IDLE_S):
             await writer.drain()
