@@ -103,6 +103,18 @@ FORGED = {
     "luck": 'echo 1..2; echo ok - one; if [ "$SEED" = 0 ]; then echo ok - two; else echo not ok - two; fi; exit 0',
     "the tests rewritten": 'echo "echo 1..2; echo ok - one; echo ok - two" > "$TESTS/check.sh"; exit 0',
     "never done": "sleep 100",
+    "the repository shut": "echo 1..2; echo ok - one; echo not ok - two; chmod 0 .; exit 0",
+    "the report shut": 'echo 1..2; chmod 0 "$REPORT"; exit 0',
+    "the report's folder shut": 'echo 1..2; chmod 0 "$LOGS"; exit 0',
+    "the report's folder a link": 'rm -rf "$LOGS"; ln -s /etc "$LOGS"; exit 0',
+    "a report full of holes": 'truncate -s 60000000 "$REPORT"; exit 0',
+    "process 1 interrupted": "echo 1..2; kill -INT 1; echo ok - one; exit 0",
+    "everybody killed": "kill -9 -1",
+    "no room for a report": "head -c 200000000 /dev/zero > /tmp/x; exit 0",
+    "no room for a process": "echo 1..2; for i in $(seq 100); do sleep 9 & done; echo ok - one; exit 0",
+    "children that write on": "echo 1..2; (while :; do echo ok - one; done) & exit 0",
+    "a number too long for a report": "printf '1..%0100000d' 9; exit 0",
+    "a name too long for a report": "echo 1..2; head -c 9000000 /dev/zero | tr '\\0' x; exit 0",
 }
 
 

@@ -23,7 +23,7 @@ from ostinato.harness.permissions import ALLOW_ALL, Action, Permissions
 from ostinato.harness.profiles import profile
 from ostinato.harness.providers import NONE, Providers
 from ostinato.harness.users import Grant, Request, User
-from ostinato.sandbox.base import Sandbox, SandboxError
+from ostinato.sandbox.base import EndedWithinError, Sandbox, SandboxError
 from ostinato.types import Ending, Signal, SignalKind, Source, TurnKind
 
 SUMMARIZE_AT = 0.75
@@ -177,6 +177,10 @@ class Agent:
             if text is not None:
                 await self._start(conversation, text)
             ending = await self._until_done(conversation)
+        except EndedWithinError as error:  # a command of its own did that: no way out of a bad verdict
+            conversation.reason = str(error)
+            conversation.settle(conversation.reason)
+            ending = Ending.BROKEN
         except (GatewayUnavailable, SandboxError) as error:
             conversation.reason = str(error)
             conversation.settle(conversation.reason)

@@ -19,10 +19,13 @@ from ostinato.harness.profiles import profile
 from ostinato.harness.providers import Hit, Providers, Search
 from ostinato.harness.search import SearchAt
 from ostinato.harness.users import Answering, Permitting
-from ostinato.sandbox.base import Backend, Sandbox, SandboxError, Spec
+from ostinato.sandbox.base import Backend, ChangesError, EndedWithinError, Sandbox, SandboxError, Spec
 from ostinato.sandbox.verify import Verification, Verifier
 from ostinato.tasks.grade import answered, contradicts, reported
 from ostinato.types import Ending, Signal, SignalKind, Source, Task, new_id
+
+Left = Mapping[str, bytes | None] | None
+"""What a session changed; None when what it ran keeps that from being carried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,14 +153,14 @@ class EpisodeRunner:
         source: Source,
         session_id: str,
         client: GatewayClient | None = None,
-    ) -> tuple[Outcome, Mapping[str, bytes | None]]:
+    ) -> tuple[Outcome, Left]:
         """The session alone: how it ended and what it changed. Raises SandboxError."""
         sandbox = await self._backend.create(Spec(repo=task.repo))
         try:
             agent, search = self._agent(sandbox, user, self._config, client)
             conversation = agent.converse(session_id, source=source, task_id=task.id)
             outcome = _blamed(await agent.prompt(conversation, task.instruction), search)
-            return await agent.end(conversation, outcome), await sandbox.changes()
+            return await agent.end(conversation, outcome), await _left(sandbox)
         finally:
             await sandbox.destroy()
 
@@ -178,7 +181,7 @@ class EpisodeRunner:
 
     async def _until_fork(
         self, task: Task, user: Answering, *, source: Source, session_id: str, after: int, branches: int
-    ) -> tuple[Outcome, Mapping[str, bytes | None], list[tuple[Sandbox, Conversation]]]:
+    ) -> tuple[Outcome, Left, list[tuple[Sandbox, Conversation]]]:
         """As `attempt`, of the shared turns; no forks of a session that ended before they were over."""
         sandbox = await self._backend.create(Spec(repo=task.repo))
         try:
@@ -187,7 +190,7 @@ class EpisodeRunner:
             outcome = _blamed(await agent.prompt(conversation, task.instruction), search)
             outcome = await agent.end(conversation, outcome)
             if outcome.ending is not Ending.TURN_LIMIT:
-                return outcome, await sandbox.changes(), []
+                return outcome, await _left(sandbox), []
             forks = await sandbox.fork(branches)
             return outcome, {}, [(fork, conversation.branch(new_id())) for fork in forks]
         finally:
@@ -204,11 +207,11 @@ class EpisodeRunner:
 
     async def _go_on(
         self, user: Answering, sandbox: Sandbox, conversation: Conversation
-    ) -> tuple[Outcome, Mapping[str, bytes | None]]:
+    ) -> tuple[Outcome, Left]:
         try:
             agent, search = self._agent(sandbox, user, self._config)
             outcome = _blamed(await agent.go_on(conversation), search)
-            return await agent.end(conversation, outcome), await sandbox.changes()
+            return await agent.end(conversation, outcome), await _left(sandbox)
         finally:
             await sandbox.destroy()
 
@@ -227,9 +230,11 @@ class EpisodeRunner:
         )
         return agent, search
 
-    async def _verified(self, task: Task, outcome: Outcome, changes: Mapping[str, bytes | None]) -> Episode:
+    async def _verified(self, task: Task, outcome: Outcome, changes: Left) -> Episode:
         if outcome.ending is Ending.INFRASTRUCTURE:
             return self._void(task, outcome.session_id, outcome.reason)
+        if changes is None:
+            return self._failed(task, outcome)
         verification: Verification = await self._verifier.verify(task, changes)
         if verification.void is not None:  # what the session left is here: another try costs no session
             verification = await self._verifier.verify(task, changes)
@@ -245,6 +250,18 @@ class EpisodeRunner:
             void=verification.void,
         )
 
+    def _failed(self, task: Task, outcome: Outcome) -> Episode:
+        """Of a session that left nothing that can be judged, by its own fault."""
+        return Episode(
+            task=task,
+            session_id=outcome.session_id,
+            outcome=outcome,
+            changed=True,
+            solved=False,
+            tampered=False,
+            void=None,
+        )
+
     def _void(self, task: Task, session_id: str, why: str) -> Episode:
         return Episode(
             task=task,
@@ -257,6 +274,13 @@ class EpisodeRunner:
             tampered=False,
             void=why,
         )
+
+
+async def _left(sandbox: Sandbox) -> Left:
+    try:
+        return await sandbox.changes()
+    except (ChangesError, EndedWithinError):
+        return None
 
 
 def _blamed(outcome: Outcome, search: _Noted | None) -> Outcome:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ostinato.sandbox import frames, processes, tree, worker
 from ostinato.sandbox import place as places
-from ostinato.sandbox.base import Limits, SandboxError
+from ostinato.sandbox.base import ChangesError, Limits, SandboxError
 from ostinato.sandbox.jobs import Job, Jobs, Recognise
 from ostinato.sandbox.link import Link, Watch
 from ostinato.sandbox.place import Place
@@ -94,11 +94,15 @@ class Agent:
         for request, body in self._link.receive():
             try:
                 self._do(request, body)
+            except MemoryError:
+                why = f"what was written is too much for {request['op']!r}: it does not fit in memory"
+                self._link.send({"id": request["id"], "error": ChangesError.__name__, "message": why})
             except _EXPECTED as error:
                 message = {"error": type(error).__name__, "message": str(error)[:_LONGEST]}
                 self._link.send({"id": request["id"], **message})
 
     def _do(self, request: Request, body: bytes) -> None:
+        self._place.open_up()
         order = self._orders.get(request["op"])
         if order is not None:
             order(request, body)
@@ -109,10 +113,14 @@ class Agent:
     def _done(self, job: Job, status: int) -> None:
         duration_s = time.monotonic() - job.started
         answer = {"exit_code": status, "timed_out": job.timed_out, "duration_s": duration_s}
-        state = self._state() if job.state else {}
+        try:
+            state = self._state() if job.state else {}
+        except (*_EXPECTED, MemoryError):
+            state = {"tree": "", "pure": False}  # a tree that cannot be walked is like no other
         self._link.send({"id": job.id, **answer, **state}, job.tail.text().encode())
 
     def _state(self) -> dict[str, Any]:
+        self._place.open_up()
         return places.state(self._place, alone=self._jobs.alone)
 
     def _write(self, request: Request, body: bytes) -> Answer:

@@ -27,7 +27,14 @@ class SandboxPathError(SandboxError):
 
 
 class ChangesError(SandboxError):
-    """Changes that a repository cannot take, such as a file below a file: the fault of whoever made them."""
+    """Changes that no repository can take, such as a file below a file, or that are too large to be carried.
+
+    They are the fault of what ran in the sandbox.
+    """
+
+
+class EndedWithinError(SandboxError):
+    """What ran in a sandbox ended it, while all that holds the sandbox lives on: nothing of ours failed."""
 
 
 class Unsupported(SandboxError):  # noqa: N818 - a capability is missing, nothing went wrong
@@ -326,7 +333,9 @@ class Sandbox(Protocol):
         ...
 
     async def changes(self) -> dict[str, bytes | None]:
-        """Files that differ from the repository it started from, without `.git`: bytes, None when deleted."""
+        """Files that differ from the repository it started from, without `.git`: bytes, None when deleted.
+
+        Raises ChangesError when there is more than can be carried."""
         ...
 
     async def pause(self) -> None:

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ostinato.sandbox import tree
-from ostinato.sandbox.base import Backend, Exam, Mount, Sandbox, SandboxError, Spec
+from ostinato.sandbox.base import Backend, EndedWithinError, Exam, Mount, Sandbox, SandboxError, Spec
 from ostinato.sandbox.exam import repeated
 from ostinato.sandbox.reports import READERS, ReportError
 from ostinato.sandbox.scratch import Scratch
+from ostinato.sandbox.wire import LateError
 from ostinato.types import Task
 
 TESTS = "/mnt/tests"
@@ -82,6 +83,8 @@ async def _examine(backend: Backend, exam: Exam, check: Check, seed: int) -> dic
             await _check_tools(sandbox, check)
             tests = TESTS if mounted else f"{sandbox.root}/{_BESIDE}"
             return await _run(sandbox, check, tests, seed)
+        except (EndedWithinError, LateError):
+            return {}  # no report: what ran there ended its sandbox, or keeps it from answering
         finally:
             await sandbox.destroy()
 

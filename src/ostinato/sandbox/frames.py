@@ -55,7 +55,7 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ostinato.sandbox.base import SandboxError
+from ostinato.sandbox.base import ChangesError, SandboxError
 
 MAGIC = b"\0ost"
 WINDOW = 1 << 18
@@ -85,6 +85,8 @@ class FrameError(SandboxError):
 def pack(header: Mapping[str, Any], body: bytes = b"") -> bytes:
     """One frame."""
     text = _JSON.encode(header).encode()
+    if len(text) > _MAX_HEADER:
+        raise ChangesError(f"the names have {len(text)} bytes, a frame's header {_MAX_HEADER} at most")
     return _PREFIX.pack(MAGIC, len(text), len(body)) + text + body
 
 

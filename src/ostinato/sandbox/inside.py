@@ -1,6 +1,7 @@
 """How a child of the zygote becomes the agent of one sandbox, in namespaces of its own."""
 
 import os
+import signal
 import socket
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -117,6 +118,7 @@ def serve(
         link.send({"id": 0, "error": "SandboxError", "message": message})
         begun()
         return
+    signal.signal(signal.SIGINT, _go_on)
     for name, value in order.environment.items():  # `update` has a fresh fork copy pages even for nothing
         os.environ[name] = value
     tempfile._name_sequence = None  # type: ignore[attr-defined] # else all sandboxes make the same names
@@ -125,3 +127,10 @@ def serve(
         link, place, order.limits, oom=files["oom"], recognise=warm.fork_body, calls=calls, crowd=crowd
     )
     agent.serve(begun)
+
+
+def _go_on(*_: object) -> None:
+    """For the signal that Python would end at: a command may send it to process 1.
+
+    A handler and not SIG_IGN, which every program that is started here would inherit.
+    """

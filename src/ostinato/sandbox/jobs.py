@@ -8,6 +8,7 @@ its session.
 import os
 import resource
 import select
+import signal
 import subprocess
 import time
 import traceback
@@ -189,6 +190,7 @@ class Jobs:
             return child
         try:
             _set_files(source, target, frozenset(keep))
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             os.setsid()
             os.chdir(self._root)
             resource.setrlimit(resource.RLIMIT_CPU, (self._limits.cpu_s, self._limits.cpu_s))

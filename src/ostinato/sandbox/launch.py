@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ostinato.sandbox import cgroup
-from ostinato.sandbox.base import SandboxError
+from ostinato.sandbox.base import EndedWithinError, SandboxError
 from ostinato.sandbox.ground import MAX_REQUEST
 from ostinato.sandbox.process import COMMAND_ENVIRONMENT
 from ostinato.sandbox.wire import LostError
@@ -87,6 +87,14 @@ class ZygoteProcess:
                 return True
             await asyncio.sleep(0.01)
         return False
+
+    async def blame(self, error: SandboxError) -> SandboxError:
+        """Whose fault it is that an agent forked from here is gone: the same error when this one ends too.
+
+        Otherwise EndedWithinError: what ran in the sandbox did it. No command is known that can; should one
+        be found, it is not a way out of a bad verdict.
+        """
+        return error if await self.ends() else EndedWithinError(f"ended by what ran in it: {error}")
 
     async def order(self, request: Mapping[str, Any], files: Sequence[int]) -> None:
         """Send an order with its descriptors; raises LostError when the zygote is gone."""

@@ -177,24 +177,39 @@ perf events, bpf, userfaultfd, io_uring, file handles, other processes' memory a
 setting the clock, fanotify."""
 _CLONE = {"x86_64": 56, "aarch64": 220}
 _SOCKET = {"x86_64": 41, "aarch64": 198}
+_OF_PROCESSES = {
+    "x86_64": {302: 0, 141: 1, 203: 0, 142: 0, 144: 0, 314: 0, 251: 1},
+    "aarch64": {261: 0, 140: 1, 122: 0, 118: 0, 119: 0, 274: 0, 30: 1},
+}
+"""prlimit64, setpriority, sched_setaffinity, sched_setparam, sched_setscheduler, sched_setattr, ioprio_set:
+each with the place of its argument that names a process."""
+_SET_PRIORITY, _OF_A_USER = {"x86_64": 141, "aarch64": 140}, 2
 _CLONE3 = 435
 _NAMESPACES = 0x7E020000
 _DENY_ACCESS = 0x0005000D
 _DENY, _NO_SUCH_CALL, _ALLOW, _KILL = 0x00050001, 0x00050026, 0x7FFF0000, 0x80000000
 _LOAD, _IF_EQUAL, _IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
-_NUMBER, _ARCH, _FIRST_ARGUMENT = 0, 4, 16
+_NUMBER, _ARCH, _FIRST_ARGUMENT, _ARGUMENT_BYTES = 0, 4, 16, 8
 
 
 def filter_program(*, network: bool = True) -> bytes:
     """The seccomp filter: no new namespaces, and none of the calls that widen the kernel's surface.
 
-    Without `network` there are no sockets but those of the machine's own files (AF_UNIX).
+    The agent, process 1 of its namespace, runs as the user that its commands are: none of them may change
+    what it is allowed, or how it is scheduled. Without `network` there are no sockets but those of the
+    machine's own files (AF_UNIX).
     """
     machine = platform.machine()
     rules = [(_LOAD, 0, 0, _ARCH), (_IF_EQUAL, 1, 0, _ARCHES[machine]), (_RETURN, 0, 0, _KILL)]
     rules += [(_LOAD, 0, 0, _NUMBER)]
     for number in _DENIED[machine]:
         rules += [(_IF_EQUAL, 0, 1, number), (_RETURN, 0, 0, _DENY)]
+    for number, place in _OF_PROCESSES[machine].items():
+        named = _FIRST_ARGUMENT + _ARGUMENT_BYTES * place
+        rules += [(_IF_EQUAL, 0, 4, number), (_LOAD, 0, 0, named), (_IF_EQUAL, 0, 1, 1)]
+        rules += [(_RETURN, 0, 0, _DENY), (_LOAD, 0, 0, _NUMBER)]
+    rules += [(_IF_EQUAL, 0, 4, _SET_PRIORITY[machine]), (_LOAD, 0, 0, _FIRST_ARGUMENT)]
+    rules += [(_IF_EQUAL, 0, 1, _OF_A_USER), (_RETURN, 0, 0, _DENY), (_LOAD, 0, 0, _NUMBER)]
     # glibc falls back to clone, whose flags can be looked at
     rules += [(_IF_EQUAL, 0, 1, _CLONE3), (_RETURN, 0, 0, _NO_SUCH_CALL)]
     rules += [(_IF_EQUAL, 0, 3, _CLONE[machine]), (_LOAD, 0, 0, _FIRST_ARGUMENT)]

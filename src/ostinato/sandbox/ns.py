@@ -42,7 +42,7 @@ from ostinato.sandbox.ground import Order
 from ostinato.sandbox.launch import ZygoteProcess
 from ostinato.sandbox.layer import MAX_RECORD
 from ostinato.sandbox.snapshots import LAYER, Shelf, open_layer
-from ostinato.sandbox.wire import LostError, Wire
+from ostinato.sandbox.wire import Answer, LateError, LostError, Wire
 from ostinato.sandbox.wired import GRACE_S, WireSandbox
 from ostinato.sandbox.worker import module_names
 
@@ -98,31 +98,32 @@ class NsBackend:
         files |= {"layer": base} if base is not None else {}
         try:
             way = await HeldWay.open(egress, order.id, self._resolve) if egress is not None else None
-            wire = await (self._begin(order, files) if way is None else self._open(order, files, way))
+            begun = await (self._begin(order, files) if way is None else self._open(order, files, way))
         except BaseException:
             await self.drop(order.scratch)
             if way is not None:
                 await way.aclose()
             raise
-        sandbox = NsSandbox(wire, spec, order, self, way)
+        sandbox = NsSandbox(begun, spec, order, self, way)
         self._sandboxes.add(sandbox)
         return sandbox
 
-    async def _open(self, order: Order, files: Mapping[str, int], way: HeldWay) -> Wire:
+    async def _open(self, order: Order, files: Mapping[str, int], way: HeldWay) -> "Begun":
         """Begin with a way out, through what the sandbox opens."""
         inner, outer = socket.socketpair()
         with inner, outer:
-            wire = await self._begin(way.add_to(order), {**files, way.file: inner.fileno()})
+            begun = await self._begin(way.add_to(order), {**files, way.file: inner.fileno()})
             await way.serve(outer)
-        return wire
+        return begun
 
-    async def _begin(self, order: Order, files: Mapping[str, int]) -> Wire:
+    async def _begin(self, order: Order, files: Mapping[str, int]) -> "Begun":
         zygote = await self._ready_zygote(None)
         try:
-            return await _begun(zygote, order, files)
+            return await _begun(zygote, order, files), zygote
         except LostError:  # a child, or the zygote, died with the order in its hands: once more
             dead = zygote if await zygote.ends() else None
-        return await _begun(await self._ready_zygote(dead), order, files)
+        zygote = await self._ready_zygote(dead)
+        return await _begun(zygote, order, files), zygote
 
     async def _order(self, spec: Spec) -> Order:
         """Raises SandboxError, Unsupported for what cannot be given."""
@@ -185,7 +186,7 @@ class NsBackend:
             try:
                 await sandbox.prepare_worker(exam.changes, variation)
                 yield asks
-                await sandbox.check()  # no candidate can end its agent: then something of ours did
+                await sandbox.check()
             finally:
                 await sandbox.destroy()
 
@@ -207,6 +208,10 @@ class NsBackend:
             await self._zygote.stop()
             self._zygote = None
         await self.shelf.close()
+
+
+Begun = tuple[Wire, ZygoteProcess]
+"""The wire to an agent, and what it was forked from."""
 
 
 def capabilities(
@@ -255,7 +260,10 @@ def _absolute(path: Path) -> str:
 class NsSandbox(WireSandbox):
     """The backend's handle on one agent."""
 
-    def __init__(self, wire: Wire, spec: Spec, order: Order, backend: NsBackend, way: HeldWay | None) -> None:
+    def __init__(
+        self, begun: Begun, spec: Spec, order: Order, backend: NsBackend, way: HeldWay | None
+    ) -> None:
+        wire, self._zygote = begun
         super().__init__(wire, spec, f"{order.scratch}{backend.root}", way)
         self.id = order.id
         self._scratch = order.scratch
@@ -279,6 +287,8 @@ class NsSandbox(WireSandbox):
         run, alone = self._runs, self._running == 1
         try:
             result, answer = await super()._run(command, timeout_s, on_output, state=key is not None)
+        except LostError as error:
+            raise await self._zygote.blame(error) from error
         finally:
             self._running -= 1
         alone = alone and run == self._runs
@@ -298,9 +308,20 @@ class NsSandbox(WireSandbox):
         state, _ = await self._ask("state")
         return CacheKey(repo=self._base, tree=state["tree"], command=command) if state["pure"] else None
 
+    async def _ask(
+        self, op: str, body: bytes = b"", *, most: int = frames.SMALL, **request: object
+    ) -> Answer:
+        try:
+            return await super()._ask(op, body, most=most, **request)
+        except LostError as error:
+            raise await self._zygote.blame(error) from error
+
     async def check(self) -> None:
-        """Raises SandboxError when the agent is gone."""
-        await self._ask("hello")
+        """Raises EndedWithinError when what ran in it has ended the agent, or keeps it from answering."""
+        try:
+            await self._ask("hello")
+        except LateError as error:
+            raise await self._zygote.blame(error) from error
 
     async def prepare_worker(self, changes: Mapping[str, bytes | None], variation: int) -> None:
         """Bring in an exam's changes and start the worker on the socket given at the creation."""

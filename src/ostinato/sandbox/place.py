@@ -15,6 +15,10 @@ class Place(Protocol):
 
     root: str
 
+    def open_up(self) -> None:
+        """Let the owner, which the agent is, into what a command may have shut: `chmod 0 .`."""
+        ...
+
     def pure(self) -> bool:
         """True when nothing but files of the tree can have changed since the start."""
         ...
@@ -41,6 +45,10 @@ class OverlayPlace:
         self._lower = f"/proc/self/fd/{lower}"
         self._upper = f"/proc/self/fd/{upper}"
 
+    def open_up(self) -> None:
+        tree.open_up(layout.REPO)
+        tree.open_up(layout.TMP)
+
     def pure(self) -> bool:
         return overlay.pure(self._upper, layout.TMP)
 
@@ -65,6 +73,9 @@ class PlainPlace:
         self.root = root
         self._git = git
         self._base = self._stamps()
+
+    def open_up(self) -> None:
+        tree.open_up(self.root)
 
     def pure(self) -> bool:
         return False  # it may have written anywhere

@@ -276,6 +276,8 @@ class ProcessSandbox:
     def _check_alive(self) -> None:
         if self._destroyed:
             raise SandboxError(f"the sandbox at {self.root} is destroyed: create another")
+        if self._scratch is not None:
+            self._place.open_up()
 
 
 COMMAND_ENVIRONMENT = {

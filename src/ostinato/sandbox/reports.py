@@ -13,7 +13,7 @@ ORDER = ("passed", "skipped", "failed", "error")
 _CHILDREN = {"failure": "failed", "error": "error", "skipped": "skipped"}
 _TEST = re.compile(r"(not )?ok\b\s*(\d+)?\s*(?:- )?(.*)", re.IGNORECASE)
 _DIRECTIVE = re.compile(r"(?:^|\s)#\s*(skip|todo)\b.*", re.IGNORECASE)
-_PLAN = re.compile(r"1\.\.(\d+)")
+_PLAN = re.compile(r"1\.\.(\d{1,9})(?!\d)")
 
 
 class ReportError(ValueError):
@@ -48,7 +48,9 @@ def junit(data: bytes) -> dict[str, str]:
     parser.StartDoctypeDeclHandler = refuse
     try:
         parser.Parse(data, True)
-    except expat.ExpatError as error:
+    except ReportError:
+        raise
+    except (expat.ExpatError, ValueError, LookupError) as error:  # the latter two for odd encodings
         raise ReportError(f"not XML: {error}") from error
     return found
 

@@ -19,6 +19,7 @@ from ostinato.sandbox.base import (
     DEFAULT_LIMITS,
     Backend,
     ChangesError,
+    EndedWithinError,
     Exam,
     Limits,
     SandboxError,
@@ -77,6 +78,8 @@ class Verifier:
             outcomes = _outcomes(task, await self._examine(exam, check))
         except (SandboxPathError, ChangesError) as error:
             return Verification(passed=False, outcomes=_complete(task, {}), tampered=(*tampered, str(error)))
+        except EndedWithinError:
+            return Verification(passed=False, outcomes=_complete(task, {}), tampered=tampered)
         except SandboxError as error:
             return Verification(passed=False, outcomes={}, tampered=tampered, void=str(error))
         return Verification(

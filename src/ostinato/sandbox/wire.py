@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ostinato.sandbox import frames
-from ostinato.sandbox.base import ChangesError, SandboxError, SandboxPathError
+from ostinato.sandbox.base import ChangesError, EndedWithinError, SandboxError, SandboxPathError
 
 Answer = frames.Frame
 Heard = Callable[[dict[str, Any], bytes], None]
@@ -15,7 +15,7 @@ _ERRORS: Mapping[str, type[Exception]] = {
     error.__name__: error
     for error in (
         *(FileNotFoundError, IsADirectoryError, NotADirectoryError),
-        *(SandboxError, SandboxPathError, ChangesError),
+        *(SandboxError, SandboxPathError, ChangesError, EndedWithinError),
     )
 }
 
@@ -37,6 +37,10 @@ class Pending:
 
 class LostError(SandboxError):
     """The connection ended, and nobody on our side wanted it to."""
+
+
+class LateError(SandboxError):
+    """The sandbox did not answer in time."""
 
 
 class Aside(Protocol):
@@ -184,7 +188,7 @@ class Wire(asyncio.Protocol):
 
     def _arm(self, pending: Pending, within_s: float) -> None:
         late = "the sandbox did not answer in time and was ended: create another"
-        pending.timer = asyncio.get_running_loop().call_later(within_s, self.end, late)
+        pending.timer = asyncio.get_running_loop().call_later(within_s, self.end, late, LateError)
 
     def _forget(self, number: int) -> Pending | None:
         pending = self._pending.pop(number, None)
