@@ -27,14 +27,11 @@ class SandboxPathError(SandboxError):
 
 
 class ChangesError(SandboxError):
-    """Changes that no repository can take, such as a file below a file, or that are too large to be carried.
-
-    They are the fault of what ran in the sandbox.
-    """
+    """Changes that no repository can take, or that are too large to be carried: the sandbox's own fault."""
 
 
 class EndedWithinError(SandboxError):
-    """What ran in a sandbox ended it, while all that holds the sandbox lives on: nothing of ours failed."""
+    """What ran in a sandbox ended it; all that holds the sandbox lives on."""
 
 
 class Unsupported(SandboxError):  # noqa: N818 - a capability is missing, nothing went wrong
@@ -334,8 +331,7 @@ class Sandbox(Protocol):
 
     async def changes(self) -> dict[str, bytes | None]:
         """Files that differ from the repository it started from, without `.git`: bytes, None when deleted.
-
-        Raises ChangesError when there is more than can be carried."""
+        Raises ChangesError."""
         ...
 
     async def pause(self) -> None:
@@ -357,17 +353,14 @@ class Sandbox(Protocol):
         """
         ...
 
-    async def usage(self) -> Usage:
-        """What it has used until now."""
-        ...
+    async def usage(self) -> Usage: ...
 
     async def destroy(self) -> None:
         """End all processes and drop what was written. Calling it again does nothing."""
         ...
 
     async def list(self, path: str = ".") -> list[str]:
-        """Sorted names in a directory, directories with a trailing slash; raises FileNotFoundError,
-        NotADirectoryError, SandboxPathError."""
+        """Sorted names in a directory, directories with a slash; raises as `read`, NotADirectoryError."""
         ...
 
 
