@@ -1,7 +1,6 @@
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,9 +15,13 @@ from ostinato.sync import Subscriber
 from ostinato.train.batch import Row
 from ostinato.train.journal import Journal
 from ostinato.train.sft import LEARNING_RATE, RISE_STEPS, Budget, Sft, learning_rate
+from ostinato.train.state import StateError
 from ostinato.types import Completion, Ending, FinishReason, Session, Source, State, Turn
 
-ROWS = [Row(ids=tuple((3 * i + j) % 40 for j in range(8)), weights=(1.0,) * 8) for i in range(30)]
+ROWS = [
+    Row(ids=tuple((3 * i + j) % 40 for j in range(8)), weights=(1.0,) * 8, session_id=f"s{i}")
+    for i in range(30)
+]
 
 
 class Lessons:
@@ -79,8 +82,7 @@ def test_begins_without_rows_and_waits_for_them(decoder: Decoder, tmp_path: Path
 
 def test_tells_which_sessions_it_learnt_from(decoder: Decoder, tmp_path: Path) -> None:
     told: list[str] = []
-    rows = [replace(row, session_id=f"s{i}") for i, row in enumerate(ROWS)]
-    batches = iter([rows[:20], rows[20:]])
+    batches = iter([ROWS[:20], ROWS[20:]])
     sft = Sft(
         decoder,
         lambda: next(batches, []),
@@ -106,6 +108,68 @@ def test_a_killed_run_goes_on_from_its_last_state(decoder: Decoder, tmp_path: Pa
     second = trainer(Decoder(decoder.config), tmp_path, 250)
     assert second.step == 100 and second.cpu_s > 0
     assert second.run(never) and second.step == 250
+
+
+Chunks = Sequence[Sequence[Row]]
+SLOWLY = [ROWS[:10], ROWS[10:20], ROWS[20:]]
+AT_ONCE, BACKWARDS = [ROWS], [ROWS[::-1]]
+
+
+@pytest.mark.parametrize(
+    ("kill", "sources"),
+    [
+        *((kill, (AT_ONCE, AT_ONCE)) for kill in (0, 3, 8)),  # before the first look
+        *((kill, (AT_ONCE, SLOWLY)) for kill in (13, 16, 20)),  # between the looks at steps 8, 12 and 20
+        *((kill, (BACKWARDS, SLOWLY)) for kill in (21, 33, 40, 59, 60)),  # all that came later was noted
+    ],
+)
+def test_killed_at_any_step_it_ends_with_the_same_weights_to_the_bit(
+    kill: int,
+    sources: tuple[Chunks, Chunks],
+    decoder: Decoder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A new process finds other lessons in another order, and is given them as they came the first time.
+
+    `sources`: what it finds, and what a run found that was never killed.
+    """
+    monkeypatch.setattr("ostinato.train.sft.SAVE_EVERY", 8)
+    start = {name: tensor.clone() for name, tensor in decoder.state_dict().items()}
+    told = dict[str, set[str]](killed=set(), whole=set())
+
+    def run(folder: str, chunks: Chunks, stop: Callable[[], bool] = never) -> dict[str, torch.Tensor]:
+        decoder.load_state_dict(start)
+        source, budget = iter(chunks), Budget(steps=60)
+        Sft(
+            decoder,
+            lambda: next(source, []),
+            tmp_path / folder,
+            budget,
+            vocab_size=40,
+            trained=told[folder].update,
+        ).run(stop)
+        return {name: tensor.clone() for name, tensor in decoder.state_dict().items()}
+
+    asked = iter([False] * kill)
+    run("killed", SLOWLY, lambda: next(asked, True))
+    ours, theirs = run("killed", sources[0]), run("whole", sources[1])
+    assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
+    assert told["killed"] == told["whole"] == {row.session_id for row in ROWS}
+
+
+def test_a_run_whose_lessons_are_gone_is_named(decoder: Decoder, tmp_path: Path) -> None:
+    asked = iter([False] * 20)
+    trainer(decoder, tmp_path, 60).run(lambda: next(asked, True))
+    gone = Sft(decoder, lambda: ROWS[1:], tmp_path, Budget(steps=60), vocab_size=40)
+    with pytest.raises(StateError, match=r"looks.jsonl names session 's0'"):
+        gone.run(never)
+
+
+def test_another_seed_cannot_go_on(decoder: Decoder, tmp_path: Path) -> None:
+    trainer(decoder, tmp_path, 20).run(never)
+    with pytest.raises(StateError, match="began with seed 0"):
+        Sft(decoder, Lessons(), tmp_path, Budget(steps=20), vocab_size=40, seed=1)
 
 
 def lessons(store: Store) -> None:

@@ -1,6 +1,7 @@
-"""A trainer's progress as JSON lines, for displays and plots. Not a record that anything depends on."""
+"""JSON lines that grow: a trainer's progress, for displays and plots, and what fine-tuning looked at."""
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,12 @@ class Journal:
     def add(self, line: Mapping[str, Any]) -> None:
         with self.path.open("ab", buffering=0) as file:
             file.write(json.dumps(line).encode() + b"\n")
+
+    def sync(self) -> None:
+        """On disk for good when this returns."""
+        if self.path.exists():
+            with self.path.open("rb") as file:
+                os.fsync(file.fileno())
 
     def lines(self) -> list[dict[str, Any]]:
         """What was written so far, a line that a kill cut short left out."""

@@ -5,7 +5,8 @@
     rows ─► pool ─► batch ─► step ─► … ─► checkpoint ─► anchor published
 
 The first part of the budget trains on random spans to copy: it needs no rows, and copying is what takes
-longest to appear. A killed run goes on from its last saved state.
+longest to appear. A killed run goes on from its last saved state, with the batches that it would have had:
+with a budget of steps the weights are those of a run that was never killed, to the bit.
 """
 
 import argparse
@@ -31,7 +32,7 @@ from ostinato.train.learner import version_row
 from ostinato.train.losses import gradient_norm, next_token_loss
 from ostinato.train.optimizer import adamw, set_rate
 from ostinato.train.state import StateError, States
-from ostinato.train.teacher import Pool, TeacherRows, induction_row
+from ostinato.train.teacher import Arrivals, Pool, TeacherRows, induction_row
 
 log = logging.getLogger(__name__)
 BATCH, INDUCTION_BATCH = 20, 64
@@ -91,9 +92,10 @@ class Sft:
         trained: Callable[[Iterable[str]], None] = lambda _: None,
     ) -> None:
         self._decoder = decoder
-        self._rows = rows
+        self._arrivals = Arrivals(rows, run_dir / "looks.jsonl")
         self._budget = budget
         self._vocab_size = vocab_size
+        self._seed = seed
         self._rng = random.Random(seed)
         self._pool = Pool(self._rng)
         self._drawn: list[list[Row]] = []
@@ -103,17 +105,29 @@ class Sft:
         self._journal = Journal(run_dir / "sft.jsonl")
         self._optimizer = adamw(decoder, rate=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
         self.step = 0
+        self._induction = 0
+        """Steps on spans to copy, so far."""
         self._cpu_before = 0.0
         self._cpu_at_start = time.process_time()
         self._resume()
 
     def _resume(self) -> None:
+        """Load the last saved state, and draw once more what it was trained on, so that the next batch is the
+        one that would have come. Sessions whose training is certain by now are told again."""
         newest = self._states.newest()
         note = newest is not None and self._states.load(newest, self._decoder, self._optimizer)
-        if note:
-            self.step, self._cpu_before = note["step"], note["cpu_s"]
-            self._rng.seed(note["step"])
-            log.info("going on at step %d", self.step)
+        if not note:
+            return
+        if note["seed"] != self._seed:
+            raise StateError(f"the run began with seed {note['seed']} and cannot go on with {self._seed}")
+        for self.step in range(note["step"]):
+            if self.step < note["induction"]:
+                self._spans()
+            else:
+                self._learnt |= _sessions(self._next_drawn())
+        self.step, self._cpu_before = note["step"], note["cpu_s"]
+        self._tell()
+        log.info("going on at step %d", self.step)
 
     @property
     def cpu_s(self) -> float:
@@ -137,30 +151,30 @@ class Sft:
     def _batch(self, stop: Callable[[], bool]) -> list[Row] | None:
         """The next batch, waiting for the first rows if need be; None when told to stop."""
         while not stop():
-            if self._is_induction:
-                return [induction_row(self._vocab_size, self._rng) for _ in range(INDUCTION_BATCH)]
-            if not self._drawn:
-                self._draw()
-            if self._drawn:
-                return self._drawn.pop()
+            if self.used < INDUCTION_UNTIL:
+                return self._spans()
+            if batch := self._next_drawn():
+                return batch
             time.sleep(WAIT_S)
         return None
 
-    @property
-    def _is_induction(self) -> bool:
-        return self.used < INDUCTION_UNTIL
+    def _spans(self) -> list[Row]:
+        self._induction += 1
+        return [induction_row(self._vocab_size, self._rng) for _ in range(INDUCTION_BATCH)]
 
-    def _draw(self) -> None:
-        if not len(self._pool) or self.step % LOOK_EVERY < BATCHES_DRAWN:
-            self._pool.add(self._rows())
-        if len(self._pool):
+    def _next_drawn(self) -> list[Row]:
+        """The next batch of lessons; empty while there are none."""
+        if not self._drawn and (not len(self._pool) or self.step % LOOK_EVERY < BATCHES_DRAWN):
+            self._pool.add(self._arrivals.at(self.step))
+        if not self._drawn and len(self._pool):
             self._drawn = self._pool.draw(BATCHES_DRAWN, BATCH)
+        return self._drawn.pop() if self._drawn else []
 
     def _train_on(self, rows: Sequence[Row]) -> None:
         rate = learning_rate(self.step, self.used)
         set_rate(self._optimizer, rate)
         loss = supervised_step(self._decoder, self._optimizer, rows)
-        self._learnt |= {row.session_id for row in rows if row.session_id is not None}
+        self._learnt |= _sessions(rows)
         self.step += 1
         if self.step % LOOK_EVERY == 0 or self.used >= 1:
             self._report(loss, rate)
@@ -168,8 +182,17 @@ class Sft:
             self._save()
 
     def _save(self) -> None:
-        note = {"step": self.step, "cpu_s": self.cpu_s}
+        note = {
+            "step": self.step,
+            "cpu_s": self.cpu_s,
+            "seed": self._seed,
+            "induction": self._induction,
+        }
+        self._arrivals.sync()
         self._states.save(self.step, self._decoder, self._optimizer, note)
+        self._tell()
+
+    def _tell(self) -> None:
         self._trained(sorted(self._learnt))
         self._learnt.clear()
 
@@ -184,6 +207,10 @@ class Sft:
                 "used": self.used,
             }
         )
+
+
+def _sessions(rows: Sequence[Row]) -> set[str]:
+    return {row.session_id for row in rows if row.session_id is not None}
 
 
 def supervised_step(decoder: Decoder, optimizer: torch.optim.Optimizer, rows: Sequence[Row]) -> float:

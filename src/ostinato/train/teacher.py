@@ -2,11 +2,15 @@
 
 import logging
 import random
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 from ostinato.store import Ledger, Store
 from ostinato.train.batch import Row
+from ostinato.train.journal import Journal
 from ostinato.train.samples import UntrainableError, rows_of
+from ostinato.train.state import StateError
 from ostinato.types import Sample, Session, Source, State
 
 log = logging.getLogger(__name__)
@@ -47,6 +51,51 @@ class TeacherRows:
                 log.warning("left out: %s", error)
                 self._ledger.account_sessions([id], State.UNTRAINABLE, error.reason)
         return found
+
+
+class Arrivals:
+    """The rows of a source as they arrive, noted on disk, so that a run that goes on sees each at its step.
+
+    Lessons end while they are learnt from, so what a step could draw from depends on time. Every look is a
+    line in `path`; a step that is done again is given what its line says, whatever else has arrived since.
+    """
+
+    def __init__(self, rows: Callable[[], Sequence[Row]], path: Path) -> None:
+        self._rows = rows
+        self._journal = Journal(path)
+        self._noted: dict[int, list[list[str]]] = defaultdict(list)
+        for line in self._journal.lines():
+            self._noted[line["step"]].append(line["sessions"])
+        self._waiting: dict[str, list[Row]] = {}
+
+    def at(self, step: int) -> list[Row]:
+        """What is new at this look. Raises StateError when a noted session is gone."""
+        noted = self._noted.get(step)
+        if not noted:
+            self._take()
+            sessions = list(self._waiting)
+            self._journal.add({"step": step, "sessions": sessions})
+        else:
+            sessions = noted.pop(0)
+            if not self._waiting.keys() >= set(sessions):
+                self._take()
+        try:
+            return [row for id in sessions for row in self._waiting.pop(id)]
+        except KeyError as error:
+            raise StateError(
+                f"{self._journal.path} names session {error}, which the store does not hold: the run cannot go "
+                "on as it began, delete its folder to begin again"
+            ) from error
+
+    def sync(self) -> None:
+        """All looks are on disk for good when this returns; a saved state relies on them."""
+        self._journal.sync()
+
+    def _take(self) -> None:
+        for row in self._rows():
+            if row.session_id is None:
+                raise ValueError("a row from a source needs the session that it comes from")
+            self._waiting.setdefault(row.session_id, []).append(row)
 
 
 def row_of(sample: Sample) -> Row:
