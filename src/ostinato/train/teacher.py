@@ -83,8 +83,8 @@ class Arrivals:
             return [row for id in sessions for row in self._waiting.pop(id)]
         except KeyError as error:
             raise StateError(
-                f"{self._journal.path} names session {error}, which the store does not hold: the run cannot go "
-                "on as it began, delete its folder to begin again"
+                f"{self._journal.path} names session {error}, which the store does not hold: the run cannot "
+                "go on as it began, delete its folder to begin again"
             ) from error
 
     def sync(self) -> None:
