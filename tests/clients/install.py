@@ -102,9 +102,10 @@ def _run(command: list[str]) -> str | None:
 
 
 def main(arguments: list[str]) -> int:
-    """Installs what is missing, then runs the tests where there is nothing but loopback.
+    """Install what is missing, then run the tests where there is nothing but loopback.
 
-    1 when a client cannot be installed: a test that was skipped shows nothing.
+    The namespace of processes ends with the tests, and with it the daemons that some clients leave behind.
+    Return 1 when a client cannot be installed: a test that was skipped shows nothing.
     """
     problems = {package.name: install(package) for package in PACKAGES.values()}
     for name, problem in problems.items():
@@ -112,7 +113,7 @@ def main(arguments: list[str]) -> int:
     if any(problems.values()):
         return 1
     command = [sys.executable, "-m", "pytest", "-m", "clients", *arguments]
-    alone = ["unshare", "--map-root-user", "--net", "--"]
+    alone = ["unshare", "--map-root-user", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
     able = shutil.which("unshare") and not subprocess.run([*alone, "true"], check=False).returncode
     # Without namespaces the tests say why they are skipped.
     command = [*alone, *command] if able else command
