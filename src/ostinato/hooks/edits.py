@@ -82,6 +82,8 @@ class Edit:
     reflog: int = 0
     """Bytes of HEAD's reflog that were written before the edit."""
     stashes: int = 0
+    made_in: str = ""
+    """Path of the file when the edit was made; empty while that is `path`."""
     seen: tuple[Seen, ...] = ()
     """Files that differed from `base` when it was made, and what they held of its lines."""
     model: str = ""
@@ -92,6 +94,17 @@ class Edit:
     head: str | None = None
     """The commit HEAD was at when it was last looked at."""
     verdict: Verdict | None = None
+
+    @property
+    def first_path(self) -> str:
+        """Where the file lay when the edit was made."""
+        return self.made_in or self.path
+
+    def found_in(self, path: str) -> "Edit":
+        """The same edit, its lines last seen in `path`."""
+        return dataclasses.replace(
+            self, path=path, made_in="" if path == self.first_path else self.first_path
+        )
 
     def lines(self) -> list[str]:
         return split(self.after or "")

@@ -15,7 +15,8 @@ from pathlib import PurePosixPath
 from ostinato.hooks.align import Region, blocks, follow, split
 from ostinato.hooks.edits import Edit, Hunk, Seen, live
 from ostinato.hooks.git import Tree
-from ostinato.hooks.tokens import key
+from ostinato.hooks.rates import alike
+from ostinato.hooks.tokens import key, tokens
 
 ENOUGH = 0.5
 """Share of the lines that must be met again to speak of a move."""
@@ -24,6 +25,8 @@ TELLING = 40
 SHORTEST = 8
 """Characters from which a line tells anything at all."""
 MOST_PAIRS = 4_000_000
+MOST_BROKEN = 40
+"""Lines into which a formatter may break one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +46,7 @@ def present(edit: Edit, tree: Tree) -> Text | None:
     text, _ = tree.read(edit.path)
     if text is not None:
         return Text(path=edit.path, lines=tuple(split(text)))
-    renamed = tree.renamed(edit.base, edit.path)
+    renamed = tree.renamed(edit.base, edit.first_path)
     moved = _text(tree, renamed) if renamed else None
     return moved or _likest(edit, tree)
 
@@ -60,8 +63,9 @@ def elsewhere(edit: Edit, hunk: Hunk, tree: Tree, taken: Counter[str]) -> tuple[
 
     `taken`: lines that are there now and belong to something else, by what `key` makes of them.
     """
-    wanted = [key(line) for line in edit.lines()[hunk.b1 : hunk.b2]]
-    was = {edit.path: counted(edit.lines_before())}
+    hunk_lines = edit.lines()[hunk.b1 : hunk.b2]
+    wanted = [key(line) for line in hunk_lines]
+    was = {edit.first_path: counted(edit.lines_before())}
     gained = _gained(edit, tree, Counter(wanted), was) - taken
     if _share(wanted, gained) < ENOUGH or not _tells(wanted, gained):
         return None
@@ -70,7 +74,7 @@ def elsewhere(edit: Edit, hunk: Hunk, tree: Tree, taken: Counter[str]) -> tuple[
         text = _text(tree, path)
         if text is None or _share(wanted, counted(text.lines)) < ENOUGH:
             continue
-        region = _window(wanted, [key(line) for line in text.lines])
+        region = _grown(hunk_lines, text.lines, _window(wanted, [key(line) for line in text.lines]))
         share = _share(wanted, counted(text.lines[region.start : region.end]))
         if share >= ENOUGH and (best is None or share > best[0]):
             best = share, text, region
@@ -100,7 +104,7 @@ def seen(lines: Iterable[str], files: Iterable[tuple[str, str | None]]) -> tuple
 def _likest(edit: Edit, tree: Tree) -> Text | None:
     """The changed file that holds most of the lines of the edit's file, and did not hold them before."""
     wanted = [key(line) for line in edit.lines()]
-    if _share(wanted, _gained(edit, tree, Counter(wanted), {edit.path: Counter()})) < ENOUGH:
+    if _share(wanted, _gained(edit, tree, Counter(wanted), {edit.first_path: Counter()})) < ENOUGH:
         return None
     texts = [text for path in _likely(edit, tree) if (text := _text(tree, path))]
     best = max(texts, key=lambda text: _share(wanted, counted(text.lines)), default=None)
@@ -137,7 +141,7 @@ def _tells(wanted: Sequence[str], found: Counter[str]) -> bool:
 def _likely(edit: Edit, tree: Tree) -> list[str]:
     """Its own file and the changed ones, those of the same name and kind first."""
     own = PurePosixPath(edit.path)
-    paths = {edit.path, *tree.changed(edit.base)}
+    paths = {edit.path, edit.first_path, *tree.changed(edit.base)}
     return sorted(paths, key=lambda p: (p != edit.path, *_unlike(own, PurePosixPath(p)), p))
 
 
@@ -162,6 +166,21 @@ def _window(wanted: Sequence[str], keys: Sequence[str]) -> Region:
     matcher.set_seq2(keys[first:last])
     found = [block for block in matcher.get_matching_blocks() if block.size]
     return Region(start=first + found[0].b, end=first + found[-1].b + found[-1].size)
+
+
+def _grown(wanted: Sequence[str], lines: Sequence[str], region: Region) -> Region:
+    """The region with the lines beside it that make it more like `wanted`: a formatter may have broken up the
+    first or the last of its lines, and no whole line of those is met again."""
+    text = "".join(tokens(wanted))
+
+    def like(start: int, end: int) -> float:
+        return alike("".join(tokens(lines[start:end])), text)
+
+    ends = range(region.end, min(len(lines), region.end + MOST_BROKEN) + 1)
+    end = max(ends, key=lambda at: (like(region.start, at), -at))
+    starts = range(region.start, max(0, region.start - MOST_BROKEN) - 1, -1)
+    start = max(starts, key=lambda at: (like(at, end), at))
+    return Region(start=start, end=end)
 
 
 def _text(tree: Tree, path: str) -> Text | None:

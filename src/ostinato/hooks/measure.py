@@ -1,5 +1,6 @@
 """How much of an edit a tree still holds."""
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,28 +48,30 @@ def measure(edit: Edit, tree: Tree, later: Sequence[Edit] = ()) -> Measured:
     if edit.after is None:
         return _of_deletion(edit, tree)
     text = present(edit, tree)
+    hunks = live(edit)
     if text is None:
-        return Measured(rates=GONE, path=edit.path, lines=(), kept=False)
+        gone = Measured(rates=GONE, path=edit.path, lines=(), kept=False)
+        parts = _followed(edit, hunks, [gone] * len(hunks), tree, taken(later, tree))
+        return _joined(edit, edit.path, hunks, parts)
     lines = edit.lines()
     whole = text.lines == tuple(lines) or same_meaning(edit.path, lines, text.lines)
-    hunks = live(edit)
-    places = list(zip(hunks, regions(edit, hunks, text), strict=True))
-    here = [_at(edit, hunk, region, text, whole=whole) for hunk, region in places]
+    places = regions(edit, hunks, text)
+    here = [_at(edit, hunk, at, text, whole=whole) for hunk, at in zip(hunks, places, strict=True)]
     stay = [_stays(hunk, at) for hunk, at in zip(hunks, here, strict=True)]
     if all(stay):
-        parts = here
-    else:
-        others = taken(later, tree)
-        for (_, region), stays in zip(places, stay, strict=True):
-            others += counted(text.lines[region.start : region.end]) if stays else Counter()
-        parts = [
-            at if stays else _moved(edit, hunk, at, tree, others)
-            for hunk, at, stays in zip(hunks, here, stay, strict=True)
-        ]
+        return _joined(edit, text.path, hunks, here)
+    others = taken(later, tree)
+    for region in itertools.compress(places, stay):
+        others += counted(text.lines[region.start : region.end])
+    return _joined(edit, text.path, hunks, _followed(edit, hunks, here, tree, others))
+
+
+def _joined(edit: Edit, path: str, hunks: Sequence[Hunk], parts: Sequence[Measured]) -> Measured:
+    """Of all hunks together."""
     return Measured(
         rates=mean([(_weight(edit, hunk), part.rates) for hunk, part in zip(hunks, parts, strict=True)]),
-        path=text.path,
-        lines=tuple(line for part in parts for line in part.lines if part.path == text.path),
+        path=path,
+        lines=tuple(line for part in parts for line in part.lines if part.path == path),
         kept=all(part.kept for part in parts),
     )
 
@@ -86,11 +89,16 @@ def _stays(hunk: Hunk, here: Measured) -> bool:
     return here.kept or here.rates.four_gram >= LOST or hunk.b1 == hunk.b2
 
 
-def _moved(edit: Edit, hunk: Hunk, here: Measured, tree: Tree, others: Counter[str]) -> Measured:
-    """What was found where the hunk's lines went, or in its place when that is more."""
-    place = elsewhere(edit, hunk, tree, others)
-    there = _at(edit, hunk, place[1], place[0], whole=False) if place else here
-    return max(here, there, key=lambda found: (found.rates.four_gram, found.rates.no_revert))
+def _followed(
+    edit: Edit, hunks: Sequence[Hunk], here: Sequence[Measured], tree: Tree, others: Counter[str]
+) -> list[Measured]:
+    """Each hunk in its place, or where its lines went when more of it is found there."""
+    found = []
+    for hunk, at in zip(hunks, here, strict=True):
+        place = None if _stays(hunk, at) else elsewhere(edit, hunk, tree, others)
+        there = _at(edit, hunk, place[1], place[0], whole=False) if place else at
+        found.append(max(at, there, key=lambda one: (one.rates.four_gram, one.rates.no_revert)))
+    return found
 
 
 def _at(edit: Edit, hunk: Hunk, region: Region, text: Text, *, whole: bool) -> Measured:

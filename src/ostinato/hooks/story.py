@@ -193,4 +193,4 @@ def _censor(seen: Look, window: str, why: str) -> None:
 
 
 def _done(seen: Look, window: str, *, path: str) -> None:
-    seen.edit = dataclasses.replace(seen.edit, done=(*seen.edit.done, window), path=path)
+    seen.edit = dataclasses.replace(seen.edit.found_in(path), done=(*seen.edit.done, window))
