@@ -3,7 +3,7 @@
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Self
 
@@ -114,19 +114,27 @@ class _Inside:
         return parts
 
     def _walk(self, area: str, above: list[str], path: str) -> int:
-        """Open a parent step by step: one that is a link would lead elsewhere."""
-        place = os.dup(self._tops[area])
-        for part in above:
-            try:
-                following = os.open(part, _DIRECTORY, dir_fd=place)
-            except (NotADirectoryError, FileNotFoundError):
-                raise SandboxError(
-                    f"the layer has an entry {path!r} below no directory: it is damaged, or forged"
-                ) from None
-            finally:
-                os.close(place)
-            place = following
-        return place
+        try:
+            return walk(self._tops[area], above)
+        except (NotADirectoryError, FileNotFoundError):
+            raise SandboxError(
+                f"the layer has an entry {path!r} below no directory: it is damaged, or forged"
+            ) from None
+
+
+def walk(top: int, above: Sequence[str]) -> int:
+    """Open a directory below an open one step by step, since a step that is a link would lead elsewhere.
+
+    The caller closes it. Raises NotADirectoryError, FileNotFoundError.
+    """
+    place = os.dup(top)
+    for part in above:
+        try:
+            following = os.open(part, _DIRECTORY, dir_fd=place)
+        finally:
+            os.close(place)
+        place = following
+    return place
 
 
 Pieces = Callable[[int], Iterator[bytes]]

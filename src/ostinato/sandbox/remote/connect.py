@@ -118,7 +118,7 @@ def parse(body: bytes) -> dict[str, Any]:
     """A JSON object. Raises ConnectError."""
     try:
         message = json.loads(body or b"{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConnectError("invalid_argument", f"not JSON: {error}") from error
     if not isinstance(message, dict):
         raise ConnectError("invalid_argument", "not a JSON object")

@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from ostinato.sandbox.base import ExecResult
 from ostinato.sandbox.remote import connect
 from ostinato.sandbox.remote.connect import ConnectError
+from ostinato.sandbox.server import bodies
 from ostinato.sandbox.server.pods import Pod
 from ostinato.sandbox.server.running import Command, Running
 from ostinato.sandbox.server.wishes import ControlError, State, texts
@@ -32,7 +33,7 @@ def unary(method: Unary) -> Callable[[Pod, Request], Awaitable[Response]]:
 
     async def endpoint(pod: Pod, request: Request) -> Response:
         try:
-            return JSONResponse(await method(pod, connect.parse(await request.body())))
+            return JSONResponse(await method(pod, connect.parse(await bodies.whole(request, bodies.MESSAGE))))
         except Exception as error:
             return JSONResponse(*refusal(error))
 
@@ -42,7 +43,8 @@ def unary(method: Unary) -> Callable[[Pod, Request], Awaitable[Response]]:
 def refusal(error: Exception) -> tuple[dict[str, str], int]:
     """Body and status of a failed call; raises what is a bug."""
     if isinstance(error, ControlError):
-        error = ConnectError("resource_exhausted" if error.status == 429 else "internal", error.message)
+        exhausted = error.status in (413, 429)
+        error = ConnectError("resource_exhausted" if exhausted else "internal", error.message)
     told = connect.to_error(error)
     if told is None:
         raise error
@@ -70,7 +72,7 @@ async def _envelopes(events: AsyncIterator[Message]) -> AsyncIterator[bytes]:
 async def start(pod: Pod, request: Request) -> Response:
     """process.Process/Start. `Connect-Timeout-Ms` limits the command, `timeoutS` the same with an answer."""
     try:
-        message = connect.unpack(await request.body())
+        message = connect.unpack(await bodies.whole(request, bodies.MESSAGE))
         if message.get("pty"):
             raise ConnectError("unimplemented", "there is no terminal in these sandboxes: start without pty")
         told = request.headers.get("connect-timeout-ms")
@@ -108,7 +110,7 @@ def _command(config: Message, pod: Pod) -> Command:
 async def attach(pod: Pod, request: Request) -> Response:
     """process.Process/Connect: what a running command still writes."""
     try:
-        running = _selected(pod, connect.unpack(await request.body()))
+        running = _selected(pod, connect.unpack(await bodies.whole(request, bodies.MESSAGE)))
     except Exception as error:
         return _failed(error)
     return _stream(_follow(pod, running, answer_late=True))

@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 
 from ostinato.sandbox.base import MAX_FILE_BYTES, SandboxPathError
 from ostinato.sandbox.remote.connect import ConnectError
+from ostinato.sandbox.server import bodies
 from ostinato.sandbox.server.envd import refusal
 from ostinato.sandbox.server.pods import Pod
 
@@ -167,11 +168,7 @@ async def _sent(request: Request) -> list[tuple[str | None, bytes]]:
 
 
 async def _body(request: Request) -> bytes:
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > 2 * MAX_FILE_BYTES:
-            raise ConnectError("invalid_argument", f"more than {2 * MAX_FILE_BYTES} bytes in one request")
+    body = await bodies.whole(request, bodies.FILES)
     match request.headers.get("content-encoding", "identity"):
         case "identity":
             return body

@@ -13,6 +13,7 @@ from starlette.routing import Route
 from ostinato.sandbox.base import SandboxError
 from ostinato.sandbox.remote import connect
 from ostinato.sandbox.remote.client import to
+from ostinato.sandbox.server import bodies
 from ostinato.sandbox.server.access import Access
 from ostinato.sandbox.server.fleet import Fleet
 from ostinato.sandbox.server.link import Link, passed_on
@@ -79,7 +80,7 @@ class _Front:
 
     async def examine(self, request: Request) -> Response:
         """An exam needs no place of its own: it is over before a scheduler could measure it."""
-        body = await read_body(request)
+        body = await read_body(request, bodies.EXAM)
         link = self._fleet.some_node()
         for name in ("repo", "tests"):
             await link.provide(str(body.get(name)))
@@ -91,10 +92,9 @@ class _Front:
         try:
             self._access.check_agent(request.headers, name)
             link = self._fleet.link_of(name)
+            answer = await _ask(link, request, name)
         except ControlError as error:
             return agent_refused(error, name)
-        try:
-            answer = await _ask(link, request, name)
         except aiohttp.ClientError as error:
             gone = ControlError(503, f"the node of sandbox {name} does not answer: {error}")
             return agent_refused(gone, name)
@@ -103,15 +103,29 @@ class _Front:
 
 
 async def _ask(link: Link, request: Request, name: str) -> aiohttp.ClientResponse:
+    """The body goes on as it comes. ControlError 413 when there is more than any call may have."""
+    refused: list[ControlError] = []
+
+    async def body() -> AsyncIterator[bytes]:
+        try:
+            async for piece in bodies.pieces(request, bodies.FILES):
+                yield piece
+        except ControlError as error:  # what sends it hides it
+            refused.append(error)
+            raise
+
     session = await link.client.session()
     headers = {each: request.headers[each] for each in KEPT_HEADERS if each in request.headers}
-    return await session.request(
-        request.method,
-        link.client.url + request.url.path,
-        params=dict(request.query_params),
-        data=await request.body(),
-        headers={**headers, **to(name)},
-    )
+    try:
+        return await session.request(
+            request.method,
+            link.client.url + request.url.path,
+            params=dict(request.query_params),
+            data=None if request.method == "GET" else body(),
+            headers={**headers, **to(name)},
+        )
+    except aiohttp.ClientError as error:
+        raise (refused[0] if refused else error) from error
 
 
 async def _chunks(answer: aiohttp.ClientResponse, name: str) -> AsyncIterator[bytes]:

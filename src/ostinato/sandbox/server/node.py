@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from ostinato.sandbox.base import Exam, Limits, SandboxError
 from ostinato.sandbox.schedule.pressure import Gauge
-from ostinato.sandbox.server import envd, files
+from ostinato.sandbox.server import bodies, envd, files
 from ostinato.sandbox.server.access import Access
 from ostinato.sandbox.server.envd import unary
 from ostinato.sandbox.server.pods import Pod, Pods
@@ -136,7 +136,7 @@ class _Node:
 
     async def examine(self, request: Request) -> Response:
         """Hidden tests against a repository with changes; both came as templates."""
-        body = await read_body(request)
+        body = await read_body(request, bodies.EXAM)
         try:
             repo, tests = (self._template(str(body[name])) for name in ("repo", "tests"))
             exam = Exam(
@@ -174,5 +174,6 @@ def agent_refused(error: ControlError, name: str) -> Response:
     """As a proxy in front of an agent answers."""
     if error.status == 404:
         return JSONResponse({"sandboxId": name, "message": f"{GONE}: {error.message}", "code": 502}, 502)
-    code = {401: "unauthenticated", 409: "failed_precondition"}.get(error.status, "unavailable")
+    codes = {401: "unauthenticated", 409: "failed_precondition", 413: "resource_exhausted"}
+    code = codes.get(error.status, "unavailable")
     return JSONResponse({"code": code, "message": error.message}, error.status)

@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ostinato.sandbox.base import Snapshot, SnapshotKind
+from ostinato.sandbox.server import bodies
 from ostinato.sandbox.server.access import Access
 from ostinato.sandbox.server.templates import Templates
 from ostinato.sandbox.server.wishes import (
@@ -164,7 +165,7 @@ class Rest:
         return JSONResponse({"templateID": name})
 
     async def put_template(self, request: Request) -> Response:
-        await self._templates.put(request.path_params["id"], await request.body())
+        await self._templates.put(request.path_params["id"], request)
         return JSONResponse({"templateID": request.path_params["id"]}, 201)
 
     async def forget(self, request: Request, _: Body) -> Response:
@@ -201,14 +202,14 @@ def snapshot_body(snapshot: Snapshot) -> dict[str, Any]:
     return {"snapshotID": snapshot.id, "names": [], "ostinato": extra}
 
 
-async def read_body(request: Request) -> Body:
-    """The JSON object that was sent, empty without one. ControlError 400."""
+async def read_body(request: Request, most: int = bodies.CONTROL) -> Body:
+    """The JSON object that was sent, empty without one. ControlError 400, 413."""
     if request.headers.get("content-type", "").startswith("application/gzip"):
         return {}
-    raw = await request.body()
+    raw = await bodies.whole(request, most)
     try:
         body = json.loads(raw) if raw else {}
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise bad(f"not JSON: {error}") from error
     if not isinstance(body, dict):
         raise bad("not a JSON object")

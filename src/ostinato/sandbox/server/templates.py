@@ -4,8 +4,12 @@ import asyncio
 import re
 import shutil
 from pathlib import Path
+from typing import IO
+
+from starlette.requests import Request
 
 from ostinato.sandbox.remote import bundle
+from ostinato.sandbox.server import bodies
 from ostinato.sandbox.server.wishes import ControlError, bad
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -30,14 +34,18 @@ class Templates:
     def paths(self) -> list[Path]:
         return [path for path in self._directory.iterdir() if _NAME.fullmatch(path.name)]
 
-    async def put(self, name: str, data: bytes) -> None:
-        """Takes in an archive of `bundle.pack`; once is enough. ControlError 400 when it is another."""
-        if name != bundle.name(data):
-            raise bad(f"this archive is {bundle.name(data)}, not {name!r}: pack the directory again")
-        if self.find(name) is not None:
-            return
+    async def put(self, name: str, request: Request) -> None:
+        """Takes in an archive of `bundle.pack`; once is enough. ControlError 400 when it is another, 413."""
+        file, found = await bodies.archive(request, self._directory)
+        with file:
+            if name != found:
+                raise bad(f"this archive is {found}, not {name!r}: pack the directory again")
+            if self.find(name) is None:
+                await self._unpack(name, file)
+
+    async def _unpack(self, name: str, file: IO[bytes]) -> None:
         try:
-            await asyncio.to_thread(bundle.unpack, data, self._directory / name)
+            await asyncio.to_thread(bundle.unpack, file, self._directory / name)
         except ValueError as error:
             raise bad(f"{name}: {error}") from error
         except OSError as error:
