@@ -11,6 +11,7 @@ from ostinato.engine.base import EngineError, InvalidRequestError, PromptTooLong
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.store.wire import request_to_json
 from ostinato.types import GenerateRequest
+from ostinato.web.secret import bearer
 
 FAILURES = {
     "too long": PromptTooLongError("600 tokens"),
@@ -47,6 +48,45 @@ async def test_a_failure_says_whose_fault_it_was(
         assert (response.status, error["status"]) == (status, status)
         assert response.headers.get("Retry-After") == ("1" if status == 503 else None)
     assert (error["type"], error["message"]) == (type(FAILURES[why]).__name__, str(FAILURES[why]))
+
+
+@pytest.fixture
+async def guarded() -> AsyncIterator[aiohttp.ClientSession]:
+    running = await serve_scripted(Unpausable(policy), secret="s3cret")
+    async with aiohttp.ClientSession(running.url) as opened:
+        yield opened
+    await running.close()
+
+
+@pytest.mark.parametrize("path", ["/generate", "/load", "/pause", "/resume", "/stats", "/no/such"])
+@pytest.mark.parametrize("shown", ["", "Bearer ", "Bearer s3cre", "Bearer s3cret2", "s3cret", "Bearer \xff"])
+async def test_who_does_not_show_the_secret_is_refused(guarded, path: str, shown: str) -> None:
+    headers = {"Authorization": shown, "Content-Type": "text/plain"}
+    async with guarded.post(path, data=b"{}", headers=headers) as response:
+        assert response.status == 401
+        assert "OSTINATO_ENGINE_SECRET" in (await response.json())["error"]["message"]
+
+
+async def test_who_shows_the_secret_is_served(guarded) -> None:
+    async with guarded.post("/resume", headers=bearer("s3cret")) as response:
+        assert await response.json() == {"paused": False}
+    async with guarded.get("/healthz") as response:
+        assert response.status == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Host": "evil.example"},
+        {"Host": "evil.example", "Origin": "http://evil.example"},
+    ],
+)
+async def test_a_web_page_is_refused(guarded, headers: dict[str, str]) -> None:
+    for path in ("/pause", "/healthz"):
+        async with guarded.post(path, headers=headers | bearer("s3cret")) as response:
+            assert (response.status, (await response.json())["error"]["type"]) == (403, "ForeignHostError")
 
 
 async def test_an_engine_that_cannot_pause_is_away(session: aiohttp.ClientSession) -> None:

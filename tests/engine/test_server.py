@@ -21,8 +21,15 @@ from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Objects
 from ostinato.store.wire import completion_from_json, request_to_json
 from ostinato.sync import Publisher
+from ostinato.web.secret import ENGINE_SECRET, bearer
 
 SIZES: dict[str, Any] = {"vocab_size": 270, "experts": 4}
+SECRET = "the engine's own"
+
+
+@pytest.fixture(autouse=True)
+def told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ENGINE_SECRET, SECRET)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +52,12 @@ async def spawn(checkpoint: Path, *options: str) -> asyncio.subprocess.Process:
     command = [sys.executable, "-m", "ostinato.engine.server", "--checkpoint", str(checkpoint), *options]
     pipe = asyncio.subprocess.PIPE
     return await asyncio.create_subprocess_exec(
-        *command, "--max-len", "128", stdout=pipe, stderr=pipe, env=os.environ | {"OMP_NUM_THREADS": "1"}
+        *command,
+        "--max-len",
+        "128",
+        stdout=pipe,
+        stderr=pipe,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
 
 
@@ -58,7 +70,9 @@ async def serving(
     ready = json.loads(await process.stdout.readline())
     assert ready["ready"] is True
     try:
-        async with aiohttp.ClientSession(f"http://127.0.0.1:{ready['port']}") as session:
+        async with aiohttp.ClientSession(
+            f"http://127.0.0.1:{ready['port']}", headers=bearer(SECRET)
+        ) as session:
             yield session, process
     finally:
         if process.returncode is None:
@@ -177,6 +191,7 @@ async def test_after_kill_9_a_new_one_serves_the_head(checkpoint: Path, tmp_path
 
 
 def refused(capsys: pytest.CaptureFixture[str], checkpoint: Path, *options: str) -> str:
+    os.environ[ENGINE_SECRET] = SECRET  # `main` takes it out
     assert main(["--checkpoint", str(checkpoint), "--max-len", "128", *options]) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1

@@ -1,4 +1,8 @@
-"""The HTTP face of any engine: /generate, /healthz, /stats, /load, /pause, /resume. Torch-free."""
+"""The HTTP face of any engine: /generate, /healthz, /stats, /load, /pause, /resume. Torch-free.
+
+All but `/healthz` need the engine's secret as a bearer, so that no other user of the machine and no web page
+can pause it or take its tokens; a foreign `Host` or `Origin` is refused before that.
+"""
 
 import json
 import logging
@@ -7,11 +11,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from aiohttp import web
-from aiohttp.typedefs import Handler
+from aiohttp.typedefs import Handler, Middleware
 
 from ostinato.engine.base import Engine, EngineError, LoadRefusedError, RequestError, Token
 from ostinato.store.wire import completion_to_json, request_from_json
 from ostinato.types import Completion, GenerateRequest
+from ostinato.web.origin import stranger
+from ostinato.web.secret import ENGINE_SECRET, shows
 
 log = logging.getLogger(__name__)
 MAX_BODY = 64 * 2**20
@@ -41,8 +47,12 @@ class Running:
         await self.runner.cleanup()
 
 
-def create_app(engine: Engine, loader: Loader | None = None) -> web.Application:
-    """The application; without `loader` the engine serves one version for ever."""
+def create_app(engine: Engine, loader: Loader | None = None, *, secret: str = "") -> web.Application:
+    """The application; without `loader` the engine serves one version for ever.
+
+    Without `secret` every program of this machine may ask: for an engine that lives inside one process only
+    as long as a test.
+    """
 
     async def generate(request: web.Request) -> web.StreamResponse:
         try:
@@ -82,7 +92,7 @@ def create_app(engine: Engine, loader: Loader | None = None) -> web.Application:
         await engine.resume()
         return web.json_response({"paused": False})
 
-    app = web.Application(client_max_size=MAX_BODY, middlewares=[_account_for])
+    app = web.Application(client_max_size=MAX_BODY, middlewares=[_guard(secret), _account_for])
     app.router.add_post("/generate", generate)
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/stats", stats)
@@ -138,6 +148,27 @@ def _json_line(value: object) -> bytes:
 def _status(error: EngineError) -> int:
     """400 for what the caller has to change; 503 for what another attempt, or another engine, may do."""
     return 400 if isinstance(error, RequestError) else 503
+
+
+def _guard(secret: str) -> Middleware:
+    """Refuses web pages with 403 and who does not show `secret` with 401, before a body is read."""
+
+    @web.middleware
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        assert request.transport is not None
+        local = request.transport.get_extra_info("sockname")[0]
+        why = stranger(request.headers.get("Host", ""), request.headers.get("Origin", ""), local)
+        if why is not None:
+            return _error(403, "ForeignHostError", why)
+        if (
+            secret
+            and request.path != "/healthz"
+            and not shows(request.headers.get("Authorization", ""), secret)
+        ):
+            return _error(401, "SecretError", f"show the engine's secret, {ENGINE_SECRET}, as a bearer")
+        return await handler(request)
+
+    return guard
 
 
 @web.middleware

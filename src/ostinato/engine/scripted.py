@@ -61,6 +61,8 @@ class ScriptedEngine:
         return dict(self._counts)
 
 
-async def serve_scripted(engine: ScriptedEngine, host: str = "127.0.0.1", port: int = 0) -> Running:
+async def serve_scripted(
+    engine: ScriptedEngine, host: str = "127.0.0.1", port: int = 0, *, secret: str = ""
+) -> Running:
     """Serve it over the same HTTP as a model; port 0 takes a free one."""
-    return await serve(create_app(engine), host, port)
+    return await serve(create_app(engine, secret=secret), host, port)

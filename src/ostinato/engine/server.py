@@ -1,8 +1,9 @@
 """`python -m ostinato.engine.server`: an engine behind HTTP, embedded or (`--vllm`) a real vLLM.
 
-Prints one line of JSON to stdout when it listens, `{"ready": true, "port": …, "version": …}`, and stops on
-SIGTERM. A wrong checkpoint, a taken port or a version that cannot be loaded at the start is one line on
-stderr and exit code 2.
+Its environment holds `OSTINATO_ENGINE_SECRET`, which its callers show. It prints one line of JSON to stdout
+when it listens, `{"ready": true, "port": …, "version": …}`, and stops on SIGTERM. A missing secret, a wrong
+checkpoint, a taken port or a version that cannot be loaded at the start is one line on stderr and exit
+code 2.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from ostinato.engine.vllm import VllmEngine
 from ostinato.model.checkpoint import CheckpointError, load, shapes
 from ostinato.store import Objects, ObjectsError
 from ostinato.sync import Subscriber, SyncError
+from ostinato.web.secret import ENGINE_SECRET, take_secret
 
 SWITCH_S = 1e-4
 """How long a thread that fetches weights may keep the interpreter from the one that samples: much less than a
@@ -36,8 +38,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="engine: %(levelname)s %(message)s")
     torch.set_num_threads(1)
     sys.setswitchinterval(SWITCH_S)
+    secret = take_secret()
+    if not secret:
+        return _refuse(
+            f"{ENGINE_SECRET} is not set: give the engine and the gateway the same random text in it"
+        )
     try:
-        asyncio.run(_serve(args))
+        asyncio.run(_serve(args, secret))
     except (CheckpointError, EngineError, ObjectsError, SyncError) as error:
         return _refuse(str(error))
     except OSError as error:
@@ -45,11 +52,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-async def _serve(args: argparse.Namespace) -> None:
+async def _serve(args: argparse.Namespace, secret: str) -> None:
     with tempfile.TemporaryDirectory(prefix="ostinato-vllm-") as directory:
         engine = await _engine(args, Path(directory))
         try:
-            await _serve_engine(engine, args)
+            await _serve_engine(engine, args, secret)
         finally:
             await engine.aclose()
 
@@ -62,7 +69,7 @@ async def _engine(args: argparse.Namespace, directory: Path) -> EmbeddedEngine |
     return EmbeddedEngine(decoder, version=meta.version, **sizes)
 
 
-async def _serve_engine(engine: EmbeddedEngine | VllmEngine, args: argparse.Namespace) -> None:
+async def _serve_engine(engine: EmbeddedEngine | VllmEngine, args: argparse.Namespace, secret: str) -> None:
     loader = None
     if args.objects is not None:
         like = shapes(args.checkpoint)
@@ -71,7 +78,7 @@ async def _serve_engine(engine: EmbeddedEngine | VllmEngine, args: argparse.Name
             await loader.load(args.version)
         if args.follow:
             await loader.catch_up()
-    running = await serve(create_app(engine, loader), args.host, args.port)
+    running = await serve(create_app(engine, loader, secret=secret), args.host, args.port)
     following = asyncio.create_task(loader.follow()) if loader and args.follow else None
     _announce(running, engine)
     await _stopped()

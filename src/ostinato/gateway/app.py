@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from starlette.applications import Starlette
@@ -39,6 +39,7 @@ from ostinato.gateway.turns import Call, Turns
 from ostinato.gateway.upstream import EngineClient
 from ostinato.model.renderer import Renderer, RenderError
 from ostinato.store import ApiKey, PurgedError, Store, StoreError
+from ostinato.web.origin import Addressed
 
 CHAT, MESSAGES, RESPONSES = Chat(), Messages(), Responses()
 
@@ -60,6 +61,10 @@ class GatewayConfig:
     """What becomes of secrets in prompts: see `censor.py`."""
     aliases: tuple[str, ...] = ()
     """Other names of the model; `claude-*` stands for every name that begins so."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names beside loopback under which a proxy on this machine passes requests on."""
+    engine_secret: str = field(default="", repr=False)
+    """What engines ask of their callers; empty for engines in this process."""
     harness: str = ""
     """Hash of the harness that the served checkpoint was trained under; empty when it is not known."""
 
@@ -75,7 +80,7 @@ class Gateway:
         self.arms = ArmTable(store, config.salt)
         self.limits = Limits()
         self.recorder = Recorder(store)
-        self.engines = EngineClient(config.engine_wait_s)
+        self.engines = EngineClient(config.engine_wait_s, config.engine_secret)
         self.conversations = Conversations(store)
         self.metrics = Metrics(held=lambda: len(self.conversations))
         self.renderer = renderer
@@ -164,7 +169,7 @@ def create_app(store: Store, renderer: Renderer, settings: GatewayConfig = Gatew
     matched = Middleware(Matched, trained=settings.harness)
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers, middleware=[matched])
     # Around everything, so that an answer to our own fault has its request id too.
-    return Timed(app, gateway.metrics.replied)
+    return Timed(Addressed(app, settings.allowed_hosts), gateway.metrics.replied)
 
 
 def _dialect_of(request: Request) -> Dialect:

@@ -18,6 +18,7 @@ from ostinato.model.renderer import Renderer, RenderError
 from ostinato.model.tokenizer import Tokenizer, TokenizerError
 from ostinato.store import Store, StoreError
 from ostinato.web.protocol import LIMITS, allow_connections
+from ostinato.web.secret import take_secret
 
 USAGE_ERROR = 2
 BACKLOG = 2048
@@ -55,6 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         engine_wait_s=options.engine_wait,
         aliases=tuple(options.alias or ()),
         secrets=options.secrets,
+        allowed_hosts=tuple(options.allow_host or ()),
+        engine_secret=take_secret(),
         harness=harness,
     )
     asgi = uvicorn.Config(
@@ -111,6 +114,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--salt", default=GatewayConfig().salt, help="of the hash that assigns arms")
     parser.add_argument("--alias", action="append", help="another name of the model, such as 'claude-*'")
+    parser.add_argument(
+        "--allow-host", action="append", help="name under which a proxy here passes requests on"
+    )
     parser.add_argument(
         "--secrets",
         choices=["withhold", "replace"],

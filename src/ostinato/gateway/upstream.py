@@ -13,6 +13,7 @@ import orjson
 from ostinato.gateway.errors import ApiError, unavailable
 from ostinato.store.wire import completion_from_json, request_to_json
 from ostinato.types import Completion, FinishReason, GenerateRequest
+from ostinato.web.secret import ENGINE_SECRET, bearer
 
 FIRST_WAIT_S = 0.05
 LONGEST_WAIT_S = 1.0
@@ -46,10 +47,14 @@ class _EngineFailedError(Exception):
 
 
 class EngineClient:
-    """Asks engines for completions. `patience_s` bounds the time without any progress."""
+    """Asks engines for completions. `patience_s` bounds the time without any progress.
 
-    def __init__(self, patience_s: float) -> None:
+    `secret` is what the engines were given to know this gateway by.
+    """
+
+    def __init__(self, patience_s: float, secret: str = "") -> None:
         self._patience_s = patience_s
+        self._headers = {"Content-Type": "application/json"} | bearer(secret)
         self._http: aiohttp.ClientSession | None = None
 
     async def aclose(self) -> None:
@@ -112,7 +117,7 @@ class EngineClient:
                 read_bufsize=LINE_BYTES,
                 auto_decompress=False,
                 cookie_jar=aiohttp.DummyCookieJar(),
-                headers={"Content-Type": "application/json"},
+                headers=self._headers,
                 skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
             )
         async with self._http.post(address + "/generate", data=body) as response:
@@ -211,6 +216,9 @@ def _status(error: Any) -> int:
 
 def _refused(status: int, body: bytes) -> ApiError | _EngineFailedError:
     """The engine's own failure, or what the caller did wrong."""
+    if status in {401, 403}:
+        message = f"the engine does not know this gateway: start both with the same {ENGINE_SECRET}"
+        return unavailable(message, "engine_refused")
     if status >= 500:
         return _EngineFailedError(f"status {status}: {body[:200].decode(errors='replace')}")
     try:

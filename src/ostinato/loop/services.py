@@ -17,6 +17,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from ostinato.web.secret import ENGINE_SECRET, new_secret
+
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
 ENDING_TIMEOUT_S = 1.0
@@ -26,6 +28,8 @@ WRONG = 2
 MAX_RESTARTS, RESTARTS_WITHIN_S = 5, 600.0
 """A service that dies more often than this within the time is given up; deaths of long ago do not count."""
 PR_SET_PDEATHSIG = 1
+KNOWN_TO_ENGINES = {"ostinato.engine.server", "ostinato.gateway.server"}
+"""Modules that are given the secret of the run's engines."""
 
 
 class ServiceError(RuntimeError):
@@ -39,7 +43,14 @@ class Service:
     """
 
     def __init__(
-        self, name: str, module: str, arguments: Sequence[str], logs: Path, *, keep: bool = True
+        self,
+        name: str,
+        module: str,
+        arguments: Sequence[str],
+        logs: Path,
+        *,
+        keep: bool = True,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self.restarts = 0
@@ -47,6 +58,7 @@ class Service:
         self._command = [sys.executable, "-m", module, *arguments]
         self._log = logs / f"{name}.log"
         self._keep = keep
+        self._environment = {"OMP_NUM_THREADS": "1", **(environment or {})}
         self._process: asyncio.subprocess.Process | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._stopping = False
@@ -113,7 +125,7 @@ class Service:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE if self._keep else log,
                 stderr=log,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
+                env={**os.environ, **self._environment},
                 start_new_session=True,
                 preexec_fn=_die_with_parent,
             )
@@ -218,6 +230,8 @@ class Services:
         logs.mkdir(parents=True, exist_ok=True)
         self._logs = logs
         self._running: list[Service] = []
+        self.secret = new_secret()
+        """By which the engines of this run know its gateway and this process."""
 
     async def __aenter__(self) -> "Services":
         return self
@@ -230,7 +244,8 @@ class Services:
         """Starts `python -m module arguments`. `keep`: wait for its ready line and restart it when it
         dies.
         """
-        service = Service(name, module, arguments, self._logs, keep=keep)
+        known = {ENGINE_SECRET: self.secret} if module in KNOWN_TO_ENGINES else {}
+        service = Service(name, module, arguments, self._logs, keep=keep, environment=known)
         self._running.append(service)
         return await service.start()
 

@@ -20,7 +20,7 @@ async def teach(shop: Workshop) -> dict[str, Any]:
     config, run = shop.config.teach, shop.run
     tokenizer, renderer = load_wire(run.checkpoint(START))
     policy = TeacherPolicy(tokenizer, renderer.stop_ids[0])
-    site = await serve_scripted(ScriptedEngine(policy))
+    site = await serve_scripted(ScriptedEngine(policy), secret=shop.services.secret)
     try:
         shop.put_arm(Arm(name="teacher", version=TEACHER_VERSION, share=0.0, engine=site.url))
         runner, ledger = shop.runner(shop.client("teacher", "teacher")), Ledger(shop.store)

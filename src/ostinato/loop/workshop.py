@@ -26,6 +26,7 @@ from ostinato.store import Store
 from ostinato.store.accounts import hash_key, new_key
 from ostinato.tasks.developers import Developer
 from ostinato.types import Arm
+from ostinato.web.secret import bearer
 
 Result = dict[str, Any]
 
@@ -114,7 +115,10 @@ class Workshop:
 
     async def stats(self, engine: Service) -> dict[str, int]:
         """The engine's counters."""
-        async with aiohttp.ClientSession() as http, http.get(f"{engine.url}/stats") as answer:
+        async with (
+            aiohttp.ClientSession() as http,
+            http.get(engine.url + "/stats", headers=bearer(self.services.secret)) as answer,
+        ):
             counters: dict[str, int] = await answer.json()
         return counters
 

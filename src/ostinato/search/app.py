@@ -12,8 +12,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from ostinato.search.index import Found, Index, MissingFiles, SearchError, UnknownTree
+from ostinato.web.origin import Addressed
 
 MAX_BODY_BYTES = 32 * 2**20
 MAX_QUERY = 2_000
@@ -91,7 +93,7 @@ class Service:
             raise Refused(401, "send your API key as 'Authorization: Bearer KEY'", "invalid_api_key")
 
 
-def create_app(index: Index, authenticate: Authenticate) -> Starlette:
+def create_app(index: Index, authenticate: Authenticate) -> ASGIApp:
     """The application. Closing the index is the caller's."""
     service = Service(index, authenticate)
     routes = [
@@ -108,7 +110,7 @@ def create_app(index: Index, authenticate: Authenticate) -> Starlette:
         HTTPException: _http_error,
         ClientDisconnect: _gone,
     }
-    return Starlette(routes=routes, exception_handlers=handlers)
+    return Addressed(Starlette(routes=routes, exception_handlers=handlers))
 
 
 def _field(body: Mapping[str, Any], name: str, kind: type, default: object = None) -> Any:

@@ -1,0 +1,81 @@
+"""Who may address a server of this machine: its own programs, and no web page.
+
+A page in a browser can send requests to every port of the machine it is shown on. With a name of its own
+that it points at 127.0.0.1 (DNS rebinding) it may read the answers too. What it cannot do is name another
+host than its own in `Host`, or leave out `Origin` where the two differ. So a server that is reached over
+loopback answers only where `Host` names loopback, or a name that it was told to expect, and no server answers
+another origin.
+"""
+
+import ipaddress
+import json
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+FORBIDDEN = 403
+
+
+def stranger(host: str, origin: str, local: str, allowed: Sequence[str] = ()) -> str | None:
+    """Why a request is not answered; None when it is.
+
+    `host` and `origin` are the headers, empty when they are missing, `local` is the address that the
+    connection came to, `allowed` are host names beside loopback.
+
+    >>> stranger("127.0.0.1:8080", "", "127.0.0.1") is None
+    True
+    >>> stranger("evil.example:8080", "http://evil.example:8080", "127.0.0.1")
+    "Host names 'evil.example', which is not this machine: use 127.0.0.1, or allow that name"
+    """
+    name = _name(f"//{host}")
+    if host and _is_loopback(local) and not _is_loopback(name) and name not in allowed:
+        return f"Host names {name[:100]!r}, which is not this machine: use 127.0.0.1, or allow that name"
+    if origin and urlsplit(origin).netloc.lower() != host.lower() and _name(origin) not in allowed:
+        return f"a page of {origin[:100]!r} may not call this server"
+    return None
+
+
+def _name(url: str) -> str:
+    try:
+        return (urlsplit(url).hostname or "").rstrip(".")
+    except ValueError:
+        return "?"
+
+
+def _is_loopback(name: str) -> bool:
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+class Addressed:
+    """ASGI: answers 403 to web pages of others and to names that are not this machine's."""
+
+    def __init__(self, app: ASGIApp, allowed: Sequence[str] = ()) -> None:
+        self._app = app
+        self._allowed = tuple(allowed)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        why = self._why_not(scope) if scope["type"] == "http" else None
+        if why is None:
+            await self._app(scope, receive, send)
+            return
+        error = {"message": why, "type": "invalid_request_error", "code": "foreign_host", "param": None}
+        body = json.dumps({"error": error}).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": FORBIDDEN, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    def _why_not(self, scope: Scope) -> str | None:
+        host = origin = ""
+        for name, value in scope["headers"]:
+            if name == b"host":
+                host = value.decode("latin-1")
+            elif name == b"origin":
+                origin = value.decode("latin-1")
+        local = scope["server"][0] if scope.get("server") else ""
+        return stranger(host, origin, local, self._allowed)
