@@ -7,6 +7,7 @@ import openai
 import pytest
 
 from ostinato.store import Store
+from ostinato.types import FinishReason
 
 HI = {"role": "user", "content": "hi"}
 CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "calc.py"}}\n</tool_call>'
@@ -34,7 +35,16 @@ async def test_an_answer_cut_at_the_limit(sdk, script, store: Store) -> None:
     answer = await ask(sdk, HI, max_tokens=5)
     assert answer.choices[0].finish_reason == "length"
     assert answer.usage.completion_tokens == 5
-    assert answer.model_extra["ostinato"]["broken"] == "no end of turn"
+    assert answer.model_extra["ostinato"]["broken"] is None
+
+
+async def test_a_call_cut_at_the_limit_is_short_and_not_broken(sdk, script, read_tool, store: Store) -> None:
+    script.say = lambda prompt: "look\n" + CALL
+    headers = {"X-Session-Id": "s1"}
+    answer = await ask(sdk, HI, tools=[read_tool], extra_headers=headers, max_tokens=8)
+    assert (answer.choices[0].finish_reason, answer.choices[0].message.tool_calls) == ("length", None)
+    (turn,) = store.turns("s1")
+    assert (turn.broken, turn.completion.finish) == (None, FinishReason.LENGTH)
 
 
 async def test_a_tool_call_and_its_result(sdk, script, read_tool, store: Store) -> None:

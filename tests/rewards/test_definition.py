@@ -81,6 +81,13 @@ def test_what_a_client_asks_beside_the_work_costs_nothing() -> None:
     assert LIVE.score("s", [turn(), title], ()) == live()
 
 
+def test_a_turn_cut_by_the_limit_of_tokens_is_not_a_broken_call() -> None:
+    wrong = turn(broken="no end of turn")
+    cut = replace(wrong, completion=replace(wrong.completion, finish=FinishReason.LENGTH))
+    assert practice([cut], FAILED).total == practice([turn()], FAILED).total
+    assert practice([wrong], FAILED).total < practice([cut], FAILED).total
+
+
 def test_broken_calls_are_never_dropped_and_never_pay() -> None:
     honest, broken = practice([turn()], FAILED), practice([turn(broken="unclosed tag")], FAILED)
     part = next(part for part in broken.parts if part.name == "broken")

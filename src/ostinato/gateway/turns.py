@@ -120,7 +120,9 @@ class Turns:
     async def finish(self, call: Call, plan: Plan, completion: Completion) -> Answer:
         """Records the turn; returns when it is committed. ApiError 503 when the store refuses."""
         found = read(self.renderer, completion, call.chat.stop)
-        broken = found.parsed.broken or misuse(found.parsed.tool_calls, call.chat.tools)
+        # One that `max_tokens` cut is short, not wrong: `finish` says so, and nobody knows how it would end.
+        cut = completion.finish is FinishReason.LENGTH
+        broken = None if cut else found.parsed.broken or misuse(found.parsed.tool_calls, call.chat.tools)
         turn = Turn(
             session_id=call.conversation.session.id,
             index=plan.index,
