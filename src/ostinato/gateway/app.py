@@ -1,5 +1,6 @@
 """The gateway as an ASGI application."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ from ostinato.gateway.catalogue import catalogue_routes
 from ostinato.gateway.censor import Censor, Secrets
 from ostinato.gateway.chat_reply import Chat
 from ostinato.gateway.dialect import Dialect
+from ostinato.gateway.endings import Endings
 from ostinato.gateway.errors import ApiError, invalid, unavailable
 from ostinato.gateway.harness import Matched
 from ostinato.gateway.identity import identify
@@ -82,6 +84,7 @@ class Gateway:
         self.recorder = Recorder(store)
         self.engines = EngineClient(config.engine_wait_s, config.engine_secret)
         self.conversations = Conversations(store)
+        self.endings = Endings(store, self.conversations, self.recorder, renderer)
         self.metrics = Metrics(held=lambda: len(self.conversations))
         self.renderer = renderer
         self.censor = Censor(renderer, config.secrets)
@@ -143,9 +146,11 @@ def create_app(store: Store, renderer: Renderer, settings: GatewayConfig = Gatew
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         gateway.recorder.start()
+        sweeping = asyncio.create_task(gateway.endings.run())
         try:
             yield
         finally:
+            sweeping.cancel()
             await gateway.engines.aclose()
             gateway.recorder.stop()
 

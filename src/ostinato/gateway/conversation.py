@@ -108,6 +108,11 @@ class Conversation:
         return self.lock.locked() or self.order.locked() or self.waiting > 0 or bool(self._uncommitted)
 
     @property
+    def is_sampling(self) -> bool:
+        """Whether a turn of it is asked for, being sampled, or not committed yet."""
+        return self.waiting > 0 or bool(self._planned) or bool(self._uncommitted)
+
+    @property
     def size(self) -> int:
         """How many ids it holds."""
         return sum(len(segment.ids) for segment in self._segments.values())

@@ -84,6 +84,15 @@ class Conversations:
             return held.session
         return await asyncio.to_thread(self._store.session, session_id)
 
+    async def held(self, session_id: str) -> Conversation | None:
+        """The conversation of a recorded session, which is held from now on; None when none is recorded."""
+        session = await self.session(session_id)
+        if session is None:
+            return None
+        conversation = self._held.setdefault(session_id, Conversation(session))
+        self._let_oldest_go()
+        return conversation
+
     def let_go(self, session_id: str) -> None:
         """Forgets a session that ended; if it goes on after all, the store knows it."""
         held = self._held.get(session_id)

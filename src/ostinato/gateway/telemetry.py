@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ostinato.gateway.body import encode, parse_json, read_body
+from ostinato.gateway.endings import Endings
 from ostinato.gateway.errors import ApiError, unavailable
 from ostinato.gateway.events import Refused, parse_lines, signals_of
 from ostinato.gateway.feedback import Feedback, parse_feedback
@@ -42,6 +43,7 @@ class Telling(Protocol):
     keys: KeyRing
     recorder: Recorder
     conversations: Conversations
+    endings: Endings
     metrics: Metrics
     max_body_bytes: int
 
@@ -144,7 +146,7 @@ class Telemetry:
         if good:
             recorded = {id: session for id, session in known.items() if session is not None}
             await self._commit(await self._signals(good, recorded), good)
-            self._let_go(good)
+            await self._end([event for event in good if event.session_id in recorded])
         return len(good), wrong
 
     async def _signals(self, events: Sequence[Event], recorded: Mapping[str, Session]) -> list[Signal]:
@@ -160,10 +162,15 @@ class Telemetry:
         told, now = [event for event in (*early, *events) if event.session_id in recorded], time.time()
         return [signal for event in told for signal in signals_of(event, now)]
 
-    def _let_go(self, events: Iterable[Event]) -> None:
+    async def _end(self, events: Iterable[Event]) -> None:
+        """Ends the sessions that their agents left without saying how, and forgets those that did say it."""
         for event in events:
-            if event.name == "session.end" and event.session_id is not None:
+            if event.name != "session.end" or event.session_id is None:
+                continue
+            if signals_of(event, event.observed_at):
                 self._gateway.conversations.let_go(event.session_id)
+            else:
+                await self._gateway.endings.said(event.session_id, event.observed_at)
 
     async def _commit(self, signals: Sequence[Signal], events: Sequence[Event]) -> None:
         try:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import Connection, RowMapping, Select, Table, delete, select, update
+from sqlalchemy import Connection, RowMapping, Select, Table, delete, func, select, update
 
 from ostinato.store import rows, schema
 from ostinato.store.accounts import Accounts, ApiKey, read_roles
@@ -101,6 +101,19 @@ class Store:
             query = query.where(table.ending.is_not(None) if ended else table.ending.is_(None))
         newest_first = query.order_by(table.started_at.desc(), table.id.desc())
         return self._all(newest_first, rows.session_of)[::-1]
+
+    def idle_sessions(self, before: float, most: int = 1_000) -> list[str]:
+        """Live sessions without an ending whose last turn was over before `before`, oldest first."""
+        session, turn = schema.sessions.c, schema.turns.c
+        over = select(func.max(turn.started_at + turn.latency_s)).where(turn.session_id == session.id)
+        idle = select(session.id).where(
+            session.source == Source.LIVE.value,
+            session.ending.is_(None),
+            session.started_at < before,
+            over.scalar_subquery() < before,
+        )
+        with self.database.read() as connection:
+            return list(connection.scalars(idle.order_by(session.started_at).limit(most)))
 
     def record(
         self,

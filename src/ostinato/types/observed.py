@@ -20,7 +20,7 @@ class SignalKind(StrEnum):
     EDIT_REVERTED = "edit_reverted"
     NO_EDIT_WANTED = "no_edit_wanted"  # the answer itself was judged by a person; value: was it right
     COMPLAINT = "complaint"  # a follow-up in anger
-    ABANDONED = "abandoned"  # left while a call of the agent waited for its result
+    ABANDONED = "abandoned"  # of simulated developers; of others the ending says it
     QUESTION_ANSWERED = "question_answered"  # the agent asked; value: was the question needed. Only simulated
     # developers can tell, so no reward reads it
     COMMENT = "comment"  # value: free text
