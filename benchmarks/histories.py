@@ -114,7 +114,7 @@ def _state(hunk: Hunk, there: dict[Line, Line]) -> Verdict:
 
 
 def sources(rng: random.Random, n: int) -> list[list[str]]:
-    """The lines of `n` modules of the standard library, 60 to 400 lines each."""
+    """The lines of `n` different modules of the standard library, 60 to 400 lines each."""
     folder = Path(sysconfig.get_path("stdlib"))
     found: list[list[str]] = []
     names = sorted(path for path in folder.glob("*.py"))
@@ -123,7 +123,7 @@ def sources(rng: random.Random, n: int) -> list[list[str]]:
         if len(lines) >= 60 and all(
             line.endswith("\n") and "\f" not in line and "\r" not in line for line in lines
         ):
-            found.append(lines[:400])
+            found += [lines[:400]] if lines[:400] not in found else []
     return found
 
 
