@@ -10,6 +10,7 @@ from rich.console import Console
 from ostinato.config import dump
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.loop.config import DemoConfig
+from ostinato.loop.owner import Owner
 from ostinato.loop.prepare import load_wire, prepare
 from ostinato.loop.run import open_run
 from ostinato.loop.show import Show
@@ -37,7 +38,7 @@ async def circle(directory: Path, mind: Mind, arms: Sequence[str]) -> AsyncItera
     """A workshop whose `arms` are all served by `mind`."""
     config = DemoConfig(sandbox="process")
     config = replace(config, model=replace(config.model, hidden_size=16, heads=1, kv_heads=1, head_dim=8))
-    run, _ = open_run(directory / "run", dump(config), fresh=False)
+    run = open_run(Owner(directory=directory / "run"), dump(config), fresh=False).run
     await prepare(config, run)
     tokenizer, renderer = load_wire(run.checkpoint(START))
 

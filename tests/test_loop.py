@@ -16,6 +16,7 @@ from rich.console import Console
 from ostinato.config import dump, load
 from ostinato.loop.config import SPLITS, DemoConfig
 from ostinato.loop.demo import demo
+from ostinato.loop.owner import owned
 from ostinato.loop.report import finish
 from ostinato.loop.run import open_run
 from ostinato.loop.show import Show
@@ -45,10 +46,11 @@ def pids(module: str, directory: Path) -> list[int]:
 
 async def turn(directory: Path, *overrides: str) -> dict[str, Any]:
     config = load(DemoConfig, None, [*SMALL, *overrides])
-    run, resumed = open_run(directory, dump(config), fresh=False)
     console = Console(quiet=True)
-    report = await demo(config, run, Show(console), resumed=resumed)
-    finish(run, report, console)
+    with owned(directory, "demo") as owner:
+        opened = open_run(owner, dump(config), fresh=False)
+        report = await demo(config, opened.run, Show(console), resumed=opened.resumed)
+        finish(opened.run, report, console)
     return report
 
 

@@ -110,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="one setting, e.g. teach.steps=500"
     )
-    demo.add_argument("--fresh", action="store_true", help="start afresh even if a run could be resumed")
+    demo.add_argument("--fresh", action="store_true", help="delete the run that lies there, and start afresh")
     demo.add_argument("--json", action="store_true", help="print the report as JSON, last line of the output")
     demo.set_defaults(run=_demo, interrupted="stopped: the same command goes on from the last finished stage")
 
@@ -172,6 +172,7 @@ def _add_search(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 def _demo(options: argparse.Namespace) -> int:
     from ostinato.loop.config import DemoConfig
     from ostinato.loop.demo import demo
+    from ostinato.loop.owner import owned
     from ostinato.loop.report import finish
     from ostinato.loop.run import open_run
     from ostinato.loop.show import Show
@@ -179,12 +180,13 @@ def _demo(options: argparse.Namespace) -> int:
     overrides = [*options.set, *([f"seed={options.seed}"] if options.seed is not None else [])]
     show = Show(Console(stderr=options.json))
     config = load(DemoConfig, options.config, overrides)
-    run, resumed = open_run(options.directory, dump(config), fresh=options.fresh)
-    show.say(f"{'resumes' if resumed else 'starts afresh'} in {options.directory} (--fresh starts afresh)")
-    show.console.print(AHEAD, style="dim", highlight=False, soft_wrap=True)
-    with show.heartbeat():
-        report = asyncio.run(demo(config, run, show, resumed=resumed))
-    finish(run, report, show.console)
+    with owned(options.directory, "demo") as owner:
+        opened = open_run(owner, dump(config), fresh=options.fresh)
+        show.say(f"{opened.told} (--fresh deletes and starts afresh)")
+        show.console.print(AHEAD, style="dim", highlight=False, soft_wrap=True)
+        with show.heartbeat():
+            report = asyncio.run(demo(config, opened.run, show, resumed=opened.resumed))
+        finish(opened.run, report, show.console)
     show.console.print(NEXT, markup=False, highlight=False)
     if options.json:
         print(json.dumps(report))  # noqa: T201

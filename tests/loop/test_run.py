@@ -1,51 +1,147 @@
+"""What becomes of a folder when a run is opened in it: nothing of people's is ever deleted."""
+
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.store.builders import session, start_python
 
-from ostinato.loop.run import RunError, open_run, write_whole
+from ostinato.loop.owner import OwnedError, Owner, owned
+from ostinato.loop.run import Opened, Run, RunError, open_run, write_whole
+from ostinato.store import StoreError
 
 CONFIG = "seed = 1\n"
+OWN = """
+import sys
+from pathlib import Path
+from ostinato.loop.owner import owned
+with owned(Path(sys.argv[1]), "serve"):
+    print("owned", flush=True)
+    sys.stdin.readline()
+"""
+HOLD_OPEN = """
+import sys
+from ostinato.store import Store
+store = Store.open(sys.argv[1])
+store.sessions()
+print("open", flush=True)
+sys.stdin.readline()
+"""
 
 
-def test_a_new_folder_starts_afresh(tmp_path: Path) -> None:
-    run, resumed = open_run(tmp_path / "demo", CONFIG, fresh=False)
-    assert not resumed
-    assert run.config.read_text() == CONFIG
+@pytest.fixture
+def owner(tmp_path: Path) -> Iterator[Owner]:
+    with owned(tmp_path / "demo", "demo") as owner:
+        yield owner
 
 
-def test_an_unfinished_run_is_resumed(tmp_path: Path) -> None:
-    run, _ = open_run(tmp_path / "demo", CONFIG, fresh=False)
+def finished(owner: Owner) -> Run:
+    """A run that has its report."""
+    run = open_run(owner, CONFIG, fresh=False).run
     run.finish_stage("teach", {"sessions": 3})
-    again, resumed = open_run(tmp_path / "demo", CONFIG, fresh=False)
-    assert resumed
-    assert again.stage("teach") == {"sessions": 3}
-    assert again.stage("before") is None
-
-
-@pytest.mark.parametrize(("config", "fresh"), [(CONFIG, True), ("seed = 2\n", False)])
-def test_other_settings_or_fresh_forget_the_old_run(tmp_path: Path, config: str, fresh: bool) -> None:
-    run, _ = open_run(tmp_path / "demo", CONFIG, fresh=False)
-    run.finish_stage("teach", {})
-    again, resumed = open_run(tmp_path / "demo", config, fresh=fresh)
-    assert not resumed
-    assert again.stage("teach") is None
-
-
-def test_a_finished_run_starts_afresh(tmp_path: Path) -> None:
-    run, _ = open_run(tmp_path / "demo", CONFIG, fresh=False)
     write_whole(run.report, "{}")
-    assert not open_run(tmp_path / "demo", CONFIG, fresh=False)[1]
+    return run
+
+
+def aside(opened: Opened) -> Path:
+    (found,) = opened.run.directory.parent.glob("demo-*")
+    assert opened.told.endswith(f"what lay there is in {found}")
+    return found
+
+
+def test_a_new_folder_starts_afresh(owner: Owner) -> None:
+    opened = open_run(owner, CONFIG, fresh=False)
+    assert not opened.resumed and opened.told.startswith("starts afresh")
+    assert opened.run.config.read_text() == CONFIG
+
+
+def test_an_unfinished_run_is_resumed(owner: Owner) -> None:
+    open_run(owner, CONFIG, fresh=False).run.finish_stage("teach", {"sessions": 3})
+    again = open_run(owner, CONFIG, fresh=False)
+    assert again.resumed
+    assert again.run.stage("teach") == {"sessions": 3}
+    assert again.run.stage("before") is None
+
+
+@pytest.mark.parametrize("config", [CONFIG, "seed = 2\n"])
+def test_a_finished_run_and_one_of_other_settings_are_moved_aside(owner: Owner, config: str) -> None:
+    run = finished(owner)
+    with_people = run.open_store()
+    with_people.add_key("9f", "ada")
+    with_people.start_session(session("s1", user="ada"))
+    with_people.close()
+    opened = open_run(owner, config, fresh=False)
+    assert not opened.resumed and opened.run.stage("teach") is None
+    kept = Run(directory=aside(opened))
+    assert kept.stage("teach") == {"sessions": 3} and kept.open_store().session("s1") is not None
+
+
+def test_fresh_deletes_a_run_of_simulated_people_and_says_so(owner: Owner) -> None:
+    run = finished(owner)
+    store = run.open_store()
+    store.accounts.set_consent(user="dev-0", granted=True, by="simulation")
+    for user in ("dev-0", "practice"):
+        store.add_key(user, user)
+    store.start_session(session("s1", user="dev-0"))
+    store.close()
+    opened = open_run(owner, CONFIG, fresh=True)
+    assert opened.told.endswith("deleted the run that lay there, with 1 finished stages")
+    assert not run.store_path.exists() and not list(owner.directory.parent.glob("demo-*"))
+
+
+@pytest.mark.parametrize("left", ["1 keys", "1 words on consent", "1 live sessions"])
+def test_fresh_deletes_nothing_that_people_left(owner: Owner, left: str) -> None:
+    store = finished(owner).open_store()
+    if left == "1 keys":
+        store.add_key("9f", "ada")
+    elif left == "1 words on consent":
+        store.accounts.set_consent(user="ada", granted=False, by="ada")
+    else:
+        store.start_session(session("s1", user="ada"))
+    store.close()
+    with pytest.raises(RunError, match=f"holds {left}, which --fresh does not delete"):
+        open_run(owner, CONFIG, fresh=True)
+    assert Run(directory=owner.directory).stage("teach") == {"sessions": 3}
+
+
+def test_fresh_does_not_delete_what_it_cannot_read(owner: Owner) -> None:
+    finished(owner).store_path.write_bytes(b"a letter to ada\n" * 64)
+    with pytest.raises(StoreError, match="not a database"):
+        open_run(owner, CONFIG, fresh=True)
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_store_that_is_open_is_neither_moved_nor_deleted(owner: Owner, fresh: bool) -> None:
+    path = finished(owner).store_path
+    with start_python(HOLD_OPEN, path) as gateway:
+        assert gateway.stdout is not None and gateway.stdout.readline() == "open\n"
+        with pytest.raises(RunError, match="is open in another process"):
+            open_run(owner, CONFIG, fresh=fresh)
+        gateway.communicate("go\n")
+    assert not open_run(owner, CONFIG, fresh=fresh).resumed
+
+
+def test_a_folder_has_one_owner_for_as_long_as_that_lives(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    with start_python(OWN, folder) as first:
+        assert first.stdout is not None and first.stdout.readline() == "owned\n"
+        told = f"is in use by ostinato serve, process {first.pid}: stop that first"
+        with pytest.raises(OwnedError, match=told), owned(folder, "demo"):
+            pass
+        first.kill()
+    with owned(folder, "demo") as owner:
+        assert owner.directory == folder
 
 
 def test_somebody_elses_folder_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(RunError, match="holds something else"):
-        open_run(tmp_path, CONFIG, fresh=True)
+    with owned(tmp_path, "demo") as owner, pytest.raises(RunError, match="holds something else"):
+        open_run(owner, CONFIG, fresh=True)
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
 
 
-def test_a_half_written_stage_does_not_count(tmp_path: Path) -> None:
-    run, _ = open_run(tmp_path / "demo", CONFIG, fresh=False)
+def test_a_half_written_stage_does_not_count(owner: Owner) -> None:
+    run = open_run(owner, CONFIG, fresh=False).run
     (run.directory / "stages").mkdir()
     (run.directory / "stages" / "teach.json.part").write_text('{"sess')
     assert run.stage("teach") is None

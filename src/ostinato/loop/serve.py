@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ostinato.loop.live import CHAMPION
+from ostinato.loop.owner import owned
 from ostinato.loop.run import Run, RunError
 from ostinato.loop.services import Services
 from ostinato.loop.workshop import START
@@ -16,15 +17,22 @@ from ostinato.types import Arm
 
 
 async def serve(directory: Path, port: int, aliases: Sequence[str], console: Console) -> int:
-    """Runs until it is stopped; the model also answers to `aliases`.
+    """Serve until it is stopped; the model also answers to `aliases`.
 
-    Raises RunError when the folder has deployed nothing yet.
+    Nothing in the store is changed before engine and gateway are up, and only by the one owner of the folder.
+    Raises RunError when the folder has deployed nothing yet, OwnedError when another process owns it.
     """
     run = Run(directory=directory)
-    store = _store(run)
+    _check(run)
+    with owned(directory, "serve"):
+        return await _serve(run, port, aliases, console)
+
+
+async def _serve(run: Run, port: int, aliases: Sequence[str], console: Console) -> int:
+    store = run.open_store()
     deployed = next((arm for arm in store.arms() if arm.name == CHAMPION), None)
     if deployed is None:
-        raise RunError(f"the run in {directory} has deployed no version yet: let `ostinato demo` finish")
+        raise RunError(f"the run in {run.directory} has deployed no version yet: let `ostinato demo` finish")
     async with Services(run.logs) as services:
         engine = await services.start(
             "serve-engine",
@@ -34,7 +42,6 @@ async def serve(directory: Path, port: int, aliases: Sequence[str], console: Con
                 *("--version", str(deployed.version), "--port", "0"),
             ],
         )
-        store.set_arms([Arm(name=CHAMPION, version=deployed.version, share=1.0, engine=engine.url)])
         gateway = await services.start(
             "serve-gateway",
             "ostinato.gateway.server",
@@ -43,6 +50,7 @@ async def serve(directory: Path, port: int, aliases: Sequence[str], console: Con
                 *("--port", str(port), *(f"--alias={alias}" for alias in aliases)),
             ],
         )
+        store.set_arms([Arm(name=CHAMPION, version=deployed.version, share=1.0, engine=engine.url)])
         console.print(f"serving version {deployed.version}; in a git repository run:\n")
         console.print(f"  export OSTINATO_URL={gateway.url} OSTINATO_KEY={_new_key(store)}", soft_wrap=True)
         console.print('  ostinato code "fix calc.py"\n')
@@ -50,10 +58,9 @@ async def serve(directory: Path, port: int, aliases: Sequence[str], console: Con
     return 0
 
 
-def _store(run: Run) -> Store:
+def _check(run: Run) -> None:
     if not run.store_path.exists():
         raise RunError(f"{run.directory} holds no run: name one with --directory, or run `ostinato demo`")
-    return run.open_store()
 
 
 def _new_key(store: Store) -> str:

@@ -5,7 +5,7 @@ import struct
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -101,6 +101,24 @@ class Database:
         if self.engine.dialect.name == "sqlite":
             with _translated(self.where), self.engine.connect() as connection:
                 connection.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def is_open_elsewhere(path: Path) -> bool:
+    """Whether another connection, of any process, has the SQLite file open.
+
+    Raises StoreError when the file cannot be read.
+    """
+    if not path.exists():
+        return False
+    with _translated(str(path)), closing(sqlite3.connect(path, timeout=0.0)) as connection:
+        connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+        try:
+            connection.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                raise
+            return True
+    return False
 
 
 def _url(url_or_path: str | Path) -> URL:

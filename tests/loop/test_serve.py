@@ -1,0 +1,79 @@
+"""Two who want to serve one run: the first goes on as if the second had never come."""
+
+import asyncio
+import json
+import os
+import socket
+import sys
+import urllib.request
+from asyncio.subprocess import DEVNULL, PIPE
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from ostinato.config import dump
+from ostinato.loop.config import DemoConfig
+from ostinato.loop.owner import owned
+from ostinato.loop.prepare import prepare
+from ostinato.loop.run import Run, open_run
+from ostinato.loop.workshop import START
+from ostinato.model.checkpoint import load
+from ostinato.sync import Publisher
+from ostinato.types import Arm
+
+pytestmark = pytest.mark.slow
+DEPLOYED = Arm(name="champion", version=0, share=1.0, engine="http://127.0.0.1:9")
+
+
+async def deployed(directory: Path) -> Run:
+    """A run with a tiny model that has been deployed once."""
+    config = DemoConfig(sandbox="process")
+    config = replace(config, model=replace(config.model, hidden_size=16, heads=1, kv_heads=1, head_dim=8))
+    with owned(directory, "demo") as owner:
+        run = open_run(owner, dump(config), fresh=False).run
+    await prepare(config, run)
+    torch.manual_seed(0)
+    Publisher(run.open_objects()).anchor(0, load(run.checkpoint(START))[0].state_dict())
+    run.open_store().set_arms([DEPLOYED])
+    return run
+
+
+async def serve(run: Run, port: int) -> asyncio.subprocess.Process:
+    command = ("-m", "ostinato.cli", "serve", "--directory", str(run.directory), "--port", str(port))
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return await asyncio.create_subprocess_exec(
+        sys.executable, *command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=env
+    )
+
+
+def healthy(port: int) -> bool:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=30) as answer:
+        return bool(json.loads(answer.read()) is not None)
+
+
+async def test_a_second_serve_or_demo_does_not_disturb_the_first(tmp_path: Path) -> None:
+    run = await deployed(tmp_path / "demo")
+    store = run.open_store()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        unlucky = await serve(run, port)
+        _, complaint = await unlucky.communicate()
+        assert unlucky.returncode == 2 and str(port).encode() in complaint
+        assert store.arms() == [DEPLOYED], "arms are written when everything is up"
+    first = await serve(run, port)
+    try:
+        assert first.stdout is not None
+        assert b"serving version 0" in await first.stdout.readline()
+        arms = store.arms()
+        assert arms != [DEPLOYED]
+        for other in (port, 0):
+            second = await serve(run, other)
+            _, complaint = await second.communicate()
+            assert second.returncode == 2
+            assert f"is in use by ostinato serve, process {first.pid}".encode() in complaint
+        assert store.arms() == arms and healthy(port)
+    finally:
+        first.terminate()
+        await first.communicate()
