@@ -1,5 +1,6 @@
 """Immutable objects by key: a folder, memory, or a bucket. An object is created once and never changed."""
 
+import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -40,9 +41,13 @@ class StorageFull(ObjectsError):  # noqa: N818
 class Objects:
     """Thread-safe and shared by any number of processes. A key is a path with `/`, without a leading one."""
 
-    def __init__(self, store: ObjectStore, where: str) -> None:
+    def __init__(self, store: ObjectStore, where: str, folder: Path | None = None) -> None:
         self._store = store
         self.where = where
+        self._folder = folder
+        """Where the objects are files; None for memory and buckets."""
+        self._known = {folder}
+        """Folders whose own names are on the disk."""
 
     @classmethod
     def open(cls, url_or_path: str | Path) -> Self:
@@ -50,13 +55,26 @@ class Objects:
         where = str(url_or_path)
         with _named(where, "open"):
             if "://" not in where or where.startswith("file://"):
-                return cls(LocalStore(Path(where.removeprefix("file://")).absolute(), mkdir=True), where)
+                folder = Path(where.removeprefix("file://")).absolute()
+                return cls(LocalStore(folder, mkdir=True), where, folder)
             return cls(MemoryStore() if where == "memory://" else from_url(where), where)
 
     def create(self, key: str, data: bytes) -> None:
-        """Write all of `data` or nothing. Raises AlreadyExists, StorageFull."""
+        """Write all of `data` or nothing; on the disk for good when this returns. Raises AlreadyExists,
+        StorageFull."""
         with _named(self.where, key):
             obstore.put(self._store, key, data, mode="create", use_multipart=False)
+            if self._folder is not None:
+                self._sync(self._folder / key)
+
+    def _sync(self, path: Path) -> None:
+        """A bucket keeps what it acknowledged; a folder only what was flushed, its name included."""
+        _sync(path)
+        for folder in path.parents:
+            sync_folder(folder)
+            if folder in self._known:
+                break
+            self._known.add(folder)
 
     def get(self, key: str) -> bytes:
         """Raises Missing."""
@@ -108,13 +126,25 @@ class Objects:
 
     def watch(self, prefix: str) -> Watch:
         """Tells of new objects in the folder `prefix`, but not of those in folders in it. To be closed."""
-        local = isinstance(self._store, LocalStore)
-        return Watch(Path(self.where.removeprefix("file://")).absolute() / prefix if local else None)
+        return Watch(None if self._folder is None else self._folder / prefix)
 
     def delete(self, key: str) -> None:
         """Only for what nobody needs any more. Raises Missing, or not, as the store will have it."""
         with _named(self.where, key):
             obstore.delete(self._store, key)
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush the names in a folder, so that a file made or renamed there outlives a power failure."""
+    _sync(folder)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

@@ -99,23 +99,41 @@ class Learner:
         if head is None:
             head = self._publisher.anchor(first_version, self._decoder.state_dict()).version
         self._ledger.bind(Subscriber(self._objects).manifest(head).run)
-        note = self._restore(head)
-        self._settle(head, note)
+        self._settle_earlier(head)
+        self._settle(head, self._restore(head))
         released = self._ledger.release()
         log.info("at version %d, %d claims released", head, released)
 
+    def _settle_earlier(self, head: int) -> None:
+        """Commit what was published before `head` by a learner that died before its commit.
+
+        Somebody else has published since, so `head` does not tell.
+        """
+        committed = {row.version for row in self._store.versions()}
+        for version in self._states.saved(before=head):
+            if version not in committed and (note := self._saved(version)) is not None:
+                manifest = Subscriber(self._objects).manifest(version)
+                self._ledger.commit(version_row(manifest, batch=note["batch"]), note["prompts"])
+
     def _restore(self, head: int) -> Note:
         """The state saved for `head`; the published weights and fresh moments when there is none."""
-        subscriber = Subscriber(self._objects)
-        published = subscriber.manifest(head)
-        note = self._states.load(head, self._decoder, self._optimizer)
+        note = self._saved(head)
         if note is not None:
-            if state_root(to_blobs(self._decoder.state_dict(), copy=False)) == published.state_root:
-                return note
-            log.warning("the saved state is not that of the published version %d: not used", head)
-        self._decoder.load_state_dict(subscriber.fetch(head))
+            return note
+        self._decoder.load_state_dict(Subscriber(self._objects).fetch(head))
         self._optimizer.state.clear()
         return {"batch": [], "prompts": [], "line": {"version": head}}
+
+    def _saved(self, version: int) -> Note | None:
+        """Load the state saved for `version`; None unless it is the state of just the published weights."""
+        note = self._states.load(version, self._decoder, self._optimizer)
+        if note is None:
+            return None
+        root = state_root(to_blobs(self._decoder.state_dict(), copy=False))
+        if root != Subscriber(self._objects).manifest(version).state_root:
+            log.warning("the saved state is not that of the published version %d: not used", version)
+            return None
+        return note
 
     def _settle(self, version: int, note: Note) -> None:
         """Everything that follows a publication; done again after a restart it changes nothing."""

@@ -15,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from ostinato.store.objects import sync_folder
 from ostinato.train.optimizer import AdamW, scales, set_scales
 
 Note = dict[str, Any]
@@ -43,7 +44,8 @@ class States:
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-        for old in self._saved(before=number)[: -(KEPT - 1)]:
+        sync_folder(self._directory)
+        for old in self.saved(before=number)[: -(KEPT - 1)]:
             self._path(old).unlink(missing_ok=True)
 
     def load(self, number: int, model: nn.Module, optimizer: AdamW) -> Note | None:
@@ -65,9 +67,9 @@ class States:
         return note
 
     def newest(self) -> int | None:
-        return max(self._saved(), default=None)
+        return max(self.saved(), default=None)
 
-    def _saved(self, before: int | None = None) -> list[int]:
+    def saved(self, before: int | None = None) -> list[int]:
         """Numbers of the saved states in order; a later one than `before` is left from a step that was
         undone."""
         numbers = sorted(int(path.stem) for path in self._directory.glob("*.safetensors"))
