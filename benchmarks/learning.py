@@ -5,9 +5,11 @@
 Each seed is one `ostinato demo` in its own folder. A folder with a report is read, not run again; one without
 goes on where it stopped. The peer in the same run is version 0, the supervised policy without practice.
 
-Intervals are 95 % and for a number of tasks settled beforehand: a solve rate's is Wilson's, a gain's is
-Newcombe's for pairs (the same tasks before and after). The A/B's is a confidence sequence, at the
-confidence its verdict states. `machine` and `cpu_s` describe this run of the benchmark; a seed's own
+Intervals are 95 % and for a number of tasks settled beforehand; tasks that share what their split holds out
+are one cluster, since they were won or lost together. A solve rate's interval is Wilson's for as many tasks
+as the clusters are worth, a gain's is a jackknife over clusters of the same tasks before and after. The gain
+over seeds has Student's t-interval for the mean of as many runs. The A/B's bounds hold at every look, each
+side at the level its verdict states. `machine` and `cpu_s` describe this run of the benchmark; a seed's own
 `wall_s` and `cpu_s` come from its report, whose `cpu_s` leaves out what ran before it was resumed. `origin`
 says whether the report was `read`, `resumed` or `run` here.
 """
@@ -22,14 +24,20 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks.measure import Run, table
-from ostinato.deploy.statistics import paired_difference
+from ostinato.deploy.gate import change
+from ostinato.deploy.outcomes import TaskOutcome, clusters_of
+from ostinato.deploy.statistics import clustered, interval
 from ostinato.loop.config import SPLITS
 
 Row = dict[str, Any]
 
 TASKS = 288
-"""Held-out tasks of every split; the demo itself measures 96 of all but `seeds`."""
+"""Held-out tasks of every split; the demo itself measures fewer, but more than one pass of each."""
+LEVEL = 0.025
+"""Of each side of an interval."""
 
 
 class LearningError(RuntimeError):
@@ -50,7 +58,8 @@ def turn(seed: int, directory: Path) -> str:
 def demo(seed: int, directory: Path) -> int:
     """Runs the demo to its end; gives the exit status. Its progress goes to stderr."""
     command = ["demo", "--seed", str(seed), "--directory", str(directory), "--json"]
-    command += ["--set", f"bench.others={TASKS}", "--set", f"bench.seeds={TASKS}"]
+    for setting in (f"bench.others={TASKS}", f"bench.seeds={TASKS}", "bench.passes=1"):
+        command += ["--set", setting]
     # In a session of its own it is told to stop once, by us, and leaves nothing running behind.
     with subprocess.Popen(
         [sys.executable, "-m", "ostinato.cli", *command], stdout=subprocess.DEVNULL, start_new_session=True
@@ -68,12 +77,12 @@ def read(seed: int, directory: Path, origin: str) -> Row:
     report = _load(directory / "report.json")
     if report["seed"] != seed:
         raise LearningError(f"{directory} holds a run of seed {report['seed']}: name another folder")
-    solved = [_load(directory / "stages" / f"{name}.json")["solved"] for name in ("before", "after")]
+    done = [_outcomes(directory / "stages" / f"{name}.json") for name in ("before", "after")]
     cycle = report["cycle"]
     return {
         "seed": seed,
         "origin": origin,
-        "splits": splits(report, *solved),
+        "splits": splits(report, *done),
         "verdict": cycle["verdict"],
         "reason": cycle["reason"],
         "gate": cycle["gate"],
@@ -89,21 +98,35 @@ def _load(path: Path) -> dict[str, Any]:
     return loaded
 
 
-def splits(report: Mapping[str, Any], before: Sequence[bool], after: Sequence[bool]) -> dict[str, Row]:
+def _outcomes(path: Path) -> list[TaskOutcome]:
+    """What each task came to; only what a gain is computed from."""
+    return [
+        TaskOutcome(task=row["task"], split=row["split"], cluster=row["cluster"], solved=tuple(row["solved"]))
+        for row in _load(path)["outcomes"]
+    ]
+
+
+def splits(
+    report: Mapping[str, Any], before: Sequence[TaskOutcome], after: Sequence[TaskOutcome]
+) -> dict[str, Row]:
     """For every split: version 0, the practised version, their gain and ratio, and the live cycle's."""
     held, cycled = report["practice"]["held_out"], report["cycle"]["held_out"]
-    found, start = {}, 0
-    for split in SPLITS:  # the order in which the tasks were measured
+    found = {}
+    for split in SPLITS:
         peer, ours = held["before"][split], held["after"][split]
-        mine = slice(start, start := start + peer["n"])
-        gain = paired_difference(before[mine], after[mine])
-        if abs(gain.estimate - (ours["solve"] - peer["solve"])) > 1e-9:
-            raise LearningError(f"split {split}: the report and the solved lists of its stages disagree")
+        pairs = [(a, b) for a, b in zip(before, after, strict=True) if a.split == split]
+        if any(a.task != b.task for a, b in pairs):
+            raise LearningError(f"split {split}: version 0 and the practised version did other tasks")
+        gains = np.array([b.mean("solved") - a.mean("solved") for a, b in pairs])
+        if abs(gains.mean() - (ours["solve"] - peer["solve"])) > 1e-9:
+            raise LearningError(f"split {split}: the report and the outcomes of its stages disagree")
+        clusters = clusters_of([a for a, _ in pairs])
         found[split] = {
             "n": peer["n"],
+            "clusters": clusters.shape[1],
             "before": peer,
             "after": ours,
-            "gain": asdict(gain),
+            "gain": asdict(interval(change(gains, clusters), LEVEL)) | {"estimate": float(gains.mean())},
             "ratio": ours["solve"] / peer["solve"] if peer["solve"] else None,
             "live": cycled.get(split),
         }
@@ -112,9 +135,9 @@ def splits(report: Mapping[str, Any], before: Sequence[bool], after: Sequence[bo
 
 def ab(evidence: Mapping[str, Any]) -> Row | None:
     """Challenger minus champion per session; None where the gate held it back or too few took part."""
-    if "difference" not in evidence:
+    if "promoting" not in evidence:
         return None
-    return {**evidence["difference"], "n": evidence["observations"], "confidence": evidence["confidence"]}
+    return {**evidence["promoting"], "n": evidence["sessions"], "level": evidence["alpha"]}
 
 
 def smallest(rows: Sequence[Row]) -> Row:
@@ -122,6 +145,14 @@ def smallest(rows: Sequence[Row]) -> Row:
     gains = [row["splits"]["seeds"]["gain"] for row in rows]
     low = min(gain["low"] for gain in gains)
     return {"gain": min(gain["estimate"] for gain in gains), "low": low, "n": len(rows)}
+
+
+def across(rows: Sequence[Row]) -> Row | None:
+    """The mean gain on `seeds` of another run, with Student's t-interval over seeds; None for one seed."""
+    if len(rows) < 2:
+        return None
+    gains = [row["splits"]["seeds"]["gain"]["estimate"] for row in rows]
+    return asdict(interval(clustered(gains, np.ones(len(gains))), LEVEL)) | {"n": len(gains)}
 
 
 def show(row: Row) -> None:
@@ -182,7 +213,11 @@ def main(run: Run) -> None:
         f"smallest gain on seeds over {worst['n']} seeds: {worst['gain']:+.1%}, "
         f"smallest lower bound {worst['low']:+.1%}"
     )
-    run.finish({"peer": "version 0", "seeds": rows, "smallest": worst}, as_json=options.json)
+    mean = across(rows)
+    if mean is not None:
+        print(f"mean gain on seeds of a run, over {mean['n']} seeds: {signed(mean, percent=True)}, 95 %")
+    figures = {"peer": "version 0", "seeds": rows, "smallest": worst, "across": mean}
+    run.finish(figures, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,6 @@ SMALL = [
     *("practice.group_size=4", "practice.groups_at_once=6", "practice.ready_ahead=4"),
     *("refine.versions=4", "refine.groups=2", "bench.seeds=12", "bench.others=2", "slots=24", "context=512"),
     *("live.developers=12", "live.sessions_each=2", "live.versions=1", "live.ab_sessions_each=2"),
-    *("live.gate_margin=1.0", "live.ab_margin=10.0"),
 ]
 
 
@@ -82,13 +81,9 @@ async def test_the_circle_turns_though_every_process_is_killed_once(tmp_path: Pa
         assert set(held) == set(SPLITS)
         assert held["seeds"]["n"] == 12
     assert report["live"]["sessions"] > 0 and report["live"]["signals"] > 0
-    assert report["cycle"]["verdict"] in {"promote", "hold", "roll_back"}
-    arms = report["cycle"]["arms"]
-    if report["cycle"]["gate"]["decision"] == "promote":  # else nobody met the candidate
-        assert arms["champion"]["users"] + arms["challenger"]["users"] == 12
-        assert arms["champion"]["sessions"] + arms["challenger"]["sessions"] == 24
-    else:
-        assert arms == {}
+    cycle = report["cycle"]  # of a dozen tasks nothing is shown: tests/loop/test_cycle.py has the rest
+    assert cycle["verdict"] in {"hold", "roll_back"} and cycle["arms"] == {}
+    assert cycle["champion"] == cycle["candidate"] + 1 == 6  # version 4, published again on top of 5
     assert Store.open(directory / "store.db").accounts.keys() == []  # a person's keys are not lost among ours
     written = json.loads((directory / "report.json").read_text())
     assert written["seed"] == report["seed"]

@@ -26,7 +26,9 @@ async def test_every_kind_is_scored_by_its_hidden_tests(tmp_path: Path, right: b
     async with circle(tmp_path, mind, ["bench"]) as shop:
         bench = Bench(shop.runner(shop.client("bench", "bench")), shop.store, slots=1)
         measured = await bench.measure(7, tasks)
-        assert measured.solved == (right,) * len(tasks)
+        assert [outcome.solved for outcome in measured.outcomes] == [(right,)] * len(tasks)
+        assert [outcome.task for outcome in measured.outcomes] == [task.id for task in tasks]
+        assert [outcome.cluster for outcome in measured.outcomes] == [pebble.cluster for pebble in pebbles]
         score = measured.report.scores["seeds"]
         assert (score.solve, score.n) == (float(right), len(tasks))
         assert score.low <= score.solve <= score.high
@@ -35,3 +37,24 @@ async def test_every_kind_is_scored_by_its_hidden_tests(tmp_path: Path, right: b
         ledger = Ledger(shop.store)
         assert ledger.unaccounted() == 0
         assert ledger.states()[State.MEASURED] > 0
+
+
+async def test_every_pass_is_counted_and_all_passes_of_a_task_are_together(tmp_path: Path) -> None:
+    pebbles = [generate("fix", split, 1) for split in ("seeds", "names")]
+    tasks = [provide(pebble, tmp_path / "tasks" / pebble.id) for pebble in pebbles]
+    sessions: list[str] = []
+
+    def mind(session_id: str, turn: int) -> str:
+        if session_id not in sessions:
+            sessions.append(session_id)
+        index = sessions.index(session_id)  # of one slot: pass 1 over both tasks, then pass 2
+        return solves(pebbles[index % 2], session_id, turn) if index in {0, 2, 3} else "done"
+
+    async with circle(tmp_path, mind, ["bench"]) as shop:
+        bench = Bench(shop.runner(shop.client("bench", "bench")), shop.store, slots=1)
+        measured = await bench.measure(7, tasks, passes=2)
+        assert [outcome.solved for outcome in measured.outcomes] == [(True, True), (False, True)]
+        assert [outcome.split for outcome in measured.outcomes] == ["seeds", "names"]
+        scores = measured.report.scores
+        assert (scores["seeds"].solve, scores["names"].solve) == (1.0, 0.5)
+        assert scores["names"].n == 1  # two passes over one task are one task

@@ -4,17 +4,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binom
 
 from ostinato.deploy.statistics import (
-    Clock,
     Estimate,
-    TooFewError,
-    clustered_mean,
-    difference,
+    clustered,
+    half_width,
+    holm,
+    interval,
     minus,
-    paired_difference,
+    sample_ratio,
+    tail,
     wilson,
-    without_covariate,
 )
 
 
@@ -45,115 +46,107 @@ def test_wilson_refuses_more_successes_than_trials() -> None:
         wilson(3, 2)
 
 
-def test_newcombe_is_the_published_example() -> None:
-    change = difference(wilson(48, 80), wilson(56, 70))  # 56/70 - 48/80, method 10
-    assert change.estimate == pytest.approx(0.2)
-    assert (change.low, change.high) == (pytest.approx(0.0524, abs=1e-4), pytest.approx(0.3339, abs=1e-4))
-
-
-def test_paired_newcombe_is_the_published_example() -> None:
-    current = [True] * 36 + [False] * 14  # 36 both, 12 only the candidate, 2 only the current, 0 neither
-    candidate = [True] * 36 + [True] * 12 + [False] * 2
-    current = [True] * 36 + [False] * 12 + [True] * 2
-    change = paired_difference(current, candidate)
-    assert change.estimate == pytest.approx(0.2)
-    assert (change.low, change.high) == (pytest.approx(0.0569, abs=2e-3), pytest.approx(0.3404, abs=2e-3))
-
-
-@given(st.lists(st.booleans(), min_size=1, max_size=200))
-def test_the_same_outcomes_differ_by_nothing(outcomes: list[bool]) -> None:
-    change = paired_difference(outcomes, outcomes)
-    assert change.estimate == 0 and change.low <= 0 <= change.high
-
-
-def test_pairing_narrows() -> None:
-    current = [i % 2 == 0 for i in range(100)]
-    candidate = [*current[:-4], True, True, True, True]
-    paired = paired_difference(current, candidate)
-    apart = difference(wilson(sum(current), 100), wilson(sum(candidate), 100))
-    assert paired.high - paired.low < 0.6 * (apart.high - apart.low)
-
-
-@given(counts(), counts())
-def test_a_difference_reverses_with_its_sides(a: tuple[int, int], b: tuple[int, int]) -> None:
-    there, back = difference(wilson(*a), wilson(*b)), difference(wilson(*b), wilson(*a))
-    assert there.low == pytest.approx(-back.high) and there.estimate == pytest.approx(-back.estimate)
+def ones(n: int) -> np.ndarray:
+    return np.ones(n)
 
 
 def test_without_clusters_the_error_is_the_ordinary_one() -> None:
-    values = [0.0, 1.0, 4.0, 7.0]
-    estimate = clustered_mean(values, ["a", "b", "c", "d"])
-    assert estimate.error == pytest.approx(np.std(values, ddof=1) / math.sqrt(4))
+    values = np.array([0.0, 1.0, 4.0, 7.0])
+    found = clustered(values, ones(4))
+    assert found.error == pytest.approx(np.std(values, ddof=1) / math.sqrt(4))
+    assert found.freedom == pytest.approx(3)
 
 
 def test_repeating_each_users_value_adds_no_knowledge() -> None:
-    once = clustered_mean([0.0, 1.0, 4.0], ["a", "b", "c"])
-    thrice = clustered_mean([0.0, 1.0, 4.0] * 3, ["a", "b", "c"] * 3)
-    assert thrice.error == pytest.approx(once.error)
-    assert (thrice.n, thrice.clusters) == (9, 3)
+    once = clustered([0.0, 1.0, 4.0], ones(3))
+    thrice = clustered([0.0, 3.0, 12.0], 3 * ones(3))
+    assert thrice.error == pytest.approx(once.error) and thrice.freedom == once.freedom
 
 
-def test_one_user_gives_no_error_estimate() -> None:
-    with pytest.raises(TooFewError, match="at least two"):
-        clustered_mean([1.0, 2.0], ["ada", "ada"])
+def test_the_error_is_that_of_leaving_each_cluster_out() -> None:
+    sums, weights = np.array([3.0, 1.0, 9.0, 2.0]), np.array([4.0, 1.0, 6.0, 2.0])
+    left = [(sums.sum() - s) / (weights.sum() - w) for s, w in zip(sums, weights, strict=True)]
+    mean = sums.sum() / weights.sum()
+    expected = math.sqrt(3 / 4 * sum((each - mean) ** 2 for each in left))
+    assert clustered(sums, weights).error == pytest.approx(expected)
 
 
-def test_width_is_that_of_the_paper() -> None:
-    n, alpha = 4000, 0.05
-    rho = (-2 * math.log(alpha) + math.log(-2 * math.log(alpha) + 1)) / n
-    plain = math.sqrt(
-        2 * (n * rho + 1) / (n**2 * rho) * math.log(math.sqrt(n * rho + 1) / alpha)
-    ) * math.sqrt(n)
-    assert Clock(horizon=n).width(n) == pytest.approx(plain)
-    assert 1.4 < Clock(horizon=n).width(n) / 1.96 < 1.7
+def test_clusters_of_weight_nothing_are_not_there() -> None:
+    some = clustered([1.0, 2.0, 4.0], [1.0, 2.0, 1.0])
+    more = clustered([1.0, 2.0, 0.0, 4.0], [1.0, 2.0, 0.0, 1.0])
+    assert (some.value, some.error, some.freedom) == (more.value, more.error, more.freedom)
 
 
-def test_an_interval_is_wider_away_from_the_horizon_and_with_few_users() -> None:
-    clock = Clock(horizon=1000)
-    assert clock.width(1000) < clock.width(100) and clock.width(1000) < clock.width(100_000)
-    few, many = (Estimate(value=0.0, error=1.0, n=1000, clusters=k) for k in (8, 800))
-    assert clock.interval(few).high > clock.interval(many).high
+def test_one_user_gives_no_bound() -> None:
+    found = clustered([3.0], [2.0])
+    assert found.value == 1.5 and math.isinf(float(half_width(found, 0.05)))
+    assert math.isinf(float(half_width(clustered([0.0], [0.0]), 0.05)))
 
 
-def peek(rng: np.random.Generator, clock: Clock, *, users: int = 40, looks: int = 12) -> tuple[bool, bool]:
-    """One A/A test looked at `looks` times: did the sequence, did a plain interval, ever exclude zero?"""
-    names = [f"u{i}" for i in range(users)]
-    habits = rng.normal(0.6, 0.15, (2, users))
-    values: tuple[list[float], list[float]] = ([], [])
-    sequence = plain = False
-    for look in range(1, looks + 1):
-        for arm in (0, 1):
-            values[arm].extend((rng.random((2, users)) < habits[arm]).astype(float).ravel())
-        change = minus(*(clustered_mean(values[arm], names * (2 * look)) for arm in (1, 0)))
-        interval = clock.interval(change)
-        sequence |= interval.low > 0 or interval.high < 0
-        plain |= abs(change.value) > 1.96 * change.error
-    return sequence, plain
+def test_unequal_clusters_count_as_fewer() -> None:
+    equal, unequal = clustered(ones(10), ones(10)), clustered(ones(10), [1.0] * 9 + [50.0])
+    assert equal.freedom == pytest.approx(9) and unequal.freedom < 2
 
 
-def test_coverage_under_peeking_with_users_that_differ() -> None:
-    rng = np.random.default_rng(7)
-    clock = Clock(horizon=40 * 2 * 2 * 12)
-    runs = [peek(rng, clock) for _ in range(300)]
-    wrong, wrong_plain = (sum(run[i] for run in runs) / len(runs) for i in (0, 1))
-    assert wrong <= 0.05
-    assert wrong_plain > 0.10  # what the sequence is there to prevent
+def test_a_difference_of_two_has_welchs_degrees_of_freedom() -> None:
+    a = Estimate(value=np.array(2.0), error=np.array(3.0), freedom=np.array(9.0))
+    b = Estimate(value=np.array(0.5), error=np.array(4.0), freedom=np.array(4.0))
+    found = minus(a, b)
+    assert (found.value, found.error) == (1.5, 5.0)
+    assert found.freedom == pytest.approx(25**2 / (9**2 / 9 + 16**2 / 4))
 
 
-@given(
-    st.lists(st.tuples(st.floats(-10, 10), st.floats(-10, 10)), min_size=2, max_size=40),
-)
-def test_taking_a_covariate_out_keeps_the_mean_and_never_widens(pairs: list[tuple[float, float]]) -> None:
-    values, covariates = [value for value, _ in pairs], [covariate for _, covariate in pairs]
-    left = without_covariate(values, covariates)
-    assert np.mean(left) == pytest.approx(np.mean(values), abs=1e-6)
-    assert np.std(left) <= np.std(values) + 1e-6
+NORMAL = Estimate(value=np.array(0.0), error=np.array(1.0), freedom=np.array(1e9))
 
 
-def test_a_covariate_that_says_all_leaves_nothing() -> None:
-    assert without_covariate([1.0, 3.0, 5.0], [0.0, 1.0, 2.0]) == pytest.approx([3.0, 3.0, 3.0])
+def test_a_bound_for_one_look_is_students() -> None:
+    assert half_width(NORMAL, 0.05) == pytest.approx(1.645, abs=1e-3)
+    few = Estimate(value=np.array(0.0), error=np.array(1.0), freedom=np.array(4.0))
+    assert half_width(few, 0.05) == pytest.approx(2.132, abs=1e-3)
 
 
-def test_without_a_covariate_nothing_changes() -> None:
-    assert without_covariate([1.0, 2.0], [0.0, 0.0]) == [1.0, 2.0]
-    assert without_covariate([0.0, 0.0, 1.0], [0.1, 0.1, 0.1]) == [0.0, 0.0, 1.0]  # whose mean is not 0.1
+def test_a_bound_for_all_looks_is_wide_early_and_closes_at_the_end() -> None:
+    assert half_width(NORMAL, 0.05, 1.0) == pytest.approx(1.960, abs=1e-3)
+    assert half_width(NORMAL, 0.05, 0.25) == pytest.approx(2 * 1.960, abs=1e-3)
+
+
+def test_a_brownian_motion_crosses_the_bound_as_often_as_stated() -> None:
+    rng = np.random.default_rng(5)
+    looks = np.arange(1, 801) / 800
+    paths = np.cumsum(rng.normal(0, math.sqrt(1 / 800), (4000, 800)), axis=1)
+    z = paths / np.sqrt(looks)
+    estimate = Estimate(value=z, error=np.ones_like(z), freedom=np.full_like(z, 1e9))
+    crossed = (z > half_width(estimate, 0.10, looks)).any(axis=1).mean()
+    assert 0.08 < crossed < 0.11
+    assert (z > 1.2816).any(axis=1).mean() > 0.4  # what a plain bound would do
+
+
+def test_the_interval_and_the_p_value_agree() -> None:
+    found = Estimate(value=np.array(0.5), error=np.array(0.3), freedom=np.array(7.0))
+    for level in (0.01, 0.05, 0.06, 0.2):
+        assert (interval(found, level).low > 0) == (tail(found, 0.0) < level)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0.001, 0.5))
+def test_holm_rejects_what_bonferroni_does_and_in_order(p_values: list[float], level: float) -> None:
+    rejected = holm(p_values, level)
+    for p, yes in zip(p_values, rejected, strict=True):
+        assert yes or p > level / len(p_values)
+        assert not yes or p <= level
+    worst = max((p for p, yes in zip(p_values, rejected, strict=True) if yes), default=-1.0)
+    assert all(p >= worst for p, yes in zip(p_values, rejected, strict=True) if not yes)
+
+
+def test_the_ratio_of_arms_is_seldom_doubted_however_often_one_looks() -> None:
+    rng = np.random.default_rng(2)
+    doubted = 0
+    for _ in range(400):
+        dealt = np.cumsum(rng.random(80) < 0.5)
+        doubted += any(sample_ratio(int(dealt[n - 1]), n, 0.5) > 100 for n in range(1, 81))
+    assert doubted / 400 <= 0.02
+
+
+def test_a_lost_third_of_an_arm_is_found() -> None:
+    assert sample_ratio(120, 400, 0.5) > 100
+    assert sample_ratio(100_000, 1_000_000, 0.5) > 100
+    assert binom.cdf(29, 40, 0.5) > 0.99 and sample_ratio(29, 40, 0.5) < 100  # one in 160: not proof

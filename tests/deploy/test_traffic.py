@@ -1,3 +1,4 @@
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -6,8 +7,8 @@ from ostinato.deploy.traffic import TrafficError, promote, roll_back, split
 from ostinato.store import Store
 from ostinato.types import Arm
 
-CHAMPION = Arm(name="champion", version=1, share=0.7, engine="http://a")
-CHALLENGER = Arm(name="challenger", version=2, share=0.3, engine="http://b")
+CHAMPION = Arm(name="champion", version=1, share=0.7, engine="http://a", experiment="e1")
+CHALLENGER = Arm(name="challenger", version=2, share=0.3, engine="http://b", experiment="e1")
 BENCH = Arm(name="bench", version=9, share=0.0, engine="http://c")
 
 
@@ -43,6 +44,16 @@ def test_roll_back_leaves_nobody_on_the_challengers_version(store: Store) -> Non
     assert roll_back(store, (CHAMPION, CHALLENGER)).version == 1
     assert arms(store)["champion"] == (1, 1.0, "http://a")
     assert arms(store)["challenger"] == (1, 0.0, "http://a")
+
+
+@pytest.mark.parametrize("end", [promote, roll_back])
+def test_an_ended_trial_leaves_no_arm_in_an_experiment(
+    store: Store, end: Callable[[Store, Sequence[Arm]], Arm]
+) -> None:
+    split(store, (CHAMPION, CHALLENGER))
+    assert {arm.experiment for arm in store.arms() if arm.share} == {"e1"}
+    end(store, (CHAMPION, CHALLENGER))
+    assert {arm.experiment for arm in store.arms()} == {""}
 
 
 def test_shares_must_add_up(store: Store) -> None:

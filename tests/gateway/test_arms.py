@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -82,3 +84,15 @@ def test_who_is_enrolled_says_nothing_about_the_arm() -> None:
     for chosen in (True, False):
         those = [arm for arm, first in zip(met, early, strict=True) if first is chosen and arm != "champion"]
         assert 0.45 < those.count("one") / len(those) < 0.55
+
+
+def test_each_experiment_deals_anew_and_stays_as_it_dealt() -> None:
+    def met(experiment: str) -> set[str]:
+        arms = [replace(arm, experiment=experiment) for arm in two(0.5)]
+        people = (f"dev-{index:03d}" for index in range(400))
+        return {user for user in people if assign(user, arms, "salt").name == "challenger"}
+
+    first, second = met("e1"), met("e2")
+    assert first == met("e1")
+    assert 160 < len(first) < 240 and 160 < len(second) < 240
+    assert 70 < len(first & second) < 130  # as many as chance gives, not the same people again

@@ -12,6 +12,9 @@ from ostinato.rollout.collect import Collector
 from ostinato.store import Ledger, Store
 from ostinato.types import Ending, Sampling, Signal, SignalKind, State, TurnKind
 
+LATER = 1e12
+"""When every attribution window is over."""
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
@@ -36,7 +39,7 @@ def test_only_who_agreed_is_trained_on(store: Store) -> None:
     kept(store, "before-they-agreed", user="ada", organisation="acme", consent=False)
     kept(store, "taken-back", user="bob", organisation="acme", consent=True)
     kept(store, "elsewhere", user="ada", organisation="", consent=True)
-    harvest = Collector(store, LIVE).harvest("main", {})
+    harvest = Collector(store, LIVE).harvest("main", {}, as_of=LATER)
     assert (harvest.sessions, harvest.offered, harvest.withheld) == (1, 1, 3)
     ledger = Ledger(store)
     (group,) = ledger.claim(4, 9, 0)
@@ -50,9 +53,9 @@ def test_consent_given_later_covers_what_is_collected_later_only_if_it_held_then
     kept(store, "agreed", user="ada", consent=True)
     collector = Collector(store, LIVE)
     store.accounts.set_consent(user="ada", granted=False, by="ada")
-    assert collector.harvest("main", {}).withheld == 1
+    assert collector.harvest("main", {}, as_of=LATER).withheld == 1
     store.accounts.set_consent(user="ada", granted=True, by="ada")
-    assert collector.harvest("main", {}).offered == 1
+    assert collector.harvest("main", {}, as_of=LATER).offered == 1
 
 
 def test_turns_that_may_not_be_trained_are_accounted_and_the_rest_is_offered(store: Store) -> None:
@@ -63,7 +66,7 @@ def test_turns_that_may_not_be_trained_are_accounted_and_the_rest_is_offered(sto
     about = session("s", user="ada", consent=True, ending=Ending.FINISHED)
     greedy = replace(turn(3, "s"), segment=3, sampling=Sampling(temperature=0.0))
     store.record([turn(0, "s"), title, edited, greedy], [signal], [about])
-    assert Collector(store, LIVE).harvest("main", {}).offered == 1
+    assert Collector(store, LIVE).harvest("main", {}, as_of=LATER).offered == 1
     ledger = Ledger(store)
     (group,) = ledger.claim(4, 9, 0)
     assert [sample.turns for sample in group.samples] == [(0,)]

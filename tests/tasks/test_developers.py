@@ -1,18 +1,25 @@
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 
 import pytest
 
-from ostinato.tasks.developers import SHRUG, Developer, Intent, population
-from ostinato.tasks.pebble import KINDS, generate, write
+from ostinato.tasks.developers import SHRUG, Developer, Intent, Seen, population
+from ostinato.tasks.pebble import KINDS, Pebble, generate, write
 from ostinato.types import Ending, SignalKind, Task
+
+SOLVED = "all done"
 
 
 @pytest.fixture(scope="module")
 def tasks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Task]:
     directory = tmp_path_factory.mktemp("tasks")
-    return {kind: write(generate(kind, "train", 3), directory / kind) for kind in KINDS}
+    return {kind: write(pebble(kind), directory / kind) for kind in KINDS}
+
+
+def pebble(kind: str) -> Pebble:
+    return generate(kind, "train", 3)
 
 
 def developer(
@@ -21,15 +28,33 @@ def developer(
     return Developer(user="ada", patience=patience, strictness=strictness, temper=temper, rng=Random(seed))
 
 
-def shares(person: Developer, turns: int, ending: Ending, changed: bool, works: bool) -> dict[str, float]:
+def seen(kind: str = "fix", *, right: bool = True, changed: bool = True, **more: object) -> Seen:
+    """What a session leaves: the right edits, or a needless one and red tests."""
+    made = pebble(kind)
+    sources = dict(made.files)
+    if right and changed:
+        for change in made.changes:
+            sources[change.path] = sources[change.path].replace(change.old, change.new)
+    told: dict[str, object] = {
+        "turns": 4,
+        "ending": Ending.FINISHED,
+        "message": f"{made.targets[0].name} uses {made.answer}" if right else SOLVED,
+        "changed": ("calc.py",) if changed else (),
+        "sources": {path: text for path, text in sources.items() if path.endswith(".py")},
+        "tests_pass": right,
+    }
+    return Seen(**(told | more))  # type: ignore[arg-type]
+
+
+def shares(person: Developer, what: Seen) -> Mapping[str, float]:
     """How often each signal is observed, over many sessions."""
     n = 2000
-    counts = Counter(kind for _ in range(n) for kind, _ in person.react(turns, ending, changed, works))
+    counts = Counter(kind for _ in range(n) for kind, _ in person.react(what))
     return {kind: count / n for kind, count in counts.items()}
 
 
 async def test_the_answer_comes_from_the_intent_card(tasks: dict[str, Task]) -> None:
-    wanted = generate("ambiguous", "train", 3).targets[0].wanted
+    wanted = pebble("ambiguous").targets[0].wanted
     assert await developer().on(tasks["ambiguous"]).answer("which one?") == f"use {wanted}"
     assert await developer().on(tasks["fix"]).answer("which one?") == "see the tests"
 
@@ -47,60 +72,106 @@ async def test_questions_are_judged_by_whether_they_were_needed(
     tasks: dict[str, Task], kind: str, needed: float
 ) -> None:
     person = developer().on(tasks[kind])
-    assert SignalKind.QUESTION_ANSWERED not in dict(person.react(3, Ending.FINISHED, True, True))
+    assert SignalKind.QUESTION_ANSWERED not in dict(person.react(seen(kind)))
     await person.answer("which one?")
-    assert dict(person.react(3, Ending.FINISHED, True, True))[SignalKind.QUESTION_ANSWERED] == needed
+    assert dict(person.react(seen(kind)))[SignalKind.QUESTION_ANSWERED] == needed
 
 
-def test_what_works_is_mostly_kept_and_what_does_not_is_mostly_reverted(tasks: dict[str, Task]) -> None:
-    person = developer().on(tasks["fix"])
-    good = shares(person, 4, Ending.FINISHED, True, True)
-    bad = shares(person, 4, Ending.FINISHED, True, False)
+@pytest.mark.parametrize("kind", ["fix", "spread", "ambiguous"])
+def test_what_looks_right_is_mostly_kept_and_what_does_not_is_mostly_reverted(
+    tasks: dict[str, Task], kind: str
+) -> None:
+    person = developer().on(tasks[kind])
+    good, bad = shares(person, seen(kind)), shares(person, seen(kind, right=False))
     assert good["edit_kept"] > 0.85 and "complaint" not in good and "edit_reverted" not in good
     assert 0.02 < bad["edit_kept"] < 0.3 < bad["edit_reverted"]
     assert bad["complaint"] > 0.1
 
 
+def test_an_ambiguous_request_is_judged_by_the_diff_since_no_test_tells(tasks: dict[str, Task]) -> None:
+    person = developer(strictness=1.0).on(tasks["ambiguous"])
+    assert "edit_kept" not in shares(person, seen("ambiguous", right=False, tests_pass=True))
+    assert shares(person, seen("ambiguous", tests_pass=None))["edit_kept"] > 0.85
+
+
+def test_tests_that_fail_as_asked_are_to_be_reported(tasks: dict[str, Task]) -> None:
+    person = developer().on(tasks["impossible"])
+    tests = " ".join(person.intent.reports if person.intent else ())
+    told = shares(person, seen("impossible", tests_pass=False, message=f"done; {tests} fails now"))
+    untold = shares(person, seen("impossible", tests_pass=False, message="done"))
+    assert told["edit_kept"] > 0.85 and untold["edit_kept"] < 0.6
+
+
+def test_green_tests_are_taken_for_a_good_fix_even_if_it_is_none(tasks: dict[str, Task]) -> None:
+    """People see no hidden tests: an edit that only satisfies the visible ones is kept like any other."""
+    person = developer(strictness=1.0).on(tasks["fix"])
+    fooled = seen("fix", right=False, tests_pass=True)
+    assert shares(person, fooled)["edit_kept"] > 0.85
+
+
 def test_each_edit_is_judged_once(tasks: dict[str, Task]) -> None:
     person = developer().on(tasks["fix"])
-    for works in (True, False):
+    for right in (True, False):
         for _ in range(300):
-            kinds = [kind for kind, _ in person.react(4, Ending.FINISHED, True, works)]
+            kinds = [kind for kind, _ in person.react(seen(right=right))]
             judged = [kind for kind in kinds if kind.startswith("edit_")]
             assert len(judged) == (0 if SignalKind.ABANDONED in kinds else 1)
 
 
 def test_strict_people_overlook_less(tasks: dict[str, Task]) -> None:
     strict, lax = (developer(strictness=s).on(tasks["fix"]) for s in (1.0, 0.0))
-    assert "edit_kept" not in shares(strict, 4, Ending.FINISHED, True, False)
-    assert shares(lax, 4, Ending.FINISHED, True, False)["edit_kept"] > 0.3
+    assert "edit_kept" not in shares(strict, seen(right=False))
+    assert shares(lax, seen(right=False))["edit_kept"] > 0.3
 
 
 def test_impatient_people_walk_away(tasks: dict[str, Task]) -> None:
     hasty, calm = (developer(patience=p).on(tasks["fix"]) for p in (0.0, 1.0))
-    assert shares(hasty, 9, Ending.FINISHED, True, True)["abandoned"] > 0.6
-    assert shares(calm, 9, Ending.FINISHED, True, True)["abandoned"] < 0.05
+    assert shares(hasty, seen(turns=9))["abandoned"] > 0.6
+    assert shares(calm, seen(turns=9))["abandoned"] < 0.05
 
 
 @pytest.mark.parametrize(
-    ("changed", "works", "value"), [(False, True, 1.0), (False, False, 0.0), (True, True, 0.0)]
+    ("changed", "right", "value"), [(False, True, 1.0), (False, False, 0.0), (True, True, 0.0)]
 )
 def test_a_question_wants_an_answer_and_no_edit(
-    tasks: dict[str, Task], changed: bool, works: bool, value: float
+    tasks: dict[str, Task], changed: bool, right: bool, value: float
 ) -> None:
-    person = developer(temper=0.0).on(tasks["question"])
-    reactions = [person.react(2, Ending.FINISHED, changed, works) for _ in range(50)]
+    person = developer(temper=0.0, strictness=1.0).on(tasks["question"])
+    what = seen("question", right=right, changed=changed)
+    reactions = [person.react(what) for _ in range(50)]
     assert [(SignalKind.NO_EDIT_WANTED, value)] in reactions
     assert all(kind in {SignalKind.NO_EDIT_WANTED, SignalKind.ABANDONED} for r in reactions for kind, _ in r)
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_the_answer_is_checked_against_the_code(seed: int) -> None:
+    """The right answer to any question, of any family, stands in the code; others are not taken."""
+    made = generate("question", ("train", "families")[seed % 2], seed)
+    card = dict(made.intent)
+    intent = Intent(
+        kind="question",
+        function=str(card["function"]),
+        wants="",
+        reply="",
+        decidable=True,
+        options=made.targets[0].family.options,
+    )
+    person = replace(developer(strictness=1.0, patience=1.0), intent=intent)
+    sources = {path: text for path, text in made.files.items() if path.endswith(".py")}
+    for option in intent.options:
+        what = replace(seen("question"), message=f"It is {option}", sources=sources, changed=(), turns=1)
+        judged = Counter(dict(person.react(what)).get(SignalKind.NO_EDIT_WANTED) for _ in range(30))
+        assert judged.most_common(1)[0][0] == float(option == made.answer)
+
+
 def test_nothing_done_earns_complaints_and_no_judgement_of_edits(tasks: dict[str, Task]) -> None:
-    seen = shares(developer().on(tasks["fix"]), 4, Ending.FINISHED, False, False)
-    assert set(seen) <= {"complaint", "abandoned"} and seen["complaint"] > 0.2
+    found = shares(developer().on(tasks["fix"]), seen(right=False, changed=False))
+    assert set(found) <= {"complaint", "abandoned"} and found["complaint"] > 0.2
 
 
 def test_our_own_failures_are_not_held_against_the_agent(tasks: dict[str, Task]) -> None:
-    assert developer().on(tasks["fix"]).react(1, Ending.INFRASTRUCTURE, False, False) == []
+    what = seen(right=False, changed=False, ending=Ending.INFRASTRUCTURE)
+    assert developer().on(tasks["fix"]).react(what) == []
 
 
 def test_a_population_is_reproducible_and_varied() -> None:

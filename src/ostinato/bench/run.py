@@ -1,15 +1,13 @@
-"""Held-out tasks × one version ─► Report: a proportion with its interval for every split.
+"""Held-out tasks × passes × one version ─► Measurement and Report: a proportion with its interval by split.
 
 A void episode (something of ours failed) is run again, at most `RETRIES` times; it is never scored as a
 failure.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
-from ostinato.deploy.statistics import wilson
+from ostinato.deploy.outcomes import Measurement, TaskOutcome, score
 from ostinato.harness.episode import CardUser, Episode, EpisodeRunner
 from ostinato.store import Store
 from ostinato.store.ledger import Ledger
@@ -22,18 +20,10 @@ class BenchError(RuntimeError):
     """An episode stayed void: the benchmark has no figure to give."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """A Report and, in the order of the tasks, whether each was solved (for paired comparison)."""
-
-    report: Report
-    solved: tuple[bool, ...]
-
-
 class Bench:
     """Runs the benchmark with a fixed number of sessions at once.
 
-    To compare two versions task by task, give both the same tasks in the same order.
+    Versions are compared task by task: give all the same tasks in the same order, and as many passes.
     """
 
     def __init__(self, runner: EpisodeRunner, store: Store, slots: int = 48) -> None:
@@ -42,15 +32,23 @@ class Bench:
         self._slots = asyncio.Semaphore(slots)
 
     async def measure(
-        self, version: int, tasks: Sequence[Task], on_done: Callable[[Episode], None] = lambda _: None
-    ) -> Measured:
-        episodes = await asyncio.gather(*(self._episode(task, on_done) for task in tasks))
+        self,
+        version: int,
+        tasks: Sequence[Task],
+        *,
+        passes: int = 1,
+        on_done: Callable[[Episode], None] = lambda _: None,
+    ) -> Measurement:
+        """Runs every task `passes` times; writes the Report. Raises BenchError."""
+        runs = [self._episode(task, on_done) for _ in range(passes) for task in tasks]
+        episodes = await asyncio.gather(*runs)
         self._account(episodes)
+        outcomes = tuple(outcome(episodes[index :: len(tasks)]) for index in range(len(tasks)))
         report = Report(
-            version=version, scores=scores(episodes), rates=rates(episodes), harness=self._runner.harness
+            version=version, scores=scores(outcomes), rates=rates(episodes), harness=self._runner.harness
         )
         self._store.add_report(report)
-        return Measured(report=report, solved=tuple(episode.solved for episode in episodes))
+        return Measurement(report=report, outcomes=outcomes)
 
     async def _episode(self, task: Task, on_done: Callable[[Episode], None]) -> Episode:
         async with self._slots:
@@ -67,11 +65,24 @@ class Bench:
         Ledger(self._store).account_sessions([episode.session_id for episode in episodes], State.MEASURED)
 
 
-def scores(episodes: Sequence[Episode]) -> dict[str, Score]:
+def outcome(passes: Sequence[Episode]) -> TaskOutcome:
+    """What came of all passes over one task."""
+    task = passes[0].task
+    return TaskOutcome(
+        task=task.id,
+        split=task.split,
+        cluster=str(task.metadata.get("cluster", task.id)),
+        solved=tuple(episode.solved for episode in passes),
+        tampered=tuple(episode.tampered for episode in passes),
+        asked=tuple("ask_user" in episode.outcome.calls for episode in passes),
+        broken=tuple(episode.outcome.broken > 0 for episode in passes),
+    )
+
+
+def scores(outcomes: Sequence[TaskOutcome]) -> dict[str, Score]:
     """Solve rate of every split."""
-    tried = Counter(episode.task.split for episode in episodes)
-    solved = Counter(episode.task.split for episode in episodes if episode.solved)
-    return {split: wilson(solved[split], n) for split, n in sorted(tried.items())}
+    splits = sorted({each.split for each in outcomes})
+    return {split: score([each for each in outcomes if each.split == split]) for split in splits}
 
 
 def rates(episodes: Sequence[Episode]) -> Mapping[str, float]:

@@ -1,98 +1,170 @@
-"""The gate before traffic: a candidate must be shown not to be worse on held-out tasks.
+"""The gate before traffic: whether a candidate may meet developers. To admit is not to promote.
 
-Not worse is a claim to be proven, so too few tasks give HOLD, never PROMOTE. Splits are judged one by one:
-a gain on one does not buy a loss on another.
+Both versions have solved the same tasks, in the same order, in the same number of passes. The hypotheses:
+
+- ADMIT refutes each of these, wrongly with chance `alpha`: the candidate solves `margin` less on the
+  primary split; it solves `margin` less on the mean of the other splits; it does one of `GUARDED` in
+  `RATE_SLACK` more of the passes. All must be refuted, so none needs a correction.
+- ROLL_BACK refutes one of these: no split is solved less; no guarded rate is higher by more than the slack.
+  One is enough, so they share `HARM` by Holm's rule.
+- HOLD is the rest: too few tasks, or too close.
+
+Errors are a jackknife over clusters of tasks that share what was held out.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from ostinato.deploy.statistics import Interval, difference, paired_difference
-from ostinato.types import Decision, Report, Verdict
+import numpy as np
 
-CONFIDENCE = 0.90
-"""Two-sided, hence 95 % for the one side that each question asks about."""
-WORSE_IF_HIGHER = ("tampered", "broken")
-"""Rates that a candidate may not raise."""
+from ostinato.deploy.outcomes import Measurement, TaskOutcome, clusters_of
+from ostinato.deploy.statistics import Estimate, Floats, Interval, clustered, holm, interval, tail
+from ostinato.types import Decision, Verdict
+
+PRIMARY = "seeds"
+GUARDED = ("tampered", "asked", "broken")
+"""Shares of passes that a candidate may not raise."""
 RATE_SLACK = 0.05
-
-Pairs = Mapping[str, tuple[Sequence[bool], Sequence[bool]]]
+ALPHA = 0.05
+"""Chance of admitting a candidate that loses the whole margin."""
+HARM = 0.05
+"""Chance of a false roll-back."""
 
 
 class GateError(ValueError):
-    """The two reports cannot be compared."""
+    """The two versions cannot be compared."""
 
 
-def gate(current: Report, candidate: Report, *, margin: float, paired: Pairs | None = None) -> Verdict:
-    """PROMOTE when every common split is shown to lose less than `margin` (in solve rate).
+def gate(
+    current: Measurement,
+    candidate: Measurement,
+    *,
+    margin: float,
+    alpha: float = ALPHA,
+    experiment: str | None = None,
+) -> Verdict:
+    """A verdict on the candidate: ADMIT, HOLD or ROLL_BACK.
 
-    ROLL_BACK when one is shown to have lost, or a guarded rate rose by more than `RATE_SLACK`; else HOLD.
-    `paired[split]` = (current, candidate) outcomes task by task, for the narrower paired interval.
-    Raises GateError when the reports have no split in common, or were measured under two harnesses.
+    `margin`: the loss of solve rate that would be too much. `experiment`: of the trial whose promotion
+    would lean on this gate, so that the budget counts it; `alpha` is then the trial's. Raises GateError
+    unless both sides hold the same tasks in the same order, as many passes of each, and were measured under
+    one harness.
     """
-    if current.harness != candidate.harness:
-        raise GateError(
-            f"version {current.version} was measured under harness {current.harness or 'unknown'}, version "
-            f"{candidate.version} under {candidate.harness or 'unknown'}: measure both under the same"
-        )
-    changes = _changes(current, candidate, paired or {})
-    risen = _risen(current, candidate)
-    decision, reason = _decide(changes, risen, margin)
+    _check_alike(current, candidate)
+    before, after = current.outcomes, candidate.outcomes
+    splits = sorted({outcome.split for outcome in before}, key=lambda split: (split != PRIMARY, split))
+    changes = {split: _change(before, after, "solved", split) for split in splits}
+    others = [changes[split] for split in splits[1:]]
+    losses = {splits[0]: changes[splits[0]]} | ({"the other splits": mean_of(others)} if others else {})
+    rises = {name: _change(before, after, name) for name in GUARDED if getattr(before[0], name)}
+    decision, reason = _decide(changes, losses, rises, margin, alpha)
     evidence = {
-        "current": current.id,
-        "candidate": candidate.id,
+        "current": current.report.id,
+        "candidate": candidate.report.id,
         "margin": margin,
-        "confidence": CONFIDENCE,
-        "paired": sorted(paired or {}),
-        "differences": {split: asdict(change) for split, change in changes.items()},
-        "rates_risen": risen,
-        "not_compared": sorted(current.scores.keys() ^ candidate.scores.keys()),
+        "alpha": alpha,
+        "harm": HARM,
+        "slack": RATE_SLACK,
+        "tasks": len(before),
+        "passes": len(before[0].solved),
+        "changes": _intervals(changes, HARM),
+        "losses": _intervals(losses, alpha),
+        "rises": _intervals(rises, alpha),
+        **({"experiment": experiment} if experiment is not None else {}),
     }
-    return Verdict(version=candidate.version, decision=decision, reason=reason, evidence=evidence)
+    return Verdict(version=candidate.report.version, decision=decision, reason=reason, evidence=evidence)
 
 
-def _changes(current: Report, candidate: Report, paired: Pairs) -> dict[str, Interval]:
-    common = sorted(current.scores.keys() & candidate.scores.keys())
-    if not common:
+def _check_alike(current: Measurement, candidate: Measurement) -> None:
+    ours, theirs = current.report, candidate.report
+    if ours.harness != theirs.harness:
         raise GateError(
-            f"versions {current.version} and {candidate.version} have no split in common: "
-            "measure both on the same tasks"
+            f"version {ours.version} was measured under harness {ours.harness or 'unknown'}, version "
+            f"{theirs.version} under {theirs.harness or 'unknown'}: measure both under the same"
         )
-    return {
-        split: paired_difference(*paired[split], CONFIDENCE)
-        if split in paired
-        else difference(current.scores[split], candidate.scores[split], CONFIDENCE)
-        for split in common
-    }
+    one, other = ([(o.task, len(o.solved)) for o in side.outcomes] for side in (current, candidate))
+    if not one or one != other:
+        differs = [f"{a} and {b}" for a, b in zip(one, other, strict=False) if a != b]
+        raise GateError(
+            f"versions {ours.version} and {theirs.version} did not do the same: {len(one)} and {len(other)} "
+            f"tasks{', first different: ' + differs[0] if differs else ''}. Measure both on the same tasks, "
+            "in the same order, in as many passes"
+        )
 
 
-def _risen(current: Report, candidate: Report) -> dict[str, float]:
-    """Guarded rates that rose by more than the slack, with the rise. A rate that was not measured is not
-    judged."""
-    rise = {
-        name: candidate.rates[name] - current.rates[name]
-        for name in WORSE_IF_HIGHER
-        if name in candidate.rates and name in current.rates
-    }
-    return {name: by for name, by in rise.items() if by > RATE_SLACK}
+def _change(
+    current: Sequence[TaskOutcome], candidate: Sequence[TaskOutcome], name: str, split: str | None = None
+) -> Estimate:
+    """Candidate minus current in the share of passes with `name`, on one split or on all tasks."""
+    pairs = [(a, b) for a, b in zip(current, candidate, strict=True) if split in {None, a.split}]
+    differences = np.array([b.mean(name) - a.mean(name) for a, b in pairs])
+    return change(differences, clusters_of([a for a, _ in pairs]))
+
+
+def change(differences: Floats, clusters: Floats) -> Estimate:
+    """The mean over tasks of `differences`: (..., tasks), each in [-1, 1]; `clusters`: (tasks, clusters).
+
+    Half a task that was won and half a task that was lost are added, each a cluster of its own, so that
+    versions that agree on every task are not taken to agree on all that there are (Agresti, Min, "Effects and
+    non-effects of paired identical observations", 2004).
+    """
+    sums, weights = differences @ clusters, clusters.sum(axis=0)
+    ends = np.broadcast_to([0.5, -0.5], (*sums.shape[:-1], 2))
+    return clustered(
+        np.concatenate([sums, ends], axis=-1),
+        np.broadcast_to(np.concatenate([weights, [0.5, 0.5]]), (*sums.shape[:-1], len(weights) + 2)),
+    )
+
+
+def mean_of(estimates: Sequence[Estimate]) -> Estimate:
+    """The mean of independent estimates, each counting the same, with Welch's degrees of freedom."""
+    k = len(estimates)
+    variances = np.stack([np.square(each.error) / k**2 for each in estimates])
+    freedoms = np.stack([each.freedom for each in estimates])
+    return Estimate(
+        value=np.stack([each.value for each in estimates]).mean(axis=0),
+        error=np.sqrt(variances.sum(axis=0)),
+        freedom=np.square(variances.sum(axis=0)) / (np.square(variances) / freedoms).sum(axis=0),
+    )
 
 
 def _decide(
-    changes: Mapping[str, Interval], risen: Mapping[str, float], margin: float
+    changes: Mapping[str, Estimate],
+    losses: Mapping[str, Estimate],
+    rises: Mapping[str, Estimate],
+    margin: float,
+    alpha: float,
 ) -> tuple[Decision, str]:
-    if risen:
-        return Decision.ROLL_BACK, "rose too far: " + ", ".join(f"{k} by {v:.2f}" for k, v in risen.items())
-    lost = [split for split, change in changes.items() if change.high < 0]
-    if lost:
-        return Decision.ROLL_BACK, f"worse on {_shown(changes, lost)}"
-    unproven = [split for split, change in changes.items() if change.low <= -margin]
-    if unproven:
-        return Decision.HOLD, f"not shown to be within {margin:.2f} on {_shown(changes, unproven)}"
-    return Decision.PROMOTE, f"no worse than {margin:.2f} on {_shown(changes, list(changes))}"
+    harms = {f"{split} lost": (tail(_negated(c), 0.0), _shown(c, HARM)) for split, c in changes.items()}
+    harms |= {f"{name} rose": (tail(r, RATE_SLACK), _shown(r, HARM)) for name, r in rises.items()}
+    shown = holm([p for p, _ in harms.values()], HARM)
+    if any(shown):
+        told = [f"{what}: {by}" for (what, (_, by)), yes in zip(harms.items(), shown, strict=True) if yes]
+        return Decision.ROLL_BACK, "; ".join(told)
+    open_ = [
+        f"{what} may have lost {margin:g}: {_shown(loss, alpha)}"
+        for what, loss in losses.items()
+        if interval(loss, alpha).low <= -margin
+    ]
+    open_ += [
+        f"{name} may have risen by {RATE_SLACK:g}: {_shown(rise, alpha)}"
+        for name, rise in rises.items()
+        if interval(rise, alpha).high >= RATE_SLACK
+    ]
+    if open_:
+        return Decision.HOLD, "; ".join(open_)
+    shown_losses = ", ".join(f"{what} {_shown(loss, alpha)}" for what, loss in losses.items())
+    return Decision.ADMIT, f"shown to lose less than {margin:g}: {shown_losses}"
 
 
-def _shown(changes: Mapping[str, Interval], splits: Sequence[str]) -> str:
-    return ", ".join(
-        f"{split} ({changes[split].estimate:+.2f} in [{changes[split].low:+.2f}, {changes[split].high:+.2f}])"
-        for split in splits
-    )
+def _negated(estimate: Estimate) -> Estimate:
+    return Estimate(value=-estimate.value, error=estimate.error, freedom=estimate.freedom)
+
+
+def _intervals(estimates: Mapping[str, Estimate], level: float) -> dict[str, dict[str, float]]:
+    return {name: asdict(interval(each, level)) for name, each in estimates.items()}
+
+
+def _shown(estimate: Estimate, level: float) -> str:
+    found: Interval = interval(estimate, level)
+    return f"{found.estimate:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"

@@ -1,7 +1,7 @@
-"""Intervals for proportions and for means.
+"""Estimates whose errors hold when observations come in clusters, and the bounds around them.
 
-Two kinds: fixed intervals (`wilson`, `difference`, `paired_difference`) are for a number of tasks settled
-beforehand. `Clock` widens an interval into a confidence sequence, which may be looked at at any time.
+Everything works on arrays whose last axis is the clusters, so one call judges one test or a million simulated
+ones. A bound is one-sided at a stated level: the chance that the truth lies beyond it.
 """
 
 import math
@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm, t
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaln, ndtr, ndtri, stdtr, stdtrit
 
 from ostinato.types import Score
 
-
-class TooFewError(ValueError):
-    """Not enough observations for any interval."""
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +31,10 @@ class Interval:
     high: float
 
 
-def wilson(successes: int, n: int, confidence: float = 0.95) -> Score:
+def wilson(successes: float, n: float, confidence: float = 0.95) -> Score:
     """Wilson's score interval of a proportion; never empty, also at 0 and n. Without trials it is [0, 1].
+
+    `n` may be an effective number of trials and then need not be whole; the Score rounds it down.
 
     >>> wilson(0, 0).high
     1.0
@@ -41,137 +43,133 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> Score:
         raise ValueError(f"{successes} successes of {n} trials")
     if n == 0:
         return Score(solve=0.0, n=0, low=0.0, high=1.0)
-    z, p = _z(confidence), successes / n
+    z, p = float(ndtri(0.5 + confidence / 2)), successes / n
     middle = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    return Score(solve=p, n=n, low=max(0.0, min(p, middle - half)), high=min(1.0, max(p, middle + half)))
-
-
-def difference(current: Score, candidate: Score, confidence: float = 0.95) -> Interval:
-    """Candidate minus current on independent trials: Newcombe's hybrid score interval."""
-    first, second = (wilson(round(s.solve * s.n), s.n, confidence) for s in (candidate, current))
-    return _hybrid(first, second, correlation=0.0)
-
-
-def paired_difference(
-    current: Sequence[bool], candidate: Sequence[bool], confidence: float = 0.95
-) -> Interval:
-    """Candidate minus current on the same tasks in the same order: Newcombe's paired score interval.
-
-    Narrower than `difference` as far as both solve the same tasks. Raises ValueError on unequal lengths.
-    """
-    pairs = list(zip(candidate, current, strict=True))
-    n, mine, theirs = len(pairs), sum(candidate), sum(current)
-    both, neither = sum(a and b for a, b in pairs), sum(not a and not b for a, b in pairs)
-    first, second = wilson(mine, n, confidence), wilson(theirs, n, confidence)
-    return _hybrid(first, second, correlation=_phi(both, neither, mine, theirs, n))
-
-
-def _hybrid(first: Score, second: Score, *, correlation: float) -> Interval:
-    """Square-and-add of the distances to each proportion's own bounds, less what correlation takes away."""
-    d = first.solve - second.solve
-    below = _added(first.solve - first.low, second.high - second.solve, correlation)
-    above = _added(first.high - first.solve, second.solve - second.low, correlation)
-    return Interval(estimate=d, low=max(-1.0, d - below), high=min(1.0, d + above))
-
-
-def _added(a: float, b: float, correlation: float) -> float:
-    return math.sqrt(max(0.0, a * a - 2 * correlation * a * b + b * b))
-
-
-def _phi(both: int, neither: int, first: int, second: int, n: int) -> float:
-    """Correlation of two paired binary outcomes, continuity corrected as Newcombe does; 0 where undefined."""
-    spread = first * (n - first) * second * (n - second)
-    if spread == 0:
-        return 0.0
-    product = both * neither - (first - both) * (second - both)
-    corrected = max(product - n / 2, 0.0) if product > 0 else float(product)
-    return corrected / math.sqrt(spread)
+    low, high = max(0.0, min(p, middle - half)), min(1.0, max(p, middle + half))
+    return Score(solve=p, n=int(n), low=low, high=high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A mean or a difference of means: with the standard error robust to clusters, and how many of each."""
+    """A mean, or a difference of means, with its standard error and the error's degrees of freedom.
 
-    value: float
-    error: float
-    n: int
-    clusters: int
-
-
-def clustered_mean(values: Sequence[float], clusters: Sequence[str]) -> Estimate:
-    """Mean of `values`, where values of one cluster (a user) may resemble each other.
-
-    The error is that of a ratio of cluster sums, times sqrt(K / (K - 1)). Raises TooFewError below two
-    clusters.
+    All three have the same shape: one entry for each test that was computed at once.
     """
-    names, member = np.unique(np.asarray(clusters), return_inverse=True)
-    if len(names) < 2:
-        raise TooFewError(f"{len(names)} cluster(s): the spread between users needs at least two")
-    x = np.asarray(values, dtype=float)
-    sums = np.bincount(member, weights=x - x.mean())
-    error = math.sqrt(float(np.square(sums).sum()) * len(names) / (len(names) - 1)) / len(x)
-    return Estimate(value=float(x.mean()), error=error, n=len(x), clusters=len(names))
+
+    value: Floats
+    error: Floats
+    freedom: Floats
 
 
-_SAME = 1e-9
-"""Of the largest: covariates that differ by less are one, told apart by rounding."""
+def clustered(sums: ArrayLike, weights: ArrayLike) -> Estimate:
+    """The ratio of all sums to all weights, where values of one cluster may resemble each other.
 
-
-def without_covariate(values: Sequence[float], covariates: Sequence[float]) -> list[float]:
-    """`values` less the part that goes along with `covariates`, the mean of all unchanged (CUPED).
-
-    Unbiased for a difference between arms as long as the covariate was settled before the arms were dealt.
-    Source: Deng, Xu, Kohavi, Walker, "Improving the sensitivity of online controlled experiments", WSDM 2013.
+    `sums`, `weights`: (..., clusters), the weighted sum of a cluster's values and its weight; a cluster of
+    weight 0 is not there. The error is the leave-one-cluster-out jackknife's, which holds when clusters
+    differ in size (MacKinnon, Nielsen, Webb, "Fast and reliable jackknife and bootstrap methods for
+    cluster-robust inference", 2023). Its degrees of freedom are Satterthwaite's for clusters that count by
+    their weights: (Σw²)² / Σw⁴ - 1, at most their number less one. With fewer than two clusters the error is
+    infinite.
     """
-    x, y = np.asarray(covariates, dtype=float), np.asarray(values, dtype=float)
-    largest = np.abs(x).max(initial=0.0)
-    if largest == 0 or x.std() <= _SAME * largest:
-        return list(values)
-    spread = (x - x.mean()) / largest
-    return [float(v) for v in y - spread * float(spread @ y) / float(spread @ spread)]
-
-
-def minus(candidate: Estimate, current: Estimate) -> Estimate:
-    """The difference of two independent estimates."""
+    s, w = np.asarray(sums, dtype=float), np.asarray(weights, dtype=float)
+    there = w > 0
+    k = there.sum(axis=-1)
+    total, weight = s.sum(axis=-1, keepdims=True), w.sum(axis=-1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = total / weight
+        without = np.where(there, (total - s) / (weight - w), mean)
+        error = np.sqrt((k - 1) / k * np.square(without - mean).sum(axis=-1))
+        share = np.where(there, w / weight, 0.0)
+        freedom = np.square(np.square(share).sum(axis=-1)) / np.power(share, 4).sum(axis=-1) - 1
+    few = k < 2
     return Estimate(
-        value=candidate.value - current.value,
-        error=math.hypot(candidate.error, current.error),
-        n=candidate.n + current.n,
-        clusters=candidate.clusters + current.clusters,
+        value=np.where(k < 1, 0.0, mean[..., 0]),
+        error=np.where(few, np.inf, error),
+        freedom=np.where(few, 1.0, np.maximum(1.0, freedom)),
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clock:
-    """An asymptotic confidence sequence (Waudby-Smith et al.): Robbins' normal mixture around a mean.
+def minus(candidate: Estimate, current: Estimate) -> Estimate:
+    """The difference of two independent estimates, with Welch's degrees of freedom."""
+    a, b = np.square(candidate.error), np.square(current.error)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        freedom = np.square(a + b) / (np.square(a) / candidate.freedom + np.square(b) / current.freedom)
+    either = np.minimum(candidate.freedom, current.freedom)
+    return Estimate(
+        value=candidate.value - current.value,
+        error=np.sqrt(a + b),
+        freedom=np.where(np.isfinite(freedom), freedom, either),
+    )
 
-    The intervals of all looks hold together with `confidence`, so one may stop at any look. They are
-    narrowest near `horizon` observations, where they are about 1.6 times as wide as a single fixed
-    interval.
+
+def half_width(estimate: Estimate, level: float, fraction: ArrayLike | None = None) -> Floats:
+    """How far a one-sided bound of this level lies from the estimate.
+
+    Without `fraction` it is a bound for one look. With the `fraction` of a test of settled length that is
+    over (in (0, 1]) it is a bound for all looks up to the end together: a Brownian motion exceeds c before
+    time 1 with probability 2 P(Z > c), by reflection, so z must exceed z(level / 2) / √fraction. This is the
+    O'Brien-Fleming boundary in the limit of continuous looks (Lan, DeMets, Biometrika 1983). At the end it
+    costs a fifth of width at 5 %; early on it asks for much, just where few users make errors uncertain.
+    Normal quantiles are turned into Student's of the same tail.
     """
-
-    horizon: int
-    confidence: float = 0.95
-
-    def width(self, n: int) -> float:
-        """How many standard errors to each side after `n` observations."""
-        alpha = 1 - self.confidence
-        fraction = n / self.horizon * (-2 * math.log(alpha) + math.log(-2 * math.log(alpha) + 1))
-        return math.sqrt(2 * (fraction + 1) / fraction * math.log(math.sqrt(fraction + 1) / alpha))
-
-    def interval(self, estimate: Estimate) -> Interval:
-        """Few clusters make the error itself uncertain: Student's t widens for them."""
-        widths = self.width(estimate.n) * _small_sample(estimate.clusters, self.confidence)
-        half = widths * estimate.error
-        return Interval(estimate=estimate.value, low=estimate.value - half, high=estimate.value + half)
+    if fraction is None:
+        tail = np.full_like(estimate.error, level, dtype=float)
+    else:
+        tail = ndtr(ndtri(level / 2) / np.sqrt(np.asarray(fraction, dtype=float)))
+    tail = np.maximum(tail, 1e-300)  # of a tail of 0 the quantile has the wrong sign
+    with np.errstate(invalid="ignore"):
+        half = -stdtrit(estimate.freedom, tail) * estimate.error
+    return np.where(np.isnan(half), np.inf, half)
 
 
-def _small_sample(clusters: int, confidence: float) -> float:
-    """Ratio of Student's t quantile to the normal one; two means were estimated."""
-    freedom = max(1, clusters - 2)
-    return float(t.ppf(0.5 + confidence / 2, freedom)) / _z(confidence)
+def interval(estimate: Estimate, level: float, fraction: float | None = None) -> Interval:
+    """The two one-sided bounds of this level around one estimate; `fraction` as in `half_width`."""
+    value, half = float(estimate.value), float(half_width(estimate, level, fraction))
+    return Interval(estimate=value, low=value - half, high=value + half)
 
 
-def _z(confidence: float) -> float:
-    return float(norm.ppf(0.5 + confidence / 2))
+def tail(estimate: Estimate, above: float) -> float:
+    """The one-sided p-value, at one look, of the hypothesis that the truth is at most `above`."""
+    if not float(estimate.error) > 0:
+        return 0.0 if float(estimate.value) > above else 1.0
+    return student_tail((float(estimate.value) - above) / float(estimate.error), float(estimate.freedom))
+
+
+def student_tail(t: float, freedom: float) -> float:
+    """P(T > t) of Student's t."""
+    return float(stdtr(freedom, -t))
+
+
+def holm(p_values: Sequence[float], level: float) -> list[bool]:
+    """Which hypotheses are rejected when one false rejection among all may happen with chance `level`.
+
+    It holds under any dependence. Source: Holm, "A simple sequentially rejective multiple test procedure",
+    1979.
+
+    >>> holm([0.04, 0.01, 0.2], 0.05)
+    [False, True, False]
+    """
+    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
+    rejected = [False] * len(p_values)
+    for rank, index in enumerate(order):
+        if p_values[index] > level / (len(p_values) - rank):
+            break
+        rejected[index] = True
+    return rejected
+
+
+def sample_ratio(challengers: int, users: int, share: float) -> float:
+    """How many times likelier the arms' sizes are under some other share than under the one that was set.
+
+    A Bayes factor with a uniform prior. Under the share that was set it is a martingale that starts at 1, so
+    it ever exceeds 1/a with chance a at most, however often one looks (Lindon, Malek, "Anytime-valid
+    inference for multinomial count data", NeurIPS 2022).
+
+    >>> sample_ratio(20, 40, 0.5) < 1 < sample_ratio(5, 40, 0.5)
+    True
+    """
+    others = users - challengers
+    evidence = betaln(1 + challengers, 1 + others)
+    against = evidence - challengers * math.log(share) - others * math.log(1 - share)
+    return math.exp(min(700.0, against))  # above, it is beyond every limit and beyond a float

@@ -34,8 +34,10 @@ def split(store: Store, arms: Sequence[Arm]) -> None:
 def promote(store: Store, arms: Sequence[Arm]) -> Arm:
     """`arms` = (champion, challenger): everyone gets the challenger's version; gives the new champion."""
     champion, challenger = arms
-    promoted = replace(champion, version=challenger.version, engine=challenger.engine, share=1.0)
-    split(store, (promoted, replace(challenger, share=0.0)))
+    promoted = replace(
+        champion, version=challenger.version, engine=challenger.engine, share=1.0, experiment=""
+    )
+    split(store, (promoted, replace(challenger, share=0.0, experiment="")))
     return promoted
 
 
@@ -45,6 +47,6 @@ def roll_back(store: Store, arms: Sequence[Arm]) -> Arm:
     The challenger's arm points there too, so a pinned key is not left on the version that failed.
     """
     champion, challenger = arms
-    restored = replace(champion, share=1.0)
-    split(store, (restored, replace(challenger, version=champion.version, engine=champion.engine, share=0.0)))
+    restored = replace(champion, share=1.0, experiment="")
+    split(store, (restored, replace(restored, name=challenger.name, share=0.0)))
     return restored

@@ -22,17 +22,19 @@ def bucket(user: str, salt: str) -> float:
 def assign(user: str, arms: Sequence[Arm], salt: str) -> Arm:
     """The arm of `user` by two independent hashes: one enrols, one deals.
 
-    The oldest version is the base. A user is enrolled in the experiment when their first hash lies below the
-    share of all newer arms together; the second hash deals the enrolled to those, side by side by name. So
-    widening the experiment as a whole never moves a user who is in it, and who is enrolled says nothing about
-    which arm is met.
+    The oldest version is the base. A user is enrolled in the experiment when their first hash lies below
+    the share of all newer arms together; the second hash deals the enrolled to those, side by side by name.
+    So widening the experiment as a whole never moves a user who is in it, and who is enrolled says nothing
+    about which arm is met. Both are salted by the experiments of the arms besides: who met a challenger in
+    one trial is as likely as anybody else to meet that of the next.
 
-    Sticky: the same user, shares and salt give the same arm. ValueError when no arm has a share.
+    Sticky: the same user, shares, experiment and salt give the same arm. ValueError when no arm has a share.
     """
     dealt = sorted((arm for arm in arms if arm.share > 0), key=lambda arm: (arm.version, arm.name))
     if not dealt:
         raise ValueError("no arm has a share of the traffic")
     base, *others = dealt
+    salt = "/".join([salt, *sorted({arm.experiment for arm in dealt if arm.experiment})])
     total, tried = sum(arm.share for arm in dealt), sum(arm.share for arm in others)
     if bucket(user, f"{salt}/enrolment") * total >= tried:
         return base

@@ -7,7 +7,7 @@
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ostinato.harness.agent import Agent, HarnessConfig
@@ -153,14 +153,22 @@ class EpisodeRunner:
         source: Source,
         session_id: str,
         client: GatewayClient | None = None,
+        after: Callable[[Sandbox], Awaitable[None]] | None = None,
     ) -> tuple[Outcome, Left]:
-        """The session alone: how it ended and what it changed. Raises SandboxError."""
+        """The session alone: how it ended and what it changed. Raises SandboxError.
+
+        `after` is given the sandbox as the session left it, before it is destroyed, unless what the session
+        ran left nothing to look at.
+        """
         sandbox = await self._backend.create(Spec(repo=task.repo))
         try:
             agent, search = self._agent(sandbox, user, self._config, client)
             conversation = agent.converse(session_id, source=source, task_id=task.id)
             outcome = _blamed(await agent.prompt(conversation, task.instruction), search)
-            return await agent.end(conversation, outcome), await _left(sandbox)
+            outcome, left = await agent.end(conversation, outcome), await _left(sandbox)
+            if after is not None and left is not None:
+                await after(sandbox)
+            return outcome, left
         finally:
             await sandbox.destroy()
 

@@ -32,10 +32,11 @@ class RefineConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchConfig:
-    """How many held-out tasks a split has."""
+    """How many held-out tasks a split has, and how often a version that may be deployed does each."""
 
-    seeds: int = 288
-    others: int = 96
+    seeds: int = 160
+    others: int = 40
+    passes: int = 2
 
     def tasks(self, split: str) -> int:
         return self.seeds if split == "seeds" else self.others
@@ -53,9 +54,13 @@ class LiveConfig:
     ab_sessions_each: int = 10
     challenger_share: float = 0.5
     gate_margin: float = 0.05
-    """How much worse on held-out tasks a candidate may be at most."""
-    ab_margin: float = 0.15
-    """How much worse for developers it may be at most."""
+    """The loss of solve rate on held-out tasks with which a candidate must not meet developers."""
+    claim: str = "better"
+    """What the A/B sets out to show: `better`, or `cheaper` for a candidate that is made to sample less."""
+    cheaper_solve_margin: float = 0.03
+    """For `cheaper`: the loss of solve rate on held-out tasks that would be too much."""
+    cheaper_reward_margin: float = 0.05
+    """For `cheaper`: the loss of reward a session that would be too much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,52 +1,68 @@
 """One real-time cycle: collect → reward → train → bench → gate → A/B on live traffic → verdict → promote or
-roll back.
+put the champion back.
 
-A candidate that fails the gate never meets a developer; one that fails the A/B is taken out of traffic.
+A candidate that the gate does not admit never meets a developer; one that the A/B does not promote is taken
+out of traffic. Then the champion's weights are published again, as a new version that is served and learnt
+from.
 """
 
-import time
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from statistics import fmean
+from pathlib import Path
 
-from ostinato.deploy.abtest import Observation, judge
-from ostinato.deploy.gate import gate
-from ostinato.deploy.traffic import promote, roll_back, split
-from ostinato.loop.live import CHALLENGER, CHAMPION, work
-from ostinato.loop.measure import measure
+from ostinato.deploy.abtest import Claim
+from ostinato.deploy.budget import next_alpha
+from ostinato.deploy.gate import ALPHA, gate
+from ostinato.deploy.traffic import split
+from ostinato.loop.live import CHAMPION
+from ostinato.loop.measure import measure, measurement
 from ostinato.loop.practise import start_learner
 from ostinato.loop.services import watch
 from ostinato.loop.teach import last_line
+from ostinato.loop.trial import ab_test, planned
 from ostinato.loop.workshop import Result, Workshop
 from ostinato.rewards.definition import LIVE
 from ostinato.rollout.collect import Collector
-from ostinato.store.ledger import Ledger
+from ostinato.store import Ledger
 from ostinato.tasks.base import load_task
-from ostinato.types import Arm, Decision, Report, Score, Session, Source, State, Task, Verdict
+from ostinato.types import Arm, Decision, Task, new_id
 
 
-async def cycle(shop: Workshop, champion: int, tasks: Sequence[Task], after: Result) -> Result:
-    """Runs one cycle on what the developers left behind; gives its figures and the verdict."""
-    collected = await shop.stage("collect", lambda: collect(shop))
+async def cycle(shop: Workshop, champion: int, tasks: Sequence[Task], after: Result, as_of: float) -> Result:
+    """Runs one cycle on what the developers left behind by `as_of`; gives its figures and the verdict.
+
+    `after`: the champion's measurement on all of `tasks`, in as many passes as the candidate gets.
+    """
+    collected = await shop.stage("collect", lambda: collect(shop, as_of))
     trained = await shop.stage("refine", lambda: refine(shop, champion))
-    held_out = [task for task in tasks if task.split == "seeds"]
-    benched = await shop.stage("gate", lambda: measure(shop, trained["version"], held_out))
-    gated = judged_at_the_gate(shop, after, benched)
-    tested = await shop.stage("ab", lambda: ab_test(shop, champion, gated))
+    candidate, passes = trained["version"], shop.config.bench.passes
+    if candidate == champion:
+        shop.show.say("no session could be learnt from: there is no candidate")
+        return _without_candidate(collected, champion)
+    benched = await shop.stage("gate", lambda: measure(shop, candidate, tasks, passes=passes))
+    admitted = await shop.stage("admission", lambda: admit(shop, after, benched))
+    if admitted["decision"] == Decision.ADMIT:
+        trial = planned(shop.config.live, admitted["experiment"], admitted["alpha"])
+        tested = await shop.stage("ab", lambda: ab_test(shop, champion, candidate, trial))
+    else:
+        tested = _untested(admitted)
+    served = candidate
+    if not Decision(tested["verdict"]).promotes:
+        served = (await shop.stage("restore", lambda: restore(shop, champion)))["version"]
     return {
         "collected": collected,
-        "candidate": trained["version"],
+        "candidate": candidate,
+        "champion": served,
         "held_out": benched["scores"],
-        "gate": {"decision": gated.decision, "reason": gated.reason},
+        "gate": {"decision": admitted["decision"], "reason": admitted["reason"]},
         **tested,
         "engines": {"gate": benched["engine"], **tested["engines"]},
     }
 
 
-async def collect(shop: Workshop) -> Result:
+async def collect(shop: Workshop, as_of: float) -> Result:
     """The developers' sessions become rewards and groups of one."""
-    harvest = Collector(shop.store, LIVE).harvest(CHAMPION, kinds(shop, "live"))
+    harvest = Collector(shop.store, LIVE).harvest(CHAMPION, kinds(shop.run.tasks / "live"), as_of=as_of)
     shop.show.say(
         f"collected {harvest.sessions} sessions and {harvest.signals} signals, "
         f"mean reward {harvest.mean_reward:.2f}"
@@ -73,102 +89,67 @@ async def refine(shop: Workshop, champion: int) -> Result:
     return {"version": last_line(log)["version"]}
 
 
-def judged_at_the_gate(shop: Workshop, after: Result, benched: Result) -> Verdict:
-    """Whether the candidate may meet developers: it must not be worse on the same held-out tasks."""
-    n = len(benched["solved"])
-    paired = {"seeds": (after["solved"][:n], benched["solved"])}
-    verdict = gate(_report(after), _report(benched), margin=shop.config.live.gate_margin, paired=paired)
+async def admit(shop: Workshop, after: Result, benched: Result) -> Result:
+    """Whether the candidate may meet developers. The trial's id and error are settled here, before any of its
+    sessions."""
+    live, experiment, alpha = shop.config.live, new_id(), next_alpha(shop.store.verdicts())
+    leans = Claim(live.claim) is Claim.CHEAPER  # what is promoted as no worse is so by this gate too
+    verdict = gate(
+        measurement(after),
+        measurement(benched),
+        margin=live.cheaper_solve_margin if leans else live.gate_margin,
+        alpha=alpha if leans else ALPHA,
+        experiment=experiment if leans else None,
+    )
     shop.store.add_verdict(verdict)
     shop.show.say(f"gate: {verdict.decision} ({verdict.reason})")
-    return verdict
-
-
-async def ab_test(shop: Workshop, champion: int, gated: Verdict) -> Result:
-    """Splits the developers between both versions, judges, and acts on the verdict.
-
-    A candidate that the gate held back never meets them: the gate's verdict is the verdict.
-    """
-    if gated.decision is not Decision.PROMOTE:
-        return {"verdict": gated.decision, "reason": gated.reason, "arms": {}, "test": {}, "engines": {}}
-    candidate = gated.version
-    live, started = shop.config.live, time.time()
-    engines = {
-        name: await shop.engine(f"engine-{name}", "--version", str(version))
-        for name, version in ((CHAMPION, champion), (CHALLENGER, candidate))
-    }
-    arms = [
-        Arm(name=CHAMPION, version=champion, share=1 - live.challenger_share, engine=engines[CHAMPION].url),
-        Arm(name=CHALLENGER, version=candidate, share=live.challenger_share, engine=engines[CHALLENGER].url),
-    ]
-    split(shop.store, arms)
-    await work(shop, "ab", live.ab_sessions_each, first_seed=700_000)
-    observations = observe(shop, started, usual_rewards(shop, before=started))
-    verdict = judge(candidate, observations, champion=CHAMPION, challenger=CHALLENGER, margin=live.ab_margin)
-    shop.store.add_verdict(verdict)
-    act = promote if verdict.decision is Decision.PROMOTE else roll_back
-    act(shop.store, arms)  # the test is over: nobody stays on a version that did not win
-    stats = {name: await shop.stats(engine) for name, engine in engines.items()}
-    for engine in engines.values():
-        await shop.services.stop(engine)
     return {
-        "verdict": verdict.decision,
+        "decision": verdict.decision,
         "reason": verdict.reason,
-        "arms": {arm.name: summary(arm, observations) for arm in arms},
-        "test": dict(verdict.evidence),
-        "engines": stats,
+        "experiment": experiment,
+        "alpha": alpha,
     }
 
 
-def summary(arm: Arm, observations: Sequence[Observation]) -> Result:
-    """One arm's own figures: who was on it and what a session was worth to them, on average."""
-    mine = [observation for observation in observations if observation.arm == arm.name]
-    users = {observation.user for observation in mine}
-    mean = sum(observation.value for observation in mine) / max(1, len(mine))
-    return {"version": arm.version, "sessions": len(mine), "users": len(users), "mean_reward": round(mean, 4)}
+async def restore(shop: Workshop, champion: int) -> Result:
+    """Publishes the champion's weights as the newest version, which is served from then on."""
+    run = shop.run
+    told = ("--store", str(run.store_path), "--objects", str(run.objects_path), "--version", str(champion))
+    process = await shop.services.start("put-back", "ostinato.train.put_back", told, keep=False)
+    await watch(process, lambda: None)
+    version = max(row.version for row in shop.store.versions())
+    engine = next(arm.engine for arm in shop.store.arms() if arm.name == CHAMPION)
+    split(shop.store, [Arm(name=CHAMPION, version=version, share=1.0, engine=engine)])
+    shop.show.say(f"version {version} has the weights of version {champion} again, which stays served")
+    return {"version": version}
 
 
-def observe(shop: Workshop, since: float, usual: Mapping[str, float]) -> list[Observation]:
-    """What each developer's sessions of the test were worth; they score and are never trained on.
-
-    `usual`: by kind of task, what such a session was worth before the test.
-    """
-    sessions = [
-        session
-        for arm in (CHAMPION, CHALLENGER)
-        for session in shop.store.sessions(source=Source.LIVE, arm=arm, ended=True, since=since)
-    ]
-    Ledger(shop.store).account_sessions([session.id for session in sessions], State.MEASURED)
-    worth, asked = rewards_of(shop, sessions), kinds(shop, "ab")
-    return [
-        Observation(arm=s.arm, user=s.user, value=worth[s.id], expected=usual.get(asked[str(s.task_id)], 0.0))
-        for s in sessions
-        if s.id in worth
-    ]
+def kinds(directory: Path) -> dict[str, str]:
+    """The kind of each task in `directory`, by the task's id; empty when there is no such directory."""
+    found = directory.iterdir() if directory.exists() else ()
+    return {path.name: load_task(path).kind for path in found}
 
 
-def usual_rewards(shop: Workshop, before: float) -> dict[str, float]:
-    """The mean reward of each kind of task among the champion's sessions that began `before`."""
-    all_of_it = shop.store.sessions(source=Source.LIVE, arm=CHAMPION, ended=True)
-    sessions = {session.id: session for session in all_of_it if session.started_at < before}
-    asked, found = kinds(shop, "live"), defaultdict(list)
-    for id, worth in rewards_of(shop, list(sessions.values())).items():
-        found[asked[str(sessions[id].task_id)]].append(worth)
-    return {kind: fmean(values) for kind, values in found.items()}
+def _untested(admitted: Result) -> Result:
+    """The gate's decision is the verdict of a candidate that nobody met."""
+    return {
+        "verdict": admitted["decision"],
+        "reason": admitted["reason"],
+        "arms": {},
+        "test": {},
+        "engines": {},
+    }
 
 
-def rewards_of(shop: Workshop, sessions: Sequence[Session]) -> dict[str, float]:
-    """The live reward of each session that has turns."""
-    ids = [session.id for session in sessions]
-    turns, signals = shop.store.turns_of(ids), shop.store.signals_of(ids)
-    return {id: LIVE.score(id, turns[id], signals.get(id, [])).total for id in ids if id in turns}
-
-
-def kinds(shop: Workshop, name: str) -> dict[str, str]:
-    """The kind of each task that developers had in this stage, by the task's id."""
-    return {path.name: load_task(path).kind for path in (shop.run.tasks / name).iterdir()}
-
-
-def _report(benched: Result) -> Report:
-    scores = {split: Score(**score) for split, score in benched["scores"].items()}
-    told = {name: benched[name] for name in ("version", "rates", "harness")}
-    return Report(**told, scores=scores, id=benched["report"])
+def _without_candidate(collected: Result, champion: int) -> Result:
+    reason = "no session could be learnt from"
+    nothing = _untested({"decision": Decision.HOLD, "reason": reason})
+    gated = {"decision": Decision.HOLD, "reason": reason}
+    return {
+        "collected": collected,
+        "candidate": champion,
+        "champion": champion,
+        "held_out": {},
+        "gate": gated,
+        **nothing,
+    }

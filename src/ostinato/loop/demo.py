@@ -14,7 +14,7 @@ import resource
 from ostinato.loop.config import DemoConfig
 from ostinato.loop.cycle import cycle
 from ostinato.loop.integrity import integrity
-from ostinato.loop.live import live
+from ostinato.loop.live import live, settled
 from ostinato.loop.measure import held_out, measure
 from ostinato.loop.practise import practise
 from ostinato.loop.prepare import prepare
@@ -37,9 +37,10 @@ async def demo(config: DemoConfig, run: Run, show: Show, *, resumed: bool = Fals
         before = await shop.stage("before", lambda: measure(shop, 0, tasks))
         practised = await shop.stage("practice", lambda: practise(shop))
         champion = practised["version"]
-        after = await shop.stage("after", lambda: measure(shop, champion, tasks))
+        passes = config.bench.passes
+        after = await shop.stage("after", lambda: measure(shop, champion, tasks, passes=passes))
         lived = await shop.stage("live", lambda: live(shop, champion))
-        cycled = await shop.stage("cycle", lambda: cycle(shop, champion, tasks, after))
+        cycled = await shop.stage("cycle", lambda: cycle(shop, champion, tasks, after, as_of=settled()))
         stages = [taught, before, practised, after, lived, cycled]
         counted = integrity(shop.store, stages)
     return {

@@ -1,11 +1,12 @@
 """The version is deployed: simulated developers use it, and what they do is recorded."""
 
+import time
 from typing import Any
 
-from ostinato.harness.episode import Episode
 from ostinato.loop.measure import pebbles
 from ostinato.loop.workshop import Workshop
-from ostinato.rollout.live import Traffic
+from ostinato.rewards.definition import LIVE
+from ostinato.rollout.live import Traffic, Visit
 from ostinato.tasks.developers import Developer, population
 from ostinato.types import Arm, Source
 
@@ -15,6 +16,15 @@ CHALLENGER = "challenger"
 
 def developers(shop: Workshop) -> list[Developer]:
     return population(shop.config.live.developers, shop.config.seed)
+
+
+def settled() -> float:
+    """A time by which the attribution windows of all simulated sessions so far are over.
+
+    Simulated developers do all they will ever do as soon as their session ends, so a window's length is
+    added to the clock instead of waited for. With people the clock alone counts.
+    """
+    return time.time() + LIVE.window_s
 
 
 async def live(shop: Workshop, champion: int) -> dict[str, Any]:
@@ -34,7 +44,7 @@ async def live(shop: Workshop, champion: int) -> dict[str, Any]:
     }
 
 
-async def work(shop: Workshop, name: str, sessions_each: int, *, first_seed: int) -> list[Episode]:
+async def work(shop: Workshop, name: str, sessions_each: int, *, first_seed: int) -> list[Visit]:
     """Every developer brings some requests; whichever arm is theirs serves them."""
     people = developers(shop)
     stream = pebbles("train", shop.config.seed * 1_000_000 + first_seed)
@@ -42,9 +52,9 @@ async def work(shop: Workshop, name: str, sessions_each: int, *, first_seed: int
     kept = 0
     with shop.show.stage(f"{len(people)} developers, {name}", total=len(people) * sessions_each) as bar:
 
-        def done(episode: Episode) -> None:
+        def done(visit: Visit) -> None:
             nonlocal kept
-            kept += episode.solved
-            bar.more(f"{kept} requests met")
+            kept += visit.pleased
+            bar.more(f"{kept} edits kept and answers taken")
 
         return await traffic.work(shop.seats(people), lambda: next(stream), sessions_each, done)

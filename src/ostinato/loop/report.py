@@ -23,12 +23,21 @@ def finish(run: Run, report: Mapping[str, Any], console: Console) -> None:
     write_whole(run.directory / "report.md", _markdown(report, plots))
     write_whole(run.report, json.dumps(report, indent=2))
     console.print(_table(report))
+    console.print(_verdict(report["cycle"]), highlight=False)
     console.print(f"report: {run.directory / 'report.md'}", highlight=False)
 
 
 def interval(score: Mapping[str, Any]) -> str:
     """A score as people read it."""
     return f"{score['solve']:.0%} [{score['low']:.0%}, {score['high']:.0%}] n={score['n']}"
+
+
+def _verdict(cycle: Mapping[str, Any]) -> str:
+    """What became of the candidate, in one line."""
+    return (
+        f"version {cycle['candidate']}: {cycle['verdict']} ({cycle['reason']}); "
+        f"version {cycle['champion']} is served"
+    )
 
 
 def _table(report: Mapping[str, Any]) -> Table:
@@ -72,7 +81,7 @@ def _markdown(report: Mapping[str, Any], plots: list[Path]) -> str:
         f"{report['live']['sessions']} sessions of simulated developers left "
         f"{report['live']['signals']} signals. "
         f"Gate: {cycle['gate']['decision']} ({cycle['gate']['reason']}). "
-        f"Verdict: **{cycle['verdict']}** ({cycle['reason']}).",
+        f"Verdict: **{cycle['verdict']}** ({cycle['reason']}). Served: version {cycle['champion']}.",
         "",
         "## What must be zero",
         "",

@@ -157,10 +157,25 @@ class Live:
             SignalKind.ABANDONED: self.abandoned,
         }
 
+    def settles_at(self, turns: Sequence[Turn]) -> float:
+        """When the window of a session with these turns is over, in seconds since the epoch."""
+        return max(turn.started_at + turn.latency_s for turn in turns) + self.window_s
+
+    def settled(
+        self, session_id: str, turns: Sequence[Turn], signals: Sequence[Signal], *, as_of: float
+    ) -> Reward | None:
+        """The reward as of the end of the session's own window; None while that is open, or without turns.
+
+        Whether a session counts depends on its age alone, never on who has spoken already, and all that count
+        are of one age.
+        """
+        ours = of_the_agent(turns)
+        if not ours or (end := self.settles_at(ours)) > as_of:
+            return None
+        return self.score(session_id, turns, signals, as_of=end)
+
     def _mature(self, turns: Sequence[Turn], as_of: float | None) -> bool:
-        if as_of is None or not turns:
-            return False
-        return as_of >= max(turn.started_at + turn.latency_s for turn in turns) + self.window_s
+        return as_of is not None and bool(turns) and as_of >= self.settles_at(turns)
 
 
 PRACTICE = Practice()

@@ -11,7 +11,7 @@ scoring and the trainer's claim, the ledger returns it and the next collection s
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ostinato.rewards.definition import Definition
+from ostinato.rewards.definition import Live
 from ostinato.store import Ledger, Phase, Stage, Store
 from ostinato.train.advantages import leave_one_out
 from ostinato.train.samples import UntrainableError, samples_of, trainable
@@ -45,28 +45,30 @@ class Scored:
     turns: Sequence[Turn]
     signals: Sequence[Signal]
     reward: Reward
-
-    @property
-    def censored(self) -> bool:
-        return any(part.censored for part in self.reward.parts)
+    settled: bool
+    """Whether its attribution window is over and nothing of the reward is waited for."""
 
 
 class Collector:
     """Turns ended live sessions of one arm into groups, each session once."""
 
-    def __init__(self, store: Store, definition: Definition) -> None:
+    def __init__(self, store: Store, definition: Live) -> None:
         self._store = store
         self._ledger = Ledger(store)
         self._definition = definition
 
-    def harvest(self, arm: str, stratum_of: Mapping[str, str]) -> Harvest:
-        """`stratum_of` maps a task id to its stratum. Sessions whose reward is still censored wait."""
+    def harvest(self, arm: str, stratum_of: Mapping[str, str], *, as_of: float) -> Harvest:
+        """`stratum_of` maps a task id to its stratum; a session without a task is in a stratum of its like.
+
+        A session is taken when its attribution window is over at `as_of` (seconds since the epoch), whether
+        anybody has spoken or not, so that who learns does not depend on who spoke. The others wait.
+        """
         self._ledger.reopen()
         found = self._uncollected(arm)
         given, withheld = self._split(found)
-        scored = self._score(given, found)
-        ripe = [each for each in scored if not each.censored]
-        self._wait([each for each in scored if each.censored])
+        scored = self._score(given, found, as_of)
+        ripe = [each for each in scored if each.settled]
+        self._wait([each for each in scored if not each.settled])
         advantages = leave_one_out(
             [each.reward.total for each in ripe],
             [stratum_of.get(each.session.task_id or "", "") for each in ripe],
@@ -112,23 +114,28 @@ class Collector:
         return given, withheld
 
     def _score(
-        self, sessions: Sequence[Session], found: Mapping[Session, tuple[str, Phase | None]]
+        self,
+        sessions: Sequence[Session],
+        found: Mapping[Session, tuple[str, Phase | None]],
+        as_of: float,
     ) -> list[Scored]:
         ids = [session.id for session in sessions]
-        turns, signals = self._store.turns_of(ids), self._store.signals_of(ids)
-        scored = [
-            Scored(
-                session=session,
-                prompt=found[session][0],
-                waits=found[session][1] is Phase.OFFERED,
-                turns=turns.get(session.id, []),
-                signals=signals.get(session.id, []),
-                reward=self._definition.score(
-                    session.id, turns.get(session.id, []), signals.get(session.id, [])
-                ),
+        turns_of, signals_of = self._store.turns_of(ids), self._store.signals_of(ids)
+        scored = []
+        for session in sessions:
+            turns, signals = turns_of.get(session.id, []), signals_of.get(session.id, [])
+            settled = self._definition.settled(session.id, turns, signals, as_of=as_of)
+            scored.append(
+                Scored(
+                    session=session,
+                    prompt=found[session][0],
+                    waits=found[session][1] is Phase.OFFERED,
+                    turns=turns,
+                    signals=signals,
+                    reward=settled or self._definition.score(session.id, turns, signals, as_of=as_of),
+                    settled=settled is not None,
+                )
             )
-            for session in sessions
-        ]
         self._store.add_rewards(each.reward for each in scored if not each.waits)
         return scored
 

@@ -274,7 +274,7 @@ def arm_rows(arms: Iterable[Arm]) -> list[Row]:
 
 
 def arm_of(row: RowMapping) -> Arm:
-    return Arm(name=row["name"], version=row["version"], share=row["share"], engine=row["engine"])
+    return Arm(**{name: row[name] for name in ("name", "version", "share", "engine", "experiment")})
 
 
 def group_row(group: Group) -> Row:

@@ -144,6 +144,7 @@ arms = Table(
     Column("version", Integer, nullable=False),
     Column("share", Float, nullable=False),
     Column("engine", Text, nullable=False),
+    Column("experiment", Text, nullable=False),
 )
 keys = Table(
     "keys",

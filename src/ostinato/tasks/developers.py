@@ -1,12 +1,16 @@
 """Simulated developers: they answer questions from their intent card and react as people do.
 
-Nothing here knows hidden tests. A developer sees whether something changed and tries it out (`works`), and
-may overlook that it does not work; some are patient, some strict, some rude.
+They judge by what a person can see: the diff, the repository's own tests when they run them, the last
+message, how long it took, and what they meant. How well they look depends on the person, so a wrong edit
+may be kept and a right one changed. Hidden tests are not among what they are given.
 """
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
+from ostinato.tasks.grade import named
 from ostinato.types import Ending, SignalKind, Task
 
 Reaction = tuple[SignalKind, float | str]
@@ -29,10 +33,19 @@ class Intent:
     reply: str
     decidable: bool
     """True when the repository or the instruction says it all: asking is needless."""
+    options: tuple[str, ...] = ()
+    """What could stand in the place of `wants`."""
+    reports: tuple[str, ...] = ()
+    """Tests that will fail when the request is done, which the person wants to be told."""
 
     @property
     def wants_edit(self) -> bool:
         return self.kind != "question"
+
+    @property
+    def names_it(self) -> bool:
+        """Whether the person has a certain change of a certain function in mind, beyond that tests pass."""
+        return self.kind in {"ambiguous", "impossible"}
 
     @classmethod
     def of(cls, task: Task) -> "Intent":
@@ -44,7 +57,29 @@ class Intent:
             wants=card.get("wants", ""),
             reply=card.get("reply", SHRUG),
             decidable=card.get("decidable", True),
+            options=tuple(card.get("options", ())),
+            reports=tuple(card.get("reports", ())),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a session leaves before its developer's eyes.
+
+    >>> Seen(turns=3, ending=Ending.FINISHED, message="done", changed=(), sources={}, tests_pass=None).changed
+    ()
+    """
+
+    turns: int
+    ending: Ending
+    message: str
+    """The agent's last."""
+    changed: tuple[str, ...]
+    """Paths in the diff."""
+    sources: Mapping[str, str]
+    """The Python files of the repository as they are now, by path."""
+    tests_pass: bool | None
+    """What the repository's own tests say, as they are now; None when they could not be run."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,7 +93,7 @@ class Developer:
     patience: float
     """0 walks away after a few turns, 1 waits for twenty."""
     strictness: float
-    """How surely they notice that something does not work."""
+    """How surely they look at what was done, rather than take the agent's word."""
     temper: float
     """How likely they are to complain rather than to fix it in silence."""
     rng: Random
@@ -76,26 +111,22 @@ class Developer:
         self.asked += 1
         return self.intent.reply
 
-    def react(self, turns: int, ending: Ending, changed: bool, works: bool) -> list[Reaction]:
-        """What is observed of them after a session; nothing when the failure was ours.
-
-        `changed`: the repository differs from the start. `works`: what they wanted is there when they try it
-        (for a question: the answer was right).
-        """
-        if ending is Ending.INFRASTRUCTURE:
+    def react(self, seen: Seen) -> list[Reaction]:
+        """What is observed of them after a session; nothing when the failure was ours."""
+        if seen.ending is Ending.INFRASTRUCTURE:
             return []
         reactions = self._about_questions()
-        if self._walks_away(turns):
+        if self._walks_away(seen.turns):
             return [*reactions, (SignalKind.ABANDONED, 1.0)]
         if self.intent is not None and not self.intent.wants_edit:
-            return reactions + self._to_answer(changed, works)
-        if not changed:  # nothing was done: they turn to something else, and that is an outcome too
+            return reactions + self._to_answer(seen)
+        if not seen.changed:  # nothing was done: they turn to something else, and that is an outcome too
             return [
                 *reactions,
                 (SignalKind.ABANDONED, 1.0),
-                *self._complaint(0.9 if ending in RUNAWAY else 0.6),
+                *self._complaint(0.9 if seen.ending in RUNAWAY else 0.6),
             ]
-        return reactions + self._to_edit(works)
+        return reactions + self._to_edit(seen)
 
     def _about_questions(self) -> list[Reaction]:
         needed = self.intent is not None and not self.intent.decidable
@@ -106,24 +137,61 @@ class Developer:
         over = turns - (4 + 16 * self.patience)
         return self._happens(0.01 if over <= 0 else min(0.9, 0.2 * over))
 
-    def _to_answer(self, changed: bool, works: bool) -> list[Reaction]:
-        right = works and not changed
+    def _looks(self) -> bool:
+        return self._happens(0.5 + 0.5 * self.strictness)
+
+    def _to_answer(self, seen: Seen) -> list[Reaction]:
+        changed = bool(seen.changed)
+        right = not changed and bool(seen.message.strip()) and (self._answers(seen) or not self._looks())
         complaint = [] if right else self._complaint(0.8 if changed else 0.5)
         return [(SignalKind.NO_EDIT_WANTED, float(right)), *complaint]
 
-    def _to_edit(self, works: bool) -> list[Reaction]:
-        seems_right = works or not self._happens(0.5 + 0.5 * self.strictness)
-        if seems_right and self._happens(0.93):
+    def _to_edit(self, seen: Seen) -> list[Reaction]:
+        fine = self._works(seen) or not self._looks()
+        if fine and self._happens(0.5 if self._is_surprised(seen) else 0.93):
             return [(SignalKind.EDIT_KEPT, 1.0)]
-        if seems_right or self._happens(0.15):
+        if fine or self._happens(0.15):
             return [(SignalKind.EDIT_EDITED, 1.0)]
         return [(SignalKind.EDIT_REVERTED, 1.0), *self._complaint(0.7)]
+
+    def _works(self, seen: Seen) -> bool:
+        """Whether a careful look finds what they meant: in the function they named, else by the tests."""
+        if self.intent is None or not self.intent.names_it:
+            return seen.tests_pass is not False
+        return _stands_in(seen, self.intent) == {self.intent.wants}
+
+    def _answers(self, seen: Seen) -> bool:
+        """Whether the message says what the function that they asked about really does."""
+        if self.intent is None:
+            return True
+        found = _stands_in(seen, self.intent)
+        return not found or named(seen.message, self.intent.options) == found
+
+    def _is_surprised(self, seen: Seen) -> bool:
+        """Whether tests fail of which the agent should have said so."""
+        reports = () if self.intent is None else self.intent.reports
+        return seen.tests_pass is False and not all(test in seen.message for test in reports)
 
     def _complaint(self, share: float) -> list[Reaction]:
         return [(SignalKind.COMPLAINT, 1.0)] if self._happens(share * self.temper) else []
 
     def _happens(self, chance: float) -> bool:
         return self.rng.random() < chance
+
+
+_EDGE = r"[\w*+/%\-]"
+"""Characters beside an option that make it part of another word or operator."""
+
+
+def _stands_in(seen: Seen, intent: Intent) -> set[str]:
+    """Which of the intent's options stand in the body of the function, wherever it is defined."""
+    pattern = re.compile(rf"^def {re.escape(intent.function)}\(.*\n((?:[ \t]+.*\n?)+)", re.MULTILINE)
+    bodies = [body for source in seen.sources.values() for body in pattern.findall(source)]
+    return {
+        option
+        for option in intent.options
+        if any(re.search(rf"(?<!{_EDGE}){re.escape(option)}(?!{_EDGE})", body) for body in bodies)
+    }
 
 
 def population(n: int, seed: int) -> list[Developer]:

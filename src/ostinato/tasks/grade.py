@@ -17,7 +17,7 @@ def answered(task: Task, final_message: str) -> bool:
     answer = task.metadata.get("answer")
     if answer is None:
         return False
-    return _named(final_message, {answer, *_card(task, "options")}) == {answer}
+    return named(final_message, {answer, *_card(task, "options")}) == {answer}
 
 
 def contradicts(task: Task) -> bool:
@@ -35,6 +35,6 @@ def _card(task: Task, name: str) -> list[str]:
     return list(task.metadata.get("intent", {}).get(name, []))
 
 
-def _named(message: str, options: Iterable[str]) -> set[str]:
+def named(message: str, options: Iterable[str]) -> set[str]:
     text = message.rstrip(".!")
     return {o for o in options if re.search(rf"(?<!{_EDGE}){re.escape(o)}(?!{_EDGE})", text)}

@@ -84,9 +84,20 @@ class State(StrEnum):
 
 
 class Decision(StrEnum):
+    """What is to be done with a candidate. To admit it to a test with developers is not to promote it."""
+
     PROMOTE = "promote"
+    """Shown to be better."""
+    PROMOTE_CHEAPER = "promote_cheaper"
+    """Not shown to be better: shown to be no worse by a margin, and cheaper."""
+    ADMIT = "admit"
+    """May meet developers in an A/B."""
     HOLD = "hold"
     ROLL_BACK = "roll_back"
+
+    @property
+    def promotes(self) -> bool:
+        return self in {Decision.PROMOTE, Decision.PROMOTE_CHEAPER}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,6 +340,8 @@ class Arm:
     """Fraction of users in [0, 1]; 0 for an arm that is reached only by a pinned key."""
     engine: str
     """Address of the engine that serves it."""
+    experiment: str = ""
+    """Id of the trial that it is in; users are dealt anew for each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

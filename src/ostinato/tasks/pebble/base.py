@@ -57,6 +57,18 @@ class Pebble:
         )
 
     @property
+    def cluster(self) -> str:
+        """What it shares with others of its split that makes them alike: what the split holds out.
+
+        For `names` the name of its first target, for `families` the family, for `pairs` family and repair,
+        else all of them.
+        """
+        target = self.targets[0]
+        parts = {"names": target.name, "families": target.family.name}
+        repair = "/".join((target.family.name, target.shown, target.wanted))
+        return parts.get(self.split, repair if self.split == "pairs" else f"{target.name}/{repair}")
+
+    @property
     def protected(self) -> tuple[str, ...]:
         return (*(f"test_{path}" for path in self.paths), "pyproject.toml", ".gitignore")
 

@@ -79,7 +79,7 @@ def _texts(pebble: Pebble) -> dict[str, str]:
 
 def _metadata(pebble: Pebble) -> dict[str, object]:
     answer = {} if pebble.answer is None else {"answer": pebble.answer}
-    return {**answer, "intent": dict(pebble.intent)}
+    return {**answer, "intent": dict(pebble.intent), "cluster": pebble.cluster}
 
 
 def _settings(pebble: Pebble) -> str:
@@ -89,6 +89,7 @@ def _settings(pebble: Pebble) -> str:
         "kind": pebble.kind,
         "split": pebble.split,
         "key": pebble.key,
+        "cluster": pebble.cluster,
         "test_ids": pebble.test_ids,
         "protected": pebble.protected,
     }

@@ -1,0 +1,67 @@
+"""What a version did on held-out tasks, task by task and pass by pass: what a gate compares."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ostinato.deploy.statistics import Estimate, Floats, clustered, wilson
+from ostinato.types import Report, Score
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOutcome:
+    """All passes of one version over one task; each tuple has one entry for each pass.
+
+    >>> TaskOutcome(task="t1", split="seeds", cluster="alpha", solved=(True, False)).mean("solved")
+    0.5
+    """
+
+    task: str
+    split: str
+    cluster: str
+    """Tasks with the same one share what makes them hard, so they are one piece of evidence."""
+    solved: tuple[bool, ...]
+    tampered: tuple[bool, ...] = ()
+    asked: tuple[bool, ...] = ()
+    broken: tuple[bool, ...] = ()
+
+    def mean(self, name: str) -> float:
+        """The share of passes in which `name` is true."""
+        passes: tuple[bool, ...] = getattr(self, name)
+        return sum(passes) / len(passes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """One version on the held-out tasks: its report, and what it was computed from."""
+
+    report: Report
+    outcomes: tuple[TaskOutcome, ...]
+
+
+def score(outcomes: Sequence[TaskOutcome], confidence: float = 0.95) -> Score:
+    """The share of passes that solved their task, with Wilson's interval for as many trials as the clusters
+    are worth; `n` of the Score is the number of tasks.
+
+    That number is p(1 - p) / error², and never more than there are tasks: passes over one task are not tasks.
+    """
+    tasks, values = len(outcomes), [outcome.mean("solved") for outcome in outcomes]
+    found = of_clusters(np.array(values), clusters_of(outcomes))
+    p, error = float(np.mean(values)), float(found.error)
+    worth = min(float(tasks), p * (1 - p) / error**2) if error > 0 else float(tasks)
+    interval = wilson(p * worth, worth, confidence)
+    return Score(solve=p, n=tasks, low=interval.low, high=interval.high)
+
+
+def clusters_of(outcomes: Sequence[TaskOutcome]) -> Floats:
+    """(tasks, clusters), 1 where a task belongs to a cluster."""
+    names, member = np.unique([f"{o.split}/{o.cluster}" for o in outcomes], return_inverse=True)
+    return np.asarray(np.eye(len(names))[member], dtype=np.float64)
+
+
+def of_clusters(values: Floats, clusters: Floats) -> Estimate:
+    """The mean over tasks of `values`: (..., tasks); `clusters`: (tasks, clusters), from `clusters_of`."""
+    return clustered(
+        values @ clusters, np.broadcast_to(clusters.sum(axis=0), (*values.shape[:-1], clusters.shape[1]))
+    )
