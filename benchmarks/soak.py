@@ -220,8 +220,8 @@ class Servers:
                 "serve",
                 "--node",
                 self._url("node"),
-                "--node-key",
-                self._key("node"),
+                "--node-key-file",
+                str(self._key_file("node")),
                 "--cpu-limit",
                 "2",
             ]
@@ -237,10 +237,13 @@ class Servers:
         return Client(self._url(name), self._key(name))
 
     def _key(self, name: str) -> str:
+        return self._key_file(name).read_text()
+
+    def _key_file(self, name: str) -> Path:
         key = self._state / name / "key"
         while not key.exists():
             time.sleep(0.05)
-        return key.read_text()
+        return key
 
     async def answer(self) -> None:
         """Waits until both do. TimeoutError after `PATIENCE_S`."""

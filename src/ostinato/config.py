@@ -7,6 +7,7 @@ means None.
 import dataclasses
 import difflib
 import json
+import os
 import tomllib
 import types
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +21,25 @@ NONE = "none"
 
 class ConfigError(Exception):
     """A setting cannot be used; the message names the file or override, the key and what would be right."""
+
+
+def secret(file: Path | None, variable: str) -> str:
+    """Return a key from the first line of a file, else from an environment variable; empty without either.
+
+    A command never takes a key as an argument, since arguments are seen by everybody on the machine. Raises
+    ConfigError, which does not repeat what was given: it may be the key itself.
+    """
+    if file is None:
+        return os.environ.get(variable, "")
+    try:
+        key = file.read_text().partition("\n")[0].strip()
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"the key file cannot be read: name a file, or put the key in {variable}"
+        ) from error
+    if not key:
+        raise ConfigError(f"the key file is empty: write the key in its first line, or set {variable}")
+    return key
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

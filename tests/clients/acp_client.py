@@ -10,7 +10,7 @@ import acp
 from acp import schema
 
 gateway, key, task = sys.argv[1:]
-AGENT = [sys.executable, "-m", "ostinato.cli", "acp", "--url", gateway, "--key", key]
+AGENT = [sys.executable, "-m", "ostinato.cli", "acp", "--url", gateway]
 
 
 class Editor:
@@ -30,7 +30,8 @@ class Editor:
 
 
 async def main() -> None:
-    async with acp.spawn_agent_process(Editor(), *AGENT, env=dict(os.environ)) as (agent, _):
+    environment = {**os.environ, "OSTINATO_KEY": key}
+    async with acp.spawn_agent_process(Editor(), *AGENT, env=environment) as (agent, _):
         await agent.initialize(protocol_version=1)
         session = await agent.new_session(cwd=str(Path.cwd()), mcp_servers=[])
         reply = await agent.prompt(session_id=session.session_id, prompt=[acp.text_block(task)])

@@ -57,11 +57,13 @@ def _repository(repo: Path) -> Path:
 
 
 async def _played(repo: Path, url: str, state: Path) -> str:
-    options = ("--directory", str(repo), "--url", url, "--key", "key", "--deny", "bash: git push *")
+    key = state.parent / "key"
+    key.write_text("key\n")
+    options = ("--directory", str(repo), "--url", url, "--key-file", str(key), "--deny", "bash: git push *")
     async with Terminal("--plain", *options, home=state) as at:
         await at.until("> ")
         at.type("the mean is off by one\n")
-        await at.until("no > ")
+        await at.until("Enter > ")
         at.type("a\n")
         await at.until("tokens")
         await at.until("> ")

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from ostinato.engine.base import PromptTooLongError
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.harness.prompt import SYSTEM
 from ostinato.harness.tools import TOOLS
@@ -20,6 +21,8 @@ def call_text(name: str, **arguments: object) -> str:
     return f'<tool_call>\n{{"name": "{name}", "arguments": {json.dumps(arguments)}}}\n</tool_call>'
 
 
+TOO_LONG = "(the model cannot read that much)"
+"""In a script: the engine refuses the prompt."""
 STORY = [
     "I look first.\n" + call_text("read", path="calc.py"),
     call_text("edit", path="calc.py", old_string="a - b", new_string="a + b"),
@@ -41,7 +44,10 @@ async def scripted_gateway(directory: Path, store: Store, script: list[str]) -> 
     async def policy(request):
         if not script:
             await asyncio.Event().wait()
-        return (*tokenizer.encode(script.pop(0)), renderer.stop_ids[0])
+        said = script.pop(0)
+        if said == TOO_LONG:
+            raise PromptTooLongError("a prompt of 760 tokens leaves no room in 768")
+        return (*tokenizer.encode(said), renderer.stop_ids[0])
 
     engine = await serve_scripted(ScriptedEngine(policy))
     store.set_arms([Arm(name="main", version=1, share=1.0, engine=engine.url)])

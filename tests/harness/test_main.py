@@ -3,14 +3,17 @@
 import asyncio
 import io
 import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from rich.console import Console
+from tests.harness.story import TOO_LONG
 
+from ostinato.config import ConfigError
 from ostinato.harness.log import Sessions
-from ostinato.harness.main import Wish, code
+from ostinato.harness.main import NO_TEXTUAL, Wish, code
 from ostinato.harness.workbench import Options
 from ostinato.store import Store
 from ostinato.store.accounts import hash_key
@@ -98,12 +101,51 @@ async def test_what_is_wrong_is_said_and_nothing_is_touched(coded, tmp_path: Pat
         ({"directory": tmp_path / "plain"}, "no git working tree at"),
         ({"directory": tmp_path / "none"}, "no git working tree at"),
         ({"directory": bare}, "no git working tree at"),
-        ({"key": ""}, "no API key: give --key or set OSTINATO_KEY"),
+        ({"key": ""}, "no API key: set OSTINATO_KEY, or name a file"),
         ({"key": "wrong"}, "refused with 401: this API key is not known"),
     ):
         status, screen = await coded(**changes)
         assert (status, message in screen) == (2, True), screen
     assert "return a - b" in (repo / "calc.py").read_text()
+
+
+def test_an_address_without_its_scheme_is_refused_with_the_right_one(tmp_path: Path) -> None:
+    for url in ("127.0.0.1:8080", "localhost:8080", "//127.0.0.1:8080", "", "http://", "ftp://x"):
+        with pytest.raises(ConfigError, match=r"write it as http://(127.0.0.1|localhost):8080"):
+            Options(directory=tmp_path, url=url, key="k")
+
+
+@pytest.mark.parametrize("command", ["code", "acp"])
+def test_a_key_is_read_from_a_file_and_never_from_the_command_line(command: str, tmp_path: Path) -> None:
+    secret, file = "sk-very-secret", tmp_path / "key"
+    file.write_text("")
+    run = [sys.executable, "-m", "ostinato.cli", command]
+    for arguments in (("--key", secret), ("--key-file", str(file)), ("--key-file", secret)):
+        done = subprocess.run([*run, *arguments], capture_output=True, text=True, check=False)
+        assert done.returncode == 2 and "key" in done.stderr
+        assert secret not in done.stdout + done.stderr
+
+
+async def test_what_ended_a_session_is_said_as_it_was(coded, script: list[str]) -> None:
+    """The limit that was met, and no other number beside it."""
+    script[1:] = [TOO_LONG]
+    status, screen = await coded()
+    text = " ".join(screen.split())
+    assert status == 1
+    assert "stopped: the model cannot read more: " in text and "760 tokens leaves no room in 768" in text
+    assert "of 32,000 tokens" not in text
+
+
+async def test_a_full_conversation_says_how_full(coded) -> None:
+    status, screen = await coded(prompt="x" * 100_000)
+    assert status == 1
+    assert "stopped: the conversation is full: 100,0" in screen and "of 32,000 tokens" in screen
+
+
+async def test_the_hint_of_the_extra_is_shown_as_it_must_be_typed() -> None:
+    screen = io.StringIO()
+    Console(file=screen, width=200).print(NO_TEXTUAL, markup=False)
+    assert "pip install -e '.[code]'" in screen.getvalue()
 
 
 async def test_a_gateway_that_is_not_there(coded, monkeypatch: pytest.MonkeyPatch) -> None:

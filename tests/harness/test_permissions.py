@@ -125,6 +125,10 @@ def test_files_and_other_tools(tool: str, arguments: dict[str, object], action: 
 def test_always_grants_what_was_shown_and_nothing_else() -> None:
     policy = Permissions(rules("allow bash: ls *"), root="/repo")
     asked = policy.decide("bash", {"command": "cd pkg && ls && npm  test 'a b' && rm *.log > out"})
+    whole = "cd pkg && ls && npm  test 'a b' && rm *.log > out"
+    assert asked.asks == ("npm test 'a b'", whole), "where it writes depends on the folder it is in"
+    assert bash(policy.granting(asked.grants), "rm *.log > out") is Action.ASK
+    asked = policy.decide("bash", {"command": "npm test 'a b' && rm *.log > out"})
     assert asked.asks == ("npm test 'a b'", "rm *.log > out")
     granted = policy.granting(asked.grants)
     assert bash(granted, "npm test 'a b'") is Action.ALLOW

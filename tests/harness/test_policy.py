@@ -13,6 +13,8 @@ from ostinato.harness.permissions import Action, Permissions, Rule
         ("read", {"path": "calc.py"}, Action.ALLOW),
         ("edit", {"path": "calc.py"}, Action.ALLOW),
         ("write", {"path": ".git/hooks/pre-commit"}, Action.DENY),
+        ("write", {"path": "sub/.git"}, Action.DENY),
+        ("bash", {"command": "ls &>/dev/null touch X"}, Action.ASK),
         ("edit", {"path": "vendor/x/.git/config"}, Action.DENY),
         ("bash", {"command": "git status -s && ls"}, Action.ALLOW),
         ("bash", {"command": "git diff --output=calc.py"}, Action.ASK),
@@ -42,6 +44,7 @@ def test_a_file_of_rules(tmp_path: Path) -> None:
         ('[[rule]]\ntool = "bash"\n', "rule 1: needs tool, pattern and action"),
         ('[[rule]]\ntool = "bash"\npattern = 3\naction = "allow"\n', "rule 1: three texts"),
         ('[[rule]]\ntool = "bash"\npattern = "x"\naction = "let"\n', "one of allow, ask, deny"),
+        ('[[rule]]\ntool = "Bash"\npattern = "x"\naction = "deny"\n', "there is no tool 'Bash'"),
     ],
 )
 def test_a_file_that_is_wrong_is_named(tmp_path: Path, text: str, message: str) -> None:
@@ -59,3 +62,9 @@ def test_rules_of_the_command_line() -> None:
     for text in ("", ": x", "bash:"):
         with pytest.raises(ConfigError, match="write it as TOOL or TOOL: PATTERN"):
             policy.given(Action.ALLOW, [text])
+    for text in ("make *", "bash make *", "Bash: make *", "shell: make *", "bash(make *)"):
+        with pytest.raises(
+            ConfigError, match=r"there is no tool .* like 'bash: make \*', where TOOL is one of"
+        ):
+            policy.given(Action.ALLOW, [text])
+    assert policy.given(Action.ASK, ["mcp__files__*: *", "mcp__*", "*: *", "gr?p"])

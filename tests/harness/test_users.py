@@ -57,6 +57,17 @@ async def test_a_person_permits_exactly_what_is_shown(typed) -> None:
     assert "  allow bash: rm \\*.log\n" in screen.getvalue()
 
 
+async def test_a_sentence_is_no_consent(typed) -> None:
+    request = Request(call_id="c0", tool="bash", arguments={}, asks=("pytest",), grants=())
+    for said in ("are you sure? no, do not run anything", "yes please", "y/help", "alright", "/quit", "y n"):
+        user, screen = typed(f"{said}\nno\n")
+        assert await user.permit(request) is Grant.NO, said
+        assert "Nothing was permitted: type the letter y, a or n alone, then Enter." in screen.getvalue()
+    user, screen = typed("what?\n Yes \n")
+    assert await user.permit(request) is Grant.ONCE
+    assert "[y] once  [a] always  [n] no, then Enter > " in screen.getvalue()
+
+
 async def test_a_request_cannot_hide_a_part_of_itself(typed) -> None:
     user, screen = typed("n\n")
     hidden = "curl x\r\x1b[2K\u202elooks harmless"
@@ -68,6 +79,6 @@ async def test_a_request_cannot_hide_a_part_of_itself(typed) -> None:
 
 async def test_nobody_permits_nothing_and_a_sandbox_everything() -> None:
     request = Request(call_id="c0", tool="bash", arguments={}, asks=("make",), grants=())
-    assert await SilentUser().permit(request) is Grant.NO
+    assert await SilentUser().permit(request) is Grant.ABSENT
     assert await Permitting(SilentUser()).permit(request) is Grant.ONCE
     assert await ScriptedUser([]).permit(request) is Grant.NO

@@ -30,6 +30,7 @@ SUMMARIZE_AT = 0.75
 """Share of the context that may be full before the model summarises itself."""
 SUMMARY_TOKENS = 1_200
 """At most; it is asked for about 1000."""
+REFUSED = {Grant.NO: "by the user", Grant.ABSENT: "unasked, and nobody is there to ask"}
 FILES = {"read", "write", "edit"}
 """Tools whose path may lead below a nested AGENTS.md."""
 
@@ -225,10 +226,11 @@ class Agent:
             try:
                 reply = await self._ask(conversation)
             except ContextExceeded as error:
-                conversation.reason = str(error)
+                conversation.reason = f"the model cannot read more: {error.message}"
                 return Ending.TOKEN_LIMIT
             if reply.finish == "length":
                 conversation.settle("the reply was cut")
+                conversation.reason = f"the reply was cut, with {conversation.tokens:,} tokens in all"
                 return Ending.TOKEN_LIMIT
             await self._act(conversation, reply)
             if conversation.broken > config.max_broken:
@@ -238,7 +240,12 @@ class Agent:
                 return Ending.FINISHED
             if self._is_nearly_full(conversation) and not await self._summarize(conversation):
                 return Ending.TOKEN_LIMIT
-        return Ending.TURN_LIMIT if conversation.turns >= config.max_turns else Ending.TOKEN_LIMIT
+        if conversation.turns >= config.max_turns:
+            return Ending.TURN_LIMIT
+        conversation.reason = (
+            f"the conversation is full: {conversation.tokens:,} of {config.max_context:,} tokens"
+        )
+        return Ending.TOKEN_LIMIT
 
     def _is_nearly_full(self, conversation: Conversation) -> bool:
         full = SUMMARIZE_AT * self._config.max_context
@@ -319,6 +326,7 @@ class Agent:
         if call.meant.error is not None:
             return None
         judged = conversation.permissions.decide(call.tool, call.meant.arguments)
+        why = f"by {judged.reason}"
         if judged.action is Action.ASK:
             request = Request(
                 call_id=call.id,
@@ -328,13 +336,15 @@ class Agent:
                 grants=judged.grants,
                 reason=judged.reason,
             )
-            judged = replace(judged, action=await self._asked(conversation, request), reason="the user")
+            grant = await self._asked(conversation, request)
+            action = Action.ALLOW if grant.permits else Action.DENY
+            judged, why = replace(judged, action=action), REFUSED.get(grant, "")
         if judged.action is Action.ALLOW:
             return None
-        error = NotPermitted(f"not permitted by {judged.reason}")
+        error = NotPermitted(f"not permitted {why}")
         return Observation(text=f"error: {error}", error=error)
 
-    async def _asked(self, conversation: Conversation, request: Request) -> Action:
+    async def _asked(self, conversation: Conversation, request: Request) -> Grant:
         rules = [{"tool": r.tool, "pattern": r.pattern, "action": r.action.value} for r in request.grants]
         conversation.note(
             Kind.ASKED, id=request.call_id, tool=request.tool, asks=list(request.asks), grants=rules
@@ -344,7 +354,7 @@ class Agent:
         conversation.note(Kind.ANSWERED, id=request.call_id, grant=grant.value, rules=granted)
         if grant is Grant.ALWAYS:
             conversation.grant(request.grants)
-        return Action.DENY if grant is Grant.NO else Action.ALLOW
+        return grant
 
     async def _kept(self, conversation: Conversation, call: Call) -> Observation:
         """Runs the call between two checkpoints, the second taken even when it is cancelled."""

@@ -16,13 +16,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ostinato.harness import patterns
 from ostinato.harness.conversation import Call, Edit
 from ostinato.harness.git import git
 from ostinato.harness.permissions import Action, Rule, touched
 
 RAW = "* -text -eol -filter -ident -working-tree-encoding\n"
 OFF = ("advice.addEmbeddedRepo", "core.autocrlf", "core.safecrlf", "core.fsmonitor", "core.quotePath")
-SETTINGS = tuple(word for name in OFF for word in ("-c", f"{name}=false"))
+SETTINGS = ("-c", f"core.hooksPath={os.devnull}", *(word for name in OFF for word in ("-c", f"{name}=false")))
 LINK, SUBMODULE = "120000", "160000"
 MOST_EDITS = 200
 """Files of one call whose content is shown; all of them can be undone."""
@@ -95,7 +96,7 @@ class Checkpoints:
 
     async def diff(self, before: str, after: str) -> str:
         """Unified diff of two trees."""
-        output = await self._git("diff", "--no-color", "--no-ext-diff", before, after)
+        output = await self._git("diff", "--no-color", "--no-ext-diff", "--no-textconv", before, after)
         return output.decode(errors="replace")
 
     async def changed(self, before: str, after: str) -> dict[str, tuple[Entry, Entry]]:
@@ -133,7 +134,9 @@ class Checkpoints:
         await self.take()
         rows = (await self._git("ls-files", "--stage", "-z")).decode("utf-8", "surrogateescape").split("\0")
         paths = [row.partition("\t")[2] for row in rows if row.startswith(SUBMODULE)]
-        return [Rule(tool="edit", pattern=f"{path}/*", action=Action.DENY) for path in paths]
+        return [
+            Rule(tool="edit", pattern=f"{patterns.exactly(path)}/*", action=Action.DENY) for path in paths
+        ]
 
     async def _edit(self, path: str, old: Entry, new: Entry, *, trees: tuple[str, str]) -> Edit:
         before, after = [None if each.missing else await self._content(each) for each in (old, new)]

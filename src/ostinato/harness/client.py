@@ -33,6 +33,7 @@ class GatewayRefused(Exception):  # noqa: N818
     def __init__(self, status: int, message: str, code: str | None) -> None:
         super().__init__(f"the gateway refused with {status}: {message}")
         self.status = status
+        self.message = message
         self.code = code
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ostinato.config import ConfigError
+from ostinato.config import ConfigError, secret
 
 if TYPE_CHECKING:
     from ostinato.harness.workbench import Options
@@ -27,9 +27,9 @@ def _code(code: argparse.ArgumentParser) -> None:
     add = code.add_argument
     add("prompt", nargs="?", default=None, help="what to do; without it, a conversation")
     add("--directory", type=Path, default=Path(), help="the repository (default: here)")
-    url, key = os.environ.get("OSTINATO_URL", "http://127.0.0.1:8080"), os.environ.get("OSTINATO_KEY", "")
+    url = os.environ.get("OSTINATO_URL", "http://127.0.0.1:8080")
     add("--url", default=url, help="the gateway (or OSTINATO_URL)")
-    add("--key", default=key, help="the API key (or OSTINATO_KEY)")
+    add("--key-file", type=Path, default=None, help="a file with the API key (or set OSTINATO_KEY)")
     add("--interactive", action="store_true", help="go on asking after the prompt")
     add("--plain", action="store_true", help="lines of text even where a full screen could be had")
     add(
@@ -81,7 +81,7 @@ def _options(options: argparse.Namespace) -> "Options":
     return Options(
         directory=options.directory,
         url=options.url,
-        key=options.key,
+        key=secret(options.key_file, "OSTINATO_KEY"),
         config=replace(PEOPLE, profile=profile(options.profile).name),
         rules=tuple(rules),
         auto=options.auto,

@@ -13,6 +13,7 @@ from ostinato.harness.errors import (
 )
 from ostinato.harness.files import Files
 from ostinato.harness.find import Finder
+from ostinato.harness.git import guarded
 from ostinato.harness.normalise import normalise
 from ostinato.harness.offers import Reading
 from ostinato.harness.profiles import CORE, Profile
@@ -112,7 +113,7 @@ class Executor:
 
     async def _bash(self, arguments: Arguments) -> str:
         result = await self._sandbox.exec(
-            arguments["command"], timeout_s=self._timeout(arguments), on_output=self._on_output
+            guarded(arguments["command"]), timeout_s=self._timeout(arguments), on_output=self._on_output
         )
         text = _tail(normalise(result.output, self._sandbox.root))
         if result.timed_out:

@@ -1,7 +1,6 @@
 """The tools that read and change files. Where a profile wants it, only what was read may be changed."""
 
 import hashlib
-import posixpath
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +8,7 @@ from ostinato.harness import edit
 from ostinato.harness.apply_patch import Kind, parse
 from ostinato.harness.errors import InvalidArguments, UnexpectedEnvironment
 from ostinato.harness.patching import patch
+from ostinato.harness.paths import inside
 from ostinato.sandbox.base import Sandbox
 
 READ_LINES = 2_000
@@ -90,7 +90,7 @@ class Files:
             self._seen[self._name(path)] = _digest(data)
 
     def _name(self, path: str) -> str:
-        return posixpath.normpath(path.removeprefix(self._sandbox.root + "/"))
+        return inside(path, self._sandbox.root)
 
 
 def _digest(data: bytes) -> bytes:

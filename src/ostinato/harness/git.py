@@ -2,8 +2,23 @@
 
 import asyncio
 import os
+import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
+
+from ostinato.harness.shell import Opaque, split
+
+LOOKING = {"status", "diff", "log"}
+"""Subcommands that people let an agent run without asking."""
+NAMED_PROGRAMS = re.compile(
+    r"(core\.(sshcommand|gitproxy)|diff\.external|diff\..*\.(command|textconv)"
+    r"|filter\..*\.(clean|smudge|process)|remote\..*\.uploadpack)",
+    re.DOTALL,
+)
+"""Settings of a repository by which git runs a program while it looks, and which no other setting undoes."""
+_NESTED = {"safe.bareRepository": "explicit", "core.fsmonitor": "false"}
+_QUIET = {**_NESTED, "core.hooksPath": os.devnull, "log.showSignature": "false"}
 
 
 class GitError(Exception):
@@ -52,3 +67,34 @@ async def git(
     if process.returncode not in accepted:
         raise GitError(errors.decode(errors="replace").strip().removeprefix("fatal: "))
     return output
+
+
+def guarded(command: str) -> str:
+    """A shell command in which git, when it looks, runs nothing that files of the repository name.
+
+    A bare repository that lies among the files is none, no file system monitor and no hook is run, no
+    signature checked. Where another git command stands beside it, hooks run: people want those of a commit.
+    A command without `git status`, `git diff` or `git log`, or one that cannot be read, stays as it is.
+    """
+    try:
+        parts = split(command)
+    except Opaque:
+        return command
+    programs = [[word.value for word in part.program[:2]] for part in parts]
+    asked = {words[1] if len(words) > 1 else None for words in programs if words and words[0] == "git"}
+    if asked.isdisjoint(LOOKING):
+        return command
+    settings = _QUIET if asked <= LOOKING else _NESTED
+    words = [f"GIT_CONFIG_COUNT={len(settings)}"]
+    for number, (key, value) in enumerate(settings.items()):
+        words += [f"GIT_CONFIG_KEY_{number}={key}", f"GIT_CONFIG_VALUE_{number}={value}"]
+    return f"export {shlex.join(words)}; {command}"
+
+
+async def named_programs(root: Path) -> list[str]:
+    """Settings of the repository itself, not of the person, by which git runs programs while it looks."""
+    listed = await git(root, "config", "--null", "--show-scope", "--list")
+    fields = listed.decode(errors="replace").split("\0")[:-1]
+    entries = zip(fields[0::2], fields[1::2], strict=True)
+    keys = {entry.partition("\n")[0] for scope, entry in entries if scope in {"local", "worktree"}}
+    return sorted(key for key in keys if NAMED_PROGRAMS.fullmatch(key))

@@ -20,7 +20,7 @@ from ostinato.harness.workbench import Options, Workbench
 from ostinato.sandbox.base import SandboxError
 from ostinato.types import Ending
 
-NO_TEXTUAL = "in plain lines, since the full screen needs textual: pip install ostinato[code]"
+NO_TEXTUAL = "in plain lines, since the full screen needs textual: pip install -e '.[code]'"
 NOTHING = "nothing to do: give a prompt, or start it in a terminal"
 DONE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
 
@@ -48,14 +48,14 @@ async def code(wish: Wish, options: Options, console: Console) -> int:
     """Exit status: 0 done, 1 not, 2 wrong request, 130 interrupted."""
     asks = not wish.undo and (wish.interactive or wish.prompt is None)
     if not options.key and not wish.undo:
-        return _wrong(console, "no API key: give --key or set OSTINATO_KEY")
+        return _wrong(console, "no API key: set OSTINATO_KEY, or name a file that holds it with --key-file")
     try:
         if asks and not wish.plain and _is_typed() and console.is_terminal:
             if find_spec("textual") is not None:
                 from ostinato.harness.terminal import full_screen
 
                 return await full_screen(wish.prompt, wish.resume, options)
-            console.print(NO_TEXTUAL, style="yellow")
+            console.print(NO_TEXTUAL, style="yellow", markup=False)
         return await _in_lines(wish, options, console, asks=asks)
     except (GatewayRefused, GitError, ConfigError, LogError) as error:
         return _wrong(console, str(error))

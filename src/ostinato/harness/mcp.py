@@ -33,7 +33,7 @@ PREFIX = "mcp"
 TOOL = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 OUTPUT_CHARS = 20_000
 CLOSING_S = 5.0
-EXTRA = "MCP servers need the official SDK: pip install ostinato[code]"
+EXTRA = "MCP servers need the official SDK: pip install -e '.[code]'"
 
 
 class McpMissing(ConfigError):  # noqa: N818

@@ -1,13 +1,13 @@
 """A patch carried out in a sandbox: worked out first, then written; taken back when it cannot be finished."""
 
 import asyncio
-import posixpath
 import shlex
 from collections.abc import Sequence
 
 from ostinato.harness import edit
 from ostinato.harness.apply_patch import Change, Kind, apply, parse
 from ostinato.harness.errors import InvalidArguments, UnexpectedEnvironment, file_error
+from ostinato.harness.paths import inside
 from ostinato.sandbox.base import Sandbox, SandboxPathError
 
 Files = dict[str, bytes | None]
@@ -84,7 +84,7 @@ class _Staged:
 
     def _name(self, path: str) -> str:
         """One name for each file, however the patch spells it."""
-        name = posixpath.normpath(path.removeprefix(self._sandbox.root + "/"))
+        name = inside(path, self._sandbox.root)
         if "\0" in name or name in (".", ""):
             raise InvalidArguments(f"{path!r} is no path of a file")
         return name

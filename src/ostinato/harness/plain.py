@@ -22,7 +22,7 @@ def verdict(outcome: Outcome) -> str:
     """Why the agent stopped, when it was not its own choice; else empty."""
     return {
         Ending.TURN_LIMIT: f"stopped after {outcome.turns} turns",
-        Ending.TOKEN_LIMIT: "stopped: the conversation is as long as the model can read, /new begins another",
+        Ending.TOKEN_LIMIT: f"stopped: {outcome.reason}; /new begins another conversation",
         Ending.BROKEN: "stopped: the model's tool calls could not be read",
         Ending.INFRASTRUCTURE: f"stopped: {outcome.reason}",
     }.get(outcome.ending, "")
@@ -105,5 +105,5 @@ async def work(bench: Workbench, screen: Screen, text: str) -> Outcome:
         screen.diff(await bench.checkpoints.diff(before, await bench.checkpoints.take()))
     if verdict(outcome):
         screen.say(f"ostinato: {verdict(outcome)}", "red")
-    screen.say(f"{bench.conversation.tokens:,} of {bench.max_context:,} tokens", "dim")
+    screen.say(bench.fullness, "dim")
     return outcome

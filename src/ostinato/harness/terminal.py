@@ -28,12 +28,11 @@ from ostinato.harness.errors import UserAborted
 from ostinato.harness.execute import Observation
 from ostinato.harness.plain import verdict
 from ostinato.harness.screen import headline, plan, shortened
-from ostinato.harness.users import Grant, Request, question_of, visible
+from ostinato.harness.users import CHOICES, UNCLEAR, Grant, Request, grant_of, question_of, visible
 from ostinato.harness.workbench import Options, Workbench
 
 DONE = 0
 GREETING = "What shall I do? /help lists commands; Ctrl-C stops the agent, and leaves when it rests."
-ANSWERS = {"y": Grant.ONCE, "a": Grant.ALWAYS, "n": Grant.NO}
 CSS = """
 #story { height: 1fr; padding: 0 1; }
 #plan, #question { height: auto; max-height: 50%; padding: 0 1; display: none; }
@@ -184,8 +183,10 @@ class CodeApp(App[int]):
         return text
 
     async def permit(self, request: Request) -> Grant:
-        lines = [*question_of(request), "[y] once  [a] always  [n] no"]
-        return ANSWERS.get((await self._ask("\n".join(lines))).strip().lower()[:1], Grant.NO)
+        lines = [*question_of(request), CHOICES]
+        while (grant := grant_of(await self._ask("\n".join(lines)))) is None:
+            lines = [UNCLEAR, *question_of(request), CHOICES]
+        return grant
 
     async def _ask(self, question: str) -> str:
         shown = self.query_one("#question", Static)
@@ -231,11 +232,7 @@ class CodeApp(App[int]):
     def _show_status(self, doing: str) -> None:
         bench = self._the_bench()
         session = bench.conversation
-        parts = [
-            f"session {session.session_id[:8]}",
-            f"{session.tokens:,} of {bench.max_context:,} tokens",
-            doing,
-        ]
+        parts = [f"session {session.session_id[:8]}", bench.fullness, doing]
         self.query_one("#status", Static).update(Text(" · ".join(part for part in parts if part)))
 
     def _the_bench(self) -> Workbench:

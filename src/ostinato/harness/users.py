@@ -21,6 +21,27 @@ class Grant(StrEnum):
     ALWAYS = "always"
     """For this session, and exactly the rules that were shown."""
     NO = "no"
+    ABSENT = "absent"
+    """Nobody was there to ask: it may not run either."""
+
+    @property
+    def permits(self) -> bool:
+        return self in {Grant.ONCE, Grant.ALWAYS}
+
+
+WORDS = {"y": Grant.ONCE, "yes": Grant.ONCE, "once": Grant.ONCE, "a": Grant.ALWAYS, "always": Grant.ALWAYS}
+WORDS |= {"n": Grant.NO, "no": Grant.NO, "": Grant.NO}
+CHOICES = "[y] once  [a] always  [n] no, then Enter"
+UNCLEAR = "Nothing was permitted: type the letter y, a or n alone, then Enter."
+
+
+def grant_of(line: str) -> Grant | None:
+    """What a typed line permits; None for anything but the exact letter or word, such as a sentence.
+
+    >>> grant_of(" Y "), grant_of("are you sure?")
+    (<Grant.ONCE: 'once'>, None)
+    """
+    return WORDS.get(line.strip().lower())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +83,7 @@ class SilentUser:
         return "no answer, decide yourself"
 
     async def permit(self, request: Request) -> Grant:
-        return Grant.NO
+        return Grant.ABSENT
 
 
 class Permitting:
@@ -114,8 +135,9 @@ class TerminalUser:
 
     async def permit(self, request: Request) -> Grant:
         self._console.print("\n".join(question_of(request)), style="yellow", markup=False, soft_wrap=True)
-        answer = (await self._line("[y] once  [a] always  [n] no > ")).lower()
-        return {"y": Grant.ONCE, "a": Grant.ALWAYS}.get(answer[:1], Grant.NO)
+        while (grant := grant_of(await self._line(f"{CHOICES} > "))) is None:
+            self._console.print(UNCLEAR, style="yellow", markup=False)
+        return grant
 
     async def _line(self, prompt: str) -> str:
         self._console.print(prompt, end="", markup=False)

@@ -11,14 +11,16 @@ import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from ostinato.config import ConfigError
 from ostinato.harness import mcp, mcp_config, policy, undo
 from ostinato.harness.agent import Agent, HarnessConfig, Observer
 from ostinato.harness.checkpoints import Checkpoints, Restored
 from ostinato.harness.client import GatewayClient, GatewayRefused, GatewayUnavailable, Reply
 from ostinato.harness.conversation import Call, Conversation, Edit, Outcome
 from ostinato.harness.execute import Observation
-from ostinato.harness.git import worktree
+from ostinato.harness.git import named_programs, worktree
 from ostinato.harness.log import Kind, LogError, SessionLog, Sessions
 from ostinato.harness.mcp_config import McpServer
 from ostinato.harness.permissions import Permissions, Rule
@@ -59,6 +61,13 @@ class Options:
     servers: tuple[McpServer, ...] = ()
     """MCP servers beside those of the person's file."""
 
+    def __post_init__(self) -> None:
+        """Raises ConfigError for an address that is none."""
+        parts = urlsplit(self.url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            meant = self.url if "/" not in self.url and ":" in self.url else "127.0.0.1:8080"
+            raise ConfigError(f"{self.url!r} is no address of a gateway: write it as http://{meant}")
+
 
 class Workbench:
     """Use `open`. One prompt at a time; cancelling it leaves the session usable."""
@@ -93,11 +102,17 @@ class Workbench:
         Raises GitError without a working tree, ConfigError for unusable rules, LogError, SandboxError.
         """
         root = await worktree(options.directory)
-        rules = [*policy.DEFAULT, *policy.load(policy.file()), *options.rules]
+        naming = await named_programs(root)
+        own = [*policy.DEFAULT, *policy.asking_git(naming), *policy.keeping_programs(root)]
+        rules = [*own, *policy.load(policy.file()), *options.rules]
         checkpoints = await Checkpoints.open(root, options.sessions.directory.parent / "checkpoints")
         bench = cls(options, root, checkpoints, await Journal.of(root))
-        bench.sandbox = await bench._backend.create(Spec(repo=root, limits=LIMITS))
+        bench.sandbox = await bench._backend.create(
+            Spec(repo=root, limits=LIMITS, environment=_environment())
+        )
         bench.permissions = Permissions([*rules, *await checkpoints.unkept()], root=str(root))
+        if naming:
+            bench.notices.append(f"git asks first, since this repository names programs: {', '.join(naming)}")
         providers = await bench._providers()
         bench._agent = Agent(
             bench._client,
@@ -113,9 +128,14 @@ class Workbench:
         return bench
 
     @property
-    def max_context(self) -> int:
-        """Tokens that a session can hold."""
-        return self._options.config.max_context
+    def fullness(self) -> str:
+        """How long the session is; of how much, as far as the model has not read less."""
+        tokens = f"{self.conversation.tokens:,}"
+        whole = (
+            self._ending is not Ending.TOKEN_LIMIT
+            or self.conversation.tokens >= self._options.config.max_context
+        )
+        return f"{tokens} of {self._options.config.max_context:,} tokens" if whole else f"{tokens} tokens"
 
     async def prompt(self, text: str) -> Outcome:
         """Raises GatewayRefused; CancelledError, after which the session can go on."""
@@ -213,6 +233,11 @@ class Workbench:
             if not self._refused:
                 self.notices.append(f"the gateway does not take what became of this session: {error}")
             self._refused = True
+
+
+def _environment() -> dict[str, str]:
+    """What makes a command mean the same wherever it runs: `cd` and programs look in fixed places."""
+    return {"CDPATH": "", "PATH": policy.search_path()}
 
 
 class _Journalled:

@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ostinato.config import ConfigError, secret
+
 if TYPE_CHECKING:
     from ostinato.sandbox.remote.client import Client
 
@@ -58,7 +60,12 @@ def _add_servers(group: Any) -> None:
     serve.add_argument("--host", default="127.0.0.1")
     serve.add_argument("--port", type=int, default=8070, help="0 takes a free one")
     serve.add_argument("--node", action="append", default=[], metavar="URL", help="a node elsewhere")
-    serve.add_argument("--node-key", default=os.environ.get("OSTINATO_NODE_KEY", ""), help="of those nodes")
+    serve.add_argument(
+        "--node-key-file",
+        type=Path,
+        default=None,
+        help="a file with the key of those nodes (or OSTINATO_NODE_KEY)",
+    )
     serve.add_argument("--backend", default="auto", help="of the node here")
     serve.add_argument("--pool", action="append", default=[], metavar="TEMPLATE=N", help="keep N ready")
     serve.add_argument("--memory-overcommit", type=float, default=1.0, help="times memory is promised")
@@ -79,7 +86,9 @@ def _client(group: Any, name: str, help: str, command: Command) -> argparse.Argu
     parser: argparse.ArgumentParser = group.add_parser(name, help=help)
     parser.add_argument("--state", type=Path, default=STATE, help="the server's state directory")
     parser.add_argument("--url", default=os.environ.get("OSTINATO_SANDBOX_URL", ""))
-    parser.add_argument("--key", default=os.environ.get("OSTINATO_SANDBOX_KEY", ""))
+    parser.add_argument(
+        "--key-file", type=Path, default=None, help="a file with the server's key (or OSTINATO_SANDBOX_KEY)"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=lambda options: _with_client(command, options))
     return parser
@@ -94,13 +103,13 @@ def _serve(options: argparse.Namespace) -> int:
             state=options.state,
             host=options.host,
             port=options.port,
-            nodes=dict.fromkeys(options.node, options.node_key),
+            nodes=dict.fromkeys(options.node, secret(options.node_key_file, "OSTINATO_NODE_KEY")),
             backend=options.backend,
             overcommit=Overcommit(memory=options.memory_overcommit),
             cpu_limit=options.cpu_limit,
             pools={name: int(ready) for name, ready in map(_pair, options.pool)},
         )
-    except ValueError as error:
+    except (ValueError, ConfigError) as error:
         return _wrong(str(error))
     return _until_stopped(serve_front(config))
 
@@ -135,7 +144,7 @@ def _with_client(command: Command, options: argparse.Namespace) -> int:
 
     try:
         return asyncio.run(call(*_where(options)))
-    except (SandboxError, OSError, ValueError) as error:
+    except (SandboxError, ConfigError, OSError, ValueError) as error:
         return _wrong(str(error))
 
 
@@ -145,7 +154,7 @@ def _where(options: argparse.Namespace) -> tuple[str, str]:
     if not options.url and not address.exists():
         raise ValueError(f"no server runs on {options.state}: `ostinato sandbox serve` starts one")
     url = options.url or json.loads(address.read_text())["url"]
-    return url, options.key or (key.read_text() if key.exists() else "")
+    return url, secret(options.key_file, "OSTINATO_SANDBOX_KEY") or (key.read_text() if key.exists() else "")
 
 
 async def _run(client: "Client", options: argparse.Namespace) -> int:

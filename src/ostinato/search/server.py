@@ -87,7 +87,9 @@ def _embedding(model: str) -> Embedding:
 def _authenticator(config: SearchConfig) -> Authenticate:
     """Accepts the configured key, and every key of the store."""
     if not config.key and not config.store:
-        raise ServeError("no API key: give --key, set OSTINATO_KEY, or name the gateway's store with --store")
+        raise ServeError(
+            "no API key: set OSTINATO_KEY, give --key-file, or name the gateway's store with --store"
+        )
     store = Store.open(config.store) if config.store else None
 
     async def authenticate(key: str) -> bool:

@@ -242,7 +242,17 @@ async def test_a_new_front_takes_over_what_runs_and_warm_ones_are_ready(tmp_path
     more = ("--backend", "process", "--templates", str(templates))
     with served("node", tmp_path / "node", *more) as node_url:
         key = (tmp_path / "node" / "key").read_text()
-        options = ("--node", node_url, "--node-key", key, "--cpu-limit", "2", "--memory-overcommit", "8")
+        key_file = str(tmp_path / "node" / "key")
+        options = (
+            "--node",
+            node_url,
+            "--node-key-file",
+            key_file,
+            "--cpu-limit",
+            "2",
+            "--memory-overcommit",
+            "8",
+        )
         with served("serve", tmp_path / "one", *options, "--pool", "base=2") as url:
             client = Client(url, (tmp_path / "one" / "key").read_text())
             node = Client(node_url, key)

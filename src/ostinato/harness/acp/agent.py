@@ -190,7 +190,7 @@ class EditorAgent:
     async def _open(self, options: Options, place: _Place, session_id: str = "") -> EditorSession:
         if not options.key:
             raise RequestError(
-                AUTH_REQUIRED, "no API key: set OSTINATO_KEY where the editor starts, or give --key"
+                AUTH_REQUIRED, "no API key: set OSTINATO_KEY where the editor starts, or give --key-file"
             )
         try:
             session = await EditorSession.open(

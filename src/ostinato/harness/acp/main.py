@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from ostinato.config import ConfigError, secret
+
 if TYPE_CHECKING:
     from ostinato.harness.workbench import Options
 
@@ -17,9 +19,11 @@ DONE, WRONG = 0, 2
 def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Adds it to the command line."""
     parser = commands.add_parser("acp", help="serve the agent to an editor (Agent Client Protocol)")
-    url, key = os.environ.get("OSTINATO_URL", "http://127.0.0.1:8080"), os.environ.get("OSTINATO_KEY", "")
+    url = os.environ.get("OSTINATO_URL", "http://127.0.0.1:8080")
     parser.add_argument("--url", default=url, help="the gateway (or OSTINATO_URL)")
-    parser.add_argument("--key", default=key, help="the API key (or OSTINATO_KEY)")
+    parser.add_argument(
+        "--key-file", type=Path, default=None, help="a file with the API key (or set OSTINATO_KEY)"
+    )
     parser.add_argument("--profile", default="core", help="the tool dialect that new sessions begin with")
     parser.add_argument("--draft", action="store_true", help="also speak version 2 of the protocol, a draft")
     parser.set_defaults(run=_run)
@@ -33,9 +37,10 @@ def _run(arguments: argparse.Namespace) -> int:
 
     try:
         config = replace(PEOPLE, profile=profile(arguments.profile).name)
-    except ProfileError as error:
+        key = secret(arguments.key_file, "OSTINATO_KEY")
+        options = Options(directory=Path(), url=arguments.url, key=key, config=config)
+    except (ProfileError, ConfigError) as error:
         return _wrong(str(error))
-    options = Options(directory=Path(), url=arguments.url, key=arguments.key, config=config)
     return serve(options, draft=arguments.draft)
 
 
@@ -45,7 +50,7 @@ def serve(options: "Options", *, draft: bool = False) -> int:
     Exit status 2 and one line on standard error when it cannot start.
     """
     if importlib.util.find_spec("acp") is None:
-        return _wrong("an editor needs the Agent Client Protocol: pip install ostinato[code]")
+        return _wrong("an editor needs the Agent Client Protocol: pip install -e '.[code]'")
     if sys.stdin.isatty():
         return _wrong("acp is started by an editor, see docs/acp.md; `ostinato code` is for terminals")
     try:

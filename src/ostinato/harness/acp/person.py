@@ -82,10 +82,10 @@ class Person:
         except RequestError:
             outcome = None
         chosen = outcome.option_id if isinstance(outcome, schema.AllowedOutcome) else "reject_once"
-        allowed = chosen.startswith("allow")
+        grant = {"allow_once": Grant.ONCE, "allow_always": Grant.ALWAYS}.get(chosen, Grant.NO)
         denied = [replace(rule, action=Action.DENY) for rule in request.grants]
-        await self._decided(request, allowed, denied if chosen == "reject_always" else ())
-        return {"allow_once": Grant.ONCE, "allow_always": Grant.ALWAYS}.get(chosen, Grant.NO)
+        await self._decided(request, grant.permits, denied if chosen == "reject_always" else ())
+        return grant
 
     async def _elicit(self, question: str) -> str:
         fields = schema.ElicitationSchema(

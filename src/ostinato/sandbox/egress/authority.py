@@ -1,6 +1,6 @@
 """A certificate authority that one sandbox trusts, and nobody else: its key stays in this process's memory.
 
-Needs the package `cryptography`: `pip install ostinato[egress]`.
+Needs the package `cryptography`: `pip install -e '.[egress]'`.
 """
 
 import datetime
