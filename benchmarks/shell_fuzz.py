@@ -4,11 +4,11 @@
 
     grammar and mutations ─► command ─► the policy ─┬─ asks: nothing to compare
                                                     └─ allows ─► dash, bash, and bash as `sh`, in a jail
-                                                                   └─ what ran, what was written: was it named?
+                                                                   └─ ran, wrote: was it named?
 
 The jail is a mount, process and network namespace whose root holds the shells, their libraries, and programs
 that only note down how they were called: whatever a command runs, by PATH or by an absolute path, is one of
-them, so nothing can run unseen. It is read-only but for a folder whose files are looked at after each command.
+them, so nothing can run unseen. It is read-only but for a folder whose files are looked at after each one.
 Two policies are asked: one that allows whatever can be read at all, and the one people have without a word.
 
     python -m benchmarks.shell_fuzz --commands 100000 --json
@@ -534,13 +534,12 @@ def _serve(asks: socket.socket) -> None:
 
 def _fresh() -> None:
     for entry in os.scandir("/work"):
-        shutil.rmtree(entry.path) if entry.is_dir(follow_symlinks=False) else os.unlink(entry.path)
-    os.mkdir("/work/d")
+        shutil.rmtree(entry.path) if entry.is_dir(follow_symlinks=False) else Path(entry).unlink()
+    Path("/work/d").mkdir()
     for place in ("/work/bad", "/work/d/bad"):
-        os.symlink("/bin/bad", place)
-    with open("/work/f", "w") as file:
-        file.write("seen")
-    open("/log/ran", "w").close()
+        Path(place).symlink_to("/bin/bad")
+    Path("/work/f").write_text("seen")
+    Path("/log/ran").write_text("")
 
 
 def _listing() -> dict[str, object]:
@@ -560,8 +559,7 @@ def _ran(shell: str, command: str) -> dict[str, object]:
     null = [(os.POSIX_SPAWN_OPEN, each, "/dev/null", os.O_RDWR, 0) for each in (0, 1, 2)]
     child = os.posix_spawn(f"/shell/{program}", [called, "-c", command], ENVIRONMENT, file_actions=null)
     timed_out = _end_all(child)
-    with open("/log/ran", encoding="utf-8", errors="surrogateescape") as file:
-        calls = file.read().split("\0\037END\0")[:-1]
+    calls = Path("/log/ran").read_bytes().decode(errors="surrogateescape").split("\0\037END\0")[:-1]
     after = _listing()
     wrote = [path for path in after if after[path] != before.get(path, "")]
     return {"ran": [call.split("\0") for call in calls], "wrote": wrote, "timed_out": timed_out}
@@ -657,13 +655,11 @@ def try_one(command: str, jail: Jail, shells: Sequence[str] = tuple(SHELLS)) -> 
         found.counts[f"{shell}_programs"] += len(effects.ran)
         found.counts[f"{shell}_files"] += len(effects.wrote)
         found.counts[f"{shell}_stopped"] += effects.timed_out
-        found.unjudged += [
-            (shell, command, what) for what in _unjudged(parts, effects, by_default=by_default)
-        ]
+        found.unjudged += [(shell, command, what) for what in unjudged(parts, effects, by_default=by_default)]
     return found
 
 
-def _unjudged(parts: Sequence[Part], effects: Effects, *, by_default: bool) -> Iterator[str]:
+def unjudged(parts: Sequence[Part], effects: Effects, *, by_default: bool) -> Iterator[str]:
     for words in effects.ran:
         if not any(_names(part, words) for part in parts):
             yield f"ran {words}"
@@ -678,7 +674,10 @@ def _unjudged(parts: Sequence[Part], effects: Effects, *, by_default: bool) -> I
 
 def _leads(target: str, path: str) -> bool:
     """Whether the target of a redirection, from one of the two folders there are, is the file."""
-    return path in {os.path.normpath(os.path.join(place, target)) for place in ("/work", "/work/d")}
+    return path in {
+        os.path.normpath(target if target.startswith("/") else f"{place}/{target}")
+        for place in ("/work", "/work/d")
+    }
 
 
 def _names(part: Part, words: Sequence[str]) -> bool:

@@ -1,0 +1,62 @@
+"""A few seconds of `benchmarks/shell_fuzz.py`, and that it would notice."""
+
+from collections.abc import Iterator
+
+import pytest
+from benchmarks.shell_fuzz import SHELLS, Effects, Found, Grammar, Jail, can_jail, jailed, try_one, unjudged
+
+from ostinato.harness.shell import split
+
+COMMANDS = 400
+
+
+@pytest.fixture(scope="module")
+def jail(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jail]:
+    if not can_jail():
+        pytest.skip("needs dash, bash, and namespaces of its own")
+    with jailed(tmp_path_factory.mktemp("fuzz")) as jail:
+        yield jail
+
+
+def test_nothing_runs_that_was_not_read(jail: Jail) -> None:
+    grammar, found = Grammar(11), Found()
+    for _ in range(COMMANDS):
+        found.add(try_one(grammar.command(), jail))
+    assert not found.unjudged
+    assert found.counts["allowed"] > COMMANDS / 5
+    assert all(found.counts[f"{shell}_programs"] > COMMANDS / 10 for shell in SHELLS)
+    assert all(found.counts[f"{shell}_files"] > 0 for shell in SHELLS)
+
+
+@pytest.mark.parametrize(
+    ("shell", "command", "ran"),
+    [
+        ("dash", "ls &>/dev/null bad", ["/bin/bad"]),
+        ("bash", "ls $'-s'", ["/bin/ls", "-s"]),
+        ("bash_as_sh", "ok {a,}", ["/bin/ok", "a"]),
+        ("dash", "ok 12>f", ["/bin/ok", "12"]),
+        ("dash", "cd d && ./bad x", ["./bad", "x"]),
+        ("bash", "(/bin/bad & )", ["/bin/bad"]),
+        ("bash", "[ -v 'a[$(bad)]' ]", ["/bin/bad"]),
+    ],
+)
+def test_the_jail_sees_what_runs(jail: Jail, shell: str, command: str, ran: list[str]) -> None:
+    effects = jail(shell, command)
+    assert ran in effects.ran
+    assert list(unjudged(split("ls x"), effects, by_default=False)), "it was none of what was judged"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_jail_sees_what_is_written(jail: Jail, shell: str) -> None:
+    effects = jail(shell, "ok > d/out; : > f; cd d; : > /work/new")
+    assert sorted(effects.wrote) == ["/work/d/out", "/work/f", "/work/new"]
+    assert not list(unjudged(split("ok > d/out; : > f; : > /work/new"), effects, by_default=False))
+    others = unjudged(split("ok > d/out"), effects, by_default=False)
+    assert sorted(others) == ["wrote /work/f", "wrote /work/new"]
+    assert jail(shell, "ok > /tmp/x").wrote == []
+
+
+def test_by_default_a_program_is_judged_by_itself() -> None:
+    effects = Effects(ran=[["/bin/git", "status"], ["/bin/git", "push"]], wrote=[])
+    found = list(unjudged(split("git status; git push"), effects, by_default=True))
+    assert found == ["ran ['/bin/git', 'push'], which is not allowed by default"]
