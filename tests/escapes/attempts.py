@@ -250,6 +250,17 @@ def open_a_raw_socket(facts: Facts) -> object:
     return None
 
 
+@attempt(shared=True)
+def open_a_socket_of_an_odd_family(facts: Facts) -> object:
+    """Bluetooth, CAN, the kernel's ciphers, the hypervisor, XDP …"""
+    opened = []
+    for family in {*range(3, 48)} - {socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK}:
+        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW, socket.SOCK_SEQPACKET):
+            with suppress(OSError), socket.socket(family, kind):
+                opened.append((family, int(kind)))
+    return opened or None
+
+
 @attempt()
 def see_a_network_interface(facts: Facts) -> object:
     return [name for _, name in socket.if_nameindex() if name != "lo"] or None
@@ -325,6 +336,38 @@ def find_shared_memory(facts: Facts) -> object:
     return "attached" if found >= 0 else None
 
 
+@attempt(shared=True)
+def take_what_watches_files_from_others(facts: Facts) -> object:
+    """The machine has 128 for all processes of a user."""
+    held = []
+    while len(held) < 200 and (found := libc.inotify_init1(0)) >= 0:
+        held.append(found)
+    for each in held:
+        os.close(each)
+    return len(held) if len(held) > 64 else None
+
+
+@attempt(shared=True)
+def take_timers_from_others(facts: Facts) -> object:
+    """Each holds one of the signals that may wait for all processes of a user."""
+    held, timer = [], ctypes.c_void_p()
+    while len(held) < 5000 and libc.timer_create(1, None, ctypes.byref(timer)) == 0:
+        held.append(timer.value)
+    for each in held:
+        libc.timer_delete(ctypes.c_void_p(each))
+    return len(held) if len(held) > 2000 else None
+
+
+@attempt(shared=True)
+def take_signals_from_others(facts: Facts) -> object:
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGRTMAX})
+    value, count = ctypes.c_void_p(), 0
+    while count < 5000 and libc.sigqueue(os.getpid(), int(signal.SIGRTMAX), value) == 0:
+        count += 1
+    signal.signal(signal.SIGRTMAX, signal.SIG_IGN)  # which drops those that wait
+    return count if count > 2000 else None
+
+
 @attempt()
 def read_the_machines_name(facts: Facts) -> object:
     return socket.gethostname() == facts["hostname"] or None
@@ -392,6 +435,11 @@ CALLS: dict[str, tuple[tuple[int, int], tuple[object, ...]]] = {
     "lookup_dcookie": ((212, 18), (0, 0, 0)),
     "kcmp": ((312, 272), (1, 1, 0, 0, 0)),
     "move_pages": ((279, 239), (1, 0, 0, 0, 0, 0)),
+    "shmget": ((29, 194), (0, 1 << 20, 0o1600)),
+    "msgget": ((68, 186), (0, 0o1600)),
+    "semget": ((64, 190), (0, 100, 0o1600)),
+    "mq_open": ((240, 180), (b"ostinato-attempt", 0o102, 0o600, 0)),
+    "socketpair_vsock": ((53, 199), (40, 1, 0, (ctypes.c_int * 2)())),
 }
 """Numbers on x86-64 and AArch64, and arguments that do no harm should the call be let through."""
 

@@ -1,6 +1,7 @@
 """How a child of the zygote becomes an agent without namespaces, held by Landlock and seccomp."""
 
 import os
+import resource
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -8,7 +9,7 @@ from pathlib import Path
 
 from ostinato.sandbox import landlock, layout, linux, processes, unlayer
 from ostinato.sandbox.ground import Order
-from ostinato.sandbox.inside import serve
+from ostinato.sandbox.inside import MAX_SIGNALS, serve
 from ostinato.sandbox.place import REPO_AREA, PlainPlace
 
 _SEEN = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/proc")
@@ -61,6 +62,7 @@ class Cell:
         linux.adopt_orphans()
         linux.drop_capabilities()
         self._fence(order)
+        resource.setrlimit(resource.RLIMIT_SIGPENDING, (MAX_SIGNALS, MAX_SIGNALS))
         linux.apply_filter(self._program)
         # it does not die with the zygote: it lives to see the backend hang up, and to end what it started
         linux.set_dumpable(False)

@@ -1,6 +1,7 @@
 """How a child of the zygote becomes the agent of one sandbox, in namespaces of its own."""
 
 import os
+import resource
 import signal
 import socket
 import tempfile
@@ -14,6 +15,9 @@ from ostinato.sandbox.egress import door, gate
 from ostinato.sandbox.ground import Order
 from ostinato.sandbox.link import Link
 from ostinato.sandbox.place import OverlayPlace, PlainPlace
+
+MAX_SIGNALS = 1024
+"""Signals that wait, and timers: the machine counts both for all processes of a user together."""
 
 
 class Namespaces:
@@ -83,6 +87,7 @@ class Cell:
         linux.drop_capabilities()
         if self._landlock:
             _fence(lower, upper)
+        resource.setrlimit(resource.RLIMIT_SIGPENDING, (MAX_SIGNALS, MAX_SIGNALS))
         linux.apply_filter(self._program)
         linux.die_with_parent()
         linux.set_dumpable(False)

@@ -24,6 +24,9 @@ TRUST = "/run/ostinato/ca.pem"
 """The certificates that a sandbox with a way out trusts."""
 MOUNTABLE = ("/mnt", "/run")
 """What more a sandbox is to see lies below one of these."""
+_QUOTAS = {"max_inotify_instances": 16, "max_inotify_watches": 8192, "max_user_namespaces": 0}
+"""Of a sandbox's own user namespace. The machine counts the first two for all of a user's processes together,
+and by default has 128 instances for each."""
 _RESERVED_PIDS = 300
 """The kernel keeps the first 300 for a fresh namespace, and refuses a smaller bound."""
 _BOUNDS_PIDS = tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (6, 14)
@@ -152,11 +155,15 @@ def enter(wanted: Order, base: int | None) -> tuple[int, int]:
     lower, upper = _mount_repository(wanted.repo)
     _mount_more(wanted.mounts)
     process = os.open(f"{SCRATCH}/proc/1", os.O_PATH | os.O_CLOEXEC)
+    quotas = os.open(f"{SCRATCH}/proc/sys/user", os.O_PATH | os.O_CLOEXEC)
     linux.unmount(SCRATCH)
     linux.unmount(HOST)
     linux.unshare(linux.NEW_USER)
     map_user(f"/proc/self/fd/{process}", (1000, 0), (1000, 0))
-    os.close(process)
+    for name, most in _QUOTAS.items():
+        linux.write(f"/proc/self/fd/{quotas}/{name}", str(most))
+    for each in (process, quotas):
+        os.close(each)
     return lower, upper
 
 

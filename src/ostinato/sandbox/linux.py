@@ -165,18 +165,25 @@ _DENIED = {
         *(101, 134, 153, 155, 161, 163, 165, 166, 167, 168, 169, 175, 176, 246, 248, 249, 250, 272, 298, 303),
         *(304, 308, 310, 311, 313, 320, 321, 323, 425, 426, 427, 428, 429, 430, 431, 432, 433, 438, 442),
         *(179, 212, 227, 300, 312),
+        *(29, 64, 68, 240),
     ),
     "aarch64": (
         *(39, 40, 41, 51, 89, 97, 104, 105, 106, 117, 142, 217, 218, 219, 224, 225, 241, 264, 265, 268, 270),
         *(271, 273, 280, 282, 294, 425, 426, 427, 428, 429, 430, 431, 432, 433, 438, 442),
         *(60, 18, 112, 262, 272),
+        *(194, 190, 186, 180),
     ),
 }
 """ptrace, mount and its new family, pivot_root, chroot, swap, reboot, modules, kexec, keys, unshare, setns,
 perf events, bpf, userfaultfd, io_uring, file handles, other processes' memory and descriptors, quotas,
-setting the clock, fanotify."""
+setting the clock, fanotify; shared memory, semaphores and message queues of System V and POSIX's queues,
+which count against nothing that bounds a sandbox and outlive the process that made them."""
 _CLONE = {"x86_64": 56, "aarch64": 220}
-_SOCKET = {"x86_64": 41, "aarch64": 198}
+_SOCKETS = {"x86_64": (41, 53), "aarch64": (198, 199)}
+"""socket, socketpair."""
+_LOCAL = (socket.AF_UNIX,)
+_NETWORK = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, 16)
+"""16 is AF_NETLINK, by which programs ask for their interfaces; Python has its name on Linux alone."""
 _OF_PROCESSES = {
     "x86_64": {302: 0, 141: 1, 203: 0, 142: 0, 144: 0, 314: 0, 251: 1},
     "aarch64": {261: 0, 140: 1, 122: 0, 118: 0, 119: 0, 274: 0, 30: 1},
@@ -196,8 +203,9 @@ def filter_program(*, network: bool = True) -> bytes:
     """The seccomp filter: no new namespaces, and none of the calls that widen the kernel's surface.
 
     The agent, process 1 of its namespace, runs as the user that its commands are: none of them may change
-    what it is allowed, or how it is scheduled. Without `network` there are no sockets but those of the
-    machine's own files (AF_UNIX).
+    what it is allowed, or how it is scheduled. Sockets are of IP, of the machine's own files (AF_UNIX) and of
+    netlink: other families lead to the hypervisor (AF_VSOCK) or to code that nobody needs. Without `network`
+    they are of files alone.
     """
     machine = platform.machine()
     rules = [(_LOAD, 0, 0, _ARCH), (_IF_EQUAL, 1, 0, _ARCHES[machine]), (_RETURN, 0, 0, _KILL)]
@@ -214,14 +222,11 @@ def filter_program(*, network: bool = True) -> bytes:
     rules += [(_IF_EQUAL, 0, 1, _CLONE3), (_RETURN, 0, 0, _NO_SUCH_CALL)]
     rules += [(_IF_EQUAL, 0, 3, _CLONE[machine]), (_LOAD, 0, 0, _FIRST_ARGUMENT)]
     rules += [(_IF_ANY_BIT, 0, 1, _NAMESPACES), (_RETURN, 0, 0, _DENY), (_RETURN, 0, 0, _ALLOW)]
-    if not network:
-        no_socket = [(_IF_EQUAL, 0, 4, _SOCKET[machine]), (_LOAD, 0, 0, _FIRST_ARGUMENT)]
-        no_socket += [
-            (_IF_EQUAL, 1, 0, socket.AF_UNIX),
-            (_RETURN, 0, 0, _DENY_ACCESS),
-            (_LOAD, 0, 0, _NUMBER),
-        ]
-        rules[4:4] = no_socket
+    families = _NETWORK if network else _LOCAL
+    for number in _SOCKETS[machine]:
+        few = [(_IF_EQUAL, len(families) - place, 0, int(each)) for place, each in enumerate(families)]
+        few = [(_LOAD, 0, 0, _FIRST_ARGUMENT), *few, (_RETURN, 0, 0, _DENY_ACCESS), (_LOAD, 0, 0, _NUMBER)]
+        rules[4:4] = [(_IF_EQUAL, 0, len(few), number), *few]
     if machine == "x86_64":
         rules[4:4] = [(_IF_ANY_BIT, 0, 1, 0x40000000), (_RETURN, 0, 0, _DENY)]  # the x32 numbering
     return b"".join(struct.pack("HBBI", *rule) for rule in rules)
