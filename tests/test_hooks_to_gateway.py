@@ -17,8 +17,10 @@ from ostinato.gateway.keys import hash_key
 from ostinato.hooks.install import find, install, uninstall
 from ostinato.model.renderer import Renderer
 from ostinato.model.tokenizer import Tokenizer
+from ostinato.rewards.definition import LIVE
+from ostinato.rollout.collect import Collector
 from ostinato.store import Store
-from ostinato.types import Arm, GenerateRequest, Signal, SignalKind
+from ostinato.types import Arm, Ending, GenerateRequest, Signal, SignalKind
 
 SESSION = "0b5cf9de-5a4b-4a6e-8d0e-3f1a2b3c4d5e"
 BEFORE, AFTER = "def add(a, b):\n    return a - b\n", "def add(a, b):\n    return a + b\n"
@@ -78,14 +80,24 @@ async def told(store: Store, kind: SignalKind) -> list[Signal]:
     return found
 
 
-async def test_an_edit_that_was_committed_becomes_a_signal(
+async def ended(store: Store) -> Ending:
+    """How the session ended, once it did."""
+    async with asyncio.timeout(60):
+        while (session := store.session(SESSION)) is None or session.ending is None:
+            await asyncio.sleep(0.1)
+    return session.ending
+
+
+async def test_an_edit_that_was_committed_becomes_a_signal_and_its_session_is_collected(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """From the first turn of an agent that knows nothing of us to a group that the trainer may claim."""
     checkpoint = home / "checkpoint"
     Tokenizer.train(["the tokens of a conversation " * 4], 300, ["<tool_call>\n"]).save(checkpoint)
     renderer = Renderer(Tokenizer.load(checkpoint))
     store = Store.open(home / "store.db")
     store.add_key(hash_key(KEY), "ada")
+    store.accounts.set_consent(user="ada", granted=True, by="ada")
     said = '<tool_call>\n{"name": "Edit", "arguments": {"file_path": "calc.py"}}\n</tool_call>'
 
     async def script(_: GenerateRequest) -> list[int]:
@@ -112,8 +124,14 @@ async def test_an_edit_that_was_committed_becomes_a_signal(
             await asyncio.to_thread(hook, repository, hook_event_name="PostToolUse", **edit)
             await asyncio.to_thread(git, repository, "commit", "-qam", "fix add")
             (kept,) = await told(store, SignalKind.EDIT_KEPT)
+            assert Collector(store, LIVE).harvest("main", {}).sessions == 0  # it has not ended
+            await asyncio.to_thread(hook, repository, hook_event_name="SessionEnd", reason="other")
+            assert await ended(store) is Ending.ABANDONED  # its call never got a result here
         finally:
             uninstall(places)  # the reporter in the background ends with it
     await engine.close()
     assert kept.turn == 0  # joined by the id of the call: Claude Code does not know our turns
+    assert kept.edit is not None and kept.received_at is not None and kept.observed_at <= kept.received_at
+    harvest = Collector(store, LIVE).harvest("main", {})
+    assert (harvest.sessions, harvest.offered, harvest.censored, harvest.withheld) == (1, 1, 0, 0)
     assert {"edit.proposed", "edit.commit"} <= {event.name for event in store.events(SESSION)}
