@@ -1,5 +1,6 @@
 """Live sessions become samples only where their people agreed."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from tests.store.builders import session, turn
 from ostinato.rewards.definition import LIVE
 from ostinato.rollout.collect import Collector
 from ostinato.store import Ledger, Store
-from ostinato.types import Ending, Sampling, Signal, SignalKind, State, TurnKind
+from ostinato.types import Ending, PartState, Sampling, Signal, SignalKind, State, TurnKind
 
 LATER = 1e12
 """When every attribution window is over."""
@@ -76,3 +77,14 @@ def test_turns_that_may_not_be_trained_are_accounted_and_the_rest_is_offered(sto
         "edited": 1,
         "sampled greedily": 1,
     }
+
+
+@pytest.mark.parametrize(("age", "state"), [(0.5, PartState.CENSORED), (1.5, PartState.EXPIRED)])
+def test_silence_is_waited_for_until_the_window_is_over(store: Store, age: float, state: PartState) -> None:
+    """Sessions that nobody speaks of are trained on with the worth of silence, not left out for ever."""
+    store.accounts.set_consent(user="ada", granted=True, by="ada")
+    about = session("s", user="ada", consent=True, ending=Ending.FINISHED)
+    store.record([replace(turn(0, "s"), started_at=time.time() - age * LIVE.window_s)], [], [about])
+    harvest = Collector(store, LIVE).harvest("main", {})
+    assert (harvest.censored, harvest.offered) == ((1, 0) if state is PartState.CENSORED else (0, 1))
+    assert store.rewards("s")[-1].parts[0].state is state
