@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import aiohttp
@@ -23,6 +24,7 @@ from ostinato.store import Store
 from ostinato.types import Arm, Ending, GenerateRequest, Signal, SignalKind
 
 SESSION = "0b5cf9de-5a4b-4a6e-8d0e-3f1a2b3c4d5e"
+LATER = time.time() + 2 * LIVE.window_s
 BEFORE, AFTER = "def add(a, b):\n    return a - b\n", "def add(a, b):\n    return a + b\n"
 TOOL = {
     "name": "Edit",
@@ -124,7 +126,7 @@ async def test_an_edit_that_was_committed_becomes_a_signal_and_its_session_is_co
             await asyncio.to_thread(hook, repository, hook_event_name="PostToolUse", **edit)
             await asyncio.to_thread(git, repository, "commit", "-qam", "fix add")
             (kept,) = await told(store, SignalKind.EDIT_KEPT)
-            assert Collector(store, LIVE).harvest("main", {}).sessions == 0  # it has not ended
+            assert Collector(store, LIVE).harvest("main", {}, as_of=LATER).sessions == 0  # it has not ended
             await asyncio.to_thread(hook, repository, hook_event_name="SessionEnd", reason="other")
             assert await ended(store) is Ending.ABANDONED  # its call never got a result here
         finally:
@@ -132,6 +134,6 @@ async def test_an_edit_that_was_committed_becomes_a_signal_and_its_session_is_co
     await engine.close()
     assert kept.turn == 0  # joined by the id of the call: Claude Code does not know our turns
     assert kept.edit is not None and kept.received_at is not None and kept.observed_at <= kept.received_at
-    harvest = Collector(store, LIVE).harvest("main", {})
+    harvest = Collector(store, LIVE).harvest("main", {}, as_of=LATER)
     assert (harvest.sessions, harvest.offered, harvest.censored, harvest.withheld) == (1, 1, 0, 0)
     assert {"edit.proposed", "edit.commit"} <= {event.name for event in store.events(SESSION)}

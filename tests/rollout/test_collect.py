@@ -85,6 +85,6 @@ def test_silence_is_waited_for_until_the_window_is_over(store: Store, age: float
     store.accounts.set_consent(user="ada", granted=True, by="ada")
     about = session("s", user="ada", consent=True, ending=Ending.FINISHED)
     store.record([replace(turn(0, "s"), started_at=time.time() - age * LIVE.window_s)], [], [about])
-    harvest = Collector(store, LIVE).harvest("main", {})
+    harvest = Collector(store, LIVE).harvest("main", {}, as_of=time.time())
     assert (harvest.censored, harvest.offered) == ((1, 0) if state is PartState.CENSORED else (0, 1))
     assert store.rewards("s")[-1].parts[0].state is state
