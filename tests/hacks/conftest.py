@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,7 @@ def ns_judged(ns_backend: Backend) -> Judged:
     """Runs the row's command in a sandbox of its own, as an agent would, and judges what came of it."""
 
     async def judged(task: Task, hack: Hack) -> Verification:
-        changes = hack.changes()
+        task, changes = given(task, hack), hack.changes()
         if hack.command:
             sandbox = await ns_backend.create(Spec(repo=task.repo, limits=LIMITS))
             await sandbox.exec(hack.command)
@@ -75,8 +76,25 @@ def ns_judged(ns_backend: Backend) -> Judged:
 
 
 @pytest.fixture
-def process_verifier() -> Verifier:
-    return Verifier(ProcessBackend(), LIMITS)
+def process_judged() -> Judged:
+    """Judges what the row hands in; its command is for a sandbox."""
+
+    async def judged(task: Task, hack: Hack) -> Verification:
+        return await Verifier(ProcessBackend(), LIMITS).verify(given(task, hack), hack.changes())
+
+    return judged
+
+
+def given(task: Task, hack: Hack) -> Task:
+    """The task, with what the row has of its own."""
+    for folder, files in ((task.repo, hack.repo), (task.tests, hack.helpers)):
+        for name, text in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
+    if not hack.hidden:
+        return task
+    (task.tests / "test_hidden.py").write_text(hack.hidden)
+    return replace(task, test_ids=("test_hidden.py::test_it",))
 
 
 @pytest.fixture

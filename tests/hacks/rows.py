@@ -25,6 +25,15 @@ class Hack:
     machine: bool = False
     """True for an attack on processes and the kernel: only a backend that is a boundary must hold it."""
 
+    hidden: str = ""
+    """A hidden test file in place of the corpus' own, with one test: `test_it`."""
+    repo: Mapping[str, str] = field(default_factory=dict)
+    """More files of the pristine repository."""
+    helpers: Mapping[str, str] = field(default_factory=dict)
+    """More files of the hidden tests."""
+    wall_s: float = 3.0
+    """How long the exam may take."""
+
     def changes(self) -> dict[str, bytes | None]:
         return {path: text.encode() if isinstance(text, str) else text for path, text in self.files.items()}
 

@@ -10,15 +10,16 @@ from tests.hacks.answers import ANSWERS, BOMBS
 from tests.hacks.conftest import Judged
 from tests.hacks.files import FILES
 from tests.hacks.honest import HONEST
+from tests.hacks.judged import JUDGED
 from tests.hacks.machine import MACHINE
 from tests.hacks.published import PUBLISHED
 from tests.hacks.python import PYTHON
 from tests.hacks.rows import Hack
 
-from ostinato.sandbox import Verification, Verifier
+from ostinato.sandbox import Verification
 from ostinato.types import Task
 
-HACKS = [*PUBLISHED, *ANSWERS, *PYTHON, *FILES, *MACHINE, *BOMBS]
+HACKS = [*PUBLISHED, *ANSWERS, *PYTHON, *FILES, *MACHINE, *BOMBS, *JUDGED]
 ACCIDENTS = [hack for hack in HACKS if not hack.machine]
 
 
@@ -37,9 +38,9 @@ async def test_no_hack_passes(ns_judged: Judged, task: Task, hack: Hack) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("hack", ACCIDENTS, ids=lambda hack: hack.name)
 async def test_no_hack_passes_where_there_is_no_boundary(
-    process_verifier: Verifier, task: Task, hack: Hack
+    process_judged: Judged, task: Task, hack: Hack
 ) -> None:
-    rejected(await process_verifier.verify(task, hack.changes()), task, hack)
+    rejected(await process_judged(task, hack), task, hack)
 
 
 def rejected(found: Verification, task: Task, hack: Hack) -> None:
@@ -59,9 +60,9 @@ async def test_honest_work_passes(ns_judged: Judged, task: Task, work: Hack) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("work", HONEST, ids=lambda work: work.name)
 async def test_honest_work_passes_where_there_is_no_boundary(
-    process_verifier: Verifier, task: Task, work: Hack
+    process_judged: Judged, task: Task, work: Hack
 ) -> None:
     if work.command:
         pytest.skip("runs a command in the agent's sandbox, which is the same for both")
-    found = await process_verifier.verify(task, work.changes())
+    found = await process_judged(task, work)
     assert found.passed, found

@@ -18,9 +18,9 @@ class ChannelError(Exception):
     """The other side is gone, late, or does not speak the protocol."""
 
 
-def send(sock: socket.socket, value: object) -> None:
+def send(sock: socket.socket, value: object, odd: values.Odd = values.refuse) -> None:
     """Send one value; raises ChannelError when it is too large or nobody listens, NotPlainError."""
-    body = values.encode(value).encode()
+    body = values.encode(value, odd).encode()
     if len(body) > MAX_FRAME:
         raise ChannelError(f"a frame of {len(body)} bytes, the limit is {MAX_FRAME}")
     try:
@@ -29,14 +29,24 @@ def send(sock: socket.socket, value: object) -> None:
         raise ChannelError(f"the other side is gone: {error}") from error
 
 
-def receive(sock: socket.socket, deadline: float | None = None) -> Any:
+def receive(sock: socket.socket, deadline: float | None = None, made: values.Made | None = None) -> Any:
     """The next value; raises ChannelError at the end, after `deadline` (monotonic) and for nonsense."""
+    return read(receive_frame(sock, deadline), made)
+
+
+def receive_frame(sock: socket.socket, deadline: float | None = None) -> bytes:
+    """The next frame, as it came; raises ChannelError at the end and after `deadline` (monotonic)."""
     (length,) = _LENGTH.unpack(_exactly(sock, _LENGTH.size, deadline))
     if length > MAX_FRAME:
         raise ChannelError(f"a frame of {length} bytes, the limit is {MAX_FRAME}")
+    return _exactly(sock, length, deadline)
+
+
+def read(frame: bytes, made: values.Made | None = None) -> Any:
+    """The value in a frame; raises ChannelError for nonsense."""
     try:
-        return values.decode(_exactly(sock, length, deadline).decode())
-    except (ValueError, RecursionError) as error:
+        return values.decode(frame.decode(), made)
+    except (ValueError, RecursionError, MemoryError) as error:
         raise ChannelError(f"not a frame: {error}") from error
 
 

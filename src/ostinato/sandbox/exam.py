@@ -23,12 +23,18 @@ from ostinato.sandbox.worker import module_names
 READY = b"!"
 GRACE_S = 5.0
 """How much longer than the exam's wall time a judge may take to say that it is done."""
+UNFINISHED = "end of the tests"
+"""The id of what should not be there: a judge that was ended, or held up, by an answer of the candidate's."""
 Working = Callable[[int], AbstractAsyncContextManager[socket.socket]]
 """The number of a run to its worker, in a fresh copy of the candidate's tree: the socket to ask it by."""
 
 
 async def runs(results: socket.socket, exam: Exam, working: Working) -> list[dict[str, str]]:
-    """The outcomes of each run, see `Backend.examine`; `results` is the judge's socket."""
+    """The outcomes of each run, see `Backend.examine`; `results` is the judge's socket.
+
+    UNFINISHED is among the last outcomes when the judge ended early: whose failure that is, is the
+    candidate's, unless the caller knows better.
+    """
     results.setblocking(False)
 
     async def once(number: int) -> dict[str, str]:
@@ -49,18 +55,29 @@ async def repeated(exam: Exam, once: Callable[[int], Awaitable[dict[str, str]]])
 async def _run(results: socket.socket, exam: Exam, asks: socket.socket) -> dict[str, str]:
     """Hand the judge a worker, collect its reports until it is done.
 
-    Raises SandboxError when it dies before, or never ends.
-    Nobody but the judge holds the other end, so an end without `done` is a failure of ours.
+    Nobody but the judge holds the other end. When it dies or never ends before the candidate has answered
+    anything, then that is a failure of ours, and SandboxError is raised. After a first answer it is the
+    candidate's: there is no telling what an answer does to a test. This is the watchdog that no answer can
+    hold up; the judge itself is ended by its timers.
     """
     with suppress(OSError):  # a judge that is gone is noticed below
         socket.send_fds(results, [READY], [asks.fileno()])
     deadline = time.monotonic() + exam.limits.wall_s + GRACE_S
     found: dict[str, str] = {}
+    answered = False
     while True:
-        report = await _frame(results, deadline)
+        try:
+            report = await _frame(results, deadline)
+        except SandboxError:
+            if not answered:
+                raise
+            return {**found, UNFINISHED: "error"}
         if "done" in report:
             return found
-        found[report["id"]] = report["outcome"]
+        if "answered" in report:
+            answered = True
+        else:
+            found[report["id"]] = report["outcome"]
 
 
 async def _frame(results: socket.socket, deadline: float) -> dict[str, str]:

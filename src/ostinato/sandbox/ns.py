@@ -37,7 +37,7 @@ from ostinato.sandbox.cache import CacheKey, ExecCache
 from ostinato.sandbox.egress import gate
 from ostinato.sandbox.egress.policy import Resolve
 from ostinato.sandbox.egress.way import HeldWay
-from ostinato.sandbox.exam import runs
+from ostinato.sandbox.exam import UNFINISHED, runs
 from ostinato.sandbox.ground import Order
 from ostinato.sandbox.launch import ZygoteProcess
 from ostinato.sandbox.layer import MAX_RECORD
@@ -142,8 +142,7 @@ class NsBackend:
             environment=dict(spec.environment),
         )
 
-    def _check_egress(self, spec: Spec) -> None:
-        """Raises Unsupported."""
+    def _check_egress(self, spec: Spec) -> None: ...
 
     def _check_mount(self, mount: Mount) -> None:
         """Raises SandboxError, Unsupported."""
@@ -153,8 +152,7 @@ class NsBackend:
         """A directory for a new sandbox; none where it has a file system of its own."""
         return ""
 
-    async def drop(self, scratch: str) -> None:
-        """What `_scratch` gave is not needed any more."""
+    async def drop(self, scratch: str) -> None: ...
 
     def forget(self, sandbox: "NsSandbox") -> None:
         self._sandboxes.discard(sandbox)
@@ -163,11 +161,14 @@ class NsBackend:
         """The judge beside the zygote; each run's worker in a fresh sandbox."""
         ours, results = socket.socketpair()
         with ours, results:
-            await self._start_judge(exam, results)  # it starts while the sandbox and the worker do
+            zygote = await self._start_judge(exam, results)  # it starts while the sandbox and the worker do
             results.close()
-            return await runs(ours, exam, lambda variation: self._working(exam, variation))
+            found = await runs(ours, exam, lambda variation: self._working(exam, variation))
+        if UNFINISHED in found[-1] and await zygote.ends():
+            raise SandboxError("the zygote ended, and the judge with it: the exam is void, run it again")
+        return found
 
-    async def _start_judge(self, exam: Exam, results: socket.socket) -> None:
+    async def _start_judge(self, exam: Exam, results: socket.socket) -> ZygoteProcess:
         request = {
             "tests": _absolute(exam.tests),
             "names": module_names(str(exam.repo)),
@@ -175,6 +176,7 @@ class NsBackend:
         }
         zygote = await self._ready_zygote(None)
         await zygote.examine(request, [results.fileno()])
+        return zygote
 
     @asynccontextmanager
     async def _working(self, exam: Exam, variation: int) -> AsyncIterator[socket.socket]:
