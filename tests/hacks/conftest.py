@@ -70,7 +70,7 @@ def ns_judged(ns_backend: Backend) -> Judged:
             await sandbox.exec(hack.command)
             changes |= await sandbox.changes()
             await sandbox.destroy()
-        return await Verifier(ns_backend, LIMITS).verify(task, changes)
+        return await Verifier(ns_backend, replace(LIMITS, wall_s=hack.wall_s)).verify(task, changes)
 
     return judged
 
@@ -80,7 +80,9 @@ def process_judged() -> Judged:
     """Judges what the row hands in; its command is for a sandbox."""
 
     async def judged(task: Task, hack: Hack) -> Verification:
-        return await Verifier(ProcessBackend(), LIMITS).verify(given(task, hack), hack.changes())
+        return await Verifier(ProcessBackend(), replace(LIMITS, wall_s=hack.wall_s)).verify(
+            given(task, hack), hack.changes()
+        )
 
     return judged
 

@@ -8,11 +8,15 @@ DEEP = "x = []\nfor _ in range({0}): x = [x]\n"
 TEST = "import pytest\nfrom calc import alpha\n\n\ndef test_it():\n    {0}\n"
 
 
-def _answers(rows: dict[str, tuple[str, str]]) -> list[Hack]:
+def _answers(rows: dict[str, tuple[str, str]], wall_s: float = 3.0) -> list[Hack]:
     """By name: the body of the only hidden test, and `calc.py`."""
     return [
         Hack(
-            name=name, files={"calc.py": code}, hidden=TEST.format(body.replace("\n", "\n    ")), machine=True
+            name=name,
+            files={"calc.py": code},
+            hidden=TEST.format(body.replace("\n", "\n    ")),
+            machine=True,
+            wall_s=wall_s,
         )
         for name, (body, code) in rows.items()
     ]
@@ -102,7 +106,8 @@ ENDLESS = _answers(
             "assert alpha().a0 == 2",
             "from collections import namedtuple\ndef alpha(): return namedtuple('P', [f'a{i}' for i in range(3000)])(*range(3000))\n",
         ),
-    }
+    },
+    wall_s=0.3,
 )
 STOP = "def alpha(*_): raise {0}\n"
 MAPPED = "for got, want in zip(map(alpha, [1, 2]), [3, 4]): assert got == want"
