@@ -16,7 +16,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
-from ostinato.sandbox import values
+from ostinato.sandbox import strays, values
 from ostinato.sandbox.base import Exam, SandboxError
 from ostinato.sandbox.worker import module_names
 
@@ -109,11 +109,11 @@ async def judged_by_process(exam: Exam, working: Working) -> list[dict[str, str]
     with ours:
         with results:
             told = exam.tests.resolve(), exam.limits.wall_s, *module_names(str(exam.repo))
-            judge = _start("judge", results, *told)
+            judge, mark = _start("judge", results, *told)
         try:
             return await runs(ours, exam, working)
         finally:
-            await _end(judge)
+            await _end(judge, mark)
 
 
 @asynccontextmanager
@@ -122,28 +122,37 @@ async def worker_process(root: str, variation: int) -> AsyncIterator[socket.sock
     asks, answers = socket.socketpair()
     with asks:
         with answers:
-            worker = _start("worker", answers, root, variation)
+            worker, mark = _start("worker", answers, root, variation)
         try:
             yield asks
         finally:
-            await _end(worker)
+            await _end(worker, mark)
 
 
-async def _end(process: subprocess.Popen[bytes]) -> None:
+async def _end(process: subprocess.Popen[bytes], mark: str) -> None:
     """And what it started and left."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     await asyncio.to_thread(process.wait)
+    await asyncio.to_thread(strays.end, process.pid, mark)
 
 
-def _start(module: str, sock: socket.socket, *arguments: object) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
+def _start(module: str, sock: socket.socket, *arguments: object) -> tuple[subprocess.Popen[bytes], str]:
+    """With the mark that all of its descendants carry."""
+    mark = strays.new_mark()
+    process = subprocess.Popen(
         [sys.executable, "-m", f"ostinato.sandbox.{module}", *map(str, [sock.fileno(), *arguments])],
         cwd="/",
         pass_fds=[sock.fileno()],
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        env={
+            **os.environ,
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            strays.MARK: mark,
+        },
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
+    return process, mark

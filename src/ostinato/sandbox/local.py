@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 
+from ostinato.sandbox import strays
 from ostinato.sandbox.base import ExecResult, SandboxError
 from ostinato.sandbox.frames import CHUNK, WINDOW
 from ostinato.sandbox.stream import Stream
@@ -43,10 +44,11 @@ class LocalProcess:
         stdin: bool,
         keep: int,
         ended: Forget,
+        mark: str | None,
     ) -> "LocalProcess":
         """Start `argv`; the last `keep` bytes of its output stay, after `wall_s` its session is killed.
 
-        `ended` is told when it is over.
+        `ended` is told when it is over; `mark` finds what has left the session (see `strays`).
         """
         read_end, write_end = os.pipe()
         os.set_blocking(read_end, False)
@@ -55,7 +57,7 @@ class LocalProcess:
             process = await asyncio.create_subprocess_exec(
                 *argv,
                 cwd=directory,
-                env=environment,
+                env={**environment, strays.MARK: mark} if mark is not None else environment,
                 stdin=asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL,
                 stdout=write_end,
                 stderr=write_end,
@@ -68,7 +70,7 @@ class LocalProcess:
             os.close(write_end)
         self = cls(process, read_end, keep, ended)
         self._listen()
-        self._finished = asyncio.create_task(self._finish(started, wall_s))
+        self._finished = asyncio.create_task(self._finish(started, wall_s, mark))
         return self
 
     def _listen(self) -> None:
@@ -90,8 +92,8 @@ class LocalProcess:
         if before >= WINDOW > self._held and not self._ended:
             self._listen()
 
-    async def _finish(self, started: float, wall_s: float) -> ExecResult:
-        timed_out = await _wait(self._process, wall_s)
+    async def _finish(self, started: float, wall_s: float, mark: str | None) -> ExecResult:
+        timed_out = await _wait(self._process, wall_s, mark)
         self._ended = True
         if not self._drained.is_set():
             self._listen()  # no more comes than the pipe holds, whether anybody reads or not
@@ -148,8 +150,8 @@ class LocalProcess:
         await asyncio.shield(self._finished)
 
 
-async def _wait(process: asyncio.subprocess.Process, wall_s: float) -> bool:
-    """Wait for the end, or kill the whole session after `wall_s` seconds. True when it had to."""
+async def _wait(process: asyncio.subprocess.Process, wall_s: float, mark: str | None) -> bool:
+    """Wait for the end, or make one after `wall_s` seconds; then end what is left. True when it had to."""
     try:
         await asyncio.wait_for(process.wait(), wall_s)
         return False
@@ -159,3 +161,4 @@ async def _wait(process: asyncio.subprocess.Process, wall_s: float) -> bool:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
+        await asyncio.to_thread(strays.end, process.pid, mark)

@@ -1,7 +1,8 @@
 """Commands as plain processes: for a person's own repository, and where namespaces are not to be had.
 
 NOT a security boundary: a command can read and write whatever its user can. A time limit holds, and processes
-left behind in the command's session are killed; in a copy, resource limits hold too.
+left behind in the command's session are killed; in a copy, resource limits hold too, and what left the
+session is killed unless it gave up its environment as well (see `strays`).
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from ostinato.sandbox import tree, unlayer
+from ostinato.sandbox import strays, tree, unlayer
 from ostinato.sandbox.base import (
     Capabilities,
     Exam,
@@ -171,6 +172,7 @@ class ProcessSandbox:
             stdin=stdin,
             keep=self._limits.output_bytes,
             ended=self._running.discard,
+            mark=None if self._scratch is None else strays.new_mark(),
         )
         self._running.add(process)
         return process

@@ -38,9 +38,9 @@ class Seen:
 
 def others() -> Iterator[Seen]:
     """Every process that is ours, but this one and what is dead already."""
-    seen = {each.pid: each for each in _all()}
-    ours = seen.keys() if os.getpid() == 1 else _descendants(seen)
-    found = (seen[pid] for pid in ours if pid != os.getpid())
+    there = {each.pid: each for each in seen()}
+    ours = there.keys() if os.getpid() == 1 else _descendants(there)
+    found = (there[pid] for pid in ours if pid != os.getpid())
     yield from (each for each in found if each.state not in "ZX" and not each.kernel)
 
 
@@ -51,7 +51,8 @@ def _descendants(seen: dict[int, Seen]) -> set[int]:
     return found
 
 
-def _all() -> Iterator[Seen]:
+def seen() -> Iterator[Seen]:
+    """All that can be seen from here."""
     for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdigit():
             with suppress(FileNotFoundError, ProcessLookupError):
