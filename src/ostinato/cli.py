@@ -172,7 +172,7 @@ def _add_search(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 
 
 def _demo(options: argparse.Namespace) -> int:
-    from ostinato.loop.config import DemoConfig
+    from ostinato.loop.config import DemoConfig, check
     from ostinato.loop.demo import demo
     from ostinato.loop.owner import owned
     from ostinato.loop.report import finish
@@ -182,6 +182,7 @@ def _demo(options: argparse.Namespace) -> int:
     overrides = [*options.set, *([f"seed={options.seed}"] if options.seed is not None else [])]
     show = Show(Console(stderr=options.json))
     config = load(DemoConfig, options.config, overrides)
+    check(config)
     with owned(options.directory, "demo") as owner:
         opened = open_run(owner, dump(config), fresh=options.fresh)
         show.say(f"{opened.told} (--fresh deletes and starts afresh)")

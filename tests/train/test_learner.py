@@ -20,7 +20,7 @@ from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Ledger, Objects, Store
 from ostinato.sync import Fenced, Publisher, Subscriber
 from ostinato.train.journal import Journal
-from ostinato.train.learner import Learner, LearnerConfig
+from ostinato.train.learner import Learner, LearnerConfig, parse
 from ostinato.train.state import States
 from ostinato.types import (
     Completion,
@@ -67,7 +67,7 @@ class Bench:
         self.objects = Objects.open(directory / "objects")
         self._offered = 0
 
-    def offer(self, *advantages: float, version: int = 0) -> str:
+    def offer(self, *advantages: float, version: int = 0, kind: str = "fix") -> str:
         """One group with a session of one turn for each advantage; gives its id."""
         self._offered += 1
         name = f"g{self._offered}"
@@ -79,7 +79,9 @@ class Bench:
             samples.append(sample)
             self.store.record([turn_of(sample)], (), [session_of(sample)])
         assert self.ledger.reserve(name)
-        self.ledger.offer(Group(id=name, prompt=name, samples=tuple(samples), rewards=(0.5,) * len(samples)))
+        self.ledger.offer(
+            Group(id=name, prompt=name, samples=tuple(samples), rewards=(0.5,) * len(samples), kind=kind)
+        )
         return name
 
     def learner(self, config: LearnerConfig | None = None, objects: Objects | None = None) -> Learner:
@@ -231,6 +233,48 @@ def test_goes_on_from_weights_that_another_run_published(bench: Bench) -> None:
     learner = bench.learner(LearnerConfig(groups=1, learning_rate=1e-12))
     learner.run(8, never)
     torch.testing.assert_close(bench.weights(8), bench.weights(7))
+
+
+def test_a_run_begins_with_the_second_moments_of_the_one_before(bench: Bench) -> None:
+    """First moments begin at zero and no rise follows: short steps at first, scaled as they were."""
+    for _ in range(4):
+        bench.offer(0.5, -0.5)
+    first = bench.learner(LearnerConfig(groups=1))
+    first.run(3, never)
+    before = bench.directory / "run"
+    decoder, _, _ = load(bench.checkpoint)
+    other = Learner(
+        decoder, bench.store, bench.objects, bench.directory / "live", LearnerConfig(groups=1), before=before
+    )
+    other.start(0)
+    ours, theirs = other.optimizer.state, first.optimizer.state
+    for mine, its in zip(decoder.parameters(), first.decoder.parameters(), strict=True):
+        assert torch.equal(mine, its)
+        assert torch.equal(ours[mine]["exp_avg_sq"], theirs[its]["exp_avg_sq"])
+        assert not ours[mine]["exp_avg"].any() and ours[mine]["step"] == 3
+    assert other.advance(1) == 4
+
+
+@pytest.mark.parametrize("argument", [("--groups", "0"), ("--staleness", "-1"), ("--ratio-cap", "0")])
+def test_settings_that_make_no_sense_are_refused_at_the_start(
+    argument: tuple[str, str], bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parse([*command(bench, 1)[3:], *argument])
+    assert "must be above 0" in (said := capsys.readouterr().err) or "at least" in said
+
+
+def test_what_came_too_late_is_counted_by_kind_and_length(bench: Bench) -> None:
+    learner = bench.learner(LearnerConfig(groups=1, staleness=0))
+    bench.offer(0.5, -0.5, kind="fix")
+    learner.advance(1)
+    for kind in ("spread", "spread", "fix"):
+        bench.offer(0.5, -0.5, kind=kind, version=0)
+    bench.offer(0.5, -0.5, kind="question", version=1)
+    learner.advance(1)
+    line = bench.lines()[-1]
+    assert line["kinds"] == {"question": [1, 12.0]}
+    assert line["stale_so_far"] == {"fix": [1, 12.0], "spread": [2, 12.0]}
 
 
 class PulledPlugError(BaseException):

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from ostinato.config import ConfigError
 from ostinato.harness.agent import HarnessConfig
 from ostinato.model.config import ModelConfig
 from ostinato.rollout.practice import PracticeConfig
@@ -82,3 +83,19 @@ class DemoConfig:
     refine: RefineConfig = field(default_factory=RefineConfig)
     bench: BenchConfig = field(default_factory=BenchConfig)
     live: LiveConfig = field(default_factory=LiveConfig)
+
+
+def check(config: DemoConfig) -> None:
+    """Raise ConfigError for a batch that never gets full: practice starts no group while `ready_ahead` wait.
+
+    It is a check of the whole, and not of each dataclass, because overrides are applied one after another.
+    """
+    groups, ahead = config.refine.groups, config.practice.ready_ahead
+    if not 1 <= groups <= ahead:
+        raise ConfigError(
+            f"refine.groups is {groups} and practice.ready_ahead is {ahead}: practice starts no group while "
+            f"{ahead} wait, and a step of {groups} would be waited for without end; make refine.groups at "
+            "least 1 and at most practice.ready_ahead"
+        )
+    if config.refine.staleness < 0:
+        raise ConfigError(f"refine.staleness is {config.refine.staleness}: make it at least 0")

@@ -81,6 +81,7 @@ async def refine(shop: Workshop, champion: int) -> Result:
         until=champion + versions,
         groups=None,
         learning_rate=live.learning_rate,
+        before="practice",
     )
     log = shop.run.directory / "learner-live" / "learner.jsonl"
     with shop.show.stage("train on live sessions", total=versions) as bar:

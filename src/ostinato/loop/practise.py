@@ -53,11 +53,18 @@ async def practise(shop: Workshop) -> dict[str, Any]:
 
 
 async def start_learner(
-    shop: Workshop, name: str, *, until: int, groups: int | None, learning_rate: float
+    shop: Workshop,
+    name: str,
+    *,
+    until: int,
+    groups: int | None,
+    learning_rate: float,
+    before: str | None = None,
 ) -> Service:
     """The policy-gradient learner, going on from the newest version to version `until`.
 
-    `groups`: those in one version; None spreads the groups that wait over all of them.
+    `groups`: those in one version; None spreads the groups that wait over all of them. `before`: the learner
+    whose second moments it begins with.
     """
     run, staleness = shop.run, shop.config.refine.staleness
     folder = run.directory / f"learner-{name}"
@@ -70,6 +77,7 @@ async def start_learner(
             *("--until", str(until), "--staleness", str(staleness)),
             *(("--spread",) if groups is None else ("--groups", str(groups))),
             *("--learning-rate", str(learning_rate)),
+            *(() if before is None else ("--before", str(run.directory / f"learner-{before}"))),
         ],
         keep=False,
     )

@@ -69,11 +69,12 @@ class Collector:
         scored = self._score(given, found, as_of)
         ripe = [each for each in scored if each.settled]
         self._wait([each for each in scored if not each.settled])
-        advantages = leave_one_out(
-            [each.reward.total for each in ripe],
-            [stratum_of.get(each.session.task_id or "", "") for each in ripe],
-        )
-        taken = [each.waits or self._offer(each, a) for each, a in zip(ripe, advantages, strict=True)]
+        strata = [stratum_of.get(each.session.task_id or "", "") for each in ripe]
+        advantages = leave_one_out([each.reward.total for each in ripe], strata)
+        taken = [
+            each.waits or self._offer(each, advantage, stratum)
+            for each, advantage, stratum in zip(ripe, advantages, strata, strict=True)
+        ]
         return Harvest(
             sessions=len(given),
             signals=sum(len(each.signals) for each in scored),
@@ -144,7 +145,7 @@ class Collector:
         self._ledger.account_sessions([each.session.id for each in scored], State.CENSORED)
         self._ledger.wait([each.prompt for each in scored], State.CENSORED)
 
-    def _offer(self, one: Scored, advantage: float) -> bool:
+    def _offer(self, one: Scored, advantage: float, kind: str) -> bool:
         """False when nothing of it can be trained on, or more was heard of it meanwhile."""
         turns, others = trainable(one.turns)
         for reason, some in others.items():
@@ -155,5 +156,11 @@ class Collector:
             self._ledger.account([turn.id for turn in turns], State.UNTRAINABLE, error.reason)
             self._ledger.give_up([one.session.id], State.UNTRAINABLE)
             return False
-        group = Group(id=new_id(), prompt=one.prompt, samples=tuple(samples), rewards=(one.reward.total,))
+        group = Group(
+            id=new_id(),
+            prompt=one.prompt,
+            samples=tuple(samples),
+            rewards=(one.reward.total,),
+            kind=kind,
+        )
         return self._ledger.offer(group, stage=Stage.LIVE, facts=len(one.turns) + len(one.signals))

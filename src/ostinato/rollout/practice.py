@@ -102,7 +102,7 @@ class Practice:
         scored = [kept for tree in trees if (kept := self._without_void(tree)).branches]
         if not scored:
             self._ledger.drop(pebble.key, "every session was void")
-        elif not self._offer(pebble.key, scored):
+        elif not self._offer(pebble, scored):
             self._ledger.drop(pebble.key, "no session could be trained on")
         self._count([episode for tree in trees for episode in tree.branches])
 
@@ -128,7 +128,7 @@ class Practice:
             log.warning("void session %s on %s: %s", episode.session_id, episode.task.id, episode.void)
         self._ledger.account_sessions([episode.session_id for episode in episodes], State.VOID)
 
-    def _offer(self, prompt: str, trees: list[Tree]) -> bool:
+    def _offer(self, pebble: Pebble, trees: list[Tree]) -> bool:
         """Score the sessions and hand them over; False when none of them has a sample."""
         episodes = [episode for tree in trees for episode in tree.branches]
         self._store.record((), [signal for episode in episodes for signal in episode.signals()])
@@ -142,7 +142,8 @@ class Practice:
         if not samples:
             return False
         worth = tuple(fmean(tree) for tree in rewards)
-        return self._ledger.offer(Group(id=new_id(), prompt=prompt, samples=tuple(samples), rewards=worth))
+        group = Group(id=new_id(), prompt=pebble.key, samples=tuple(samples), rewards=worth, kind=pebble.kind)
+        return self._ledger.offer(group)
 
     def _rewards(self, trees: list[Tree]) -> list[Reward]:
         """Of every branch, from its own turns and those that it shares with its siblings."""

@@ -58,6 +58,15 @@ def sessions_of(connection: Connection, group_ids: Sequence[str]) -> dict[str, l
     return found
 
 
+def tally(connection: Connection, phase: Phase) -> dict[str, tuple[int, float]]:
+    """By the kind of their task, how many groups are in a phase and the mean length of their rows."""
+    groups, samples, prompts = schema.groups, schema.samples, schema.prompts
+    counted = func.count(groups.c.id.distinct()), func.avg(func.length(samples.c.mask))
+    query = select(groups.c.kind, *counted).select_from(groups.join(samples).join(prompts))
+    found = connection.execute(query.where(prompts.c.phase == phase.value).group_by(groups.c.kind))
+    return {kind: (count, float(length)) for kind, count, length in found}
+
+
 def prompts_of(connection: Connection, group_ids: Sequence[str]) -> dict[str, str]:
     """The prompt of each of these groups that is known."""
     found = {id: id.removeprefix(LESSON) for id in group_ids if id.startswith(LESSON)}

@@ -355,6 +355,11 @@ class Ledger:
         with self._database.read() as connection:
             return count_reasons(connection, state)
 
+    def tally(self, phase: Phase) -> dict[str, tuple[int, float]]:
+        """By the kind of their task, how many groups are in `phase` and the mean length of their rows."""
+        with self._database.read() as connection:
+            return groups.tally(connection, phase)
+
     def unaccounted(self) -> int:
         """How many recorded turns have no state yet."""
         with self._database.read() as connection:

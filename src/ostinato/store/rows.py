@@ -282,6 +282,7 @@ def group_row(group: Group) -> Row:
         "id": group.id,
         "prompt": group.prompt,
         "rewards": struct.pack(f"<{len(group.rewards)}d", *group.rewards),
+        "kind": group.kind,
         "oldest_version": group.oldest_version,
         "withdrawn": False,
     }
@@ -289,7 +290,9 @@ def group_row(group: Group) -> Row:
 
 def group_of(row: RowMapping, samples: Sequence[Sample]) -> Group:
     rewards = struct.unpack(f"<{len(row['rewards']) // 8}d", row["rewards"])
-    return Group(id=row["id"], prompt=row["prompt"], samples=tuple(samples), rewards=rewards)
+    return Group(
+        id=row["id"], prompt=row["prompt"], samples=tuple(samples), rewards=rewards, kind=row["kind"]
+    )
 
 
 def sample_row(group_id: str, position: int, sample: Sample) -> Row:

@@ -218,6 +218,7 @@ groups = Table(
     Column("id", Text, nullable=False, unique=True),
     Column("prompt", Text, ForeignKey("prompts.prompt"), nullable=False, unique=True),
     Column("rewards", LargeBinary, nullable=False),
+    Column("kind", Text, nullable=False),
     Column("oldest_version", Integer, nullable=False),
     Column("facts", Integer),
     Column("target_version", Integer),

@@ -20,16 +20,18 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
 
 from ostinato.model.checkpoint import CheckpointError, load, save
 from ostinato.model.decoder import Decoder
-from ostinato.store import Ledger, Objects, ObjectsError, Store, StoreError, VersionRow
+from ostinato.store import Ledger, Objects, ObjectsError, Phase, Store, StoreError, VersionRow
 from ostinato.sync import Manifest, Publisher, Subscriber, SyncError
 from ostinato.sync.weights import state_root, to_blobs
 from ostinato.train.journal import Journal
@@ -73,20 +75,28 @@ class LearnerConfig:
 
 class Learner:
     """Trains the newest published weights on. `decoder` only gives the shape and, before version 0, the
-    weights."""
+    weights. `before` is the folder of the run that trained them, whose second moments it begins with."""
 
     def __init__(
-        self, decoder: Decoder, store: Store, objects: Objects, run_dir: Path, config: LearnerConfig
+        self,
+        decoder: Decoder,
+        store: Store,
+        objects: Objects,
+        run_dir: Path,
+        config: LearnerConfig,
+        *,
+        before: Path | None = None,
     ) -> None:
-        self._decoder = decoder
+        self.decoder = decoder
         self._store = store
         self._ledger = Ledger(store)
         self._objects = objects
         self._publisher = Publisher(objects)
         self._states = States(run_dir / "states")
+        self._moments = None if before is None else States(before / "states")
         self._journal = Journal(run_dir / "learner.jsonl")
         self._config = config
-        self._optimizer = adamw(decoder, rate=config.learning_rate)
+        self.optimizer = adamw(decoder, rate=config.learning_rate)
         self.version = -1
         """The newest version that is published and committed; -1 before `start`."""
 
@@ -97,7 +107,7 @@ class Learner:
         """
         head = self._publisher.resume()
         if head is None:
-            head = self._publisher.anchor(first_version, self._decoder.state_dict()).version
+            head = self._publisher.anchor(first_version, self.decoder.state_dict()).version
         self._ledger.bind(Subscriber(self._objects).manifest(head).run)
         self._settle_earlier(head)
         self._settle(head, self._restore(head))
@@ -116,20 +126,24 @@ class Learner:
                 self._ledger.commit(version_row(manifest, batch=note["batch"]), note["prompts"])
 
     def _restore(self, head: int) -> Note:
-        """The state saved for `head`; the published weights and fresh moments when there is none."""
+        """The state saved for `head`; when there is none the published weights, and the second moments of the
+        run before if one was named."""
         note = self._saved(head)
         if note is not None:
             return note
-        self._decoder.load_state_dict(Subscriber(self._objects).fetch(head))
-        self._optimizer.state.clear()
+        self.decoder.load_state_dict(Subscriber(self._objects).fetch(head))
+        self.optimizer.state.clear()
+        if self._moments is not None:
+            inherited = self._moments.inherit(self.decoder, self.optimizer)
+            log.info("second moments of the run before: state %s", inherited)
         return {"batch": [], "prompts": [], "line": {"version": head}}
 
     def _saved(self, version: int) -> Note | None:
         """Load the state saved for `version`; None unless it is the state of just the published weights."""
-        note = self._states.load(version, self._decoder, self._optimizer)
+        note = self._states.load(version, self.decoder, self.optimizer)
         if note is None:
             return None
-        root = state_root(to_blobs(self._decoder.state_dict(), copy=False))
+        root = state_root(to_blobs(self.decoder.state_dict(), copy=False))
         if root != Subscriber(self._objects).manifest(version).state_root:
             log.warning("the saved state is not that of the published version %d: not used", version)
             return None
@@ -191,23 +205,34 @@ class Learner:
         line |= {"version": version, "seconds": time.monotonic() - started, "waited": waited}
         prompts = [group.prompt for group in groups]
         note = {"batch": [group.id for group in groups], "prompts": prompts, "line": line}
-        self._states.save(version, self._decoder, self._optimizer, note)
-        self._publisher.delta(version, self._decoder.state_dict())
+        self._states.save(version, self.decoder, self.optimizer, note)
+        self._publisher.delta(version, self.decoder.state_dict())
         self._settle(version, note)
         return version
 
     def _step(self, groups: Sequence[Group]) -> dict[str, Any]:
         samples = [sample for group in groups for sample in group.samples]
         rewards = [reward for group in groups for reward in group.rewards]
-        rise = min(1.0, (steps_taken(self._optimizer) + 1) / RISE_STEPS)
-        set_rate(self._optimizer, self._config.learning_rate * rise)
-        stats = policy_step(self._decoder, self._optimizer, samples, len(rewards), self._config.policy)
+        rise = min(1.0, (steps_taken(self.optimizer) + 1) / RISE_STEPS)
+        set_rate(self.optimizer, self._config.learning_rate * rise)
+        stats = policy_step(self.decoder, self.optimizer, samples, len(rewards), self._config.policy)
         return {
             "reward": sum(rewards) / max(1, len(rewards)),
             "sessions": len(rewards),
             "staleness": max((self.version - group.oldest_version for group in groups), default=0),
+            "kinds": tally(groups),
+            "stale_so_far": self._ledger.tally(Phase.STALE),
             **asdict(stats),
         }
+
+
+def tally(groups: Sequence[Group]) -> dict[str, tuple[int, float]]:
+    """By the kind of their task, how many groups there are and the mean length of their rows in tokens."""
+    rows: dict[str, list[int]] = defaultdict(list)
+    for group in groups:
+        rows[group.kind] += [len(sample.ids) for sample in group.samples]
+    counts = Counter(group.kind for group in groups)
+    return {kind: (counts[kind], fmean(lengths)) for kind, lengths in rows.items()}
 
 
 def version_row(manifest: Manifest, batch: Sequence[str]) -> VersionRow:
@@ -237,12 +262,29 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--groups", type=int, default=LearnerConfig().groups, help="groups in one version")
     size.add_argument("--spread", action="store_true", help="spread the groups that wait over the versions")
+    parser.add_argument("--before", type=Path, help="run folder to take second moments from")
     parser.add_argument("--staleness", type=int, default=LearnerConfig().staleness)
     parser.add_argument("--learning-rate", type=float, default=LearnerConfig().learning_rate)
     for each in fields(PolicyConfig):
         flag = "--" + each.name.replace("_", "-")
         parser.add_argument(flag, type=type(each.default), default=each.default, help="see docs/train.md")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    try:
+        config_of(options)
+    except ValueError as error:
+        parser.error(str(error))
+    return options
+
+
+def config_of(options: argparse.Namespace) -> LearnerConfig:
+    """What the command line says of the steps. Raises ValueError."""
+    return LearnerConfig(
+        groups=options.groups,
+        staleness=options.staleness,
+        learning_rate=options.learning_rate,
+        policy=PolicyConfig(**{each.name: getattr(options, each.name) for each in fields(PolicyConfig)}),
+        spread=options.spread,
+    )
 
 
 def train(options: argparse.Namespace, stop: Callable[[], bool]) -> None:
@@ -250,15 +292,13 @@ def train(options: argparse.Namespace, stop: Callable[[], bool]) -> None:
     decoder, tokenizer, meta = load(options.checkpoint)
     if options.spread and options.until is None and options.versions is None:
         raise LearnerError("--spread needs to know over how many versions: give --until or --versions")
-    config = LearnerConfig(
-        groups=options.groups,
-        staleness=options.staleness,
-        learning_rate=options.learning_rate,
-        policy=PolicyConfig(**{each.name: getattr(options, each.name) for each in fields(PolicyConfig)}),
-        spread=options.spread,
-    )
     learner = Learner(
-        decoder, Store.open(options.store), Objects.open(options.objects), options.run_dir, config
+        decoder,
+        Store.open(options.store),
+        Objects.open(options.objects),
+        options.run_dir,
+        config_of(options),
+        before=options.before,
     )
     learner.start(meta.version)
     until = options.until

@@ -6,7 +6,8 @@ One file a step, written whole: a reader finds all of a step or nothing. Tensors
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,18 +54,26 @@ class States:
         path = self._path(number)
         if not path.exists():
             return None
-        try:
-            with safe_open(path, "pt") as file:
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-                header = file.metadata()
+        with _fitting(path) as (tensors, header):
             _restore(tensors, model, optimizer)
             set_scales(optimizer, json.loads(header["scales"]))
             note: Note = json.loads(header["note"])
-        except (SafetensorError, KeyError, RuntimeError, ValueError) as error:
-            raise StateError(
-                f"{path} is not a state of this model: {error}; delete it to go without"
-            ) from error
         return note
+
+    def inherit(self, model: nn.Module, optimizer: AdamW) -> int | None:
+        """Begin with the second moments of the newest state, and none of its first ones; gives its number.
+
+        Second moments say how large each weight's gradients are, which the next stage of training shares.
+        First moments say where the last stage was heading. Beginning at zero they also make the first steps
+        short: the rate needs no rise. None when there is no state. Raises StateError.
+        """
+        newest = self.newest()
+        if newest is None:
+            return None
+        with _fitting(self._path(newest)) as (tensors, header):
+            _inherit(tensors, model, optimizer)
+            set_scales(optimizer, json.loads(header["scales"]))
+        return newest
 
     def newest(self) -> int | None:
         return max(self.saved(), default=None)
@@ -77,6 +86,18 @@ class States:
 
     def _path(self, number: int) -> Path:
         return self._directory / f"{number:010d}.safetensors"
+
+
+@contextmanager
+def _fitting(path: Path) -> Iterator[tuple[dict[str, Tensor], dict[str, str]]]:
+    """The tensors and the header of a state; what does not fit is a StateError that names the file."""
+    try:
+        with safe_open(path, "pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            header = file.metadata()
+        yield tensors, header
+    except (SafetensorError, KeyError, RuntimeError, ValueError) as error:
+        raise StateError(f"{path} is not a state of this model: {error}; delete it to go without") from error
 
 
 def _tensors(model: nn.Module, optimizer: AdamW) -> dict[str, Tensor]:
@@ -100,3 +121,17 @@ def _restore(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: AdamW) 
                 "exp_avg": tensors[f"mean.{name}"],
                 "exp_avg_sq": tensors[f"square.{name}"],
             }
+
+
+def _inherit(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: AdamW) -> None:
+    moments: dict[Tensor, dict[str, Tensor]] = {}
+    for name, parameter in model.named_parameters():
+        square = tensors[f"square.{name}"]
+        if square.shape != parameter.shape:
+            raise ValueError(f"{name} has shape {list(square.shape)}, not {list(parameter.shape)}")
+        moments[parameter] = {
+            "step": tensors["step"].clone(),
+            "exp_avg": torch.zeros_like(square),
+            "exp_avg_sq": square,
+        }
+    optimizer.state.update(moments)

@@ -320,6 +320,8 @@ class Group:
     rewards: tuple[float, ...]
     """One total for each session that began on its own, a forked one's the mean of its branches; the learner
     divides by how many there are."""
+    kind: str = ""
+    """The kind of the task, so that it can be counted what was trained on and what came too late."""
 
     @property
     def oldest_version(self) -> int:

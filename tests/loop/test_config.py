@@ -1,0 +1,20 @@
+"""Settings that would wait for ever are refused before anything starts."""
+
+import pytest
+
+from ostinato.config import ConfigError, load
+from ostinato.loop.config import DemoConfig, check
+
+
+@pytest.mark.parametrize(("groups", "ahead"), [(24, 12), (13, 12), (3, 2), (0, 12)])
+def test_a_batch_that_practice_never_fills_is_refused_with_the_numbers(groups: int, ahead: int) -> None:
+    config = load(DemoConfig, None, [f"refine.groups={groups}", f"practice.ready_ahead={ahead}"])
+    with pytest.raises(ConfigError, match=f"refine.groups is {groups} and practice.ready_ahead is {ahead}"):
+        check(config)
+
+
+def test_settings_that_can_work_are_taken() -> None:
+    check(DemoConfig())
+    check(load(DemoConfig, None, ["refine.groups=24", "practice.ready_ahead=24", "refine.staleness=0"]))
+    with pytest.raises(ConfigError, match="staleness is -1"):
+        check(load(DemoConfig, None, ["refine.staleness=-1"]))
