@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -6,7 +7,7 @@ from tests.circle import circle, solves
 from ostinato.bench.run import Bench
 from ostinato.store import Ledger
 from ostinato.tasks.pebble import KINDS, generate, provide
-from ostinato.types import State
+from ostinato.types import SignalKind, State
 
 
 @pytest.mark.parametrize("right", [True, False])
@@ -58,3 +59,22 @@ async def test_every_pass_is_counted_and_all_passes_of_a_task_are_together(tmp_p
         scores = measured.report.scores
         assert (scores["seeds"].solve, scores["names"].solve) == (1.0, 0.5)
         assert scores["names"].n == 1  # two passes over one task are one task
+
+
+async def test_a_pass_that_the_tested_code_could_have_written_is_counted_apart(tmp_path: Path) -> None:
+    pebble = generate("fix", "seeds", 1)
+    task = provide(pebble, tmp_path / "task")
+    check = {"command": "echo 1..1; echo ok - all", "report": "tap"}
+    forged = replace(task, test_ids=("all",), metadata={**task.metadata, "check": check})
+
+    def mind(session_id: str, turn: int) -> str:
+        return "done"
+
+    async with circle(tmp_path, mind, ["bench"]) as shop:
+        bench = Bench(shop.runner(shop.client("bench", "bench")), shop.store, slots=1)
+        measured = await bench.measure(7, [forged])
+        assert measured.report.rates["forgeable"] == 1.0
+        assert measured.report.scores["seeds"].solve == 0.0
+        (session,) = shop.store.sessions()
+        found = {signal.kind: signal.value for signal in shop.store.signals_of([session.id])[session.id]}
+        assert (found[SignalKind.HIDDEN_TESTS], found[SignalKind.FORGEABLE]) == (1.0, 1.0)

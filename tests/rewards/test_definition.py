@@ -71,6 +71,16 @@ def test_practice_is_the_documented_sum(turns: int, works: bool, tampered: bool,
     assert reward.total == pytest.approx(expected)
 
 
+def test_a_pass_that_could_be_forged_is_worth_nothing_unless_accepted() -> None:
+    forgeable = signal(SignalKind.FORGEABLE)
+    solved = {part.name: part for part in practice([turn()], SOLVED, forgeable).parts}["solved"]
+    assert (solved.value, solved.evidence) == (0.0, (SOLVED.id, forgeable.id))
+    assert practice([turn()], SOLVED, forgeable).total == practice([turn()], FAILED).total
+    accepting = replace(PRACTICE, accept_forgeable=True)
+    assert accepting.score("s", [turn()], [SOLVED, forgeable]).total == practice([turn()], SOLVED).total
+    assert accepting.hash() != PRACTICE.hash()
+
+
 def test_a_short_failure_never_beats_a_long_solution() -> None:
     assert practice([turn(i) for i in range(1000)], SOLVED).total > practice([turn()], FAILED).total
 

@@ -43,12 +43,16 @@ class Episode:
     solved: bool
     tampered: bool
     void: str | None
+    forgeable: bool = False
+    """Whether the tested code could have written the verdict that solved it."""
 
     def signals(self) -> list[Signal]:
         """What the verifier saw, as facts about the session; none for a void one."""
         if self.void is not None:
             return []
         facts = {SignalKind.HIDDEN_TESTS: self.solved, SignalKind.TAMPERED: self.tampered}
+        if self.forgeable:
+            facts[SignalKind.FORGEABLE] = True
         if contradicts(self.task):
             facts[SignalKind.REPORTED] = reported(self.task, self.outcome.final_message)
         now = time.time()
@@ -248,13 +252,15 @@ class EpisodeRunner:
             verification = await self._verifier.verify(task, changes)
         answer_right = "answer" not in task.metadata or answered(task, outcome.final_message)
         tampered = bool(verification.tampered)
+        solved = verification.passed and answer_right and not tampered
         return Episode(
             task=task,
             session_id=outcome.session_id,
             outcome=outcome,
             changed=bool(changes),
-            solved=verification.passed and answer_right and not tampered,
+            solved=solved,
             tampered=tampered,
+            forgeable=solved and verification.forgeable,
             void=verification.void,
         )
 

@@ -42,7 +42,7 @@ class Definition(Protocol):
 class Practice:
     """Reward of a task with hidden tests.
 
-    r = solved·1[hidden tests ∧ ¬tampered] - broken·calls - tampered·1[tampered]
+    r = solved·1[hidden tests ∧ ¬tampered ∧ ¬forgeable] - broken·calls - tampered·1[tampered]
         - unreported·1[something to report, not reported] - effort·C(turns + tokens / effort_tokens)
 
     >>> Practice().score("s1", (), ()).total
@@ -58,6 +58,9 @@ class Practice:
     effort_q: float = 1.5
     effort_tokens: float = 500.0
     """Sampled tokens that cost as much as one more turn."""
+    accept_forgeable: bool = False
+    """Whether a pass counts that the tested code could have written itself (`docs/verdict.md`). A policy that
+    is trained on such passes may learn to write them."""
 
     def hash(self) -> str:
         return _hash(self)
@@ -69,7 +72,7 @@ class Practice:
         refuse_void(session_id, signals)
         turns = of_the_agent(turns)
         parts = (
-            solved(signals, weight=self.solved),
+            solved(signals, weight=self.solved, accept_forgeable=self.accept_forgeable),
             broken(turns, weight=self.broken),
             tampered(signals, weight=self.tampered),
             unreported(signals, weight=self.unreported),
