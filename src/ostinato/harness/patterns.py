@@ -10,6 +10,7 @@ from functools import cache
 from ostinato.harness.shell import UNKNOWN
 
 _ANY, _ONE = object(), object()
+LONGEST = 2_000
 
 
 def exactly(text: str) -> str:
@@ -29,14 +30,23 @@ def matches(pattern: str, shape: str) -> bool:
 
 def occurs(pattern: str, text: str) -> bool:
     """Whether what the pattern begins with, up to a final ` *`, stands anywhere in `text` as whole words."""
-    source = _source(_tokens(pattern.removesuffix(" *")))
-    return re.search(rf"(?<![\w-]){source}(?![\w-])", text, re.DOTALL) is not None
+    stretches, at = _stretches(_tokens(pattern.removesuffix(" *"))), 0
+    for number, stretch in enumerate(stretches):
+        begins = r"(?<![\w-])" if number == 0 and stretch else ""
+        ends = r"(?![\w-])" if number == len(stretches) - 1 and stretch else ""
+        found = re.compile(f"{begins}{stretch}{ends}", re.DOTALL).search(text, at)
+        if found is None:
+            return False
+        at = found.end()  # the first place will do, since any text may follow
+    return True
 
 
 def meets(pattern: str, shape: str) -> bool:
-    """Whether `shape` may become a text that the pattern matches."""
+    """Whether `shape` may become a text that the pattern matches; said of every shape above LONGEST."""
     if UNKNOWN not in shape:
         return matches(pattern, shape)
+    if len(shape) > LONGEST:
+        return True
     wanted = [_ANY if char == UNKNOWN else char for char in shape]
     return any(_meet(_tokens(each), wanted) for each in _readings(pattern))
 
@@ -90,13 +100,19 @@ def _source(tokens: tuple[object, ...]) -> str:
 
     What stands between two `*` may be taken where it first occurs, so each such stretch is atomic.
     """
+    first, *more = _stretches(tokens)
+    if not more:
+        return first
+    between = "".join(f"(?>.*?{stretch})" for stretch in more[:-1] if stretch)
+    return f"{first}{between}.*{more[-1]}"
+
+
+def _stretches(tokens: tuple[object, ...]) -> list[str]:
+    """Regular expressions of what stands before, between and after each `*`."""
     stretches = [""]
     for token in tokens:
         if token is _ANY:
             stretches.append("")
         else:
             stretches[-1] += f"[^{UNKNOWN}]" if token is _ONE else re.escape(str(token))
-    if len(stretches) == 1:
-        return stretches[0]
-    between = "".join(f"(?>.*?{stretch})" for stretch in stretches[1:-1] if stretch)
-    return f"{stretches[0]}{between}.*{stretches[-1]}"
+    return stretches

@@ -37,9 +37,11 @@ def certain(part: Part) -> Iterator[str]:
 
 
 def tails(part: Part) -> Iterator[str]:
-    """Shapes of commands that `part` may run: its words from each one on."""
+    """Shapes of commands that `part` may run: its words from each one on that is known."""
     words = [word.value if word.value is not None else word.shape for word in part.program][:MOST_WORDS]
     for at, word in enumerate(words):
+        if UNKNOWN in word:
+            continue
         yield _joined([posixpath.basename(word), *words[at + 1 :]])
 
 
