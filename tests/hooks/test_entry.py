@@ -185,6 +185,57 @@ def test_the_plain_form(desk, hook) -> None:
     assert event["turn"] == 4 and event["attributes"]["edit_source"] == "aider"
 
 
+def plain(desk, before, after):
+    told = {"hook_event_name": "edit.proposed", "cwd": str(desk.root), "path": "calc.py", "session_id": "s9"}
+    return told | {"before": before, "after": after}
+
+
+def test_a_piece_of_the_file_is_the_edit_of_the_whole_file(desk, hook) -> None:
+    desk.write("calc.py", desk.BASE.replace("total -= value", "total += abs(value)"))
+    hook(plain(desk, "total -= value", "total += abs(value)"))
+    [event] = edits(desk)
+    assert (event["attributes"]["lines_added"], event["attributes"]["lines_removed"]) == (1, 1)
+    desk.after(5)
+    assert desk.survival("5")["verdict"] == "kept"
+    desk.write("calc.py", desk.BASE)
+    desk.after(25)
+    assert desk.survival("30")["verdict"] == "reverted"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("old", "text that is nowhere in the file"),
+        ("old", "return"),  # a piece that stands there more than once
+        ("def beta(x):", ""),  # a piece that was deleted says nothing of its place
+        (None, "return x[1]"),  # a new file holds more than that
+        ("old", None),  # the file is there
+    ],
+)
+def test_what_is_neither_the_file_nor_a_piece_of_it_is_counted_and_said(desk, hook, before, after) -> None:
+    hook(plain(desk, before, after))
+    assert not edits(desk)
+    assert [e["attributes"]["reason"] for e in desk.named("edit.skipped")] == ["mismatch"]
+    assert "give whole texts" in Path(state_of(desk.places), spool.ERRORS).read_text()
+
+
+def test_a_formatter_that_ran_on_save_makes_no_mismatch(desk, hook) -> None:
+    desk.write(
+        "calc.py", desk.PROPOSED.replace("abs(value) * scale_of(value)", "abs( value )*scale_of( value )")
+    )
+    hook(plain(desk, desk.BASE, desk.PROPOSED))
+    assert len(edits(desk)) == 1
+    desk.after(900)
+    assert desk.signals == ["edit_kept"]
+
+
+def test_a_piece_that_is_no_text_is_noted(desk, hook, monkeypatch) -> None:
+    monkeypatch.chdir(desk.root)
+    hook(plain(desk, 3, "x"))
+    assert not edits(desk)
+    assert "before must be text or null" in Path(state_of(desk.places), spool.ERRORS).read_text()
+
+
 def test_a_link_into_the_repository_names_the_file_itself(desk, hook, tmp_path) -> None:
     (tmp_path / "link").symlink_to(desk.root)
     told = {"file_path": str(tmp_path / "link" / "calc.py")}

@@ -243,3 +243,17 @@ def test_a_manual_clock_passes_by_sleeping() -> None:
     clock = ManualClock(at=1.0)
     clock.sleep(2.0)
     assert clock.now() == 3.0
+
+
+def test_the_log_says_why_lines_were_refused_and_why_others_wait(desk) -> None:
+    desk.gateway.statuses["/feedback"] = 404
+    desk.agent("calc.py", desk.PROPOSED)
+    desk.write("calc.py", desk.BASE)
+    desk.after(6)
+    [line] = (state(desk) / "errors.log").read_text().splitlines()
+    assert line.endswith("gateway: refused 1, the first because /feedback answered 404: {}")
+    desk.gateway.status = 503
+    desk.clock.at += 60
+    desk.look()
+    desk.after(25)
+    assert "gateway: the rest waits: /v1/events answered 503" in (state(desk) / "errors.log").read_text()

@@ -86,7 +86,9 @@ def test_a_gateway_without_the_endpoint_is_asked_again(journal, gateway) -> None
 
 def test_feedback_on_a_session_it_does_not_know_is_counted_and_passed_over(journal, gateway) -> None:
     gateway.statuses["/feedback"] = 404
-    assert deliver(journal, gateway) == Sent(taken=3, refused=2, waiting="")
+    found = deliver(journal, gateway)
+    assert (found.taken, found.refused, found.waiting) == (3, 2, "")
+    assert found.reason == "/feedback answered 404: {}"
 
 
 def test_lines_that_are_wrong_are_counted_and_do_not_hold_up_the_others(journal) -> None:
@@ -97,7 +99,7 @@ def test_lines_that_are_wrong_are_counted_and_do_not_hold_up_the_others(journal)
             errors = [{"line": 2, "message": "odd"}] if b"e2" in body else []
             return (207 if errors else 200, json.dumps({"errors": errors}).encode())
 
-    assert deliver(journal, Picky()) == Sent(taken=4, refused=1, waiting="")
+    assert deliver(journal, Picky()) == Sent(taken=4, refused=1, waiting="", reason="odd")
 
 
 @pytest.mark.parametrize("answer", [b"", b"[]", b'{"errors": 3}', b"<html>"])

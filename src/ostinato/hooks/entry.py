@@ -3,11 +3,12 @@
 `--input stdin` reads one JSON object: a hook event of Claude Code, or the plain form any tool can write::
 
     {"hook_event_name": "edit.proposed", "session_id": "…", "cwd": "/repo", "path": "a.py",
-     "before": "old text" or null, "after": "new text" or null,
+     "before": text or null, "after": text or null,
      "turn": 3, "tool_use_id": "…", "tool_name": "edit", "agent": "…", "model": "…"}
 
-(`turn` and the fields after it may be missing.) `--git NAME` is told by git's own hooks. What is read here is
-put into the inbox; the reporter does the work.
+`before` and `after` are whole texts of the file, or a piece of it that stands there once; null is a file that
+is not there. What fits neither way is counted and not followed. (`turn` and what follows may be missing.)
+`--git NAME` is told by git's own hooks. What is read here is put into the inbox; the reporter does the work.
 """
 
 import json
@@ -25,6 +26,12 @@ SESSION_EVENTS = {"SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"}
 ORIGINAL = "originalFile"
 TOLD = ("model", "source", "prompt_id", "reason", "turn", "agent")
 """What is kept of an event besides its name and session: never the text of a prompt."""
+
+MISMATCH = "mismatch"
+NEITHER = (
+    "`after` is neither the whole text of the file nor a piece that stands in it once; "
+    "the edit is counted and not followed: give whole texts"
+)
 
 Event = Mapping[str, object]
 
@@ -64,8 +71,37 @@ def _on_event(event: Event) -> None:
 
 def _on_plain(event: Event) -> None:
     path = os.path.join(_text(event, "cwd"), _text(event, "path"))
-    texts = {name: event.get(name) for name in ("before", "after")}
-    _propose(event, path, {**texts, "skip": ""})
+    if _enabled(os.path.realpath(os.path.dirname(path))):
+        _propose(event, path, told_texts(path, event.get("before"), event.get("after")))
+
+
+def told_texts(path: str, before: object, after: object) -> Mapping[str, object]:
+    """Whole texts before and after an edit just made, from whole texts or from the piece that changed.
+
+    The file itself decides which they are, and why the edit cannot be followed when it fits neither.
+    """
+    for name, text in (("before", before), ("after", after)):
+        if text is not None and not isinstance(text, str):
+            raise ValueError(f"{name} must be text or null, got {type(text).__name__}")
+    now, why = spool.content(path)
+    if why in {"large", "binary"}:
+        return {"before": None, "after": None, "skip": why}
+    if after == now:
+        return {"before": before, "after": after, "skip": ""}
+    if isinstance(before, str) and isinstance(after, str) and now is not None:
+        if after and now.count(after) == 1:
+            return {"before": now.replace(after, before), "after": now, "skip": ""}
+        if _is_formatted(path, after, now):
+            return {"before": before, "after": after, "skip": ""}
+    return {"before": None, "after": None, "skip": MISMATCH}
+
+
+def _is_formatted(path: str, told: str, now: str) -> bool:
+    """Whether a formatter ran between the edit and this moment, and no more."""
+    from ostinato.hooks.align import split
+    from ostinato.hooks.tokens import same_meaning
+
+    return same_meaning(path, split(told), split(now))
 
 
 def _on_session(event: Event) -> None:
@@ -135,13 +171,21 @@ def _on_shell(event: Event) -> None:
 
 
 def _propose(event: Event, path: str, texts: Mapping[str, object]) -> None:
-    folder = os.path.realpath(os.path.dirname(path))
-    places = _enabled(folder)
+    places = _enabled(os.path.realpath(os.path.dirname(path)))
     if places:
-        name = os.path.relpath(os.path.join(folder, os.path.basename(path)), places.root)
-        record = _facts(event, places) | {"kind": "edit", "path": name, **texts}
-        spool.put(at.state_of(places), record)
+        spool.put(at.state_of(places), edit_record(event, places, path, texts))
         spool.wake(places)
+
+
+def edit_record(
+    event: Event, places: at.Places, path: str, texts: Mapping[str, object]
+) -> Mapping[str, object]:
+    """An edit of `path` as the inbox takes it; `texts` as `told_texts` gives them."""
+    full = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+    name = os.path.relpath(full, places.root)
+    if texts["skip"] == MISMATCH:
+        spool.complain(at.state_of(places), f"edit of {name}: {NEITHER}")
+    return _facts(event, places) | {"kind": "edit", "path": name, **texts}
 
 
 def _facts(event: Event, places: at.Places) -> dict[str, object]:

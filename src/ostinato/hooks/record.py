@@ -4,10 +4,9 @@ Rooms that may not import it pipe the same facts, as JSON, to `ostinato hook --i
 """
 
 import os
-import time
 
+from ostinato.hooks import entry, spool
 from ostinato.hooks import places as where
-from ostinato.hooks import spool
 
 
 def record_edit(
@@ -27,31 +26,23 @@ def record_edit(
 ) -> bool:
     """Notes that `path` of `repo` went from `before` to `after`, at `at` or now; None is a file that is not.
 
-    False when the repository did not ask for it (`ostinato hooks install`).
+    The texts are read as `ostinato hook` reads them: whole, or a piece that stands in the file once. False
+    when the repository did not ask for it (`ostinato hooks install`).
     """
+    full = os.path.join(repo, path)
     places = where.repository(repo)
     if places is None or not where.is_enabled(where.state_of(places)):
         return False
-    full = os.path.join(os.path.realpath(os.path.join(repo, os.path.dirname(path))), os.path.basename(path))
-    record = {
-        "kind": "edit",
+    told = {
         "session_id": session_id,
         "turn": turn,
-        "tool": tool,
+        "tool_name": tool,
         "tool_use_id": tool_use_id,
         "agent": agent,
         "model": model,
-        "root": places.root,
-        "home": where.head_of(places),
-        "reflog": where.size_of(where.reflog_of(places)),
-        "stashes": where.size_of(where.stash_log_of(places)),
-        "at": time.time() if at is None else at,
-        "path": os.path.relpath(full, places.root),
-        "before": before,
-        "after": after,
-        "skip": "",
     }
-    spool.put(where.state_of(places), record)
+    record = entry.edit_record(told, places, full, entry.told_texts(full, before, after))
+    spool.put(where.state_of(places), record if at is None else {**record, "at": at})
     if start_reporter:
         spool.wake(places)
     return True

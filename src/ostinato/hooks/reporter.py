@@ -107,10 +107,12 @@ class Reporter:
             return
         sent = deliver(self.journal, self._gateway)
         self._progress = replace(self._progress, sent=sent, retry_at=now + RETRY_S if sent.waiting else 0.0)
-        if sent.refused or sent.waiting:
+        if sent.refused:
             spool.complain(
-                str(self._state), f"gateway: {sent.refused} lines refused; waiting: {sent.waiting}"
+                str(self._state), f"gateway: refused {sent.refused}, the first because {sent.reason}"
             )
+        if sent.waiting:
+            spool.complain(str(self._state), f"gateway: the rest waits: {sent.waiting}")
 
     def _tidy(self) -> None:
         """Calls that never came to an end, and trees that nobody compares any more."""

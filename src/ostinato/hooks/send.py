@@ -46,6 +46,8 @@ class Sent:
     refused: int
     waiting: str
     """Why the rest waits; empty when nothing does."""
+    reason: str = ""
+    """Why the first of the refused lines was; empty when none was."""
 
 
 class HttpGateway:
@@ -74,17 +76,22 @@ class HttpGateway:
 
 def deliver(journal: Journal, gateway: Gateway) -> Sent:
     """Sends what is not sent yet."""
-    taken = refused = 0
+    taken, reasons = 0, list[str]()
     try:
         while batch := _batch(journal):
             entries = [line.entry for line in batch if line.entry]
             wrong = _post(gateway, entries)
-            taken, refused = taken + len(entries) - wrong, refused + wrong
+            taken, reasons = taken + len(entries) - len(wrong), reasons + wrong
             journal.acknowledge(batch[-1].end)
     except GatewayAwayError as away:
-        return Sent(taken=taken, refused=refused, waiting=str(away))
+        return _sent(taken, reasons, str(away))
     journal.turn_over()
-    return Sent(taken=taken, refused=refused, waiting="")
+    return _sent(taken, reasons, "")
+
+
+def _sent(taken: int, reasons: Sequence[str], waiting: str) -> Sent:
+    reason = reasons[0] if reasons else ""
+    return Sent(taken=taken, refused=len(reasons), waiting=waiting, reason=reason)
 
 
 def _batch(journal: Journal) -> list[Line]:
@@ -100,10 +107,10 @@ def _batch(journal: Journal) -> list[Line]:
     return batch
 
 
-def _post(gateway: Gateway, entries: Sequence[Entry]) -> int:
-    """How many the gateway says are wrong. Raises GatewayAwayError when it cannot take them now."""
+def _post(gateway: Gateway, entries: Sequence[Entry]) -> list[str]:
+    """Why the gateway refuses lines, one reason each. Raises GatewayAwayError when it cannot take any now."""
     if not entries:
-        return 0
+        return []
     signal = entries[0] if "signal" in entries[0] else None
     path = FEEDBACK if signal else EVENTS
     lines = [json.dumps(_feedback(signal))] if signal else [json.dumps(entry) for entry in entries]
@@ -114,7 +121,9 @@ def _post(gateway: Gateway, entries: Sequence[Entry]) -> int:
         return _post(gateway, entries[:half]) + _post(gateway, entries[half:])
     if _may_work_later(status, answer) or (status == http.client.NOT_FOUND and not signal):
         raise GatewayAwayError(f"{path} answered {status}")
-    return len(entries) if status not in OK else _errors(answer)
+    if status in OK:
+        return _errors(answer)
+    return [f"{path} answered {status}: {_message(answer)}"] * len(entries)
 
 
 def _may_work_later(status: int, answer: bytes) -> bool:
@@ -122,14 +131,30 @@ def _may_work_later(status: int, answer: bytes) -> bool:
     return status in WAIT or (status == FORBIDDEN and NO_ROLE in answer.decode(errors="replace"))
 
 
-def _errors(answer: bytes) -> int:
-    """Lines that a gateway which took the others lists as wrong."""
-    try:
-        told = json.loads(answer)
-    except ValueError:
-        return 0
+def _errors(answer: bytes) -> list[str]:
+    """What a gateway that took the other lines says of those it lists as wrong."""
+    told = _read(answer)
     errors = told.get("errors") if isinstance(told, dict) else None
-    return len(errors) if isinstance(errors, list) else 0
+    listed = errors if isinstance(errors, list) else []
+    return [
+        str(one.get("message", "no reason given")) if isinstance(one, dict) else str(one) for one in listed
+    ]
+
+
+def _message(answer: bytes) -> str:
+    """Why a gateway refused, on one line."""
+    told = _read(answer)
+    error = told.get("error") if isinstance(told, dict) else None
+    message = error.get("message") if isinstance(error, dict) else None
+    return " ".join(str(message or answer.decode(errors="replace")).split())[:300] or "without a word"
+
+
+def _read(answer: bytes) -> object:
+    """The answer as JSON; None for what is none."""
+    try:
+        return json.loads(answer)
+    except ValueError:
+        return None
 
 
 def _feedback(entry: Entry) -> dict[str, object]:
