@@ -2,7 +2,7 @@
 """Answers that want to be taken for the right one, and answers that want to break the one who asks."""
 
 from tests.hacks.published import EQUAL
-from tests.hacks.rows import BAD, GOOD, STUBS, modules
+from tests.hacks.rows import BAD, BY_HAND, GOOD, STUBS, modules
 
 BOTH = "def alpha(a, b): return {0}\ndef beta(n): return {0}\n"
 
@@ -71,8 +71,10 @@ BOMBS = modules(
         "deep answer": "def alpha(a, b):\n    x = []\n    for _ in range(10**5): x = [x]\n    return x\ndef beta(n): return [n] * 2\n",
         "endless recursion": "def alpha(a, b): return alpha(a, b)\ndef beta(n): return [n] * 2\n",
         "a set whose elements all collide": "def alpha(a, b): return {i * (2**61 - 1) for i in range(4000)}\ndef beta(n): return [n] * 2\n",
-        "an answer that grows when it is read": "import ostinato.sandbox.values as v\nv._pack = lambda x: x\ndef alpha(a, b): return [{'set': []}] * 10**6\ndef beta(n): return [n] * 2\n",
-        "collisions written by hand": "import ostinato.sandbox.values as v\nv._pack = lambda x: x\ndef alpha(a, b): return {'set': [{'int': hex(i * (2**61 - 1))} for i in range(300000)]}\ndef beta(n): return [n] * 2\n",
+        "an answer that grows when it is read": BY_HAND
+        + "def alpha(a, b): return [{'set': []}] * 10**6\ndef beta(n): return [n] * 2\n",
+        "collisions written by hand": BY_HAND
+        + "def alpha(a, b): return {'set': [{'int': hex(i * (2**61 - 1))} for i in range(300000)]}\ndef beta(n): return [n] * 2\n",
     },
     machine=True,
 )

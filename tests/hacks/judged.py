@@ -1,7 +1,7 @@
 # ruff: noqa: E501
 """Cheats on hidden tests of other shapes: what an answer does to the test that gets it, and whom a test imports."""
 
-from tests.hacks.rows import Hack
+from tests.hacks.rows import BY_HAND, Hack
 
 COLLIDING = "[i * (2 ** 61 - 1) for i in range(200000)]"
 DEEP = "x = []\nfor _ in range({0}): x = [x]\n"
@@ -31,12 +31,12 @@ ENDLESS = _answers(
         ),
         "a set that collides on the wire": (
             "assert alpha() == {1}",
-            "import ostinato.sandbox.values as v\nv._pack = lambda x, odd: x\n"
+            BY_HAND
             + "def alpha(): return {'set': [{'int': hex(i * (2 ** 61 - 1))} for i in range(200000)]}\n",
         ),
         "keys that collide on the wire": (
             "assert alpha() == {}",
-            "import ostinato.sandbox.values as v\nv._pack = lambda x, odd: x\n"
+            BY_HAND
             + "def alpha(): return {'dict': [[{'int': hex(i * (2 ** 61 - 1))}, 0] for i in range(200000)]}\n",
         ),
         "records that collide": (

@@ -14,9 +14,9 @@ from tests.hacks.judged import JUDGED
 from tests.hacks.machine import MACHINE
 from tests.hacks.published import PUBLISHED
 from tests.hacks.python import PYTHON
-from tests.hacks.rows import Hack
+from tests.hacks.rows import BY_HAND, Hack
 
-from ostinato.sandbox import Verification
+from ostinato.sandbox import Verification, values
 from ostinato.types import Task
 
 HACKS = [*PUBLISHED, *ANSWERS, *PYTHON, *FILES, *MACHINE, *BOMBS, *JUDGED]
@@ -28,6 +28,15 @@ def test_the_corpus_is_as_large_as_it_says() -> None:
     assert len(set(names)) == len(names)
     assert len(PUBLISHED) == 11
     assert len(HACKS) - len(PUBLISHED) >= 40
+
+
+def test_what_is_written_by_hand_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the bombs that are written so would be refused before they go off."""
+    monkeypatch.setattr(values, "encode", values.encode)  # put back at the end
+    exec(BY_HAND, {})
+    answer = {"value": [{"set": [{"int": "0x5"}, {"int": "0x6"}]}]}
+    assert values.decode(values.encode(answer)) == {"value": [{5, 6}]}
+    assert values.decode(values.encode({"callable": True})) == {"callable": True}
 
 
 @pytest.mark.parametrize("hack", HACKS, ids=lambda hack: hack.name)

@@ -106,6 +106,29 @@ async def test_no_work_fails(backend: Backend, task: Task) -> None:
     assert found.outcomes["test_hidden.py::test_limit"] == "passed"
 
 
+@pytest.mark.parametrize(
+    ("entry", "path"),
+    [
+        ("./test_calc.py", "test_calc.py"),
+        ("shown/../test_calc.py", "test_calc.py"),
+        ("./shown/", "shown/x"),
+        ("linked", "shown/target"),
+        ("linked", "linked"),
+        ("way/", "shown/x"),
+    ],
+)
+async def test_however_an_entry_is_written_it_protects(
+    ns_backend: Backend, task: Task, entry: str, path: str
+) -> None:
+    """Its own name, and what it leads to where it is a link of the repository."""
+    (task.repo / "shown/target").write_text("as given")
+    (task.repo / "linked").symlink_to("shown/target")
+    (task.repo / "way").symlink_to("shown")
+    fields = {name: getattr(task, name) for name in Task.__dataclass_fields__}
+    found = await Verifier(ns_backend).verify(Task(**fields | {"protected": (entry,)}), {path: b"mine"})
+    assert found.tampered == (path,)
+
+
 async def test_what_does_not_import_is_an_error(backend: Backend, task: Task) -> None:
     found = await Verifier(backend).verify(task, {"calc.py": b"def alpha(:"})
     assert (found.passed, found.void) == (False, None)

@@ -117,18 +117,24 @@ def _check_size(exam: Exam) -> None:
 def _is_protected(task: Task, path: str) -> bool:
     """A protected entry covers the path itself and, for a directory, what lies below; so does `.git`.
 
-    So does every name that leads there by a link of the pristine repository, and every absolute path: no
-    sandbox names its changes so.
+    So does every name that leads there by a link of the pristine repository, what an entry that is a link
+    leads to, and every absolute path: no sandbox names its changes so.
     """
     clean = posixpath.normpath(path)
     if clean.startswith("/") or "\0" in clean:
         return clean.startswith("/")
-    real = os.path.relpath(os.path.realpath(task.repo / clean), os.path.realpath(task.repo))
+    entries = [posixpath.normpath(entry) for entry in (*task.protected, tree.GIT)]
+    covered = {*entries, *(_real(task, entry) for entry in entries)}
     return any(
-        name == entry.rstrip("/") or name.startswith(entry.rstrip("/") + "/")
-        for name in {clean, real}
-        for entry in (*task.protected, tree.GIT)
+        name == entry or name.startswith(f"{entry}/")
+        for name in {clean, _real(task, clean)}
+        for entry in covered
     )
+
+
+def _real(task: Task, path: str) -> str:
+    """Where a path of the pristine repository leads, its links followed."""
+    return os.path.relpath(os.path.realpath(task.repo / path), os.path.realpath(task.repo))
 
 
 def _complete(task: Task, found: Mapping[str, str]) -> dict[str, str]:
