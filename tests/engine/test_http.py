@@ -1,11 +1,12 @@
 """Whose fault it was: 4xx for the caller's, 503 for the engine's own."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import aiohttp
 import pytest
 from tests.engine.toolbox import request
+from tests.watchdog import watched
 
 from ostinato.engine.base import EngineError, InvalidRequestError, PromptTooLongError
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
@@ -18,6 +19,13 @@ FAILURES = {
     "invalid": InvalidRequestError("temperature -1"),
     "failed": EngineError("a decode step failed"),
 }
+
+
+@pytest.fixture(autouse=True)
+def awake() -> Iterator[None]:
+    """No callback of the server may keep its loop: see `tests/watchdog.py`."""
+    with watched():
+        yield
 
 
 async def policy(asked: GenerateRequest) -> tuple[int, ...]:

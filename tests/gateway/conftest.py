@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +11,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from aiohttp import web
+from tests.watchdog import watched
 
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.gateway.keys import hash_key
@@ -32,6 +33,8 @@ READ = {
         },
     },
 }
+ENGINE = ("/aiohttp/web_protocol.py",)
+"""The scripted engine reads the text of each prompt, which takes longer than an engine's own work on it."""
 Say = Callable[[str], str]
 """From the text of a prompt to the text of the completion, without the stop."""
 
@@ -216,3 +219,10 @@ async def gateway_of(store: Store, renderer: Renderer) -> AsyncIterator[Callable
             return await stack.enter_async_context(serving(store, renderer, **settings))
 
         yield start
+
+
+@pytest.fixture(autouse=True)
+def awake() -> Iterator[None]:
+    """No callback of a server in this process may keep its loop: see `tests/watchdog.py`."""
+    with watched(but=ENGINE):
+        yield

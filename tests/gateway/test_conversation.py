@@ -1,3 +1,4 @@
+import asyncio
 import json
 from itertools import pairwise
 
@@ -41,7 +42,7 @@ class Story:
         held, digests = self.held, trail(chat)
         if held.is_partial(chat, digests):
             held.recall(self.turns, chat, digests, self.renderer)
-        place = held.place(chat, digests, self.renderer)
+        place = asyncio.run(held.place(chat, digests, self.renderer))
         ids = (*self.renderer.tokenizer.encode_untrusted(words), *self.renderer.stop_ids[: int(stop)])
         n = len(ids)
         finish = FinishReason.STOP if stop else FinishReason.LENGTH
@@ -141,16 +142,16 @@ def test_two_at_once_never_share_a_segment(story: Story) -> None:
     first = story.ask(request(GO), "one")
     chat = request(GO, first, user("a"))
     digests = trail(chat)
-    places = [story.held.place(chat, digests, story.renderer) for _ in range(2)]
+    places = [asyncio.run(story.held.place(chat, digests, story.renderer)) for _ in range(2)]
     assert [place.how for place in places] == ["extended", "forked"]
     indices = [story.held.plan() for _ in places]
     for place, index in zip(places, indices, strict=True):
         story.held.leave(place, index)
-    assert story.held.place(chat, digests, story.renderer).how == "extended"
+    assert asyncio.run(story.held.place(chat, digests, story.renderer)).how == "extended"
 
 
 def test_a_turn_that_did_not_happen_gives_its_index_back(story: Story) -> None:
-    place = story.held.place(request(GO), trail(request(GO)), story.renderer)
+    place = asyncio.run(story.held.place(request(GO), trail(request(GO)), story.renderer))
     story.held.leave(place, story.held.plan())
     assert story.held.turns == 0
     story.ask(request(GO))

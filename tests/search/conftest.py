@@ -1,11 +1,12 @@
 """A search service, a client of it, and files to search."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import aiohttp
 import pytest
 from tests.search.toolbox import FILES, running
+from tests.watchdog import watched
 
 
 @pytest.fixture
@@ -23,3 +24,10 @@ async def http() -> AsyncIterator[aiohttp.ClientSession]:
 @pytest.fixture
 def files() -> dict[str, bytes]:
     return dict(FILES)
+
+
+@pytest.fixture(autouse=True)
+def awake() -> Iterator[None]:
+    """No callback of a server in this process may keep its loop: see `tests/watchdog.py`."""
+    with watched():
+        yield

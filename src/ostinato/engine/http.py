@@ -4,6 +4,7 @@ All but `/healthz` need the engine's secret as a bearer, so that no other user o
 can pause it or take its tokens; a foreign `Host` or `Origin` is refused before that.
 """
 
+import asyncio
 import json
 import logging
 from contextlib import aclosing
@@ -21,6 +22,8 @@ from ostinato.web.secret import ENGINE_SECRET, shows
 
 log = logging.getLogger(__name__)
 MAX_BODY = 64 * 2**20
+LARGE = 100 * 2**10
+"""Characters of a request up to which it is read at once: longer ones would keep the others waiting."""
 
 
 class Loader(Protocol):
@@ -56,11 +59,11 @@ def create_app(engine: Engine, loader: Loader | None = None, *, secret: str = ""
 
     async def generate(request: web.Request) -> web.StreamResponse:
         try:
-            body = json.loads(await request.text())
-            asked = request_from_json(body)
+            text = await request.text()
+            asked, streams = _asked(text) if len(text) <= LARGE else await asyncio.to_thread(_asked, text)
         except (ValueError, KeyError, TypeError) as error:
             return _error(400, "InvalidRequestError", f"not a generate request: {error!r}")
-        if body.get("stream"):
+        if streams:
             return await _stream(engine, asked, request)
         return web.json_response(completion_to_json(await engine.generate(asked)))
 
@@ -100,6 +103,12 @@ def create_app(engine: Engine, loader: Loader | None = None, *, secret: str = ""
     app.router.add_post("/pause", pause)
     app.router.add_post("/resume", resume)
     return app
+
+
+def _asked(text: str) -> tuple[GenerateRequest, bool]:
+    """A request, and whether it wants a stream."""
+    body = json.loads(text)
+    return request_from_json(body), bool(body.get("stream"))
 
 
 async def serve(app: web.Application, host: str, port: int) -> Running:

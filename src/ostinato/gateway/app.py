@@ -15,7 +15,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from ostinato.gateway.arms import ArmTable
-from ostinato.gateway.body import encode, read_json
+from ostinato.gateway.body import encode, parse_json, read_body
 from ostinato.gateway.catalogue import catalogue_routes
 from ostinato.gateway.censor import Censor, Secrets
 from ostinato.gateway.chat_reply import Chat
@@ -32,13 +32,14 @@ from ostinato.gateway.metrics import Metrics
 from ostinato.gateway.reading import settled, trail
 from ostinato.gateway.recorder import Recorder
 from ostinato.gateway.reply import Reply
-from ostinato.gateway.request import ChatRequest, Models
+from ostinato.gateway.request import ChatRequest, Models, check_length
 from ostinato.gateway.responses_reply import Responses
 from ostinato.gateway.sessions import Conversations
 from ostinato.gateway.telemetry import telemetry_routes
 from ostinato.gateway.timing import Timed, timing_of
 from ostinato.gateway.turns import Call, Turns
 from ostinato.gateway.upstream import EngineClient
+from ostinato.gateway.work import work
 from ostinato.model.renderer import Renderer, RenderError
 from ostinato.store import ApiKey, PurgedError, Store, StoreError
 from ostinato.web.origin import Addressed
@@ -103,18 +104,30 @@ class Gateway:
         async def endpoint(request: Request) -> Any:
             key = await self.keys.authenticate(request.headers)
             with self.limits.admitted(key) as admission:
-                call = await self._call(request, key, dialect.parse(await self.json(request)))
+                body = await read_body(request, self.max_body_bytes)
+                call = await self._call(
+                    request, key, len(body), await work(len(body), self._read, body, dialect)
+                )
                 return admission.until_sent(Reply(self.turns, call, dialect, self.metrics))
 
         return endpoint
 
-    async def _call(self, request: Request, key: ApiKey, chat: ChatRequest) -> Call:
+    def _read(self, body: bytes, dialect: Dialect) -> tuple[ChatRequest, list[bytes]]:
+        """The request as the model may read it, and its trail."""
+        chat = dialect.parse(parse_json(body))
         self.models.check(chat.model)
-        chat = replace(chat, messages=settled(chat.messages, chat.tools))
-        chat = self.censor.admit(chat)
-        identity, digests = identify(request.headers, key, chat), trail(chat)
+        check_length(chat)
+        chat = self.censor.admit(replace(chat, messages=settled(chat.messages, chat.tools)))
+        return chat, trail(chat)
+
+    async def _call(
+        self, request: Request, key: ApiKey, size: int, read: tuple[ChatRequest, list[bytes]]
+    ) -> Call:
+        chat, digests = read
+        identity = identify(request.headers, key, chat)
         return Call(
             chat=chat,
+            size=size,
             trail=digests,
             identity=identity,
             key=key,
@@ -126,17 +139,17 @@ class Gateway:
         """How many tokens the prompt of a Messages request has."""
         key = await self.keys.authenticate(request.headers)
         with self.limits.admitted(key):
-            chat = parse_count(await self.json(request))
-            self.models.check(chat.model)
-            try:
-                ids = self.renderer.render(chat.messages, chat.tools)
-            except RenderError as error:
-                raise invalid(f"messages cannot be rendered: {error}", "messages") from error
-            return encode({"input_tokens": len(ids)})
+            body = await read_body(request, self.max_body_bytes)
+            return encode({"input_tokens": await work(len(body), self._count, body)})
 
-    async def json(self, request: Request) -> object:
-        """The body as JSON. ApiError 400, or 413 when it is larger than the configured limit."""
-        return await read_json(request, self.max_body_bytes)
+    def _count(self, body: bytes) -> int:
+        chat = parse_count(parse_json(body))
+        self.models.check(chat.model)
+        check_length(chat)
+        try:
+            return len(self.renderer.render(chat.messages, chat.tools))
+        except RenderError as error:
+            raise invalid(f"messages cannot be rendered: {error}", "messages") from error
 
 
 def create_app(store: Store, renderer: Renderer, settings: GatewayConfig = GatewayConfig()) -> ASGIApp:

@@ -5,14 +5,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ostinato.gateway.errors import ApiError, invalid
+from ostinato.web.values import TooManyValuesError, parse_values
 
 DRAINED = 32
 """Times the limit that is read and dropped, since most clients hear no answer before they sent all."""
-
-
-async def read_json(request: Request, most: int) -> object:
-    """The body as JSON. ApiError 400 for anything else, 413 for more than `most` bytes."""
-    return parse_json(await read_body(request, most))
 
 
 async def read_body(request: Request, most: int) -> bytes:
@@ -30,9 +26,11 @@ async def read_body(request: Request, most: int) -> bytes:
 
 
 def parse_json(body: bytes) -> object:
-    """ApiError 400 for what is not JSON, or whose strings are not text."""
+    """ApiError 400 for what is not JSON, or whose strings are not text; 413 for too many values."""
     try:
-        return orjson.loads(body)
+        return parse_values(body)
+    except TooManyValuesError as error:
+        raise ApiError(413, str(error), code="body_too_large") from None
     except ValueError as error:
         raise invalid(f"the body is not JSON: {error}", code="invalid_json") from None
 

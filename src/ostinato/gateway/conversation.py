@@ -18,12 +18,15 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ostinato.gateway.errors import invalid
+from ostinato.gateway.errors import ApiError, invalid
 from ostinato.gateway.reading import START, answer_of, read, settled, step
 from ostinato.gateway.request import ChatRequest, Message
+from ostinato.gateway.work import work
 from ostinato.model.renderer import Renderer, RenderError
 from ostinato.types import FinishReason, Session, Turn
 
+MOST_PROMPT = 2**20
+"""Tokens of a prompt: more than any model reads, and what a request may make of its text."""
 MOST_SEGMENTS = 16
 """Whose ids are held; an older one that comes back starts a new segment."""
 MOST_STARTS = 24
@@ -153,10 +156,13 @@ class Conversation:
         answers = [i for i, message in enumerate(chat.messages) if message["role"] == "assistant"]
         return bool(self._unread and answers) and trail[answers[-1] + 1] not in self._nodes
 
-    def place(self, chat: ChatRequest, trail: Sequence[bytes], renderer: Renderer) -> Place:
+    async def place(
+        self, chat: ChatRequest, trail: Sequence[bytes], renderer: Renderer, size: int = 0
+    ) -> Place:
         """Where the request goes on; its segment is then busy until `add` or `leave`.
 
-        ApiError 400 for text that cannot be rendered.
+        `size` is that of the request in bytes. ApiError 400 for text that cannot be rendered, or that has
+        more tokens than any model reads.
         """
         if self.last is None:
             self._said |= {step(START, m) for m in chat.messages if m["role"] == "assistant"}
@@ -164,9 +170,12 @@ class Conversation:
         node = self._nodes.get(trail[seen])
         untrainable = self._foreign(chat.messages, seen) or (node.segment.untrainable if node else None)
         try:
-            prompt = _continued(node, chat, seen, renderer)
+            prompt = await work(size, _continued, node, chat, seen, renderer)
         except RenderError as error:
             raise invalid(f"messages cannot be rendered: {error}", "messages") from error
+        if len(prompt) > MOST_PROMPT:
+            message = f"the prompt has {len(prompt)} tokens, more than {MOST_PROMPT}"
+            raise ApiError(400, message, code="context_length_exceeded", param="messages")
         segment = node.segment if node and _at_end(node) and _same_trust(node, untrainable) else None
         if segment is not None:
             segment.busy = True

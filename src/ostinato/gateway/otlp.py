@@ -10,15 +10,15 @@ import json
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
-
-import orjson
 
 from ostinato.gateway.errors import ApiError
 from ostinato.gateway.events import A_DAY_S, ID, projected
 from ostinato.gateway.identity import scoped
 from ostinato.store import ApiKey
 from ostinato.types import Event
+from ostinato.web.values import TooManyValuesError, parse_values
 
 NAMES = {
     "claude_code.user_prompt": "user.prompt",
@@ -58,6 +58,9 @@ KEPT = {
 }
 SESSION = ("session.id", "conversation.id")
 DEEPEST = 16
+MOST_RECORDS = 10_000
+MOST_FIELDS = 200_000
+"""Fields of a request in protobuf: an empty one is two bytes there and hundreds of bytes here."""
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 
@@ -79,9 +82,16 @@ def records(body: bytes, content_type: str) -> list[Record]:
             415, "send OTLP as application/json or application/x-protobuf", code="unsupported_encoding"
         )
     try:
-        return list(_from_json(orjson.loads(body)) if kind == "application/json" else _from_protobuf(body))
+        told = _from_json(parse_values(body)) if kind == "application/json" else _from_protobuf(body)
+        found = list(islice(told, MOST_RECORDS + 1))
+    except TooManyValuesError as error:
+        raise ApiError(413, str(error), code="body_too_large") from None
     except (ValueError, TypeError, AttributeError, RecursionError, struct.error, IndexError) as error:
         raise ApiError(400, f"not an OTLP logs request: {error}", code="invalid_otlp") from None
+    if len(found) > MOST_RECORDS:
+        message = f"a request may have {MOST_RECORDS} log records: send the others in the next"
+        raise ApiError(413, message, code="body_too_large")
+    return found
 
 
 def event_of(record: Record, key: ApiKey, now: float) -> Event | None:
@@ -156,42 +166,43 @@ def _json_value(value: Any, depth: int) -> Any:
 
 def _from_protobuf(body: bytes) -> Iterator[Record]:
     """opentelemetry/proto/logs/v1/logs.proto, by field number."""
-    for resource in _messages(body, 1):
-        for scope in _messages(resource, 2):
-            for told in _messages(scope, 2):
-                yield _record(told)
+    left = [MOST_FIELDS]
+    for resource in _messages(body, 1, left):
+        for scope in _messages(resource, 2, left):
+            for told in _messages(scope, 2, left):
+                yield _record(told, left)
 
 
-def _record(data: bytes) -> Record:
+def _record(data: bytes, left: list[int]) -> Record:
     record, observed = Record(), 0
-    for number, wire, value in _fields(data):
+    for number, wire, value in _fields(data, left):
         if number == 1 and wire == FIXED64:
             record.nanos = int(value)
         elif number == 11 and wire == FIXED64:
             observed = int(value)
         elif number == 5 and wire == BYTES:
-            record.body = _value(value, 0)
+            record.body = _value(value, 0, left)
         elif number == 6 and wire == BYTES:
-            record.attributes |= _pair(value, 0)
+            record.attributes |= _pair(value, 0, left)
         elif number == 12 and wire == BYTES:
             record.name = value.decode()
     record.nanos = record.nanos or observed
     return record
 
 
-def _pair(data: bytes, depth: int) -> dict[str, Any]:
+def _pair(data: bytes, depth: int, left: list[int]) -> dict[str, Any]:
     key, value = "", None
-    for number, wire, told in _fields(data):
+    for number, wire, told in _fields(data, left):
         if number == 1 and wire == BYTES:
             key = told.decode()
         elif number == 2 and wire == BYTES:
-            value = _value(told, depth)
+            value = _value(told, depth, left)
     return {key: value}
 
 
-def _value(data: bytes, depth: int) -> Any:
+def _value(data: bytes, depth: int, left: list[int]) -> Any:
     found: Any = None
-    for number, wire, told in _fields(data):
+    for number, wire, told in _fields(data, left):
         if number == 1 and wire == BYTES:
             found = told.decode()
         elif number == 2 and wire == VARINT:
@@ -202,21 +213,27 @@ def _value(data: bytes, depth: int) -> Any:
             (number_,) = struct.unpack("<d", told.to_bytes(8, "little"))
             found = number_ if abs(number_) < 1e300 else None
         elif number == 5 and wire == BYTES and depth < DEEPEST:
-            found = [_value(each, depth + 1) for each in _messages(told, 1)]
+            found = [_value(each, depth + 1, left) for each in _messages(told, 1, left)]
         elif number == 6 and wire == BYTES and depth < DEEPEST:
-            pairs = [_pair(each, depth + 1) for each in _messages(told, 1)]
+            pairs = [_pair(each, depth + 1, left) for each in _messages(told, 1, left)]
             found = {name: value for pair in pairs for name, value in pair.items()}
     return found
 
 
-def _messages(data: bytes, wanted: int) -> Iterator[bytes]:
-    return (value for number, wire, value in _fields(data) if number == wanted and wire == BYTES)
+def _messages(data: bytes, wanted: int, left: list[int]) -> Iterator[bytes]:
+    return (value for number, wire, value in _fields(data, left) if number == wanted and wire == BYTES)
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
-    """Number, wire type and value of each field: an int, or the bytes of what has a length."""
+def _fields(data: bytes, left: list[int]) -> Iterator[tuple[int, int, Any]]:
+    """Number, wire type and value of each field: an int, or the bytes of what has a length.
+
+    `left` holds how many the whole request may still have.
+    """
     at = 0
     while at < len(data):
+        left[0] -= 1
+        if left[0] < 0:
+            raise TooManyValuesError(f"the request holds more than {MOST_FIELDS} fields: send less at once")
         tag, at = _varint(data, at)
         wire = tag & 7
         if wire == VARINT:

@@ -12,6 +12,9 @@ DEFAULT_MAX_TOKENS = 16_384
 MOST_TOKENS = 2**31 - 1
 HOTTEST = 2.0
 MOST_STOPS = 16
+MOST_TEXT = 4 * 2**20
+"""Characters of a conversation: about a million tokens, more than any model reads. Its tokens take ten times
+the memory, so a longer one is refused before it has any."""
 
 Message = Mapping[str, Any]
 """OpenAI's form: role, content as text or text parts, tool_calls; a tool is a function tool."""
@@ -61,6 +64,21 @@ class Models:
         known = ", ".join(map(repr, (MODEL, *self._aliases)))
         message = f"unknown model {model[:100]!r}, use {known}"
         raise ApiError(404, message, code="model_not_found", param="model")
+
+
+def check_length(chat: ChatRequest) -> None:
+    """ApiError 400 for a conversation that no model reads."""
+    size = sum(map(_length, chat.messages))
+    if size > MOST_TEXT:
+        message = f"the messages have {size} characters, more than {MOST_TEXT}"
+        raise ApiError(400, message, code="context_length_exceeded", param="messages")
+
+
+def _length(message: Message) -> int:
+    content = message.get("content") or ""
+    texts = [content] if isinstance(content, str) else [part["text"] for part in content]
+    told = (call["function"]["arguments"] for call in message.get("tool_calls") or ())
+    return sum(map(len, (*texts, *(each for each in told if isinstance(each, str)))))
 
 
 def check_object(body: object) -> dict[str, Any]:

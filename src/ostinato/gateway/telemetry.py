@@ -29,6 +29,7 @@ from ostinato.gateway.metrics import Metrics
 from ostinato.gateway.otlp import event_of, records
 from ostinato.gateway.recorder import Recorder
 from ostinato.gateway.sessions import Conversations, check_owner
+from ostinato.gateway.work import work
 from ostinato.store import ApiKey, PurgedError, Role, Store, StoreError
 from ostinato.types import Event, Session, Signal, SignalKind
 
@@ -80,7 +81,7 @@ class Telemetry:
         """Sessions whose early events have become signals."""
 
     async def feedback(self, _: Request, key: ApiKey, body: bytes) -> Response:
-        told = parse_feedback(parse_json(body))
+        told = await work(len(body), lambda: parse_feedback(parse_json(body)))
         await self._check(told, key)
         if not told.dryrun:
             await self._commit([told.signal], _tags_event(told, key))
@@ -89,7 +90,7 @@ class Telemetry:
         return encode({"id": told.signal.id, "feedback_id": told.signal.id})
 
     async def events(self, _: Request, key: ApiKey, body: bytes) -> Response:
-        parsed = list(parse_lines(body, key))
+        parsed = await work(len(body), lambda: list(parse_lines(body, key)))
         good = [each for each in parsed if not isinstance(each, Refused)]
         refused = [each for each in parsed if isinstance(each, Refused)]
         taken, wrong = await self._take(good, key)
@@ -104,11 +105,16 @@ class Telemetry:
     async def logs(self, request: Request, key: ApiKey, body: bytes) -> Response:
         """An OTLP/HTTP collector for logs. The answer is in the encoding of the question."""
         content_type = request.headers.get("content-type", "application/json")
-        found = records(_unpacked(body, request, self._gateway.max_body_bytes), content_type)
+        body = _unpacked(body, request, self._gateway.max_body_bytes)
         now = time.time()
-        events = [event for record in found if (event := event_of(record, key, now)) is not None]
+
+        def read() -> tuple[int, list[Event]]:
+            told = records(body, content_type)
+            return len(told), [event for each in told if (event := event_of(each, key, now)) is not None]
+
+        found, events = await work(len(body), read)
         taken, wrong = await self._take(list(enumerate(events, start=1)), key)
-        self._count(taken=taken, refused=len(wrong), ignored=len(found) - len(events))
+        self._count(taken=taken, refused=len(wrong), ignored=found - len(events))
         if content_type.startswith("application/json"):
             return encode({"partialSuccess": _partial(wrong)})
         return Response(_partial_protobuf(wrong), media_type="application/x-protobuf")

@@ -21,6 +21,7 @@ from ostinato.gateway.sessions import Conversations, check_owner, ends_of
 from ostinato.gateway.text_stream import TextStream
 from ostinato.gateway.timing import Timing
 from ostinato.gateway.upstream import EngineClient, Event, Sampled
+from ostinato.gateway.work import work
 from ostinato.model.renderer import Renderer
 from ostinato.store import ApiKey, PurgedError, StoreError
 from ostinato.types import Arm, Completion, FinishReason, GenerateRequest, Turn
@@ -31,6 +32,8 @@ class Call:
     """A request on its way: who asks what of which conversation."""
 
     chat: ChatRequest
+    size: int
+    """Bytes of the request's body: whether to work on it beside the event loop."""
     trail: list[bytes]
     identity: Identity
     key: ApiKey
@@ -82,7 +85,7 @@ class Turns:
                 turns = turns or await self._conversations.reread(conversation)
                 conversation.recall(turns, chat, call.trail, self.renderer)
             await self._arms.refresh()
-            return self._plan(call, self._arm(conversation, call.key))
+            return await self._plan(call, self._arm(conversation, call.key))
 
     async def generate(self, call: Call, plan: Plan) -> Completion:
         call.timing.ask()
@@ -126,7 +129,7 @@ class Turns:
         turn = Turn(
             session_id=call.conversation.session.id,
             index=plan.index,
-            segment=call.conversation.segment_of(plan.place),
+            segment=0,  # numbered below: until it is recorded, another turn may come first
             arm=plan.arm.name,
             prompt_ids=plan.request.prompt_ids,
             completion=completion,
@@ -137,7 +140,9 @@ class Turns:
             untrainable=plan.place.untrainable,
             sampling=plan.request.sampling,
         )
-        turn, stored = self._censor.mark(turn, call.chat)
+        turn, stored = await work(call.size, self._censor.mark, turn, call.chat)
+        segment = call.conversation.segment_of(plan.place)
+        turn, stored = replace(turn, segment=segment), replace(stored, segment=segment)
         answer = answer_of(turn, found)
         await self._commit(call, plan.place, answer, stored)
         return answer
@@ -188,9 +193,9 @@ class Turns:
     def _address(self, arm: Arm) -> str:
         return (self._arms.get(arm.name) or arm).engine
 
-    def _plan(self, call: Call, arm: Arm) -> Plan:
+    async def _plan(self, call: Call, arm: Arm) -> Plan:
         conversation, chat = call.conversation, call.chat
-        place = conversation.place(chat, call.trail, self.renderer)
+        place = await conversation.place(chat, call.trail, self.renderer, call.size)
         session_id, index = conversation.session.id, conversation.plan()
         request = GenerateRequest(
             request_id=f"{session_id}/{index}",

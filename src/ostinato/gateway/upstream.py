@@ -1,6 +1,7 @@
 """The gateway's side of the wire to an engine, with bounded patience for one that restarts."""
 
 import asyncio
+import io
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -11,12 +12,15 @@ import aiohttp
 import orjson
 
 from ostinato.gateway.errors import ApiError, unavailable
+from ostinato.gateway.work import work
 from ostinato.store.wire import completion_from_json, request_to_json
 from ostinato.types import Completion, FinishReason, GenerateRequest
 from ostinato.web.secret import ENGINE_SECRET, bearer
 
 FIRST_WAIT_S = 0.05
 LONGEST_WAIT_S = 1.0
+BYTES_OF_AN_ID = 6
+"""Of a token's id in JSON, about."""
 LINE_BYTES = 2**22
 """Longest NDJSON line: the last one carries the routes of the whole sequence."""
 TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=300)
@@ -63,7 +67,7 @@ class EngineClient:
 
     async def generate(self, address: Address, request: GenerateRequest) -> Completion:
         """The whole completion. ApiError 400 for what the engine refuses, 503 when it stays away."""
-        body = orjson.dumps(request_to_json(request))
+        body = await _encoded(request)
         patience = _Patience(self._patience_s)
         while True:
             try:
@@ -97,7 +101,7 @@ class EngineClient:
         yield ready
 
     async def _stream_once(self, address: str, request: GenerateRequest) -> AsyncGenerator[Event]:
-        body = orjson.dumps(request_to_json(request) | {"stream": True})
+        body = await _encoded(request, stream=True)
         async with self._open(address, body) as response:
             rest = b""
             async for data in response.content.iter_any():
@@ -120,10 +124,15 @@ class EngineClient:
                 headers=self._headers,
                 skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
             )
-        async with self._http.post(address + "/generate", data=body) as response:
+        async with self._http.post(address + "/generate", data=io.BytesIO(body)) as response:
             if response.status >= 400:
                 raise _refused(response.status, await response.read())
             yield response
+
+
+async def _encoded(request: GenerateRequest, **more: bool) -> bytes:
+    size = BYTES_OF_AN_ID * len(request.prompt_ids)
+    return await work(size, lambda: orjson.dumps(request_to_json(request) | more))
 
 
 class _Patience:

@@ -121,7 +121,8 @@ class Tokenizer:
         words = self._words
         if words is None or not text.isascii() or any(literal in text for literal in self._added):
             return list(self._inner.encode(text, add_special_tokens=False).ids)
-        return [id_ for word in ASCII_WORDS.findall(text) for id_ in words[word]]
+        # Word by word: finding all words of a long text at once would hold the interpreter meanwhile.
+        return [id_ for word in ASCII_WORDS.finditer(text) for id_ in words[word[0]]]
 
     def encode_untrusted(self, text: str) -> list[int]:
         """Ids of `text` in which nothing becomes a control token: same text decoded, no forged turns."""

@@ -16,8 +16,9 @@ from starlette.types import ASGIApp
 
 from ostinato.search.index import Found, Index, MissingFiles, SearchError, UnknownTree
 from ostinato.web.origin import Addressed
+from ostinato.web.values import TooManyValuesError, parse_values
 
-MAX_BODY_BYTES = 32 * 2**20
+MAX_BODY_BYTES = 8 * 2**20
 MAX_QUERY = 2_000
 Authenticate = Callable[[str], Awaitable[bool]]
 """Whether an API key may search."""
@@ -50,7 +51,8 @@ class Service:
 
     async def files(self, request: Request) -> Response:
         body = await self._body(request)
-        files = [_file(value) for value in _field(body, "files", list)]
+        told = _field(body, "files", list)
+        files = await self._work(lambda: [_file(value) for value in told])
         await self._work(self._index.add, files)
         return _answer({"added": len(files)})
 
@@ -80,8 +82,10 @@ class Service:
                     413, f"the body is larger than {MAX_BODY_BYTES} bytes: send less at once", "too_large"
                 )
         try:
-            value = json.loads(bytes(data))
-        except (ValueError, RecursionError) as error:
+            value = await asyncio.to_thread(parse_values, bytes(data))
+        except TooManyValuesError as error:
+            raise Refused(413, str(error), "too_large") from None
+        except ValueError as error:
             raise Refused(400, f"the body is not JSON: {error}", "invalid_json") from None
         if not isinstance(value, dict):
             raise Refused(400, "the body must be a JSON object", "invalid_json")

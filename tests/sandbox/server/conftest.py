@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.sandbox.conftest import served
+from tests.watchdog import watched
 
 
 @pytest.fixture(scope="session")
@@ -25,3 +26,10 @@ def templates(state: Path, front: tuple[str, str]) -> Path:
     (directory / "base").mkdir()
     (directory / "base" / "a.py").write_text("print('a')\n")
     return directory
+
+
+@pytest.fixture(autouse=True)
+def awake() -> Iterator[None]:
+    """No callback of a server in this process may keep its loop: see `tests/watchdog.py`."""
+    with watched():
+        yield
