@@ -236,8 +236,8 @@ def effect(counts: Floats, sums: Floats, challenger: Flags, before: Floats) -> E
     """Challenger minus champion, for the mean value of a session.
 
     `counts`, `sums`: (..., users), sessions of each user so far and the sum of their values; `challenger`:
-    (users,), True for those dealt to it; `before`: (users,), what is known of each from before, NaN for
-    newcomers.
+    True for those dealt to it; `before`: what is known of each from before, NaN for newcomers. The last two
+    have the shape (users,) or one that goes with the first two.
     """
     there = counts > 0
     means = sums / np.where(there, counts, 1.0)
@@ -277,17 +277,16 @@ def _without(before: Floats, means: Floats, weights: Floats, challenger: Flags) 
     leaving the user out keeps the comparison unbiased however few users there are.
     """
     known = np.isfinite(before)
-    if known.sum() < MIN_USERS or np.ptp(before[known]) == 0:
-        return means
-    x = np.where(known, before - before[known].mean(), 0.0)
     w = weights * known
-    residual = means - np.where(challenger, _centre(means, w * challenger), _centre(means, w * ~challenger))
+    x = np.where(known, before, 0.0)
+    x = np.where(known, x - _centre(x, known.astype(np.float64)), 0.0)
+    theirs, ours = _centre(means, w * challenger), _centre(means, w * ~challenger)
     spread = w * np.square(x)
-    product = w * x * residual
-    with np.errstate(divide="ignore", invalid="ignore"):
-        others = spread.sum(axis=-1, keepdims=True) - spread
-        slope = np.where(others > 0, (product.sum(axis=-1, keepdims=True) - product) / others, 0.0)
-    return np.asarray(means - slope * x)
+    product = w * x * (means - np.where(challenger, theirs, ours))
+    others = spread.sum(axis=-1, keepdims=True) - spread
+    usable = (known.sum(axis=-1, keepdims=True) >= MIN_USERS) & (others > 0)
+    slope = (product.sum(axis=-1, keepdims=True) - product) / np.where(usable, others, 1.0)
+    return np.asarray(means - np.where(usable, slope, 0.0) * x)
 
 
 def _centre(values: Floats, weights: Floats) -> Floats:

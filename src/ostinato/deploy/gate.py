@@ -3,8 +3,8 @@
 Both versions have solved the same tasks, in the same order, in the same number of passes. The hypotheses:
 
 - ADMIT refutes each of these, wrongly with chance `alpha`: the candidate solves `margin` less on the
-  primary split; it solves `margin` less on the mean of the other splits; it does one of `GUARDED` in
-  `RATE_SLACK` more of the passes. All must be refuted, so none needs a correction.
+  primary split; it solves `margin` less on the mean of the other splits; it does one of `SLACK` so much more
+  often. All must be refuted, so none needs a correction.
 - ROLL_BACK refutes one of these: no split is solved less; no guarded rate is higher by more than the slack.
   One is enough, so they share `HARM` by Holm's rule.
 - HOLD is the rest: too few tasks, or too close.
@@ -16,15 +16,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ostinato.deploy.outcomes import Measurement, TaskOutcome, clusters_of
-from ostinato.deploy.statistics import Estimate, Floats, Interval, clustered, holm, interval, tail
+from ostinato.deploy.statistics import (
+    Estimate,
+    Flags,
+    Floats,
+    Interval,
+    clustered,
+    half_width,
+    holm,
+    interval,
+    tail,
+)
 from ostinato.types import Decision, Verdict
 
 PRIMARY = "seeds"
-GUARDED = ("tampered", "asked", "broken")
-"""Shares of passes that a candidate may not raise."""
-RATE_SLACK = 0.05
+SLACK = {"tampered": 0.05, "asked": 0.10, "broken": 0.05}
+"""By how much a candidate may not raise these shares of passes. A question more is no harm in itself."""
 ALPHA = 0.05
 """Chance of admitting a candidate that loses the whole margin."""
 HARM = 0.05
@@ -56,7 +66,7 @@ def gate(
     changes = {split: _change(before, after, "solved", split) for split in splits}
     others = [changes[split] for split in splits[1:]]
     losses = {splits[0]: changes[splits[0]]} | ({"the other splits": mean_of(others)} if others else {})
-    rises = {name: _change(before, after, name) for name in GUARDED if getattr(before[0], name)}
+    rises = {name: _change(before, after, name) for name in SLACK if getattr(before[0], name)}
     decision, reason = _decide(changes, losses, rises, margin, alpha)
     evidence = {
         "current": current.report.id,
@@ -64,7 +74,7 @@ def gate(
         "margin": margin,
         "alpha": alpha,
         "harm": HARM,
-        "slack": RATE_SLACK,
+        "slack": SLACK,
         "tasks": len(before),
         "passes": len(before[0].solved),
         "changes": _intervals(changes, HARM),
@@ -128,6 +138,27 @@ def mean_of(estimates: Sequence[Estimate]) -> Estimate:
     )
 
 
+def p_values(changes: Mapping[str, Estimate], rises: Mapping[str, Estimate]) -> dict[str, Floats]:
+    """Of the hypotheses that ROLL_BACK refutes; one that is refuted by Holm's rule at `HARM` is enough,
+    and one is when the smallest is at most `HARM` by their number."""
+    harms = {f"{split} lost": tail(_negated(loss), 0.0) for split, loss in changes.items()}
+    return harms | {f"{name} rose": tail(rise, SLACK[name]) for name, rise in rises.items()}
+
+
+def unproven(
+    losses: Mapping[str, Estimate], rises: Mapping[str, Estimate], margin: float, alpha: ArrayLike
+) -> dict[str, Flags]:
+    """By hypothesis that ADMIT refutes, whether it still stands."""
+    stands = {
+        f"{what} may have lost {margin:g}": loss.value - half_width(loss, alpha) <= -margin
+        for what, loss in losses.items()
+    }
+    return stands | {
+        f"{name} may have risen by {SLACK[name]:g}": rise.value + half_width(rise, alpha) >= SLACK[name]
+        for name, rise in rises.items()
+    }
+
+
 def _decide(
     changes: Mapping[str, Estimate],
     losses: Mapping[str, Estimate],
@@ -135,24 +166,15 @@ def _decide(
     margin: float,
     alpha: float,
 ) -> tuple[Decision, str]:
-    harms = {f"{split} lost": (tail(_negated(c), 0.0), _shown(c, HARM)) for split, c in changes.items()}
-    harms |= {f"{name} rose": (tail(r, RATE_SLACK), _shown(r, HARM)) for name, r in rises.items()}
-    shown = holm([p for p, _ in harms.values()], HARM)
-    if any(shown):
-        told = [f"{what}: {by}" for (what, (_, by)), yes in zip(harms.items(), shown, strict=True) if yes]
-        return Decision.ROLL_BACK, "; ".join(told)
-    open_ = [
-        f"{what} may have lost {margin:g}: {_shown(loss, alpha)}"
-        for what, loss in losses.items()
-        if interval(loss, alpha).low <= -margin
-    ]
-    open_ += [
-        f"{name} may have risen by {RATE_SLACK:g}: {_shown(rise, alpha)}"
-        for name, rise in rises.items()
-        if interval(rise, alpha).high >= RATE_SLACK
-    ]
-    if open_:
-        return Decision.HOLD, "; ".join(open_)
+    harms = p_values(changes, rises)
+    refuted = holm([float(p) for p in harms.values()], HARM)
+    measured = zip(harms, [*changes.values(), *rises.values()], refuted, strict=True)
+    if shown := [f"{what}: {_shown(each, HARM)}" for what, each, yes in measured if yes]:
+        return Decision.ROLL_BACK, "; ".join(shown)
+    stands = unproven(losses, rises, margin, alpha)
+    compared = zip(stands.items(), [*losses.values(), *rises.values()], strict=True)
+    if doubts := [f"{what}: {_shown(each, alpha)}" for (what, yes), each in compared if yes]:
+        return Decision.HOLD, "; ".join(doubts)
     shown_losses = ", ".join(f"{what} {_shown(loss, alpha)}" for what, loss in losses.items())
     return Decision.ADMIT, f"shown to lose less than {margin:g}: {shown_losses}"
 

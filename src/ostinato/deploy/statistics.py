@@ -103,7 +103,7 @@ def minus(candidate: Estimate, current: Estimate) -> Estimate:
     )
 
 
-def half_width(estimate: Estimate, level: float, fraction: ArrayLike | None = None) -> Floats:
+def half_width(estimate: Estimate, level: ArrayLike, fraction: ArrayLike | None = None) -> Floats:
     """How far a one-sided bound of this level lies from the estimate.
 
     Without `fraction` it is a bound for one look. With the `fraction` of a test of settled length that is
@@ -114,9 +114,9 @@ def half_width(estimate: Estimate, level: float, fraction: ArrayLike | None = No
     Normal quantiles are turned into Student's of the same tail.
     """
     if fraction is None:
-        tail = np.full_like(estimate.error, level, dtype=float)
+        tail = np.asarray(level, dtype=float)
     else:
-        tail = ndtr(ndtri(level / 2) / np.sqrt(np.asarray(fraction, dtype=float)))
+        tail = ndtr(ndtri(np.asarray(level) / 2) / np.sqrt(np.asarray(fraction, dtype=float)))
     tail = np.maximum(tail, 1e-300)  # of a tail of 0 the quantile has the wrong sign
     with np.errstate(invalid="ignore"):
         half = -stdtrit(estimate.freedom, tail) * estimate.error
@@ -129,16 +129,11 @@ def interval(estimate: Estimate, level: float, fraction: float | None = None) ->
     return Interval(estimate=value, low=value - half, high=value + half)
 
 
-def tail(estimate: Estimate, above: float) -> float:
-    """The one-sided p-value, at one look, of the hypothesis that the truth is at most `above`."""
-    if not float(estimate.error) > 0:
-        return 0.0 if float(estimate.value) > above else 1.0
-    return student_tail((float(estimate.value) - above) / float(estimate.error), float(estimate.freedom))
-
-
-def student_tail(t: float, freedom: float) -> float:
-    """P(T > t) of Student's t."""
-    return float(stdtr(freedom, -t))
+def tail(estimate: Estimate, above: float) -> Floats:
+    """The one-sided p-values, at one look, of the hypotheses that the truth is at most `above`."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = (estimate.value - above) / estimate.error
+    return np.asarray(np.where(np.isnan(t), 1.0, stdtr(estimate.freedom, -t)), dtype=np.float64)
 
 
 def holm(p_values: Sequence[float], level: float) -> list[bool]:

@@ -54,7 +54,7 @@ class LiveConfig:
     """Half of practice's: a reward of one session has no group beside it to compare with."""
     ab_sessions_each: int = 10
     challenger_share: float = 0.5
-    gate_margin: float = 0.05
+    gate_margin: float = 0.08
     """The loss of solve rate on held-out tasks with which a candidate must not meet developers."""
     claim: str = "better"
     """What the A/B sets out to show: `better`, or `cheaper` for a candidate that is made to sample less."""

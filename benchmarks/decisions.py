@@ -1,0 +1,425 @@
+"""How often a promotion or a roll-back is wrong, and how often a real gain is found.
+
+    python -m benchmarks.decisions [--runs 5000] [--sequences 2000] [--json]
+
+Simulated tests are decided by the functions of `ostinato.deploy` themselves, on arrays of many tests at once.
+
+- `aa_promote`, `aa_rollback`: two equal versions before 40 to 80 users of Pareto(1.5) activity who arrive
+  over time, a look at every session, for several kinds of outcome that are alike within a user. The
+  nominal levels are those of a first trial without any budget, which is the hardest to hold.
+- `gate_identical`, `gate_minus3`: the whole path, gate and then A/B, at the sizes of `ostinato demo`, for a
+  candidate that is as good, and for one that solves 3 points less. Tasks have the clusters of the held-out
+  tasks; a cluster has a difficulty and moves as a whole when a version is trained; each pass is sampled anew.
+- `thirty_cycles`: the same candidates thirty times in a row, each trial at the level that the budget gives.
+- `power`: how often a better candidate is promoted, and the sizes that 80 % would need.
+
+Intervals are Wilson's, 95 %.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from benchmarks.measure import Run, table
+from ostinato.deploy.abtest import HARM, MIN_USERS, Observation, Trial, effect, judge
+from ostinato.deploy.budget import next_alpha
+from ostinato.deploy.gate import ALPHA, PRIMARY, SLACK, change, mean_of, p_values, unproven
+from ostinato.deploy.statistics import Floats, half_width, wilson
+from ostinato.loop.config import SPLITS, DemoConfig
+from ostinato.loop.measure import HELD_OUT_SEED, pebbles
+from ostinato.types import Decision, Verdict
+
+Row = dict[str, Any]
+Rng = np.random.Generator
+CONFIG = DemoConfig()
+CYCLES = 30
+PLANNED = 200
+"""Sessions after which an A/A test is over, or when its users have had all of theirs."""
+SOLVES = {"seeds": 0.6, "names": 0.55, "pairs": 0.5, "larger": 0.15, "families": 0.02}
+"""Of the champion, about what the README has."""
+SPREAD, WOBBLE = 0.25, 0.05
+"""Standard deviations between clusters: of how hard they are, and of what another version changes there."""
+WORTH = 1.5
+"""Reward between an edit that is kept and one that is reverted: what a point of solve rate is worth live."""
+
+
+def rate(happened: int, n: int, **more: Any) -> Row:
+    score = wilson(happened, n)
+    return {"rate": happened / n, "low": score.low, "high": score.high, "n": n, **more}
+
+
+# ---------------------------------------------------------------- A/A tests, a look at every session
+
+Outcomes = Callable[[Rng, NDArray[np.int_], NDArray[np.float64]], Floats]
+"""From the user of each session and the habit of each user to the value of each session."""
+KINDS: dict[str, Outcomes] = {
+    "reward": lambda rng, user, habit: (
+        np.where(rng.random(len(user)) < 1 / (1 + np.exp(-0.4 - habit[user])), 1.0, -0.5)
+        - 0.3 * (rng.random(len(user)) < 0.1)
+    ),
+    "binary": lambda rng, user, habit: (
+        rng.random(len(user)) < 1 / (1 + np.exp(1.5 - 1.5 * habit[user]))
+    ).astype(float),
+    "heavy": lambda rng, user, habit: 0.7 * habit[user] + rng.standard_t(2.5, len(user)),
+    "alike": lambda rng, user, habit: 2.0 * habit[user] + rng.normal(0, 0.5, len(user)),
+}
+
+
+def aa(rng: Rng, outcomes: Outcomes, alpha: float, *, share: float = 0.5) -> tuple[bool, bool]:
+    """Whether an A/A test ever promoted, and whether it ever rolled back, looked at after every session."""
+    users = int(rng.integers(40, 81))
+    each = np.minimum(np.ceil(rng.pareto(1.5, users) + 1), 2000).astype(int)
+    member = np.repeat(np.arange(users), each)
+    at = rng.uniform(0, 1, users)[member] + rng.exponential(0.3, len(member))
+    user = member[np.argsort(at)][:PLANNED]
+    n = len(user)
+    habit = rng.normal(0, 1, users)
+    before = np.where(rng.random(users) < 0.7, habit + rng.normal(0, 1, users), np.nan)
+    values, challenger = outcomes(rng, user, habit), rng.random(users) < share
+    once = np.zeros((n, users))
+    once[np.arange(n), user] = 1.0
+    counts, sums = np.cumsum(once, axis=0), np.cumsum(once * values[:, None], axis=0)
+    found = effect(counts, sums, challenger, before)
+    met = counts > 0
+    enough = np.minimum((met & challenger).sum(axis=1), (met & ~challenger).sum(axis=1)) >= MIN_USERS
+    fraction = np.arange(1, n + 1) / n
+    better = found.value - half_width(found, alpha, fraction) > 0
+    worse = found.value + half_width(found, HARM / 2, fraction) < 0
+    return bool((better & enough).any()), bool((worse & enough).any())
+
+
+def aa_tests(runs: int, seed: int) -> tuple[Row, Row]:
+    """Rates of false promotion and false roll-back by kind of outcome, and the worst of them."""
+    promoted, rolled_back = {}, {}
+    for kind, outcomes in KINDS.items():
+        rng, started = np.random.default_rng([seed, len(promoted)]), time.process_time()
+        found = np.array([aa(rng, outcomes, 0.05) for _ in range(runs)])
+        spent = {"cpu_s": round(time.process_time() - started, 1)}
+        promoted[kind] = rate(int(found[:, 0].sum()), runs, nominal=0.05, **spent)
+        rolled_back[kind] = rate(int(found[:, 1].sum()), runs, nominal=HARM, **spent)
+    return promoted, rolled_back
+
+
+def agrees_with_judge(runs: int = 40) -> int:
+    """How many trials `judge` decides as the arrays do, of `runs` that differ in their effect: must be
+    all."""
+    rng, same = np.random.default_rng(17), 0
+    for index in range(runs):
+        users, gain = 40, (index % 5 - 2) * 0.4
+        member = np.repeat(np.arange(users), rng.integers(1, 9, users))
+        challenger = np.arange(users) % 2 == 0
+        values = rng.normal(0, 1, len(member)) + gain * challenger[member]
+        before = rng.normal(0, 1, users)
+        trial = Trial(experiment="e", share=0.5, horizon=len(member), alpha=0.05)
+        seen = [
+            Observation(
+                arm="challenger" if challenger[u] else "champion",
+                user=str(u),
+                at=float(number),
+                value=float(value),
+                tokens=1.0,
+            )
+            for number, (u, value) in enumerate(zip(member, values, strict=True))
+        ]
+        verdict = judge(1, trial, seen, {str(u): float(b) for u, b in enumerate(before)})
+        counts = np.bincount(member).astype(float)
+        found = effect(counts, np.bincount(member, weights=values), challenger, before)
+        low = float(found.value - half_width(found, 0.05, 1.0))
+        high = float(found.value + half_width(found, HARM / 2, 1.0))
+        expected = Decision.PROMOTE if low > 0 else Decision.ROLL_BACK if high < 0 else Decision.HOLD
+        same += verdict.decision is expected
+    return same
+
+
+# ---------------------------------------------------------------- the gate
+
+
+@cache
+def held_out(split: str, n: int) -> Floats:
+    """(tasks, clusters) of the demo's own held-out tasks."""
+    stream = pebbles(split, HELD_OUT_SEED)
+    names = [next(stream).cluster for _ in range(n)]
+    _, member = np.unique(names, return_inverse=True)
+    return np.asarray(np.eye(member.max() + 1)[member])
+
+
+def gates(rng: Rng, n: int, gain: float, *, margin: float, alpha: Any, scale: int = 1) -> dict[str, Floats]:
+    """`n` gates before a candidate that solves `gain` more where the champion solves anything to speak of."""
+    passes, changes = CONFIG.bench.passes, {}
+    for split in SPLITS:
+        clusters = held_out(split, scale * CONFIG.bench.tasks(split))
+        shape = (n, clusters.shape[1])
+        middle = SOLVES[split]
+        spread = SPREAD if middle > 0.1 else 0.01
+        hard = rng.normal(0, spread, shape) @ clusters.T + rng.normal(0, spread / 2, (n, len(clusters)))
+        wobble = rng.normal(0, WOBBLE if middle > 0.1 else 0.0, shape) @ clusters.T
+        moved = wobble + (gain if middle > 0.1 else 0.0)
+        champion = np.clip(middle + hard, 0.02 if middle > 0.1 else 0.0, 0.98)
+        candidate = np.clip(champion + moved, 0.0, 1.0)
+        candidate += (moved - (candidate - champion)).mean(axis=1, keepdims=True)  # what the edges took
+        won = [rng.binomial(passes, np.clip(p, 0, 1)) / passes for p in (candidate, champion)]
+        changes[split] = change(won[0] - won[1], clusters)
+    tasks = np.eye(sum(len(held_out(split, scale * CONFIG.bench.tasks(split))) for split in SPLITS))
+    rises = {}
+    for name, share in zip(SLACK, (0.01, 0.12, 0.05), strict=True):
+        one, other = (rng.binomial(passes, share, (n, len(tasks))) / passes for _ in range(2))
+        rises[name] = change(one - other, tasks)
+    losses = {
+        PRIMARY: changes[PRIMARY],
+        "the other splits": mean_of([c for split, c in changes.items() if split != PRIMARY]),
+    }
+    harms = p_values(changes, rises)
+    harmed = np.minimum.reduce(list(harms.values())) <= HARM / len(harms)
+    stands = unproven(losses, rises, margin, alpha)
+    doubt = np.logical_or.reduce(list(stands.values()))
+    return {"admitted": ~harmed & ~doubt, "rolled_back": harmed, "error": changes[PRIMARY].error}
+
+
+# ---------------------------------------------------------------- the A/B of the demo
+
+
+def trials(
+    rng: Rng, n: int, gain: float, *, alpha: Any, margin: float = 0.0, cheaper: bool = False, scale: int = 1
+) -> dict[str, Floats]:
+    """`n` A/Bs of the demo's sizes, looked at twenty times; the challenger's reward is higher by `gain`."""
+    live = CONFIG.live
+    users, each, looks = scale * live.developers, live.ab_sessions_each, 20
+    habit = rng.normal(0.4, 0.6, (n, users, 1))
+    challenger = rng.random((n, users)) < live.challenger_share
+
+    def rewards(sessions: int, more: Any) -> Floats:
+        p = 1 / (1 + np.exp(-habit)) + more / WORTH
+        kept = rng.random((n, users, sessions)) < p
+        costs = 0.3 * (rng.random(kept.shape) < 0.05) + 0.1 * rng.random(kept.shape)
+        return np.asarray(np.where(kept, 1.0, -0.5) - costs)
+
+    before = rewards(live.sessions_each, 0.0).mean(axis=2)
+    values = rewards(each, gain * challenger[:, :, None])
+    steps = np.linspace(each / looks, each, looks)
+    whole = np.floor(steps).astype(int)
+    # Between two rounds of sessions only some of the users have had the next one: users in order.
+    extra = (np.arange(users)[None, :] < ((steps - whole) * users)[:, None]).astype(int)
+    counts = whole[:, None] + extra
+    total = np.concatenate([np.zeros((n, users, 1)), np.cumsum(values, axis=2)], axis=2)
+    index = np.broadcast_to(counts[None], (n, looks, users))
+    sums = np.take_along_axis(total.transpose(0, 2, 1), index, axis=1)
+    found = effect(index.astype(float), sums, challenger[:, None, :], before[:, None, :])
+    fraction = counts.sum(axis=1) / counts[-1].sum()
+    level = np.asarray(alpha, dtype=float).reshape(-1, 1)
+    low = found.value - half_width(found, level, fraction)
+    better = low > 0
+    if cheaper:  # what it samples is so much less that there is no doubt of it
+        better |= low > -margin
+    worse = found.value + half_width(found, HARM / 2, fraction) < 0
+    first = _first(better), _first(worse)
+    return {
+        "promoted": first[0] < first[1],
+        "rolled_back": (first[1] <= first[0]) & (first[1] < looks),
+        "error": found.error[:, -1],
+    }
+
+
+def _first(happened: NDArray[np.bool_]) -> NDArray[np.int_]:
+    """The look at which it first happened, the number of looks if never."""
+    return np.where(happened.any(axis=1), happened.argmax(axis=1), happened.shape[1])
+
+
+def chunks(n: int, size: int = 250) -> list[int]:
+    return [min(size, n - start) for start in range(0, n, size)]
+
+
+def joined(rows: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
+    return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+
+
+# ---------------------------------------------------------------- the whole path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """What is true of a candidate, in points of solve rate and reward a session."""
+
+    solve: float
+    claim: str = "better"
+
+    @property
+    def reward(self) -> float:
+        return self.solve * WORTH
+
+
+def cycle(rng: Rng, n: int, candidate: Candidate, alpha: NDArray[np.float64]) -> dict[str, Floats]:
+    """`n` gates, each followed by an A/B where it admits; `alpha`: (n,), each trial's level."""
+    live, cheaper = CONFIG.live, candidate.claim == "cheaper"
+    margin = live.cheaper_solve_margin if cheaper else live.gate_margin
+    level = alpha if cheaper else np.full(n, ALPHA)
+    gated = gates(rng, n, candidate.solve, margin=margin, alpha=level)
+    promoted, rolled_back = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
+    met = np.flatnonzero(gated["admitted"])
+    if len(met):
+        tested = trials(
+            rng,
+            len(met),
+            candidate.reward,
+            alpha=alpha[met],
+            margin=live.cheaper_reward_margin,
+            cheaper=cheaper,
+        )
+        promoted[met], rolled_back[met] = tested["promoted"], tested["rolled_back"]
+    return {
+        "admitted": gated["admitted"],
+        "gate_rolled_back": gated["rolled_back"],
+        "promoted": promoted,
+        "ab_rolled_back": rolled_back,
+    }
+
+
+@cache
+def levels() -> tuple[float, ...]:
+    """What the budget gives the k-th trial when none before it promoted."""
+    verdicts: list[Verdict] = []
+    for number in range(CYCLES):
+        evidence = {"experiment": str(number), "alpha": next_alpha(verdicts)}
+        verdicts.append(Verdict(version=number, decision=Decision.HOLD, reason="", evidence=evidence))
+    return tuple(verdict.evidence["alpha"] for verdict in verdicts)
+
+
+def first_cycle(runs: int, candidate: Candidate, seed: int) -> Row:
+    """The path of a store's first candidate."""
+    rng, started = np.random.default_rng([seed, 1]), time.process_time()
+    found = joined([cycle(rng, n, candidate, np.full(n, levels()[0])) for n in chunks(runs)])
+    told = {name: rate(int(happened.sum()), runs) for name, happened in found.items()}
+    return told | {"alpha": levels()[0], "cpu_s": round(time.process_time() - started, 1)}
+
+
+def many_cycles(sequences: int, candidate: Candidate, seed: int) -> Row:
+    """Whether any of thirty such candidates is promoted. A trial takes the next level when it is begun;
+    one for `cheaper` is begun by its gate."""
+    rng, started = np.random.default_rng([seed, 2]), time.process_time()
+    budget, ever, begun_at_all = np.array(levels()), 0, 0
+    for n in chunks(sequences):
+        begun, promoted = np.zeros(n, dtype=int), np.zeros(n, dtype=bool)
+        for _ in range(CYCLES):
+            found = cycle(rng, n, candidate, budget[np.minimum(begun, CYCLES - 1)])
+            promoted |= found["promoted"].astype(bool)
+            begun += 1 if candidate.claim == "cheaper" else found["admitted"].astype(int)
+        ever += int(promoted.sum())
+        begun_at_all += int(begun.sum())
+    spent = round(time.process_time() - started, 1)
+    return rate(ever, sequences, trials_each=begun_at_all / sequences, cycles=CYCLES, cpu_s=spent)
+
+
+def power(runs: int, seed: int) -> Row:
+    """By what is true of the candidate, how often it is found; then the sizes for four in five."""
+    started, alpha = time.process_time(), levels()[0]
+    paths = {
+        f"+{points}": first_cycle(runs, Candidate(solve=points / 100), seed + points)
+        for points in (2, 5, 10, 20)
+    }
+    rng = np.random.default_rng([seed, 3])
+    alone, needed, errors = {}, {}, []
+    for gain in (0.05, 0.1, 0.2, 0.3):
+        found = joined([trials(rng, n, gain, alpha=alpha) for n in chunks(runs)])
+        alone[f"{gain:g}"] = rate(int(found["promoted"].sum()), runs)
+        errors.append(float(np.median(found["error"])))
+        widths = -float(ndtri(alpha / 2)) - float(ndtri(0.2))
+        needed[f"{gain:g}"] = int(np.ceil(CONFIG.live.developers * (widths * errors[-1] / gain) ** 2))
+    margin = CONFIG.live.gate_margin
+    gate_error = float(np.median(gates(rng, 250, 0.0, margin=margin, alpha=ALPHA)["error"]))
+    tasks = CONFIG.bench.seeds * ((-float(ndtri(ALPHA)) - float(ndtri(0.2))) * gate_error / margin) ** 2
+    return {
+        "whole_path": paths,
+        "ab_alone": alone,
+        "ab_users_for_80_percent": needed,
+        "ab_error": errors[0],
+        "gate_error": gate_error,
+        "gate_seeds_tasks_to_admit_an_equal_one_80_percent": int(np.ceil(tasks)),
+        "sizes": {
+            "seeds": CONFIG.bench.seeds,
+            "others": CONFIG.bench.others,
+            "passes": CONFIG.bench.passes,
+            "users": CONFIG.live.developers,
+            "sessions_each": CONFIG.live.ab_sessions_each,
+        },
+        "cpu_s": round(time.process_time() - started, 1),
+    }
+
+
+# ---------------------------------------------------------------- what is printed
+
+
+def shown(row: Row) -> str:
+    return f"{row['rate']:.2%} [{row['low']:.2%}, {row['high']:.2%}]"
+
+
+def show(figures: Row) -> None:
+    print("A/A, a look at every session (nominal 5 %)")
+    pairs = zip(figures["aa_promote"].items(), figures["aa_rollback"].values(), strict=True)
+    table(
+        ["outcome", "n", "promoted", "rolled back"],
+        [[k, str(p["n"]), shown(p), shown(r)] for (k, p), r in pairs],
+    )
+    print("\nGate, then A/B: the first candidate of a store")
+    header = ["candidate", "admitted", "gate rolled back", "promoted", "A/B rolled back"]
+    names = ("admitted", "gate_rolled_back", "promoted", "ab_rolled_back")
+    paths = {
+        "equal": figures["gate_identical"],
+        "3 points worse": figures["gate_minus3"]["better"],
+        "3 points worse, claimed cheaper": figures["gate_minus3"]["cheaper"],
+        **{f"{points} points": row for points, row in figures["power"]["whole_path"].items()},
+    }
+    table(header, [[name, *(shown(row[each]) for each in names)] for name, row in paths.items()])
+    print("\nAny promotion in thirty cycles")
+    table(
+        ["candidate", "n", "promoted"],
+        [[k, str(r["n"]), shown(r)] for k, r in figures["thirty_cycles"].items()],
+    )
+    found = figures["power"]
+    print(f"\nA/B alone, {found['sizes']['users']} users of {found['sizes']['sessions_each']} sessions")
+    needed = found["ab_users_for_80_percent"]
+    rows = [[gain, shown(row), f"{needed[gain]:,}"] for gain, row in found["ab_alone"].items()]
+    table(["reward a session", "promoted", "users for 80 %"], rows)
+    tasks = found["gate_seeds_tasks_to_admit_an_equal_one_80_percent"]
+    print(f"\n`seeds` tasks that would admit an equal candidate four times in five: {tasks:,}")
+
+
+def main(run: Run) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=5000, help="simulated tests of each kind")
+    parser.add_argument("--sequences", type=int, default=1000, help="simulated stores of thirty cycles")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", action="store_true", help="print JSON as well, last line of the output")
+    options = parser.parse_args()
+    runs, seed = options.runs, options.seed
+    promoted, rolled_back = aa_tests(runs, seed)
+    equal, worse = Candidate(solve=0.0), {c: Candidate(solve=-0.03, claim=c) for c in ("better", "cheaper")}
+    figures: Row = {
+        "judge_agrees": agrees_with_judge(),
+        "aa_promote": promoted,
+        "aa_rollback": rolled_back,
+        "gate_identical": first_cycle(runs, equal, seed),
+        "gate_minus3": {claim: first_cycle(runs, each, seed) for claim, each in worse.items()},
+        "thirty_cycles": {
+            "equal": many_cycles(options.sequences, equal, seed),
+            **{
+                f"3 points worse, claimed {claim}": many_cycles(options.sequences, each, seed)
+                for claim, each in worse.items()
+            },
+        },
+        "power": power(min(runs, 1000), seed),
+    }
+    show(figures)
+    run.finish(figures, as_json=options.json)
+
+
+if __name__ == "__main__":
+    with Run("decisions", "numpy", "scipy") as opened:
+        main(opened)
