@@ -1,0 +1,152 @@
+"""The cycle with everything real but the model: what a version can do is scripted, learning is not."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from tests.circle import solves
+from tests.store.builders import session, turn
+
+from ostinato.config import dump
+from ostinato.engine.http import Running
+from ostinato.engine.scripted import ScriptedEngine, serve_scripted
+from ostinato.harness.client import GatewayClient
+from ostinato.harness.episode import EpisodeRunner
+from ostinato.loop import trial
+from ostinato.loop.config import BenchConfig, DemoConfig, LiveConfig
+from ostinato.loop.cycle import cycle
+from ostinato.loop.live import live, settled
+from ostinato.loop.measure import held_out, measure
+from ostinato.loop.owner import Owner
+from ostinato.loop.prepare import load_wire, prepare
+from ostinato.loop.run import open_run
+from ostinato.loop.show import Show
+from ostinato.loop.workshop import START, Workshop, open_workshop
+from ostinato.model.transcript import messages_of
+from ostinato.store import Ledger, Objects
+from ostinato.sync import Subscriber
+from ostinato.tasks.pebble import Pebble, generate
+from ostinato.types import Decision, Ending, GenerateRequest, Source, Task
+
+pytestmark = pytest.mark.slow
+CHAMPION = 0
+Skill = Callable[[int], float]
+"""From a version to the share of its sessions that do what was asked."""
+
+SMALL = DemoConfig(
+    sandbox="auto",
+    bench=BenchConfig(seeds=20, others=3, passes=1),
+    live=LiveConfig(developers=24, sessions_each=1, versions=1, ab_sessions_each=3, gate_margin=0.3),
+)
+
+
+def pebble_of(task: Task) -> Pebble:
+    _, kind, split, seed = task.id.split("-")
+    return generate(kind, split, int(seed))
+
+
+class Scripted:
+    """A service that a script stands in for."""
+
+    restarts = 0
+
+    def __init__(self, site: Running) -> None:
+        self.url = site.url
+        self.stop = site.close
+
+
+class Scene(Workshop):
+    """A workshop whose versions do what was asked as often as `skill` says."""
+
+    skill: Skill
+    tasks: dict[str, Task]
+
+    def runner(self, client: GatewayClient) -> EpisodeRunner:
+        tasks = self.tasks
+
+        class Noting(EpisodeRunner):
+            async def attempt(self, task: Task, user: Any, *, session_id: str, **more: Any) -> Any:
+                tasks[session_id] = task
+                return await super().attempt(task, user, session_id=session_id, **more)
+
+        return Noting(client, self.backend, self._verifier, self.config.harness)
+
+    async def engine(self, name: str, *version: str) -> Any:
+        share = self.skill(int(version[1]))
+        tokenizer, renderer = load_wire(self.run.checkpoint(START))
+
+        async def policy(request: GenerateRequest) -> tuple[int, ...]:
+            messages = messages_of(tokenizer.decode(request.prompt_ids))
+            turn = sum(message["role"] == "assistant" for message in messages)
+            lucky = int(request.session_id[-4:], 16) / 16**4 < share
+            pebble = pebble_of(self.tasks[request.session_id])
+            text = solves(pebble, request.session_id, turn) if lucky else "done"
+            return (*tokenizer.encode(text), renderer.stop_ids[0])
+
+        service = Scripted(await serve_scripted(ScriptedEngine(policy), secret=self.services.secret))
+        self.services._running.append(service)  # type: ignore[arg-type]
+        return service
+
+
+@asynccontextmanager
+async def scene(directory: Path, skill: Skill) -> AsyncIterator[Scene]:
+    config = replace(SMALL, model=replace(SMALL.model, hidden_size=16, heads=1, kv_heads=1, head_dim=8))
+    run = open_run(Owner(directory=directory / "run"), dump(config), fresh=False).run
+    await prepare(config, run)
+    async with open_workshop(config, run, Show(Console(quiet=True))) as shop:
+        shop.__class__ = Scene
+        assert isinstance(shop, Scene)
+        shop.skill, shop.tasks = skill, {}
+        yield shop
+
+
+def a_person(shop: Workshop) -> None:
+    """A session of somebody at a terminal: no task, no word on what became of it."""
+    told = {"user": "grace", "arm": "champion", "source": Source.LIVE, "ending": Ending.FINISHED}
+    shop.store.record([turn(0, "grace-1")], [], [replace(session("grace-1"), task_id=None, **told)])
+
+
+async def turned(shop: Scene) -> dict[str, Any]:
+    tasks = held_out(shop.config, shop.run)
+    await live(shop, CHAMPION)
+    a_person(shop)
+    after = await measure(shop, CHAMPION, tasks, passes=1)
+    return await cycle(shop, CHAMPION, tasks, after, as_of=settled())
+
+
+async def test_a_better_candidate_is_admitted_then_shown_to_be_better_and_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "GUARDRAILS", trial.GUARDRAILS[:-1])  # latency is the machine's here
+    async with scene(tmp_path, lambda version: 1.0 if version else 0.4) as shop:
+        found = await turned(shop)
+        assert found["candidate"] == 1
+        assert found["gate"]["decision"] == Decision.ADMIT
+        assert (found["verdict"], found["champion"]) == (Decision.PROMOTE, 1), found["reason"]
+        (served,) = [arm for arm in shop.store.arms() if arm.share > 0]
+        assert (served.name, served.version, served.experiment) == ("champion", 1, "")
+        gate, ab = shop.store.verdicts(1)
+        assert (gate.decision, ab.decision) == (Decision.ADMIT, Decision.PROMOTE)
+        assert 0 < ab.evidence["alpha"] < 0.05 and "experiment" not in gate.evidence
+        assert sum(ab.evidence["users"].values()) == 24 and ab.evidence["sessions"] == 72
+        assert set(gate.evidence["changes"]) == {"seeds", "names", "pairs", "larger", "families"}
+        assert Ledger(shop.store).unaccounted() == 0
+
+
+async def test_a_worse_candidate_meets_nobody_and_the_champion_is_published_again(tmp_path: Path) -> None:
+    async with scene(tmp_path, lambda version: 0.0 if version else 0.9) as shop:
+        found = await turned(shop)
+        assert (found["verdict"], found["arms"]) == (Decision.ROLL_BACK, {})
+        assert found["champion"] == 2
+        (served,) = [arm for arm in shop.store.arms() if arm.share > 0]
+        assert (served.name, served.version) == ("champion", 2)
+        objects = Subscriber(Objects.open(str(shop.run.objects_path)))
+        roots = [objects.manifest(version).state_root for version in (0, 1, 2)]
+        assert roots[2] == roots[0] != roots[1]
+        assert not shop.store.sessions(arm="challenger")
+        again = await cycle(shop, 2, [], {}, as_of=0.0)  # a finished run's stages are there: read, not done
+        assert again["champion"] == 2 and len(shop.store.verdicts()) == 1
