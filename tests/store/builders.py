@@ -96,7 +96,7 @@ SAMPLES = st.builds(
             "versions": INTS,
             "temperatures": st.floats(0, 2),
         }
-    ),
+    ).filter(lambda row: any(row["mask"])),
     session_id=TEXT,
     turns=st.lists(st.integers(0, 99), max_size=4).map(tuple),
     advantage=FINITE,

@@ -8,7 +8,6 @@
 seconds. Sequences of token ids are tuples so that a Turn can be hashed, compared and shared.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -24,6 +23,11 @@ from ostinato.types.observed import Reward as Reward
 from ostinato.types.observed import RewardPart as RewardPart
 from ostinato.types.observed import Signal as Signal
 from ostinato.types.observed import SignalKind as SignalKind
+from ostinato.types.sampled import Completion as Completion
+from ostinato.types.sampled import FinishReason as FinishReason
+from ostinato.types.sampled import GenerateRequest as GenerateRequest
+from ostinato.types.sampled import Sample as Sample
+from ostinato.types.sampled import Sampling as Sampling
 
 TEACHER_VERSION = -1
 """The version of tokens that a script wrote."""
@@ -48,15 +52,6 @@ class Ending(StrEnum):
     ABANDONED = "abandoned"
     INFRASTRUCTURE = "infrastructure"
     """Something of ours failed. Never a reward: the session is void and counted."""
-
-
-class FinishReason(StrEnum):
-    """Why the engine stopped sampling one turn."""
-
-    STOP = "stop"
-    LENGTH = "length"
-    STOP_SEQUENCE = "stop_sequence"
-    """The client's stop text was complete: the turn was cut there, without a stop token."""
 
 
 class TurnKind(StrEnum):
@@ -134,103 +129,6 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
-    """What shaped the distribution that a turn's tokens were drawn from, beside the weights and the context.
-
-    An engine draws from softmax(logits / temperature); whatever else is set here cuts or bends that
-    distribution. Our engines know a temperature and a seed, and the gateway refuses the rest by name, so the
-    other fields say what another engine did.
-
-    >>> Sampling(temperature=0.3, seed=7).unscorable
-    >>> Sampling(temperature=0.0).unscorable
-    'sampled greedily'
-    """
-
-    temperature: float = 1.0
-    """0 means greedy: the likeliest token, without a draw."""
-    top_p: float = 1.0
-    top_k: int = 0
-    """0 means all tokens."""
-    min_p: float = 0.0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    repetition_penalty: float = 1.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.temperature < math.inf:
-            raise ValueError(f"a temperature is a number of at least 0, got {self.temperature}")
-
-    @property
-    def unscorable(self) -> str | None:
-        """Why the trainer cannot compute the probability of what was drawn; None when it can."""
-        if self.temperature == 0:
-            return "sampled greedily"
-        bent = [name for name, nothing in _PLAIN.items() if getattr(self, name) != nothing]
-        return f"sampled with {', '.join(bent)}" if bent else None
-
-
-_PLAIN = {
-    "top_p": 1.0,
-    "top_k": 0,
-    "min_p": 0.0,
-    "presence_penalty": 0.0,
-    "frequency_penalty": 0.0,
-    "repetition_penalty": 1.0,
-}
-"""The values at which these fields of a Sampling change nothing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GenerateRequest:
-    """What an engine is asked: continue `prompt_ids`.
-
-    >>> GenerateRequest(request_id="r1", session_id="s1", prompt_ids=(1,), stop_ids=(3,), max_tokens=8).seed
-    0
-    """
-
-    request_id: str
-    session_id: str
-    prompt_ids: tuple[int, ...]
-    stop_ids: tuple[int, ...]
-    max_tokens: int
-    temperature: float = 1.0
-    """0 means greedy."""
-    seed: int = 0
-
-    @property
-    def sampling(self) -> Sampling:
-        """What the turn that comes of it records."""
-        return Sampling(temperature=self.temperature, seed=self.seed)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completion:
-    """What an engine sampled; every sequence has one entry for each sampled token, the stop token included.
-
-    `routes` is little-endian uint16 of shape [prompt + completion tokens - 1, moe layers, top_k], raw; None
-    if dense.
-    """
-
-    ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    """Natural log of the probability that each token was drawn with: of softmax(logits / temperature). A
-    greedy token was not drawn: its number is that of temperature 1, and no gradient is computed from it."""
-    versions: tuple[int, ...]
-    finish: FinishReason
-    routes: bytes | None = None
-
-    def __post_init__(self) -> None:
-        if not len(self.ids) == len(self.logprobs) == len(self.versions):
-            raise ValueError(
-                f"a completion needs one logprob and version per token, got {len(self.ids)} ids, "
-                f"{len(self.logprobs)} logprobs, {len(self.versions)} versions"
-            )
-        if self.routes is not None and len(self.routes) % 2:
-            raise ValueError(f"routes are two bytes each, got {len(self.routes)} bytes")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
     """One model call, exactly as sampled.
 
@@ -254,7 +152,7 @@ class Turn:
     kind: TurnKind = TurnKind.MAIN
     untrainable: str | None = None
     """Why its context is not exactly what this session saw and said; None when it is."""
-    sampling: Sampling = Sampling()
+    sampling: Sampling = field(default_factory=Sampling)
 
     @property
     def id(self) -> str:
@@ -281,32 +179,6 @@ class Session:
     organisation: str = ""
     consent: bool = False
     """Whether its organisation and its user had agreed to training when it began; ours always has."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """One trainable row: the tokens of one segment of a session.
-
-    `ids`, `mask`, `logprobs`, `versions` and `temperatures` have one entry per token; mask is True on sampled
-    tokens only, the others are 0.0, 0 and 1.0 elsewhere. `logprobs` are of softmax(logits / temperature).
-    """
-
-    session_id: str
-    turns: tuple[int, ...]
-    ids: tuple[int, ...]
-    mask: tuple[bool, ...]
-    logprobs: tuple[float, ...]
-    versions: tuple[int, ...]
-    temperatures: tuple[float, ...]
-    advantage: float
-
-    @property
-    def oldest_version(self) -> int:
-        return min(v for v, sampled in zip(self.versions, self.mask, strict=True) if sampled)
-
-    @property
-    def newest_version(self) -> int:
-        return max(v for v, sampled in zip(self.versions, self.mask, strict=True) if sampled)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
