@@ -325,8 +325,6 @@ class Repository:
             self.head,
             self.git("branch", "--show-current"),
         )
-        stash = self.git("stash", "create")
-        untracked = self.git("ls-files", "--others", "--exclude-standard").splitlines()
         try:
             step(self)
             if not self.agrees():
@@ -341,7 +339,7 @@ class Repository:
             self.git("reset", "-q", "--hard", head)
             self.files, self.crlf = before, crlf
             self.save()
-            assert self.agrees(), (stash, untracked)
+            assert self.agrees(), "a step could not be taken back"
             return False
         return True
 

@@ -668,3 +668,108 @@ def test_ignored_files_are_counted(desk) -> None:
     desk.write(".gitignore", ".env\n")
     desk.agent(".env", "TOKEN=abc\n")
     assert [e["attributes"]["reason"] for e in desk.named("edit.skipped")] == ["ignored"]
+
+
+# Relatives
+
+
+def test_two_agents_in_one_file_each_have_their_own_outcome(desk) -> None:
+    desk.agent("calc.py", desk.BASE.replace("return x[1]", "return median_of(x, default=None)"), session="s1")
+    desk.clock.at += 3
+    both = (desk.root / "calc.py").read_text().replace('"hello " + name', "greeting_for(name, polite=True)")
+    desk.agent("calc.py", both, session="s2")
+    desk.write("calc.py", both.replace("return median_of(x, default=None)", "return x[1]"))
+    desk.after(900)
+    told = {(entry["session_id"], entry["signal"]) for entry in desk.journal if "signal" in entry}
+    assert told == {("s1", "edit_reverted"), ("s2", "edit_kept")}
+
+
+def test_an_edit_made_twice_is_two_edits(desk) -> None:
+    """The person takes it back, the agent does it again: the first stays reverted."""
+    desk.agent("calc.py", desk.PROPOSED, turn=2)
+    desk.write("calc.py", desk.BASE)
+    desk.after(5)
+    desk.agent("calc.py", desk.PROPOSED, turn=4)
+    desk.after(900)
+    told = [(entry["turn"], entry["signal"]) for entry in desk.journal if "signal" in entry]
+    assert told == [(2, "edit_reverted"), (4, "edit_kept")]
+    assert len({entry["edit"] for entry in desk.journal if "signal" in entry}) == 2
+
+
+def test_a_file_without_a_newline_at_its_end(desk) -> None:
+    desk.write("calc.py", desk.BASE.rstrip("\n"))
+    desk.commit("no newline")
+    desk.agent("calc.py", desk.BASE.rstrip("\n") + "\n\n\n" + BODY.rstrip("\n"))
+    (desk.root / "calc.py").write_text((desk.root / "calc.py").read_text() + "\n")
+    desk.after(900)
+    assert desk.signals == ["edit_kept"]
+    desk.write("calc.py", desk.BASE.rstrip("\n"))
+    desk.after(3_600)
+    assert desk.signals == ["edit_kept", "edit_reverted"]
+
+
+def test_a_renamed_directory_takes_the_edit_along(desk) -> None:
+    desk.write("pkg/calc.py", desk.BASE)
+    desk.commit("package")
+    desk.agent("pkg/calc.py", desk.PROPOSED)
+    desk.commit("agent")
+    (desk.root / "pkg").rename(desk.root / "library")
+    desk.after(5)
+    desk.commit("renamed")
+    desk.after(900)
+    assert rates(desk.survival("900")) == WHOLE and desk.signals == ["edit_kept"]
+    desk.write("library/calc.py", desk.BASE)
+    desk.after(3_600)
+    assert desk.signals == ["edit_kept", "edit_reverted"]
+
+
+def test_a_block_moved_out_of_a_file_that_is_then_deleted(desk) -> None:
+    desk.agent("calc.py", desk.BASE + "\n\n" + BODY)
+    desk.write("other.py", "def other():\n    return 1\n\n\n" + BODY)
+    (desk.root / "calc.py").unlink()
+    desk.after(900)
+    assert desk.signals == ["edit_kept"]
+
+
+def test_in_a_shallow_clone(desk, tmp_path) -> None:
+    for number in range(3):
+        desk.write("other.py", f"x = {number}\n")
+        desk.commit(f"{number}")
+    desk.git("clone", "-q", "--depth", "1", f"file://{desk.root}", str(tmp_path / "shallow"))
+    shallow = type(desk)(clock=desk.clock, gateway=desk.gateway, **at(tmp_path / "shallow", desk))
+    shallow.agent("calc.py", desk.PROPOSED)
+    shallow.commit("agent")
+    shallow.git("revert", "--no-edit", "HEAD")
+    shallow.after(5)
+    assert shallow.signals == ["edit_kept", "edit_reverted"]
+
+
+def test_in_a_submodule(desk, tmp_path) -> None:
+    desk.git("clone", "-q", str(desk.root), str(tmp_path / "library"))
+    desk.git("submodule", "add", "-q", str(tmp_path / "library"), "library")
+    desk.commit("submodule")
+    inner = type(desk)(clock=desk.clock, gateway=desk.gateway, **at(desk.root / "library", desk))
+    inner.agent("calc.py", desk.PROPOSED)
+    inner.after(5)
+    assert rates(inner.survival("5")) == WHOLE
+    inner.write("calc.py", desk.BASE)
+    inner.after(25)
+    assert inner.signals == ["edit_reverted"] and not desk.named("edit.proposed")
+
+
+def test_on_a_detached_head_it_is_followed_where_it_was_made(desk) -> None:
+    desk.git("checkout", "-q", "--detach")
+    desk.agent("calc.py", desk.PROPOSED)
+    desk.commit("agent")
+    desk.after(5)
+    assert rates(desk.survival("5")) == WHOLE
+    desk.git("reset", "-q", "--hard", "HEAD~1")
+    desk.after(25)
+    assert desk.signals == ["edit_kept", "edit_reverted"]
+
+
+def test_a_removed_repository_ends_the_reporter_without_a_sound(edited) -> None:
+    from ostinato.hooks.reporter import main
+
+    shutil.rmtree(edited.root)
+    assert main([str(edited.root)]) == 1
