@@ -1,5 +1,6 @@
 """A database that cannot be used says why."""
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from sqlalchemy import select, update
 from tests.store.builders import session, start_python, turn
 
 from ostinato.store import Store, StoreError
-from ostinato.store.database import Database
+from ostinato.store.database import Database, is_open_elsewhere
 from ostinato.store.schema import SCHEMA, counters
 
 OPEN = """
@@ -126,3 +127,33 @@ def test_recording_goes_on_once_there_is_space_again(small_disk: Path) -> None:
     (small_disk / "filler").unlink()
     store.record([turn(0)])
     assert store.turns("s1") == [turn(0)]
+
+
+def test_nobody_else_reads_the_file_or_its_log(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        (tmp_path / "old.db").touch(0o666)
+        for name in ("new.db", "old.db"):
+            Store.open(tmp_path / name).start_session(session())
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert set(modes.values()) == {0o600}, modes
+
+
+def test_what_was_promised_is_flushed_and_what_is_only_recorded_is_not(tmp_path: Path) -> None:
+    """2 is FULL: the log is flushed before a commit returns; 1 is NORMAL. See https://sqlite.org/pragma.html."""
+    database = Database(tmp_path / "record.db")
+    with database.write() as connection:
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+    assert database._direct is not None
+    assert database._direct._connection.execute("PRAGMA synchronous").fetchone() == (1,)
+
+
+def test_a_file_is_open_elsewhere_until_it_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "record.db"
+    assert not is_open_elsewhere(path)
+    store = Store.open(path)
+    assert is_open_elsewhere(path)
+    store.close()
+    assert not is_open_elsewhere(path)

@@ -2,12 +2,13 @@
 
 import sqlite3
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.store.builders import group, session, turn
 
-from ostinato.store import Ledger, PurgedError, Store, VersionRow
+from ostinato.store import ApiKey, KeyChangedError, Ledger, PurgedError, Store, VersionRow
 from ostinato.store.purge import PurgeError, purge
 from ostinato.store.rows import pack_ints
 from ostinato.types import Ending, Event, Reward, Signal, SignalKind, State
@@ -154,6 +155,61 @@ def test_a_users_consent_goes_with_them(store: Store) -> None:
     purge(store, user="ada", by="root")
     last = store.accounts.consents()[-1]
     assert (last.user, last.granted, last.set_by) == ("ada", False, "root")
+
+
+def test_a_user_of_several_organisations_is_asked_for(store: Store) -> None:
+    store.start_session(session("s1", organisation="acme"))
+    store.accounts.add(ApiKey(hash="9f", user="ada", organisation="emca"))
+    with pytest.raises(PurgeError, match=r"several organisations \('acme', 'emca'\): say which"):
+        purge(store, user="ada", by="root")
+    assert purge(store, user="ada", organisation="emca", by="root").sessions == ()
+    assert store.key("9f") is None, "nobody had used the key, and still it is gone"
+    assert purge(store, user="ada", by="root").sessions == ("s1",)
+
+
+def test_a_key_that_was_purged_is_refused_for_ever(store: Store) -> None:
+    fill(store, "s1")
+    store.add_key("9f", "ada")
+    purge(store, user="ada", by="root")
+    store.add_key("9f", "ada")
+    assert store.key("9f") is None
+
+
+def test_what_a_key_was_looked_up_for_is_not_recorded_after_its_purge(store: Store) -> None:
+    """A gateway remembers keys for seconds; the transaction does not."""
+    fill(store, "s1")
+    store.add_key("9f", "ada")
+    purge(store, user="ada", by="root")
+    with pytest.raises(KeyChangedError, match="was revoked"):
+        store.record([turn(0, "s2")], sessions=[session("s2", user="ada", consent=True)], keys={"9f": False})
+    assert store.session("s2") is None
+
+
+def test_consent_that_was_taken_back_a_moment_ago_holds_for_what_is_recorded(store: Store) -> None:
+    store.add_key("9f", "ada")
+    store.accounts.set_consent(user="ada", granted=True, by="ada")
+    store.accounts.set_consent(user="ada", granted=False, by="ada")
+    store.record([turn(0)], sessions=[session(user="ada", consent=True)], keys={"9f": False})
+    begun = store.session("s1")
+    assert begun is not None and not begun.consent
+    with pytest.raises(KeyChangedError, match="consent was taken back"):
+        store.record([], [], [], [told("s1")[1]], {"9f": True})
+    assert store.events("s1") == []
+
+
+def test_a_log_that_somebody_reads_is_emptied_later(store: Store, tmp_path: Path) -> None:
+    """A purge does not say that it is done while the tokens lie in the log."""
+    fill(store, "s1")
+    reader = sqlite3.connect(tmp_path / "record.db", isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM turns").fetchone()
+    log = tmp_path / "record.db-wal"
+    store.database.scrub = partial(store.database.scrub, patience_s=0.0)  # type: ignore[method-assign]
+    assert not purge(store, session="s1", by="ada").scrubbed
+    assert pack_ints(MARKER) in log.read_bytes()
+    reader.close()
+    Store.open(tmp_path / "record.db").close()
+    assert pack_ints(MARKER) not in on_disk(store) and SAID.encode() not in on_disk(store)
 
 
 def test_only_the_organisation_that_is_named(store: Store) -> None:

@@ -9,7 +9,7 @@ from threading import Thread
 import pytest
 from tests.store.builders import session, start_python, turn
 
-from ostinato.store import PurgedError, Role, Store, StoreError, VersionRow
+from ostinato.store import PurgedError, Role, Store, StoreError, TakenError, VersionRow
 from ostinato.store.purge import purge
 from ostinato.types import (
     Arm,
@@ -245,3 +245,15 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
     assert len(found) % 4 == 0, "a part of a transaction was recorded"
     assert len(found) >= 4 * len(acknowledged)
     assert found == [turn(i) for i in range(len(found))]
+
+
+def test_another_turn_or_session_under_a_known_id_is_not_lost_without_a_word(store: Store) -> None:
+    store.record([turn(0)], sessions=[session()])
+    store.record([turn(0)], sessions=[session()])
+    other = replace(turn(0), prompt_ids=(9, 9))
+    with pytest.raises(TakenError, match="turn 's1/0' is stored already and is another one"):
+        store.record([turn(1), other])
+    assert store.turns("s1") == [turn(0)]
+    with pytest.raises(TakenError, match="session 's1' is stored already"):
+        store.record([turn(1)], sessions=[session(user="eve")])
+    assert store.recorded_turns("s1") == 1 and store.recorded_turns("s2") == 0

@@ -96,6 +96,7 @@ class Gateway:
             conversations=self.conversations,
             recorder=self.recorder,
             engines=self.engines,
+            keys=self.keys,
         )
 
     def answering(self, dialect: Dialect) -> Callable[[Request], Awaitable[Any]]:

@@ -132,6 +132,13 @@ class Conversation:
         self._segments, self._nodes, self._said = {}, {}, set()
         self._unread = MOST_READINGS if self.turns else 0
 
+    def overtaken(self) -> None:
+        """The store has turns that are not held: it is asked again. What is under way is left to itself."""
+        held = self._segments.values()
+        self._closed |= {one.number for one in held if one.busy}
+        self._closed |= {one.number for one in self._uncommitted.values()}
+        self.loaded, self.last = False, None
+
     def committed(self, index: int) -> None:
         """The store has the turn."""
         del self._uncommitted[index]
@@ -142,10 +149,7 @@ class Conversation:
         Segments that other turns are extending meanwhile are left to those.
         """
         segment = self._uncommitted.pop(index)
-        held = self._segments.values()
-        self._closed |= {one.number for one in held if one.busy}
-        self._closed |= {one.number for one in self._uncommitted.values()}
-        self.loaded, self.last = False, None
+        self.overtaken()
         if index == self.turns - 1:
             self.turns = index
         if segment.first == index and segment.number == self._next_segment - 1:

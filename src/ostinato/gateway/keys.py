@@ -4,12 +4,12 @@ import asyncio
 import time
 from collections.abc import Mapping
 
-from ostinato.gateway.errors import ApiError
-from ostinato.store import ApiKey, Role, Store
+from ostinato.gateway.errors import ApiError, unavailable
+from ostinato.store import ApiKey, KeyChangedError, Role, Store
 from ostinato.store.accounts import hash_key
 
 REMEMBERED_S = 5.0
-"""How long a revoked key, or a changed consent, can still count."""
+"""How long a revoked key can still ask. Nothing is recorded in its name: `Store.record` looks again."""
 MOST_REMEMBERED = 10_000
 
 
@@ -32,6 +32,13 @@ class KeyRing:
                 403, f"this API key has the roles {has}, not {role.value}: ask for one", code="role_required"
             )
         return key
+
+    def changed(self, key: ApiKey, error: KeyChangedError) -> ApiError:
+        """Forget a key that was revoked, or whose consent was taken back; gives what to tell its user."""
+        self._known.pop(key.hash, None)
+        if "revoked" in str(error):
+            return _refused(str(error))
+        return unavailable(str(error), "consent_changed")
 
     async def _lookup(self, digest: str) -> ApiKey:
         now = time.monotonic()

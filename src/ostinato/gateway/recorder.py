@@ -3,10 +3,10 @@
 import asyncio
 import queue
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ostinato.store import Store, StoreError
+from ostinato.store import ApiKey, Store, StoreError
 from ostinato.types import Event, Session, Signal, Turn
 
 MOST_AT_ONCE = 256
@@ -22,6 +22,8 @@ class Entry:
     signals: Sequence[Signal]
     events: Sequence[Event]
     session: Session | None
+    keys: Mapping[str, bool]
+    """In whose name, by hash, and whether it is kept only because of their consent."""
     loop: asyncio.AbstractEventLoop
     done: asyncio.Future[None]
 
@@ -56,14 +58,22 @@ class Recorder:
         signals: Sequence[Signal] = (),
         events: Sequence[Event] = (),
         session: Session | None = None,
+        key: ApiKey | None = None,
     ) -> asyncio.Future[None]:
-        """Queues an entry, which is committed whole. The future is set then, or has the StoreError."""
+        """Queue an entry, which is committed whole. The future is set then, or has the StoreError.
+
+        `key`: in whose name. It is looked up again within the transaction; events are told with their text
+        where it had consent, so with them the consent is looked up again too.
+        """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         if self._waiting >= MOST_QUEUED:
             done.set_exception(StoreError(f"{MOST_QUEUED} requests wait for the disk"))
             return done
-        entry = Entry(turn=turn, signals=signals, events=events, session=session, loop=loop, done=done)
+        keys = {} if key is None else {key.hash: bool(events) and key.consent}
+        entry = Entry(
+            turn=turn, signals=signals, events=events, session=session, keys=keys, loop=loop, done=done
+        )
         self._waiting += 1
         done.add_done_callback(self._settled)
         if not self._gathered:
@@ -108,10 +118,20 @@ class Recorder:
                 [signal for entry in entries for signal in entry.signals],
                 [entry.session for entry in entries if entry.session is not None],
                 [event for entry in entries for event in entry.events],
+                _together(entries),
             )
         except Exception as error:  # whatever it is belongs to the requests that wait
             return error
         return None
+
+
+def _together(entries: Sequence[Entry]) -> dict[str, bool]:
+    """The keys of several entries; one that needs consent anywhere needs it."""
+    keys: dict[str, bool] = {}
+    for entry in entries:
+        for hash, consent in entry.keys.items():
+            keys[hash] = keys.get(hash, False) or consent
+    return keys
 
 
 def _announce(entries: Sequence[Entry], error: Exception | None) -> None:

@@ -62,6 +62,14 @@ class Conversations:
         while len(self._ends) > MOST_ENDS:
             self._ends.popitem(last=False)
 
+    def catch_up(self, conversation: Conversation) -> None:
+        """Have a conversation read again when another gateway on the same store has recorded turns of it.
+
+        Costs one look-up in a local file; on other databases such turns are found when ours is refused.
+        """
+        if conversation.loaded and self._store.recorded_turns(conversation.session.id) > conversation.turns:
+            conversation.overtaken()
+
     async def load(self, conversation: Conversation) -> list[Turn]:
         """Asks the store, if that was not done yet; the turns it had, for `recall`."""
         if conversation.loaded:

@@ -30,7 +30,7 @@ from ostinato.gateway.otlp import event_of, records
 from ostinato.gateway.recorder import Recorder
 from ostinato.gateway.sessions import Conversations, check_owner
 from ostinato.gateway.work import work
-from ostinato.store import ApiKey, PurgedError, Role, Store, StoreError
+from ostinato.store import ApiKey, KeyChangedError, PurgedError, Role, Store, StoreError
 from ostinato.types import Event, Session, Signal, SignalKind
 
 MOST_CAUGHT_UP = 10_000
@@ -84,7 +84,7 @@ class Telemetry:
         told = await work(len(body), lambda: parse_feedback(parse_json(body)))
         await self._check(told, key)
         if not told.dryrun:
-            await self._commit([told.signal], _tags_event(told, key))
+            await self._commit([told.signal], _tags_event(told, key), key)
         if told.signal.kind is SignalKind.ENDING and not told.dryrun:
             self._gateway.conversations.let_go(told.signal.session_id)
         return encode({"id": told.signal.id, "feedback_id": told.signal.id})
@@ -151,7 +151,7 @@ class Telemetry:
                 wrong.append(Refused(line=line, message=why))
         if good:
             recorded = {id: session for id, session in known.items() if session is not None}
-            await self._commit(await self._signals(good, recorded), good)
+            await self._commit(await self._signals(good, recorded), good, key)
             await self._end([event for event in good if event.session_id in recorded])
         return len(good), wrong
 
@@ -178,11 +178,13 @@ class Telemetry:
             else:
                 await self._gateway.endings.said(event.session_id, event.observed_at)
 
-    async def _commit(self, signals: Sequence[Signal], events: Sequence[Event]) -> None:
+    async def _commit(self, signals: Sequence[Signal], events: Sequence[Event], key: ApiKey) -> None:
         try:
-            await asyncio.shield(self._gateway.recorder.submit(signals=signals, events=events))
+            await asyncio.shield(self._gateway.recorder.submit(signals=signals, events=events, key=key))
         except PurgedError:
             raise
+        except KeyChangedError as error:
+            raise self._gateway.keys.changed(key, error) from error
         except StoreError as error:
             raise unavailable(f"it could not be recorded: {error}", "not_recorded") from error
 

@@ -14,6 +14,7 @@ from ostinato.gateway.conversation import Conversation, Place
 from ostinato.gateway.dialect import Answer
 from ostinato.gateway.errors import ApiError, unavailable
 from ostinato.gateway.identity import Identity
+from ostinato.gateway.keys import KeyRing
 from ostinato.gateway.reading import answer_of, plain, read, settled
 from ostinato.gateway.recorder import Recorder
 from ostinato.gateway.request import ChatRequest
@@ -23,7 +24,7 @@ from ostinato.gateway.timing import Timing
 from ostinato.gateway.upstream import EngineClient, Event, Sampled
 from ostinato.gateway.work import work
 from ostinato.model.renderer import Renderer
-from ostinato.store import ApiKey, PurgedError, StoreError
+from ostinato.store import ApiKey, KeyChangedError, PurgedError, StoreError, TakenError
 from ostinato.types import Arm, Completion, FinishReason, GenerateRequest, Turn
 
 
@@ -64,7 +65,9 @@ class Turns:
         conversations: Conversations,
         recorder: Recorder,
         engines: EngineClient,
+        keys: KeyRing,
     ) -> None:
+        self._keys = keys
         self.renderer = renderer
         self._censor = censor
         self._arms = arms
@@ -76,6 +79,7 @@ class Turns:
         """What to ask, or the answer itself when this turn was recorded before and its answer got lost."""
         conversation, chat = call.conversation, call.chat
         async with conversation.lock:
+            self._conversations.catch_up(conversation)
             turns = await self._conversations.load(conversation)
             check_owner(conversation.session, call.key)
             expected = call.identity.turn
@@ -160,7 +164,7 @@ class Turns:
         conversation.recorded = True
         unnamed = call.identity.session_id is None
         self._conversations.note(conversation, ends_of(end, said) if unnamed else ())
-        done = self._recorder.submit(turn=stored, session=new_session)
+        done = self._recorder.submit(turn=stored, session=new_session, key=call.key)
         index = answer.turn.index
         done.add_done_callback(
             lambda done: conversation.failed(index) if done.exception() else conversation.committed(index)
@@ -169,6 +173,13 @@ class Turns:
             await asyncio.shield(done)
         except PurgedError as error:
             raise ApiError(410, str(error), code="session_purged") from error
+        except KeyChangedError as error:
+            raise self._keys.changed(call.key, error) from error
+        except TakenError as error:
+            raise unavailable(
+                f"another gateway answered in this session at the same time ({error}): ask again",
+                "turn_taken",
+            ) from error
         except StoreError as error:
             raise unavailable(f"the turn could not be recorded: {error}", "not_recorded") from error
 

@@ -5,7 +5,7 @@ from ostinato.store.database import StoreError
 from ostinato.store.ledger import Ledger
 from ostinato.store.objects import AlreadyExists, Missing, Objects, ObjectsError, StorageFull
 from ostinato.store.phases import LedgerError, Phase, Stage
-from ostinato.store.record import PurgedError, Store
+from ostinato.store.record import KeyChangedError, PurgedError, Store, TakenError
 from ostinato.store.rows import VersionRow
 from ostinato.store.watch import Watch
 
@@ -15,6 +15,7 @@ __all__ = [
     "AlreadyExists",
     "ApiKey",
     "Consent",
+    "KeyChangedError",
     "Ledger",
     "LedgerError",
     "Missing",
@@ -27,6 +28,7 @@ __all__ = [
     "StorageFull",
     "Store",
     "StoreError",
+    "TakenError",
     "VersionRow",
     "Watch",
 ]

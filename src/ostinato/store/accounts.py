@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping, select, update
 
 from ostinato.store.database import Database, StoreError
-from ostinato.store.recording import chunks
+from ostinato.store.recording import SAID, agrees, chunks
 from ostinato.store.schema import consents, keys
 
 ID_DIGITS = 12
@@ -182,11 +182,8 @@ CONSENT_COLUMNS = ("organisation", "user", "granted", "set_by", "set_at")
 
 def consented(connection: Connection, organisation: str, user: str) -> bool:
     """The user's last word, and their organisation's if they belong to one; no word is no."""
-    row = consents.c
-    query = select(row.user, row.granted).where(row.organisation == organisation, row.user.in_((user, "")))
-    found = connection.execute(query.order_by(row.order))
-    said: dict[str, bool] = {each.user: each.granted for each in found}
-    return bool(said.get(user)) and (not organisation or bool(said.get("")))
+    said = connection.execute(SAID, {"organisation": organisation, "user": user})
+    return agrees(said, organisation, user)
 
 
 def _key_of(row: RowMapping, *, consent: bool) -> ApiKey:

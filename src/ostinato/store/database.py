@@ -1,5 +1,6 @@
 """One SQL database behind the record: how it is opened, how a transaction begins, how its errors read."""
 
+import os
 import sqlite3
 import struct
 import threading
@@ -10,15 +11,29 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, inspect, make_url, not_, select
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    Table,
+    create_engine,
+    event,
+    inspect,
+    make_url,
+    not_,
+    select,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from ostinato.store.recording import Direct, Portable, Recording
+from ostinato.store.recording import Direct, Portable, Recording, finish_scrub
 from ostinato.store.schema import METADATA, SCHEMA, counters
 
 BUSY_S = 30.0
 """How long a writer waits for another process's transaction, seconds."""
+SCRUB_S = 5.0
+"""How long a purge waits for readers of what it removed, seconds."""
 PRAGMAS = (
     "journal_mode=WAL",
     "synchronous=FULL",  # what was promised outlives a power failure; see Direct for what is recorded
@@ -40,6 +55,7 @@ class Database:
         self.url = _url(url_or_path)
         self.where = self.url.render_as_string(hide_password=True)
         self.engine = _engine(self.url)
+        _keep_private(self.url)
         self._writer = self.engine.execution_options(immediate=True)
         self._turn_to_write = threading.Lock()
         opened = ExitStack()
@@ -49,6 +65,7 @@ class Database:
         self.insert_new = cache(self._insert_new)
         with self.write() as connection:
             _create(connection, self.where)
+        self.scrub(patience_s=0.0)  # what an earlier purge left to do
         self._direct = _direct(self.url)
         if self._direct is not None:
             opened.callback(self._direct.close)
@@ -96,11 +113,35 @@ class Database:
         with _translated(self.where):
             return not self._direct.has_session(id_)
 
-    def scrub(self) -> None:
-        """After a purge: empties SQLite's write-ahead log, where old pages lie until it is used again."""
+    def recorded_turns(self, session_id: str) -> int:
+        """One more than the last turn's number, by a look-up in a local file; 0 on other databases."""
+        if self._direct is None:
+            return 0
+        with _translated(self.where):
+            return self._direct.recorded_turns(session_id)
+
+    def must_scrub(self, connection: Connection) -> None:
+        """Inside a transaction: from its commit on the log holds what was purged, until `scrub`."""
         if self.engine.dialect.name == "sqlite":
-            with _translated(self.where), self.engine.connect() as connection:
-                connection.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            connection.execute(self.insert_new(counters), {"name": "scrub", "value": 0})
+            scrub = update(counters).where(counters.c.name == "scrub")
+            connection.execute(scrub.values(value=counters.c.value + 1))
+
+    def scrub(self, patience_s: float = SCRUB_S) -> bool:
+        """After a purge: empty SQLite's write-ahead log, where old pages lie until it is used again.
+
+        Waits `patience_s` for those who still read older pages. False when that was not enough: then it is
+        done by the next who opens the store, or by a gateway that has it open.
+        """
+        if self.engine.dialect.name != "sqlite":
+            return True
+        with _translated(self.where), self.engine.connect() as pooled:
+            connection: Any = pooled.connection.dbapi_connection
+            connection.execute(f"PRAGMA busy_timeout={int(1000 * patience_s)}").close()
+            try:
+                return finish_scrub(connection)
+            finally:
+                connection.execute(f"PRAGMA busy_timeout={int(1000 * BUSY_S)}").close()
 
 
 def is_open_elsewhere(path: Path) -> bool:
@@ -142,6 +183,21 @@ def _engine(url: URL) -> Engine:
     event.listen(engine, "connect", _configure)
     event.listen(engine, "begin", _begin)
     return engine
+
+
+def _keep_private(url: URL) -> None:
+    """Nobody but its owner reads the file, nor the log beside it, which takes over its permissions."""
+    if url.get_backend_name() != "sqlite" or url.database is None or url.query:
+        return
+    try:
+        descriptor = os.open(url.database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            if os.fstat(descriptor).st_uid == os.geteuid():
+                os.fchmod(descriptor, 0o600)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise StoreError(f"{url.database}: {error.strerror}: {ADVICE['unable to open']}") from error
 
 
 def _direct(url: URL) -> Direct | None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Table, delete, func, select, update
+from sqlalchemy import Connection, Select, Table, delete, func, select, update
 
 from ostinato.store import schema
 from ostinato.store.database import StoreError
@@ -22,6 +22,8 @@ from ostinato.store.recording import chunks
 from ostinato.types import Ending, State, new_id
 
 GONE = "purged"
+WHO = (schema.sessions, schema.keys, schema.consents, schema.events)
+"""Where a user is named, with their organisation."""
 NO_TOKENS: dict[str, Any] = {"ids": b"", "logprobs": b"", "versions": b""}
 NO_PROMPT: dict[str, Any] = {"prompt_ids": b"", "routes": None, "broken": None}
 
@@ -45,6 +47,9 @@ class Purge:
     """Versions whose own training batch held a turn of these sessions."""
     descended: tuple[int, ...] = ()
     """Versions that grew out of those: their weights still depend on it."""
+    scrubbed: bool = True
+    """False when somebody still reads the log of the database, in which removed pages lie. It is emptied as
+    soon as nobody does, by whoever has the store open."""
 
 
 def purge(
@@ -53,14 +58,16 @@ def purge(
     """Removes one session, or all of a user (of one organisation, if it is given), their consent and keys.
 
     All or nothing. Purging the same session again changes nothing and names the versions trained since.
-    Raises PurgeError.
+    Raises PurgeError, also for a user of several organisations when none is named.
     """
     if bool(user) == bool(session):
         raise PurgeError("purge what? give either a user or a session")
     with store.database.write() as connection:
+        if user and organisation is None:
+            _refuse_ambiguous(connection, user)
         ids = _sessions(connection, user, organisation, session)
         counts = _empty(connection, ids, user, organisation)
-        if not ids and not counts["events"]:
+        if not ids and not counts["events"] and not (user and _known(connection, user, organisation)):
             name = f"user {user!r}" if user else f"session {session!r}"
             raise PurgeError(f"no {name} in {store.database.where}")
         Ledger(store).withdraw(connection, ids, State.PURGED)
@@ -70,8 +77,30 @@ def purge(
             _take_keys_away(connection, user, organisation)
         trained = _trained_on(connection, ids)
         descended = _descendants(connection, trained)
-    store.database.scrub()
-    return Purge(sessions=tuple(ids), counts=counts, trained=trained, descended=descended)
+        store.database.must_scrub(connection)
+    scrubbed = store.database.scrub()
+    return Purge(sessions=tuple(ids), counts=counts, trained=trained, descended=descended, scrubbed=scrubbed)
+
+
+def _refuse_ambiguous(connection: Connection, user: str) -> None:
+    """Two people of one name in two organisations are two people."""
+    found = {name for table in WHO for name in connection.scalars(_organisations(table, user))}
+    if len(found) > 1:
+        names = ", ".join(repr(name) for name in sorted(found))
+        raise PurgeError(
+            f"user {user!r} is known in several organisations ({names}): say which with --organisation, "
+            f"'' being none"
+        )
+
+
+def _known(connection: Connection, user: str, organisation: str | None) -> bool:
+    found = {name for table in WHO for name in connection.scalars(_organisations(table, user))}
+    return bool(found) if organisation is None else organisation in found
+
+
+def _organisations(table: Table, user: str) -> Select[Any]:
+    query = select(table.c.organisation).where(table.c.user == user).distinct()
+    return query.where(table.c.revoked_at.is_(None)) if table is schema.keys else query
 
 
 def _sessions(connection: Connection, user: str, organisation: str | None, session: str) -> list[str]:
@@ -146,10 +175,11 @@ def _take_consent_back(connection: Connection, user: str, organisation: str | No
 
 
 def _take_keys_away(connection: Connection, user: str, organisation: str | None) -> None:
-    """Or the same key would begin to record them again."""
+    """Or the same key would begin to record them again. Its hash stays, so that it is refused for ever."""
     column = schema.keys.c
     theirs = [column.user == user] + ([] if organisation is None else [column.organisation == organisation])
-    connection.execute(delete(schema.keys).where(*theirs))
+    gone = {"user": GONE, "organisation": "", "revoked_at": func.coalesce(column.revoked_at, time.time())}
+    connection.execute(update(schema.keys).where(*theirs).values(**gone))
 
 
 def _descendants(connection: Connection, versions: Sequence[int]) -> tuple[int, ...]:

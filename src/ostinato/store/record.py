@@ -1,16 +1,18 @@
 """The record: everything that was sampled, observed, decided and released, in one SQL database."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import Connection, RowMapping, Select, Table, delete, func, select, update
+from sqlalchemy import Connection, RowMapping, Select, Table, bindparam, delete, func, select, update
 
 from ostinato.store import rows, schema
 from ostinato.store.accounts import Accounts, ApiKey, read_roles
 from ostinato.store.database import Database, StoreError
-from ostinato.store.recording import SET_ENDING, Recording, chunks
+from ostinato.store.recording import KEY, SAID, SET_ENDING, Recording, agrees, chunks
 from ostinato.store.rows import VersionRow
 from ostinato.types import (
     Arm,
@@ -27,6 +29,7 @@ from ostinato.types import (
 )
 
 T = TypeVar("T")
+NO_KEYS: Mapping[str, bool] = {}
 BUMP_ARMS = (
     update(schema.counters).where(schema.counters.c.name == "arms").values(value=schema.counters.c.value + 1)
 )
@@ -34,6 +37,14 @@ BUMP_ARMS = (
 
 class PurgedError(StoreError):
     """The session was removed at its user's wish: nothing is added to it any more."""
+
+
+class KeyChangedError(StoreError):
+    """The key was revoked, or its consent taken back, since it was looked up: look again."""
+
+
+class TakenError(StoreError):
+    """Another session or turn is stored under this id: two gateways answered in one session at once."""
 
 
 class Store:
@@ -74,6 +85,13 @@ class Store:
         False where that would mean a wait: `session` knows.
         """
         return self.database.lacks_session(id)
+
+    def recorded_turns(self, session_id: str) -> int:
+        """The number after that of the session's last turn, at the cost of one look-up in a local file.
+
+        0 where that would mean a wait, and for a session without turns.
+        """
+        return self.database.recorded_turns(session_id)
 
     def newest_session(self, prefix: str) -> Session | None:
         """The session started last of those whose id begins with `prefix`."""
@@ -121,11 +139,19 @@ class Store:
         signals: Sequence[Signal] = (),
         sessions: Sequence[Session] = (),
         events: Sequence[Event] = (),
+        keys: Mapping[str, bool] = NO_KEYS,
     ) -> None:
         """Write all of them in one transaction; an ENDING signal also ends its session.
 
+        `keys`: the API keys in whose name it comes, by hash, and whether what they were told with is kept
+        only because of their consent. Keys and consent are looked up again within the transaction, so what
+        was revoked or purged a moment ago is not recorded; a session whose consent was taken back since it
+        began is recorded without it.
+
         Raises StoreError when a turn or signal names a session that is neither stored nor in `sessions`,
-        PurgedError when one names a session that was purged.
+        PurgedError when one names a session that was purged, KeyChangedError for a key that was revoked or
+        whose consent was taken back, and TakenError when a session or turn of this id is stored already and
+        is another one.
         """
         endings = [
             {"session": s.session_id, "how": Ending(str(s.value)).value}
@@ -136,10 +162,15 @@ class Store:
         told = {e.session_id for e in events if e.session_id is not None}
         with self.database.recording() as to:
             _refuse_purged(to, list(named | told))
-            to.insert_new(schema.sessions, map(rows.session_row, sessions))
-            to.insert_new(schema.turns, map(rows.turn_row, turns))
-            to.insert_new(schema.signals, map(rows.signal_row, signals))
-            to.insert_new(schema.events, map(rows.event_row, events))
+            _refuse_changed(to, keys)
+            begun = [rows.session_row(_as_agreed(to, session)) for session in sessions]
+            if to.insert_new(schema.sessions, begun) != len(begun):
+                _refuse_taken(to, schema.sessions, begun, ("user", "organisation"))
+            taken = [rows.turn_row(turn) for turn in turns]
+            if to.insert_new(schema.turns, taken) != len(taken):
+                _refuse_taken(to, schema.turns, taken, schema.turns.c.keys())
+            to.insert_new(schema.signals, [rows.signal_row(signal) for signal in signals])
+            to.insert_new(schema.events, [rows.event_row(event) for event in events])
             to.end(endings)
 
     def turns(self, session_id: str) -> list[Turn]:
@@ -275,6 +306,43 @@ class Store:
                 for row in connection.execute(query).mappings():
                     found.setdefault(row["session_id"], []).append(convert(row))
         return found
+
+
+def _refuse_changed(to: Recording, keys: Mapping[str, bool]) -> None:
+    for hash, needs_consent in keys.items():
+        found = to.all(KEY, {"hash": hash})
+        if not found or found[0][2] is not None:
+            raise KeyChangedError("this API key was revoked: ask for another one")
+        user, organisation, _ = found[0]
+        if needs_consent and not _agrees(to, organisation, user):
+            raise KeyChangedError("consent was taken back since this API key was looked up: send it again")
+
+
+def _as_agreed(to: Recording, session: Session) -> Session:
+    """A session that begins now has the consent that holds now; one that began without it stays without."""
+    if session.source is not Source.LIVE or not session.consent:
+        return session
+    return replace(session, consent=_agrees(to, session.organisation, session.user))
+
+
+def _agrees(to: Recording, organisation: str, user: str) -> bool:
+    return agrees(to.all(SAID, {"organisation": organisation, "user": user}), organisation, user)
+
+
+def _refuse_taken(to: Recording, table: Table, new: Sequence[rows.Row], names: Sequence[str]) -> None:
+    """The same row again is no news; another one under its id would be lost without a word."""
+    query = _by_id(table, tuple(names))
+    for row in new:
+        (found,) = to.all(query, {"id": row["id"]})
+        if tuple(found) != tuple(row[name] for name in names):
+            raise TakenError(
+                f"{table.name.removesuffix('s')} {row['id']!r} is stored already and is another one"
+            )
+
+
+@cache
+def _by_id(table: Table, names: tuple[str, ...]) -> Select[Any]:
+    return select(*(table.c[name] for name in names)).where(table.c.id == bindparam("id"))
 
 
 def put_version(database: Database, connection: Connection, row: VersionRow) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, Protocol
 
-from sqlalchemy import Connection, Table, bindparam, select, update
+from sqlalchemy import Connection, Select, Table, bindparam, literal_column, or_, select, update
 from sqlalchemy.dialects import sqlite
 
 from ostinato.store import schema
@@ -36,16 +36,32 @@ PURGED_OF = (
     .limit(1)
 )
 """Built once: it runs within every transaction that records turns."""
+SAID = (
+    select(schema.consents.c.user, schema.consents.c.granted)
+    .where(
+        schema.consents.c.organisation == bindparam("organisation"),
+        or_(schema.consents.c.user == bindparam("user"), schema.consents.c.user == literal_column("''")),
+    )
+    .order_by(schema.consents.c.order)
+)
+KEY = select(schema.keys.c.user, schema.keys.c.organisation, schema.keys.c.revoked_at).where(
+    schema.keys.c.hash == bindparam("hash")
+)
 IS_PURGED = "SELECT 1 FROM purges WHERE session_id = ?"
 HAS_SESSION = "SELECT 1 FROM sessions WHERE id = ?"
+LAST_TURN = "SELECT max(number) FROM turns WHERE session_id = ?"
 NAMED = sqlite.dialect(paramstyle="named")
 
 
 class Recording(Protocol):
     """One transaction."""
 
-    def insert_new(self, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Rows of all columns; those whose key is already there are left alone."""
+    def insert_new(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
+        """Rows of all columns; those whose key is already there are left alone. Returns how many are new."""
+        ...
+
+    def all(self, query: Select[Any], values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+        """The rows that a query finds, whose parameters are named in `values`."""
         ...
 
     def end(self, endings: Sequence[Mapping[str, str]]) -> None:
@@ -64,9 +80,11 @@ class Portable:
         self._connection = connection
         self._insert_new = insert_new
 
-    def insert_new(self, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
-        if values := list(rows):
-            self._connection.execute(self._insert_new(table), values)
+    def insert_new(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
+        return sum(self._connection.execute(self._insert_new(table), row).rowcount for row in rows)
+
+    def all(self, query: Select[Any], values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+        return self._connection.execute(query, values).all()
 
     def end(self, endings: Sequence[Mapping[str, str]]) -> None:
         if endings:
@@ -105,9 +123,11 @@ class Direct:
             raise
         self._checkpoints.after(self._connection.total_changes)
 
-    def insert_new(self, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
-        if values := list(rows):
-            self._connection.executemany(_insert(table), values)
+    def insert_new(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
+        return self._connection.executemany(_insert(table), rows).rowcount if rows else 0
+
+    def all(self, query: Select[Any], values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+        return self._connection.execute(_query(query), values).fetchall()
 
     def end(self, endings: Sequence[Mapping[str, str]]) -> None:
         if endings:
@@ -122,6 +142,11 @@ class Direct:
     def has_session(self, id_: str) -> bool:
         """On a connection of its own: it waits for no writer."""
         return self._reader.execute(HAS_SESSION, (id_,)).fetchone() is not None
+
+    def recorded_turns(self, session_id: str) -> int:
+        """On the same connection; the index answers it."""
+        (last,) = self._reader.execute(LAST_TURN, (session_id,)).fetchone()
+        return 0 if last is None else int(last) + 1
 
 
 class Checkpoints:
@@ -150,6 +175,7 @@ class Checkpoints:
     def _run(self) -> None:
         try:
             _, pages, _ = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            finish_scrub(self._connection)
             if pages > MOST_PAGES:  # with a turn always being written it would never start again by itself
                 self._connection.execute("PRAGMA wal_checkpoint(RESTART)")
         except sqlite3.Error as error:
@@ -164,8 +190,33 @@ def _insert(table: Table) -> str:
 
 
 @cache
+def _query(query: Select[Any]) -> str:
+    return str(query.compile(dialect=NAMED))
+
+
+@cache
 def _ending() -> str:
     return str(SET_ENDING.compile(dialect=NAMED))
+
+
+def agrees(said: Iterable[Sequence[Any]], organisation: str, user: str) -> bool:
+    """By the words of a user and of their organisation, as (user, granted), oldest first; no word is no."""
+    last: dict[str, bool] = {row[0]: row[1] for row in said}
+    return bool(last.get(user)) and (not organisation or bool(last.get("")))
+
+
+def finish_scrub(connection: sqlite3.Connection) -> bool:
+    """Empty the write-ahead log where a purge is waiting for it; waits for readers as the connection is set.
+
+    Returns False, and leaves it to the next one, when a reader still holds the log.
+    """
+    waiting = connection.execute("SELECT value FROM counters WHERE name = 'scrub' AND value > 0").fetchone()
+    if waiting is None:
+        return True
+    busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    if not busy:  # a purge that came meanwhile has raised the value, and waits for the next one
+        connection.execute("UPDATE counters SET value = 0 WHERE name = 'scrub' AND value = ?", waiting)
+    return not busy
 
 
 def chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
