@@ -157,6 +157,8 @@ class World:
     def _watch_flushes(self, database: Any) -> None:
         """After each transaction notes how much of the log is flushed, as its connection is set."""
         event.listen(database.engine, "before_cursor_execute", self._statement)
+        for engine in (database.engine, database._writer):
+            engine.dialect = COMPILED.setdefault("dialect", engine.dialect)
         database._writer = database._writer.execution_options(compiled_cache=COMPILED)
         database.engine = database.engine.execution_options(compiled_cache=COMPILED)
         with database.engine.connect() as connection:

@@ -87,3 +87,44 @@ def test_what_keeps_it_from_starting_is_said_in_a_line(checkpoint: Path, tmp_pat
         assert refused(*good, "--port", port).startswith(f"gateway: cannot listen on 127.0.0.1:{port}: ")
     assert "tokenizer.json" in refused(*store, "--checkpoint", str(tmp_path / "none"))
     assert "no/such" in refused("--store", str(tmp_path / "no/such/file"), "--checkpoint", str(checkpoint))
+
+
+async def test_two_gateways_on_one_store_acknowledge_only_what_is_stored(
+    launch, engine, script, http, store: Store
+) -> None:
+    """Nothing makes a session stay with one of them, and half of the sessions ask both at once."""
+    script.say = lambda _: f"answer {len(script.asked)}"
+    urls = [(await launch()).url for _ in range(2)]
+    acknowledged: dict[str, str] = {}
+    refused = []
+
+    async def told(which: int, name: str, messages: list[dict]) -> dict:
+        status, body = await ask(http, urls[which % 2], *messages, **{"X-Session-Id": name})
+        if status != 200:
+            assert (status, body["error"]["code"]) == (503, "turn_taken"), body
+            refused.append(name)
+            return {"role": "assistant", "content": "?"}
+        message: dict = body["choices"][0]["message"]
+        id_ = f"{name}/{body['ostinato']['turn']}"
+        assert id_ not in acknowledged, "two answers under one id"
+        acknowledged[id_] = message["content"]
+        return message
+
+    async def alternating(name: str) -> None:
+        messages: list[dict] = [HI]
+        for i in range(8):
+            messages += [await told(i, name, messages), HI]
+
+    async def both_at_once(name: str) -> None:
+        for _ in range(8):
+            await asyncio.gather(told(0, name, [HI]), told(1, name, [HI]))
+
+    names = [f"s{i}" for i in range(8)]
+    await asyncio.gather(*(alternating(n) if i % 2 else both_at_once(n) for i, n in enumerate(names)))
+    recorded = {t.id: t for turns in store.turns_of(names).values() for t in turns}
+    stored = {
+        id_: script.renderer.tokenizer.decode(turn.completion.ids[:-1]) for id_, turn in recorded.items()
+    }
+    assert stored == acknowledged
+    assert not [name for name in refused if int(name[1:]) % 2], "one turn after the other is never refused"
+    assert all(turn.segment == 0 for turn in store.turns("s1")), "and goes on in its segment, id for id"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ostinato.store import ApiKey, Store
 
-DONE, WRONG = 0, 2
+DONE, UNFINISHED, WRONG = 0, 1, 2
 Command = Callable[["Store", argparse.Namespace], Any]
 
 
@@ -88,7 +88,18 @@ def _run(command: Command, options: argparse.Namespace) -> int:
     except StoreError as error:
         return _wrong(str(error))
     print(json.dumps(result) if options.json else _text(result))  # noqa: T201
+    if isinstance(result, Mapping) and result.get("scrubbed") is False:
+        return _unfinished(path)
     return DONE
+
+
+def _unfinished(path: str) -> int:
+    told = (
+        f"ostinato: NOT FINISHED: somebody reads {path}, so its log still holds what was removed. Once "
+        f"nobody does, a gateway that has it open empties it, or the next command, such as `keys list`"
+    )
+    print(told, file=sys.stderr)  # noqa: T201
+    return UNFINISHED
 
 
 def _add(store: "Store", options: argparse.Namespace) -> dict[str, Any]:
