@@ -65,14 +65,14 @@ async def test_a_dying_engine_is_continued_by_the_next(client, serve_lines) -> N
             return
         yield {"id": 7, "logprob": -3.0, "version": 2}
         rest = {"ids": [7, 9], "logprobs": [-3.0, -4.0], "versions": [2, 2], "finish": "stop"}
-        yield rest | {"routes": "AAEC"}
+        yield rest | {"routes": "AAEC/w=="}
 
     tokens, completion = await everything(client, await serve_lines(lines))
     assert [token.id for token in tokens] == [5, 6, 7]
     assert completion.ids == (5, 6, 7, 9)
     assert completion.logprobs == (-1.0, -2.0, -3.0, -4.0)
     assert completion.versions == (1, 1, 2, 2)
-    assert completion.routes == bytes([0, 1, 2])
+    assert completion.routes == bytes([0, 1, 2, 255])
     assert [(h["prompt_ids"], h["max_tokens"], h["seed"]) for h in heard] == [
         ([1, 2], 6, 100),
         ([1, 2, 5, 6], 4, 102),
