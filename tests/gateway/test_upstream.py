@@ -216,3 +216,20 @@ async def test_requests_wait_while_the_engine_is_killed_and_started_again(
     for status, answer in await asyncio.gather(*waiting):
         assert status == 200
         assert b'"finish_reason":"stop"' in answer.replace(b": ", b":")
+
+
+async def test_an_engine_is_asked_with_its_secret() -> None:
+    from ostinato.engine.scripted import serve_scripted
+
+    async def policy(_: GenerateRequest) -> tuple[int, ...]:
+        return (7, 9)
+
+    running = await serve_scripted(ScriptedEngine(policy), secret="theirs")
+    knows, other = EngineClient(1.0, "theirs"), EngineClient(1.0, "mine")
+    assert (await knows.generate(lambda: running.url, ASKED)).ids == (7, 9)
+    with pytest.raises(ApiError, match="OSTINATO_ENGINE_SECRET") as caught:
+        await other.generate(lambda: running.url, ASKED)
+    assert caught.value.status == 503
+    for client in (knows, other):
+        await client.aclose()
+    await running.close()
