@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ostinato.config import ConfigError, dump, load
+from ostinato.config import ConfigError, dump, load, secret
 from ostinato.types import Source
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"])).filter(lambda text: text != "none")
@@ -149,3 +149,24 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_what_toml_cannot_say_is_refused() -> None:
     with pytest.raises(ConfigError, match="name: the text 'none' would be read back as None"):
         dump(Run(name="none"))
+
+
+def test_a_key_comes_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("A_KEY", raising=False)
+    assert secret(None, "A_KEY") == ""
+    monkeypatch.setenv("A_KEY", "from-outside")
+    assert secret(None, "A_KEY") == "from-outside"
+    (tmp_path / "key").write_text(" sk-1 \nanother line\n")
+    assert secret(tmp_path / "key", "A_KEY") == "sk-1"
+
+
+@pytest.mark.parametrize("content", ["", "\n", "  \nsk-1", None, b"\xff\xfe"])
+def test_a_key_file_without_a_key_is_refused_without_repeating_it(
+    tmp_path: Path, content: str | bytes | None
+) -> None:
+    file = tmp_path / "sk-perhaps-a-key"
+    if content is not None:
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ConfigError, match="A_KEY") as told:
+        secret(file, "A_KEY")
+    assert file.name not in str(told.value)

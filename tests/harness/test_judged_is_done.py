@@ -242,3 +242,31 @@ async def test_a_redirection_after_cd_is_judged_where_it_leads(session: Session)
     assert action("echo x > out-of-here/tmp/x") is Action.ASK
     assert action("cd pkg; cd hook; echo x > out") is Action.DENY
     assert action("cd .git; echo x > out") is Action.DENY
+
+
+def test_a_file_has_the_name_that_its_folder_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a disk that ignores case; here only the system call that looks a name up does."""
+    (tmp_path / "Src").mkdir()
+    (tmp_path / "Src" / "Secret").write_text("")
+    look_up = os.lstat
+
+    def ignoring_case(path: str) -> os.stat_result:
+        folder, _, name = path.rpartition("/")
+        found = [each for each in os.listdir(folder or "/") if each.casefold() == name.casefold()]
+        return look_up(f"{folder}/{found[0]}" if found else path)
+
+    monkeypatch.setattr(os, "lstat", ignoring_case)
+    assert tree.spelled(f"{tmp_path}/src/SECRET") == f"{tmp_path}/Src/Secret"
+    assert tree.spelled(f"{tmp_path}/src/new/File") == f"{tmp_path}/Src/new/File"
+
+
+@pytest.mark.parametrize(
+    "name", [".git", ".GIT", ".Git", ".git ", ".git.", ".g\u200cit", "git~1", "GIT~1", ".git::$X"]
+)
+def test_every_name_of_git_is_git(name: str) -> None:
+    assert tree.is_git(name)
+
+
+@pytest.mark.parametrize("name", [".gitignore", ".github", "git", ".gi", "x.git", "agit~1", ".git-x"])
+def test_other_names_are_not(name: str) -> None:
+    assert not tree.is_git(name)
