@@ -3,7 +3,8 @@
 import pytest
 
 from ostinato.config import ConfigError, load
-from ostinato.loop.config import DemoConfig, check
+from ostinato.deploy.abtest import Claim
+from ostinato.loop.config import CLAIMS, DemoConfig, check
 
 
 @pytest.mark.parametrize(("groups", "ahead"), [(24, 12), (13, 12), (3, 2), (0, 12)])
@@ -18,3 +19,15 @@ def test_settings_that_can_work_are_taken() -> None:
     check(load(DemoConfig, None, ["refine.groups=24", "practice.ready_ahead=24", "refine.staleness=0"]))
     with pytest.raises(ConfigError, match="staleness is -1"):
         check(load(DemoConfig, None, ["refine.staleness=-1"]))
+
+
+@pytest.mark.parametrize(
+    "setting", ["live.claim=best", "live.challenger_share=1.0", "live.challenger_share=0.0", "bench.passes=0"]
+)
+def test_a_trial_that_cannot_be_held_is_refused_before_it_is_prepared(setting: str) -> None:
+    with pytest.raises(ConfigError, match=setting.split("=", maxsplit=1)[0]):
+        check(load(DemoConfig, None, [setting]))
+
+
+def test_every_claim_of_a_setting_is_one_of_a_trial() -> None:
+    assert set(CLAIMS) == set(Claim)

@@ -18,10 +18,12 @@ from ostinato.loop.config import DemoConfig
 from ostinato.loop.owner import owned
 from ostinato.loop.prepare import prepare
 from ostinato.loop.run import Run, open_run
+from ostinato.loop.serve import held_back
 from ostinato.loop.workshop import START
 from ostinato.model.checkpoint import load
+from ostinato.store import Store
 from ostinato.sync import Publisher
-from ostinato.types import Arm
+from ostinato.types import Arm, Decision, Verdict
 
 pytestmark = pytest.mark.slow
 DEPLOYED = Arm(name="champion", version=0, share=1.0, engine="http://127.0.0.1:9")
@@ -77,3 +79,12 @@ async def test_a_second_serve_or_demo_does_not_disturb_the_first(tmp_path: Path)
     finally:
         first.terminate()
         await first.communicate()
+
+
+def test_what_was_held_back_is_said_until_something_is_promoted(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "store.db")
+    assert held_back(store) == []
+    store.add_verdict(Verdict(version=36, decision=Decision.HOLD, reason="not shown to be better"))
+    assert held_back(store) == ["version 36 was held back: hold (not shown to be better)"]
+    store.add_verdict(Verdict(version=40, decision=Decision.PROMOTE, reason="better"))
+    assert held_back(store) == []

@@ -7,6 +7,8 @@ from ostinato.harness.agent import HarnessConfig
 from ostinato.model.config import ModelConfig
 from ostinato.rollout.practice import PracticeConfig
 
+CLAIMS = ("better", "cheaper")
+"""What an A/B may set out to show: the values of `deploy.abtest.Claim`."""
 SPLITS = ("seeds", "names", "pairs", "larger", "families")
 
 
@@ -99,3 +101,14 @@ def check(config: DemoConfig) -> None:
         )
     if config.refine.staleness < 0:
         raise ConfigError(f"refine.staleness is {config.refine.staleness}: make it at least 0")
+    _check_live(config.live, config.bench)
+
+
+def _check_live(live: LiveConfig, bench: BenchConfig) -> None:
+    """Raise ConfigError for a trial that would be refused after hours of practice."""
+    if live.claim not in CLAIMS:
+        raise ConfigError(f"live.claim is {live.claim!r}: it is one of {', '.join(CLAIMS)}")
+    if not 0 < live.challenger_share < 1:
+        raise ConfigError(f"live.challenger_share is {live.challenger_share}: it lies between 0 and 1")
+    if bench.passes < 1:
+        raise ConfigError(f"bench.passes is {bench.passes}: make it at least 1")

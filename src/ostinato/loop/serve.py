@@ -51,11 +51,23 @@ async def _serve(run: Run, port: int, aliases: Sequence[str], console: Console) 
             ],
         )
         store.set_arms([Arm(name=CHAMPION, version=deployed.version, share=1.0, engine=engine.url)])
+        for line in held_back(store):
+            console.print(line, highlight=False)
         console.print(f"serving version {deployed.version}; in a git repository run:\n")
         console.print(f"  export OSTINATO_URL={gateway.url} OSTINATO_KEY={_new_key(store)}", soft_wrap=True)
         console.print('  ostinato code "fix calc.py"\n')
         await asyncio.gather(engine.given_up(), gateway.given_up())
     return 0
+
+
+def held_back(store: Store) -> list[str]:
+    """A line on the newest candidate when it is not what is served; none when it was promoted."""
+    last = store.verdicts()[-1:]
+    return [
+        f"version {verdict.version} was held back: {verdict.decision} ({verdict.reason})"
+        for verdict in last
+        if not verdict.decision.promotes
+    ]
 
 
 def _check(run: Run) -> None:

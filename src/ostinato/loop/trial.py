@@ -46,8 +46,10 @@ def planned(live: LiveConfig, experiment: str, alpha: float) -> Trial:
 
 
 async def ab_test(shop: Workshop, champion: int, candidate: int, trial: Trial) -> Result:
-    """Splits the developers between both versions, judges, and acts on the verdict."""
-    started = time.time()
+    """Splits the developers between both versions, judges, and acts on the verdict.
+
+    One that was interrupted goes on as the same trial: what its users did counts, and is accounted for.
+    """
     engines = {
         name: await shop.engine(f"engine-{name}", "--version", str(version))
         for name, version in ((CHAMPION, champion), (CHALLENGER, candidate))
@@ -65,6 +67,7 @@ async def ab_test(shop: Workshop, champion: int, candidate: int, trial: Trial) -
             (CHALLENGER, candidate, trial.share),
         )
     ]
+    started = (await shop.stage("dealt", _now))["at"]
     split(shop.store, arms)
     await work(shop, "ab", shop.config.live.ab_sessions_each, first_seed=700_000)
     observations, verdict = decide(shop.store, candidate, trial, since=started, as_of=settled())
@@ -81,6 +84,10 @@ async def ab_test(shop: Workshop, champion: int, candidate: int, trial: Trial) -
         "test": dict(verdict.evidence),
         "engines": stats,
     }
+
+
+async def _now() -> Result:
+    return {"at": time.time()}
 
 
 def decide(
