@@ -59,6 +59,14 @@ COMMANDS = [
         "beside what cannot be read": "sed -i 's/a - b/a + b/' calc.py; mkdir shut; chmod 000 shut; head -c 20000000 /dev/zero > large",
         "after running the tests": "sed -i 's/a - b/a + b/' calc.py; python -m pytest -q",
         "with bytecode left": "sed -i 's/a - b/a + b/' calc.py; PYTHONDONTWRITEBYTECODE= python -c 'import calc'",
+        "a module that is a link": "sed 's/a - b/a + b/' calc.py > impl.py; rm calc.py; ln -s impl.py calc.py",
+        "a package that is a link": "mkdir -p lib/real; sed 's/a - b/a + b/' calc.py > lib/real/__init__.py; rm calc.py; ln -s lib/real calc",
+        "a link that becomes a file": "sed -i 's/a - b/a + b/' calc.py; rm linked; echo text > linked",
+        "a link that becomes a folder": "sed -i 's/a - b/a + b/' calc.py; rm linked; mkdir linked; echo text > linked/x",
+        "a folder that becomes a link": "sed -i 's/a - b/a + b/' calc.py; rm -r sub; mkdir other; ln -s other sub",
+        "a program of its own": "printf '#!/bin/sh\\necho $(($1 + $2))\\n' > add; chmod +x add; printf 'import subprocess\\ndef alpha(a, b): return a + b if b is None else int(subprocess.check_output([\"./add\", str(a), str(b)]))\\ndef beta(n): return [n] * 2\\n' > calc.py",
+        "a program that becomes executable": "printf '#!/bin/sh\\necho $(($1 + $2))\\n' > run; chmod 755 run; printf 'import os, subprocess\\nassert os.access(\"run\", os.X_OK)\\ndef alpha(a, b): return a + b if b is None else int(subprocess.check_output([\"./run\", str(a), str(b)]))\\ndef beta(n): return [n] * 2\\n' > calc.py",
+        "a folder with nothing in it": "mkdir -p spool/new; printf 'import os\\nassert os.listdir(\"spool/new\") == []\\ndef alpha(a, b): return a + b\\ndef beta(n): return [n] * 2\\n' > calc.py",
         "a file only its owner reads": "sed -i 's/a - b/a + b/' calc.py; chmod 600 calc.py",
     }.items()
 ]

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.sandbox import frames
+from ostinato.sandbox.entries import KINDS, packed, unpacked
 
 headers = st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=9), max_size=3)
 sent = st.lists(st.tuples(headers, st.binary(max_size=60)), max_size=5)
@@ -13,9 +14,18 @@ sent = st.lists(st.tuples(headers, st.binary(max_size=60)), max_size=5)
 paths = st.text(st.characters(exclude_characters="\0") | st.sampled_from("\udcff\ud800"))
 
 
-@given(st.dictionaries(paths, st.none() | st.binary(max_size=50)))
+kept = st.builds(lambda kind, data: kind(data), st.sampled_from([*KINDS.values()]), st.binary())
+contents = st.none() | kept
+
+
+@given(st.dictionaries(paths, contents))
 def test_files_survive_packing(files: dict[str, bytes | None]) -> None:
-    assert frames.unpack_files(frames.pack_files(files)) == files
+    for again in (
+        frames.unpack_files(frames.pack_files(files)),
+        {path: unpacked(packed(data)) for path, data in files.items()},
+    ):
+        assert again == files
+        assert [*map(type, again.values())] == [*map(type, files.values())]
 
 
 @given(st.lists(paths))

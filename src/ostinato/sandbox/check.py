@@ -18,7 +18,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ostinato.sandbox import tree
-from ostinato.sandbox.base import Backend, EndedWithinError, Exam, Mount, Sandbox, SandboxError, Spec
+from ostinato.sandbox.base import (
+    Backend,
+    ChangesError,
+    EndedWithinError,
+    Exam,
+    Mount,
+    Sandbox,
+    SandboxError,
+    Spec,
+)
 from ostinato.sandbox.exam import repeated
 from ostinato.sandbox.reports import READERS, ReportError
 from ostinato.sandbox.scratch import Scratch
@@ -96,6 +105,8 @@ def _lay_out(exam: Exam, repo: Path, *, beside: bool) -> None:
     shutil.copytree(exam.repo, repo, symlinks=True)
     tree.apply(str(repo), exam.changes)
     if beside:
+        if (repo / _BESIDE).is_symlink():
+            raise ChangesError(f"{_BESIDE} is where the tests will lie")
         shutil.rmtree(repo / _BESIDE, ignore_errors=True)
         shutil.copytree(exam.tests, repo / _BESIDE)
 

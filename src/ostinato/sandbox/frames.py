@@ -55,6 +55,7 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ostinato.sandbox import entries
 from ostinato.sandbox.base import ChangesError, SandboxError
 
 MAGIC = b"\0ost"
@@ -201,10 +202,10 @@ def unpack_names(body: bytes) -> list[str]:
 
 
 def pack_files(files: Mapping[str, bytes | None]) -> bytes:
-    """Paths and contents, one file after another; None, a file that is gone, has the size -1."""
+    """Paths, each behind its kind's mark, and contents; None, a file that is gone, has the size -1."""
     parts = []
     for path, data in files.items():
-        name = _encoded(path)
+        name = entries.mark(data).encode() + _encoded(path)
         parts += [_FILE.pack(len(name), -1 if data is None else len(data)), name, data or b""]
     return b"".join(parts)
 
@@ -221,7 +222,11 @@ def unpack_files(body: bytes) -> dict[str, bytes | None]:
         offset = middle + max(size, 0)
         if offset > len(body) or size < -1 or len(files) >= MAX_FILES:
             raise FrameError("files that are cut short, or too many")
-        files[_decoded(body[middle - length : middle])] = None if size < 0 else body[middle:offset]
+        kind = entries.KINDS.get(body[middle - length : middle - length + 1].decode("latin-1"))
+        if kind is None:
+            raise FrameError("a file of no kind")
+        name = _decoded(body[middle - length + 1 : middle])
+        files[name] = None if size < 0 else kind(body[middle:offset])
     return files
 
 

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ostinato.sandbox import tree
+from ostinato.sandbox.entries import Folder
 
 _OPAQUE = ("user.overlay.opaque", "trusted.overlay.opaque")
 """The one of an overlay in a user namespace, and the one of an overlay mounted with every right."""
-_NOT_A_FILE = b"\0a link or a device"
+_NOT_A_FILE = b"\0nothing to carry"
 
 
 def changes(lower: str, upper: str, most: int) -> dict[str, bytes | None]:
@@ -25,11 +26,15 @@ def changes(lower: str, upper: str, most: int) -> dict[str, bytes | None]:
     link nor a depth that a command made costs more than a look.
     """
     now = tree.bounded(_touched(lower, upper), most)
-    return {path: now[path] for path in sorted(now) if now[path] != _pristine(lower, path)}
+    return {path: now[path] for path in sorted(now) if not _same(now[path], _pristine(lower, path))}
+
+
+def _same(now: bytes | None, before: bytes | None) -> bool:
+    return type(now) is type(before) and now == before
 
 
 def _pristine(lower: str, path: str) -> bytes | None:
-    """The bytes of a file in the lower layer, None when there is none; a link or device is neither."""
+    """A file or link in the lower layer, None when there is none."""
     *above, name = path.split("/")
     folder = lower
     for part in above:  # one at a time: it ends where the lower layer does, however deep the upper one is
@@ -39,7 +44,8 @@ def _pristine(lower: str, path: str) -> bytes | None:
     kind = _kind(f"{folder}/{name}")
     if kind is None or kind == stat.S_IFDIR:
         return None
-    return Path(folder, name).read_bytes() if kind == stat.S_IFREG else _NOT_A_FILE
+    found = tree.grab(f"{folder}/{name}")
+    return _NOT_A_FILE if found is None else found
 
 
 def _kind(path: str) -> int | None:
@@ -69,7 +75,10 @@ def _touched(lower: str, upper: str) -> Iterator[tuple[str, bytes | None]]:
         below = tree.inside(entry.path) if is_directory else None
         if below is None or is_opaque(entry.path):
             yield from ((gone, None) for gone in _files_below(lower, path))
-        yield path, None if is_directory else tree.grab(entry.path)
+        if is_directory:
+            yield path, Folder() if below == [] and _kind(f"{lower}/{path}") != stat.S_IFDIR else None
+        else:
+            yield path, tree.grab(entry.path)
         waiting += below or ()
 
 

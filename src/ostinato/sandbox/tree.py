@@ -7,6 +7,7 @@ import errno
 import hashlib
 import io
 import os
+import posixpath
 import shutil
 import stat
 import time
@@ -21,12 +22,14 @@ from ostinato.sandbox.base import (
     SandboxError,
     SandboxPathError,
 )
+from ostinato.sandbox.entries import Folder, Link, Script
 from ostinato.sandbox.frames import MAX_FILES
 
 GIT = ".git"
 _GIT_NAMES = {GIT, "git~1"}
 """What a disk that ignores case, or keeps short names, takes for `.git`."""
 _REMOVE_TRIES, _REMOVE_PAUSE_S = 250, 0.02
+_EXECUTABLE = 0o755
 _SHUT = (errno.EACCES, errno.ENAMETOOLONG)
 
 
@@ -180,15 +183,49 @@ def delete(root: str, path: str) -> None:
 
 
 def apply(root: str, changes: Mapping[str, bytes | None]) -> None:
-    """Write or, for None, delete each path; raises SandboxPathError, ChangesError."""
-    for path, data in changes.items():
+    """Put what `changes` has at each path; for None, delete it. Raises SandboxPathError, ChangesError.
+
+    What is gone goes first and links come last: no change is written through another one.
+    """
+    order = (type(None), bytes, Script, Folder, Link)
+    for path, data in sorted(changes.items(), key=lambda change: order.index(type(change[1]))):
         try:
-            if data is None:
-                delete(root, path)
-            else:
-                write(root, path, data)
+            _put(root, path, data)
         except OSError as error:
             raise ChangesError(f"{path[:200]!r} cannot be written: {error.strerror}") from error
+
+
+def _put(root: str, path: str, data: bytes | None) -> None:
+    if data is None:
+        delete(root, path)
+        return
+    above, name = os.path.split(posixpath.normpath(path))
+    if above.startswith(".."):
+        raise SandboxPathError(f"{path!r} leads out of the repository: give a path inside it")
+    real = os.path.join(resolve(root, above), name)  # noqa: PTH118
+    if os.path.islink(real):  # noqa: PTH114
+        delete(root, path)
+    if not isinstance(data, Link | Folder):
+        write(root, path, data)
+        if isinstance(data, Script):
+            os.chmod(real, _EXECUTABLE)  # noqa: PTH101
+        return
+    _check_no_git(root, real, path)
+    if isinstance(data, Link):
+        _clear(real)
+    with _parent(root, real, make=True) as (folder, last):
+        if isinstance(data, Link):
+            os.symlink(data, last, dir_fd=folder)
+        else:
+            os.mkdir(last, dir_fd=folder)
+
+
+def _clear(real: str) -> None:
+    """Make room for a link: only what has no file in it is in its way no more."""
+    if os.path.isdir(real) and not os.path.islink(real) and not files(real):  # noqa: PTH112, PTH114
+        shutil.rmtree(real)
+    elif os.path.lexists(real):
+        os.unlink(real)  # noqa: PTH108
 
 
 def names(root: str, path: str) -> list[str]:
@@ -273,11 +310,8 @@ def _content_digest(file: io.FileIO, size: int) -> bytes:
 
 
 def content(root: str, path: str) -> bytes | None:
-    """What `changes` shows of a path: its bytes, None when there is no regular file of ours to carry."""
-    try:
-        return grab(resolve(root, path))
-    except SandboxPathError:
-        return None
+    """What `changes` shows of a path: None when nothing that can be carried lies there."""
+    return grab(os.path.join(root, path))  # noqa: PTH118
 
 
 def bounded(found: Iterable[tuple[str, bytes | None]], most: int) -> dict[str, bytes | None]:
@@ -296,13 +330,17 @@ def bounded(found: Iterable[tuple[str, bytes | None]], most: int) -> dict[str, b
 
 
 def grab(real: str) -> bytes | None:
-    """The bytes of a file by its own name, not following a link; None for all that is no file to carry.
+    """A file or link by its own name, as `apply` takes it; None for all that is nothing to carry.
 
     Nothing that a command can leave behind makes this fail: a pipe, a socket, a file that is shut or too
     large are all no file, so that whoever left them is judged by the rest.
     """
     try:
-        return _read(real, real)
+        status = os.lstat(real)
+        if stat.S_ISLNK(status.st_mode):
+            return Link(os.fsencode(os.readlink(real)))  # noqa: PTH115
+        data = _read(real, real)
+        return Script(data) if status.st_mode & stat.S_IXUSR else data
     except (OSError, SandboxError):
         return None
 

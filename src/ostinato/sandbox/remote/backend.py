@@ -4,7 +4,6 @@ What E2B has no word for (whole trees, usage, exams, templates by content) only 
 """
 
 import asyncio
-import base64
 import codecs
 import secrets
 import signal
@@ -31,6 +30,7 @@ from ostinato.sandbox.base import (
     Unsupported,
     Usage,
 )
+from ostinato.sandbox.entries import packed, unpacked
 from ostinato.sandbox.remote import bundle
 from ostinato.sandbox.remote.client import Client, ConflictError, GoneError, RefusalError
 from ostinato.sandbox.remote.debts import Debts
@@ -100,10 +100,7 @@ class RemoteBackend:
 
     async def examine(self, exam: Exam) -> list[dict[str, str]]:
         repo, tests = await self._send(exam.repo), await self._send(exam.tests)
-        changes = {
-            path: None if data is None else base64.b64encode(data).decode()
-            for path, data in exam.changes.items()
-        }
+        changes = {path: packed(data) for path, data in exam.changes.items()}
         body = {
             "repo": repo,
             "tests": tests,
@@ -221,7 +218,7 @@ class RemoteSandbox:
 
     async def changes(self) -> dict[str, bytes | None]:
         changes = (await self._tree(of="changes"))["changes"]
-        return {path: None if data is None else base64.b64decode(data) for path, data in changes.items()}
+        return {path: unpacked(data) for path, data in changes.items()}
 
     async def _tree(self, **message: str) -> dict[str, Any]:
         self._check_alive()

@@ -3,7 +3,6 @@
 Sandboxes here show their repository: relative paths start there, and absolute ones must lie in it.
 """
 
-import base64
 import posixpath
 import shlex
 import zlib
@@ -15,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ostinato.sandbox.base import MAX_FILE_BYTES, SandboxPathError
+from ostinato.sandbox.entries import packed
 from ostinato.sandbox.remote.connect import ConnectError
 from ostinato.sandbox.server import bodies
 from ostinato.sandbox.server.envd import refusal
@@ -218,8 +218,3 @@ async def tree(pod: Pod, message: Message) -> Message:
             changes = await pod.sandbox.changes()
             return {"changes": {path: packed(data) for path, data in changes.items()}}
     raise ConnectError("invalid_argument", f"a tree has no {message.get('of')!r}")
-
-
-def packed(data: bytes | None) -> str | None:
-    """Bytes as base64; None, a file that is gone, stays None."""
-    return None if data is None else base64.b64encode(data).decode()

@@ -1,10 +1,10 @@
 """A fork that does not fit on its parent's node: the parent's files are brought to a fresh sandbox elsewhere.
 
-Files only: what ran in the parent does not run in the child, as after a restore of a filesystem snapshot.
+Files only, and no links: what ran in the parent does not run in the child, as after a restore of a
+filesystem snapshot.
 """
 
-import base64
-
+from ostinato.sandbox import entries
 from ostinato.sandbox.base import SandboxError
 from ostinato.sandbox.server.link import Link
 from ostinato.sandbox.server.wishes import ControlError, Info, Wish
@@ -19,11 +19,14 @@ async def move(home: Link, parent: str, target: Link, wish: Wish) -> Info:
     told = await home.client.rpc(parent, "ostinato.Tree/Read", {"of": "changes"})
     info = await target.create(wish)
     try:
-        for path, data in told["changes"].items():
+        for path, text in told["changes"].items():
+            data = entries.unpacked(text)
+            if isinstance(data, entries.Link | entries.Folder):
+                continue
             if data is None:
                 await target.client.rpc(wish.id, "filesystem.Filesystem/Remove", {"path": path})
             else:
-                await target.client.upload(wish.id, path, base64.b64decode(data))
+                await target.client.upload(wish.id, path, data)
     except SandboxError:
         await target.end(wish.id)
         raise

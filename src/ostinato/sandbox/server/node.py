@@ -1,7 +1,6 @@
 """A node: control calls, the agent's calls, and what a front asks, over the sandboxes of one machine."""
 
 import asyncio
-import base64
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -15,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ostinato.sandbox.base import Exam, Limits, SandboxError
+from ostinato.sandbox.entries import unpacked
 from ostinato.sandbox.schedule.pressure import Gauge
 from ostinato.sandbox.server import bodies, envd, files
 from ostinato.sandbox.server.access import Access
@@ -142,7 +142,7 @@ class _Node:
             exam = Exam(
                 repo=repo,
                 tests=tests,
-                changes={path: _bytes(data) for path, data in body["changes"].items()},
+                changes={path: unpacked(data) for path, data in body["changes"].items()},
                 limits=Limits(**body["limits"]),
                 variations=int(body["variations"]),
             )
@@ -159,10 +159,6 @@ class _Node:
         if found is None:
             raise ControlError(404, f"there is no template {name}: send it first")
         return found
-
-
-def _bytes(data: str | None) -> bytes | None:
-    return None if data is None else base64.b64decode(data, validate=True)
 
 
 def _plain(value: Any) -> Any:
