@@ -66,6 +66,8 @@ KILL, CUT, ASIDE = 0.02, 0.008, 0.12
 STATEMENT = 0.25
 """How likely a death falls between two statements, not between two calls."""
 FULL = 2
+LATER = 1e9
+"""When every session's window is over, seconds since the epoch."""
 COMPILED: dict[Any, Any] = {}
 """Statements, shared by the stores of all schedules: compiling them anew would be a third of the work."""
 USERS = ("ada", "bob", "eve")
@@ -342,7 +344,7 @@ class World:
     def collect(self) -> None:
         collector = Collector(self.store, LIVE)
         collector._ledger = Watched(collector._ledger, self.point)  # type: ignore[assignment]
-        collector.harvest("main", {})
+        collector.harvest("main", {}, as_of=LATER)
 
     def learn(self) -> None:
         """A step of the learner, or its start."""
@@ -375,7 +377,7 @@ class World:
             name = group.samples[0].session_id
             about = self.store.session(name)
             if about is not None and about.source is Source.LIVE:
-                now = LIVE.score(name, self.store.turns(name), self.store.signals(name)).total
+                now = LIVE.score(name, self.store.turns(name), self.store.signals(name), as_of=LATER).total
                 agreed = self.store.accounts.consented([("", about.user)])["", about.user]
                 self.stale += abs(now - group.rewards[0]) > 1e-9 or not agreed
         return groups

@@ -1,16 +1,17 @@
 """Live sessions become samples only where their people agreed."""
 
+import contextlib
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.store.builders import session, turn
+from tests.store.builders import session, turn, version
 
 from ostinato.rewards.definition import LIVE
 from ostinato.rollout.collect import Collector
-from ostinato.store import Ledger, Store
+from ostinato.store import Ledger, Stage, Store
 from ostinato.types import Ending, PartState, Sampling, Signal, SignalKind, State, TurnKind
 
 LATER = 1e12
@@ -88,3 +89,79 @@ def test_silence_is_waited_for_until_the_window_is_over(store: Store, age: float
     harvest = Collector(store, LIVE).harvest("main", {}, as_of=time.time())
     assert (harvest.censored, harvest.offered) == ((1, 0) if state is PartState.CENSORED else (0, 1))
     assert store.rewards("s")[-1].parts[0].state is state
+
+
+class KilledError(BaseException):
+    """Stands for the end of the process."""
+
+
+@pytest.mark.parametrize("at", range(1, 12))
+def test_a_kill_during_a_collection_loses_no_session(
+    store: Store, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """At whichever transaction of the ledger it comes: the next collection takes what is left."""
+    store.accounts.set_consent(user="ada", granted=True, by="ada")
+    names = [f"s{i}" for i in range(4)]
+    for name in names:
+        kept(store, name, user="ada", consent=True)
+    left, write = at, store.database.write
+
+    def dying() -> object:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise KilledError
+        return write()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.database, "write", dying)
+        with contextlib.suppress(KilledError):
+            Collector(store, LIVE).harvest("main", {}, as_of=LATER)
+    again = Collector(store, LIVE).harvest("main", {}, as_of=LATER)
+    assert (again.sessions, again.offered) == (4, 4)
+    assert {group.prompt for group in Ledger(store).claim(4, 9, 0)} == {f"live/{name}" for name in names}
+
+
+def test_the_last_word_before_the_claim_fixes_the_reward(store: Store) -> None:
+    store.accounts.set_consent(user="ada", granted=True, by="ada")
+    kept(store, "s", user="ada", consent=True)
+    collector, ledger = Collector(store, LIVE), Ledger(store)
+    before = collector.harvest("main", {}, as_of=LATER).mean_reward
+    undone = Signal(session_id="s", kind=SignalKind.EDIT_REVERTED, value=1.0, observed_at=2.0)
+    store.record([], [undone])
+    assert ledger.claim(4, 9, 0) == []
+    after = collector.harvest("main", {}, as_of=LATER)
+    assert after.offered == 1 and after.mean_reward < before
+    (group,) = ledger.claim(4, 9, 0)
+    assert group.rewards == (after.mean_reward,)
+
+
+def test_a_session_that_was_measured_is_never_collected(store: Store) -> None:
+    store.accounts.set_consent(user="ada", granted=True, by="ada")
+    kept(store, "s", user="ada", consent=True)
+    Ledger(store).account_sessions(["s"], State.MEASURED)
+    assert Collector(store, LIVE).harvest("main", {}, as_of=LATER).sessions == 0
+    assert Ledger(store).states()[State.MEASURED] == 1
+
+
+def test_a_simulated_session_is_collected_under_the_key_of_its_task(store: Store) -> None:
+    """So that practice on the same task, before or after, is refused."""
+    store.accounts.set_consent(user="ada", granted=True, by="ada")
+    ledger = Ledger(store)
+    assert ledger.reserve("key", Stage.LIVE, ["s"]) and not ledger.reserve("key")
+    kept(store, "s", user="ada", consent=True)
+    Collector(store, LIVE).harvest("main", {}, as_of=LATER)
+    assert [group.prompt for group in ledger.claim(4, 9, 0)] == ["key"]
+    assert ledger.unended() == 1, "claimed"
+
+
+def test_turns_after_the_end_of_a_session_that_was_trained_on_are_too_late(store: Store) -> None:
+    store.accounts.set_consent(user="ada", granted=True, by="ada")
+    kept(store, "s", user="ada", consent=True)
+    collector, ledger = Collector(store, LIVE), Ledger(store)
+    collector.harvest("main", {}, as_of=LATER)
+    (group,) = ledger.claim(4, 9, 0)
+    ledger.commit(version(4, group.id))
+    store.record([turn(1, "s")])
+    assert collector.harvest("main", {}, as_of=LATER).sessions == 0
+    assert ledger.unaccounted() == 0 and ledger.states()[State.STALE] == 1

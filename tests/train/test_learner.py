@@ -17,7 +17,7 @@ from ostinato.model.checkpoint import load, save
 from ostinato.model.config import ModelConfig
 from ostinato.model.decoder import Decoder
 from ostinato.model.tokenizer import Tokenizer
-from ostinato.store import Ledger, Objects, Store
+from ostinato.store import Ledger, LedgerError, Objects, Store
 from ostinato.sync import Fenced, Publisher, Subscriber
 from ostinato.train.journal import Journal
 from ostinato.train.learner import Learner, LearnerConfig, parse
@@ -275,6 +275,64 @@ def test_what_came_too_late_is_counted_by_kind_and_length(bench: Bench) -> None:
     line = bench.lines()[-1]
     assert line["kinds"] == {"question": [1, 12.0]}
     assert line["stale_so_far"] == {"fix": [1, 12.0], "spread": [2, 12.0]}
+
+
+@pytest.mark.parametrize(
+    ("groups", "versions", "batches"), [(8, 5, [2, 2, 2, 1, 1]), (2, 4, [1, 1]), (0, 3, [])]
+)
+def test_what_was_collected_is_spread_and_nothing_unchanged_is_published(
+    bench: Bench, groups: int, versions: int, batches: list[int]
+) -> None:
+    for _ in range(groups):
+        bench.offer(0.5, -0.5)
+    bench.learner(LearnerConfig(spread=True)).run(versions, never)
+    assert [len(row.batch) for row in bench.store.versions()[1:]] == batches
+    assert published(bench) == len(batches) and bench.ledger.unended() == 0
+
+
+def test_an_older_version_that_was_put_back_trains_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The learner dies within step 1, an operator publishes version 0 again as 1, the learner comes back."""
+    name = bench.offer(0.5, -0.5)
+    plug = Plug(Publisher, "delta", call=1, before=True)
+    with monkeypatch.context() as patch:
+        plug.install(patch)
+        with pytest.raises(PulledPlugError):
+            bench.learner(LearnerConfig(groups=1)).run(1, never)
+    operator = Publisher(bench.objects)
+    operator.resume()
+    operator.delta(1, bench.weights(0))
+    learner = bench.learner(LearnerConfig(groups=1))
+    assert bench.ledger.states()[State.TRAINED] == 0 and bench.ledger.ready(0) == 1
+    learner.run(2, never)
+    assert [row.batch for row in bench.store.versions()] == [(), (), (name,)]
+    assert bench.ledger.trained_twice() == 0 and bench.ledger.unended() == 0
+
+
+def test_a_version_that_died_before_its_commit_is_known_though_another_followed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = bench.offer(0.5, -0.5)
+    plug = Plug(Ledger, "commit", call=2, before=True)
+    with monkeypatch.context() as patch:
+        plug.install(patch)
+        with pytest.raises(PulledPlugError):
+            bench.learner(LearnerConfig(groups=1)).run(1, never)
+    operator = Publisher(bench.objects)
+    operator.resume()
+    operator.delta(2, bench.weights(0))
+    bench.learner(LearnerConfig(groups=1))
+    assert [row.batch for row in bench.store.versions()] == [(), (name,), ()]
+    assert bench.ledger.ready(0) == 0 and bench.ledger.states()[State.TRAINED] == 2
+
+
+def test_a_second_chain_of_weights_is_refused_before_it_claims(bench: Bench) -> None:
+    bench.learner()
+    bench.offer(0.5, -0.5)
+    with pytest.raises(LedgerError, match="is the record of the chain of weights"):
+        bench.learner(objects=Objects.open(bench.directory / "other"))
+    assert bench.ledger.ready(0) == 1
 
 
 class PulledPlugError(BaseException):
