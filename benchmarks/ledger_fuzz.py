@@ -99,7 +99,7 @@ class Counting(Learner):
     def _step(self, groups: Sequence[Group]) -> dict[str, Any]:
         with torch.no_grad():
             for group in groups:
-                self._decoder.embedding[self.number(group.prompt)] += 1
+                self.decoder.embedding[self.number(group.prompt)] += 1
         return {"reward": 0.0}
 
 
