@@ -297,7 +297,11 @@ def _entry(path: str) -> bytes:
 def _content_digest(file: io.FileIO, size: int) -> bytes:
     """Of the data; of a file with holes, which take no room and no time, the data and where it lies."""
     number, state = file.fileno(), hashlib.blake2b(digest_size=16)
-    if size == 0 or os.lseek(number, 0, os.SEEK_HOLE) == size:
+    try:
+        hole = os.lseek(number, 0, os.SEEK_HOLE) if size else 0
+    except OSError:  # a kernel or disk that knows of no holes, as gVisor's
+        hole = size
+    if hole == size:
         file.seek(0)
         return hashlib.blake2b(file.read(), digest_size=16).digest()
     end = 0
