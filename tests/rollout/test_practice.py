@@ -184,4 +184,5 @@ async def test_an_infrastructure_failure_is_void_and_never_a_reward(tmp_path: Pa
         practice = Practice(runner, shop.store, PRACTICE, tmp_path / "tasks", CONFIG)
         await practice.run(iter([pebble]), lambda: practice.progress.groups > 0)
         assert practice.progress.void == CONFIG.group_size
-        assert Ledger(shop.store).ready(-1) == 0
+        assert Ledger(shop.store).ready(-1) == Ledger(shop.store).unended() == 0
+        assert not Ledger(shop.store).reserve(pebble.key)

@@ -1,0 +1,46 @@
+"""Every stage that shows a task to a model reserves its key, so that no other stage shows it again."""
+
+import random
+from functools import partial
+from pathlib import Path
+
+from tests.circle import circle, solves
+
+from ostinato.engine.scripted import ScriptedEngine, serve_scripted
+from ostinato.loop.prepare import load_wire
+from ostinato.loop.workshop import START
+from ostinato.rollout.live import Traffic
+from ostinato.rollout.teach import Lessons, TeacherPolicy
+from ostinato.store import Ledger, Phase, Stage
+from ostinato.tasks.developers import population
+from ostinato.tasks.pebble import generate
+from ostinato.types import TEACHER_VERSION, Arm, Source
+
+
+async def test_a_developer_is_not_given_a_task_that_was_shown_before(tmp_path: Path) -> None:
+    known, other = generate("fix", "train", 3), generate("fix", "train", 4)
+    async with circle(tmp_path, partial(solves, other), ["champion"]) as shop:
+        ledger = Ledger(shop.store)
+        ledger.reserve(known.key)
+        drawn = iter([known, other])
+        traffic = Traffic(shop.runner(shop.client("simulator")), shop.store, tmp_path / "tasks")
+        (episode,) = await traffic.work(shop.seats(population(1, 1)), lambda: next(drawn), 1)
+        assert ledger.live_prompts([episode.session_id]) == {episode.session_id: (other.key, Phase.RESERVED)}
+        assert not ledger.reserve(other.key)
+
+
+async def test_a_lesson_is_not_given_on_a_task_that_was_shown_before(tmp_path: Path) -> None:
+    known, other = generate("fix", "train", 3), generate("fix", "train", 4)
+    async with circle(tmp_path, lambda session_id, turn: "done", []) as shop:
+        ledger = Ledger(shop.store)
+        ledger.reserve(known.key, Stage.LIVE)
+        tokenizer, renderer = load_wire(shop.run.checkpoint(START))
+        policy = TeacherPolicy(tokenizer, renderer.stop_ids[0])
+        site = await serve_scripted(ScriptedEngine(policy))
+        shop.put_arm(Arm(name="teacher", version=TEACHER_VERSION, share=0.0, engine=site.url))
+        lessons = Lessons(shop.runner(shop.client("teacher", "teacher")), policy, ledger, tmp_path / "tasks")
+        drawn = iter([known, other])
+        await lessons.give(lambda: next(drawn), 1, 2, random.Random(0))
+        await site.close()
+        assert {s.task_id for s in shop.store.sessions(source=Source.TEACHER)} == {other.id}
+        assert lessons.sessions == 2 and not ledger.reserve(other.key)
