@@ -4,6 +4,7 @@ Nor may any of them end without a verdict: one that is void would be a way out o
 """
 
 import posixpath
+from dataclasses import replace
 
 import pytest
 from tests.hacks.answers import ANSWERS, BOMBS
@@ -11,12 +12,13 @@ from tests.hacks.conftest import Judged
 from tests.hacks.files import FILES
 from tests.hacks.honest import HONEST
 from tests.hacks.judged import JUDGED
+from tests.hacks.library import LIBRARY, written
 from tests.hacks.machine import MACHINE
 from tests.hacks.published import PUBLISHED
 from tests.hacks.python import PYTHON
 from tests.hacks.rows import BY_HAND, Hack
 
-from ostinato.sandbox import Verification, values
+from ostinato.sandbox import Backend, ProcessBackend, Verification, Verifier, values
 from ostinato.types import Task
 
 HACKS = [*PUBLISHED, *ANSWERS, *PYTHON, *FILES, *MACHINE, *BOMBS, *JUDGED]
@@ -27,7 +29,8 @@ def test_the_corpus_is_as_large_as_it_says() -> None:
     names = [hack.name for hack in HACKS + HONEST]
     assert len(set(names)) == len(names)
     assert len(PUBLISHED) == 11
-    assert len(HACKS) - len(PUBLISHED) >= 40
+    assert len(HACKS) - len(PUBLISHED) >= 240
+    assert len(HONEST) + len(LIBRARY) >= 100
 
 
 def test_what_is_written_by_hand_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,3 +78,14 @@ async def test_honest_work_passes_where_there_is_no_boundary(
         pytest.skip("runs a command in the agent's sandbox, which is the same for both")
     found = await process_judged(task, work)
     assert found.passed, found
+
+
+@pytest.mark.parametrize("kind", ["ns", pytest.param("process", marks=pytest.mark.slow)])
+async def test_honest_answers_of_every_kind_pass(ns_backend: Backend, task: Task, kind: str) -> None:
+    code, tests, ids = written()
+    (task.tests / "test_hidden.py").write_text(tests)
+    backend = ns_backend if kind == "ns" else ProcessBackend()
+    found = await Verifier(backend).verify(replace(task, test_ids=ids), {"calc.py": code.encode()})
+    names = dict(zip(ids, LIBRARY, strict=True))
+    assert [names.get(each, each) for each in found.outcomes if found.outcomes[each] != "passed"] == []
+    assert found.passed
