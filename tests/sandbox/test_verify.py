@@ -170,6 +170,11 @@ async def test_a_path_that_leads_out_fails(ns_backend: Backend, task: Task) -> N
     assert "evil" in found.tampered[0]
 
 
+async def test_changes_that_no_repository_takes_fail_on_every_backend(backend: Backend, task: Task) -> None:
+    found = await Verifier(backend).verify(task, {**changes(HONEST["plain"]), "calc.py/below": b""})
+    assert (found.passed, found.void) == (False, None)
+
+
 async def test_a_missing_repository_is_void(ns_backend: Backend, task: Task) -> None:
     task.repo.rename(task.repo.parent / "elsewhere")
     found = await Verifier(ns_backend).verify(task, {})

@@ -17,6 +17,7 @@ from typing import Any
 from ostinato.sandbox.base import (
     SNAPSHOT_FORMAT,
     Capabilities,
+    ChangesError,
     Exam,
     ExecResult,
     Isolation,
@@ -109,6 +110,8 @@ class RemoteBackend:
             "variations": exam.variations,
         }
         answer = await self._client.call("POST", "/exams", body, within_s=EXAM_S)
+        if "fault" in answer:
+            raise ChangesError(answer["fault"])
         found: list[dict[str, str]] = answer["runs"]
         return found
 

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ostinato.sandbox.base import Exam, Limits, SandboxError
+from ostinato.sandbox.base import ChangesError, EndedWithinError, Exam, Limits, SandboxError, SandboxPathError
 from ostinato.sandbox.entries import unpacked
 from ostinato.sandbox.schedule.pressure import Gauge
 from ostinato.sandbox.server import bodies, envd, files
@@ -147,6 +147,8 @@ class _Node:
                 variations=int(body["variations"]),
             )
             return JSONResponse({"runs": await self._pods.backend.examine(exam)})
+        except (ChangesError, EndedWithinError, SandboxPathError) as error:
+            return JSONResponse({"fault": str(error)})  # the candidate's, which an error here would void
         except (KeyError, TypeError, ValueError) as error:
             raise ControlError(400, f"not an exam: {error}") from error
         except SandboxError as error:
