@@ -157,3 +157,15 @@ def test_a_file_is_open_elsewhere_until_it_is_closed(tmp_path: Path) -> None:
     assert is_open_elsewhere(path)
     store.close()
     assert not is_open_elsewhere(path)
+
+
+def test_opening_it_again_leaves_the_locks_of_this_process_alone(tmp_path: Path) -> None:
+    """Or the next process to close it takes itself for the last, and removes the log that we read."""
+    path = tmp_path / "record.db"
+    first, second = Store.open(path), Store.open(path)
+    second.close()
+    with start_python(OPEN, path) as other:
+        other.communicate("go\n")
+    assert (tmp_path / "record.db-wal").exists()
+    first.start_session(session())
+    assert Store.open(path).sessions() == [session()]

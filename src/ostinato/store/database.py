@@ -6,7 +6,7 @@ import struct
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -190,12 +190,11 @@ def _keep_private(url: URL) -> None:
     if url.get_backend_name() != "sqlite" or url.database is None or url.query:
         return
     try:
-        descriptor = os.open(url.database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            if os.fstat(descriptor).st_uid == os.geteuid():
-                os.fchmod(descriptor, 0o600)
-        finally:
-            os.close(descriptor)
+        with suppress(FileExistsError):
+            os.close(os.open(url.database, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        # Never opened when it is there: to close it would drop the locks of this process's other connections.
+        if Path(url.database).stat().st_uid == os.geteuid():
+            Path(url.database).chmod(0o600)
     except OSError as error:
         raise StoreError(f"{url.database}: {error.strerror}: {ADVICE['unable to open']}") from error
 
