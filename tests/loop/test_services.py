@@ -1,12 +1,13 @@
 import asyncio
 import os
 import signal
+import socket
 from pathlib import Path
 
 import aiohttp
 import pytest
 
-from ostinato.loop.services import ServiceError, Services, watch
+from ostinato.loop.services import Service, ServiceError, Services, watch
 
 SERVER = """
 import http.server, json, sys
@@ -42,13 +43,22 @@ async def answers(url: str) -> bool:
         return False
 
 
+async def killed_and_back(service: Service, services: Services) -> None:
+    """Kill a service and wait until it answers on its port again."""
+
+    async def back(before: int) -> None:
+        while service.restarts == before or not await answers(service.url):
+            await asyncio.sleep(0.02)
+
+    os.kill(service.pid, signal.SIGKILL)
+    await services.guard(back(service.restarts))
+
+
 async def test_a_killed_service_comes_back_on_its_port(tmp_path: Path) -> None:
     async with Services(tmp_path / "logs") as services:
         service = await services.start("web", "shop_server", ["--port", "0"])
         url = service.url
-        os.kill(service.pid, signal.SIGKILL)
-        while not (service.restarts and await answers(url)):
-            await asyncio.sleep(0.02)
+        await killed_and_back(service, services)
         assert service.url == url
         assert services.restarts == 1
     assert not await answers(url)
@@ -94,13 +104,11 @@ async def test_only_recent_deaths_count_against_a_service(
     monkeypatch.setattr("ostinato.loop.services.RESTARTS_WITHIN_S", 0.0)
     async with Services(tmp_path / "logs") as services:
         service = await services.start("web", "shop_server", ["--port", "0"])
-        for deaths in (1, 2, 3):
-            os.kill(service.pid, signal.SIGKILL)
-            while service.restarts < deaths or not await answers(service.url):
-                await asyncio.sleep(0.02)
+        for _ in range(3):
+            await killed_and_back(service, services)
 
 
-async def test_a_service_that_keeps_dying_is_given_up_and_says_so(
+async def test_work_ends_when_a_service_that_it_needs_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ostinato.loop.services.MAX_RESTARTS", 0)
@@ -108,4 +116,29 @@ async def test_a_service_that_keeps_dying_is_given_up_and_says_so(
         service = await services.start("web", "shop_server", ["--port", "0"])
         os.kill(service.pid, signal.SIGKILL)
         with pytest.raises(ServiceError, match="web died 1 times within 10 minutes, last with status -9"):
-            await service.given_up()
+            await services.guard(asyncio.Event().wait())
+
+
+async def test_a_port_that_is_taken_for_a_moment_does_not_end_a_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ostinato.loop.services.PAUSE_S", 0.01)
+    async with Services(tmp_path / "logs") as services:
+        service = await services.start("web", "shop_server", ["--port", "0"])
+        port, taken = int(service.ready["port"]), socket.socket()
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        os.kill(service.pid, signal.SIGSTOP)
+        os.kill(service.pid, signal.SIGKILL)
+        while True:
+            try:
+                taken.bind(("127.0.0.1", port))
+                taken.listen()
+                break
+            except OSError:
+                await asyncio.sleep(0)
+        monkeypatch.setattr("ostinato.loop.services.MAX_RESTARTS", 1_000)
+        while service.restarts < 2:
+            await asyncio.sleep(0.01)
+        taken.close()
+        while not await answers(service.url):
+            await asyncio.sleep(0.02)

@@ -56,7 +56,7 @@ async def _serve(run: Run, port: int, aliases: Sequence[str], console: Console) 
         console.print(f"serving version {deployed.version}; in a git repository run:\n")
         console.print(f"  export OSTINATO_URL={gateway.url} OSTINATO_KEY={_new_key(store)}", soft_wrap=True)
         console.print('  ostinato code "fix calc.py"\n')
-        await asyncio.gather(engine.given_up(), gateway.given_up())
+        await services.guard(asyncio.Event().wait())
     return 0
 
 

@@ -12,13 +12,14 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ostinato.web.secret import ENGINE_SECRET, new_secret
 
+T = TypeVar("T")
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
 ENDING_TIMEOUT_S = 1.0
@@ -27,6 +28,8 @@ WRONG = 2
 """The exit status of a service that cannot do what it was asked."""
 MAX_RESTARTS, RESTARTS_WITHIN_S = 5, 600.0
 """A service that dies more often than this within the time is given up; deaths of long ago do not count."""
+PAUSE_S = 1.0
+"""Between a start that failed and the next attempt."""
 PR_SET_PDEATHSIG = 1
 KNOWN_TO_ENGINES = {"ostinato.engine.server", "ostinato.gateway.server"}
 """Modules that are given the secret of the run's engines."""
@@ -51,6 +54,7 @@ class Service:
         *,
         keep: bool = True,
         environment: Mapping[str, str] | None = None,
+        on_given_up: Callable[[ServiceError], None] = lambda _: None,
     ) -> None:
         self.name = name
         self.restarts = 0
@@ -58,6 +62,7 @@ class Service:
         self._command = [sys.executable, "-m", module, *arguments]
         self._log = logs / f"{name}.log"
         self._keep = keep
+        self._on_given_up = on_given_up
         self._environment = {"OMP_NUM_THREADS": "1", **(environment or {})}
         self._process: asyncio.subprocess.Process | None = None
         self._watcher: asyncio.Task[None] | None = None
@@ -90,12 +95,6 @@ class Service:
     def tail(self) -> str:
         """The end of its log."""
         return self._log.read_text(errors="replace")[-800:]
-
-    async def given_up(self) -> None:
-        """Wait until this service is given up and raise why: ServiceError. It never returns."""
-        if self._watcher is None:
-            raise ServiceError(f"{self.name} is not kept running: wait for it with `finished`")
-        await asyncio.shield(self._watcher)
 
     async def stop(self) -> None:
         self._stopping = True
@@ -163,22 +162,36 @@ class Service:
             status = await self._ended()
             if self._stopping:
                 return
-            await self._restart(status)
+            try:
+                await self._restart(status)
+            except ServiceError as error:
+                self._on_given_up(error)
+                return
 
     async def _ended(self) -> int:
         assert self._process is not None
         return await self._process.wait()
 
     async def _restart(self, status: int) -> None:
+        """Start it again. An attempt that fails, on a port that is taken for a moment for instance, counts as
+        one more death.
+        """
+        reason = f"last with status {status}: see {self._log}"
+        while True:
+            self._count_a_death(reason)
+            try:
+                return await self._spawn(self._command)
+            except ServiceError as error:
+                reason = str(error)
+                await asyncio.sleep(PAUSE_S)
+
+    def _count_a_death(self, reason: str) -> None:
         self.restarts += 1
         now = time.monotonic()
         self._deaths = [*(each for each in self._deaths if each > now - RESTARTS_WITHIN_S), now]
         if len(self._deaths) > MAX_RESTARTS:
-            raise ServiceError(
-                f"{self.name} died {len(self._deaths)} times within {RESTARTS_WITHIN_S / 60:.0f} minutes, "
-                f"last with status {status}: see {self._log}"
-            )
-        await self._spawn(self._command)
+            within = f"{len(self._deaths)} times within {RESTARTS_WITHIN_S / 60:.0f} minutes"
+            raise ServiceError(f"{self.name} died {within}, {reason}")
 
 
 def _die_with_parent() -> None:
@@ -230,6 +243,7 @@ class Services:
         logs.mkdir(parents=True, exist_ok=True)
         self._logs = logs
         self._running: list[Service] = []
+        self._given_up: asyncio.Future[ServiceError] = asyncio.get_running_loop().create_future()
         self.secret = new_secret()
         """By which the engines of this run know its gateway and this process."""
 
@@ -245,9 +259,36 @@ class Services:
         dies.
         """
         known = {ENGINE_SECRET: self.secret} if module in KNOWN_TO_ENGINES else {}
-        service = Service(name, module, arguments, self._logs, keep=keep, environment=known)
+        service = Service(
+            name,
+            module,
+            arguments,
+            self._logs,
+            keep=keep,
+            environment=known,
+            on_given_up=self._give_up,
+        )
         self._running.append(service)
         return await service.start()
+
+    def _give_up(self, error: ServiceError) -> None:
+        if not self._given_up.done():
+            self._given_up.set_result(error)
+
+    async def guard(self, work: Awaitable[T]) -> T:
+        """Do `work`, but raise ServiceError as soon as a kept service is given up: the work would wait for it
+        for ever.
+        """
+        task = asyncio.ensure_future(work)
+        waited: tuple[asyncio.Future[Any], ...] = (task, self._given_up)
+        try:
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise self._given_up.result()
+            return task.result()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     async def stop(self, service: Service) -> None:
         self._running.remove(service)

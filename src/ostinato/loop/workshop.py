@@ -70,7 +70,7 @@ class Workshop:
             self.show.say(f"{name}: already done, resumed after it")
             return done
         started = time.monotonic()
-        result = await work()
+        result = await self.services.guard(work())
         result["seconds"] = round(time.monotonic() - started, 1)
         self.run.finish_stage(name, result)
         return result
