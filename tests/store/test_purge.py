@@ -225,3 +225,10 @@ def test_what_is_not_there_is_said(store: Store) -> None:
         purge(store, session="s1", by="ada")
     with pytest.raises(PurgeError, match="either a user or a session"):
         purge(store, by="ada")
+
+
+def test_what_was_purged_after_it_was_scored_is_not_offered(store: Store, ledger: Ledger) -> None:
+    fill(store, "s1")
+    purge(store, session="s1", by="ada")
+    assert not ledger.offer(group("g1", session_id="s1"))
+    assert ledger.ready(0) == 0

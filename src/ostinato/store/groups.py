@@ -47,6 +47,15 @@ def facts(connection: Connection, session_ids: Sequence[str]) -> int:
     return total
 
 
+def purged(connection: Connection, session_ids: Sequence[str]) -> bool:
+    """Whether one of these sessions was purged, so that its tokens must not come back."""
+    column = schema.purges.c.session_id
+    return any(
+        connection.scalar(select(column).where(column.in_(some)).limit(1)) is not None
+        for some in chunks(session_ids)
+    )
+
+
 def sessions_of(connection: Connection, group_ids: Sequence[str]) -> dict[str, list[str]]:
     """The sessions of each group."""
     found: dict[str, list[str]] = defaultdict(list)

@@ -85,8 +85,8 @@ class Ledger:
         not done; offering the same id again changes nothing.
 
         `facts`: how many turns and signals its sessions had when it was scored, if more may follow. Returns
-        False, and changes nothing, when there are more of them already. Raises LedgerError when another group
-        of the same prompt was offered before, or the prompt has had its end.
+        False, and changes nothing, when there are more of them already, or when a session was purged. Raises
+        LedgerError when another group of the same prompt was offered before, or the prompt has had its end.
         """
         with self._database.write() as connection:
             known = connection.scalar(
@@ -99,6 +99,8 @@ class Ledger:
                 )
             if known is None:
                 sessions = {sample.session_id for sample in group.samples}
+                if groups.purged(connection, sorted(sessions)):
+                    return False
                 if facts is not None and facts != groups.facts(connection, sorted(sessions)):
                     return False
                 self._reserve(connection, group.prompt, stage)
