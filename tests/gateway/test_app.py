@@ -61,12 +61,28 @@ async def test_each_turn_has_its_own_seed_and_the_same_when_sampled_again(chat, 
     assert all(0 <= seed < 2**63 for seed in seeds)
 
 
-async def test_a_session_belongs_to_its_user(chat) -> None:
+async def test_a_name_that_somebody_has_taken_keeps_nobody_from_theirs(
+    chat, http, gateway: str, store: Store
+) -> None:
     await chat(HI, headers={"X-Session-Id": "s1"})
-    status, body, _ = await chat(HI, headers=OTHER | {"X-Session-Id": "s1"})
-    assert (status, body["error"]["code"]) == (403, "not_your_session")
-    status, _, _ = await chat(HI, headers=ADMIN | {"X-Session-Id": "s1"})
-    assert status == 200
+    for _ in range(2):
+        status, _, headers = await chat(HI, headers=OTHER | {"X-Session-Id": "s1"})
+        assert status == 200
+    others = headers["x-ostinato-session"]
+    assert others != "s1"
+    status, _, headers = await chat(HI, headers=ADMIN | {"X-Session-Id": "s1"})
+    assert status == 200 and headers["x-ostinato-session"] == "s1"
+    assert [len(store.turns(id)) for id in ("s1", others)] == [2, 2]
+    kept = {"session_id": "s1", "kind": "edit_kept", "value": True, "id": "f1"}
+    for headers in ({}, OTHER, OTHER):
+        async with http.post(gateway + "/feedback", json=kept, headers=headers) as response:
+            assert response.status == 200
+    assert [len(store.signals(id)) for id in ("s1", others)] == [1, 1]
+    event = b'{"id": "e1", "name": "session.start", "session_id": "s1"}'
+    for headers in ({}, OTHER, OTHER):
+        async with http.post(gateway + "/v1/events", data=event, headers=headers) as response:
+            assert response.status == 200, await response.text()
+    assert [len(store.events(id)) for id in ("s1", others)] == [1, 1]
 
 
 async def test_a_session_keeps_its_arm_while_it_exists(chat, store: Store, engine: str) -> None:
@@ -318,8 +334,9 @@ async def test_a_session_knows_whether_it_may_be_trained_on(chat, store: Store) 
 async def test_a_namesake_in_another_organisation_is_another_user(chat, store: Store) -> None:
     store.accounts.add(ApiKey(hash=hash_key("other-ada"), user="ada", organisation="emca"))
     await chat(HI, headers={"X-Session-Id": "s1"})
-    status, body, _ = await chat(HI, headers={"X-Session-Id": "s1", "Authorization": "Bearer other-ada"})
-    assert (status, body["error"]["code"]) == (403, "not_your_session")
+    _, _, headers = await chat(HI, headers={"X-Session-Id": "s1", "Authorization": "Bearer other-ada"})
+    session = store.session(headers["x-ostinato-session"])
+    assert headers["x-ostinato-session"] != "s1" and session is not None and session.organisation == "emca"
 
 
 async def test_feedback_needs_its_role(chat, http, gateway: str, store: Store) -> None:

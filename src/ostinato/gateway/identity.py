@@ -87,8 +87,11 @@ def _told(headers: Mapping[str, str], chat: ChatRequest) -> Iterator[str | None]
 def scoped(value: str, key: ApiKey) -> str:
     """Two users may both say `my-app`: then each has a session of that name."""
     whole, _, _ = value.partition("/")
-    if UNIQUE.fullmatch(whole) and SESSION_ID.fullmatch(value):
-        return value
+    return value if UNIQUE.fullmatch(whole) and SESSION_ID.fullmatch(value) else owned(value, key)
+
+
+def owned(value: str, key: ApiKey) -> str:
+    """Return the id under which the key's user has a thing of this name when somebody else has the name."""
     digest = hashlib.blake2b(
         f"{key.organisation}\0{key.user}\0{value}".encode(errors="replace"), digest_size=8
     ).hexdigest()

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 from ostinato.gateway.conversation import Conversation
 from ostinato.gateway.errors import ApiError
-from ostinato.gateway.identity import Identity
+from ostinato.gateway.identity import Identity, owned
 from ostinato.gateway.reading import START, step
 from ostinato.gateway.request import ChatRequest, Message
 from ostinato.store import ApiKey, Role, Store
-from ostinato.types import Session, Source, Turn, new_id
+from ostinato.types import Event, Session, Source, Turn, new_id
 
 MOST_HELD = 4_000
 MOST_IDS = 50_000_000
@@ -41,8 +41,21 @@ class Conversations:
         self, identity: Identity, key: ApiKey, chat: ChatRequest, trail: Sequence[bytes]
     ) -> Conversation:
         """The conversation a request belongs to, perhaps not loaded yet."""
-        session_id = identity.session_id or await self._by_content(owner_of(key), chat, trail)
-        return self.get(identity, session_id, key)
+        if identity.session_id is not None:
+            return self.get(identity, await self.named(identity.session_id, key), key)
+        return self.get(identity, await self._by_content(owner_of(key), chat, trail), key)
+
+    async def named(self, told: str, key: ApiKey) -> str:
+        """Return the id of the user's own session of this name.
+
+        It is the name itself, unless the session of that name is another user's: a name that somebody has
+        taken must not keep others from theirs. An admin means the session of that very name.
+        """
+        held = self._held.get(told)
+        if held is None and self._store.lacks_session(told):
+            return told
+        session = held.session if held is not None else await self.session(told)
+        return told if session is None or may_use(session, key) else owned(told, key)
 
     def get(self, identity: Identity, session_id: str, key: ApiKey) -> Conversation:
         conversation = self._held.get(session_id)
@@ -150,12 +163,16 @@ class Conversations:
 
 def check_owner(session: Session, key: ApiKey) -> None:
     """A session id is no secret: only its own user, or an admin, may go on with it."""
-    theirs = (session.user, session.organisation) == (key.user, key.organisation)
-    if not theirs and not key.may(Role.ADMIN):
+    if not may_use(session, key):
         raise ApiError(403, f"session {session.id!r} belongs to another user", code="not_your_session")
 
 
-def owner_of(one: ApiKey | Session) -> str:
+def may_use(one: Session | Event, key: ApiKey) -> bool:
+    """Whether a thing is the key's user's own; an admin may use everything."""
+    return owner_of(one) == owner_of(key) or key.may(Role.ADMIN)
+
+
+def owner_of(one: ApiKey | Session | Event) -> str:
     """A user is one person within one organisation."""
     return f"{one.organisation}\0{one.user}"
 

@@ -12,6 +12,7 @@ import time
 import zlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from starlette.requests import Request
@@ -23,12 +24,13 @@ from ostinato.gateway.endings import Endings
 from ostinato.gateway.errors import ApiError, unavailable
 from ostinato.gateway.events import Refused, parse_lines, signals_of
 from ostinato.gateway.feedback import Feedback, parse_feedback
+from ostinato.gateway.identity import owned
 from ostinato.gateway.keys import KeyRing
 from ostinato.gateway.limits import Limits
 from ostinato.gateway.metrics import Metrics
 from ostinato.gateway.otlp import event_of, records
 from ostinato.gateway.recorder import Recorder
-from ostinato.gateway.sessions import Conversations, check_owner
+from ostinato.gateway.sessions import Conversations, check_owner, may_use
 from ostinato.gateway.work import work
 from ostinato.store import ApiKey, KeyChangedError, PurgedError, Role, Store, StoreError
 from ostinato.types import Event, Session, Signal, SignalKind
@@ -81,7 +83,7 @@ class Telemetry:
         """Sessions whose early events have become signals."""
 
     async def feedback(self, _: Request, key: ApiKey, body: bytes) -> Response:
-        told = await work(len(body), lambda: parse_feedback(parse_json(body)))
+        told = await self._about(await work(len(body), lambda: parse_feedback(parse_json(body))), key)
         await self._check(told, key)
         if not told.dryrun:
             await self._commit([told.signal], _tags_event(told, key), key)
@@ -119,6 +121,23 @@ class Telemetry:
             return encode({"partialSuccess": _partial(wrong)})
         return Response(_partial_protobuf(wrong), media_type="application/x-protobuf")
 
+    async def _about(self, told: Feedback, key: ApiKey) -> Feedback:
+        """The feedback about the user's own session of that name, under an id that nobody else has taken."""
+        signal = told.signal
+        session_id = await self._own(signal.session_id, key)
+        before = await asyncio.to_thread(self._gateway.store.signal, signal.id)
+        theirs = None if before is None else await self._gateway.conversations.session(before.session_id)
+        taken = theirs is not None and not may_use(theirs, key)
+        id = owned(signal.id, key) if taken else signal.id
+        return replace(told, signal=replace(signal, session_id=session_id, id=id))
+
+    async def _own(self, session_id: str, key: ApiKey) -> str:
+        """The user's own session where two users have one of this name; else the name as it was told."""
+        named = await self._gateway.conversations.named(session_id, key)
+        if named != session_id and await self._gateway.conversations.session(named) is None:
+            return session_id
+        return named
+
     async def _check(self, told: Feedback, key: ApiKey) -> None:
         """404 for a session or turn that is not recorded, 403 for another's, 409 for an id that is taken."""
         signal = told.signal
@@ -138,6 +157,7 @@ class Telemetry:
     async def _take(self, lines: Sequence[tuple[int, Event]], key: ApiKey) -> tuple[int, list[Refused]]:
         """Commits what may be recorded; how many that are, and the others. What is known counts as taken."""
         wrong: list[Refused] = []
+        lines = await self._as_theirs(lines, key)
         before = await asyncio.to_thread(self._gateway.store.known_events, [event.id for _, event in lines])
         sessions = {event.session_id for _, event in lines if event.session_id is not None}
         known = {id: await self._gateway.conversations.session(id) for id in sessions}
@@ -154,6 +174,28 @@ class Telemetry:
             await self._commit(await self._signals(good, recorded), good, key)
             await self._end([event for event in good if event.session_id in recorded])
         return len(good), wrong
+
+    async def _as_theirs(
+        self, lines: Sequence[tuple[int, Event]], key: ApiKey
+    ) -> Sequence[tuple[int, Event]]:
+        """The events about the user's own sessions, under ids that nobody else has taken."""
+        names = {event.session_id for _, event in lines if event.session_id is not None}
+        own = {name: await self._own(name, key) for name in names}
+        before = await asyncio.to_thread(self._gateway.store.known_events, [event.id for _, event in lines])
+        taken = {id for id, event in before.items() if not may_use(event, key)}
+        if not taken and all(name == id for name, id in own.items()):
+            return lines
+        return [
+            (
+                line,
+                replace(
+                    event,
+                    id=owned(event.id, key) if event.id in taken else event.id,
+                    session_id=event.session_id and own[event.session_id],
+                ),
+            )
+            for line, event in lines
+        ]
 
     async def _signals(self, events: Sequence[Event], recorded: Mapping[str, Session]) -> list[Signal]:
         """What `events` mean, and those of their sessions that came before the session was recorded."""
