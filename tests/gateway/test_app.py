@@ -78,7 +78,7 @@ async def test_a_name_that_somebody_has_taken_keeps_nobody_from_theirs(
         async with http.post(gateway + "/feedback", json=kept, headers=headers) as response:
             assert response.status == 200
     assert [len(store.signals(id)) for id in ("s1", others)] == [1, 1]
-    event = b'{"id": "e1", "name": "session.start", "session_id": "s1"}'
+    event = b'{"id": "e1", "name": "session.start", "time": 1e9, "session_id": "s1"}'
     for headers in ({}, OTHER, OTHER):
         async with http.post(gateway + "/v1/events", data=event, headers=headers) as response:
             assert response.status == 200, await response.text()
