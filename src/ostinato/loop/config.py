@@ -18,7 +18,7 @@ class TeachConfig:
 
     lessons: int = 700
     demonstrations: int = 4
-    steps: int = 800
+    steps: int = 1200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

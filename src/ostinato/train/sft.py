@@ -36,7 +36,7 @@ from ostinato.train.teacher import Arrivals, Pool, TeacherRows, induction_row
 
 log = logging.getLogger(__name__)
 BATCH, INDUCTION_BATCH = 20, 64
-LEARNING_RATE, RISE_STEPS, FLAT_UNTIL, LOWEST = 4e-3, 30, 0.3, 0.05
+LEARNING_RATE, RISE_STEPS, FLAT_UNTIL, LOWEST = 3e-3, 30, 0.6, 0.05
 INDUCTION_UNTIL = 0.12
 WEIGHT_DECAY = 0.05
 LARGEST_GRADIENT = 1.0
@@ -69,7 +69,7 @@ class Budget:
 
 
 def learning_rate(step: int, used: float) -> float:
-    """Return the rate: it rises over the first steps, stays until `FLAT_UNTIL`, and falls linearly."""
+    """Rises over the first steps, stays, and falls linearly over the last 40 % of the budget."""
     fall = 1.0 if used < FLAT_UNTIL else max(LOWEST, (1 - used) / (1 - FLAT_UNTIL))
     return LEARNING_RATE * min(1.0, (step + 1) / RISE_STEPS) * fall
 
