@@ -1,6 +1,7 @@
 """The command line: what a person reads who mistyped, and which errors are sentences."""
 
 import errno
+import os
 import signal
 import socket
 import subprocess
@@ -11,11 +12,12 @@ import pytest
 
 from ostinato import cli
 
+KEYED = {**os.environ, "OSTINATO_KEY": "k"}
 
-def ostinato(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "ostinato", *words], capture_output=True, text=True, check=False, cwd=cwd
-    )
+
+def ostinato(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ostinato", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=KEYED)
 
 
 def test_alone_it_lists_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,17 +80,16 @@ def test_a_defect_keeps_its_traceback() -> None:
 def test_a_port_in_use_is_one_sentence(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        done = ostinato(
-            "search", "serve", "--port", port, "--cache", str(tmp_path / "cache.db"), "--key", "k"
-        )
+        done = ostinato("search", "serve", "--port", port, "--cache", str(tmp_path / "cache.db"))
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1 and port in done.stderr
 
 
 def test_an_interrupted_command_says_what_it_was(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "ostinato", "search", "serve", "--port", "0", "--key", "k"]
+    command = [sys.executable, "-m", "ostinato", "search", "serve", "--port", "0"]
     command += ["--cache", str(tmp_path / "cache.db")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=KEYED) as process:
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline()
         process.send_signal(signal.SIGINT)

@@ -368,5 +368,5 @@ def _open_up(directory: str) -> None:
         for name in folders:
             path = f"{folder}/{name}"
             if not os.path.islink(path):  # noqa: PTH114
-                with suppress(FileNotFoundError):
+                with suppress(OSError):  # gone, or a name too long; who removes it says what is left
                     os.chmod(path, 0o700)  # noqa: PTH101

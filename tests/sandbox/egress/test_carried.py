@@ -160,15 +160,15 @@ async def test_who_does_not_read_holds_nobody_up_and_little_in_memory(guest: Gue
         both = Egress(allow=(f"good.test:{port}", f"good.test:{other}"), networks=("127.0.0.0/8",))
         await guest.enter(both)
         slow, writer = await guest.tunnel(port)
-        writer.write(b"x")
+        writer.write(b"\0")
         slow._transport.pause_reading()  # type: ignore[attr-defined]
         before = -1
         while before != sent:  # until nobody takes any more: what lies in between are buffers of sockets
             before = sent
             for _ in range(20):
                 reader, second = await guest.tunnel(other)
-                second.write(b"quick")
-                assert await reader.readexactly(5) == b"quick"
+                second.write(b"\0fast")
+                assert await reader.readexactly(5) == b"\0fast"
                 await close(second)
         assert sent < 48 << 20
         slow._transport.resume_reading()  # type: ignore[attr-defined]
@@ -177,10 +177,11 @@ async def test_who_does_not_read_holds_nobody_up_and_little_in_memory(guest: Gue
 
 
 async def test_a_program_that_goes_is_noticed(guest: Guest) -> None:
-    gone = asyncio.Event()
+    came, gone = asyncio.Event(), asyncio.Event()
 
     async def wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        assert await reader.read(5) == b"hello"
+        assert await reader.read(5) == b"\0ciao"
+        came.set()
         await reader.read()
         gone.set()
         writer.close()
@@ -188,8 +189,8 @@ async def test_a_program_that_goes_is_noticed(guest: Guest) -> None:
     async with serving(wait) as port:
         await guest.enter(policy(port))
         _, writer = await guest.tunnel(port)
-        writer.write(b"hello")
-        await writer.drain()
+        writer.write(b"\0ciao")
+        await asyncio.wait_for(came.wait(), 20)
         writer.get_extra_info("socket").setsockopt(
             socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
         )
@@ -236,8 +237,8 @@ async def test_who_comes_to_a_full_door_waits(guest: Guest) -> None:
         reader, writer = await guest.knock()
         writer.write(f"CONNECT good.test:{port} HTTP/1.1\r\n\r\n".encode())
         waiting = asyncio.create_task(reader.readuntil(b"\r\n\r\n"))
-        held[0][1].write(b"x")
-        assert await held[0][0].readexactly(1) == b"x"
+        held[0][1].write(b"\0")
+        assert await held[0][0].readexactly(1) == b"\0"
         assert not waiting.done()
         await close(held.pop()[1])
         assert (await waiting).startswith(b"HTTP/1.1 200")
@@ -250,8 +251,8 @@ async def test_whoever_takes_over_hears_nothing_of_what_was_under_way(guest: Gue
     async with serving(echo) as port:
         await guest.enter(policy(port))
         reader, writer = await guest.tunnel(port)
-        writer.write(b"one")
-        assert await reader.readexactly(3) == b"one"
+        writer.write(b"\0ne")
+        assert await reader.readexactly(3) == b"\0ne"
         old, guest.way = guest.way, None
         await guest.wire.hello("a copy", 20)
         with pytest.raises(ConnectionResetError):
@@ -261,8 +262,8 @@ async def test_whoever_takes_over_hears_nothing_of_what_was_under_way(guest: Gue
         await guest.enter(policy(port))
         waiting.write(f"CONNECT good.test:{port} HTTP/1.1\r\n\r\n".encode())
         assert (await new.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
-        waiting.write(b"two")
-        assert await new.readexactly(3) == b"two"
+        waiting.write(b"\0wo")
+        assert await new.readexactly(3) == b"\0wo"
         await close(waiting)
         assert await guest.seen(1) == [None]
         assert old is not None and not old.proxy.connections
