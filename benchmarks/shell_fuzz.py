@@ -70,7 +70,7 @@ printf '%s\\000' "$0" "$@" '\037END' >> /log/ran
 printf bad
 case $0 in */no) exit 1;; esac
 """
-ENVIRONMENT = {"PATH": "/bin", "X": "bad", "Y": "", "Z": "x bad", "HOME": "/work/d", "ENV": "", "CDPATH": ""}
+ENVIRONMENT = {"PATH": "/bin", "X": "bad", "Y": "", "Z": "x bad", "HOME": "/jail/d", "ENV": "", "CDPATH": ""}
 PATIENCE_S = 3.0
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = (
     1 << 17,
@@ -224,7 +224,7 @@ TARGETS = (
     "f",
     "d/out",
     "./out",
-    "/work/out",
+    "/jail/out",
     "/dev/null",
     "/dev/null",
     "&1",
@@ -480,7 +480,7 @@ def can_jail() -> bool:
 
 
 def _build(root: Path) -> None:
-    for name in ("shell", "bin", "work", "log", "dev", "tmp"):
+    for name in ("shell", "bin", "jail", "log", "dev", "tmp"):
         (root / name).mkdir()
     for shell in ("dash", "bash"):
         found = shutil.which(shell)
@@ -516,11 +516,11 @@ def _enter(root: Path) -> None:
     _call("mount", "none", "/", None, MS_REC | MS_PRIVATE, None)
     _call("mount", str(root), str(root), None, MS_BIND, None)
     _call("mount", "/dev/null", str(root / "dev" / "null"), None, MS_BIND, None)
-    for name in ("work", "log"):
+    for name in ("jail", "log"):
         _call("mount", "tmpfs", str(root / name), "tmpfs", 0, None)
     _call("mount", "none", str(root), None, MS_BIND | MS_REMOUNT | MS_RDONLY, None)
     os.chroot(root)
-    os.chdir("/work")
+    os.chdir("/jail")
 
 
 def _serve(asks: socket.socket) -> None:
@@ -533,18 +533,18 @@ def _serve(asks: socket.socket) -> None:
 
 
 def _fresh() -> None:
-    for entry in os.scandir("/work"):
+    for entry in os.scandir("/jail"):
         shutil.rmtree(entry.path) if entry.is_dir(follow_symlinks=False) else Path(entry).unlink()
-    Path("/work/d").mkdir()
-    for place in ("/work/bad", "/work/d/bad"):
+    Path("/jail/d").mkdir()
+    for place in ("/jail/bad", "/jail/d/bad"):
         Path(place).symlink_to("/bin/bad")
-    Path("/work/f").write_text("seen")
+    Path("/jail/f").write_text("seen")
     Path("/log/ran").write_text("")
 
 
 def _listing() -> dict[str, object]:
     found: dict[str, object] = {}
-    for folder, folders, names in os.walk("/work"):
+    for folder, folders, names in os.walk("/jail"):
         for name in names:
             path = f"{folder}/{name}"
             found[path] = os.lstat(path).st_size, os.lstat(path).st_mtime_ns
@@ -676,7 +676,7 @@ def _leads(target: str, path: str) -> bool:
     """Whether the target of a redirection, from one of the two folders there are, is the file."""
     return path in {
         os.path.normpath(target if target.startswith("/") else f"{place}/{target}")
-        for place in ("/work", "/work/d")
+        for place in ("/jail", "/jail/d")
     }
 
 

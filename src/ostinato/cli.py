@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _expected(error: Exception) -> str | None:
-    """What to tell a person about `error`; None for a defect.
+    """Return the sentence that tells a person about `error`; None for a defect.
 
     The error classes of this package are raised with a sentence that says what, where and what to do. An
     operating system's error is expected when it names a file: one that is missing, read-only or full.

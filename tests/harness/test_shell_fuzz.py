@@ -48,11 +48,11 @@ def test_the_jail_sees_what_runs(jail: Jail, shell: str, command: str, ran: list
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_jail_sees_what_is_written(jail: Jail, shell: str) -> None:
-    effects = jail(shell, "ok > d/out; : > f; cd d; : > /work/new")
-    assert sorted(effects.wrote) == ["/work/d/out", "/work/f", "/work/new"]
-    assert not list(unjudged(split("ok > d/out; : > f; : > /work/new"), effects, by_default=False))
+    effects = jail(shell, "ok > d/out; : > f; cd d; : > /jail/new")
+    assert sorted(effects.wrote) == ["/jail/d/out", "/jail/f", "/jail/new"]
+    assert not list(unjudged(split("ok > d/out; : > f; : > /jail/new"), effects, by_default=False))
     others = unjudged(split("ok > d/out"), effects, by_default=False)
-    assert sorted(others) == ["wrote /work/f", "wrote /work/new"]
+    assert sorted(others) == ["wrote /jail/f", "wrote /jail/new"]
     assert jail(shell, "ok > /tmp/x").wrote == []
 
 

@@ -66,7 +66,7 @@ class Bench:
 
 
 def outcome(passes: Sequence[Episode]) -> TaskOutcome:
-    """What came of all passes over one task."""
+    """The results of all passes over one task."""
     task = passes[0].task
     return TaskOutcome(
         task=task.id,

@@ -35,8 +35,8 @@ from ostinato.types import Decision, Verdict
 MIN_USERS = 8
 """Per arm; below that no error estimate can be trusted."""
 ALIKE = 0.2
-"""How alike two sessions of one user are taken to be when users are weighed. It decides how narrow the
-intervals are, not whether they hold."""
+"""The likeness that two sessions of one user are taken to have when users are weighed. It decides how
+narrow the intervals are, not whether they hold."""
 HARM = 0.05
 """Chance of a false roll-back in one trial: half of it for the reward, half for all guardrails together."""
 VOID = 100.0
@@ -45,7 +45,7 @@ most."""
 
 
 class Claim(StrEnum):
-    """What a trial sets out to show of its challenger."""
+    """The claim that a trial sets out to show of its challenger."""
 
     BETTER = "better"
     CHEAPER = "cheaper"
@@ -61,7 +61,7 @@ class Guardrail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What is settled before the first session.
+    """The terms that are settled before the first session.
 
     >>> Trial(experiment="e1", share=0.5, horizon=800, alpha=0.02).claim
     <Claim.BETTER: 'better'>
@@ -70,14 +70,14 @@ class Trial:
     experiment: str
     """Its id, which also salts the dealing of users."""
     share: float
-    """Of the users who are dealt to the challenger."""
+    """The share of users who are dealt to the challenger."""
     horizon: int
     """Sessions after which the trial is over; later ones are not looked at."""
     alpha: float
     """Chance of a false promotion."""
     claim: Claim = Claim.BETTER
     margin: float = 0.0
-    """For CHEAPER: the loss of reward a session that would be too much."""
+    """The loss of reward a session that would be too much; used by CHEAPER alone."""
     guardrails: tuple[Guardrail, ...] = ()
     champion: str = "champion"
     challenger: str = "challenger"
@@ -107,7 +107,7 @@ class Observation:
     value: float
     """Its reward."""
     tokens: float
-    """How many tokens the model sampled in it."""
+    """The number of tokens that the model sampled in it."""
     harms: Mapping[str, float] = field(default_factory=dict)
     """By guardrail; a session that says nothing of one leaves it out."""
 
