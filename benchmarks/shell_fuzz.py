@@ -675,7 +675,7 @@ def unjudged(parts: Sequence[Part], effects: Effects, *, by_default: bool) -> It
 def _leads(target: str, path: str) -> bool:
     """Whether the target of a redirection, from one of the two folders there are, is the file."""
     return path in {
-        os.path.normpath(target if target.startswith("/") else f"{place}/{target}")
+        os.path.normpath("/" + target.lstrip("/") if target.startswith("/") else f"{place}/{target}")
         for place in ("/jail", "/jail/d")
     }
 
