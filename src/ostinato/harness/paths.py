@@ -18,10 +18,7 @@ def inside(path: str, root: str) -> str:
     path = f"/{path.lstrip('/')}" if path.startswith("/") else path
     if root and (path == root or path.startswith(root + "/")):
         path = posixpath.relpath(path, root)
-    plain = posixpath.normpath(path)
-    if plain.startswith("//"):  # POSIX lets two slashes mean something of their own; here they are one
-        plain = plain[1:]
-    return "/".join(tree.GIT if tree.is_git(name) else name for name in plain.split("/"))
+    return "/".join(tree.GIT if tree.is_git(name) else name for name in posixpath.normpath(path).split("/"))
 
 
 def names(path: str, root: str, place: str = ".") -> tuple[str, ...]:
