@@ -109,7 +109,7 @@ class Observation:
     tokens: float
     """The number of tokens that the model sampled in it."""
     harms: Mapping[str, float] = field(default_factory=dict)
-    """By guardrail; a session that says nothing of one leaves it out."""
+    """The outcome by guardrail; a session that says nothing of one leaves it out."""
 
 
 def judge(
@@ -160,18 +160,18 @@ def _void(trial: Trial, arms: Mapping[str, int], both: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Bounds:
-    """What was estimated, challenger minus champion, between bounds that hold at every look."""
+    """The estimates, challenger minus champion, between bounds that hold at every look."""
 
     promoting: Interval
-    """Of the reward a session, each side at `Trial.alpha`."""
+    """The change of the reward a session, each side at `Trial.alpha`."""
     harming: Interval
     """The same at the level of a roll-back."""
     tokens: Interval
-    """Of the tokens a session, each side at `Trial.alpha`."""
+    """The change of the tokens a session, each side at `Trial.alpha`."""
     rails: dict[str, Interval]
-    """By guardrail, each side at the level of a roll-back."""
+    """The change by guardrail, each side at the level of a roll-back."""
     within: dict[str, Interval]
-    """By guardrail, each side at `HARM`."""
+    """The change by guardrail, each side at `HARM`."""
 
     @classmethod
     def of(cls, trial: Trial, seen: Sequence[Observation], before: Mapping[str, float]) -> "_Bounds":

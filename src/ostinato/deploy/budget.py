@@ -1,4 +1,4 @@
-"""How much error the next trial may spend, so that all trials of a store together stay below one level.
+"""The error that the next trial may spend, so that all trials of a store together stay below one level.
 
 Trial k gets `TOTAL` · k^-1.6 / ζ(1.6), and what the trial before it had if that one ended in a promotion,
 for a hypothesis that was refuted gives its level on. The chance that any of the trials, however many,

@@ -34,7 +34,7 @@ from ostinato.types import Decision, Verdict
 
 PRIMARY = "seeds"
 SLACK = {"tampered": 0.05, "asked": 0.10, "broken": 0.05}
-"""By how much a candidate may not raise these shares of passes. A question more is no harm in itself."""
+"""The rise of these shares of passes that a candidate may not reach. A question more is no harm in itself."""
 ALPHA = 0.05
 """Chance of admitting a candidate that loses the whole margin."""
 HARM = 0.05

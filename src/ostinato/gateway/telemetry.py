@@ -30,7 +30,7 @@ from ostinato.gateway.limits import Limits
 from ostinato.gateway.metrics import Metrics
 from ostinato.gateway.otlp import event_of, records
 from ostinato.gateway.recorder import Recorder
-from ostinato.gateway.sessions import Conversations, check_owner, may_use
+from ostinato.gateway.sessions import Conversations, check_owner, may_use, owner_of
 from ostinato.gateway.work import work
 from ostinato.store import ApiKey, KeyChangedError, PurgedError, Role, Store, StoreError
 from ostinato.types import Event, Session, Signal, SignalKind
@@ -157,8 +157,10 @@ class Telemetry:
     async def _take(self, lines: Sequence[tuple[int, Event]], key: ApiKey) -> tuple[int, list[Refused]]:
         """Commits what may be recorded; how many that are, and the others. What is known counts as taken."""
         wrong: list[Refused] = []
-        lines = await self._as_theirs(lines, key)
-        before = await asyncio.to_thread(self._gateway.store.known_events, [event.id for _, event in lines])
+        before = await self._known(lines)
+        theirs = await self._as_theirs(lines, before, key)
+        if theirs is not lines:
+            lines, before = theirs, await self._known(theirs)
         sessions = {event.session_id for _, event in lines if event.session_id is not None}
         known = {id: await self._gateway.conversations.session(id) for id in sessions}
         gone = await asyncio.to_thread(self._gateway.store.purged, sessions)
@@ -175,13 +177,18 @@ class Telemetry:
             await self._end([event for event in good if event.session_id in recorded])
         return len(good), wrong
 
+    async def _known(self, lines: Sequence[tuple[int, Event]]) -> Mapping[str, Event]:
+        """The events that were recorded before under the ids of these."""
+        return await asyncio.to_thread(self._gateway.store.known_events, [event.id for _, event in lines])
+
     async def _as_theirs(
-        self, lines: Sequence[tuple[int, Event]], key: ApiKey
+        self, lines: Sequence[tuple[int, Event]], before: Mapping[str, Event], key: ApiKey
     ) -> Sequence[tuple[int, Event]]:
-        """The events about the user's own sessions, under ids that nobody else has taken."""
+        """The events about the user's own sessions, under ids that nobody else has taken; `lines` itself where
+        that changes nothing.
+        """
         names = {event.session_id for _, event in lines if event.session_id is not None}
         own = {name: await self._own(name, key) for name in names}
-        before = await asyncio.to_thread(self._gateway.store.known_events, [event.id for _, event in lines])
         taken = {id for id, event in before.items() if not may_use(event, key)}
         if not taken and all(name == id for name, id in own.items()):
             return lines
@@ -203,7 +210,7 @@ class Telemetry:
         for id in {event.session_id for event in events if event.session_id in recorded}:
             if id is not None and id not in self._caught_up:
                 told = await asyncio.to_thread(self._gateway.store.events, id)
-                early += [event for event in told if _is_owners(event, recorded[id])]
+                early += [event for event in told if owner_of(event) == owner_of(recorded[id])]
                 self._caught_up[id] = None
         while len(self._caught_up) > MOST_CAUGHT_UP:
             self._caught_up.popitem(last=False)
@@ -261,10 +268,6 @@ def _not_theirs(event: Event, known: dict[str, Session | None], gone: set[str], 
     except ApiError as error:
         return error.message
     return None
-
-
-def _is_owners(event: Event, session: Session) -> bool:
-    return (event.user, event.organisation) == (session.user, session.organisation)
 
 
 def _same(before: Signal, now: Signal) -> bool:

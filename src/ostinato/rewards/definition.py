@@ -76,13 +76,7 @@ class Practice:
             broken(turns, weight=self.broken),
             tampered(signals, weight=self.tampered),
             unreported(signals, weight=self.unreported),
-            effort(
-                turns,
-                weight=self.effort,
-                k=self.effort_k,
-                q=self.effort_q,
-                tokens_per_turn=self.effort_tokens,
-            ),
+            _effort(self, turns),
         )
         return _reward(self, session_id, parts)
 
@@ -141,13 +135,7 @@ class Live:
             ),
             complaint(signals, weight=self.complaint),
             broken(turns, weight=self.broken),
-            effort(
-                turns,
-                weight=self.effort,
-                k=self.effort_k,
-                q=self.effort_q,
-                tokens_per_turn=self.effort_tokens,
-            ),
+            _effort(self, turns),
         )
         return _reward(self, session_id, parts)
 
@@ -193,3 +181,13 @@ def _hash(definition: Practice | Live) -> str:
 
 def _reward(definition: Practice | Live, session_id: str, parts: tuple[RewardPart, ...]) -> Reward:
     return Reward(session_id=session_id, definition=definition.hash(), parts=parts)
+
+
+def _effort(definition: Practice | Live, turns: Sequence[Turn]) -> RewardPart:
+    return effort(
+        turns,
+        weight=definition.effort,
+        k=definition.effort_k,
+        q=definition.effort_q,
+        tokens_per_turn=definition.effort_tokens,
+    )

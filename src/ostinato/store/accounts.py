@@ -144,9 +144,7 @@ class Accounts:
         found = [key for key in self.keys() if id and key.hash.startswith(id)]
         if len(found) != 1:
             raise AccountError(f"{len(found)} keys begin with {id!r}: `ostinato keys list` shows their ids")
-        change = update(keys).where(keys.c.hash == found[0].hash).values(revoked_at=time.time())
-        with self._database.write() as connection:
-            connection.execute(change)
+        self.retire([found[0].hash])
         return found[0]
 
     def retire(self, hashes: Sequence[str]) -> None:
