@@ -4,8 +4,9 @@ import pytest
 
 from ostinato.deploy.lineage import LineageError, lineage, tree
 from ostinato.deploy.statistics import wilson
-from ostinato.store import Ledger, Store, VersionRow
+from ostinato.store import Ledger, Store
 from ostinato.types import (
+    Checkpoint,
     Completion,
     Decision,
     FinishReason,
@@ -23,9 +24,9 @@ from ostinato.types import (
 )
 
 
-def version(number: int, parent: int | None, batch: tuple[str, ...] = ()) -> VersionRow:
+def version(number: int, parent: int | None, batch: tuple[str, ...] = ()) -> Checkpoint:
     kind = "anchor" if parent is None else "delta"
-    return VersionRow(
+    return Checkpoint(
         version=number, parent=parent, digest=f"{number}d", kind=kind, bytes=8, created_at=0.0, batch=batch
     )
 

@@ -7,10 +7,10 @@ import pytest
 from tests.gateway.conftest import serving
 
 from ostinato.engine.base import PromptTooLongError
-from ostinato.store import ApiKey, Store, StoreError
+from ostinato.store import Store, StoreError
 from ostinato.store.accounts import hash_key
 from ostinato.store.purge import purge
-from ostinato.types import Arm, Ending, FinishReason, Signal, SignalKind, Source
+from ostinato.types import ApiKey, Arm, Ending, FinishReason, Signal, SignalKind, Source
 
 HI = {"role": "user", "content": "hi"}
 ADMIN = {"Authorization": "Bearer key-of-admin"}

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.gateway.events import MOST_LINES, EventError, Refused, parse_event, parse_lines, signals_of
-from ostinato.store import ApiKey
-from ostinato.types import Event, SignalKind
+from ostinato.types import ApiKey, Event, SignalKind
 
 NOW = 1_763_650_000.0
 ADA = ApiKey(hash="1", user="ada", organisation="acme")

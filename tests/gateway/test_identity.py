@@ -5,8 +5,7 @@ import pytest
 from ostinato.gateway.errors import ApiError
 from ostinato.gateway.identity import identify
 from ostinato.gateway.request import ChatRequest
-from ostinato.store import ApiKey, Role
-from ostinato.types import Source, TurnKind
+from ostinato.types import ApiKey, Role, Source, TurnKind
 
 ADA, BOB = ApiKey(hash="1", user="ada"), ApiKey(hash="3", user="bob")
 ADMIN = ApiKey(hash="2", user="root", roles=frozenset({Role.ADMIN}))

@@ -3,7 +3,7 @@ import pytest
 from ostinato.gateway.errors import ApiError
 from ostinato.gateway.keys import KeyRing, hash_key
 from ostinato.store import Store
-from ostinato.store.accounts import DEVELOPER
+from ostinato.types import DEVELOPER
 
 
 async def test_a_known_key_is_its_users(store: Store) -> None:

@@ -2,7 +2,7 @@ import pytest
 
 from ostinato.gateway.errors import ApiError
 from ostinato.gateway.limits import MOST_COUNTED, Limits
-from ostinato.store import ApiKey
+from ostinato.types import ApiKey
 
 
 class Clock:

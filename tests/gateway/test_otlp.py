@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ostinato.gateway.errors import ApiError
 from ostinato.gateway.otlp import Record, event_of, records
-from ostinato.store import ApiKey
+from ostinato.types import ApiKey
 
 ADA = ApiKey(hash="1", user="ada", organisation="acme", consent=True)
 SESSION = "3f2504e0-4f89-11d3-9a0c-0305e82c3301"

@@ -6,8 +6,8 @@ from ostinato.gateway.identity import Identity
 from ostinato.gateway.reading import START, step, trail
 from ostinato.gateway.request import ChatRequest
 from ostinato.gateway.sessions import Conversations, check_owner, ends_of
-from ostinato.store import ApiKey, Role, Store
-from ostinato.types import Session, Source
+from ostinato.store import Store
+from ostinato.types import ApiKey, Role, Session, Source
 
 ADA, BOB = ApiKey(hash="1", user="ada"), ApiKey(hash="3", user="bob")
 ADMIN = ApiKey(hash="2", user="root", roles=frozenset({Role.ADMIN}))

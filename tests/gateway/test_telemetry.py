@@ -9,9 +9,9 @@ import aiohttp
 from tests.gateway.test_otlp import as_json, as_protobuf
 
 from ostinato.gateway.keys import hash_key
-from ostinato.store import ApiKey, Store, StoreError
+from ostinato.store import Store, StoreError
 from ostinato.store.purge import purge
-from ostinato.types import Ending, SignalKind
+from ostinato.types import ApiKey, Ending, SignalKind
 
 HI = {"role": "user", "content": "hi"}
 OTHER = {"Authorization": "Bearer key-of-bob"}

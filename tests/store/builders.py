@@ -6,8 +6,8 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from ostinato.store import VersionRow
 from ostinato.types import (
+    Checkpoint,
     Completion,
     Ending,
     FinishReason,
@@ -137,9 +137,9 @@ def group(id: str, *, version: int = 3, turns: tuple[int, ...] = (0,), session_i
     return Group(id=id, prompt=f"prompt of {id}", samples=(sample,), rewards=(1.0, -0.2))
 
 
-def version(number: int, *batch: str, parent: int | None = None, digest: str | None = None) -> VersionRow:
+def version(number: int, *batch: str, parent: int | None = None, digest: str | None = None) -> Checkpoint:
     """A published version that was trained on the groups of `batch`."""
-    return VersionRow(
+    return Checkpoint(
         version=number,
         parent=parent,
         digest=digest or f"digest of {number}",

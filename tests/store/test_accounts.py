@@ -2,8 +2,9 @@
 
 import pytest
 
-from ostinato.store import AccountError, ApiKey, Role, Store
+from ostinato.store import AccountError, Store
 from ostinato.store.accounts import hash_key, new_key, read_roles
+from ostinato.types import ApiKey, Role
 
 ADA = ApiKey(hash="ab12", user="ada", organisation="acme", requests_per_minute=60, concurrent=2)
 

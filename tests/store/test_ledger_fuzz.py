@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from benchmarks.ledger_fuzz import run_schedule
 
-from ostinato.store import Ledger, VersionRow, database
+from ostinato.store import Ledger, database
 from ostinato.train.learner import Learner
+from ostinato.types import Checkpoint
 
 ZERO = ("trained_twice", "lost", "unended", "stale")
 
@@ -47,7 +48,7 @@ def not_at_all(*_: object, **__: object) -> int:
     return 0
 
 
-def by_number(self: Ledger, row: VersionRow, prompts: Any = ()) -> int:
+def by_number(self: Ledger, row: Checkpoint, prompts: Any = ()) -> int:
     """As it was: whatever was claimed for this number is trained, whatever the weights are."""
     with self._database.write() as connection:
         claimed = connection.exec_driver_sql(
@@ -55,7 +56,7 @@ def by_number(self: Ledger, row: VersionRow, prompts: Any = ()) -> int:
             f"AND target_version = {row.version}"
         )
         batch = tuple(id for (id,) in claimed)
-    return COMMIT(self, VersionRow(**{**{n: getattr(row, n) for n in row.__slots__}, "batch": batch}))
+    return COMMIT(self, Checkpoint(**{**{n: getattr(row, n) for n in row.__slots__}, "batch": batch}))
 
 
 COMMIT = Ledger.commit

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from tests.store.builders import group, session, turn
 
-from ostinato.store import ApiKey, KeyChangedError, Ledger, PurgedError, Store, VersionRow
+from ostinato.store import KeyChangedError, Ledger, PurgedError, Store
 from ostinato.store.purge import PurgeError, purge
 from ostinato.store.rows import pack_ints
-from ostinato.types import Ending, Event, Reward, Signal, SignalKind, State
+from ostinato.types import ApiKey, Checkpoint, Ending, Event, Reward, Signal, SignalKind, State
 
 MARKER = (424242, 434343, 444444)
 SAID = "the-comment-that-must-go"
@@ -38,8 +38,8 @@ def fill(store: Store, *names: str, user: str = "ada") -> None:
         store.add_reward(Reward(session_id=name, definition="d", parts=()))
 
 
-def version(number: int, parent: int | None = None, batch: tuple[str, ...] = ()) -> VersionRow:
-    return VersionRow(
+def version(number: int, parent: int | None = None, batch: tuple[str, ...] = ()) -> Checkpoint:
+    return Checkpoint(
         version=number, parent=parent, digest=str(number), kind="delta", bytes=1, created_at=0.0, batch=batch
     )
 

@@ -9,10 +9,11 @@ from threading import Thread
 import pytest
 from tests.store.builders import session, start_python, turn
 
-from ostinato.store import PurgedError, Role, Store, StoreError, TakenError, VersionRow
+from ostinato.store import PurgedError, Store, StoreError, TakenError
 from ostinato.store.purge import purge
 from ostinato.types import (
     Arm,
+    Checkpoint,
     Decision,
     Ending,
     Event,
@@ -20,6 +21,7 @@ from ostinato.types import (
     Report,
     Reward,
     RewardPart,
+    Role,
     Score,
     Signal,
     SignalKind,
@@ -56,8 +58,8 @@ def arm(name: str, share: float) -> Arm:
     return Arm(name=name, version=1, share=share, engine="http://127.0.0.1:1")
 
 
-def version_row(version: int, digest: str = "9f") -> VersionRow:
-    return VersionRow(
+def version_row(version: int, digest: str = "9f") -> Checkpoint:
+    return Checkpoint(
         version=version, parent=None, digest=digest, kind="anchor", bytes=8, created_at=0.0, batch=("g1",)
     )
 

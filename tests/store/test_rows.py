@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from tests.store.builders import INTS, SAMPLES, SESSIONS, SIGNALS, TURNS, group
 
 from ostinato.store.rows import (
-    VersionRow,
     group_of,
     group_row,
     pack_floats,
@@ -22,7 +21,7 @@ from ostinato.store.rows import (
     turn_row,
     unpack_runs,
 )
-from ostinato.types import Sample, Session, Signal, Turn
+from ostinato.types import Checkpoint, Sample, Session, Signal, Turn
 
 
 @given(TURNS)
@@ -62,4 +61,4 @@ def test_the_layout_is_little_endian_whatever_the_machine() -> None:
 
 def test_a_version_is_an_anchor_or_a_delta() -> None:
     with pytest.raises(ValueError, match="version 1: kind must be"):
-        VersionRow(version=1, parent=None, digest="9f", kind="full", bytes=1, created_at=0.0, batch=())
+        Checkpoint(version=1, parent=None, digest="9f", kind="full", bytes=1, created_at=0.0, batch=())

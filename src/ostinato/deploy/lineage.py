@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from sqlalchemy import select
 
-from ostinato.store import Store, VersionRow
+from ostinato.store import Store
 from ostinato.store.recording import chunks
 from ostinato.store.schema import samples
-from ostinato.types import Report, Reward, Session, Signal, Verdict
+from ostinato.types import Checkpoint, Report, Reward, Session, Signal, Verdict
 
 
 class LineageError(LookupError):
@@ -33,7 +33,7 @@ class Trained:
 class Ancestor:
     """One version with all that made it and all that was decided about it."""
 
-    version: VersionRow
+    version: Checkpoint
     trained: tuple[Trained, ...]
     reports: tuple[Report, ...]
     verdicts: tuple[Verdict, ...]
@@ -52,7 +52,7 @@ def lineage(store: Store, version: int) -> list[Ancestor]:
     return found
 
 
-def _ancestor(store: Store, row: VersionRow) -> Ancestor:
+def _ancestor(store: Store, row: Checkpoint) -> Ancestor:
     return Ancestor(
         version=row,
         trained=tuple(_trained(store, row.batch)),

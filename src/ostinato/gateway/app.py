@@ -41,7 +41,8 @@ from ostinato.gateway.turns import Call, Turns
 from ostinato.gateway.upstream import EngineClient
 from ostinato.gateway.work import work
 from ostinato.model.renderer import Renderer, RenderError
-from ostinato.store import ApiKey, PurgedError, Store, StoreError
+from ostinato.store import PurgedError, Store, StoreError
+from ostinato.types import ApiKey
 from ostinato.web.origin import Addressed
 
 CHAT, MESSAGES, RESPONSES = Chat(), Messages(), Responses()

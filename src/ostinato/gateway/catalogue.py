@@ -15,7 +15,7 @@ from ostinato.gateway.keys import KeyRing
 from ostinato.gateway.metrics import CONTENT_TYPE, Metrics
 from ostinato.gateway.openapi import document
 from ostinato.gateway.request import Models
-from ostinato.store import Role
+from ostinato.types import Role
 
 LOOPBACK = {"127.0.0.1", "::1"}
 

@@ -14,9 +14,8 @@ from typing import Any
 
 import orjson
 
-from ostinato.store import ApiKey
 from ostinato.store.redact import redact_json
-from ostinato.types import Ending, Event, Signal, SignalKind
+from ostinato.types import ApiKey, Ending, Event, Signal, SignalKind
 
 NAMES = {
     "session.start",

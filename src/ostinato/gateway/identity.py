@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from ostinato.gateway.errors import ApiError, invalid
 from ostinato.gateway.kinds import kind_of
 from ostinato.gateway.request import ChatRequest
-from ostinato.store import ApiKey, Role
-from ostinato.types import Source, TurnKind
+from ostinato.types import ApiKey, Role, Source, TurnKind
 
 SESSION_ID = re.compile(r"[\w.:/#@+=-]{1,200}", re.ASCII)
 UNIQUE = re.compile(r"[0-9a-fA-F-]{32,36}|ses_\w{16,}", re.ASCII)

@@ -5,8 +5,9 @@ import time
 from collections.abc import Mapping
 
 from ostinato.gateway.errors import ApiError, unavailable
-from ostinato.store import ApiKey, KeyChangedError, Role, Store
+from ostinato.store import KeyChangedError, Store
 from ostinato.store.accounts import hash_key
+from ostinato.types import ApiKey, Role
 
 REMEMBERED_S = 5.0
 """How long a revoked key can still ask. Nothing is recorded in its name: `Store.record` looks again."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ostinato.gateway.errors import ApiError
-from ostinato.store import ApiKey
+from ostinato.types import ApiKey
 
 MOST_COUNTED = 10_000
 MINUTE_S = 60.0

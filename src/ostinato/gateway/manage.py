@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ostinato.store import ApiKey, Store
+    from ostinato.store import Store
+    from ostinato.types import ApiKey
 
 DONE, UNFINISHED, WRONG = 0, 1, 2
 Command = Callable[["Store", argparse.Namespace], Any]
@@ -103,7 +104,8 @@ def _unfinished(path: str) -> int:
 
 
 def _add(store: "Store", options: argparse.Namespace) -> dict[str, Any]:
-    from ostinato.store.accounts import ApiKey, hash_key, new_key, read_roles
+    from ostinato.store.accounts import hash_key, new_key, read_roles
+    from ostinato.types import ApiKey
 
     secret = new_key()
     key = ApiKey(

@@ -16,8 +16,7 @@ from typing import Any
 from ostinato.gateway.errors import ApiError
 from ostinato.gateway.events import A_DAY_S, ID, projected
 from ostinato.gateway.identity import scoped
-from ostinato.store import ApiKey
-from ostinato.types import Event
+from ostinato.types import ApiKey, Event
 from ostinato.web.values import TooManyValuesError, parse_values
 
 NAMES = {

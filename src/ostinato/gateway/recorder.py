@@ -6,8 +6,8 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ostinato.store import ApiKey, Store, StoreError
-from ostinato.types import Event, Session, Signal, Turn
+from ostinato.store import Store, StoreError
+from ostinato.types import ApiKey, Event, Session, Signal, Turn
 
 MOST_AT_ONCE = 256
 MOST_QUEUED = 8_192

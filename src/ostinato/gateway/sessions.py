@@ -11,8 +11,8 @@ from ostinato.gateway.errors import ApiError
 from ostinato.gateway.identity import Identity, owned
 from ostinato.gateway.reading import START, step
 from ostinato.gateway.request import ChatRequest, Message
-from ostinato.store import ApiKey, Role, Store
-from ostinato.types import Event, Session, Source, Turn, new_id
+from ostinato.store import Store
+from ostinato.types import ApiKey, Event, Role, Session, Source, Turn, new_id
 
 MOST_HELD = 4_000
 MOST_IDS = 50_000_000

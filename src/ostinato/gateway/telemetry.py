@@ -32,8 +32,8 @@ from ostinato.gateway.otlp import event_of, records
 from ostinato.gateway.recorder import Recorder
 from ostinato.gateway.sessions import Conversations, check_owner, may_use, owner_of
 from ostinato.gateway.work import work
-from ostinato.store import ApiKey, KeyChangedError, PurgedError, Role, Store, StoreError
-from ostinato.types import Event, Session, Signal, SignalKind
+from ostinato.store import KeyChangedError, PurgedError, Store, StoreError
+from ostinato.types import ApiKey, Event, Role, Session, Signal, SignalKind
 
 MOST_CAUGHT_UP = 10_000
 MULTI_STATUS = 207
@@ -184,8 +184,9 @@ class Telemetry:
     async def _as_theirs(
         self, lines: Sequence[tuple[int, Event]], before: Mapping[str, Event], key: ApiKey
     ) -> Sequence[tuple[int, Event]]:
-        """The events about the user's own sessions, under ids that nobody else has taken; `lines` itself where
-        that changes nothing.
+        """Return the events about the user's own sessions, under ids that nobody else has taken.
+
+        It returns `lines` itself where that changes nothing.
         """
         names = {event.session_id for _, event in lines if event.session_id is not None}
         own = {name: await self._own(name, key) for name in names}

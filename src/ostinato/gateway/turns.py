@@ -24,8 +24,8 @@ from ostinato.gateway.timing import Timing
 from ostinato.gateway.upstream import EngineClient, Event, Sampled
 from ostinato.gateway.work import work
 from ostinato.model.renderer import Renderer
-from ostinato.store import ApiKey, KeyChangedError, PurgedError, StoreError, TakenError
-from ostinato.types import Arm, Completion, FinishReason, GenerateRequest, Turn
+from ostinato.store import KeyChangedError, PurgedError, StoreError, TakenError
+from ostinato.types import ApiKey, Arm, Completion, FinishReason, GenerateRequest, Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

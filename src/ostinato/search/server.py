@@ -17,7 +17,8 @@ from ostinato.search.app import Authenticate, create_app
 from ostinato.search.cache import Cache
 from ostinato.search.embed import Embedding, HashedEmbedding
 from ostinato.search.index import Index
-from ostinato.store import Role, Store, StoreError
+from ostinato.store import Store, StoreError
+from ostinato.types import Role
 from ostinato.web.protocol import LIMITS, allow_connections
 
 DONE, WRONG = 0, 2

@@ -1,19 +1,17 @@
 """The record: sessions, turns, signals and the ledger in SQL, weights as immutable objects."""
 
-from ostinato.store.accounts import AccountError, Accounts, ApiKey, Consent, Role
+from ostinato.store.accounts import AccountError, Accounts, Consent
 from ostinato.store.database import StoreError
 from ostinato.store.ledger import Ledger
 from ostinato.store.objects import AlreadyExists, Missing, Objects, ObjectsError, StorageFull
 from ostinato.store.phases import LedgerError, Phase, Stage
 from ostinato.store.record import KeyChangedError, PurgedError, Store, TakenError
-from ostinato.store.rows import VersionRow
 from ostinato.store.watch import Watch
 
 __all__ = [
     "AccountError",
     "Accounts",
     "AlreadyExists",
-    "ApiKey",
     "Consent",
     "KeyChangedError",
     "Ledger",
@@ -23,12 +21,10 @@ __all__ = [
     "ObjectsError",
     "Phase",
     "PurgedError",
-    "Role",
     "Stage",
     "StorageFull",
     "Store",
     "StoreError",
     "TakenError",
-    "VersionRow",
     "Watch",
 ]

@@ -9,7 +9,6 @@ import secrets
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import Connection, RowMapping, select, update
@@ -17,53 +16,11 @@ from sqlalchemy import Connection, RowMapping, select, update
 from ostinato.store.database import Database, StoreError
 from ostinato.store.recording import SAID, agrees, chunks
 from ostinato.store.schema import consents, keys
-
-ID_DIGITS = 12
-
-
-class Role(StrEnum):
-    """What a key may do; a key has a set of them."""
-
-    USE = "use"  # ask the model
-    FEEDBACK = "feedback"  # say what became of it: signals and events
-    ADMIN = "admin"  # both, for anyone's sessions, and say that a session is no person's
-
-
-DEVELOPER = frozenset({Role.USE, Role.FEEDBACK})
+from ostinato.types import ApiKey, Role
 
 
 class AccountError(StoreError):
     """A key or a consent that cannot be set as asked."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiKey:
-    """Who may call the gateway.
-
-    >>> ApiKey(hash="ab12", user="ada").may(Role.ADMIN)
-    False
-    """
-
-    hash: str
-    user: str
-    roles: frozenset[Role] = DEVELOPER
-    organisation: str = ""
-    arm: str | None = None
-    """Pins the user to an arm, whatever the traffic split says."""
-    requests_per_minute: int | None = None
-    concurrent: int | None = None
-    """Model calls at the same time; None is no limit, as above."""
-    created_at: float = 0.0
-    consent: bool = False
-    """Whether organisation and user agree to training now."""
-
-    @property
-    def id(self) -> str:
-        """What people call it: the beginning of its hash."""
-        return self.hash[:ID_DIGITS]
-
-    def may(self, role: Role) -> bool:
-        return role in self.roles or Role.ADMIN in self.roles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,6 @@ from ostinato.store.accounts import consented
 from ostinato.store.phases import LedgerError, Phase, Stage, move
 from ostinato.store.record import Store, put_version
 from ostinato.store.recording import chunks
-from ostinato.store.rows import VersionRow
 from ostinato.store.states import (
     count_reasons,
     count_states,
@@ -26,7 +25,7 @@ from ostinato.store.states import (
     turns_of_sessions,
     without_advantage,
 )
-from ostinato.types import Group, Source, State
+from ostinato.types import Checkpoint, Group, Source, State
 
 ENDS_A_LIVE_PROMPT = {State.VOID, State.MEASURED, State.UNTRAINABLE}
 """States of a whole live session after which it is never collected."""
@@ -186,7 +185,7 @@ class Ledger:
         set_states(self._database, connection, turns_of_groups(connection, ids), State.STALE)
         return len(ids)
 
-    def commit(self, row: VersionRow, prompts: Sequence[str] = ()) -> int:
+    def commit(self, row: Checkpoint, prompts: Sequence[str] = ()) -> int:
         """After publishing: record the version, and that its batch is trained, whatever the record called the
         groups before, since the weights contain them.
 
@@ -206,7 +205,7 @@ class Ledger:
                 self._train(connection, row, {id: prompt_of[id] for id in new})
             return len(new)
 
-    def _train(self, connection: Connection, row: VersionRow, prompt_of: Mapping[str, str]) -> None:
+    def _train(self, connection: Connection, row: Checkpoint, prompt_of: Mapping[str, str]) -> None:
         ids = list(prompt_of)
         for prompt in prompt_of.values():
             self._reserve(connection, prompt, Stage.PRACTICE)  # where the record has lost it

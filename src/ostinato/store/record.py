@@ -10,12 +10,13 @@ from typing import Any, Self, TypeVar
 from sqlalchemy import Connection, RowMapping, Select, Table, bindparam, delete, func, select, update
 
 from ostinato.store import rows, schema
-from ostinato.store.accounts import Accounts, ApiKey, read_roles
+from ostinato.store.accounts import Accounts, read_roles
 from ostinato.store.database import Database, StoreError
 from ostinato.store.recording import KEY, SAID, SET_ENDING, Recording, agrees, chunks
-from ostinato.store.rows import VersionRow
 from ostinato.types import (
+    ApiKey,
     Arm,
+    Checkpoint,
     Ending,
     Event,
     Report,
@@ -232,12 +233,12 @@ class Store:
         query = select(schema.rewards).where(schema.rewards.c.session_id == session_id)
         return self._all(query.order_by(schema.rewards.c.order), rows.reward_of)
 
-    def add_version(self, row: VersionRow) -> None:
+    def add_version(self, row: Checkpoint) -> None:
         """Raises StoreError when the version is known with another digest."""
         with self.database.write() as connection:
             put_version(self.database, connection, row)
 
-    def versions(self) -> list[VersionRow]:
+    def versions(self) -> list[Checkpoint]:
         return self._all(select(schema.versions).order_by(schema.versions.c.version), rows.version_of)
 
     def add_report(self, report: Report) -> None:
@@ -345,7 +346,7 @@ def _by_id(table: Table, names: tuple[str, ...]) -> Select[Any]:
     return select(*(table.c[name] for name in names)).where(table.c.id == bindparam("id"))
 
 
-def put_version(database: Database, connection: Connection, row: VersionRow) -> None:
+def put_version(database: Database, connection: Connection, row: Checkpoint) -> None:
     """Record a version inside a transaction; one that is known without a batch gets this one.
 
     Raises StoreError when it is known with another digest.

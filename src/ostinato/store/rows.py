@@ -6,7 +6,7 @@ as runs of (float64, int32) for the same reason.
 import json
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from itertools import groupby
 from typing import Any
 
@@ -14,6 +14,7 @@ from sqlalchemy import RowMapping
 
 from ostinato.types import (
     Arm,
+    Checkpoint,
     Completion,
     Decision,
     Ending,
@@ -40,29 +41,6 @@ Row = dict[str, Any]
 _FLOAT_RUN = struct.Struct("<di")
 SAMPLING_COLUMNS = tuple(each.name for each in fields(Sampling))
 EVENT_COLUMNS = ("id", "name", "user", "organisation", "session_id", "turn", "observed_at")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VersionRow:
-    """One published version of the weights.
-
-    >>> VersionRow(version=1, parent=0, digest="9f", kind="delta", bytes=8, created_at=0.0, batch=()).kind
-    'delta'
-    """
-
-    version: int
-    parent: int | None
-    digest: str
-    kind: str
-    """`anchor` or `delta`."""
-    bytes: int
-    created_at: float
-    batch: tuple[str, ...]
-    """Ids of the groups it was trained on; a lesson's begins with `lesson/`."""
-
-    def __post_init__(self) -> None:
-        if self.kind not in {"anchor", "delta"}:
-            raise ValueError(f"version {self.version}: kind must be 'anchor' or 'delta', got {self.kind!r}")
 
 
 def pack_ints(values: Sequence[int]) -> bytes:
@@ -224,12 +202,12 @@ def _part(told: dict[str, Any]) -> RewardPart:
     return RewardPart(**{**told, "evidence": tuple(told["evidence"]), "state": PartState(told["state"])})
 
 
-def version_row(row: VersionRow) -> Row:
+def version_row(row: Checkpoint) -> Row:
     return {**asdict(row), "batch": json.dumps(row.batch)}
 
 
-def version_of(row: RowMapping) -> VersionRow:
-    return VersionRow(**{**row, "batch": tuple(json.loads(row["batch"]))})
+def version_of(row: RowMapping) -> Checkpoint:
+    return Checkpoint(**{**row, "batch": tuple(json.loads(row["batch"]))})
 
 
 def report_row(report: Report) -> Row:

@@ -31,14 +31,14 @@ import torch
 
 from ostinato.model.checkpoint import CheckpointError, load, save
 from ostinato.model.decoder import Decoder
-from ostinato.store import Ledger, Objects, ObjectsError, Phase, Store, StoreError, VersionRow
+from ostinato.store import Ledger, Objects, ObjectsError, Phase, Store, StoreError
 from ostinato.sync import Manifest, Publisher, Subscriber, SyncError
 from ostinato.sync.weights import state_root, to_blobs
 from ostinato.train.journal import Journal
 from ostinato.train.optimizer import adamw, set_rate, steps_taken
 from ostinato.train.policy import PolicyConfig, policy_step
 from ostinato.train.state import Note, StateError, States
-from ostinato.types import Group
+from ostinato.types import Checkpoint, Group
 
 log = logging.getLogger(__name__)
 LEARNING_RATE = 4e-4
@@ -235,9 +235,9 @@ def tally(groups: Sequence[Group]) -> dict[str, tuple[int, float]]:
     return {kind: (counts[kind], fmean(lengths)) for kind, lengths in rows.items()}
 
 
-def version_row(manifest: Manifest, batch: Sequence[str]) -> VersionRow:
+def version_row(manifest: Manifest, batch: Sequence[str]) -> Checkpoint:
     """What the store keeps of a published version."""
-    return VersionRow(
+    return Checkpoint(
         version=manifest.version,
         parent=manifest.parent,
         digest=manifest.digest,

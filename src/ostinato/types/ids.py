@@ -1,20 +1,30 @@
-"""Identifiers: how they are made, and what a client can read in one."""
+"""Identifiers: how they are made, and what the id of a tool call says."""
 
 import re
 import uuid
 
+_CALL = re.compile(r"call_(\d{1,9})_\d{1,9}", re.ASCII)
+
 
 def new_id() -> str:
-    """A fresh random identifier: 32 hexadecimal digits."""
+    """Return a fresh random identifier of 32 hexadecimal digits."""
     return uuid.uuid4().hex
 
 
 def call_id(turn: int, index: int) -> str:
-    """The id under which a client knows a tool call of a turn."""
+    """Return the id under which a client knows tool call `index` of a turn.
+
+    >>> call_id(3, 0)
+    'call_3_0'
+    """
     return f"call_{turn}_{index}"
 
 
 def turn_of_call(id: str) -> int | None:
-    """The turn that made a call; None for an id that is not ours."""
-    found = re.fullmatch(r"call_(\d{1,9})_\d{1,9}", id, re.ASCII)
-    return int(found[1]) if found else None
+    """Return the turn that made a call, or None for an id that `call_id` did not make.
+
+    >>> turn_of_call("call_3_0")
+    3
+    """
+    match = _CALL.fullmatch(id)
+    return int(match[1]) if match else None

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from ostinato.types import Completion, FinishReason, Sample, Sampling
+from ostinato.types import Sample
 
 SAMPLE = Sample(
     session_id="s1",
@@ -35,14 +35,3 @@ def test_an_advantage_is_finite(advantage: float) -> None:
 
 def test_the_versions_of_a_row_are_those_of_its_sampled_tokens() -> None:
     assert (SAMPLE.oldest_version, SAMPLE.newest_version) == (7, 8)
-
-
-@pytest.mark.parametrize("temperature", [-0.1, float("nan"), float("inf")])
-def test_a_temperature_is_a_number_of_at_least_zero(temperature: float) -> None:
-    with pytest.raises(ValueError, match="temperature"):
-        Sampling(temperature=temperature)
-
-
-def test_routes_are_two_bytes_each() -> None:
-    with pytest.raises(ValueError, match="two bytes each"):
-        Completion(ids=(1,), logprobs=(-0.1,), versions=(1,), finish=FinishReason.STOP, routes=b"abc")

@@ -1,0 +1,89 @@
+"""The release: scores of a version, the decision about it, and its share of the traffic."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from ostinato.types.ids import new_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """A version and its share of traffic.
+
+    >>> Arm(name="champion", version=40, share=0.5, engine="http://127.0.0.1:9001").share
+    0.5
+    """
+
+    name: str
+    version: int
+    share: float
+    """Fraction of users in [0, 1]; 0 for an arm that is reached only by a pinned key."""
+    engine: str
+    """Address of the engine that serves it."""
+    experiment: str = ""
+    """Id of the trial it belongs to; each trial assigns users to arms anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """A proportion with its 95 % Wilson interval.
+
+    >>> Score(solve=0.5, n=2, low=0.09, high=0.91).solve
+    0.5
+    """
+
+    solve: float
+    n: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The scores of a version on held-out tasks, by split.
+
+    >>> Report(version=7, scores={"seeds": Score(solve=0.5, n=2, low=0.09, high=0.91)}).scores["seeds"].n
+    2
+    """
+
+    version: int
+    scores: Mapping[str, Score]
+    rates: Mapping[str, float] = field(default_factory=dict)
+    """Behaviour beside the score: mean turns; shares that tampered, asked, broke a call, ran tests."""
+    harness: str = ""
+    """Hash of the harness it was measured under; scores under two are not compared."""
+    id: str = field(default_factory=new_id)
+
+
+class Decision(StrEnum):
+    """The possible decisions about a candidate. Admission to a test with developers is not promotion."""
+
+    PROMOTE = "promote"
+    """Shown to be better."""
+    PROMOTE_CHEAPER = "promote_cheaper"
+    """Not shown to be better, but shown to be cheaper and no worse by more than a margin."""
+    ADMIT = "admit"
+    """May meet developers in an A/B trial."""
+    HOLD = "hold"
+    ROLL_BACK = "roll_back"
+
+    @property
+    def promotes(self) -> bool:
+        return self in {Decision.PROMOTE, Decision.PROMOTE_CHEAPER}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """A decision about a version, with its reason and evidence.
+
+    >>> Verdict(version=7, decision=Decision.HOLD, reason="too few sessions", id="d1").decision.promotes
+    False
+    """
+
+    version: int
+    decision: Decision
+    reason: str
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    id: str = field(default_factory=new_id)

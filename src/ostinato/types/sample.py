@@ -1,0 +1,73 @@
+"""The sample: a row of tokens that can be trained on, and the group of all samples of one prompt."""
+
+import math
+from dataclasses import dataclass
+
+_PER_TOKEN = ("ids", "mask", "logprobs", "versions", "temperatures")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One trainable row: the tokens of one segment of a session.
+
+    `ids`, `mask`, `logprobs`, `versions` and `temperatures` have one entry per token. The mask is True on
+    sampled tokens only; elsewhere `logprobs`, `versions` and `temperatures` are 0.0, 0 and 1.0. `logprobs`
+    are of softmax(logits / temperature).
+
+    >>> Sample(session_id="s1", turns=(0,), ids=(1, 2), mask=(False, True), logprobs=(0.0, -0.5),
+    ...        versions=(0, 7), temperatures=(1.0, 0.3), advantage=0.5).newest_version
+    7
+    """
+
+    session_id: str
+    turns: tuple[int, ...]
+    ids: tuple[int, ...]
+    mask: tuple[bool, ...]
+    logprobs: tuple[float, ...]
+    versions: tuple[int, ...]
+    temperatures: tuple[float, ...]
+    advantage: float
+
+    def __post_init__(self) -> None:
+        lengths = {name: len(getattr(self, name)) for name in _PER_TOKEN}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"session {self.session_id}: a row needs one entry per token, got {lengths}")
+        if not any(self.mask):
+            raise ValueError(f"session {self.session_id}: a row without a sampled token trains nothing")
+        if not math.isfinite(self.advantage):
+            raise ValueError(
+                f"session {self.session_id}: an advantage is a finite number, got {self.advantage}"
+            )
+
+    @property
+    def oldest_version(self) -> int:
+        return min(v for v, sampled in zip(self.versions, self.mask, strict=True) if sampled)
+
+    @property
+    def newest_version(self) -> int:
+        return max(v for v, sampled in zip(self.versions, self.mask, strict=True) if sampled)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """All samples of one prompt: the ledger offers them to the trainer together or not at all.
+
+    >>> row = Sample(session_id="s1", turns=(0,), ids=(1, 2), mask=(False, True), logprobs=(0.0, -0.5),
+    ...              versions=(0, 7), temperatures=(1.0, 1.0), advantage=0.5)
+    >>> Group(id="g1", prompt="9d1c/0", samples=(row,), rewards=(1.0, 0.0)).oldest_version
+    7
+    """
+
+    id: str
+    prompt: str
+    """The ledger's key of the prompt: trained at most once."""
+    samples: tuple[Sample, ...]
+    rewards: tuple[float, ...]
+    """One total per session that began on its own (for a forked session the mean of its branches). The
+    learner divides by how many there are."""
+    kind: str = ""
+    """The kind of the task, so that trained and stale samples can be counted by kind."""
+
+    @property
+    def oldest_version(self) -> int:
+        return min(sample.oldest_version for sample in self.samples)

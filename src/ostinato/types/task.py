@@ -1,0 +1,39 @@
+"""The task: what an agent is asked to do."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A piece of work: what is to be done, where, and how it will be checked.
+
+    >>> Task(id="pebble-k1-0f3a", kind="fix", split="seeds", key="9d1c", instruction="calc.py is off",
+    ...      directory=Path("tasks/pebble-k1-0f3a"), test_ids=("test_hidden.py::test_alpha",)).kind
+    'fix'
+    """
+
+    id: str
+    kind: str
+    split: str
+    key: str
+    """Hash of the semantic key: two tasks with the same key are the same problem."""
+    instruction: str
+    directory: Path
+    """The Harbor task directory; `directory/environment/repo` is the git repository."""
+    test_ids: tuple[str, ...]
+    """The hidden tests: the task is solved when exactly these ran and all of them passed."""
+    protected: tuple[str, ...] = ()
+    """Paths in the repository that the agent must leave alone (visible tests, configuration)."""
+    timeout_s: float = 60.0
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def repo(self) -> Path:
+        return self.directory / "environment" / "repo"
+
+    @property
+    def tests(self) -> Path:
+        return self.directory / "tests"

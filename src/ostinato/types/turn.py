@@ -1,0 +1,178 @@
+"""The turn: one request to an engine, what was sampled, and what became of it in training."""
+
+import math
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+TEACHER_VERSION = -1
+"""The version of tokens that a script wrote."""
+
+
+class FinishReason(StrEnum):
+    """The reason why the engine stopped sampling a turn."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    STOP_SEQUENCE = "stop_sequence"
+    """The client's stop text was complete: the turn was cut there, without a stop token."""
+
+
+class TurnKind(StrEnum):
+    """The purpose of a turn."""
+
+    MAIN = "main"
+    SIDE = "side"
+    """A client's call beside the work, such as a title: recorded, not trained."""
+    SUMMARY = "summary"
+    """The agent's own account of its work, from which the session goes on."""
+
+
+class State(StrEnum):
+    """The fate of a recorded turn. Each turn ends in exactly one state, so none is dropped silently."""
+
+    TRAINED = "trained"
+    NO_ADVANTAGE = "no_advantage"
+    """Every rollout of the group scored the same, so the gradient is zero."""
+    STALE = "stale"
+    MEASURED = "measured"
+    """Sampled by a benchmark or an A/B trial: for scoring, never for training."""
+    CENSORED = "censored"
+    """Live: the fact that its reward needs can still arrive."""
+    VOID = "void"
+    """The infrastructure failed or the run was interrupted."""
+    UNTRAINABLE = "untrainable"
+    """Its tokens are not known exactly."""
+    WITHHELD = "withheld"
+    """Live: nobody consented to training on it."""
+    PURGED = "purged"
+    """Its tokens were removed at the user's request before they were trained on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """The settings, beside weights and context, that shaped the distribution a turn was drawn from.
+
+    An engine draws from softmax(logits / temperature); the other fields cut or bend that distribution.
+    Ostinato's engines know a temperature and a seed, and the gateway refuses the rest by name, so the other
+    fields describe turns of foreign engines.
+
+    >>> Sampling(temperature=0.3, seed=7).unscorable
+    >>> Sampling(temperature=0.0).unscorable
+    'sampled greedily'
+    """
+
+    temperature: float = 1.0
+    """0 means greedy: the likeliest token, without a draw."""
+    top_p: float = 1.0
+    top_k: int = 0
+    """0 means all tokens."""
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature < math.inf:
+            raise ValueError(f"a temperature is a number of at least 0, got {self.temperature}")
+
+    @property
+    def unscorable(self) -> str | None:
+        """The reason why the trainer cannot compute the probability of the draw; None when it can."""
+        if self.temperature == 0:
+            return "sampled greedily"
+        bent = [name for name, neutral in _NEUTRAL.items() if getattr(self, name) != neutral]
+        return f"sampled with {', '.join(bent)}" if bent else None
+
+
+_NEUTRAL = {
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "repetition_penalty": 1.0,
+}
+"""The values at which these fields of a Sampling change nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerateRequest:
+    """A request to an engine to continue `prompt_ids`.
+
+    >>> GenerateRequest(request_id="r1", session_id="s1", prompt_ids=(1,), stop_ids=(3,), max_tokens=8).seed
+    0
+    """
+
+    request_id: str
+    session_id: str
+    prompt_ids: tuple[int, ...]
+    stop_ids: tuple[int, ...]
+    max_tokens: int
+    temperature: float = 1.0
+    """0 means greedy."""
+    seed: int = 0
+
+    @property
+    def sampling(self) -> Sampling:
+        """The settings that the resulting turn records."""
+        return Sampling(temperature=self.temperature, seed=self.seed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """The tokens an engine sampled: each sequence has one entry per sampled token, the stop token included.
+
+    `routes` is little-endian uint16 of shape [prompt + completion tokens - 1, moe layers, top_k], raw; None
+    if the model is dense.
+
+    >>> Completion(ids=(5, 3), logprobs=(-0.1, -0.2), versions=(7, 8), finish=FinishReason.STOP).routes
+    """
+
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    """Natural log of the probability that each token was drawn with: of softmax(logits / temperature). A
+    greedy token was not drawn: its number is that of temperature 1, and no gradient is computed from it."""
+    versions: tuple[int, ...]
+    finish: FinishReason
+    routes: bytes | None = None
+
+    def __post_init__(self) -> None:
+        if not len(self.ids) == len(self.logprobs) == len(self.versions):
+            raise ValueError(
+                f"a completion needs one logprob and version per token, got {len(self.ids)} ids, "
+                f"{len(self.logprobs)} logprobs, {len(self.versions)} versions"
+            )
+        if self.routes is not None and len(self.routes) % 2:
+            raise ValueError(f"routes are two bytes each, got {len(self.routes)} bytes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One model call, exactly as sampled.
+
+    >>> Turn(session_id="s1", index=0, segment=0, arm="main", prompt_ids=(1, 2), started_at=0.0,
+    ...      latency_s=0.1, completion=Completion(ids=(3,), logprobs=(-0.1,), versions=(7,),
+    ...      finish=FinishReason.STOP)).id
+    's1/0'
+    """
+
+    session_id: str
+    index: int
+    segment: int
+    """Turns of one segment extend each other's tokens; a changed history starts a new segment."""
+    arm: str
+    prompt_ids: tuple[int, ...]
+    completion: Completion
+    started_at: float
+    latency_s: float
+    broken: str | None = None
+    """The reason why the text could not be read as a message or tool call; None when it could."""
+    kind: TurnKind = TurnKind.MAIN
+    untrainable: str | None = None
+    """The reason why its context is not exactly what this session saw and said; None when it is."""
+    sampling: Sampling = field(default_factory=Sampling)
+
+    @property
+    def id(self) -> str:
+        return f"{self.session_id}/{self.index}"
