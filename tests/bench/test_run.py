@@ -40,7 +40,7 @@ async def test_every_kind_is_scored_by_its_hidden_tests(tmp_path: Path, right: b
         assert ledger.states()[State.MEASURED] > 0
 
 
-async def test_every_pass_is_counted_and_all_passes_of_a_task_are_together(tmp_path: Path) -> None:
+async def test_all_passes_of_a_task_are_counted_together(tmp_path: Path) -> None:
     pebbles = [generate("fix", split, 1) for split in ("seeds", "names")]
     tasks = [provide(pebble, tmp_path / "tasks" / pebble.id) for pebble in pebbles]
     sessions: list[str] = []
@@ -48,7 +48,7 @@ async def test_every_pass_is_counted_and_all_passes_of_a_task_are_together(tmp_p
     def mind(session_id: str, turn: int) -> str:
         if session_id not in sessions:
             sessions.append(session_id)
-        index = sessions.index(session_id)  # of one slot: pass 1 over both tasks, then pass 2
+        index = sessions.index(session_id)  # with one slot: pass 1 over both tasks, then pass 2
         return solves(pebbles[index % 2], session_id, turn) if index in {0, 2, 3} else "done"
 
     async with circle(tmp_path, mind, ["bench"]) as shop:
@@ -61,7 +61,7 @@ async def test_every_pass_is_counted_and_all_passes_of_a_task_are_together(tmp_p
         assert scores["names"].n == 1  # two passes over one task are one task
 
 
-async def test_a_pass_that_the_tested_code_could_have_written_is_counted_apart(tmp_path: Path) -> None:
+async def test_a_forgeable_pass_is_counted_apart(tmp_path: Path) -> None:
     pebble = generate("fix", "seeds", 1)
     task = provide(pebble, tmp_path / "task")
     check = {"command": "echo 1..1; echo ok - all", "report": "tap"}
@@ -76,5 +76,5 @@ async def test_a_pass_that_the_tested_code_could_have_written_is_counted_apart(t
         assert measured.report.rates["forgeable"] == 1.0
         assert measured.report.scores["seeds"].solve == 0.0
         (session,) = shop.store.sessions()
-        found = {signal.kind: signal.value for signal in shop.store.signals_of([session.id])[session.id]}
-        assert (found[SignalKind.HIDDEN_TESTS], found[SignalKind.FORGEABLE]) == (1.0, 1.0)
+        values = {signal.kind: signal.value for signal in shop.store.signals_of([session.id])[session.id]}
+        assert (values[SignalKind.HIDDEN_TESTS], values[SignalKind.FORGEABLE]) == (1.0, 1.0)

@@ -1,3 +1,7 @@
+"""Covers rewards/definition.py and the parts it adds up, rewards/broken.py, rewards/solved.py,
+rewards/tamper.py, rewards/reported.py and rewards/feedback.py, which read signals by rewards/signals.py.
+"""
+
 from dataclasses import replace
 from random import Random
 
@@ -5,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostinato.rewards.definition import LIVE, PRACTICE, Live
+from ostinato.rewards.definition import LIVE, PRACTICE, LiveReward
 from ostinato.rewards.effort import concave_effort
-from ostinato.rewards.facts import SignalValueError, VoidSessionError
+from ostinato.rewards.signals import SignalValueError, VoidSessionError
 from ostinato.types import (
     Completion,
     Ending,
@@ -85,7 +89,7 @@ def test_a_short_failure_never_beats_a_long_solution() -> None:
     assert practice([turn(i) for i in range(1000)], SOLVED).total > practice([turn()], FAILED).total
 
 
-def test_what_a_client_asks_beside_the_work_costs_nothing() -> None:
+def test_side_calls_of_a_client_cost_nothing() -> None:
     title = turn(1, "bad JSON", TurnKind.SIDE)
     assert practice([turn(), title], SOLVED) == practice([turn()], SOLVED)
     assert LIVE.score("s", [turn(), title], ()) == live()
@@ -109,8 +113,8 @@ def test_tampering_costs_more_than_failing() -> None:
     assert practice([turn()], SOLVED, TAMPERED).total < practice([turn()], FAILED).total
 
 
-def test_what_contradicts_the_request_has_to_be_said() -> None:
-    """A session without anything to report, such as nearly all, has no such signal and no such price."""
+def test_a_contradiction_left_out_of_the_final_message_costs() -> None:
+    """Most sessions have nothing to report, hence no such signal and no such cost."""
     said, silent = signal(SignalKind.REPORTED), signal(SignalKind.REPORTED, 0.0)
     assert practice([turn()], SOLVED, said).total == practice([turn()], SOLVED).total
     quiet = practice([turn()], SOLVED, silent)
@@ -131,13 +135,13 @@ def test_without_a_verdict_the_reward_is_censored() -> None:
 
 
 @pytest.mark.parametrize("definition", [PRACTICE, LIVE])
-def test_a_void_session_has_no_reward(definition: Live) -> None:
+def test_a_void_session_has_no_reward(definition: LiveReward) -> None:
     ending = signal(SignalKind.ENDING, Ending.INFRASTRUCTURE)
     with pytest.raises(VoidSessionError, match="session s "):
         definition.score("s", [turn()], [ending])
 
 
-def test_a_value_that_is_no_number_is_named() -> None:
+def test_a_value_that_is_not_a_number_is_named() -> None:
     with pytest.raises(SignalValueError, match="'often'"):
         live(signal(SignalKind.COMPLAINT, "often"))
 
@@ -158,7 +162,7 @@ def test_the_latest_outcome_counts() -> None:
     assert live(reverted, kept).parts[0].evidence == (reverted.id,)
 
 
-def test_a_signal_of_zero_says_it_did_not_happen() -> None:
+def test_a_signal_of_zero_records_that_it_did_not_happen() -> None:
     assert live(signal(SignalKind.EDIT_REVERTED, 0.0)).parts[0].censored
     assert live(signal(SignalKind.COMPLAINT, 0.0)).total == live().total
 
@@ -168,26 +172,26 @@ def test_a_wrong_answer_is_an_outcome() -> None:
     assert right.total > 0 > wrong.total and not wrong.parts[0].censored
 
 
-def test_silence_ripens_when_the_window_is_over() -> None:
+def test_silence_expires_when_the_window_is_over() -> None:
     ended = 101.0
     before = LIVE.score("s", [turn()], (), as_of=ended + LIVE.window_s - 1)
     after = LIVE.score("s", [turn()], (), as_of=ended + LIVE.window_s)
     assert before.parts[0].censored and not after.parts[0].censored and after.parts[0].value == 0
 
 
-def test_asking_costs_its_turn_and_the_outcome_pays_for_it() -> None:
-    """Ambiguous: acting blind is right half the time, asking settles it. Clear: acting is right anyway."""
+def test_a_question_costs_its_turn_and_pays_when_the_task_is_ambiguous() -> None:
+    """In an ambiguous task acting blindly is right half the time; in a clear one it is always right."""
     kept, reverted = signal(SignalKind.EDIT_KEPT), signal(SignalKind.EDIT_REVERTED)
-    act_blind = (live(kept, turns=2).total + live(reverted, turns=2).total) / 2
-    assert live(kept, turns=3).total > act_blind
+    blindly = (live(kept, turns=2).total + live(reverted, turns=2).total) / 2
+    assert live(kept, turns=3).total > blindly
     assert live(kept, turns=3).total < live(kept, turns=2).total
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])
-def test_what_only_a_simulated_developer_can_tell_pays_nothing(value: float) -> None:
-    told = signal(SignalKind.QUESTION_ANSWERED, value)
-    assert live(told, signal(SignalKind.EDIT_KEPT)).total == live(signal(SignalKind.EDIT_KEPT)).total
-    assert live(told).parts[0].censored
+def test_the_judgement_of_a_question_pays_nothing(value: float) -> None:
+    question = signal(SignalKind.QUESTION_ANSWERED, value)
+    assert live(question, signal(SignalKind.EDIT_KEPT)).total == live(signal(SignalKind.EDIT_KEPT)).total
+    assert live(question).parts[0].censored
 
 
 # Outcomes by edit
@@ -198,38 +202,40 @@ stories = st.lists(
 )
 
 
-def told(story: list[tuple[str, SignalKind, int]]) -> list[Signal]:
+def signals_of(story: list[tuple[str, SignalKind, int]]) -> list[Signal]:
     return [signal(kind, at=float(at), edit=edit, turn=1) for edit, kind, at in story]
 
 
 @given(stories)
-def test_the_outcome_is_the_mean_of_each_edits_latest_word(story: list[tuple[str, SignalKind, int]]) -> None:
+def test_the_outcome_is_the_mean_of_each_edits_latest_signal(
+    story: list[tuple[str, SignalKind, int]],
+) -> None:
     last: dict[str, tuple[int, int, float]] = {}
     for order, (edit, kind, at) in enumerate(story):
         last[edit] = max(last.get(edit, (-1, -1, 0.0)), (at, order, KINDS[kind]))
     expected = sum(value for _, _, value in last.values()) / len(last)
-    part = live(*told(story)).parts[0]
+    part = live(*signals_of(story)).parts[0]
     assert part.value == pytest.approx(expected) and len(part.evidence) == len(last)
 
 
 @given(stories, st.randoms(use_true_random=False))
-def test_the_order_in_which_words_arrive_does_not_matter(
+def test_the_order_in_which_signals_arrive_does_not_matter(
     story: list[tuple[str, SignalKind, int]], random: Random
 ) -> None:
-    unlike = [(edit, kind, at * 10 + n) for n, (edit, kind, at) in enumerate(story)]
-    shuffled = told(unlike)
+    distinct = [(edit, kind, at * 10 + n) for n, (edit, kind, at) in enumerate(story)]
+    shuffled = signals_of(distinct)
     random.shuffle(shuffled)
-    assert live(*shuffled).parts[0].value == pytest.approx(live(*told(unlike)).parts[0].value)
+    assert live(*shuffled).parts[0].value == pytest.approx(live(*signals_of(distinct)).parts[0].value)
 
 
-def test_an_edit_reverted_is_not_made_good_by_another_that_is_kept() -> None:
+def test_a_reverted_edit_is_not_made_good_by_a_kept_one() -> None:
     reverted = signal(SignalKind.EDIT_REVERTED, at=1.0, edit="a")
     kept = signal(SignalKind.EDIT_KEPT, at=2.0, edit="b")
     assert live(reverted, kept).parts[0].value == 0.25
     assert live(kept).parts[0].value == 1.0
 
 
-def test_a_word_about_a_turn_is_about_each_of_its_edits() -> None:
+def test_a_signal_about_a_turn_is_about_each_of_its_edits() -> None:
     accepted = signal(SignalKind.EDIT_KEPT, at=1.0, turn=3)
     first, second = (signal(SignalKind.EDIT_REVERTED, at=2.0, edit=edit, turn=3) for edit in "ab")
     assert live(accepted).parts[0].value == 1.0
@@ -237,7 +243,7 @@ def test_a_word_about_a_turn_is_about_each_of_its_edits() -> None:
     assert live(accepted, signal(SignalKind.EDIT_REVERTED, at=2.0, edit="c", turn=4)).parts[0].value == 0.25
 
 
-def test_a_word_about_the_whole_session_weighs_as_one_edit() -> None:
+def test_a_signal_about_the_whole_session_weighs_as_one_edit() -> None:
     edits = [signal(SignalKind.EDIT_KEPT, edit=edit) for edit in "abc"]
     assert live(*edits, signal(SignalKind.ABANDONED)).parts[0].value == pytest.approx((3 - 0.5) / 4)
 
@@ -251,14 +257,14 @@ def test_a_session_that_ended_abandoned_is_an_outcome() -> None:
 # Maturity
 
 
-def test_silence_has_a_stated_worth_once_it_has_expired() -> None:
+def test_expired_silence_has_its_stated_worth() -> None:
     definition = replace(LIVE, silence=-0.1)
     part = definition.score("s", [turn()], (), as_of=101.0 + LIVE.window_s).parts[0]
     assert (part.state, part.value) == (PartState.EXPIRED, -0.1)
     assert definition.score("s", [turn()], ()).parts[0].state is PartState.CENSORED
 
 
-def test_what_happens_later_is_not_known_yet() -> None:
+def test_signals_after_as_of_do_not_count() -> None:
     kept, reverted = signal(SignalKind.EDIT_KEPT, at=200.0), signal(SignalKind.EDIT_REVERTED, at=300.0)
     at = {when: LIVE.score("s", [turn()], (kept, reverted), as_of=when).parts[0] for when in (199, 200, 300)}
     assert [at[when].value for when in (199, 200, 300)] == [0.0, 1.0, -0.5]
@@ -273,18 +279,18 @@ def test_every_weight_changes_the_hash() -> None:
         replace(PRACTICE, broken=0.0).hash(),
     }
     assert len(hashes) == 4
-    assert Live().hash() == LIVE.hash()
+    assert LiveReward().hash() == LIVE.hash()
 
 
 @pytest.mark.parametrize("definition", [PRACTICE, LIVE])
-def test_saying_much_in_one_turn_costs_what_it_costs_in_several(definition: Live) -> None:
-    """Fifteen hundred tokens are three more turns, in whatever portions they are said."""
+def test_many_tokens_in_one_turn_cost_as_much_as_in_several(definition: LiveReward) -> None:
+    """Fifteen hundred tokens cost as much as three more turns, however they are divided into turns."""
 
     def long(index: int, tokens: int) -> Turn:
-        said = Completion(
+        completion = Completion(
             ids=(3,) * tokens, logprobs=(-0.1,) * tokens, versions=(1,) * tokens, finish=FinishReason.STOP
         )
-        return replace(turn(index), completion=said)
+        return replace(turn(index), completion=completion)
 
     def price(*turns: Turn) -> float:
         return definition.score("s", turns, ()).parts[-1].value

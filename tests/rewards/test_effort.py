@@ -17,18 +17,18 @@ def test_no_effort_is_free(k: float, q: float) -> None:
 
 
 @given(efforts, st.floats(0.01, 100), curvatures, bends)
-def test_increasing(x: float, more: float, k: float, q: float) -> None:
+def test_the_price_increases(x: float, more: float, k: float, q: float) -> None:
     assert concave_effort(x + more, k=k, q=q) >= concave_effort(x, k=k, q=q)
 
 
 @given(efforts, st.floats(0.01, 100), curvatures, bends)
-def test_concave(x: float, h: float, k: float, q: float) -> None:
+def test_the_price_is_concave(x: float, h: float, k: float, q: float) -> None:
     left, middle, right = (concave_effort(x + i * h, k=k, q=q) for i in range(3))
     assert middle - left >= right - middle - 1e-9 * max(1.0, right)
 
 
 @given(efforts, curvatures, st.floats(1.01, 4))
-def test_bounded_for_q_above_one(x: float, k: float, q: float) -> None:
+def test_the_price_is_bounded_for_q_above_one(x: float, k: float, q: float) -> None:
     assert concave_effort(x, k=k, q=q) <= 1 / (k * (q - 1)) * (1 + 1e-12)
 
 
@@ -38,18 +38,18 @@ def test_the_limit_at_q_one_is_the_logarithm(x: float, k: float, off: float) -> 
 
 
 @given(efforts, curvatures)
-def test_linear_at_q_zero(x: float, k: float) -> None:
+def test_the_price_is_linear_at_q_zero(x: float, k: float) -> None:
     assert concave_effort(x, k=k, q=0) == pytest.approx(x, rel=1e-9, abs=1e-9)
 
 
 @given(st.floats(0, 50), curvatures, bends)
-def test_is_the_published_form(x: float, k: float, q: float) -> None:
+def test_it_equals_the_published_form(x: float, k: float, q: float) -> None:
     if abs(q - 1) > 1e-3:
         plain = ((1 + k * x) ** (1 - q) - 1) / (k * (1 - q))
         assert concave_effort(x, k=k, q=q) == pytest.approx(plain, rel=1e-6, abs=1e-9)
 
 
 @pytest.mark.parametrize(("x", "k", "q"), [(-1, 1, 1), (1, 0, 1), (1, 1, -1)])
-def test_refuses_what_has_no_meaning(x: float, k: float, q: float) -> None:
+def test_values_without_a_meaning_are_refused(x: float, k: float, q: float) -> None:
     with pytest.raises(ValueError, match="effort needs"):
         concave_effort(x, k=k, q=q)

@@ -1,6 +1,6 @@
-"""Held-out tasks × passes × one version ─► Measurement and Report: a proportion with its interval by split.
+"""The benchmark: held-out tasks × passes × one version ─► Measurement and Report, with an interval by split.
 
-A void episode (something of ours failed) is run again, at most `RETRIES` times; it is never scored as a
+A void episode (the infrastructure failed) is run again, at most `RETRIES` times; it is never scored as a
 failure.
 """
 
@@ -17,13 +17,13 @@ RETRIES = 2
 
 
 class BenchError(RuntimeError):
-    """An episode stayed void: the benchmark has no figure to give."""
+    """An episode stayed void, so the benchmark has no figure."""
 
 
 class Bench:
-    """Runs the benchmark with a fixed number of sessions at once.
+    """The benchmark, with a fixed number of sessions at once.
 
-    Versions are compared task by task: give all the same tasks in the same order, and as many passes.
+    Versions are compared task by task: measure all on the same tasks in the same order, with as many passes.
     """
 
     def __init__(self, runner: EpisodeRunner, store: Store, slots: int = 48) -> None:
@@ -39,7 +39,7 @@ class Bench:
         passes: int = 1,
         on_done: Callable[[Episode], None] = lambda _: None,
     ) -> Measurement:
-        """Runs every task `passes` times; writes the Report. Raises BenchError."""
+        """Run every task `passes` times and store the Report. Raises BenchError."""
         runs = [self._episode(task, on_done) for _ in range(passes) for task in tasks]
         episodes = await asyncio.gather(*runs)
         self._account(episodes)
@@ -66,7 +66,7 @@ class Bench:
 
 
 def outcome(passes: Sequence[Episode]) -> TaskOutcome:
-    """The results of all passes over one task."""
+    """Return the results of all passes over one task."""
     task = passes[0].task
     return TaskOutcome(
         task=task.id,
@@ -80,13 +80,13 @@ def outcome(passes: Sequence[Episode]) -> TaskOutcome:
 
 
 def scores(outcomes: Sequence[TaskOutcome]) -> dict[str, Score]:
-    """Solve rate of every split."""
+    """Return the solve rate of every split."""
     splits = sorted({each.split for each in outcomes})
     return {split: score([each for each in outcomes if each.split == split]) for split in splits}
 
 
 def rates(episodes: Sequence[Episode]) -> Mapping[str, float]:
-    """Behaviour beside the score, over all splits."""
+    """Return the behaviour beside the score, over all splits."""
     n = len(episodes)
     outcomes = [episode.outcome for episode in episodes]
     return {

@@ -1,1 +1,1 @@
-"""From what happened in a session to one number with named parts."""
+"""Rewards: a session's turns and signals become one number with named parts. Rollout and loop come in."""

@@ -1,6 +1,6 @@
-"""What a session cost, and the concave price of it: the first turn costs most, the hundredth hardly anything.
+"""The reward part for what a session cost. The price is concave: of all turns the first costs most.
 
-The price is paid by failures too, so its largest value must stay well below what solving pays.
+Failures pay the price too, so its largest value must stay well below what solving pays.
 """
 
 import math
@@ -10,7 +10,7 @@ from ostinato.types import RewardPart, Turn
 
 
 def concave_effort(x: float, *, k: float, q: float) -> float:
-    """C(x) = ((1 + kx)^(1-q) - 1) / (k (1-q)); ln(1 + kx) / k at q = 1.
+    """Return C(x) = ((1 + kx)^(1-q) - 1) / (k (1-q)), which is ln(1 + kx) / k at q = 1.
 
     C(0) = 0, C'(0) = 1, increasing; concave for q > 0, linear at q = 0, below 1 / (k (q-1)) for q > 1.
     `expm1` keeps it exact near q = 1, where the plain form cancels.
@@ -25,10 +25,10 @@ def concave_effort(x: float, *, k: float, q: float) -> float:
 
 
 def effort(turns: Sequence[Turn], *, weight: float, k: float, q: float, tokens_per_turn: float) -> RewardPart:
-    """Minus the weighted price of the turns and of what was said in them.
+    """Return minus the weighted price of the turns and of the tokens sampled in them.
 
-    `tokens_per_turn` sampled tokens cost as much as one more turn, so saying everything in one long turn is
-    no way around the price of turns.
+    `tokens_per_turn` sampled tokens cost as much as one more turn, so one long turn does not avoid the price
+    of several.
     """
     sampled = sum(len(turn.completion.ids) for turn in turns)
     cost = concave_effort(len(turns) + sampled / tokens_per_turn, k=k, q=q)

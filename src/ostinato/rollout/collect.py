@@ -11,7 +11,7 @@ scoring and the trainer's claim, the ledger returns it and the next collection s
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ostinato.rewards.definition import Live
+from ostinato.rewards.definition import LiveReward
 from ostinato.store import Ledger, Phase, Stage, Store
 from ostinato.train.advantages import leave_one_out
 from ostinato.train.samples import UntrainableError, samples_of, trainable
@@ -52,7 +52,7 @@ class Scored:
 class Collector:
     """Turns ended live sessions of one arm into groups, each session once."""
 
-    def __init__(self, store: Store, definition: Live) -> None:
+    def __init__(self, store: Store, definition: LiveReward) -> None:
         self._store = store
         self._ledger = Ledger(store)
         self._definition = definition
