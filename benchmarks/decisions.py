@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from benchmarks.measure import Run, table
-from ostinato.deploy.abtest import HARM, MIN_USERS, Observation, Trial, effect, judge
+from ostinato.deploy.abtest import HARM, MIN_USERS, Trial, TrialSession, effect, judge
 from ostinato.deploy.budget import next_alpha
 from ostinato.deploy.gate import ALPHA, PRIMARY, SLACK, change, mean_of, p_values, unproven
 from ostinato.deploy.statistics import Floats, half_width, wilson
@@ -119,7 +119,7 @@ def agrees_with_judge(runs: int = 40) -> int:
         before = rng.normal(0, 1, users)
         trial = Trial(experiment="e", share=0.5, horizon=len(member), alpha=0.05)
         seen = [
-            Observation(
+            TrialSession(
                 arm="challenger" if challenger[u] else "champion",
                 user=str(u),
                 at=float(number),

@@ -35,15 +35,17 @@ def test_each_trial_gets_less_until_one_promotes() -> None:
 
 
 @given(st.lists(st.sampled_from([Decision.HOLD, Decision.ROLL_BACK, Decision.PROMOTE]), max_size=40))
-def test_what_true_nulls_spend_stays_below_the_total_whatever_was_decided(decided: list[Decision]) -> None:
-    """What a promotion gives on is counted once: the levels of trials that did not promote add up."""
+def test_true_null_hypotheses_spend_less_than_the_total_whatever_was_decided(
+    decisions: list[Decision],
+) -> None:
+    """The level that a promotion passes on counts once: only trials that did not promote add up."""
     verdicts: list[Verdict] = []
-    for number, decision in enumerate(decided):
+    for number, decision in enumerate(decisions):
         verdicts.append(trial(number, next_alpha(verdicts), decision))
     assert sum(v.evidence["alpha"] for v in verdicts if not v.decision.promotes) < TOTAL
 
 
-def test_looks_at_one_trial_are_one_and_other_verdicts_none() -> None:
+def test_several_verdicts_on_one_trial_count_once_and_other_verdicts_never() -> None:
     gate = Verdict(version=1, decision=Decision.ADMIT, reason="", evidence={"alpha": 0.05})
     one = next_alpha([trial(1, 0.02)])
     assert next_alpha([gate, trial(1, 0.02), gate, trial(1, 0.02)]) == one

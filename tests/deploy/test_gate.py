@@ -14,7 +14,7 @@ RATE = {"seeds": 0.6, "names": 0.5, "families": 0.02}
 def measured(
     version: int, gain: float = 0.0, *, on: str = "", passes: int = 3, tampered: float = 0.0, seed: int = 0
 ) -> Measurement:
-    """A version that solves as much as every other, more by `gain`, on one split or on all."""
+    """Return a version that solves as much as every other plus `gain`, on one split or on all."""
     rng, tasks = random.Random(f"{version}/{seed}"), random.Random("tasks")
     outcomes = []
     for split, n in SPLITS.items():
@@ -37,28 +37,28 @@ def verdict(gain: float = 0.0, **settings: float | str) -> Verdict:
     return gate(measured(1), measured(2, gain, **settings), margin=0.05)  # type: ignore[arg-type]
 
 
-def test_a_better_candidate_is_admitted_and_that_is_no_promotion() -> None:
-    found = verdict(0.10)
-    assert (found.version, found.decision) == (2, Decision.ADMIT)
-    assert not found.decision.promotes
-    assert found.evidence["losses"]["seeds"]["low"] > -0.05
+def test_a_better_candidate_is_admitted_not_promoted() -> None:
+    result = verdict(0.10)
+    assert (result.version, result.decision) == (2, Decision.ADMIT)
+    assert not result.decision.promotes
+    assert result.evidence["losses"]["seeds"]["low"] > -0.05
 
 
 @pytest.mark.parametrize("split", ["seeds", "names"])
-def test_a_loss_on_one_split_is_not_bought_by_gains_elsewhere(split: str) -> None:
+def test_a_loss_on_one_split_is_not_offset_by_gains_elsewhere(split: str) -> None:
     worse = measured(2, -0.25, on=split)
-    found = gate(measured(1), worse, margin=0.05)
-    assert found.decision is Decision.ROLL_BACK
-    assert f"{split} lost" in found.reason and "families" not in found.reason
+    result = gate(measured(1), worse, margin=0.05)
+    assert result.decision is Decision.ROLL_BACK
+    assert f"{split} lost" in result.reason and "families" not in result.reason
 
 
 def test_few_tasks_prove_nothing() -> None:
     small = [replace(m, outcomes=m.outcomes[:12]) for m in (measured(1), measured(2))]
-    found = gate(*small, margin=0.05)
-    assert found.decision is Decision.HOLD and "seeds may have lost 0.05" in found.reason
+    result = gate(*small, margin=0.05)
+    assert result.decision is Decision.HOLD and "seeds may have lost 0.05" in result.reason
 
 
-def test_agreeing_on_every_task_of_a_few_is_no_proof_for_all() -> None:
+def test_agreement_on_a_few_tasks_proves_nothing_about_all() -> None:
     few = [
         replace(m, outcomes=tuple(replace(o, solved=(False,)) for o in m.outcomes[:12]))
         for m in (measured(1), measured(2))
@@ -66,17 +66,17 @@ def test_agreeing_on_every_task_of_a_few_is_no_proof_for_all() -> None:
     assert gate(*few, margin=0.05).decision is Decision.HOLD
 
 
-def test_a_guarded_rate_that_is_shown_to_have_risen_rolls_back() -> None:
-    found = verdict(0.1, tampered=0.3)
-    assert found.decision is Decision.ROLL_BACK and "tampered rose" in found.reason
+def test_a_guarded_rate_that_certainly_rose_rolls_back() -> None:
+    result = verdict(0.1, tampered=0.3)
+    assert result.decision is Decision.ROLL_BACK and "tampered rose" in result.reason
 
 
 def test_a_guarded_rate_that_may_have_risen_holds() -> None:
-    found = verdict(0.1, tampered=0.055)
-    assert found.decision is Decision.HOLD and "tampered may have risen by 0.05" in found.reason
+    result = verdict(0.1, tampered=0.055)
+    assert result.decision is Decision.HOLD and "tampered may have risen by 0.05" in result.reason
 
 
-def test_a_stricter_level_asks_for_more() -> None:
+def test_a_stricter_level_needs_more_evidence() -> None:
     before, after = measured(1), measured(2, 0.02)
     assert gate(before, after, margin=0.05).decision is Decision.ADMIT
     strict = gate(before, after, margin=0.05, alpha=1e-6, experiment="e1")
@@ -84,10 +84,10 @@ def test_a_stricter_level_asks_for_more() -> None:
     assert (strict.evidence["experiment"], strict.evidence["alpha"]) == ("e1", 1e-6)
 
 
-def test_versions_that_did_other_tasks_other_passes_or_another_order_are_not_compared() -> None:
+def test_versions_are_compared_only_on_the_same_tasks_passes_and_order() -> None:
     before = measured(1)
-    turned = replace(before, outcomes=before.outcomes[::-1])
-    for other in (measured(2, passes=2), replace(before, outcomes=before.outcomes[:-1]), turned):
+    reversed_order = replace(before, outcomes=before.outcomes[::-1])
+    for other in (measured(2, passes=2), replace(before, outcomes=before.outcomes[:-1]), reversed_order):
         with pytest.raises(GateError, match="in the same order, in as many passes"):
             gate(before, other, margin=0.05)
     nothing = replace(before, outcomes=())
@@ -102,7 +102,7 @@ def test_scores_under_two_harnesses_are_not_compared() -> None:
 
 
 def test_clusters_that_move_together_are_one_piece_of_evidence() -> None:
-    """All of a cluster won or lost at once: many tasks, few facts."""
+    """When whole clusters are won or lost at once, many tasks are few facts."""
     before = measured(1, passes=1)
     rng = random.Random(3)
     moved = {str(index): rng.choice([-1, 0, 0, 1]) for index in range(10)}
@@ -122,6 +122,6 @@ def test_clusters_that_move_together_are_one_piece_of_evidence() -> None:
     ]
     widths = []
     for old, new in zip(clustered_before, (apart, together), strict=True):
-        seen = gate(old, new, margin=0.05).evidence["changes"]["seeds"]
-        widths.append(seen["high"] - seen["low"])
+        change = gate(old, new, margin=0.05).evidence["changes"]["seeds"]
+        widths.append(change["high"] - change["low"])
     assert widths[1] > 1.5 * widths[0]

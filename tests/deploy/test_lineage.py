@@ -69,7 +69,7 @@ def store(tmp_path: Path) -> Store:
     return store
 
 
-def test_leads_from_a_version_to_the_facts_it_learnt_from(store: Store) -> None:
+def test_the_lineage_leads_from_a_version_to_the_facts_behind_it(store: Store) -> None:
     newest, first = lineage(store, 1)
     (trained,) = newest.trained
     assert (trained.session.user, trained.advantage) == ("ada", 0.25)
@@ -78,7 +78,7 @@ def test_leads_from_a_version_to_the_facts_it_learnt_from(store: Store) -> None:
     assert first.version.version == 0 and first.trained == ()
 
 
-def test_shows_as_text(store: Store) -> None:
+def test_the_lineage_reads_as_text(store: Store) -> None:
     text = tree(lineage(store, 1))
     assert "version 1 (delta" in text and "edit_kept=1 -> reward +1.00 by 9f -> advantage +0.25" in text
     assert "seeds 60% of 100" in text and "promote (not worse)" in text

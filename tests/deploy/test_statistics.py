@@ -25,7 +25,7 @@ def counts(draw: st.DrawFn) -> tuple[int, int]:
     return draw(st.integers(0, n)), n
 
 
-def test_wilson_is_the_published_example() -> None:
+def test_wilson_reproduces_the_published_example() -> None:
     score = wilson(15, 148)  # Newcombe 1998
     assert (score.low, score.high) == (pytest.approx(0.0624, abs=1e-4), pytest.approx(0.1605, abs=1e-4))
 
@@ -37,7 +37,7 @@ def test_wilson_holds_the_estimate_and_stays_in_the_unit_interval(count: tuple[i
     assert score.low < score.high
 
 
-def test_wilson_without_trials_knows_nothing() -> None:
+def test_wilson_without_trials_is_the_whole_unit_interval() -> None:
     assert (wilson(0, 0).low, wilson(0, 0).high) == (0, 1)
 
 
@@ -52,18 +52,18 @@ def ones(n: int) -> np.ndarray:
 
 def test_without_clusters_the_error_is_the_ordinary_one() -> None:
     values = np.array([0.0, 1.0, 4.0, 7.0])
-    found = clustered(values, ones(4))
-    assert found.error == pytest.approx(np.std(values, ddof=1) / math.sqrt(4))
-    assert found.freedom == pytest.approx(3)
+    estimate = clustered(values, ones(4))
+    assert estimate.error == pytest.approx(np.std(values, ddof=1) / math.sqrt(4))
+    assert estimate.freedom == pytest.approx(3)
 
 
-def test_repeating_each_users_value_adds_no_knowledge() -> None:
+def test_repeating_each_value_changes_nothing() -> None:
     once = clustered([0.0, 1.0, 4.0], ones(3))
     thrice = clustered([0.0, 3.0, 12.0], 3 * ones(3))
     assert thrice.error == pytest.approx(once.error) and thrice.freedom == once.freedom
 
 
-def test_the_error_is_that_of_leaving_each_cluster_out() -> None:
+def test_the_error_is_the_jackknife_over_clusters() -> None:
     sums, weights = np.array([3.0, 1.0, 9.0, 2.0]), np.array([4.0, 1.0, 6.0, 2.0])
     left = [(sums.sum() - s) / (weights.sum() - w) for s, w in zip(sums, weights, strict=True)]
     mean = sums.sum() / weights.sum()
@@ -71,15 +71,15 @@ def test_the_error_is_that_of_leaving_each_cluster_out() -> None:
     assert clustered(sums, weights).error == pytest.approx(expected)
 
 
-def test_clusters_of_weight_nothing_are_not_there() -> None:
+def test_clusters_of_weight_zero_do_not_count() -> None:
     some = clustered([1.0, 2.0, 4.0], [1.0, 2.0, 1.0])
     more = clustered([1.0, 2.0, 0.0, 4.0], [1.0, 2.0, 0.0, 1.0])
     assert (some.value, some.error, some.freedom) == (more.value, more.error, more.freedom)
 
 
-def test_one_user_gives_no_bound() -> None:
-    found = clustered([3.0], [2.0])
-    assert found.value == 1.5 and math.isinf(float(half_width(found, 0.05)))
+def test_one_user_has_no_bound() -> None:
+    estimate = clustered([3.0], [2.0])
+    assert estimate.value == 1.5 and math.isinf(float(half_width(estimate, 0.05)))
     assert math.isinf(float(half_width(clustered([0.0], [0.0]), 0.05)))
 
 
@@ -88,12 +88,12 @@ def test_unequal_clusters_count_as_fewer() -> None:
     assert equal.freedom == pytest.approx(9) and unequal.freedom < 2
 
 
-def test_a_difference_of_two_has_welchs_degrees_of_freedom() -> None:
+def test_a_difference_has_welchs_degrees_of_freedom() -> None:
     a = Estimate(value=np.array(2.0), error=np.array(3.0), freedom=np.array(9.0))
     b = Estimate(value=np.array(0.5), error=np.array(4.0), freedom=np.array(4.0))
-    found = minus(a, b)
-    assert (found.value, found.error) == (1.5, 5.0)
-    assert found.freedom == pytest.approx(25**2 / (9**2 / 9 + 16**2 / 4))
+    estimate = minus(a, b)
+    assert (estimate.value, estimate.error) == (1.5, 5.0)
+    assert estimate.freedom == pytest.approx(25**2 / (9**2 / 9 + 16**2 / 4))
 
 
 NORMAL = Estimate(value=np.array(0.0), error=np.array(1.0), freedom=np.array(1e9))
@@ -118,17 +118,17 @@ def test_a_brownian_motion_crosses_the_bound_as_often_as_stated() -> None:
     estimate = Estimate(value=z, error=np.ones_like(z), freedom=np.full_like(z, 1e9))
     crossed = (z > half_width(estimate, 0.10, looks)).any(axis=1).mean()
     assert 0.08 < crossed < 0.11
-    assert (z > 1.2816).any(axis=1).mean() > 0.4  # what a plain bound would do
+    assert (z > 1.2816).any(axis=1).mean() > 0.4  # a bound for one look is crossed far more often
 
 
 def test_the_interval_and_the_p_value_agree() -> None:
-    found = Estimate(value=np.array(0.5), error=np.array(0.3), freedom=np.array(7.0))
+    estimate = Estimate(value=np.array(0.5), error=np.array(0.3), freedom=np.array(7.0))
     for level in (0.01, 0.05, 0.06, 0.2):
-        assert (interval(found, level).low > 0) == (tail(found, 0.0) < level)
+        assert (interval(estimate, level).low > 0) == (tail(estimate, 0.0) < level)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0.001, 0.5))
-def test_holm_rejects_what_bonferroni_does_and_in_order(p_values: list[float], level: float) -> None:
+def test_holm_rejects_all_that_bonferroni_does_and_in_order(p_values: list[float], level: float) -> None:
     rejected = holm(p_values, level)
     for p, yes in zip(p_values, rejected, strict=True):
         assert yes or p > level / len(p_values)
@@ -137,16 +137,16 @@ def test_holm_rejects_what_bonferroni_does_and_in_order(p_values: list[float], l
     assert all(p >= worst for p, yes in zip(p_values, rejected, strict=True) if not yes)
 
 
-def test_the_ratio_of_arms_is_seldom_doubted_however_often_one_looks() -> None:
+def test_a_sound_ratio_of_arms_is_seldom_doubted_however_often_one_looks() -> None:
     rng = np.random.default_rng(2)
     doubted = 0
     for _ in range(400):
-        dealt = np.cumsum(rng.random(80) < 0.5)
-        doubted += any(sample_ratio(int(dealt[n - 1]), n, 0.5) > 100 for n in range(1, 81))
+        challengers = np.cumsum(rng.random(80) < 0.5)
+        doubted += any(sample_ratio(int(challengers[n - 1]), n, 0.5) > 100 for n in range(1, 81))
     assert doubted / 400 <= 0.02
 
 
-def test_a_lost_third_of_an_arm_is_found() -> None:
+def test_the_loss_of_a_third_of_an_arm_is_found() -> None:
     assert sample_ratio(120, 400, 0.5) > 100
     assert sample_ratio(100_000, 1_000_000, 0.5) > 100
     assert binom.cdf(29, 40, 0.5) > 0.99 and sample_ratio(29, 40, 0.5) < 100  # one in 160: not proof

@@ -32,7 +32,7 @@ def test_a_split_keeps_pinned_arms(store: Store) -> None:
     }
 
 
-def test_promotion_gives_everyone_the_challengers_version(store: Store) -> None:
+def test_promotion_sends_everyone_to_the_challengers_version(store: Store) -> None:
     split(store, (CHAMPION, CHALLENGER))
     assert promote(store, (CHAMPION, CHALLENGER)).version == 2
     assert arms(store)["champion"] == (2, 1.0, "http://b")

@@ -1,1 +1,1 @@
-"""The benchmark: held-out tasks measured with one version of the weights. Loop and demo come in."""
+"""The benchmark: held-out tasks measured with one version of the weights. Level 5 comes in."""

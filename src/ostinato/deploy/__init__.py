@@ -1,1 +1,1 @@
-"""Who gets which version, and why: statistics, gate, A/B, traffic, lineage."""
+"""Deployment: gate, A/B trial and traffic decide which version serves whom. Levels 4 and 5 come in."""

@@ -1,17 +1,17 @@
-"""The A/B on live traffic: champion against challenger, judged as often as one likes until its end.
+"""The A/B trial on live traffic: champion against challenger, judged any number of times until its end.
 
-What is claimed is settled before the first session, in a `Trial`, and tested against these hypotheses:
+The claim is settled before the first session, in a `Trial`, and tested against these hypotheses:
 
-- PROMOTE refutes "the challenger's reward a session is not higher"; wrongly with chance `Trial.alpha`,
-  which the budget gives.
+- PROMOTE refutes "the challenger's reward per session is not higher"; wrongly with chance `Trial.alpha`,
+  which comes from the budget.
 - PROMOTE_CHEAPER refutes "it is lower by `margin` or more" and "the challenger samples no fewer tokens";
   wrongly with chance `Trial.alpha`.
 - ROLL_BACK refutes "the reward is not lower and no guardrail rose by more than its limit"; wrongly with
   chance `HARM`.
 
-Both promotions ask besides that every guardrail is shown to have risen by less than its limit (at `HARM`).
-Users are what was dealt, so users are what is counted: one weighs n / (1 + (n - 1) · `ALIKE`) for n
-sessions, and the errors are a jackknife over users. So nobody decides a trial alone by being busy.
+Both promotions also need every guardrail to be shown to have risen by less than its limit (at `HARM`).
+Users were assigned to arms at random, so users are counted, not sessions: a user with n sessions weighs
+n / (1 + (n - 1) · `ALIKE`), and the errors are a jackknife over users. So no busy user decides a trial alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,13 +35,13 @@ from ostinato.types import Decision, Verdict
 MIN_USERS = 8
 """Per arm; below that no error estimate can be trusted."""
 ALIKE = 0.2
-"""The likeness that two sessions of one user are taken to have when users are weighed. It decides how
-narrow the intervals are, not whether they hold."""
+"""The assumed correlation of two sessions of one user in the weights of users. It decides how narrow the
+intervals are, not whether they hold."""
 HARM = 0.05
-"""Chance of a false roll-back in one trial: half of it for the reward, half for all guardrails together."""
+"""The chance of a false roll-back in one trial: half for the reward, half for all guardrails together."""
 VOID = 100.0
-"""Arms whose sizes are so many times likelier under another share void the trial: 1 in 100 sound trials at
-most."""
+"""The Bayes factor against the set share above which the sizes of the arms void a trial. At most 1 in 100
+sound trials exceeds it."""
 
 
 class Claim(StrEnum):
@@ -53,7 +53,7 @@ class Claim(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guardrail:
-    """Something that may not rise by more than `limit`, whatever the reward does."""
+    """A rate that may not rise by more than `limit`, whatever the reward does."""
 
     name: str
     limit: float
@@ -68,16 +68,16 @@ class Trial:
     """
 
     experiment: str
-    """Its id, which also salts the dealing of users."""
+    """Its id, which also salts the assignment of users to arms."""
     share: float
-    """The share of users who are dealt to the challenger."""
+    """The share of users who are assigned to the challenger."""
     horizon: int
-    """Sessions after which the trial is over; later ones are not looked at."""
+    """The number of sessions after which the trial is over; later ones are not looked at."""
     alpha: float
-    """Chance of a false promotion."""
+    """The chance of a false promotion."""
     claim: Claim = Claim.BETTER
     margin: float = 0.0
-    """The loss of reward a session that would be too much; used by CHEAPER alone."""
+    """The loss of reward per session that would be too much; used by CHEAPER alone."""
     guardrails: tuple[Guardrail, ...] = ()
     champion: str = "champion"
     challenger: str = "challenger"
@@ -93,44 +93,44 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
+class TrialSession:
     """One session of one user on one arm, old enough that its reward is settled.
 
-    >>> Observation(arm="champion", user="ada", at=0.0, value=1.0, tokens=80).user
+    >>> TrialSession(arm="champion", user="ada", at=0.0, value=1.0, tokens=80).user
     'ada'
     """
 
     arm: str
     user: str
     at: float
-    """When it began, in seconds since the epoch."""
+    """Its start, in seconds since the epoch."""
     value: float
     """Its reward."""
     tokens: float
     """The number of tokens that the model sampled in it."""
     harms: Mapping[str, float] = field(default_factory=dict)
-    """The outcome by guardrail; a session that says nothing of one leaves it out."""
+    """The outcome by guardrail; a session without one for a guardrail leaves it out."""
 
 
 def judge(
-    version: int, trial: Trial, observations: Sequence[Observation], before: Mapping[str, float] | None = None
+    version: int, trial: Trial, sessions: Sequence[TrialSession], before: Mapping[str, float] | None = None
 ) -> Verdict:
-    """A verdict on the challenger's `version`, from the first `horizon` sessions of the trial.
+    """Return a verdict on the challenger's `version`, from the first `horizon` sessions of the trial.
 
-    `before`: by user, the mean reward of their sessions from before the trial; what it explains is taken
-    out of the comparison. The first verdict that is not HOLD is the trial's; a trial whose dealing failed
-    is void, a HOLD that says so.
+    `before` maps a user to the mean reward of their sessions before the trial; what it explains is taken out
+    of the comparison. The first verdict that is not HOLD is the trial's. A trial whose users are not on the
+    arms they were assigned to is void: the verdict is a HOLD that says so.
     """
-    seen = sorted(observations, key=lambda o: o.at)[: trial.horizon]
-    dealt: dict[str, str] = {}
-    both = sorted({o.user for o in seen if dealt.setdefault(o.user, o.arm) != o.arm})
-    arms = {name: sum(arm == name for arm in dealt.values()) for name in (trial.champion, trial.challenger)}
+    counted = sorted(sessions, key=lambda session: session.at)[: trial.horizon]
+    arm_of: dict[str, str] = {}
+    both = sorted({each.user for each in counted if arm_of.setdefault(each.user, each.arm) != each.arm})
+    arms = {name: sum(arm == name for arm in arm_of.values()) for name in (trial.champion, trial.challenger)}
     evidence = {
         "experiment": trial.experiment,
         "claim": trial.claim,
         "alpha": trial.alpha,
         "harm": HARM,
-        "sessions": len(seen),
+        "sessions": len(counted),
         "horizon": trial.horizon,
         "users": arms,
     }
@@ -140,20 +140,20 @@ def judge(
     if few := [f"{name} has {n}" for name, n in arms.items() if n < MIN_USERS]:
         reason = f"too few users, {', '.join(few)}: a verdict needs {MIN_USERS} on each arm"
         return Verdict(version=version, decision=Decision.HOLD, reason=reason, evidence=evidence)
-    bounds = _Bounds.of(trial, seen, before or {})
+    bounds = _Bounds.of(trial, counted, before or {})
     decision, reason = bounds.decide(trial)
     return Verdict(version=version, decision=decision, reason=reason, evidence=evidence | asdict(bounds))
 
 
 def _void(trial: Trial, arms: Mapping[str, int], both: Sequence[str]) -> str:
-    """Why the arms cannot be compared; empty when they can."""
+    """Return the reason why the arms cannot be compared, or "" when they can."""
     if both:
-        return f"{len(both)} users met both arms, {both[0]!r} is one: users must stay where they were dealt"
+        return f"{len(both)} users met both arms, {both[0]!r} is one: a user must stay on one arm"
     challengers, users = arms[trial.challenger], sum(arms.values())
     if sample_ratio(challengers, users, trial.share) > VOID:
         return (
             f"{challengers} of {users} users are on {trial.challenger!r} where a share of {trial.share:g} "
-            "was set: find out who was lost before trying again"
+            "was set: find out which users were lost before trying again"
         )
     return ""
 
@@ -163,24 +163,24 @@ class _Bounds:
     """The estimates, challenger minus champion, between bounds that hold at every look."""
 
     promoting: Interval
-    """The change of the reward a session, each side at `Trial.alpha`."""
+    """The change of the reward per session, each side at `Trial.alpha`."""
     harming: Interval
     """The same at the level of a roll-back."""
     tokens: Interval
-    """The change of the tokens a session, each side at `Trial.alpha`."""
+    """The change of the tokens per session, each side at `Trial.alpha`."""
     rails: dict[str, Interval]
     """The change by guardrail, each side at the level of a roll-back."""
     within: dict[str, Interval]
     """The change by guardrail, each side at `HARM`."""
 
     @classmethod
-    def of(cls, trial: Trial, seen: Sequence[Observation], before: Mapping[str, float]) -> "_Bounds":
-        fraction = len(seen) / trial.horizon
-        reward = _compare(trial, [(o, o.value) for o in seen], before)
-        tokens = _compare(trial, [(o, o.tokens) for o in seen], {})
+    def of(cls, trial: Trial, sessions: Sequence[TrialSession], before: Mapping[str, float]) -> "_Bounds":
+        fraction = len(sessions) / trial.horizon
+        reward = _compare(trial, [(each, each.value) for each in sessions], before)
+        tokens = _compare(trial, [(each, each.tokens) for each in sessions], {})
         rails = {
-            rail.name: _compare(trial, [(o, o.harms[rail.name]) for o in seen if rail.name in o.harms], {})
-            for rail in trial.guardrails
+            name: _compare(trial, [(each, each.harms[name]) for each in sessions if name in each.harms], {})
+            for name in (rail.name for rail in trial.guardrails)
         }
         each = HARM / 2 / max(1, len(rails))
         return cls(
@@ -193,37 +193,33 @@ class _Bounds:
 
     def decide(self, trial: Trial) -> tuple[Decision, str]:
         limits = {rail.name: rail.limit for rail in trial.guardrails}
-        reward = f"{_shown(self.promoting)} reward a session"
+        reward = f"{self.promoting} reward a session"
         if violated := [name for name, rise in self.rails.items() if rise.low > limits[name]]:
-            shown = ", ".join(f"{name} rose by {_shown(self.rails[name])}" for name in violated)
+            shown = ", ".join(f"{name} rose by {self.rails[name]}" for name in violated)
             return Decision.ROLL_BACK, f"guardrail: {shown}; {reward}"
         if self.harming.high < 0:
-            return Decision.ROLL_BACK, f"worse: {_shown(self.harming)} reward a session"
+            return Decision.ROLL_BACK, f"worse: {self.harming} reward a session"
         doubtful = [name for name, rise in self.within.items() if rise.high >= limits[name]]
         better = self.promoting.low > 0
         cheaper = trial.claim is Claim.CHEAPER and self.promoting.low > -trial.margin and self.tokens.high < 0
         if (better or cheaper) and doubtful:
-            shown = ", ".join(f"{name} {_shown(self.within[name])}" for name in doubtful)
+            shown = ", ".join(f"{name} {self.within[name]}" for name in doubtful)
             return Decision.HOLD, f"not shown to stay within the guardrails: {shown}; {reward}"
         if better:
             return Decision.PROMOTE, f"better: {reward}"
         if cheaper:
-            saved = f"{_shown(self.tokens)} tokens a session"
+            saved = f"{self.tokens} tokens a session"
             return Decision.PROMOTE_CHEAPER, f"no worse by {trial.margin:g} and cheaper: {reward}, {saved}"
         return Decision.HOLD, f"not shown to be {trial.claim}: {reward}"
 
 
-def _shown(found: Interval) -> str:
-    return f"{found.estimate:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
-
-
 def _compare(
-    trial: Trial, values: Sequence[tuple[Observation, float]], before: Mapping[str, float]
+    trial: Trial, values: Sequence[tuple[TrialSession, float]], before: Mapping[str, float]
 ) -> Estimate:
-    """Challenger minus champion, from one value of each session."""
-    arm_of = {o.user: o.arm for o, _ in values}
+    """Return challenger minus champion, from one value of each session."""
+    arm_of = {session.user: session.arm for session, _ in values}
     users = {user: index for index, user in enumerate(arm_of)}
-    member, worth = [users[o.user] for o, _ in values], np.array([value for _, value in values])
+    member, worth = [users[session.user] for session, _ in values], np.array([value for _, value in values])
     return effect(
         np.bincount(member, minlength=len(users)).astype(np.float64),
         np.asarray(np.bincount(member, weights=worth, minlength=len(users)), dtype=np.float64),
@@ -233,15 +229,16 @@ def _compare(
 
 
 def effect(counts: Floats, sums: Floats, challenger: Flags, before: Floats) -> Estimate:
-    """Challenger minus champion, for the mean value of a session.
+    """Return challenger minus champion, for the mean value of a session.
 
-    `counts`, `sums`: (..., users), sessions of each user so far and the sum of their values; `challenger`:
-    True for those dealt to it; `before`: what is known of each from before, NaN for newcomers. The last two
-    have the shape (users,) or one that goes with the first two.
+    `counts` and `sums`, (..., users), are the number of each user's sessions so far and the sum of their
+    values. `challenger` is True for users assigned to the challenger. `before` is each user's mean from
+    before the trial, NaN for newcomers. The last two have the shape (users,) or one that broadcasts to the
+    first two.
     """
-    there = counts > 0
-    means = sums / np.where(there, counts, 1.0)
-    weights = np.where(there, counts / (1 + (counts - 1) * ALIKE), 0.0)
+    present = counts > 0
+    means = sums / np.where(present, counts, 1.0)
+    weights = np.where(present, counts / (1 + (counts - 1) * ALIKE), 0.0)
     means = _without(before, means, weights, challenger)
     theirs, ours = np.where(challenger, weights, 0.0), np.where(challenger, 0.0, weights)
     arms = clustered(theirs * means, theirs), clustered(ours * means, ours)
@@ -251,9 +248,9 @@ def effect(counts: Floats, sums: Floats, challenger: Flags, before: Floats) -> E
 def _at_least_pooled(
     arms: tuple[Estimate, Estimate], weights: tuple[Floats, Floats], means: Floats
 ) -> tuple[Estimate, Estimate]:
-    """Each arm's error, but no less than users who vary as those of both arms together would give it.
+    """Return both arms with errors no smaller than the variation of all users together implies.
 
-    A small arm in which a rare thing happened to nobody has no error of its own: anything would be shown.
+    A small arm in which a rare thing happened to nobody would have an error of 0, and prove anything.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         shares = [np.nan_to_num(w / w.sum(axis=-1, keepdims=True)) for w in weights]
@@ -271,7 +268,7 @@ def _at_least_pooled(
 
 
 def _without(before: Floats, means: Floats, weights: Floats, challenger: Flags) -> Floats:
-    """`means` less what `before` explains of them, the slope for each user estimated from all others.
+    """Return `means` less what `before` explains of them; each user's slope is estimated from all others.
 
     Source: Deng, Xu, Kohavi, Walker, "Improving the sensitivity of online controlled experiments", WSDM 2013;
     leaving the user out keeps the comparison unbiased however few users there are.

@@ -1,10 +1,10 @@
-"""The gate before traffic: whether a candidate may meet developers. To admit is not to promote.
+"""The gate before traffic: it decides whether a candidate may meet developers. To admit is not to promote.
 
-Both versions have solved the same tasks, in the same order, in the same number of passes. The hypotheses:
+Both versions have done the same tasks, in the same order, in the same number of passes. The hypotheses:
 
 - ADMIT refutes each of these, wrongly with chance `alpha`: the candidate solves `margin` less on the
-  primary split; it solves `margin` less on the mean of the other splits; it does one of `SLACK` so much more
-  often. All must be refuted, so none needs a correction.
+  primary split; it solves `margin` less on the mean of the other splits; one of the rates of `SLACK` is
+  higher by that much. All must be refuted, so none needs a correction.
 - ROLL_BACK refutes one of these: no split is solved less; no guarded rate is higher by more than the slack.
   One is enough, so they share `HARM` by Holm's rule.
 - HOLD is the rest: too few tasks, or too close.
@@ -23,7 +23,6 @@ from ostinato.deploy.statistics import (
     Estimate,
     Flags,
     Floats,
-    Interval,
     clustered,
     half_width,
     holm,
@@ -34,11 +33,12 @@ from ostinato.types import Decision, Verdict
 
 PRIMARY = "seeds"
 SLACK = {"tampered": 0.05, "asked": 0.10, "broken": 0.05}
-"""The rise of these shares of passes that a candidate may not reach. A question more is no harm in itself."""
+"""The rise of these shares of passes that a candidate may not reach. More questions are no harm in
+themselves, so their slack is larger."""
 ALPHA = 0.05
-"""Chance of admitting a candidate that loses the whole margin."""
+"""The chance of admitting a candidate that loses the whole margin."""
 HARM = 0.05
-"""Chance of a false roll-back."""
+"""The chance of a false roll-back."""
 
 
 class GateError(ValueError):
@@ -53,12 +53,11 @@ def gate(
     alpha: float = ALPHA,
     experiment: str | None = None,
 ) -> Verdict:
-    """A verdict on the candidate: ADMIT, HOLD or ROLL_BACK.
+    """Return a verdict on the candidate: ADMIT, HOLD or ROLL_BACK.
 
-    `margin`: the loss of solve rate that would be too much. `experiment`: of the trial whose promotion
-    would lean on this gate, so that the budget counts it; `alpha` is then the trial's. Raises GateError
-    unless both sides hold the same tasks in the same order, as many passes of each, and were measured under
-    one harness.
+    `margin` is the loss of solve rate that would be too much. `experiment` names the trial whose promotion
+    would rest on this gate, so that the budget counts it; `alpha` is then the trial's. Raises GateError
+    unless both sides hold the same tasks in the same order, with as many passes, measured under one harness.
     """
     _check_alike(current, candidate)
     before, after = current.outcomes, candidate.outcomes
@@ -105,17 +104,18 @@ def _check_alike(current: Measurement, candidate: Measurement) -> None:
 def _change(
     current: Sequence[TaskOutcome], candidate: Sequence[TaskOutcome], name: str, split: str | None = None
 ) -> Estimate:
-    """Candidate minus current in the share of passes with `name`, on one split or on all tasks."""
+    """Return candidate minus current in the share of passes with `name`, on one split or on all tasks."""
     pairs = [(a, b) for a, b in zip(current, candidate, strict=True) if split in {None, a.split}]
     differences = np.array([b.mean(name) - a.mean(name) for a, b in pairs])
     return change(differences, clusters_of([a for a, _ in pairs]))
 
 
 def change(differences: Floats, clusters: Floats) -> Estimate:
-    """The mean over tasks of `differences`: (..., tasks), each in [-1, 1]; `clusters`: (tasks, clusters).
+    """Return the mean over tasks of `differences`.
 
-    Half a task that was won and half a task that was lost are added, each a cluster of its own, so that
-    versions that agree on every task are not taken to agree on all that there are (Agresti, Min, "Effects and
+    `differences` is (..., tasks), each in [-1, 1]; `clusters` is (tasks, clusters), from `clusters_of`.
+    Half a task won and half a task lost are added, each a cluster of its own, so that versions that agree on
+    every measured task are not taken to agree on all possible ones (Agresti, Min, "Effects and
     non-effects of paired identical observations", 2004).
     """
     sums, weights = differences @ clusters, clusters.sum(axis=0)
@@ -127,7 +127,7 @@ def change(differences: Floats, clusters: Floats) -> Estimate:
 
 
 def mean_of(estimates: Sequence[Estimate]) -> Estimate:
-    """The mean of independent estimates, each counting the same, with Welch's degrees of freedom."""
+    """Return the mean of independent estimates of equal weight, with Welch's degrees of freedom."""
     k = len(estimates)
     variances = np.stack([np.square(each.error) / k**2 for each in estimates])
     freedoms = np.stack([each.freedom for each in estimates])
@@ -139,8 +139,11 @@ def mean_of(estimates: Sequence[Estimate]) -> Estimate:
 
 
 def p_values(changes: Mapping[str, Estimate], rises: Mapping[str, Estimate]) -> dict[str, Floats]:
-    """Of the hypotheses that ROLL_BACK refutes; one that is refuted by Holm's rule at `HARM` is enough,
-    and one is when the smallest is at most `HARM` by their number."""
+    """Return the p-value of each hypothesis that ROLL_BACK refutes.
+
+    One that Holm's rule refutes at `HARM` is enough, and there is one when the smallest p-value is at most
+    `HARM` divided by their number.
+    """
     harms = {f"{split} lost": tail(_negated(loss), 0.0) for split, loss in changes.items()}
     return harms | {f"{name} rose": tail(rise, SLACK[name]) for name, rise in rises.items()}
 
@@ -148,7 +151,7 @@ def p_values(changes: Mapping[str, Estimate], rises: Mapping[str, Estimate]) -> 
 def unproven(
     losses: Mapping[str, Estimate], rises: Mapping[str, Estimate], margin: float, alpha: ArrayLike
 ) -> dict[str, Flags]:
-    """By hypothesis that ADMIT refutes, whether it still stands."""
+    """Return, for each hypothesis that ADMIT refutes, whether it still stands."""
     stands = {
         f"{what} may have lost {margin:g}": loss.value - half_width(loss, alpha) <= -margin
         for what, loss in losses.items()
@@ -169,13 +172,13 @@ def _decide(
     harms = p_values(changes, rises)
     refuted = holm([float(p) for p in harms.values()], HARM)
     measured = zip(harms, [*changes.values(), *rises.values()], refuted, strict=True)
-    if shown := [f"{what}: {_shown(each, HARM)}" for what, each, yes in measured if yes]:
+    if shown := [f"{what}: {interval(each, HARM)}" for what, each, yes in measured if yes]:
         return Decision.ROLL_BACK, "; ".join(shown)
     stands = unproven(losses, rises, margin, alpha)
     compared = zip(stands.items(), [*losses.values(), *rises.values()], strict=True)
-    if doubts := [f"{what}: {_shown(each, alpha)}" for (what, yes), each in compared if yes]:
+    if doubts := [f"{what}: {interval(each, alpha)}" for (what, yes), each in compared if yes]:
         return Decision.HOLD, "; ".join(doubts)
-    shown_losses = ", ".join(f"{what} {_shown(loss, alpha)}" for what, loss in losses.items())
+    shown_losses = ", ".join(f"{what} {interval(loss, alpha)}" for what, loss in losses.items())
     return Decision.ADMIT, f"shown to lose less than {margin:g}: {shown_losses}"
 
 
@@ -185,8 +188,3 @@ def _negated(estimate: Estimate) -> Estimate:
 
 def _intervals(estimates: Mapping[str, Estimate], level: float) -> dict[str, dict[str, float]]:
     return {name: asdict(interval(each, level)) for name, each in estimates.items()}
-
-
-def _shown(estimate: Estimate, level: float) -> str:
-    found: Interval = interval(estimate, level)
-    return f"{found.estimate:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"

@@ -1,4 +1,4 @@
-"""Where a version comes from: sessions and signals ─► rewards ─► batch ─► version ─► report ─► verdict.
+"""The lineage of a version: sessions and signals ─► rewards ─► batch ─► version ─► report ─► verdict.
 
 Everything is read from the store, nothing is kept beside it.
 """
@@ -20,7 +20,7 @@ class LineageError(LookupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """One session that a version was trained on, and why it got the advantage it got."""
+    """One session that a version was trained on, and the facts behind its advantage."""
 
     session: Session
     signals: tuple[Signal, ...]
@@ -31,7 +31,7 @@ class Trained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ancestor:
-    """One version with all that made it and all that was decided about it."""
+    """One version with everything it was made from and everything that was decided about it."""
 
     version: Checkpoint
     trained: tuple[Trained, ...]
@@ -40,16 +40,16 @@ class Ancestor:
 
 
 def lineage(store: Store, version: int) -> list[Ancestor]:
-    """The version, its parent and so on to the first. Raises LineageError."""
+    """Return the version, its parent and so on to the first. Raises LineageError."""
     rows = {row.version: row for row in store.versions()}
-    found: list[Ancestor] = []
+    ancestors: list[Ancestor] = []
     at: int | None = version
     while at is not None:
         if at not in rows:
             raise LineageError(f"version {at} is not in {store.database.where}: was it published from there?")
-        found.append(_ancestor(store, rows[at]))
+        ancestors.append(_ancestor(store, rows[at]))
         at = rows[at].parent
-    return found
+    return ancestors
 
 
 def _ancestor(store: Store, row: Checkpoint) -> Ancestor:
@@ -77,19 +77,19 @@ def _trained(store: Store, groups: Sequence[str]) -> Iterable[Trained]:
 
 
 def _advantages(store: Store, groups: Sequence[str]) -> dict[str, float]:
-    """Session id ─► advantage, in the order of the groups; a session's segments share one advantage."""
+    """Return session id ─► advantage, in the order of the groups; segments of a session share one."""
     column = samples.c
-    found: dict[str, float] = {}
+    advantages: dict[str, float] = {}
     for ids in chunks(groups):
         query = select(column.session_id, column.advantage).where(column.group_id.in_(ids))
         with store.database.read() as connection:
             ordered = connection.execute(query.order_by(column.group_id, column.position))
-            found |= {row.session_id: row.advantage for row in ordered}
-    return found
+            advantages |= {row.session_id: row.advantage for row in ordered}
+    return advantages
 
 
 def tree(ancestors: Sequence[Ancestor], sessions: int = 3) -> str:
-    """The lineage as indented text, newest first, with `sessions` examples of each batch."""
+    """Return the lineage as indented text, newest first, with `sessions` examples of each batch."""
     return "\n".join(line for ancestor in ancestors for line in _lines(ancestor, sessions))
 
 

@@ -1,4 +1,4 @@
-"""What a version did on held-out tasks, task by task and pass by pass: what a gate compares."""
+"""The results of a version on held-out tasks, task by task and pass by pass, as the gate compares them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,48 +20,48 @@ class TaskOutcome:
     task: str
     split: str
     cluster: str
-    """Tasks with the same one share what makes them hard, so they are one piece of evidence."""
+    """Tasks of one cluster are hard for the same reason, so they are one piece of evidence."""
     solved: tuple[bool, ...]
     tampered: tuple[bool, ...] = ()
     asked: tuple[bool, ...] = ()
     broken: tuple[bool, ...] = ()
 
     def mean(self, name: str) -> float:
-        """The share of passes in which `name` is true."""
+        """Return the share of passes in which `name` is true."""
         passes: tuple[bool, ...] = getattr(self, name)
         return sum(passes) / len(passes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """One version on the held-out tasks: its report, and what it was computed from."""
+    """One version on the held-out tasks: its report, and the outcomes it was computed from."""
 
     report: Report
     outcomes: tuple[TaskOutcome, ...]
 
 
 def score(outcomes: Sequence[TaskOutcome], confidence: float = 0.95) -> Score:
-    """The share of passes that solved their task, with Wilson's interval for as many trials as the clusters
-    are worth; `n` of the Score is the number of tasks.
+    """Return the share of passes that solved their task, with an interval; `n` is the number of tasks.
 
-    That number is p(1 - p) / error², and never more than there are tasks: passes over one task are not tasks.
+    The interval is Wilson's for the effective number of trials p(1 - p) / error², where the error is that
+    over clusters. It never counts more trials than there are tasks: passes over one task are not tasks.
     """
     tasks, values = len(outcomes), [outcome.mean("solved") for outcome in outcomes]
-    found = of_clusters(np.array(values), clusters_of(outcomes))
-    p, error = float(np.mean(values)), float(found.error)
+    error = float(of_clusters(np.array(values), clusters_of(outcomes)).error)
+    p = float(np.mean(values))
     worth = min(float(tasks), p * (1 - p) / error**2) if error > 0 else float(tasks)
     interval = wilson(p * worth, worth, confidence)
     return Score(solve=p, n=tasks, low=interval.low, high=interval.high)
 
 
 def clusters_of(outcomes: Sequence[TaskOutcome]) -> Floats:
-    """(tasks, clusters), 1 where a task belongs to a cluster."""
+    """Return (tasks, clusters), 1 where a task belongs to a cluster."""
     names, member = np.unique([f"{o.split}/{o.cluster}" for o in outcomes], return_inverse=True)
     return np.asarray(np.eye(len(names))[member], dtype=np.float64)
 
 
 def of_clusters(values: Floats, clusters: Floats) -> Estimate:
-    """The mean over tasks of `values`: (..., tasks); `clusters`: (tasks, clusters), from `clusters_of`."""
+    """Return the mean over tasks of `values` (..., tasks); `clusters` (tasks, clusters) is from `clusters_of`."""
     return clustered(
         values @ clusters, np.broadcast_to(clusters.sum(axis=0), (*values.shape[:-1], clusters.shape[1]))
     )

@@ -20,7 +20,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """An estimate between its bounds.
+    """An estimate between its bounds, which reads `+0.100 [-0.100, +0.300]` as text.
 
     >>> Interval(estimate=0.1, low=-0.1, high=0.3).high
     0.3
@@ -30,9 +30,12 @@ class Interval:
     low: float
     high: float
 
+    def __str__(self) -> str:
+        return f"{self.estimate:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
+
 
 def wilson(successes: float, n: float, confidence: float = 0.95) -> Score:
-    """Wilson's score interval of a proportion; never empty, also at 0 and n. Without trials it is [0, 1].
+    """Return Wilson's score interval of a proportion: never empty, even at 0 and n; [0, 1] without trials.
 
     `n` may be an effective number of trials and then need not be whole; the Score rounds it down.
 
@@ -54,7 +57,7 @@ def wilson(successes: float, n: float, confidence: float = 0.95) -> Score:
 class Estimate:
     """A mean, or a difference of means, with its standard error and the error's degrees of freedom.
 
-    All three have the same shape: one entry for each test that was computed at once.
+    All three have the same shape, with one entry for each test that is computed at once.
     """
 
     value: Floats
@@ -63,24 +66,23 @@ class Estimate:
 
 
 def clustered(sums: ArrayLike, weights: ArrayLike) -> Estimate:
-    """The ratio of all sums to all weights, where values of one cluster may resemble each other.
+    """Return the ratio of all sums to all weights, where values of one cluster may resemble each other.
 
-    `sums`, `weights`: (..., clusters), the weighted sum of a cluster's values and its weight; a cluster of
-    weight 0 is not there. The error is the leave-one-cluster-out jackknife's, which holds when clusters
-    differ in size (MacKinnon, Nielsen, Webb, "Fast and reliable jackknife and bootstrap methods for
-    cluster-robust inference", 2023). Its degrees of freedom are Satterthwaite's for clusters that count by
-    their weights: (Σw²)² / Σw⁴ - 1, at most their number less one. With fewer than two clusters the error is
-    infinite.
+    `sums` and `weights`, (..., clusters), are the weighted sum of a cluster's values and its weight; a
+    cluster of weight 0 does not count. The error is the leave-one-cluster-out jackknife's, which holds when
+    clusters differ in size (MacKinnon, Nielsen, Webb, "Fast and reliable jackknife and bootstrap methods for
+    cluster-robust inference", 2023). Its degrees of freedom are Satterthwaite's for weighted clusters: (Σw²)²
+    / Σw⁴ - 1, at most their number less one. With fewer than two clusters the error is infinite.
     """
     s, w = np.asarray(sums, dtype=float), np.asarray(weights, dtype=float)
-    there = w > 0
-    k = there.sum(axis=-1)
+    present = w > 0
+    k = present.sum(axis=-1)
     total, weight = s.sum(axis=-1, keepdims=True), w.sum(axis=-1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = total / weight
-        without = np.where(there, (total - s) / (weight - w), mean)
+        without = np.where(present, (total - s) / (weight - w), mean)
         error = np.sqrt((k - 1) / k * np.square(without - mean).sum(axis=-1))
-        share = np.where(there, w / weight, 0.0)
+        share = np.where(present, w / weight, 0.0)
         freedom = np.square(np.square(share).sum(axis=-1)) / np.power(share, 4).sum(axis=-1) - 1
     few = k < 2
     return Estimate(
@@ -91,7 +93,7 @@ def clustered(sums: ArrayLike, weights: ArrayLike) -> Estimate:
 
 
 def minus(candidate: Estimate, current: Estimate) -> Estimate:
-    """The difference of two independent estimates, with Welch's degrees of freedom."""
+    """Return the difference of two independent estimates, with Welch's degrees of freedom."""
     a, b = np.square(candidate.error), np.square(current.error)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         freedom = np.square(a + b) / (np.square(a) / candidate.freedom + np.square(b) / current.freedom)
@@ -104,40 +106,40 @@ def minus(candidate: Estimate, current: Estimate) -> Estimate:
 
 
 def half_width(estimate: Estimate, level: ArrayLike, fraction: ArrayLike | None = None) -> Floats:
-    """How far a one-sided bound of this level lies from the estimate.
+    """Return the distance of a one-sided bound of this level from the estimate.
 
-    Without `fraction` it is a bound for one look. With the `fraction` of a test of settled length that is
-    over (in (0, 1]) it is a bound for all looks up to the end together: a Brownian motion exceeds c before
+    Without `fraction` the bound holds for one look. With it, the part in (0, 1] of a test of fixed length
+    that is over, the bound holds for all looks up to the end together: a Brownian motion exceeds c before
     time 1 with probability 2 P(Z > c), by reflection, so z must exceed z(level / 2) / √fraction. This is the
-    O'Brien-Fleming boundary in the limit of continuous looks (Lan, DeMets, Biometrika 1983). At the end it
-    costs a fifth of width at 5 %; early on it asks for much, just where few users make errors uncertain.
-    Normal quantiles are turned into Student's of the same tail.
+    O'Brien-Fleming boundary in the limit of continuous looks (Lan, DeMets, Biometrika 1983). At the end it is
+    a fifth wider at 5 %; early on it is far wider, just where few users make errors uncertain. Normal
+    quantiles are turned into Student's of the same tail.
     """
     if fraction is None:
         tail = np.asarray(level, dtype=float)
     else:
         tail = ndtr(ndtri(np.asarray(level) / 2) / np.sqrt(np.asarray(fraction, dtype=float)))
-    tail = np.maximum(tail, 1e-300)  # of a tail of 0 the quantile has the wrong sign
+    tail = np.maximum(tail, 1e-300)  # the quantile of a tail of 0 has the wrong sign
     with np.errstate(invalid="ignore"):
         half = -stdtrit(estimate.freedom, tail) * estimate.error
     return np.where(np.isnan(half), np.inf, half)
 
 
 def interval(estimate: Estimate, level: float, fraction: float | None = None) -> Interval:
-    """The two one-sided bounds of this level around one estimate; `fraction` as in `half_width`."""
+    """Return the two one-sided bounds of this level around one estimate; `fraction` as in `half_width`."""
     value, half = float(estimate.value), float(half_width(estimate, level, fraction))
     return Interval(estimate=value, low=value - half, high=value + half)
 
 
 def tail(estimate: Estimate, above: float) -> Floats:
-    """The one-sided p-values, at one look, of the hypotheses that the truth is at most `above`."""
+    """Return the one-sided p-values, at one look, of the hypotheses that the truth is at most `above`."""
     with np.errstate(divide="ignore", invalid="ignore"):
         t = (estimate.value - above) / estimate.error
     return np.asarray(np.where(np.isnan(t), 1.0, stdtr(estimate.freedom, -t)), dtype=np.float64)
 
 
 def holm(p_values: Sequence[float], level: float) -> list[bool]:
-    """Which hypotheses are rejected when one false rejection among all may happen with chance `level`.
+    """Return which hypotheses are rejected when any false rejection among all has chance `level` at most.
 
     It holds under any dependence. Source: Holm, "A simple sequentially rejective multiple test procedure",
     1979.
@@ -155,10 +157,10 @@ def holm(p_values: Sequence[float], level: float) -> list[bool]:
 
 
 def sample_ratio(challengers: int, users: int, share: float) -> float:
-    """How many times likelier the arms' sizes are under some other share than under the one that was set.
+    """Return the Bayes factor, with a uniform prior, of the arms' sizes against the share that was set.
 
-    A Bayes factor with a uniform prior. Under the share that was set it is a martingale that starts at 1, so
-    it ever exceeds 1/a with chance a at most, however often one looks (Lindon, Malek, "Anytime-valid
+    Under that share it is a martingale that starts at 1, so the chance that it ever exceeds 1/a is a at most,
+    however often one looks (Lindon, Malek, "Anytime-valid
     inference for multinomial count data", NeurIPS 2022).
 
     >>> sample_ratio(20, 40, 0.5) < 1 < sample_ratio(5, 40, 0.5)

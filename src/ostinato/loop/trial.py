@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
-from ostinato.deploy.abtest import Claim, Guardrail, Observation, Trial, judge
+from ostinato.deploy.abtest import Claim, Guardrail, Trial, TrialSession, judge
 from ostinato.deploy.traffic import promote, roll_back, split
 from ostinato.loop.config import LiveConfig
 from ostinato.loop.live import CHALLENGER, CHAMPION, settled, work
@@ -92,7 +92,7 @@ async def _now() -> Result:
 
 def decide(
     store: Store, candidate: int, trial: Trial, *, since: float, as_of: float
-) -> tuple[list[Observation], Verdict]:
+) -> tuple[list[TrialSession], Verdict]:
     """The trial's observations and the verdict on them, which is recorded."""
     sessions = [
         session
@@ -106,7 +106,7 @@ def decide(
     return observations, verdict
 
 
-def observe(store: Store, sessions: Iterable[Session], as_of: float) -> list[Observation]:
+def observe(store: Store, sessions: Iterable[Session], as_of: float) -> list[TrialSession]:
     """What each session was worth at the end of its attribution window; one whose window is open does not
     count yet, and none of what our own failure ended."""
     ours = [session for session in sessions if session.ending is not Ending.INFRASTRUCTURE]
@@ -118,13 +118,13 @@ def observe(store: Store, sessions: Iterable[Session], as_of: float) -> list[Obs
 
 def _observed(
     session: Session, turns: Sequence[Turn], signals: Sequence[Signal], as_of: float
-) -> Observation | None:
+) -> TrialSession | None:
     reward = LIVE.settled(session.id, turns, signals, as_of=as_of)
     if reward is None:
         return None
     said = {s.kind for s in signals if s.observed_at <= LIVE.settles_at(turns) and s.value != 0.0}
     left = SignalKind.ABANDONED in said or session.ending is Ending.ABANDONED
-    return Observation(
+    return TrialSession(
         arm=session.arm,
         user=session.user,
         at=session.started_at,
@@ -148,7 +148,7 @@ def usual(store: Store, before: float, as_of: float) -> dict[str, float]:
     return {user: fmean(values) for user, values in worth.items()}
 
 
-def summary(arm: Arm, observations: Sequence[Observation]) -> Result:
+def summary(arm: Arm, observations: Sequence[TrialSession]) -> Result:
     """One arm's own figures: who was on it and what a session was worth to them, on average."""
     mine = [observation for observation in observations if observation.arm == arm.name]
     users = {observation.user for observation in mine}
