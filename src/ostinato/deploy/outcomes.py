@@ -61,7 +61,7 @@ def clusters_of(outcomes: Sequence[TaskOutcome]) -> Floats:
 
 
 def of_clusters(values: Floats, clusters: Floats) -> Estimate:
-    """Return the mean over tasks of `values` (..., tasks); `clusters` (tasks, clusters) is from `clusters_of`."""
+    """Return the mean over tasks of `values`, (..., tasks); `clusters` are those of `clusters_of`."""
     return clustered(
         values @ clusters, np.broadcast_to(clusters.sum(axis=0), (*values.shape[:-1], clusters.shape[1]))
     )
