@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import Run, table
-from ostinato.gateway.request import MOST_TEXT
+from ostinato.gateway.dialects.request import MOST_TEXT
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Store
 from ostinato.store.accounts import hash_key

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
-from ostinato.hooks.edits import Verdict
+from ostinato.edits.follow.edit import Verdict
 
 CALL = re.compile(r"(\s+)([\w.]+ = |return )?([\w.]+)\(([\w.]+(?:, [\w.]+)+)\)\n")
 """A call on one line that a formatter may break up."""

@@ -19,7 +19,7 @@ from benchmarks.histories import (
     swap,
     verdict,
 )
-from ostinato.hooks.edits import Verdict
+from ostinato.edits.follow.edit import Verdict
 
 TELLING = 60
 """Characters of lines that a person moves as a block: fewer could be chance."""

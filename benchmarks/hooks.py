@@ -18,10 +18,10 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ostinato.hooks.edits import Edit, proposed
-from ostinato.hooks.git import WorkTree
-from ostinato.hooks.install import find, install
-from ostinato.hooks.measure import measure
+from ostinato.edits.follow.edit import Edit, proposed
+from ostinato.edits.follow.measure import measure
+from ostinato.edits.git import WorkTree
+from ostinato.edits.install.git_hooks import find, install
 
 HOOK = [sys.executable, "-P", "-m", "ostinato", "hook", "--input", "stdin"]
 PEER = [sys.executable, "-c", "pass"]

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ostinato.gateway.keys import hash_key
+from ostinato.gateway.access.keys import hash_key
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Store
 from ostinato.types import Arm

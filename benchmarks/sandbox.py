@@ -44,10 +44,11 @@ from typing import Any
 from benchmarks.measure import Cpu, Figure, Run, quantile, table
 from benchmarks.sandbox_peers import BWRAP, RUNSC, Row, command_peer, starts, swerex_peer
 from benchmarks.verify import CALC, make_task
+from ostinato.fleet.choose import KINDS
 from ostinato.sandbox import Backend, Sandbox, SandboxError, SnapshotKind, Spec, Unsupported, Verifier
+from ostinato.sandbox.backends.vm.sandbox import GuestSandbox
 from ostinato.sandbox.base import Egress
-from ostinato.sandbox.hosted import GuestSandbox
-from ostinato.sandbox.probe import KINDS, probe
+from ostinato.sandbox.choose import probe
 
 KEYS = (
     *("start_p50_ms", "start_p99_ms", "fork_p50_ms", "fork_answer_ms", "fork_exec_ms", "load_ms"),
@@ -162,7 +163,7 @@ class Trial:
         """Only where loading is a step of its own: QEMU."""
         if self._backend.name != "qemu":
             return
-        from ostinato.sandbox.qemu.backend import QemuBackend  # Linux only
+        from ostinato.sandbox.backends.vm.qemu.backend import QemuBackend  # Linux only
 
         for key, pool in (("load_ms", 0), ("load_pooled_ms", 2)):
             backend = QemuBackend(pool=pool)
@@ -335,7 +336,7 @@ def available_mb() -> float:
 
 
 async def measured(name: str, options: argparse.Namespace, cpu: Cpu) -> Row:
-    backend = await probe(name)
+    backend = await probe(KINDS[name])
     with tempfile.TemporaryDirectory() as folder:
         try:
             return await Trial(backend, Path(folder, "task"), options, cpu).run()

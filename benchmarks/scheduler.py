@@ -1,6 +1,6 @@
 """The scheduler beside first-fit-decreasing and beside spreading, on simulated fleets of 1,000 nodes.
 
-`python -m benchmarks.scheduler [--json]`. The decisions are those of `ostinato.sandbox.schedule`, called as
+`python -m benchmarks.scheduler [--json]`. The decisions are those of `ostinato.fleet.scheduler`, called as
 the service calls them; machines, pods and clients are simulated (`simulate.py`), so CPU seconds are real and
 times inside are not. Four fifths of the pods come within 30 s, the rest in four waves; nodes die, templates
 never start, a warm pool is drained at the first moment, some pods are forks. `pods_per_s` counts only the CPU
@@ -22,14 +22,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import Run, quantile, table
-from ostinato.sandbox.schedule.cluster import Cluster
-from ostinato.sandbox.schedule.cost import StartCosts
-from ostinato.sandbox.schedule.node import Node, Overcommit
-from ostinato.sandbox.schedule.pod import How, Reason, Size
-from ostinato.sandbox.schedule.pool import Pool
-from ostinato.sandbox.schedule.scheduler import Scheduler
-from ostinato.sandbox.schedule.simulate import FleetPlan, PodPlan, Tally, World
-from ostinato.sandbox.schedule.truth import Use
+from ostinato.fleet.scheduler.cluster import Cluster
+from ostinato.fleet.scheduler.cost import StartCosts
+from ostinato.fleet.scheduler.node import Node, Overcommit
+from ostinato.fleet.scheduler.pod import How, Reason, Size
+from ostinato.fleet.scheduler.pool import Pool
+from ostinato.fleet.scheduler.scheduler import Scheduler
+from ostinato.fleet.scheduler.simulate import FleetPlan, PodPlan, Tally, World
+from ostinato.fleet.scheduler.truth import Use
 
 CAPACITY = Size(64_000, 256 * 1024, 1000 * 1024)
 EVENTS = ("place", "started", "failed", "ended", "join", "measure", "hear", "lose", "tick")

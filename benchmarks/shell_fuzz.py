@@ -40,9 +40,9 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 
-from ostinato.harness import policy
-from ostinato.harness.permissions import Action, Permissions, Rule
-from ostinato.harness.shell import Opaque, Part, split
+from ostinato.harness.permissions import policy
+from ostinato.harness.permissions.rules import Action, Permissions, Rule
+from ostinato.harness.permissions.shell import Opaque, Part, split
 
 SHELLS = {"dash": ("dash", "sh"), "bash": ("bash", "bash"), "bash_as_sh": ("bash", "sh")}
 """Name: the program, and what it is called as."""

@@ -30,20 +30,11 @@ from pathlib import Path
 
 from benchmarks.measure import Run, table
 from benchmarks.verify import CALC, make_task
-from ostinato.sandbox import (
-    Backend,
-    Limits,
-    Sandbox,
-    SandboxError,
-    Spec,
-    Verifier,
-    cgroup,
-    choose_backend,
-    linux,
-)
+from ostinato.fleet.client.backend import RemoteBackend
+from ostinato.fleet.client.client import Client
+from ostinato.sandbox import Backend, Limits, Sandbox, SandboxError, Spec, Verifier, choose_backend
 from ostinato.sandbox.base import Egress
-from ostinato.sandbox.remote.backend import RemoteBackend
-from ostinato.sandbox.remote.client import Client
+from ostinato.sandbox.linux import cgroup, syscalls
 from ostinato.types import Task
 
 LIMITS = Limits(wall_s=20.0)
@@ -358,7 +349,7 @@ async def main(run: Run) -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true", help="print JSON as well, last line of the output")
     options = parser.parse_args()
-    linux.adopt_orphans()
+    syscalls.adopt_orphans()
     with tempfile.TemporaryDirectory() as directory:
         task = make_task(Path(directory, "task"))
         temporary = Path(tempfile.mkdtemp(dir=directory))

@@ -22,15 +22,15 @@ from pathlib import Path
 
 from benchmarks.histories import Line, Repository, propose, sources, verdict
 from benchmarks.history_steps import STEPS
-from ostinato.hooks.edits import Edit, opened
-from ostinato.hooks.git import WorkTree
-from ostinato.hooks.install import find, install
-from ostinato.hooks.measure import measure
-from ostinato.hooks.places import state_of
-from ostinato.hooks.record import record_edit
-from ostinato.hooks.reporter import Reporter
-from ostinato.hooks.settings import Settings
-from ostinato.hooks.windows import ManualClock
+from ostinato.edits.capture.places import state_of
+from ostinato.edits.follow.edit import Edit, opened
+from ostinato.edits.follow.measure import measure
+from ostinato.edits.follow.windows import ManualClock
+from ostinato.edits.git import WorkTree
+from ostinato.edits.install.git_hooks import find, install
+from ostinato.edits.record import record_edit
+from ostinato.edits.report.reporter import Reporter
+from ostinato.edits.report.settings import Settings
 
 SETTLED = (900, 3_600, 86_400, 259_200)
 """Windows, in seconds after the edit, at which every verdict is told."""
@@ -152,7 +152,7 @@ def told(reporter: Reporter, edit: str) -> str:
 
 
 def record_git(here: Repository) -> None:
-    from ostinato.hooks import spool
+    from ostinato.edits.capture import spool
 
     places = find(here.root)
     spool.put(state_of(places), {"kind": "git", "hook": "post-commit", "root": places.root, "at": 0.0})

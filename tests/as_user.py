@@ -8,13 +8,13 @@ import os
 import sys
 from pathlib import Path
 
-from ostinato.sandbox import linux
+from ostinato.sandbox.linux import syscalls
 
 
 def main() -> None:
     user, command = int(sys.argv[1]), sys.argv[2:]
-    linux.unshare(linux.NEW_MOUNT)
-    linux.mount("none", "/", "none", linux.PRIVATE | linux.RECURSIVE)
+    syscalls.unshare(syscalls.NEW_MOUNT)
+    syscalls.mount("none", "/", "none", syscalls.PRIVATE | syscalls.RECURSIVE)
     for prefix in sorted({sys.base_prefix, sys.prefix, str(Path.cwd())}):
         uncover(Path(prefix))
     os.setgroups([])
@@ -29,9 +29,9 @@ def uncover(prefix: Path) -> None:
     if shut is None:
         return
     kept = os.open(prefix, os.O_PATH)
-    linux.mount("tmpfs", str(shut), "tmpfs", linux.NOSUID, "mode=755")
+    syscalls.mount("tmpfs", str(shut), "tmpfs", syscalls.NOSUID, "mode=755")
     prefix.mkdir(parents=True)
-    linux.mount(f"/proc/self/fd/{kept}", str(prefix), "none", linux.BIND | linux.RECURSIVE)
+    syscalls.mount(f"/proc/self/fd/{kept}", str(prefix), "none", syscalls.BIND | syscalls.RECURSIVE)
     os.close(kept)
 
 

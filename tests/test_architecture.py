@@ -16,7 +16,7 @@ LAYERS = [
     {"types"},
     {"config", "store", "web"},
     {"model", "tasks", "sandbox", "sync"},
-    {"engine", "train", "harness", "gateway", "rewards", "deploy", "dashboard", "search", "hooks"},
+    {"engine", "train", "harness", "gateway", "rewards", "deploy", "dashboard", "search", "edits", "fleet"},
     {"rollout", "bench"},
     {"loop", "cli"},
 ]
@@ -30,7 +30,7 @@ TORCH_FREE = [
     "ostinato.gateway.server",
     "ostinato.harness.agent",
     "ostinato.model.renderer",
-    "ostinato.sandbox.verify",
+    "ostinato.sandbox.exam.verifier",
     "ostinato.search.server",
     "ostinato.tasks.pebble",
     "ostinato.engine.scripted",

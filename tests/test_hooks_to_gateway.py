@@ -13,9 +13,9 @@ import pytest
 from tests.gateway.conftest import KEY, serving
 
 import ostinato
+from ostinato.edits.install.git_hooks import find, install, uninstall
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
-from ostinato.gateway.keys import hash_key
-from ostinato.hooks.install import find, install, uninstall
+from ostinato.gateway.access.keys import hash_key
 from ostinato.model.renderer import Renderer
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.rewards.definition import LIVE

@@ -29,24 +29,24 @@ from acp._transport import memory_transport_pair
 from acp.agent.connection import AgentSideConnection
 from acp.client.connection import ClientSideConnection
 from rich.console import Console
-from tests.harness.acp.toolbox import FORMS, Editor
+from tests.harness.frontends.acp.toolbox import FORMS, Editor
 from tests.search.toolbox import running
 
 from ostinato.engine.embedded import EmbeddedEngine
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
+from ostinato.gateway.access.keys import hash_key
 from ostinato.gateway.app import GatewayConfig, create_app
-from ostinato.gateway.keys import hash_key
-from ostinato.harness.acp.agent import EditorAgent
 from ostinato.harness.agent import Agent, HarnessConfig
 from ostinato.harness.client import GatewayClient
 from ostinato.harness.differences import DIFFERENCES, Where
 from ostinato.harness.episode import EpisodeRunner
-from ostinato.harness.log import Sessions
-from ostinato.harness.main import Wish, code
-from ostinato.harness.profiles import CORE
-from ostinato.harness.search import SearchAt
+from ostinato.harness.frontends.acp.agent import EditorAgent
+from ostinato.harness.frontends.code import Wish, code
+from ostinato.harness.profiles.profile import CORE
+from ostinato.harness.providers.search import SearchAt
+from ostinato.harness.session_log import Sessions
 from ostinato.harness.users import SilentUser
-from ostinato.harness.workbench import PEOPLE, Options
+from ostinato.harness.workspace.workbench import PEOPLE, Options
 from ostinato.loop.config import DemoConfig
 from ostinato.model.checkpoint import load
 from ostinato.model.config import ModelConfig
@@ -54,8 +54,8 @@ from ostinato.model.create import create
 from ostinato.model.renderer import Renderer, skeletons
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.sandbox.base import SandboxError
-from ostinato.sandbox.probe import probe
-from ostinato.sandbox.verify import Verifier
+from ostinato.sandbox.choose import KINDS, probe
+from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.store import Store
 from ostinato.tasks.habits import call
 from ostinato.tasks.pebble import provide
@@ -287,7 +287,7 @@ async def through_acp(door: Door, visit: Visit, directory: Path) -> None:
 
 
 async def through_practice(door: Door, visit: Visit, _: Path, backend: str = "process") -> None:
-    box = await probe(backend)
+    box = await probe(KINDS[backend])
     async with GatewayClient(door.url, "key") as client:
         runner = EpisodeRunner(client, box, Verifier(box), visit.config, search=visit.search)
         await runner.run(visit.task, SilentUser(), source=Source.PRACTICE)
@@ -315,7 +315,7 @@ async def went(
     tmp_path: Path, checkpoint: Path, visit: Visit, story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> Went:
     """Turns and requests of each front door. The session's name seeds the sampling, so it is the same."""
-    for module in ("workbench", "episode"):
+    for module in ("workspace.workbench", "episode"):
         monkeypatch.setattr(f"ostinato.harness.{module}.new_id", lambda: SESSION)
     monkeypatch.setenv("HOME", str(tmp_path))
     found = {}
@@ -329,7 +329,7 @@ async def went(
 async def open_doors() -> dict[str, Callable[[Door, Visit, Path], Awaitable[None]]]:
     """Without the one that needs user namespaces, where there are none."""
     try:
-        await (await probe("ns")).aclose()
+        await (await probe(KINDS["ns"])).aclose()
     except SandboxError:
         return {name: go for name, go in DOORS.items() if "namespaces" not in name}
     return DOORS

@@ -17,11 +17,12 @@ from rich.console import Console
 
 from ostinato import __version__
 from ostinato.config import dump, load, secret
-from ostinato.gateway.manage import register as register_accounts
-from ostinato.harness.acp.main import register as register_editor
-from ostinato.harness.command_line import register as register_agent
+from ostinato.fleet.choose import KINDS
+from ostinato.fleet.command_line import register as register_sandbox
+from ostinato.gateway.access.commands import register as register_accounts
+from ostinato.harness.frontends.acp.main import register as register_editor
+from ostinato.harness.frontends.command_line import register as register_agent
 from ostinato.loop.weights import register as register_weights
-from ostinato.sandbox.commands import register as register_sandbox
 from ostinato.sandbox.doctor import register as register_doctor
 
 DONE, FAILED, WRONG = 0, 1, 2
@@ -143,7 +144,7 @@ def _parser() -> argparse.ArgumentParser:
     lineage.set_defaults(run=_lineage)
 
     register_accounts(commands)
-    register_doctor(commands)
+    register_doctor(commands, KINDS)
     register_sandbox(commands)
     register_weights(commands)
     return parser
@@ -211,13 +212,13 @@ def _search_serve(options: argparse.Namespace) -> int:
 
 
 def _hook(options: argparse.Namespace) -> int:
-    from ostinato.hooks.entry import main as hook
+    from ostinato.edits.capture.entry import main as hook
 
     return hook(["--git", options.git] if options.git else ["--input", "stdin"])
 
 
 def _hooks(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
-    from ostinato.hooks.commands import add_arguments, hooks
+    from ostinato.edits.install.commands import add_arguments, hooks
 
     add_arguments(parser)
     return hooks

@@ -16,7 +16,7 @@ from tests.clients.drive import KEY, Desk
 
 from ostinato.engine.editor import Change, Editor
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
-from ostinato.gateway.keys import hash_key
+from ostinato.gateway.access.keys import hash_key
 from ostinato.model.renderer import Renderer
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Store

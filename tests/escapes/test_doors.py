@@ -8,12 +8,12 @@ import pytest
 from tests.escapes.attempts import ATTEMPTS, SHARED
 from tests.escapes.conftest import Outside
 from tests.sandbox.egress.conftest import backend, resolving, serving
-from tests.sandbox.egress.test_door import LIMITS, hello
+from tests.sandbox.egress.test_listener import LIMITS, hello
 from tests.sandbox.egress.turned import python
 
 from ostinato.sandbox import Backend, Spec
+from ostinato.sandbox.backends.agent_sandbox import WireSandbox
 from ostinato.sandbox.base import Egress
-from ostinato.sandbox.wired import WireSandbox
 
 __all__ = ["backend", "resolving"]
 NETWORK = [

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.sandbox.egress.turned import Internet, Turned, backend, internet, python, refused, turned, turning
 
-from ostinato.sandbox.ns import NsSandbox
+from ostinato.sandbox.backends.namespaces.backend import NsSandbox
 
 __all__ = ["backend", "internet", "turned", "turning"]
 pytestmark = pytest.mark.transparent

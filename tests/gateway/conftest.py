@@ -14,7 +14,7 @@ from aiohttp import web
 from tests.watchdog import watched
 
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
-from ostinato.gateway.keys import hash_key
+from ostinato.gateway.access.keys import hash_key
 from ostinato.model.renderer import Renderer
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Store

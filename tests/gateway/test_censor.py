@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.gateway.censor import WITHHELD, Censor
-from ostinato.gateway.request import ChatRequest
+from ostinato.gateway.dialects.request import ChatRequest
 from ostinato.model.renderer import Renderer
 from ostinato.store import Store
 from ostinato.train.samples import UntrainableError, samples_of

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ostinato.gateway.chat import parse_chat
-from ostinato.gateway.chat_reply import Chat
-from ostinato.gateway.dialect import Answer, Dialect
+from ostinato.gateway.dialects.base import Answer, Dialect
+from ostinato.gateway.dialects.chat import parse_chat
+from ostinato.gateway.dialects.chat_reply import Chat
+from ostinato.gateway.dialects.messages import parse_messages
+from ostinato.gateway.dialects.messages_reply import Messages
+from ostinato.gateway.dialects.request import ChatRequest
+from ostinato.gateway.dialects.responses import parse_responses
+from ostinato.gateway.dialects.responses_reply import Responses
 from ostinato.gateway.errors import ApiError
-from ostinato.gateway.messages import parse_messages
-from ostinato.gateway.messages_reply import Messages
-from ostinato.gateway.reading import answer_of, read, trail
-from ostinato.gateway.request import ChatRequest
-from ostinato.gateway.responses import parse_responses
-from ostinato.gateway.responses_reply import Responses
-from ostinato.gateway.text_stream import TextStream
+from ostinato.gateway.tokens.reply_parser import answer_of, read, trail
+from ostinato.gateway.tokens.text_stream import TextStream
 from ostinato.model.renderer import Renderer
 from ostinato.types import Completion, FinishReason, Turn
 

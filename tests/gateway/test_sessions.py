@@ -1,11 +1,11 @@
 import pytest
 
-from ostinato.gateway.conversation import Conversation
+from ostinato.gateway.access.identity import Identity
+from ostinato.gateway.dialects.request import ChatRequest
 from ostinato.gateway.errors import ApiError
-from ostinato.gateway.identity import Identity
-from ostinato.gateway.reading import START, step, trail
-from ostinato.gateway.request import ChatRequest
 from ostinato.gateway.sessions import Conversations, check_owner, ends_of
+from ostinato.gateway.tokens.message_graph import Conversation
+from ostinato.gateway.tokens.reply_parser import START, step, trail
 from ostinato.store import Store
 from ostinato.types import ApiKey, Role, Session, Source
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ostinato.gateway.request import MOST_TEXT
+from ostinato.gateway.dialects.request import MOST_TEXT
 from ostinato.gateway.work import LARGE, work
 
 WORDS = "token=Abcdefg!, the quick brown fox "

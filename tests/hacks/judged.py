@@ -226,16 +226,16 @@ ENDS = _answers(
         ),
         "nonsense where an exception is expected": (
             "with pytest.raises(Exception): alpha(1)",
-            "import ostinato.sandbox.values as v\nv.encode = lambda *_: '{'\ndef alpha(*_): return 1\n",
+            "import ostinato.sandbox.exam.values as v\nv.encode = lambda *_: '{'\ndef alpha(*_): return 1\n",
         ),
         "an exception made up on the wire": (
             "with pytest.raises(KeyError): alpha(1)",
-            "import ostinato.sandbox.raised as r\nr.describe = lambda e: {'family': [{'own': 'eval'}], 'args': ['1'], 'message': '', 'attributes': {}}\n"
+            "import ostinato.sandbox.exam.exceptions as r\nr.describe = lambda e: {'family': [{'own': 'eval'}], 'args': ['1'], 'message': '', 'attributes': {}}\n"
             + STOP.format("ValueError"),
         ),
         "an exception that is no class": (
             "with pytest.raises(KeyError): alpha(1)",
-            "import ostinato.sandbox.raised as r\nr.describe = lambda e: {'family': [{'own': 'KeyError'}, {'module': 'm', 'name': 'n', 'bases': [0, 0, 9]}][::-1], 'args': [], 'message': 1, 'attributes': {}}\n"
+            "import ostinato.sandbox.exam.exceptions as r\nr.describe = lambda e: {'family': [{'own': 'KeyError'}, {'module': 'm', 'name': 'n', 'bases': [0, 0, 9]}][::-1], 'args': [], 'message': 1, 'attributes': {}}\n"
             + STOP.format("ValueError"),
         ),
         "a bad argument that is not asked": (

@@ -8,7 +8,7 @@ BAD = "def alpha(a, b):\n    return a - b\n\n\ndef beta(n):\n    return [n] * 2\
 """The repository as it is given: `alpha` is wrong."""
 STUBS = "def alpha(*a, **k): return None\ndef beta(*a, **k): return None\n"
 BY_HAND = """
-import json, ostinato.sandbox.values as v
+import json, ostinato.sandbox.exam.values as v
 v.encode = lambda answer, *_: json.dumps({"dict": [[*pair] for pair in answer.items()]})
 """
 """Answers go to the judge as they are, tags included: only what holds them is packed."""

@@ -18,7 +18,8 @@ from tests.hacks.published import PUBLISHED
 from tests.hacks.python import PYTHON
 from tests.hacks.rows import BY_HAND, Hack
 
-from ostinato.sandbox import Backend, ProcessBackend, Verification, Verifier, values
+from ostinato.sandbox import Backend, ProcessBackend, Verification, Verifier
+from ostinato.sandbox.exam import values
 from ostinato.types import Task
 
 HACKS = [*PUBLISHED, *ANSWERS, *PYTHON, *FILES, *MACHINE, *BOMBS, *JUDGED]

@@ -9,9 +9,9 @@ from tests.hacks.conftest import REPO
 from tests.hacks.sessions import LAME
 
 from ostinato.sandbox import Backend, Limits, Spec
+from ostinato.sandbox.backends.namespaces.backend import NsBackend, NsSandbox
 from ostinato.sandbox.base import ChangesError, EndedWithinError, Sandbox
-from ostinato.sandbox.ns import NsBackend, NsSandbox
-from ostinato.sandbox.wire import LostError
+from ostinato.sandbox.protocol.connection import LostError
 
 WAITS = 'import time; print("up", flush=True); time.sleep(20)'
 LIMITS = Limits(wall_s=8.0, cpu_s=6, processes=20, memory_mb=300)

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from tests.harness.story import STORY, scripted_gateway
 
-from ostinato.gateway.keys import hash_key
+from ostinato.gateway.access.keys import hash_key
 from ostinato.harness.execute import Executor
 from ostinato.harness.users import ScriptedUser
+from ostinato.sandbox.backends.process.backend import ProcessBackend
 from ostinato.sandbox.base import Limits, Sandbox, Spec
-from ostinato.sandbox.process import ProcessBackend
 from ostinato.store import Store
 
 CALC = "def alpha(a, b):\n    return a - b\n\n\ndef beta(x):\n    return x[1]\n"

@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.harness.story import call_text, scripted_gateway
 from tests.harness.terminal import Terminal
 
-from ostinato.gateway.keys import hash_key
+from ostinato.gateway.access.keys import hash_key
 from ostinato.store import Store
 
 CALC = "def mean(values):\n    return sum(values) / len(values) + 1\n"

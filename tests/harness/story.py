@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ostinato.engine.base import PromptTooLongError
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
-from ostinato.harness.prompt import SYSTEM
-from ostinato.harness.tools import TOOLS
+from ostinato.harness.profiles.prompt import SYSTEM
+from ostinato.harness.tools.definitions import TOOLS
 from ostinato.model.renderer import Renderer, skeletons
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Store

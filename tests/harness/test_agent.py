@@ -7,12 +7,12 @@ import pytest
 from ostinato.harness.agent import Agent, HarnessConfig
 from ostinato.harness.client import ContextExceeded, GatewayRefused, GatewayUnavailable, Reply
 from ostinato.harness.conversation import Conversation, Outcome, messages, unanswered
-from ostinato.harness.log import Kind, SessionLog, load
-from ostinato.harness.permissions import Action, Permissions, Rule
-from ostinato.harness.profiles import CORE, PROFILES
-from ostinato.harness.prompt import SYSTEM
+from ostinato.harness.permissions.rules import Action, Permissions, Rule
+from ostinato.harness.profiles.profile import CORE, PROFILES
+from ostinato.harness.profiles.prompt import SYSTEM
 from ostinato.harness.scripted import ScriptedClient
-from ostinato.harness.tools import TOOLS
+from ostinato.harness.session_log import Kind, SessionLog, load
+from ostinato.harness.tools.definitions import TOOLS
 from ostinato.harness.users import Grant, ScriptedUser
 from ostinato.sandbox.base import Sandbox
 from ostinato.types import Ending, SignalKind, Source

@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 from ostinato.harness.execute import Executor
-from ostinato.harness.profiles import PROFILES
+from ostinato.harness.profiles.profile import PROFILES
 from ostinato.harness.users import SilentUser
 from ostinato.sandbox.base import Sandbox
 

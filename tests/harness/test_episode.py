@@ -6,15 +6,15 @@ import pytest
 from tests.harness.story import call_text
 from tests.search.toolbox import running
 
-from ostinato.gateway.keys import hash_key
+from ostinato.gateway.access.keys import hash_key
 from ostinato.harness.agent import HarnessConfig
 from ostinato.harness.client import GatewayClient
 from ostinato.harness.conversation import Outcome
 from ostinato.harness.episode import Episode, EpisodeRunner
-from ostinato.harness.search import SearchAt
+from ostinato.harness.providers.search import SearchAt
 from ostinato.harness.users import SilentUser
-from ostinato.sandbox.process import ProcessBackend
-from ostinato.sandbox.verify import Verifier
+from ostinato.sandbox.backends.process.backend import ProcessBackend
+from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.store import Store
 from ostinato.tasks.pebble import generate, provide
 from ostinato.tasks.pebble.generate import sample

@@ -12,10 +12,10 @@ from ostinato.harness.errors import (
     UserAborted,
 )
 from ostinato.harness.execute import Executor
-from ostinato.harness.files import READ_LINES
-from ostinato.harness.profiles import PROFILES, Profile
-from ostinato.harness.providers import Hit, Providers
-from ostinato.harness.tools import CATALOGUE, TOOLS
+from ostinato.harness.profiles.profile import PROFILES, Profile
+from ostinato.harness.providers.base import Hit, Providers
+from ostinato.harness.tools.definitions import CATALOGUE, TOOLS
+from ostinato.harness.tools.files import READ_LINES
 from ostinato.sandbox.base import Sandbox, SandboxError
 
 SCALARS = st.one_of(

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from ostinato.harness import policy
 from ostinato.harness.execute import Executor
 from ostinato.harness.git import guarded, named_programs
-from ostinato.harness.permissions import Action, Permissions, Rule
-from ostinato.harness.profiles import profile
+from ostinato.harness.permissions import policy
+from ostinato.harness.permissions.rules import Action, Permissions, Rule
+from ostinato.harness.profiles.profile import profile
 from ostinato.harness.users import SilentUser
-from ostinato.sandbox import tree
+from ostinato.sandbox.backends.process.backend import ProcessBackend
 from ostinato.sandbox.base import SandboxPathError, Spec
-from ostinato.sandbox.process import ProcessBackend
+from ostinato.sandbox.files import tree
 
 
 class Session:

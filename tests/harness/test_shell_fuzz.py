@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from benchmarks.shell_fuzz import SHELLS, Effects, Found, Grammar, Jail, can_jail, jailed, try_one, unjudged
 
-from ostinato.harness.shell import split
+from ostinato.harness.permissions.shell import split
 
 COMMANDS = 400
 

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from ostinato.harness.errors import UserAborted
 from ostinato.harness.lines import Lines
-from ostinato.harness.permissions import Rule
+from ostinato.harness.permissions.rules import Rule
 from ostinato.harness.users import Grant, Permitting, Request, ScriptedUser, SilentUser, TerminalUser
 
 

@@ -4,8 +4,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostinato.harness.prompt import SYSTEM
-from ostinato.harness.tools import TOOLS
+from ostinato.harness.profiles.prompt import SYSTEM
+from ostinato.harness.tools.definitions import TOOLS
 from ostinato.model.renderer import Renderer, assistant_message, parse_text, skeletons
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.model.transcript import messages_of, tools_of

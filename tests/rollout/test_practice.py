@@ -13,9 +13,9 @@ from ostinato.harness.agent import HarnessConfig
 from ostinato.harness.episode import CardUser, EpisodeRunner
 from ostinato.rewards.definition import PRACTICE
 from ostinato.rollout.practice import Practice, PracticeConfig
+from ostinato.sandbox.backends.process.backend import ProcessBackend
 from ostinato.sandbox.base import Capabilities, Exam, Isolation, Sandbox, SandboxError, Snapshot, Spec
-from ostinato.sandbox.process import ProcessBackend
-from ostinato.sandbox.verify import Verification, Verifier
+from ostinato.sandbox.exam.verifier import Verification, Verifier
 from ostinato.store import Ledger
 from ostinato.tasks.habits import call
 from ostinato.tasks.pebble import generate, provide

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from ostinato.fleet.choose import KINDS
 from ostinato.sandbox import Backend, SandboxError
-from ostinato.sandbox.probe import KINDS, probe
+from ostinato.sandbox.choose import probe
 
 FILES = {
     "calc.py": "def alpha(a, b):\n    return a + b\n",
@@ -68,7 +69,7 @@ def backends() -> Iterator[dict[str, Backend]]:
 def opened(name: str, backends: dict[str, Backend]) -> Backend:
     if name not in backends:
         try:
-            backends[name] = asyncio.run(probe(name))
+            backends[name] = asyncio.run(probe(KINDS[name]))
         except SandboxError as error:
             pytest.skip(f"{name}: {error}")
     return backends[name]

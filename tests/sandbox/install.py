@@ -13,8 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from ostinato.sandbox.backends.vm.qemu import kernel
 from ostinato.sandbox.base import SandboxError
-from ostinato.sandbox.qemu import kernel
 
 SOURCE = Path("/etc/apt/sources.list.d/ostinato-backports.sources")
 PROGRAMS = {

@@ -5,9 +5,10 @@ import json
 import pytest
 
 from ostinato import cli
-from ostinato.sandbox import Backend, SandboxError, cgroup, landlock, probe
-from ostinato.sandbox.egress import gate
-from ostinato.sandbox.qemu import kvm
+from ostinato.sandbox import Backend, SandboxError, choose
+from ostinato.sandbox.backends.vm.qemu import kvm
+from ostinato.sandbox.egress import transparent
+from ostinato.sandbox.linux import cgroup, landlock
 
 
 async def _broken(_: object) -> Backend:
@@ -17,11 +18,11 @@ async def _broken(_: object) -> Backend:
 def test_every_line_comes_from_something_that_ran(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    broken = probe.Kind(name="broken", make=_broken, advice="install the engine")
-    monkeypatch.setattr(probe, "KINDS", {"process": probe.KINDS["process"], "broken": broken})
+    broken = choose.Kind(name="broken", make=_broken, advice="install the engine")
+    monkeypatch.setattr(cli, "KINDS", {"process": choose.KINDS["process"], "broken": broken})
     monkeypatch.setattr(cgroup, "usable", lambda: None)
     monkeypatch.setattr(kvm, "kvm_runs", lambda: True)
-    monkeypatch.setattr(gate, "missing", lambda: "there is no nft")
+    monkeypatch.setattr(transparent, "missing", lambda: "there is no nft")
     assert cli.main(["doctor", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     found = {each["name"]: each for each in told["findings"]}
@@ -37,8 +38,8 @@ def test_every_line_comes_from_something_that_ran(
 
 
 def test_the_table_is_for_people(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    broken = probe.Kind(name="broken", make=_broken, advice="install the engine")
-    monkeypatch.setattr(probe, "KINDS", {"broken": broken})
+    broken = choose.Kind(name="broken", make=_broken, advice="install the engine")
+    monkeypatch.setattr(cli, "KINDS", {"broken": broken})
     monkeypatch.setattr(kvm, "kvm_runs", lambda: True)
     assert cli.main(["doctor"]) == 1, "no backend works"
     assert "do: install the engine" in capsys.readouterr().out

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from ostinato.sandbox import SandboxError, Spec, frames
-from ostinato.sandbox.calls import Calls
-from ostinato.sandbox.hosted import between
-from ostinato.sandbox.link import Link, Watch
-from ostinato.sandbox.wire import Wire
-from ostinato.sandbox.wired import WireProcess, WireSandbox
+from ostinato.sandbox import SandboxError, Spec
+from ostinato.sandbox.backends.agent_sandbox import WireProcess, WireSandbox
+from ostinato.sandbox.backends.vm.sandbox import between
+from ostinato.sandbox.guest.exam_calls import Calls
+from ostinato.sandbox.protocol import frames
+from ostinato.sandbox.protocol.agent_link import Link, Watch
+from ostinato.sandbox.protocol.connection import Wire
 
 MB = 2**20
 FLOOD = 80 * MB

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.sandbox.backends.namespaces.test_backend import descendants
 from tests.sandbox.conftest import opened
-from tests.sandbox.test_ns import descendants
 
 from ostinato.sandbox import Backend
 
@@ -17,7 +17,7 @@ RUNNER = """
 import asyncio, sys
 from pathlib import Path
 from ostinato.sandbox import Spec
-from ostinato.sandbox.probe import KINDS
+from ostinato.fleet.choose import KINDS
 
 async def main():
     backend = await KINDS[sys.argv[1]].make(None)

@@ -13,12 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.sandbox.backends.namespaces.test_backend import descendants, until_gone
 from tests.sandbox.conftest import MACHINES, opened
-from tests.sandbox.test_ns import descendants, until_gone
 
 from ostinato.sandbox import Backend, Mount, SandboxError, SnapshotKind, Spec
-from ostinato.sandbox.guests import GuestBackend
-from ostinato.sandbox.machine import Machine
+from ostinato.sandbox.backends.vm.backend import GuestBackend
+from ostinato.sandbox.backends.vm.machine import Machine
 
 pytestmark = pytest.mark.machines
 COUNT = "i=0; while :; do i=$((i+1)); echo $i > count; sleep 0.05; done"
@@ -147,9 +147,9 @@ SCRIPT = """
 import asyncio, sys
 from pathlib import Path
 from ostinato.sandbox import Spec
-from ostinato.sandbox.guests import GuestBackend
-from ostinato.sandbox.machine import Machine
-from ostinato.sandbox.probe import KINDS
+from ostinato.sandbox.backends.vm.backend import GuestBackend
+from ostinato.sandbox.backends.vm.machine import Machine
+from ostinato.fleet.choose import KINDS
 
 async def main():
     backend = await KINDS[sys.argv[1]].make(None)

@@ -6,10 +6,10 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.sandbox.test_ns import descendants
+from tests.sandbox.backends.namespaces.test_backend import descendants
 
 from ostinato.sandbox import Backend, Sandbox, SandboxError, Spec
-from ostinato.sandbox.ns import NsBackend
+from ostinato.sandbox.backends.namespaces.backend import NsBackend
 
 RANDOM = """
 import os, random, socket, tempfile

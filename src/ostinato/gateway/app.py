@@ -14,29 +14,29 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from ostinato.gateway.access.identity import identify
+from ostinato.gateway.access.keys import KeyRing
+from ostinato.gateway.access.limits import Limits
 from ostinato.gateway.arms import ArmTable
 from ostinato.gateway.body import encode, parse_json, read_body
 from ostinato.gateway.catalogue import catalogue_routes
 from ostinato.gateway.censor import Censor, Secrets
-from ostinato.gateway.chat_reply import Chat
-from ostinato.gateway.dialect import Dialect
-from ostinato.gateway.endings import Endings
+from ostinato.gateway.dialects.base import Dialect
+from ostinato.gateway.dialects.chat_reply import Chat
+from ostinato.gateway.dialects.messages import parse_count
+from ostinato.gateway.dialects.messages_reply import Messages
+from ostinato.gateway.dialects.request import ChatRequest, Models, check_length
+from ostinato.gateway.dialects.responses_reply import Responses
 from ostinato.gateway.errors import ApiError, invalid, unavailable
 from ostinato.gateway.harness import Matched
-from ostinato.gateway.identity import identify
-from ostinato.gateway.keys import KeyRing
-from ostinato.gateway.limits import Limits
-from ostinato.gateway.messages import parse_count
-from ostinato.gateway.messages_reply import Messages
 from ostinato.gateway.metrics import Metrics
-from ostinato.gateway.reading import settled, trail
 from ostinato.gateway.recorder import Recorder
 from ostinato.gateway.reply import Reply
-from ostinato.gateway.request import ChatRequest, Models, check_length
-from ostinato.gateway.responses_reply import Responses
 from ostinato.gateway.sessions import Conversations
-from ostinato.gateway.telemetry import telemetry_routes
+from ostinato.gateway.signals.endings import Endings
+from ostinato.gateway.signals.telemetry import telemetry_routes
 from ostinato.gateway.timing import Timed, timing_of
+from ostinato.gateway.tokens.reply_parser import settled, trail
 from ostinato.gateway.turns import Call, Turns
 from ostinato.gateway.upstream import EngineClient
 from ostinato.gateway.work import work

@@ -9,12 +9,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ostinato.gateway.access.keys import KeyRing
 from ostinato.gateway.arms import ArmTable
 from ostinato.gateway.body import encode
-from ostinato.gateway.keys import KeyRing
+from ostinato.gateway.dialects.request import Models
 from ostinato.gateway.metrics import CONTENT_TYPE, Metrics
 from ostinato.gateway.openapi import document
-from ostinato.gateway.request import Models
 from ostinato.types import Role
 
 LOOPBACK = {"127.0.0.1", "::1"}

@@ -21,7 +21,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Literal
 
-from ostinato.gateway.request import ChatRequest, Message
+from ostinato.gateway.dialects.request import ChatRequest, Message
 from ostinato.model.renderer import Renderer
 from ostinato.store.redact import find, redact, redact_json
 from ostinato.types import Completion, Turn

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ostinato.gateway.events import NAMES
-from ostinato.gateway.feedback import MOST_TAGS, YEAR_2000
-from ostinato.gateway.request import HOTTEST, MOST_STOPS, MOST_TOKENS
+from ostinato.gateway.dialects.request import HOTTEST, MOST_STOPS, MOST_TOKENS
+from ostinato.gateway.signals.events import NAMES
+from ostinato.gateway.signals.feedback import MOST_TAGS, YEAR_2000
 from ostinato.types import SignalKind
 
 Schema = dict[str, Any]

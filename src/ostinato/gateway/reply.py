@@ -7,10 +7,10 @@ from typing import Any
 
 from starlette.types import Message, Receive, Scope, Send
 
-from ostinato.gateway.dialect import Answer, Dialect, Events, headers_of
+from ostinato.gateway.dialects.base import Answer, Dialect, Events, headers_of
 from ostinato.gateway.errors import ApiError
 from ostinato.gateway.metrics import Metrics
-from ostinato.gateway.text_stream import TextStream
+from ostinato.gateway.tokens.text_stream import TextStream
 from ostinato.gateway.turns import Call, Plan, Turns
 from ostinato.types import Completion
 

@@ -6,11 +6,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from ostinato.gateway.conversation import Conversation
+from ostinato.gateway.access.identity import Identity, owned
+from ostinato.gateway.dialects.request import ChatRequest, Message
 from ostinato.gateway.errors import ApiError
-from ostinato.gateway.identity import Identity, owned
-from ostinato.gateway.reading import START, step
-from ostinato.gateway.request import ChatRequest, Message
+from ostinato.gateway.tokens.message_graph import Conversation
+from ostinato.gateway.tokens.reply_parser import START, step
 from ostinato.store import Store
 from ostinato.types import ApiKey, Event, Role, Session, Source, Turn, new_id
 

@@ -7,20 +7,20 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
+from ostinato.gateway.access.identity import Identity
+from ostinato.gateway.access.keys import KeyRing
 from ostinato.gateway.arms import ArmTable
-from ostinato.gateway.calls import misuse
 from ostinato.gateway.censor import Censor
-from ostinato.gateway.conversation import Conversation, Place
-from ostinato.gateway.dialect import Answer
+from ostinato.gateway.dialects.base import Answer
+from ostinato.gateway.dialects.request import ChatRequest
 from ostinato.gateway.errors import ApiError, unavailable
-from ostinato.gateway.identity import Identity
-from ostinato.gateway.keys import KeyRing
-from ostinato.gateway.reading import answer_of, plain, read, settled
 from ostinato.gateway.recorder import Recorder
-from ostinato.gateway.request import ChatRequest
 from ostinato.gateway.sessions import Conversations, check_owner, ends_of
-from ostinato.gateway.text_stream import TextStream
 from ostinato.gateway.timing import Timing
+from ostinato.gateway.tokens.message_graph import Conversation, Place
+from ostinato.gateway.tokens.reply_parser import answer_of, plain, read, settled
+from ostinato.gateway.tokens.text_stream import TextStream
+from ostinato.gateway.tokens.tool_calls import misuse
 from ostinato.gateway.upstream import EngineClient, Event, Sampled
 from ostinato.gateway.work import work
 from ostinato.model.renderer import Renderer

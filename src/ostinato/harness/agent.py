@@ -18,10 +18,10 @@ from ostinato.harness.client import Ask, ContextExceeded, GatewayRefused, Gatewa
 from ostinato.harness.conversation import INTERRUPTED, Call, Conversation, Edit, Outcome, call_of
 from ostinato.harness.errors import NotPermitted
 from ostinato.harness.execute import Executor, Observation
-from ostinato.harness.log import FORMAT, Kind, SessionLog
-from ostinato.harness.permissions import ALLOW_ALL, Action, Permissions
-from ostinato.harness.profiles import profile
-from ostinato.harness.providers import NONE, Providers
+from ostinato.harness.permissions.rules import ALLOW_ALL, Action, Permissions
+from ostinato.harness.profiles.profile import profile
+from ostinato.harness.providers.base import NONE, Providers
+from ostinato.harness.session_log import FORMAT, Kind, SessionLog
 from ostinato.harness.users import Grant, Request, User
 from ostinato.sandbox.base import EndedWithinError, Sandbox, SandboxError
 from ostinato.types import Ending, Signal, SignalKind, Source, TurnKind

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 
 import aiohttp
 
-from ostinato.harness.profiles import CORE
+from ostinato.harness.profiles.profile import CORE
 from ostinato.types import Signal, Source, TurnKind
 
 FIRST_WAIT_S = 0.05

@@ -9,11 +9,11 @@ from typing import Any
 
 from ostinato.harness.client import Message, Reply
 from ostinato.harness.execute import Observation
-from ostinato.harness.log import Event, Kind, SessionLog
-from ostinato.harness.offers import Reading
-from ostinato.harness.permissions import Action, Permissions, Rule
-from ostinato.harness.profiles import Profile
-from ostinato.harness.prompt import SUMMARY
+from ostinato.harness.permissions.rules import Action, Permissions, Rule
+from ostinato.harness.profiles.offers import Reading
+from ostinato.harness.profiles.profile import Profile
+from ostinato.harness.profiles.prompt import SUMMARY
+from ostinato.harness.session_log import Event, Kind, SessionLog
 from ostinato.types import Ending, Source
 
 INTERRUPTED = "interrupted before the call had answered"

@@ -14,13 +14,13 @@ from ostinato.harness.agent import Agent, HarnessConfig
 from ostinato.harness.client import GatewayClient
 from ostinato.harness.conversation import Conversation, Outcome
 from ostinato.harness.errors import ProviderError
-from ostinato.harness.permissions import ALLOW_ALL, Permissions
-from ostinato.harness.profiles import profile
-from ostinato.harness.providers import Hit, Providers, Search
-from ostinato.harness.search import SearchAt
+from ostinato.harness.permissions.rules import ALLOW_ALL, Permissions
+from ostinato.harness.profiles.profile import profile
+from ostinato.harness.providers.base import Hit, Providers, Search
+from ostinato.harness.providers.search import SearchAt
 from ostinato.harness.users import Answering, Permitting
 from ostinato.sandbox.base import Backend, ChangesError, EndedWithinError, Sandbox, SandboxError, Spec
-from ostinato.sandbox.verify import Verification, Verifier
+from ostinato.sandbox.exam.verifier import Verification, Verifier
 from ostinato.tasks.grade import answered, contradicts, reported
 from ostinato.types import Ending, Signal, SignalKind, Source, Task, new_id
 

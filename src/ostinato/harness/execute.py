@@ -11,13 +11,13 @@ from ostinato.harness.errors import (
     ToolTimeout,
     file_error,
 )
-from ostinato.harness.files import Files
-from ostinato.harness.find import Finder
 from ostinato.harness.git import guarded
-from ostinato.harness.normalise import normalise
-from ostinato.harness.offers import Reading
-from ostinato.harness.profiles import CORE, Profile
-from ostinato.harness.providers import NONE, Providers
+from ostinato.harness.profiles.offers import Reading
+from ostinato.harness.profiles.profile import CORE, Profile
+from ostinato.harness.providers.base import NONE, Providers
+from ostinato.harness.tools.files import Files
+from ostinato.harness.tools.find import Finder
+from ostinato.harness.tools.normalise import normalise
 from ostinato.harness.users import Answering
 from ostinato.sandbox.base import OnOutput, Sandbox, SandboxError, SandboxPathError
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from ostinato.harness.shell import Opaque, split
+from ostinato.harness.permissions.shell import Opaque, split
 
 LOOKING = {"status", "diff", "log"}
 """Subcommands that people let an agent run without asking."""

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ostinato.harness.errors import UserAborted
 from ostinato.harness.lines import Lines
-from ostinato.harness.permissions import Rule
+from ostinato.harness.permissions.rules import Rule
 
 
 class Grant(StrEnum):

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
 
-from ostinato.harness.profiles import profile
+from ostinato.harness.profiles.profile import profile
 from ostinato.loop.config import DemoConfig
 from ostinato.loop.measure import pebbles
 from ostinato.loop.run import Run

@@ -10,18 +10,18 @@ from typing import Any
 
 import aiohttp
 
+from ostinato.fleet.choose import choose_backend
 from ostinato.harness.client import GatewayClient, open_http
 from ostinato.harness.episode import EpisodeRunner
-from ostinato.harness.profiles import profile
-from ostinato.harness.search import SearchAt
+from ostinato.harness.profiles.profile import profile
+from ostinato.harness.providers.search import SearchAt
 from ostinato.loop.config import DemoConfig
 from ostinato.loop.run import Run
 from ostinato.loop.services import Service, Services
 from ostinato.loop.show import Show
 from ostinato.rollout.live import Seat
 from ostinato.sandbox.base import Backend
-from ostinato.sandbox.probe import choose_backend
-from ostinato.sandbox.verify import Verifier
+from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.store import Store
 from ostinato.store.accounts import hash_key, new_key
 from ostinato.tasks.developers import Developer

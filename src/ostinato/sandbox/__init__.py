@@ -28,15 +28,15 @@ from ostinato.sandbox.base import (
 )
 
 if TYPE_CHECKING:
-    from ostinato.sandbox.probe import choose_backend
-    from ostinato.sandbox.process import ProcessBackend
-    from ostinato.sandbox.verify import Verification, Verifier
+    from ostinato.sandbox.backends.process.backend import ProcessBackend
+    from ostinato.sandbox.choose import choose_backend
+    from ostinato.sandbox.exam.verifier import Verification, Verifier
 
 _LATER = {
-    "ProcessBackend": "process",
-    "Verification": "verify",
-    "Verifier": "verify",
-    "choose_backend": "probe",
+    "ProcessBackend": "backends.process.backend",
+    "Verification": "exam.verifier",
+    "Verifier": "exam.verifier",
+    "choose_backend": "choose",
 }
 
 __all__ = [

@@ -4,7 +4,7 @@ Spec ──Backend.create──► Sandbox ──exec, start, read, write, list,
                             │ pause, resume, usage
                             ├─fork(n)──► n more, each going its own way
                             └─snapshot──► Snapshot ──Backend.restore──► Sandbox
-Exam ──Backend.examine──► outcomes of the hidden tests (see `ostinato.sandbox.verify`)
+Exam ──Backend.examine──► outcomes of the hidden tests (see `ostinato.sandbox.exam.verifier`)
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping

@@ -10,17 +10,19 @@ import json
 import os
 import platform
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from ostinato.sandbox import cgroup, landlock, probe
+from ostinato.sandbox.backends.vm.qemu import kvm
 from ostinato.sandbox.base import SandboxError
-from ostinato.sandbox.egress import authority, gate
-from ostinato.sandbox.qemu import kvm
+from ostinato.sandbox.choose import KINDS, Kind, probe
+from ostinato.sandbox.egress import authority, transparent
+from ostinato.sandbox.linux import cgroup, landlock
 
 DONE, FAILED = 0, 1
 PATIENCE_S = 60.0
@@ -42,20 +44,20 @@ class Finding:
     advice: str = ""
 
 
-def register(commands: Any) -> None:
+def register(commands: Any, kinds: Mapping[str, Kind] = KINDS) -> None:
     """Adds the command to the subparsers of `ostinato`."""
     doctor = commands.add_parser("doctor", help="try every sandbox backend and what it needs on this machine")
     doctor.add_argument("--json", action="store_true", help="print JSON")
-    doctor.set_defaults(run=_run)
+    doctor.set_defaults(run=partial(_run, kinds=kinds))
 
 
-def _run(options: argparse.Namespace) -> int:
-    findings = asyncio.run(examine())
+def _run(options: argparse.Namespace, *, kinds: Mapping[str, Kind]) -> int:
+    findings = asyncio.run(examine(kinds))
     if options.json:
         print(json.dumps({"machine": machine(), "findings": [asdict(each) for each in findings]}))  # noqa: T201
     else:
         _show(findings)
-    return DONE if any(each.works for each in findings if each.name in probe.KINDS) else FAILED
+    return DONE if any(each.works for each in findings if each.name in kinds) else FAILED
 
 
 def machine() -> dict[str, Any]:
@@ -69,14 +71,14 @@ def machine() -> dict[str, Any]:
     }
 
 
-async def examine() -> list[Finding]:
+async def examine(kinds: Mapping[str, Kind] = KINDS) -> list[Finding]:
     """Every backend, then what they build on."""
-    found = [await _timed(name, _try_backend(kind)) for name, kind in probe.KINDS.items()]
+    found = [await _timed(name, _try_backend(kind), kind.advice) for name, kind in kinds.items()]
     found += [
         await _timed(name, asyncio.to_thread(attempt), advice)
         for name, attempt, advice in (
             ("landlock rules", _try_landlock, "boot Linux 5.13 or later with `landlock` in its lsm= list"),
-            ("transparent egress", _try_gate, gate.ADVICE),
+            ("transparent egress", _try_gate, transparent.ADVICE),
             ("cgroups", _try_cgroups, "run as root, or let systemd delegate memory to your user"),
             (
                 "kvm",
@@ -91,10 +93,9 @@ async def examine() -> list[Finding]:
 Attempt = Coroutine[Any, Any, tuple[str, tuple[str, ...]]]
 
 
-async def _timed(name: str, attempt: Attempt, advice: str = "") -> Finding:
+async def _timed(name: str, attempt: Attempt, advice: str) -> Finding:
     """What an attempt tells, or why it failed."""
     start = time.monotonic()
-    advice = advice or probe.KINDS[name].advice
     try:
         detail, lost = await asyncio.wait_for(attempt, PATIENCE_S)
     except (SandboxError, OSError, RuntimeError, TimeoutError) as error:
@@ -104,8 +105,8 @@ async def _timed(name: str, attempt: Attempt, advice: str = "") -> Finding:
     return Finding(name=name, works=True, took_s=time.monotonic() - start, detail=detail, lost=lost)
 
 
-async def _try_backend(kind: probe.Kind) -> tuple[str, tuple[str, ...]]:
-    backend = await probe.probe(kind.name)
+async def _try_backend(kind: Kind) -> tuple[str, tuple[str, ...]]:
+    backend = await probe(kind)
     can = backend.capabilities
     await backend.aclose()
     gives = [
@@ -125,7 +126,7 @@ def _try_landlock() -> tuple[str, tuple[str, ...]]:
 
 
 def _try_gate() -> tuple[str, tuple[str, ...]]:
-    if reason := gate.missing():
+    if reason := transparent.missing():
         raise SandboxError(reason)
     found = "a connection to anywhere was turned to a proxy, and nothing else left"
     return found, () if authority.available() else (authority.NEEDED,)

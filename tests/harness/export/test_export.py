@@ -8,17 +8,17 @@ import pytest
 from atif import Trajectory
 
 from ostinato.harness.agent import Agent
-from ostinato.harness.checkpoints import Checkpoints
 from ostinato.harness.client import Reply
 from ostinato.harness.export import FORMATS
-from ostinato.harness.log import Event, SessionLog
-from ostinato.harness.permissions import Permissions
-from ostinato.harness.policy import DEFAULT
+from ostinato.harness.permissions.policy import DEFAULT
+from ostinato.harness.permissions.rules import Permissions
 from ostinato.harness.scripted import ScriptedClient
-from ostinato.harness.undo import undo
+from ostinato.harness.session_log import Event, SessionLog
 from ostinato.harness.users import Grant, ScriptedUser
+from ostinato.harness.workspace.checkpoints import Checkpoints
+from ostinato.harness.workspace.undo import undo
+from ostinato.sandbox.backends.process.backend import ProcessBackend
 from ostinato.sandbox.base import Spec
-from ostinato.sandbox.process import ProcessBackend
 
 
 def reply(content: str | None, *calls: tuple[str, dict[str, object]], broken: str | None = None) -> Reply:

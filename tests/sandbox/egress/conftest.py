@@ -10,11 +10,11 @@ import pytest
 from tests.sandbox.conftest import MACHINES, closed_at_the_end, opened
 
 from ostinato.sandbox import Backend
+from ostinato.sandbox.backends.namespaces.backend import NsBackend
+from ostinato.sandbox.backends.vm.gvisor.backend import GvisorBackend
+from ostinato.sandbox.backends.vm.qemu.backend import QemuBackend
 from ostinato.sandbox.base import Egress
 from ostinato.sandbox.egress.proxy import Proxy
-from ostinato.sandbox.gvisor.backend import GvisorBackend
-from ostinato.sandbox.ns import NsBackend
-from ostinato.sandbox.qemu.backend import QemuBackend
 
 NAMES = {
     "good.test": ["127.0.0.1"],

@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from ostinato.sandbox import SandboxError
-from ostinato.sandbox.egress import door, gate
+from ostinato.sandbox.egress import listener, transparent
 
 
 def bound() -> socket.socket:
@@ -19,7 +19,7 @@ def test_the_last_is_taken_where_one_died_before_it_was_ready() -> None:
     with inside, outside, bound() as dead, bound() as living:
         for each in (dead, living):
             socket.send_fds(inside, [b"."], [each.fileno()])
-        with door.take(outside) as taken:
+        with listener.take(outside) as taken:
             assert taken.getsockname() == living.getsockname()
 
 
@@ -28,9 +28,9 @@ def test_nothing_handed_out_is_an_error_and_not_waited_for(gone: bool) -> None:
     inside, outside = socket.socketpair()
     with inside, outside, bound() as one:
         with pytest.raises(SandboxError, match="no way out"):
-            door.take(outside)
+            listener.take(outside)
         socket.send_fds(inside, [b"."], [one.fileno()])
         if gone:
             inside.close()
         with pytest.raises(SandboxError, match="no way out"):
-            gate.take(outside)
+            transparent.take(outside)

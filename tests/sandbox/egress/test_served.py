@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from tests.sandbox.conftest import served
 from tests.sandbox.egress.conftest import serving
-from tests.sandbox.egress.test_door import ASK, LIMITS, ask, hello
+from tests.sandbox.egress.test_listener import ASK, LIMITS, ask, hello
 
+from ostinato.fleet.client import RemoteBackend
 from ostinato.sandbox import Backend, SandboxError, Spec
 from ostinato.sandbox.base import Egress
-from ostinato.sandbox.remote import RemoteBackend
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from tests.sandbox.egress.turned import (
 )
 
 from ostinato.sandbox import SandboxError, Spec
+from ostinato.sandbox.backends.namespaces.backend import NsBackend
 from ostinato.sandbox.base import Egress
-from ostinato.sandbox.egress import gate
-from ostinato.sandbox.ns import NsBackend
+from ostinato.sandbox.egress import transparent
 
 __all__ = ["backend", "internet", "turned", "turning"]
 pytestmark = pytest.mark.transparent
@@ -197,7 +197,7 @@ async def test_git_asks_a_server(internet: Internet, turned: Turned) -> None:
 
 
 async def test_where_it_cannot_be_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(gate, "missing", lambda: "there is no nft")
+    monkeypatch.setattr(transparent, "missing", lambda: "there is no nft")
     backend = NsBackend()
     with pytest.raises(SandboxError, match=r"there is no nft; install nftables .* HTTP_PROXY"):
         await backend.create(Spec(repo=tmp_path, egress=Egress(allow=("a.test:1",), transparent=True)))

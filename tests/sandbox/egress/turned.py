@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from ostinato.sandbox import Limits, Sandbox, SandboxError, Spec
+from ostinato.sandbox.backends.agent_sandbox import WireSandbox
+from ostinato.sandbox.backends.namespaces.backend import NsBackend, NsSandbox
 from ostinato.sandbox.base import Egress
-from ostinato.sandbox.egress import gate
+from ostinato.sandbox.egress import transparent
 from ostinato.sandbox.egress.authority import Authority
-from ostinato.sandbox.ns import NsBackend, NsSandbox
-from ostinato.sandbox.wired import WireSandbox
 
 NAMES = ("good.test", "other.test", "sub.good.test", "hidden.test", "looked.test")
 LIMITS = Limits(memory_mb=2048, wall_s=60, processes=100)
@@ -90,7 +90,7 @@ def internet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Internet:
 
 @pytest.fixture(scope="session")
 def turning() -> None:
-    if reason := gate.missing():
+    if reason := transparent.missing():
         pytest.skip(f"no transparent egress: {reason}")
 
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 from ostinato.harness.export import agent_trace, atif, mini, openai
-from ostinato.harness.log import Event
+from ostinato.harness.session_log import Event
 
 Export = Callable[[Sequence[Event]], str]
 

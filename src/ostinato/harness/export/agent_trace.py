@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ostinato import __version__
-from ostinato.harness.log import Event, Kind
+from ostinato.harness.session_log import Event, Kind
 
 VERSION = "0.1.0"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ostinato import __version__
 from ostinato.harness.conversation import undone
-from ostinato.harness.log import Event, Kind
+from ostinato.harness.session_log import Event, Kind
 
 VERSION = "ATIF-v1.8"
 NOTED = (Kind.CHECKPOINT, Kind.EDIT, Kind.ANSWERED, Kind.CANCELLED, Kind.SUMMARY, Kind.OUTCOME)

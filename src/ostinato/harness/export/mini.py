@@ -6,7 +6,7 @@ from typing import Any
 
 from ostinato import __version__
 from ostinato.harness.conversation import messages
-from ostinato.harness.log import Event, Kind
+from ostinato.harness.session_log import Event, Kind
 
 FORMAT = "mini-swe-agent-1.1"
 STATUS = {

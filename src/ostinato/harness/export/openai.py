@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ostinato.harness.conversation import messages
-from ostinato.harness.log import Event
+from ostinato.harness.session_log import Event
 
 
 def rows(events: Sequence[Event]) -> list[dict[str, Any]]:

@@ -9,12 +9,12 @@ from collections import deque
 from ostinato.sandbox.base import Egress
 from ostinato.sandbox.egress import http
 from ostinato.sandbox.egress.authority import Authority
-from ostinato.sandbox.egress.direct import Direct, Questions
-from ostinato.sandbox.egress.ends import Ends, close
 from ostinato.sandbox.egress.meter import Meter
-from ostinato.sandbox.egress.names import DNS_PORT, Names
 from ostinato.sandbox.egress.policy import Resolve, Rules
-from ostinato.sandbox.egress.visit import Connection, Terms, Visit
+from ostinato.sandbox.egress.proxy_connection import Connection, Terms, Visit
+from ostinato.sandbox.egress.redirected import Direct, Questions
+from ostinato.sandbox.egress.resolver import DNS_PORT, Names
+from ostinato.sandbox.egress.streams import Ends, close
 
 log = logging.getLogger(__name__)
 KEPT = 1000

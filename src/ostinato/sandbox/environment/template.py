@@ -8,9 +8,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from ostinato.sandbox import tree
 from ostinato.sandbox.base import Limits, Mount, SandboxError, Spec
 from ostinato.sandbox.environment import scrub, toolchain, wheels
+from ostinato.sandbox.files import tree
 
 FORMAT = 1
 DEPS = "/mnt/deps"

@@ -1,0 +1,68 @@
+"""Who wrote each line of a file: git says which commit, the traces and notes of that commit say who."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ostinato.edits.attribution import trace
+from ostinato.edits.attribution.notes import read_note
+from ostinato.edits.attribution.trace import Contributor, Range
+from ostinato.edits.capture.places import Places, state_of
+from ostinato.edits.git import git
+
+HEADER = re.compile(r"([0-9a-f]{40,64}) (\d+) (\d+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Authored:
+    """A line of a file and who wrote it.
+
+    >>> Authored(line=1, commit="9f", contributor=Contributor.HUMAN, model="").line
+    1
+    """
+
+    line: int
+    commit: str
+    contributor: Contributor
+    model: str
+
+
+def authors(places: Places, path: str) -> list[Authored]:
+    """Of every line of `path` (relative to the work tree) as it lies there. Raises GitError.
+
+    A line of a commit that nobody traced is `unknown` when the commit has no records at all, else `human`.
+    """
+    output = git(places.root, "blame", "--porcelain", "-w", "-M", "-C", "--", path).decode(errors="replace")
+    known = _records(places)
+    notes: dict[str, list[Range]] = {}
+    found = []
+    for commit, original, line, name in _lines(output, path):
+        if commit not in notes:
+            notes[commit] = read_note(places.root, commit) + [r for r in known if r.revision == commit]
+        hit = _latest(notes[commit], name, original)
+        nobody = Contributor.HUMAN if notes[commit] else Contributor.UNKNOWN
+        who, model = (hit.contributor, hit.model) if hit else (nobody, "")
+        found.append(Authored(line=line, commit=commit, contributor=who, model=model))
+    return found
+
+
+def _records(places: Places) -> list[Range]:
+    return trace.read(Path(state_of(places)) / trace.FILE) + trace.read(Path(places.root) / trace.SHARED)
+
+
+def _latest(ranges: Sequence[Range], path: str, line: int) -> Range | None:
+    return next((r for r in reversed(ranges) if r.path == path and r.start <= line <= r.end), None)
+
+
+def _lines(output: str, path: str) -> list[tuple[str, int, int, str]]:
+    """Commit, line there, line here, and the name the file had there."""
+    found: list[tuple[str, int, int]] = []
+    names: dict[str, str] = {}
+    for text in output.splitlines():
+        header = HEADER.match(text)
+        if header:
+            found.append((header[1], int(header[2]), int(header[3])))
+        elif text.startswith("filename ") and found:
+            names[found[-1][0]] = text.removeprefix("filename ")
+    return [(commit, there, here, names.get(commit, path)) for commit, there, here in found]

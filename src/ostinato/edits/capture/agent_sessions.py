@@ -1,0 +1,37 @@
+"""What is remembered of an agent's session between its events."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ostinato.edits.capture.spool import PENDING, write
+
+FILE = "sessions.json"
+MOST = 200
+
+
+class Sessions:
+    """The models of recent sessions, and their calls that have no end yet."""
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+
+    def model(self, session_id: str) -> str:
+        return self._models().get(session_id, "")
+
+    def remember(self, session_id: str, model: str) -> None:
+        models = self._models() | {session_id: model}
+        write(str(self._state / FILE), dict(list(models.items())[-MOST:]))
+
+    def unanswered(self, session_id: str) -> Iterator[tuple[Path, dict[str, Any]]]:
+        """Files and facts of the calls that wait."""
+        for path in sorted((self._state / PENDING).glob("*.json")):
+            call = json.loads(path.read_bytes())
+            if call.get("session_id") == session_id:
+                yield path, call
+
+    def _models(self) -> dict[str, str]:
+        path = self._state / FILE
+        models: dict[str, str] = json.loads(path.read_bytes()) if path.exists() else {}
+        return models

@@ -1,0 +1,241 @@
+"""`ostinato hook`: what agents and git call at every event. Never in the way: silent, quick, exit status 0.
+
+`--input stdin` reads one JSON object: a hook event of Claude Code, or the plain form any tool can write::
+
+    {"hook_event_name": "edit.proposed", "session_id": "…", "cwd": "/repo", "path": "a.py",
+     "before": text or null, "after": text or null,
+     "turn": 3, "tool_use_id": "…", "tool_name": "edit", "agent": "…", "model": "…"}
+
+`before` and `after` are whole texts of the file, or a piece of it that stands there once; null is a file that
+is not there. What fits neither way is counted and not followed. (`turn` and what follows may be missing.)
+`--git NAME` is told by git's own hooks. What is read here is put into the inbox; the reporter does the work.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+from ostinato.edits.capture import places as at
+from ostinato.edits.capture import spool
+
+FILE_TOOLS = {"Edit", "Write", "MultiEdit", "NotebookEdit"}
+SHELL_TOOLS = {"Bash"}
+SESSION_EVENTS = {"SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"}
+ORIGINAL = "originalFile"
+TOLD = ("model", "source", "prompt_id", "reason", "turn", "agent")
+"""What is kept of an event besides its name and session: never the text of a prompt."""
+
+MISMATCH = "mismatch"
+NEITHER = (
+    "`after` is neither the whole text of the file nor a piece that stands in it once; "
+    "the edit is counted and not followed: give whole texts"
+)
+
+Event = Mapping[str, object]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Always 0: a failure of ours is nobody's reason to stop working."""
+    try:
+        if list(arguments[:1]) == ["--git"]:
+            _on_git(arguments[1], os.getcwd())
+        else:
+            _on_event(json.loads(sys.stdin.buffer.read()))
+    except Exception:
+        import traceback
+
+        _complain(traceback.format_exc())
+    return 0
+
+
+def _on_git(hook: str, directory: str) -> None:
+    places = at.repository(directory)
+    if places and at.is_enabled(at.state_of(places)):
+        spool.put(at.state_of(places), {"kind": "git", "hook": hook, "root": places.root, "at": time.time()})
+        spool.wake(places)
+
+
+def _on_event(event: Event) -> None:
+    name, tool = event.get("hook_event_name"), event.get("tool_name")
+    if name == "edit.proposed":
+        _on_plain(event)
+    elif name in SESSION_EVENTS:
+        _on_session(event)
+    elif tool in FILE_TOOLS:
+        _on_file_tool(event)
+    elif tool in SHELL_TOOLS:
+        _on_shell(event)
+
+
+def _on_plain(event: Event) -> None:
+    path = os.path.join(_text(event, "cwd"), _text(event, "path"))
+    if _enabled(os.path.realpath(os.path.dirname(path))):
+        _propose(event, path, told_texts(path, event.get("before"), event.get("after")))
+
+
+def told_texts(path: str, before: object, after: object) -> Mapping[str, object]:
+    """Whole texts before and after an edit just made, from whole texts or from the piece that changed.
+
+    The file itself decides which they are, and why the edit cannot be followed when it fits neither.
+    """
+    for name, text in (("before", before), ("after", after)):
+        if text is not None and not isinstance(text, str):
+            raise ValueError(f"{name} must be text or null, got {type(text).__name__}")
+    now, why = spool.content(path)
+    if why in {"large", "binary"}:
+        return {"before": None, "after": None, "skip": why}
+    if after == now:
+        return {"before": before, "after": after, "skip": ""}
+    if isinstance(before, str) and isinstance(after, str) and now is not None:
+        if after and now.count(after) == 1:
+            return {"before": now.replace(after, before), "after": now, "skip": ""}
+        if _is_formatted(path, after, now):
+            return {"before": before, "after": after, "skip": ""}
+    return {"before": None, "after": None, "skip": MISMATCH}
+
+
+def _is_formatted(path: str, told: str, now: str) -> bool:
+    """Whether a formatter ran between the edit and this moment, and no more."""
+    from ostinato.edits.text.align import split
+    from ostinato.edits.text.tokens import same_meaning
+
+    return same_meaning(path, split(told), split(now))
+
+
+def _on_session(event: Event) -> None:
+    places = _enabled(_text(event, "cwd"))
+    if places:
+        told = {name: event[name] for name in TOLD if name in event}
+        name = event["hook_event_name"]
+        record = {"kind": "session", "name": name, "session_id": event["session_id"], "at": time.time()}
+        spool.put(at.state_of(places), record | {"told": told, "root": places.root})
+        spool.wake(places)
+
+
+def _on_file_tool(event: Event) -> None:
+    told = event["tool_input"]
+    if not isinstance(told, Mapping):
+        return
+    path = os.path.join(_text(event, "cwd"), str(told.get("file_path") or told.get("notebook_path")))
+    places = _enabled(os.path.dirname(path))
+    if not places:
+        return
+    pending = _pending(places, event)
+    if event["hook_event_name"] == "PreToolUse":
+        text, why = spool.content(path)
+        facts = _facts(event, places) | {"path": path, "before": text, "skip": why}
+        spool.write(pending, facts, sync=False)
+    elif event["hook_event_name"] == "PostToolUse":
+        _propose(event, path, _both(pending, path, event))
+    if event["hook_event_name"] != "PreToolUse":
+        _forget(pending)
+
+
+def _both(pending: str, path: str, event: Event) -> Mapping[str, object]:
+    """Texts before and after. Without a text before, the edit is counted and not followed."""
+    after, why = spool.content(path)
+    response = event.get("tool_response")
+    if os.path.exists(pending):
+        with open(pending, "rb") as file:
+            seen = json.load(file)
+        before, lost = seen["before"], "" if seen["skip"] == "missing" else seen["skip"]
+    elif isinstance(response, Mapping) and ORIGINAL in response:
+        before, lost = response[ORIGINAL], ""
+    else:
+        before, lost = None, "unseen"
+    return {"before": before, "after": after, "skip": lost or ("" if why == "missing" else why)}
+
+
+def _on_shell(event: Event) -> None:
+    """A command may change any file: the trees before and after are compared."""
+    from ostinato.edits.capture.snapshots import snapshot
+
+    places = _enabled(_text(event, "cwd"))
+    if not places:
+        return
+    pending = _pending(places, event)
+    if event["hook_event_name"] == "PreToolUse":
+        spool.write(pending, {"tree": snapshot(places)}, sync=False)
+        return
+    if os.path.exists(pending):
+        with open(pending, "rb") as file:
+            before = json.load(file)["tree"]
+        after = snapshot(places)
+        if before != after:
+            record = _facts(event, places) | {"kind": "trees", "before": before, "after": after}
+            spool.put(at.state_of(places), record)
+            spool.wake(places)
+        _forget(pending)
+
+
+def _propose(event: Event, path: str, texts: Mapping[str, object]) -> None:
+    places = _enabled(os.path.realpath(os.path.dirname(path)))
+    if places:
+        spool.put(at.state_of(places), edit_record(event, places, path, texts))
+        spool.wake(places)
+
+
+def edit_record(
+    event: Event, places: at.Places, path: str, texts: Mapping[str, object]
+) -> Mapping[str, object]:
+    """An edit of `path` as the inbox takes it; `texts` as `told_texts` gives them."""
+    full = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+    name = os.path.relpath(full, places.root)
+    if texts["skip"] == MISMATCH:
+        spool.complain(at.state_of(places), f"edit of {name}: {NEITHER}")
+    return _facts(event, places) | {"kind": "edit", "path": name, **texts}
+
+
+def _facts(event: Event, places: at.Places) -> dict[str, object]:
+    """Who, where and when, as it is at this moment."""
+    turn = event.get("turn")
+    return {
+        "session_id": _text(event, "session_id"),
+        "turn": turn if isinstance(turn, int) and not isinstance(turn, bool) else None,
+        "tool": str(event.get("tool_name") or "edit"),
+        "tool_use_id": str(event.get("tool_use_id") or ""),
+        "agent_id": str(event.get("agent_id") or ""),
+        "agent": str(event.get("agent") or ("claude-code" if "transcript_path" in event else "")),
+        "model": str(event.get("model") or ""),
+        "root": places.root,
+        "home": at.head_of(places),
+        "reflog": at.size_of(at.reflog_of(places)),
+        "stashes": at.size_of(at.stash_log_of(places)),
+        "at": time.time(),
+    }
+
+
+def _enabled(directory: str) -> at.Places | None:
+    places = at.repository(directory)
+    return places if places and at.is_enabled(at.state_of(places)) else None
+
+
+def _pending(places: at.Places, event: Event) -> str:
+    """Where the state before a call waits for the state after it."""
+    call = str(event.get("tool_use_id") or event.get("tool_name"))
+    name = "".join(c if c.isalnum() or c in "-_" else "_" for c in f"{event['session_id']}.{call}")
+    return os.path.join(at.state_of(places), spool.PENDING, name[:200] + ".json")
+
+
+def _forget(path: str) -> None:
+    if os.path.exists(path):
+        os.unlink(path)
+
+
+def _text(event: Event, name: str) -> str:
+    value = event[name]
+    if not isinstance(value, str):
+        raise ValueError(f"{name} must be text, got {type(value).__name__}")
+    return value
+
+
+def _complain(what: str) -> None:
+    """Into the repository's own log, or the user's when there is no repository."""
+    try:
+        places = at.repository(os.getcwd())
+        home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+        spool.complain(at.state_of(places) if places else os.path.join(home, at.STATE), what)
+    except OSError:
+        return  # no place is left to say it

@@ -1,0 +1,105 @@
+"""The inbox: one file an event, written whole or not at all, taken by the reporter in order."""
+
+import fcntl
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+
+from ostinato.edits.capture.places import Places, size_of, state_of
+
+INBOX, PENDING, LOCK, ERRORS = "inbox", "pending", "reporter.lock", "errors.log"
+LARGEST = 5 << 20
+"""Bytes of a file that is still followed."""
+MOST_ERRORS = 1 << 20
+
+Record = Mapping[str, object]
+
+
+def put(state: str, record: Record) -> str:
+    """Adds an event; gives the path of its file."""
+    name = f"{time.time_ns():020d}-{os.getpid()}.json"
+    return write(os.path.join(state, INBOX, name), record)
+
+
+def write(path: str, record: Record, *, sync: bool = True) -> str:
+    """Writes a file that is whole whenever it exists; with `sync` also after the power failed."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    part = f"{path}.{os.getpid()}.part"
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(json.dumps(record).encode())
+        file.flush()
+        if sync:
+            os.fsync(file.fileno())
+    os.replace(part, path)
+    return path
+
+
+def waiting(state: str) -> list[str]:
+    """Paths of the events that wait, oldest first."""
+    folder = os.path.join(state, INBOX)
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    return [os.path.join(folder, name) for name in names if name.endswith(".json")]
+
+
+def content(path: str) -> tuple[str | None, str]:
+    """Text of a file and why it cannot be followed: `missing`, `large`, `binary`, or nothing."""
+    try:
+        if os.path.islink(path) or not os.path.isfile(path):
+            return None, "missing"
+        if size_of(path) > LARGEST:
+            return None, "large"
+        with open(path, "rb") as file:
+            return text_of(file.read())
+    except OSError:
+        return None, "missing"
+
+
+def text_of(data: bytes) -> tuple[str | None, str]:
+    """As `content`, of bytes."""
+    if len(data) > LARGEST:
+        return None, "large"
+    if b"\0" in data:
+        return None, "binary"
+    try:
+        return data.decode(), ""
+    except UnicodeDecodeError:
+        return None, "binary"
+
+
+class Lock:
+    """The reporter's place: `with` gives whether it was free, and holds it if so."""
+
+    def __init__(self, state: str) -> None:
+        self._handle = os.open(os.path.join(state, LOCK), os.O_RDWR | os.O_CREAT, 0o600)
+
+    def __enter__(self) -> bool:
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._handle)
+
+
+def wake(places: Places) -> None:
+    """Starts a reporter that outlives this process, unless one runs: that one watches the inbox."""
+    with Lock(state_of(places)) as is_free:
+        if not is_free:
+            return
+    command = [sys.executable, "-P", "-m", "ostinato.edits.report.reporter", places.root]
+    null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    os.posix_spawn(sys.executable, command, clean, file_actions=null, setsid=True)
+
+
+def complain(state: str, what: str) -> None:
+    """Notes a failure of ours where it disturbs nobody."""
+    path = os.path.join(state, ERRORS)
+    os.makedirs(state, mode=0o700, exist_ok=True)
+    fresh = os.O_TRUNC if size_of(path) > MOST_ERRORS else 0
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | fresh, 0o600), "a") as file:
+        file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {what}\n")

@@ -1,0 +1,174 @@
+"""An edit that an agent proposed, and the file it is kept in until its last window has passed."""
+
+import dataclasses
+import hashlib
+import json
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from ostinato.edits.capture.spool import write
+from ostinato.edits.text.align import blocks, split
+
+FOLDER = "edits"
+
+
+class Verdict(StrEnum):
+    """What the developer made of an edit, so far."""
+
+    KEPT = "kept"
+    EDITED = "edited"
+    REVERTED = "reverted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hunk:
+    """Lines [a1, a2) of the text before became lines [b1, b2) of the text proposed.
+
+    >>> Hunk(a1=1, a2=2, b1=1, b2=2).superseded
+    False
+    """
+
+    a1: int
+    a2: int
+    b1: int
+    b2: int
+    superseded: bool = False
+    """True once an agent itself wrote over it: what happens there later is no word of the developer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """Lines of an edit that another file held when the edit was made, without their formatting.
+
+    >>> Seen(path="b.py", lines=("x=compute(1)",)).path
+    'b.py'
+    """
+
+    path: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """What was proposed, where, by whom, and how far its story is told.
+
+    >>> Edit(id="e1", session_id="s1", turn=2, tool="Edit", tool_use_id="t1", root="/repo", path="a.py",
+    ...      before=None, after="x", hunks=(), proposed_at=0.0, base=None, home="refs/heads/main").verdict
+    """
+
+    id: str
+    session_id: str
+    turn: int | None
+    tool: str
+    tool_use_id: str
+    root: str
+    """The work tree."""
+    path: str
+    """Relative to it; where the lines were last seen."""
+    before: str | None
+    """Text of the file; None when it did not exist."""
+    after: str | None
+    hunks: tuple[Hunk, ...]
+    proposed_at: float
+    base: str | None
+    """Commit that HEAD was at; None in a repository without commits."""
+    home: str
+    """Branch (or commit) the edit lives on: what HEAD says there."""
+    reflog: int = 0
+    """Bytes of HEAD's reflog that were written before the edit."""
+    stashes: int = 0
+    made_in: str = ""
+    """Path of the file when the edit was made; empty while that is `path`."""
+    seen: tuple[Seen, ...] = ()
+    """Files that differed from `base` when it was made, and what they held of its lines."""
+    model: str = ""
+    agent: str = ""
+    done: tuple[str, ...] = ()
+    """Windows that are measured, or missed."""
+    commit: str | None = None
+    head: str | None = None
+    """The commit HEAD was at when it was last looked at."""
+    verdict: Verdict | None = None
+
+    @property
+    def first_path(self) -> str:
+        """Where the file lay when the edit was made."""
+        return self.made_in or self.path
+
+    def found_in(self, path: str) -> "Edit":
+        """The same edit, its lines last seen in `path`."""
+        return dataclasses.replace(
+            self, path=path, made_in="" if path == self.first_path else self.first_path
+        )
+
+    def lines(self) -> list[str]:
+        return split(self.after or "")
+
+    def lines_before(self) -> list[str]:
+        return split(self.before or "")
+
+
+def proposed(before: str | None, after: str | None) -> tuple[Hunk, ...]:
+    """The hunks that turn one text into the other; every byte counts here."""
+    changes = blocks(split(before or ""), split(after or ""), by=lambda line: line)
+    return tuple(Hunk(a1=c.a1, a2=c.a2, b1=c.b1, b2=c.b2) for c in changes)
+
+
+def edit_id(*parts: object) -> str:
+    """The same edit told twice has one id."""
+    return hashlib.sha256("\0".join(map(str, parts)).encode(errors="surrogateescape")).hexdigest()[:32]
+
+
+def save(state: Path, edit: Edit) -> None:
+    """Keeps the edit, texts included, readable by its owner only."""
+    values = dataclasses.asdict(edit) | {"before": _pack(edit.before), "after": _pack(edit.after)}
+    write(str(_path(state, edit.id)), values)
+
+
+def load(path: Path) -> Edit:
+    """Raises ValueError (or KeyError, TypeError) for a file that is none of ours."""
+    values: dict[str, Any] = json.loads(path.read_bytes())
+    hunks = tuple(Hunk(**hunk) for hunk in values.pop("hunks"))
+    before, after = _unpack(values.pop("before")), _unpack(values.pop("after"))
+    there = tuple(Seen(path=each["path"], lines=tuple(each["lines"])) for each in values.pop("seen"))
+    done, verdict = tuple(values.pop("done")), values.pop("verdict")
+    told = Verdict(verdict) if verdict else None
+    return Edit(**values, before=before, after=after, hunks=hunks, seen=there, done=done, verdict=told)
+
+
+def opened(state: Path) -> list[Edit]:
+    """The edits whose story is not told to its end, oldest first."""
+    folder = state / FOLDER
+    paths = sorted(folder.glob("*.json")) if folder.is_dir() else []
+    return sorted((load(path) for path in paths), key=lambda edit: edit.proposed_at)
+
+
+def known(state: Path, identity: str) -> bool:
+    return _path(state, identity).exists()
+
+
+def close(state: Path, identity: str) -> None:
+    """Forgets the texts."""
+    _path(state, identity).unlink(missing_ok=True)
+
+
+def live(edit: Edit) -> Sequence[Hunk]:
+    """The hunks that still speak."""
+    return [hunk for hunk in edit.hunks if not hunk.superseded]
+
+
+def _path(state: Path, identity: str) -> Path:
+    return state / FOLDER / f"{identity}.json"
+
+
+def _pack(text: str | None) -> str | None:
+    return None if text is None else b64encode(zlib.compress(text.encode())).decode()
+
+
+def _unpack(packed: str | None) -> str | None:
+    return None if packed is None else zlib.decompress(b64decode(packed)).decode()

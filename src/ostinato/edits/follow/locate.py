@@ -1,0 +1,188 @@
+"""Where the lines of an edit are now: in their file, in the file as it is called now, or moved elsewhere.
+
+Lines are moved, not merely met, when there are more of them than there were before the edit. What stood
+somewhere all along explains nothing, however often it is touched: so the files that changed since are counted
+as they were and as they are, whatever they are called, and only the surplus can be what left its place. A few
+common lines (`return None`) may turn up by chance, so a move also has to say enough.
+"""
+
+import difflib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from ostinato.edits.follow.edit import Edit, Hunk, Seen, live
+from ostinato.edits.git import Tree
+from ostinato.edits.text.align import Region, blocks, follow, split
+from ostinato.edits.text.rates import alike
+from ostinato.edits.text.tokens import key, tokens
+
+ENOUGH = 0.5
+"""Share of the lines that must be met again to speak of a move."""
+TELLING = 40
+"""Characters that the different lines of a move must have together, formatting left out."""
+SHORTEST = 8
+"""Characters from which a line tells anything at all."""
+MOST_PAIRS = 4_000_000
+MOST_BROKEN = 40
+"""Lines into which a formatter may break one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """A file that was read.
+
+    >>> Text(path="a.py", lines=("x\\n",)).path
+    'a.py'
+    """
+
+    path: str
+    lines: tuple[str, ...]
+
+
+def present(edit: Edit, tree: Tree) -> Text | None:
+    """The file of the edit, under the name it has now; None when it is gone."""
+    text, _ = tree.read(edit.path)
+    if text is not None:
+        return Text(path=edit.path, lines=tuple(split(text)))
+    renamed = tree.renamed(edit.base, edit.first_path)
+    moved = _text(tree, renamed) if renamed else None
+    return moved or _likest(edit, tree)
+
+
+def regions(edit: Edit, hunks: Sequence[Hunk], text: Text) -> list[Region]:
+    """The place of each hunk in `text`."""
+    lines = edit.lines()
+    changes = blocks(lines, text.lines)
+    return [follow(changes, lines, text.lines, hunk.b1, hunk.b2) for hunk in hunks]
+
+
+def elsewhere(edit: Edit, hunk: Hunk, tree: Tree, taken: Counter[str]) -> tuple[Text, Region] | None:
+    """Where the lines of a hunk went that are no longer in their place; None when they are nowhere.
+
+    `taken`: lines that are there now and belong to something else, by what `key` makes of them.
+    """
+    hunk_lines = edit.lines()[hunk.b1 : hunk.b2]
+    wanted = [key(line) for line in hunk_lines]
+    was = {edit.first_path: counted(edit.lines_before())}
+    gained = _gained(edit, tree, Counter(wanted), was) - taken
+    if _share(wanted, gained) < ENOUGH or not _tells(wanted, gained):
+        return None
+    best: tuple[float, Text, Region] | None = None
+    for path in _likely(edit, tree):
+        text = _text(tree, path)
+        if text is None or _share(wanted, counted(text.lines)) < ENOUGH:
+            continue
+        region = _grown(hunk_lines, text.lines, _window(wanted, [key(line) for line in text.lines]))
+        share = _share(wanted, counted(text.lines[region.start : region.end]))
+        if share >= ENOUGH and (best is None or share > best[0]):
+            best = share, text, region
+    return (best[1], best[2]) if best else None
+
+
+def taken(later: Sequence[Edit], tree: Tree) -> Counter[str]:
+    """The lines of other edits, proposed later, that stand in their places: they are not what moved there."""
+    found: Counter[str] = Counter()
+    for other in later:
+        text = _text(tree, other.path)
+        if text is not None:
+            for region in regions(other, live(other), text):
+                found += counted(text.lines[region.start : region.end])
+    return found
+
+
+def seen(lines: Iterable[str], files: Iterable[tuple[str, str | None]]) -> tuple[Seen, ...]:
+    """How often each of `lines` that tells anything stands in `files` (path and text), at this moment."""
+    wanted = {word for line in lines if len(word := key(line)) >= SHORTEST}
+    return tuple(
+        Seen(path=path, lines=tuple(word for line in split(text or "") if (word := key(line)) in wanted))
+        for path, text in files
+    )
+
+
+def _likest(edit: Edit, tree: Tree) -> Text | None:
+    """The changed file that holds most of the lines of the edit's file, and did not hold them before."""
+    wanted = [key(line) for line in edit.lines()]
+    if _share(wanted, _gained(edit, tree, Counter(wanted), {edit.first_path: Counter()})) < ENOUGH:
+        return None
+    texts = [text for path in _likely(edit, tree) if (text := _text(tree, path))]
+    best = max(texts, key=lambda text: _share(wanted, counted(text.lines)), default=None)
+    return best if best and _share(wanted, counted(best.lines)) >= ENOUGH else None
+
+
+def _gained(edit: Edit, tree: Tree, wanted: Counter[str], was: dict[str, Counter[str]]) -> Counter[str]:
+    """How many more of the `wanted` lines there are than before the edit; `was` overrides single files."""
+    base = tree.at(edit.base)
+    was = {each.path: Counter(each.lines) for each in edit.seen} | was
+    now: Counter[str] = Counter()
+    before: Counter[str] = Counter()
+    for path in _likely(edit, tree):
+        now += _only(wanted, counted(split(tree.read(path)[0] or "")))
+        known = was.get(path)
+        before += _only(wanted, counted(split(base.read(path)[0] or "")) if known is None else known)
+    return now - before
+
+
+def _only(wanted: Counter[str], found: Counter[str]) -> Counter[str]:
+    return Counter({word: found[word] for word in wanted if word in found})
+
+
+def counted(lines: Iterable[str]) -> Counter[str]:
+    """How often each line is there, formatting left out."""
+    return Counter(key(line) for line in lines)
+
+
+def _tells(wanted: Sequence[str], found: Counter[str]) -> bool:
+    """Whether so much was met again that chance is no explanation."""
+    return sum(len(word) for word in set(wanted) if len(word) >= SHORTEST and found[word]) >= TELLING
+
+
+def _likely(edit: Edit, tree: Tree) -> list[str]:
+    """Its own file and the changed ones, those of the same name and kind first."""
+    own = PurePosixPath(edit.path)
+    paths = {edit.path, edit.first_path, *tree.changed(edit.base)}
+    return sorted(paths, key=lambda p: (p != edit.path, *_unlike(own, PurePosixPath(p)), p))
+
+
+def _unlike(own: PurePosixPath, other: PurePosixPath) -> tuple[bool, bool]:
+    return own.name != other.name, own.suffix != other.suffix
+
+
+def _share(wanted: Sequence[str], found: Counter[str]) -> float:
+    """Share of the lines (blank ones left out) that are among `found`."""
+    lines = Counter(word for word in wanted if word)
+    return (lines & found).total() / lines.total() if lines else 0.0
+
+
+def _window(wanted: Sequence[str], keys: Sequence[str]) -> Region:
+    """The part of `keys` that looks most like `wanted`: around their longest common run."""
+    if len(wanted) * len(keys) > MOST_PAIRS:
+        return Region(start=0, end=0)
+    matcher = difflib.SequenceMatcher(None, wanted, keys, autojunk=False)
+    run = matcher.find_longest_match()
+    first = max(0, run.b - run.a - len(wanted) // 2)
+    last = min(len(keys), run.b - run.a + len(wanted) + len(wanted) // 2)
+    matcher.set_seq2(keys[first:last])
+    found = [block for block in matcher.get_matching_blocks() if block.size]
+    return Region(start=first + found[0].b, end=first + found[-1].b + found[-1].size)
+
+
+def _grown(wanted: Sequence[str], lines: Sequence[str], region: Region) -> Region:
+    """The region with the lines beside it that make it more like `wanted`: a formatter may have broken up the
+    first or the last of its lines, and no whole line of those is met again."""
+    text = "".join(tokens(wanted))
+
+    def like(start: int, end: int) -> float:
+        return alike("".join(tokens(lines[start:end])), text)
+
+    ends = range(region.end, min(len(lines), region.end + MOST_BROKEN) + 1)
+    end = max(ends, key=lambda at: (like(region.start, at), -at))
+    starts = range(region.start, max(0, region.start - MOST_BROKEN) - 1, -1)
+    start = max(starts, key=lambda at: (like(at, end), at))
+    return Region(start=start, end=end)
+
+
+def _text(tree: Tree, path: str) -> Text | None:
+    text, _ = tree.read(path)
+    return None if text is None else Text(path=path, lines=tuple(split(text)))

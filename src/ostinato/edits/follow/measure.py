@@ -1,0 +1,133 @@
+"""How much of an edit a tree still holds."""
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ostinato.edits.follow.edit import Edit, Hunk, Verdict, live
+from ostinato.edits.follow.locate import Text, counted, elsewhere, present, regions, taken
+from ostinato.edits.git import Tree
+from ostinato.edits.text.align import Region
+from ostinato.edits.text.rates import GONE, Rates, mean, rates
+from ostinato.edits.text.tokens import same_meaning, tokens
+
+LOST = 0.5
+"""Below this four-gram rate the lines of a hunk are looked for elsewhere."""
+REVERTED = 0.1
+"""At most this no-revert rate is a revert."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What was found.
+
+    >>> Measured(rates=GONE, path="a.py", lines=(), kept=False).verdict.value
+    'reverted'
+    """
+
+    rates: Rates
+    path: str
+    lines: tuple[tuple[int, int], ...]
+    """Ranges [first, last] of the lines that are left, from 1, in `path`."""
+    kept: bool
+    """Whether nothing but formatting changed."""
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.kept:
+            return Verdict.KEPT
+        return Verdict.REVERTED if self.rates.no_revert <= REVERTED else Verdict.EDITED
+
+
+def measure(edit: Edit, tree: Tree, later: Sequence[Edit] = ()) -> Measured:
+    """Rates of the edit's hunks, weighted by their length. At least one is not superseded.
+
+    `later`: edits proposed after this one, whose lines are theirs.
+    """
+    if edit.after is None:
+        return _of_deletion(edit, tree)
+    text = present(edit, tree)
+    hunks = live(edit)
+    if text is None:
+        gone = Measured(rates=GONE, path=edit.path, lines=(), kept=False)
+        parts = _followed(edit, hunks, [gone] * len(hunks), tree, taken(later, tree))
+        return _joined(edit, edit.path, hunks, parts)
+    lines = edit.lines()
+    whole = text.lines == tuple(lines) or same_meaning(edit.path, lines, text.lines)
+    places = regions(edit, hunks, text)
+    here = [_at(edit, hunk, at, text, whole=whole) for hunk, at in zip(hunks, places, strict=True)]
+    stay = [_stays(hunk, at) for hunk, at in zip(hunks, here, strict=True)]
+    if all(stay):
+        return _joined(edit, text.path, hunks, here)
+    others = taken(later, tree)
+    for region in itertools.compress(places, stay):
+        others += counted(text.lines[region.start : region.end])
+    return _joined(edit, text.path, hunks, _followed(edit, hunks, here, tree, others))
+
+
+def _joined(edit: Edit, path: str, hunks: Sequence[Hunk], parts: Sequence[Measured]) -> Measured:
+    """Of all hunks together."""
+    return Measured(
+        rates=mean([(_weight(edit, hunk), part.rates) for hunk, part in zip(hunks, parts, strict=True)]),
+        path=path,
+        lines=tuple(line for part in parts for line in part.lines if part.path == path),
+        kept=all(part.kept for part in parts),
+    )
+
+
+def _of_deletion(edit: Edit, tree: Tree) -> Measured:
+    """Of an edit that removed its file."""
+    text, why = tree.read(edit.path)
+    gone = text is None and why == "missing"
+    found = rates([], [], [edit.before or ""]) if gone else rates([text or ""], [], [edit.before or ""])
+    return Measured(rates=found, path=edit.path, lines=(), kept=gone)
+
+
+def _stays(hunk: Hunk, here: Measured) -> bool:
+    """Whether enough of a hunk is in its place; of one that only deleted, nothing can be elsewhere."""
+    return here.kept or here.rates.four_gram >= LOST or hunk.b1 == hunk.b2
+
+
+def _followed(
+    edit: Edit, hunks: Sequence[Hunk], here: Sequence[Measured], tree: Tree, others: Counter[str]
+) -> list[Measured]:
+    """Each hunk in its place, or where its lines went when more of it is found there."""
+    found = []
+    for hunk, at in zip(hunks, here, strict=True):
+        place = None if _stays(hunk, at) else elsewhere(edit, hunk, tree, others)
+        there = _at(edit, hunk, place[1], place[0], whole=False) if place else at
+        found.append(max(at, there, key=lambda one: (one.rates.four_gram, one.rates.no_revert)))
+    return found
+
+
+def _at(edit: Edit, hunk: Hunk, region: Region, text: Text, *, whole: bool) -> Measured:
+    """One hunk against the place where it lies now."""
+    lines, before = edit.lines()[hunk.b1 : hunk.b2], edit.lines_before()[hunk.a1 : hunk.a2]
+    now = text.lines[region.start : region.end]
+    is_format = tokens(lines) == tokens(before)
+    words = region.words(text.lines)
+    found = rates(now, lines, before) if is_format else rates(words, tokens(lines), tokens(before))
+    same = _same(edit.path, words, now, lines, is_format=is_format) if lines else found.no_revert > LOST
+    kept = same or (whole and not is_format)
+    return Measured(
+        rates=Rates(four_gram=1.0, no_revert=1.0) if kept else found,
+        path=text.path,
+        lines=((region.start + 1, region.end),) if region.end > region.start else (),
+        kept=kept,
+    )
+
+
+def _same(
+    path: str, words: Sequence[str], now: Sequence[str], lines: Sequence[str], *, is_format: bool
+) -> bool:
+    if is_format:
+        return list(now) == list(lines)
+    return same_meaning(path, lines, now) or (words == tokens(lines) and words != tokens(now))
+
+
+def _weight(edit: Edit, hunk: Hunk) -> float:
+    """Characters that the hunk is about."""
+    proposed = "".join(tokens(edit.lines()[hunk.b1 : hunk.b2]))
+    before = "".join(tokens(edit.lines_before()[hunk.a1 : hunk.a2]))
+    return max(len(proposed), len(before), 1)

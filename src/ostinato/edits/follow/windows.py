@@ -1,0 +1,84 @@
+"""When an edit is looked at: the schedule of editors' telemetry, then days; and the commit."""
+
+import time
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ostinato.edits.follow.edit import Edit
+
+SECONDS = (0, 5, 30, 120, 300, 600, 900, 3_600, 86_400, 259_200, 604_800)
+LIVE_S = 900
+"""The reporter stays for windows up to this age; later ones wait for the next event."""
+SETTLED_S = 900
+"""From this age on a text that is there counts as kept, not as not yet looked at."""
+LATEST_S = 2_592_000
+"""A last window that nobody looked at for this long is missed."""
+COMMIT = "commit"
+
+
+class Clock(Protocol):
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        ...
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+class SystemClock:
+    """The real one."""
+
+    def now(self) -> float:
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+@dataclass(slots=True)
+class ManualClock:
+    """Time that passes when it is told to, for tests."""
+
+    at: float = 1_000_000.0
+    slept: list[float] = field(default_factory=list)
+
+    def now(self) -> float:
+        return self.at
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.at += seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """The window to measure now, and those nobody looked at while they were open.
+
+    >>> Due(window="30", missed=("0", "5")).missed
+    ('0', '5')
+    """
+
+    window: str | None
+    missed: tuple[str, ...]
+
+
+def due(edit: Edit, now: float) -> Due:
+    """A window is open from its time until the next one's."""
+    age = now - edit.proposed_at
+    reached = [str(s) for s in SECONDS if s <= age and str(s) not in edit.done]
+    late = age >= LATEST_S
+    open_window = reached[-1] if reached and not late and reached[-1] == _current(age) else None
+    return Due(window=open_window, missed=tuple(w for w in reached if w != open_window))
+
+
+def next_due(edit: Edit) -> float | None:
+    """When the next window of the reporter's opens; None when there is none."""
+    waiting = [s for s in SECONDS if s <= LIVE_S and str(s) not in edit.done]
+    return edit.proposed_at + waiting[0] if waiting else None
+
+
+def finished(edit: Edit) -> bool:
+    return all(str(s) in edit.done for s in SECONDS)
+
+
+def _current(age: float) -> str:
+    return str([s for s in SECONDS if s <= age][-1])

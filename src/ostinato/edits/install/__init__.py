@@ -1,0 +1,1 @@
+"""Installation: git hooks and agent settings beside those of others, and the command line."""

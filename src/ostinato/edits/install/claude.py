@@ -1,0 +1,109 @@
+"""Entries of ours in a project's Claude Code settings, beside everybody else's."""
+
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+from ostinato.edits.install.git_hooks import InstallError
+
+SHARED, LOCAL = Path(".claude/settings.json"), Path(".claude/settings.local.json")
+COMMAND = "ostinato hook --input stdin"
+TOOLS = "Edit|Write|MultiEdit|NotebookEdit|Bash"
+TOOL_EVENTS = ("PreToolUse", "PostToolUse", "PostToolUseFailure")
+EVENTS = ("SessionStart", "UserPromptSubmit", *TOOL_EVENTS, "Stop", "SessionEnd")
+TIMEOUT_S = 10
+
+
+def install_claude(root: Path, *, shared: bool) -> list[str]:
+    """Adds the entries; others stay as they are. Raises InstallError for a file it cannot merge."""
+    path = root / (SHARED if shared else LOCAL)
+    settings = _read(path)
+    hooks = _hooks(path, settings)
+    for name in EVENTS:
+        matcher = {"matcher": TOOLS} if name in TOOL_EVENTS else {}
+        entry = {"type": "command", "command": _command(shared=shared), "timeout": TIMEOUT_S}
+        hooks[name] = [*_others(hooks.get(name, [])), matcher | {"hooks": [entry]}]
+    _write(path, settings | {"hooks": hooks})
+    return [f"Claude Code hooks in {path}"]
+
+
+def uninstall_claude(root: Path) -> list[str]:
+    """Takes the entries out of both files. Raises InstallError."""
+    said = []
+    for path in (root / SHARED, root / LOCAL):
+        settings = _read(path)
+        hooks = _hooks(path, settings)
+        left = {name: kept for name, groups in hooks.items() if (kept := _others(groups))}
+        if left != hooks:
+            changed = settings | {"hooks": left}
+            _write(path, {name: value for name, value in changed.items() if name != "hooks" or left})
+            said.append(f"Claude Code hooks removed from {path}")
+    return said
+
+
+def has_claude(root: Path) -> list[str]:
+    """The files that hold our entries."""
+    return [str(name) for name in (SHARED, LOCAL) if _is_ours(json.dumps(_read(root / name)))]
+
+
+def _command(*, shared: bool) -> str:
+    """A shared file must do no harm where ostinato is not installed."""
+    if shared:
+        return f"command -v ostinato >/dev/null 2>&1 && {COMMAND} || true"
+    return f"{shlex.quote(sys.executable)} -P -m {COMMAND} || true"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    try:
+        settings = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise InstallError(
+            f"{path} cannot be read ({error}): put it right first, it was not touched"
+        ) from error
+    if not isinstance(settings, dict):
+        raise InstallError(f"{path} must hold a JSON object: put it right first, it was not touched")
+    return settings
+
+
+def _hooks(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    hooks = settings.get("hooks", {})
+    is_right = isinstance(hooks, dict) and all(isinstance(groups, list) for groups in hooks.values())
+    if not is_right:
+        raise InstallError(
+            f"`hooks` in {path} must map events to lists: put it right first, it was not touched"
+        )
+    return dict(hooks)
+
+
+def _others(groups: list[Any]) -> list[Any]:
+    """The groups without our commands."""
+    kept = []
+    for group in groups:
+        if not isinstance(group, dict) or not isinstance(group.get("hooks"), list):
+            kept.append(group)
+            continue
+        entries = [entry for entry in group["hooks"] if not _is_ours(json.dumps(entry))]
+        if entries or not group["hooks"]:
+            kept.append(group | {"hooks": entries})
+    return kept
+
+
+def _is_ours(text: str) -> bool:
+    return COMMAND in text
+
+
+def _write(path: Path, settings: dict[str, Any]) -> None:
+    try:
+        path.parent.mkdir(exist_ok=True)
+        part = path.with_name(f"{path.name}.{os.getpid()}.part")
+        part.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
+        if path.exists():
+            part.chmod(path.stat().st_mode & 0o777)
+        part.replace(path)
+    except OSError as error:
+        raise InstallError(f"cannot write {path}: {error.strerror}") from error

@@ -1,0 +1,127 @@
+"""`ostinato hooks …`: what a person types. Gives what to print and the exit status."""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from ostinato.edits.attribution.blame import authors
+from ostinato.edits.capture import spool
+from ostinato.edits.capture.places import Places, is_enabled, size_of, state_of
+from ostinato.edits.follow.edit import opened
+from ostinato.edits.git import GitError
+from ostinato.edits.install.claude import has_claude, install_claude, uninstall_claude
+from ostinato.edits.install.git_hooks import InstallError, find, install, installed, uninstall
+from ostinato.edits.report.journal import Journal
+from ostinato.edits.report.settings import SettingsError, settings, settings_path
+
+DONE, WRONG = 0, 2
+
+
+def hooks(options: argparse.Namespace) -> int:
+    """Runs one of `install`, `uninstall`, `status`, `blame`."""
+    try:
+        places = find(options.directory)
+        lines = COMMANDS[options.action](places, options)
+    except (InstallError, SettingsError, GitError) as error:
+        print(f"ostinato: {error}", file=sys.stderr)  # noqa: T201
+        return WRONG
+    print("\n".join(lines))  # noqa: T201
+    return DONE
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `ostinato hooks`."""
+    parser.add_argument("action", choices=sorted(COMMANDS), help="what to do")
+    parser.add_argument("path", nargs="?", help="for blame: the file")
+    parser.add_argument("--directory", type=Path, default=Path(), help="the repository (default: here)")
+    parser.add_argument(
+        "--claude-code", action="store_true", help="also in the project's Claude Code settings"
+    )
+    parser.add_argument(
+        "--shared",
+        action="store_true",
+        help="in settings.json, for everybody, instead of settings.local.json",
+    )
+    parser.add_argument("--no-git-hooks", action="store_true", help="leave git's hooks alone")
+    parser.add_argument("--json", action="store_true", help="print status or blame as JSON")
+
+
+def _install(places: Places, options: argparse.Namespace) -> list[str]:
+    said = install(places, git_hooks=not options.no_git_hooks)
+    if options.claude_code:
+        said += install_claude(Path(places.root), shared=options.shared)
+    where = (
+        settings().url or f"nobody: set OSTINATO_URL and OSTINATO_KEY, or url and key in {settings_path()}"
+    )
+    return [*said, f"reports to {where}"]
+
+
+def _uninstall(places: Places, _: argparse.Namespace) -> list[str]:
+    return uninstall_claude(Path(places.root)) + uninstall(places)
+
+
+def _status(places: Places, options: argparse.Namespace) -> list[str]:
+    """Also picks up windows that no event has picked up."""
+    if is_enabled(state_of(places)):
+        spool.wake(places)
+    facts = status(places)
+    if options.json:
+        return [json.dumps(facts)]
+    return [f"{name:<12} {_shown(value)}" for name, value in facts.items()]
+
+
+def status(places: Places) -> dict[str, Any]:
+    """What is installed, followed, known and unsent."""
+    state = Path(state_of(places))
+    journal = Journal(state)
+    entries = journal.entries()
+    names = Counter(entry.get("name", entry.get("signal")) for entry in entries)
+    skipped = Counter(e["attributes"]["reason"] for e in entries if e.get("name") == "edit.skipped")
+    unsent = sum(line.entry is not None for line in journal.read(journal.sent()))
+    errors = state / spool.ERRORS
+    return {
+        "recording": is_enabled(str(state)),
+        "git hooks": [name for name, there in installed(places).items() if there],
+        "claude code": has_claude(Path(places.root)),
+        "followed": len(opened(state)),
+        "events": dict(names),
+        "skipped": dict(skipped),
+        "unsent": unsent,
+        "gateway": settings().url,
+        "last error": errors.read_text().splitlines()[-1] if size_of(str(errors)) else "",
+    }
+
+
+def _blame(places: Places, options: argparse.Namespace) -> list[str]:
+    if not options.path:
+        raise InstallError("say which file: `ostinato hooks blame PATH`")
+    full = (options.directory / options.path).resolve()
+    if not full.is_file():
+        raise InstallError(f"no such file {options.path}")
+    found = authors(places, str(full.relative_to(places.root)))
+    if options.json:
+        return [json.dumps([_authored(a) for a in found])]
+    return [f"{a.line:>5} {a.commit[:10]} {a.contributor.value:<7} {a.model}".rstrip() for a in found]
+
+
+def _authored(line: Any) -> dict[str, Any]:
+    return {
+        "line": line.line,
+        "commit": line.commit,
+        "contributor": line.contributor.value,
+        "model": line.model,
+    }
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {count}" for name, count in sorted(value.items())) or "-"
+    if isinstance(value, list):
+        return ", ".join(value) or "-"
+    return str(value) if value not in ("", None) else "-"
+
+
+COMMANDS = {"install": _install, "uninstall": _uninstall, "status": _status, "blame": _blame}

@@ -1,0 +1,164 @@
+"""What the journal says of an edit: names and attributes of events, and the signals the gateway learns from.
+
+Of files only keyed hashes and rates; text only where its owner said so.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ostinato.edits.follow.edit import Edit, Verdict
+from ostinato.edits.follow.measure import Measured
+from ostinato.edits.report.journal import Entry
+
+SALT = "salt"
+SIGNALS = {
+    Verdict.KEPT: "edit_kept",
+    Verdict.EDITED: "edit_edited",
+    Verdict.REVERTED: "edit_reverted",
+}
+LANGUAGES = {
+    "py": "python",
+    "js": "javascript",
+    "ts": "typescript",
+    "rs": "rust",
+    "rb": "ruby",
+    "md": "markdown",
+    "sh": "shellscript",
+}
+
+
+class Hasher:
+    """Hashes keyed with a secret of this clone: equal things are equal, and nobody outside can guess them."""
+
+    def __init__(self, state: Path) -> None:
+        path = state / SALT
+        if not path.exists():
+            path.write_bytes(secrets.token_bytes(32))
+            path.chmod(0o600)
+        self._key = path.read_bytes()
+
+    def __call__(self, text: str | None) -> str | None:
+        if text is None:
+            return None
+        data = text.encode(errors="surrogateescape")
+        return hashlib.blake2b(data, key=self._key, digest_size=16).hexdigest()
+
+
+def event(
+    name: str, identity: str, *, at: float, session_id: str, turn: int | None, attributes: Mapping[str, Any]
+) -> Entry:
+    """One line of POST /v1/events. `at` in seconds since the epoch; telling an id twice changes nothing."""
+    return {
+        "id": identity,
+        "name": name,
+        "time": at,
+        "session_id": session_id,
+        "turn": turn,
+        "attributes": dict(attributes),
+    }
+
+
+def of_proposal(edit: Edit, hashed: Hasher, *, with_text: bool) -> Entry:
+    """`edit.proposed`."""
+    facts: dict[str, Any] = {
+        "edit_id": edit.id,
+        "path_hash": hashed(edit.path),
+        "language_id": _language(edit.path),
+        "before_hash": hashed(edit.before),
+        "after_hash": hashed(edit.after),
+        "lines_added": sum(hunk.b2 - hunk.b1 for hunk in edit.hunks),
+        "lines_removed": sum(hunk.a2 - hunk.a1 for hunk in edit.hunks),
+        "edit_source": edit.agent,
+        "tool_name": edit.tool,
+        "tool_use_id": edit.tool_use_id,
+        "model": edit.model,
+    }
+    if with_text:
+        facts |= {"path": edit.path, "hunks": [_hunk_text(edit, i) for i in range(len(edit.hunks))]}
+    return _of(edit, "edit.proposed", "", edit.proposed_at, facts)
+
+
+def of_survival(edit: Edit, window: str, at: float, found: Measured) -> Entry:
+    """`edit.survival`, measured."""
+    return _of(
+        edit,
+        "edit.survival",
+        f"/survival/{window}",
+        at,
+        _delay(edit, window, at)
+        | {
+            "survival_rate_four_gram": round(found.rates.four_gram, 6),
+            "survival_rate_no_revert": round(found.rates.no_revert, 6),
+            "did_branch_change": 0,
+            "lines_left": sum(last - first + 1 for first, last in found.lines),
+            "verdict": found.verdict.value,
+        },
+    )
+
+
+def of_censoring(edit: Edit, window: str, at: float, why: str) -> Entry:
+    """`edit.survival` of a window in which nothing could be seen: no number, and why."""
+    facts = _delay(edit, window, at) | {"censored": why, "did_branch_change": int(why == "branch_changed")}
+    return _of(edit, "edit.survival", f"/survival/{window}", at, facts)
+
+
+def of_commit(edit: Edit, commit: str, at: float, found: Measured) -> Entry:
+    """`edit.commit`; told again when a rebase or an amend gave the commit another id."""
+    facts = {
+        "edit_id": edit.id,
+        "commit": commit,
+        "rewritten_from": edit.commit,
+        "survival_rate_four_gram": round(found.rates.four_gram, 6),
+        "survival_rate_no_revert": round(found.rates.no_revert, 6),
+    }
+    return _of(edit, "edit.commit", f"/commit/{commit}", at, facts)
+
+
+def of_verdict(edit: Edit, window: str, at: float, verdict: Verdict) -> list[Entry]:
+    """The signal of a verdict that is new, and `edit.revert` if that is what it is."""
+    signal = {
+        "id": f"{edit.id}/{verdict.value}/{window}",
+        "signal": SIGNALS[verdict],
+        "time": at,
+        "session_id": edit.session_id,
+        "turn": edit.turn,
+        "edit": edit.id,
+    }
+    if verdict is not Verdict.REVERTED:
+        return [signal]
+    return [_of(edit, "edit.revert", f"/revert/{window}", at, _delay(edit, window, at)), signal]
+
+
+def of_superseding(edit: Edit, by: str, at: float, hunks: int) -> Entry:
+    """`edit.superseded`: an agent wrote over hunks of it."""
+    facts = {"edit_id": edit.id, "by": by, "hunks_left": hunks}
+    return _of(edit, "edit.superseded", f"/superseded/{by}", at, facts)
+
+
+def _of(edit: Edit, name: str, suffix: str, at: float, facts: Mapping[str, Any]) -> Entry:
+    return event(name, edit.id + suffix, at=at, session_id=edit.session_id, turn=edit.turn, attributes=facts)
+
+
+def _delay(edit: Edit, window: str, at: float) -> dict[str, Any]:
+    return {
+        "edit_id": edit.id,
+        "window": window,
+        "time_delay_ms": max(0, round((at - edit.proposed_at) * 1000)),
+    }
+
+
+def _language(path: str) -> str:
+    suffix = Path(path).suffix.removeprefix(".").lower()
+    return LANGUAGES.get(suffix, suffix or "plaintext")
+
+
+def _hunk_text(edit: Edit, index: int) -> dict[str, Any]:
+    hunk = edit.hunks[index]
+    return {
+        "line": hunk.b1 + 1,
+        "before": "".join(edit.lines_before()[hunk.a1 : hunk.a2]),
+        "after": "".join(edit.lines()[hunk.b1 : hunk.b2]),
+    }

@@ -1,0 +1,164 @@
+"""The reporter: started by an event, gone when nothing is left to wait for. No daemon, nothing at boot.
+
+::
+
+    while the inbox has events or a window of the next 15 minutes is open:
+        take the events in ─► look at each edit ─► journal ─► gateway
+
+One runs per repository (a lock). Windows after 15 minutes, and any that a reboot cut off, are measured when
+the next event starts another.
+"""
+
+import sys
+import traceback
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ostinato.edits.attribution import trace
+from ostinato.edits.capture import snapshots, spool
+from ostinato.edits.capture.places import Places, is_enabled, repository, state_of
+from ostinato.edits.follow.edit import Edit, close, live, opened, save
+from ostinato.edits.follow.windows import LIVE_S, Clock, SystemClock, finished, next_due
+from ostinato.edits.report.entries import Hasher
+from ostinato.edits.report.ingest import Ingest
+from ostinato.edits.report.journal import Journal
+from ostinato.edits.report.send import Gateway, GatewayAwayError, HttpGateway, Sent, deliver
+from ostinato.edits.report.settings import Settings, SettingsError, settings
+from ostinato.edits.report.story import View, look
+
+POLL_S = 0.5
+RETRY_S = 60.0
+BAD = "bad"
+STALE_S = 86_400.0
+
+
+@dataclass(slots=True)
+class Progress:
+    """Of one reporter."""
+
+    next_due: float | None = None
+    retry_at: float = 0.0
+    sent: Sent = Sent(taken=0, refused=0, waiting="")  # noqa: RUF009
+
+
+class Reporter:
+    """Tells the stories of one repository's edits."""
+
+    def __init__(self, places: Places, clock: Clock, told: Settings, gateway: Gateway | None = None) -> None:
+        self._places = places
+        self._clock = clock
+        self._state = Path(state_of(places))
+        self._gateway = gateway
+        self._progress = Progress()
+        self.journal = Journal(self._state)
+        self._ingest = Ingest(self._state, self.journal, Hasher(self._state), with_text=told.content)
+
+    def run(self) -> None:
+        """Until nothing is due within the reporter's stay and the inbox is empty."""
+        while is_enabled(str(self._state)):
+            due_at = self.tick()
+            if due_at is None and not spool.waiting(str(self._state)):
+                break
+            wait = due_at - self._clock.now() if due_at else 0.0
+            self._clock.sleep(min(POLL_S, wait) if wait > 0 else POLL_S)
+        self._tidy()
+
+    def tick(self) -> float | None:
+        """Does what is to be done now; gives when the next window opens, None when none is near."""
+        events = self._take_in()
+        now = self._clock.now()
+        if events or self._progress.next_due is None or self._progress.next_due <= now:
+            waiting = [next_due(edit) for edit in self._look_at_all(now)]
+            coming = [at for at in waiting if at is not None and at <= now + LIVE_S]
+            self._progress = replace(self._progress, next_due=min(coming, default=None))
+        self._send(now)
+        return self._progress.next_due
+
+    def _take_in(self) -> int:
+        paths = spool.waiting(str(self._state))
+        for path in paths:
+            try:
+                self._ingest.take(path)
+            except Exception:
+                bad = self._state / BAD
+                bad.mkdir(exist_ok=True)
+                Path(path).replace(bad / Path(path).name)
+                spool.complain(str(self._state), traceback.format_exc())
+        return len(paths)
+
+    def _look_at_all(self, now: float) -> list[Edit]:
+        """The edits that stay open."""
+        edits = opened(self._state)
+        view, left = View(edits=edits), []
+        for edit in edits:
+            seen = look(edit, now, view)
+            self.journal.append(seen.told)
+            for record in seen.traces:
+                trace.append(self._state, record)
+            if finished(seen.edit) or not live(seen.edit):
+                close(self._state, edit.id)
+                continue
+            if seen.edit != edit:
+                save(self._state, seen.edit)
+            left.append(seen.edit)
+        return left
+
+    def _send(self, now: float) -> None:
+        if self._gateway is None or now < self._progress.retry_at:
+            return
+        sent = deliver(self.journal, self._gateway)
+        self._progress = replace(self._progress, sent=sent, retry_at=now + RETRY_S if sent.waiting else 0.0)
+        if sent.refused:
+            spool.complain(
+                str(self._state), f"gateway: refused {sent.refused}, the first because {sent.reason}"
+            )
+        if sent.waiting:
+            spool.complain(str(self._state), f"gateway: the rest waits: {sent.waiting}")
+
+    def _tidy(self) -> None:
+        """Calls that never came to an end, and trees that nobody compares any more."""
+        pending = list((self._state / spool.PENDING).glob("*.json"))
+        for path in pending:
+            if self._clock.now() - path.stat().st_mtime > STALE_S:
+                path.unlink(missing_ok=True)
+        if not pending:
+            snapshots.clear(self._places)
+
+
+def open_reporter(places: Places, clock: Clock) -> Reporter:
+    """With the settings of this user. Raises SettingsError."""
+    told = settings()
+    try:
+        gateway = HttpGateway(told) if told.url else None
+    except GatewayAwayError as error:
+        raise SettingsError(str(error)) from error
+    return Reporter(places, clock, told, gateway)
+
+
+def report(places: Places, clock: Clock) -> bool:
+    """Runs a reporter unless one runs; False in that case. An event that came as it left is seen."""
+    state = state_of(places)
+    while True:
+        with spool.Lock(state) as is_free:
+            if not is_free:
+                return False
+            open_reporter(places, clock).run()
+        if not spool.waiting(state) or not is_enabled(state):
+            return True
+
+
+def main(arguments: list[str]) -> int:
+    """The detached process."""
+    places = repository(arguments[0])
+    if places is None or not is_enabled(state_of(places)):
+        return 1
+    try:
+        report(places, SystemClock())
+    except Exception:
+        spool.complain(state_of(places), traceback.format_exc())
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,170 @@
+"""From the journal to the gateway, in order; what it has acknowledged is never sent again.
+
+Ids make a repetition harmless. When the gateway is away, or refuses the key, the rest waits for next time; a
+line that it says is wrong is counted and passed over, so that one cannot hold up all others.
+"""
+
+import http.client
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from ostinato.edits.report.journal import Entry, Journal, Line
+from ostinato.edits.report.settings import Settings
+
+BATCH = 500
+TIMEOUT_S = 10.0
+OK = range(200, 300)
+WAIT = frozenset({401, 408, 425, 429}) | frozenset(range(500, 600))
+FORBIDDEN, NO_ROLE = http.client.FORBIDDEN, "role_required"
+EVENTS, FEEDBACK = "/v1/events", "/feedback"
+
+
+class GatewayAwayError(Exception):
+    """Nobody answers, or not now; the message says what the gateway said."""
+
+
+class Gateway(Protocol):
+    """Takes a body and answers with a status."""
+
+    def post(self, path: str, body: bytes, kind: str) -> tuple[int, bytes]:
+        """Status and body. Raises GatewayAwayError when nobody answers."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """What became of a delivery.
+
+    >>> Sent(taken=3, refused=0, waiting="").taken
+    3
+    """
+
+    taken: int
+    refused: int
+    waiting: str
+    """Why the rest waits; empty when nothing does."""
+    reason: str = ""
+    """Why the first of the refused lines was; empty when none was."""
+
+
+class HttpGateway:
+    """The real one."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._address = urlsplit(settings.url)
+        self._key = settings.key
+        if self._address.scheme not in ("http", "https") or not self._address.hostname:
+            raise GatewayAwayError(f"{settings.url!r} is no http address: set OSTINATO_URL")
+
+    def post(self, path: str, body: bytes, kind: str) -> tuple[int, bytes]:
+        secure = self._address.scheme == "https"
+        connect = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        connection = connect(self._address.hostname or "", self._address.port, timeout=TIMEOUT_S)
+        headers = {"authorization": f"Bearer {self._key}", "content-type": kind}
+        try:
+            connection.request("POST", self._address.path.rstrip("/") + path, body, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise GatewayAwayError(f"{self._address.netloc}: {error or type(error).__name__}") from error
+        finally:
+            connection.close()
+
+
+def deliver(journal: Journal, gateway: Gateway) -> Sent:
+    """Sends what is not sent yet."""
+    taken, reasons = 0, list[str]()
+    try:
+        while batch := _batch(journal):
+            entries = [line.entry for line in batch if line.entry]
+            wrong = _post(gateway, entries)
+            taken, reasons = taken + len(entries) - len(wrong), reasons + wrong
+            journal.acknowledge(batch[-1].end)
+    except GatewayAwayError as away:
+        return _sent(taken, reasons, str(away))
+    journal.turn_over()
+    return _sent(taken, reasons, "")
+
+
+def _sent(taken: int, reasons: Sequence[str], waiting: str) -> Sent:
+    reason = reasons[0] if reasons else ""
+    return Sent(taken=taken, refused=len(reasons), waiting=waiting, reason=reason)
+
+
+def _batch(journal: Journal) -> list[Line]:
+    """The next lines that travel together: events up to a number, a signal alone."""
+    batch: list[Line] = []
+    for line in journal.read(journal.sent()):
+        is_signal = line.entry is not None and "signal" in line.entry
+        if is_signal:
+            return batch or [line]
+        batch.append(line)
+        if len(batch) == BATCH:
+            break
+    return batch
+
+
+def _post(gateway: Gateway, entries: Sequence[Entry]) -> list[str]:
+    """Why the gateway refuses lines, one reason each. Raises GatewayAwayError when it cannot take any now."""
+    if not entries:
+        return []
+    signal = entries[0] if "signal" in entries[0] else None
+    path = FEEDBACK if signal else EVENTS
+    lines = [json.dumps(_feedback(signal))] if signal else [json.dumps(entry) for entry in entries]
+    kind = "application/json" if signal else "application/x-ndjson"
+    status, answer = gateway.post(path, "\n".join(lines).encode(), kind)
+    if status == http.client.REQUEST_ENTITY_TOO_LARGE and len(entries) > 1:
+        half = len(entries) // 2
+        return _post(gateway, entries[:half]) + _post(gateway, entries[half:])
+    if _may_work_later(status, answer) or (status == http.client.NOT_FOUND and not signal):
+        raise GatewayAwayError(f"{path} answered {status}")
+    if status in OK:
+        return _errors(answer)
+    return [f"{path} answered {status}: {_message(answer)}"] * len(entries)
+
+
+def _may_work_later(status: int, answer: bytes) -> bool:
+    """A key may be given the role it lacks; a session that is another's stays theirs."""
+    return status in WAIT or (status == FORBIDDEN and NO_ROLE in answer.decode(errors="replace"))
+
+
+def _errors(answer: bytes) -> list[str]:
+    """What a gateway that took the other lines says of those it lists as wrong."""
+    told = _read(answer)
+    errors = told.get("errors") if isinstance(told, dict) else None
+    listed = errors if isinstance(errors, list) else []
+    return [
+        str(one.get("message", "no reason given")) if isinstance(one, dict) else str(one) for one in listed
+    ]
+
+
+def _message(answer: bytes) -> str:
+    """Why a gateway refused, on one line."""
+    told = _read(answer)
+    error = told.get("error") if isinstance(told, dict) else None
+    message = error.get("message") if isinstance(error, dict) else None
+    return " ".join(str(message or answer.decode(errors="replace")).split())[:300] or "without a word"
+
+
+def _read(answer: bytes) -> object:
+    """The answer as JSON; None for what is none."""
+    try:
+        return json.loads(answer)
+    except ValueError:
+        return None
+
+
+def _feedback(entry: Entry) -> dict[str, object]:
+    """As POST /feedback takes it: `time` is when it happened, which may be long before it is sent."""
+    told = {
+        "id": entry["id"],
+        "session_id": entry["session_id"],
+        "metric_name": entry["signal"],
+        "value": True,
+        "time": entry["time"],
+        "edit": entry["edit"],
+    }
+    return told if entry["turn"] is None else told | {"turn": entry["turn"]}

@@ -1,0 +1,208 @@
+"""Processes that serve: a node, or a front. Each prints one JSON line when it answers."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+
+from ostinato.fleet.client.client import BUFFER, Client
+from ostinato.fleet.scheduler.node import BUSY, Overcommit
+from ostinato.fleet.scheduler.pod import Pressure
+from ostinato.fleet.scheduler.pool import Pool
+from ostinato.fleet.scheduler.pressure import Gauge
+from ostinato.fleet.server.access import open_access
+from ostinato.fleet.server.fleet import Fleet
+from ostinato.fleet.server.front import create_front
+from ostinato.fleet.server.local_node import LocalNode, inherited
+from ostinato.fleet.server.node import create_node
+from ostinato.fleet.server.pods import Pods
+from ostinato.fleet.server.templates import Templates
+from ostinato.fleet.server.wishes import STRANGERS_LIMITS, Wish
+from ostinato.sandbox.base import SandboxError
+from ostinato.sandbox.choose import choose_backend
+from ostinato.sandbox.files.snapshots import whole
+from ostinato.web.protocol import LIMITS, allow_connections
+
+GRACE_S = 5
+KEEP_ALIVE_S = 75
+"""Longer than clients keep an idle connection: they must not write into one that is being closed."""
+ANSWER_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """How a node runs.
+
+    >>> NodeConfig(state=Path("runs/node")).backend
+    'auto'
+    """
+
+    state: Path
+    """Keys, the secret, templates unless they lie elsewhere."""
+    backend: str = "auto"
+    templates: Path | None = None
+    host: str = "127.0.0.1"
+    port: int = 0
+    """0 takes a free one."""
+    fd: int | None = None
+    """A socket that a front listens on for us, instead of host and port."""
+    name: str = "local"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontConfig:
+    """How a front runs.
+
+    >>> FrontConfig(state=Path("runs/sandbox")).nodes
+    {}
+    """
+
+    state: Path
+    host: str = "127.0.0.1"
+    port: int = 8070
+    """0 takes a free one."""
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    """URL of each node and its key; without any, one is run on this machine."""
+    backend: str = "auto"
+    """Of the node on this machine."""
+    overcommit: Overcommit = field(default_factory=Overcommit)
+    cpu_limit: float = BUSY.cpu
+    """Busy share of a node's cores from which on it takes no more; above 1 the CPU is no reason to refuse."""
+    pools: Mapping[str, int] = field(default_factory=dict)
+    """Template and how many sandboxes of it are kept ready."""
+
+
+async def serve_node(config: NodeConfig) -> None:
+    """Until SIGTERM or SIGINT. Raises SandboxError, OSError, ValueError when it cannot start."""
+    access = open_access(config.state)
+    snapshots = config.state / "snapshots"
+    backend = await choose_backend(config.backend, snapshots)
+    listener = listen(config.host, config.port) if config.fd is None else inherited(config.fd)
+    templates = Templates(config.templates or config.state / "templates")
+    pods = Pods(backend, templates, config.name)
+    if kept := whole(snapshots):
+        await asyncio.to_thread(pods.take_up, kept)
+    orphaned = asyncio.create_task(_end_with_parent()) if config.fd is not None else None
+    await _serve(create_node(pods, access, Gauge(config.state)), listener, config.state)
+    if orphaned is not None:
+        orphaned.cancel()
+
+
+async def _end_with_parent() -> None:
+    """A node that a front started must not outlive it, however the front ended."""
+    parent = os.getppid()
+    while os.getppid() == parent:  # noqa: ASYNC110 - the kernel sets no event
+        await asyncio.sleep(1.0)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+async def serve_front(config: FrontConfig) -> None:
+    """As `serve_node`; a node of this machine lives and dies with the front."""
+    access = open_access(config.state)
+    listener = listen(config.host, config.port)
+    templates = Templates(config.state / "templates")
+    pools = {
+        template: Pool(size=Wish(id="", template="", limits=STRANGERS_LIMITS).size, ready=ready)
+        for template, ready in config.pools.items()
+    }
+    local = None
+    nodes = [Client(url, key) for url, key in config.nodes.items()]
+    if not nodes:
+        local = LocalNode(config.state / "node", config.backend, config.state / "templates")
+        nodes = [Client(local.url, local.key)]
+    fleet = Fleet(nodes, templates, overcommit=config.overcommit, busy=_busy(config.cpu_limit), pools=pools)
+    app = create_front(fleet, access)
+    if local is None:
+        await _serve(app, listener, config.state)
+    else:
+        await _beside(local, nodes[0], app, listener, config.state)
+
+
+def _busy(cpu_limit: float) -> Pressure:
+    stalls = (1.0 if cpu_limit > 1 else BUSY.stalls[0], *BUSY.stalls[1:])
+    return Pressure(cpu=cpu_limit, memory=BUSY.memory, disk=BUSY.disk, stalls=stalls)
+
+
+async def _beside(
+    local: LocalNode, client: Client, app: Starlette, listener: socket.socket, state: Path
+) -> None:
+    """Serves once the node answers."""
+    keeper = asyncio.create_task(local.keep_alive())
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            await _answered(client)
+        await _serve(app, listener, state)
+    except TimeoutError:
+        raise SandboxError(f"the node on this machine did not answer within {ANSWER_S:g} s") from None
+    finally:
+        keeper.cancel()
+        with suppress(asyncio.CancelledError):
+            await keeper
+        local.close()
+
+
+async def _answered(client: Client) -> None:
+    while True:
+        with suppress(SandboxError):
+            await client.call("GET", "/node", within_s=1.0)
+            return
+        await asyncio.sleep(0.05)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Raises OSError that names the address."""
+    try:
+        listener = socket.create_server((host, port), backlog=1024)
+    except OSError as error:
+        raise OSError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)  # those it accepts have the same
+    listener.setblocking(False)
+    return listener
+
+
+async def _serve(app: Starlette, listener: socket.socket, state: Path) -> None:
+    """Leaves the address in `state`/server.json while it serves."""
+    config = uvicorn.Config(
+        app,
+        ws="none",
+        access_log=False,
+        log_level="warning",
+        lifespan="on",
+        server_header=False,
+        timeout_graceful_shutdown=GRACE_S,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        **LIMITS,
+    )
+    allow_connections()
+    host, port = listener.getsockname()[:2]
+    server, address = _Server(config), state / "server.json"
+    for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again once it has shut down
+        signal.signal(number, lambda *_: sys.exit(0))
+    server.says = {"ready": True, "url": f"http://{host}:{port}", "port": port}
+    address.write_text(json.dumps(server.says))
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        address.unlink(missing_ok=True)
+    if not server.started:
+        raise SandboxError("the server did not start: see above")
+
+
+class _Server(uvicorn.Server):
+    """Says where it listens, once it does."""
+
+    says: dict[str, object]
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if not self.should_exit:
+            print(json.dumps(self.says), flush=True)  # noqa: T201

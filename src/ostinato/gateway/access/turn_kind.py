@@ -1,0 +1,85 @@
+"""What a turn is for: said by a header, or known from the words that clients use for calls beside the work.
+
+The table is data. A row matches when its words are in the place it names: the system prompt or the last user
+message. A client whose words changed is recorded as `main` until a row is added; `X-Turn-Type` always wins.
+The words were found in Claude Code 2.1.197, Codex 0.169.0, opencode 1.18.33 and aider 0.86.2.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ostinato.gateway.dialects.request import ChatRequest, Message
+from ostinato.gateway.errors import invalid
+from ostinato.types import TurnKind
+
+MOST_READ = 4_000
+"""Characters of each text that are looked at."""
+PROBE_TOKENS = 1
+"""A request for so few tokens asks whether the model is there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Habit:
+    """Words by which a client's call is known.
+
+    >>> Habit(client="aider", kind=TurnKind.SIDE, role="system", words="commit messages").kind.value
+    'side'
+    """
+
+    client: str
+    kind: TurnKind
+    role: str
+    words: str
+
+
+HABITS = (
+    Habit(client="claude", kind=TurnKind.SIDE, role="system", words="sentence-case title"),
+    Habit(client="claude", kind=TurnKind.SUMMARY, role="system", words="tasked with summarizing conversat"),
+    Habit(client="claude", kind=TurnKind.SUMMARY, role="user", words="detailed summary of the conversation"),
+    Habit(client="codex", kind=TurnKind.SUMMARY, role="user", words="CONTEXT CHECKPOINT COMPACTION"),
+    Habit(client="opencode", kind=TurnKind.SIDE, role="system", words="You are a title generator"),
+    Habit(client="opencode", kind=TurnKind.SIDE, role="user", words="Generate a title for this conversation"),
+    Habit(client="opencode", kind=TurnKind.SUMMARY, role="system", words="context summarization agent"),
+    Habit(client="opencode", kind=TurnKind.SIDE, role="system", words="Summarize what was done in this conv"),
+    Habit(client="aider", kind=TurnKind.SIDE, role="system", words="one-line Git commit messages"),
+    Habit(client="aider", kind=TurnKind.SUMMARY, role="system", words="summarize this partial conversation"),
+)
+HEADERS: Mapping[str, Mapping[str, TurnKind]] = {
+    "x-openai-subagent": {"compact": TurnKind.SUMMARY, "memory_consolidation": TurnKind.SIDE},
+}
+"""Headers of clients that say it themselves."""
+
+
+def kind_of(headers: Mapping[str, str], chat: ChatRequest) -> TurnKind:
+    """What the turn is for. ApiError 400 when the header names something else."""
+    told = headers.get("x-turn-type")
+    if told is not None:
+        return _told(told)
+    for name, values in HEADERS.items():
+        if headers.get(name, "") in values:
+            return values[headers[name]]
+    if chat.max_tokens <= PROBE_TOKENS:
+        return TurnKind.SIDE
+    texts = {"system": _text(chat.messages[0], "system"), "user": _text(chat.messages[-1], "user")}
+    return next((habit.kind for habit in HABITS if habit.words in texts[habit.role]), TurnKind.MAIN)
+
+
+def _told(value: str) -> TurnKind:
+    try:
+        return TurnKind(value)
+    except ValueError:
+        message = f"X-Turn-Type must be one of {', '.join(TurnKind)}"
+        raise invalid(message, "X-Turn-Type") from None
+
+
+def _text(message: Message, role: str) -> str:
+    content = message.get("content")
+    if message["role"] != role or content is None:
+        return ""
+    if isinstance(content, str):
+        return content[:MOST_READ]
+    return _joined(content)
+
+
+def _joined(parts: Sequence[Message]) -> str:
+    return "".join(part["text"][:MOST_READ] for part in parts)

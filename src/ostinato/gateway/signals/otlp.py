@@ -1,0 +1,263 @@
+"""OpenTelemetry logs over HTTP, as JSON or protobuf: what Claude Code and Codex tell, as events.
+
+Only the fields named here are read. Records of another name are counted and left, and so are attributes that
+say who somebody is: the key says that. A record has no id, so its event's is a digest of it: sent twice, kept
+once.
+"""
+
+import hashlib
+import json
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from ostinato.gateway.access.identity import scoped
+from ostinato.gateway.errors import ApiError
+from ostinato.gateway.signals.events import A_DAY_S, ID, projected
+from ostinato.types import ApiKey, Event
+from ostinato.web.values import TooManyValuesError, parse_values
+
+NAMES = {
+    "claude_code.user_prompt": "user.prompt",
+    "claude_code.tool_decision": "tool.decision",
+    "claude_code.tool_result": "tool.call",
+    "claude_code.api_request": "gen_ai.client.inference.operation.details",
+    "claude_code.api_error": "client.error",
+    "codex.conversation_starts": "session.start",
+    "codex.user_prompt": "user.prompt",
+    "codex.tool_decision": "tool.decision",
+    "codex.tool_result": "tool.call",
+}
+KEPT = {
+    "arguments",
+    "attempt",
+    "cache_creation_tokens",
+    "cache_read_tokens",
+    "call_id",
+    "cost_usd",
+    "decision",
+    "decision_source",
+    "decision_type",
+    "duration_ms",
+    "error",
+    "event.sequence",
+    "input_tokens",
+    "model",
+    "output",
+    "output_tokens",
+    "prompt",
+    "prompt_length",
+    "source",
+    "status_code",
+    "success",
+    "tool_name",
+    "tool_parameters",
+}
+SESSION = ("session.id", "conversation.id")
+DEEPEST = 16
+MOST_RECORDS = 10_000
+MOST_FIELDS = 200_000
+"""Fields of a request in protobuf: an empty one is two bytes there and hundreds of bytes here."""
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+
+
+@dataclass(slots=True)
+class Record:
+    """One log record, from either encoding."""
+
+    nanos: int = 0
+    name: str = ""
+    body: Any = None
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+def records(body: bytes, content_type: str) -> list[Record]:
+    """Every record of an export request. ApiError 400 when it is not one, 415 for another encoding."""
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind not in {"application/json", "application/x-protobuf"}:
+        raise ApiError(
+            415, "send OTLP as application/json or application/x-protobuf", code="unsupported_encoding"
+        )
+    try:
+        told = _from_json(parse_values(body)) if kind == "application/json" else _from_protobuf(body)
+        found = list(islice(told, MOST_RECORDS + 1))
+    except TooManyValuesError as error:
+        raise ApiError(413, str(error), code="body_too_large") from None
+    except (ValueError, TypeError, AttributeError, RecursionError, struct.error, IndexError) as error:
+        raise ApiError(400, f"not an OTLP logs request: {error}", code="invalid_otlp") from None
+    if len(found) > MOST_RECORDS:
+        message = f"a request may have {MOST_RECORDS} log records: send the others in the next"
+        raise ApiError(413, message, code="body_too_large")
+    return found
+
+
+def event_of(record: Record, key: ApiKey, now: float) -> Event | None:
+    """The event a record tells of; None for a record of no known name."""
+    told = record.attributes
+    name = NAMES.get(record.name) or NAMES.get(_name(record))
+    if name is None:
+        return None
+    session = next((told[each] for each in SESSION if isinstance(told.get(each), str) and told[each]), None)
+    kept = {each: told[each] for each in sorted(KEPT & told.keys())}
+    if name == "tool.call" and str(told.get("success", "true")).lower() == "false":
+        kept["error.type"] = "tool_failed"
+    return Event(
+        id=_digest(record, key),
+        name=name,
+        user=key.user,
+        organisation=key.organisation,
+        observed_at=record.nanos / 1e9 if 0 < record.nanos <= (now + A_DAY_S) * 1e9 else now,
+        session_id=_session(session, key),
+        attributes=projected(kept, with_text=key.consent),
+    )
+
+
+def _name(record: Record) -> str:
+    """Claude Code writes the whole name as the body and its end as an attribute, Codex the whole as one."""
+    for told in (record.attributes.get("event.name"), record.body):
+        if isinstance(told, str) and (told in NAMES or f"claude_code.{told}" in NAMES):
+            return told if told in NAMES else f"claude_code.{told}"
+    return ""
+
+
+def _session(told: str | None, key: ApiKey) -> str | None:
+    if told is None or len(told) > 200:
+        return None
+    found = scoped(told, key)
+    return found if ID.fullmatch(found) else None
+
+
+def _digest(record: Record, key: ApiKey) -> str:
+    told = [key.organisation, key.user, record.nanos, record.name, record.body, record.attributes]
+    return "otlp/" + hashlib.blake2b(json.dumps(told, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def _from_json(value: Any) -> Iterator[Record]:
+    for resource in value.get("resourceLogs") or ():
+        for scope in resource.get("scopeLogs") or ():
+            for told in scope.get("logRecords") or ():
+                yield Record(
+                    nanos=int(told.get("timeUnixNano") or told.get("observedTimeUnixNano") or 0),
+                    name=str(told.get("eventName") or ""),
+                    body=_json_value(told.get("body"), 0),
+                    attributes=_json_pairs(told.get("attributes"), 0),
+                )
+
+
+def _json_pairs(pairs: Any, depth: int) -> dict[str, Any]:
+    return {str(pair["key"]): _json_value(pair.get("value"), depth) for pair in pairs or () if "key" in pair}
+
+
+def _json_value(value: Any, depth: int) -> Any:
+    if not isinstance(value, Mapping) or not value or depth > DEEPEST:
+        return None
+    kind, told = next(iter(value.items()))
+    if kind == "intValue":
+        return int(told)
+    if kind == "arrayValue":
+        return [_json_value(each, depth + 1) for each in told.get("values") or ()]
+    if kind == "kvlistValue":
+        return _json_pairs(told.get("values"), depth + 1)
+    return told if kind in {"stringValue", "boolValue", "doubleValue"} else None
+
+
+def _from_protobuf(body: bytes) -> Iterator[Record]:
+    """opentelemetry/proto/logs/v1/logs.proto, by field number."""
+    left = [MOST_FIELDS]
+    for resource in _messages(body, 1, left):
+        for scope in _messages(resource, 2, left):
+            for told in _messages(scope, 2, left):
+                yield _record(told, left)
+
+
+def _record(data: bytes, left: list[int]) -> Record:
+    record, observed = Record(), 0
+    for number, wire, value in _fields(data, left):
+        if number == 1 and wire == FIXED64:
+            record.nanos = int(value)
+        elif number == 11 and wire == FIXED64:
+            observed = int(value)
+        elif number == 5 and wire == BYTES:
+            record.body = _value(value, 0, left)
+        elif number == 6 and wire == BYTES:
+            record.attributes |= _pair(value, 0, left)
+        elif number == 12 and wire == BYTES:
+            record.name = value.decode()
+    record.nanos = record.nanos or observed
+    return record
+
+
+def _pair(data: bytes, depth: int, left: list[int]) -> dict[str, Any]:
+    key, value = "", None
+    for number, wire, told in _fields(data, left):
+        if number == 1 and wire == BYTES:
+            key = told.decode()
+        elif number == 2 and wire == BYTES:
+            value = _value(told, depth, left)
+    return {key: value}
+
+
+def _value(data: bytes, depth: int, left: list[int]) -> Any:
+    found: Any = None
+    for number, wire, told in _fields(data, left):
+        if number == 1 and wire == BYTES:
+            found = told.decode()
+        elif number == 2 and wire == VARINT:
+            found = bool(told)
+        elif number == 3 and wire == VARINT:
+            found = told - 2**64 if told >= 2**63 else told
+        elif number == 4 and wire == FIXED64:
+            (number_,) = struct.unpack("<d", told.to_bytes(8, "little"))
+            found = number_ if abs(number_) < 1e300 else None
+        elif number == 5 and wire == BYTES and depth < DEEPEST:
+            found = [_value(each, depth + 1, left) for each in _messages(told, 1, left)]
+        elif number == 6 and wire == BYTES and depth < DEEPEST:
+            pairs = [_pair(each, depth + 1, left) for each in _messages(told, 1, left)]
+            found = {name: value for pair in pairs for name, value in pair.items()}
+    return found
+
+
+def _messages(data: bytes, wanted: int, left: list[int]) -> Iterator[bytes]:
+    return (value for number, wire, value in _fields(data, left) if number == wanted and wire == BYTES)
+
+
+def _fields(data: bytes, left: list[int]) -> Iterator[tuple[int, int, Any]]:
+    """Number, wire type and value of each field: an int, or the bytes of what has a length.
+
+    `left` holds how many the whole request may still have.
+    """
+    at = 0
+    while at < len(data):
+        left[0] -= 1
+        if left[0] < 0:
+            raise TooManyValuesError(f"the request holds more than {MOST_FIELDS} fields: send less at once")
+        tag, at = _varint(data, at)
+        wire = tag & 7
+        if wire == VARINT:
+            value, at = _varint(data, at)
+            yield tag >> 3, wire, value
+            continue
+        if wire == BYTES:
+            size, at = _varint(data, at)
+        elif wire in {FIXED64, FIXED32}:
+            size = 8 if wire == FIXED64 else 4
+        else:
+            raise ValueError(f"wire type {wire}")
+        if at + size > len(data):
+            raise ValueError("the message is cut")
+        told = data[at : at + size]
+        yield tag >> 3, wire, told if wire == BYTES else int.from_bytes(told, "little")
+        at += size
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value, shift, at = value | (byte & 0x7F) << shift, shift + 7, at + 1
+        if byte < 0x80:
+            return value & (2**64 - 1), at
+        if shift > 63:
+            raise ValueError("a number of more than 64 bits")

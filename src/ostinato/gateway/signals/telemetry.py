@@ -1,0 +1,341 @@
+"""The endpoints by which clients tell what became of the model's work: `/feedback`, `/v1/events`, `/v1/logs`.
+
+    line or record ─► Event ─► known before? whose session? ─► events, signals ─► one commit ─► answer
+
+What is acknowledged is committed. A line that cannot be taken is named and the others are taken; what comes
+again is known by its id. A signal needs a recorded session, and a client may be quicker than its first turn:
+so the first time that events of a recorded session come, those stored before it existed are read again.
+"""
+
+import asyncio
+import time
+import zlib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ostinato.gateway.access.identity import owned
+from ostinato.gateway.access.keys import KeyRing
+from ostinato.gateway.access.limits import Limits
+from ostinato.gateway.body import encode, parse_json, read_body
+from ostinato.gateway.errors import ApiError, unavailable
+from ostinato.gateway.metrics import Metrics
+from ostinato.gateway.recorder import Recorder
+from ostinato.gateway.sessions import Conversations, check_owner, may_use, owner_of
+from ostinato.gateway.signals.endings import Endings
+from ostinato.gateway.signals.events import Refused, parse_lines, signals_of
+from ostinato.gateway.signals.feedback import Feedback, parse_feedback
+from ostinato.gateway.signals.otlp import event_of, records
+from ostinato.gateway.work import work
+from ostinato.store import KeyChangedError, PurgedError, Store, StoreError
+from ostinato.types import ApiKey, Event, Role, Session, Signal, SignalKind
+
+MOST_CAUGHT_UP = 10_000
+MULTI_STATUS = 207
+
+
+class Telling(Protocol):
+    """What is used of a gateway."""
+
+    store: Store
+    keys: KeyRing
+    recorder: Recorder
+    conversations: Conversations
+    endings: Endings
+    metrics: Metrics
+    max_body_bytes: int
+
+
+Told = Callable[[Request, ApiKey, bytes], Awaitable[Response]]
+
+
+def telemetry_routes(gateway: Telling) -> list[Route]:
+    telemetry, limits = Telemetry(gateway), Limits()
+
+    def taking(answer: Told) -> Callable[[Request], Awaitable[Response]]:
+        """Within the limits of the key, counted beside its model calls: neither takes from the other."""
+
+        async def endpoint(request: Request) -> Response:
+            key = await gateway.keys.authenticate(request.headers, Role.FEEDBACK)
+            with limits.admitted(key):
+                return await answer(request, key, await read_body(request, gateway.max_body_bytes))
+
+        return endpoint
+
+    return [
+        Route("/feedback", taking(telemetry.feedback), methods=["POST"]),
+        Route("/v1/events", taking(telemetry.events), methods=["POST"]),
+        Route("/v1/logs", taking(telemetry.logs), methods=["POST"]),
+    ]
+
+
+class Telemetry:
+    """One per gateway."""
+
+    def __init__(self, gateway: Telling) -> None:
+        self._gateway = gateway
+        self._caught_up: OrderedDict[str, None] = OrderedDict()
+        """Sessions whose early events have become signals."""
+
+    async def feedback(self, _: Request, key: ApiKey, body: bytes) -> Response:
+        told = await self._about(await work(len(body), lambda: parse_feedback(parse_json(body))), key)
+        await self._check(told, key)
+        if not told.dryrun:
+            await self._commit([told.signal], _tags_event(told, key), key)
+        if told.signal.kind is SignalKind.ENDING and not told.dryrun:
+            self._gateway.conversations.let_go(told.signal.session_id)
+        return encode({"id": told.signal.id, "feedback_id": told.signal.id})
+
+    async def events(self, _: Request, key: ApiKey, body: bytes) -> Response:
+        parsed = await work(len(body), lambda: list(parse_lines(body, key)))
+        good = [each for each in parsed if not isinstance(each, Refused)]
+        refused = [each for each in parsed if isinstance(each, Refused)]
+        taken, wrong = await self._take(good, key)
+        refused = sorted([*refused, *wrong], key=lambda each: each.line)
+        self._count(taken=taken, refused=len(refused))
+        errors = [{"line": each.line, "message": each.message} for each in refused]
+        status = 200 if not errors else MULTI_STATUS if taken else 422
+        answer = encode({"accepted": taken, "errors": errors} | (_all_wrong(errors) if status == 422 else {}))
+        answer.status_code = status
+        return answer
+
+    async def logs(self, request: Request, key: ApiKey, body: bytes) -> Response:
+        """An OTLP/HTTP collector for logs. The answer is in the encoding of the question."""
+        content_type = request.headers.get("content-type", "application/json")
+        body = _unpacked(body, request, self._gateway.max_body_bytes)
+        now = time.time()
+
+        def read() -> tuple[int, list[Event]]:
+            told = records(body, content_type)
+            return len(told), [event for each in told if (event := event_of(each, key, now)) is not None]
+
+        found, events = await work(len(body), read)
+        taken, wrong = await self._take(list(enumerate(events, start=1)), key)
+        self._count(taken=taken, refused=len(wrong), ignored=found - len(events))
+        if content_type.startswith("application/json"):
+            return encode({"partialSuccess": _partial(wrong)})
+        return Response(_partial_protobuf(wrong), media_type="application/x-protobuf")
+
+    async def _about(self, told: Feedback, key: ApiKey) -> Feedback:
+        """The feedback about the user's own session of that name, under an id that nobody else has taken."""
+        signal = told.signal
+        session_id = await self._own(signal.session_id, key)
+        before = await asyncio.to_thread(self._gateway.store.signal, signal.id)
+        theirs = None if before is None else await self._gateway.conversations.session(before.session_id)
+        taken = theirs is not None and not may_use(theirs, key)
+        id = owned(signal.id, key) if taken else signal.id
+        return replace(told, signal=replace(signal, session_id=session_id, id=id))
+
+    async def _own(self, session_id: str, key: ApiKey) -> str:
+        """The user's own session where two users have one of this name; else the name as it was told."""
+        named = await self._gateway.conversations.named(session_id, key)
+        if named != session_id and await self._gateway.conversations.session(named) is None:
+            return session_id
+        return named
+
+    async def _check(self, told: Feedback, key: ApiKey) -> None:
+        """404 for a session or turn that is not recorded, 403 for another's, 409 for an id that is taken."""
+        signal = told.signal
+        session = await self._gateway.conversations.session(signal.session_id)
+        if session is None:
+            raise _unknown(f"unknown session {signal.session_id!r}", "session_id")
+        check_owner(session, key)
+        store = self._gateway.store
+        turn = f"{signal.session_id}/{signal.turn}"
+        if signal.turn is not None and not await asyncio.to_thread(store.has_turn, turn):
+            raise _unknown(f"unknown turn {turn!r}", "turn")
+        before = await asyncio.to_thread(store.signal, signal.id)
+        if before is not None and not _same(before, signal):
+            message = f"feedback {signal.id!r} was given before and said something else: use another id"
+            raise ApiError(409, message, code="feedback_conflict", param="id")
+
+    async def _take(self, lines: Sequence[tuple[int, Event]], key: ApiKey) -> tuple[int, list[Refused]]:
+        """Commits what may be recorded; how many that are, and the others. What is known counts as taken."""
+        wrong: list[Refused] = []
+        before = await self._known(lines)
+        theirs = await self._as_theirs(lines, before, key)
+        if theirs is not lines:
+            lines, before = theirs, await self._known(theirs)
+        sessions = {event.session_id for _, event in lines if event.session_id is not None}
+        known = {id: await self._gateway.conversations.session(id) for id in sessions}
+        gone = await asyncio.to_thread(self._gateway.store.purged, sessions)
+        good: list[Event] = []
+        for line, event in lines:
+            why = _taken_id(event, before) or _not_theirs(event, known, gone, key)
+            if why is None:
+                good.append(event)
+            else:
+                wrong.append(Refused(line=line, message=why))
+        if good:
+            recorded = {id: session for id, session in known.items() if session is not None}
+            await self._commit(await self._signals(good, recorded), good, key)
+            await self._end([event for event in good if event.session_id in recorded])
+        return len(good), wrong
+
+    async def _known(self, lines: Sequence[tuple[int, Event]]) -> Mapping[str, Event]:
+        """The events that were recorded before under the ids of these."""
+        return await asyncio.to_thread(self._gateway.store.known_events, [event.id for _, event in lines])
+
+    async def _as_theirs(
+        self, lines: Sequence[tuple[int, Event]], before: Mapping[str, Event], key: ApiKey
+    ) -> Sequence[tuple[int, Event]]:
+        """Return the events about the user's own sessions, under ids that nobody else has taken.
+
+        It returns `lines` itself where that changes nothing.
+        """
+        names = {event.session_id for _, event in lines if event.session_id is not None}
+        own = {name: await self._own(name, key) for name in names}
+        taken = {id for id, event in before.items() if not may_use(event, key)}
+        if not taken and all(name == id for name, id in own.items()):
+            return lines
+        return [
+            (
+                line,
+                replace(
+                    event,
+                    id=owned(event.id, key) if event.id in taken else event.id,
+                    session_id=event.session_id and own[event.session_id],
+                ),
+            )
+            for line, event in lines
+        ]
+
+    async def _signals(self, events: Sequence[Event], recorded: Mapping[str, Session]) -> list[Signal]:
+        """What `events` mean, and those of their sessions that came before the session was recorded."""
+        early: list[Event] = []
+        for id in {event.session_id for event in events if event.session_id in recorded}:
+            if id is not None and id not in self._caught_up:
+                told = await asyncio.to_thread(self._gateway.store.events, id)
+                early += [event for event in told if owner_of(event) == owner_of(recorded[id])]
+                self._caught_up[id] = None
+        while len(self._caught_up) > MOST_CAUGHT_UP:
+            self._caught_up.popitem(last=False)
+        told, now = [event for event in (*early, *events) if event.session_id in recorded], time.time()
+        return [signal for event in told for signal in signals_of(event, now)]
+
+    async def _end(self, events: Iterable[Event]) -> None:
+        """Ends the sessions that their agents left without saying how, and forgets those that did say it."""
+        for event in events:
+            if event.name != "session.end" or event.session_id is None:
+                continue
+            if signals_of(event, event.observed_at):
+                self._gateway.conversations.let_go(event.session_id)
+            else:
+                await self._gateway.endings.said(event.session_id, event.observed_at)
+
+    async def _commit(self, signals: Sequence[Signal], events: Sequence[Event], key: ApiKey) -> None:
+        try:
+            await asyncio.shield(self._gateway.recorder.submit(signals=signals, events=events, key=key))
+        except PurgedError:
+            raise
+        except KeyChangedError as error:
+            raise self._gateway.keys.changed(key, error) from error
+        except StoreError as error:
+            raise unavailable(f"it could not be recorded: {error}", "not_recorded") from error
+
+    def _count(self, **outcomes: int) -> None:
+        for outcome, n in outcomes.items():
+            self._gateway.metrics.told(outcome, n)
+
+
+def _taken_id(event: Event, before: Mapping[str, Event]) -> str | None:
+    """Why the id cannot be meant; None when it is new, or the same event again."""
+    known = before.get(event.id)
+    if known is None or _who(known) == _who(event):
+        return None
+    return f"id {event.id!r} was used before for something else"
+
+
+def _who(event: Event) -> tuple[str | None, ...]:
+    return event.user, event.organisation, event.name, event.session_id
+
+
+def _not_theirs(event: Event, known: dict[str, Session | None], gone: set[str], key: ApiKey) -> str | None:
+    """Why an event is not taken; None when it is."""
+    if event.session_id is None:
+        return None
+    if event.session_id in gone:
+        return f"session {event.session_id!r} was purged"
+    session = known[event.session_id]
+    if session is None:
+        return None
+    try:
+        check_owner(session, key)
+    except ApiError as error:
+        return error.message
+    return None
+
+
+def _same(before: Signal, now: Signal) -> bool:
+    return _meant(before) == _meant(now)
+
+
+def _meant(signal: Signal) -> tuple[object, ...]:
+    return signal.session_id, signal.kind, signal.value, signal.turn, signal.edit
+
+
+def _tags_event(told: Feedback, key: ApiKey) -> list[Event]:
+    """Tags are kept beside the signal."""
+    if not told.tags:
+        return []
+    signal = told.signal
+    return [
+        Event(
+            id=f"tags/{signal.id}",
+            name="feedback.tags",
+            user=key.user,
+            organisation=key.organisation,
+            observed_at=signal.observed_at,
+            session_id=signal.session_id,
+            turn=signal.turn,
+            attributes=dict(told.tags),
+        )
+    ]
+
+
+def _unpacked(body: bytes, request: Request, most: int) -> bytes:
+    """The body without its gzip. ApiError 400 when it is none, 413 when it is a bomb."""
+    if request.headers.get("content-encoding", "identity") != "gzip":
+        return body
+    reader = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+    try:
+        text = reader.decompress(body, most + 1)
+    except zlib.error as error:
+        raise ApiError(400, f"the body is not gzip: {error}", code="invalid_encoding") from None
+    if len(text) > most:
+        raise ApiError(413, f"the body is larger than {most} bytes unpacked", code="body_too_large")
+    if not reader.eof:
+        raise ApiError(400, "the body is gzip that was cut", code="invalid_encoding")
+    return text
+
+
+def _partial(wrong: Sequence[Refused]) -> dict[str, Any]:
+    return {"rejectedLogRecords": len(wrong), "errorMessage": wrong[0].message} if wrong else {}
+
+
+def _partial_protobuf(wrong: Sequence[Refused]) -> bytes:
+    """An ExportLogsServiceResponse by hand: empty, or a partial success with a count and a message."""
+    if not wrong:
+        return b""
+    message = wrong[0].message.encode()[:100]
+    inner = b"\x08" + _varint(len(wrong)) + b"\x12" + _varint(len(message)) + message
+    return b"\x0a" + _varint(len(inner)) + inner
+
+
+def _varint(value: int) -> bytes:
+    low, rest = value & 0x7F, value >> 7
+    return bytes([low | 0x80]) + _varint(rest) if rest else bytes([low])
+
+
+def _all_wrong(errors: Sequence[Any]) -> dict[str, Any]:
+    message = errors[0]["message"] if errors else "the body has no line"
+    return ApiError(422, f"no line could be taken: {message}", code="invalid_events").body()
+
+
+def _unknown(message: str, param: str) -> ApiError:
+    return ApiError(404, message, code=f"unknown_{param.removesuffix('_id')}", param=param)

@@ -1,0 +1,336 @@
+"""Exact tokens over the turns of a session: its messages as a graph.
+
+A node is the end of a recorded turn; it stands for everything said up to there and for the ids that were
+sampled and read. A request goes on from the longest node that its messages begin with:
+
+    root ──► turn 0 ──► turn 1 ──► turn 2        segment 0, each turn extends the one before
+                 └────► turn 3 ──► turn 4        segment 1: the client went back, or two asked at once
+    root' ─► turn 5                              segment 2: a compaction, a sub-agent, a title
+
+What goes on from the end of a segment stays in it. What goes on from its middle forks: a new segment that
+begins with the same sampled ids. A history without a known node is rendered anew in a new segment. When a
+history holds an answer that this session never gave, the turn is kept, but marked untrainable: nobody knows
+which tokens that answer stood for.
+"""
+
+import asyncio
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ostinato.gateway.dialects.request import ChatRequest, Message
+from ostinato.gateway.errors import ApiError, invalid
+from ostinato.gateway.tokens.reply_parser import START, answer_of, read, settled, step
+from ostinato.gateway.work import work
+from ostinato.model.renderer import Renderer, RenderError
+from ostinato.types import FinishReason, Session, Turn
+
+MOST_PROMPT = 2**20
+"""Tokens of a prompt: more than any model reads, and what a request may make of its text."""
+MOST_SEGMENTS = 16
+"""Whose ids are held; an older one that comes back starts a new segment."""
+MOST_STARTS = 24
+"""Places in a history at which a recorded segment may begin, looked at after a restart."""
+MOST_READINGS = 8
+INT32 = "i"
+
+
+class Segment:
+    """Turns that extend each other: the ids of the last one hold those of all before it."""
+
+    def __init__(self, number: int, untrainable: str | None, first: int | None = None) -> None:
+        self.number = number
+        self.first = first
+        """Index of the turn that began it; None for one that was read from the store."""
+        self.untrainable = untrainable
+        """Inherited by whatever goes on from it."""
+        self.ids = array(INT32)
+        self.busy = False
+        """True while a turn that extends it is being sampled."""
+        self.closed = False
+        """True when a turn under way may extend it as it was before a failed commit: nothing else does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """The end of a turn: the first `length` ids of its segment."""
+
+    segment: Segment
+    length: int
+    stopped: bool
+    """Whether it ended in a stop token."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where in the graph a request goes on.
+
+    >>> Place(prompt_ids=(1,), segment=None, untrainable=None).untrainable
+    """
+
+    prompt_ids: tuple[int, ...]
+    segment: Segment | None
+    """The one that is extended; None starts a new one."""
+    untrainable: str | None
+    how: str = "root"
+    """`extended`, `forked` or `root`."""
+
+
+class Conversation:
+    """One session as the gateway holds it."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.lock = asyncio.Lock()
+        """Held while it is read from the store and a turn is planned."""
+        self.order = asyncio.Lock()
+        """Held over the whole turn by clients that number their turns."""
+        self.loaded = False
+        """False until the store was asked what it knows of this session."""
+        self.recorded = False
+        self.turns = 0
+        """Index of the next turn."""
+        self.waiting = 0
+        """Requests that are being answered."""
+        self.last: Turn | None = None
+        self._segments: dict[int, Segment] = {}
+        self._next_segment = 0
+        self._nodes: dict[bytes, Node] = {}
+        self._said: set[bytes] = set()
+        """Every answer of this session, and those that its first request brought along."""
+        self._planned: set[int] = set()
+        """Indices of turns that are being sampled."""
+        self._uncommitted: dict[int, Segment] = {}
+        """By index, the segments of turns that the store does not have yet."""
+        self._closed: set[int] = set()
+        self._unread = 0
+        """How often the store may still be asked for nodes that are not held."""
+
+    @property
+    def in_use(self) -> bool:
+        return self.lock.locked() or self.order.locked() or self.waiting > 0 or bool(self._uncommitted)
+
+    @property
+    def is_sampling(self) -> bool:
+        """Whether a turn of it is asked for, being sampled, or not committed yet."""
+        return self.waiting > 0 or bool(self._planned) or bool(self._uncommitted)
+
+    @property
+    def size(self) -> int:
+        """How many ids it holds."""
+        return sum(len(segment.ids) for segment in self._segments.values())
+
+    def load(self, session: Session | None, turns: Sequence[Turn]) -> None:
+        """Takes over what the store knows; the messages behind it are unknown until `recall`."""
+        self.loaded, self.recorded = True, session is not None
+        self.session = session or self.session
+        if turns and (self.last is None or self.last.index < turns[-1].index):
+            self.last = turns[-1]
+        # What is under way keeps its numbers, though the store does not know them yet.
+        self.turns = max(self.turns, self.last.index + 1 if self.last else 0)
+        self._next_segment = max([self._next_segment, *(turn.segment + 1 for turn in turns)])
+        self._segments, self._nodes, self._said = {}, {}, set()
+        self._unread = MOST_READINGS if self.turns else 0
+
+    def overtaken(self) -> None:
+        """The store has turns that are not held: it is asked again. What is under way is left to itself."""
+        held = self._segments.values()
+        self._closed |= {one.number for one in held if one.busy}
+        self._closed |= {one.number for one in self._uncommitted.values()}
+        self.loaded, self.last = False, None
+
+    def committed(self, index: int) -> None:
+        """The store has the turn."""
+        del self._uncommitted[index]
+
+    def failed(self, index: int) -> None:
+        """The store refused the turn: it is asked again, before the next turn, what it knows of the session.
+
+        Segments that other turns are extending meanwhile are left to those.
+        """
+        segment = self._uncommitted.pop(index)
+        self.overtaken()
+        if index == self.turns - 1:
+            self.turns = index
+        if segment.first == index and segment.number == self._next_segment - 1:
+            self._next_segment = segment.number
+
+    def is_partial(self, chat: ChatRequest, trail: Sequence[bytes]) -> bool:
+        """Whether the store may know more of this history than is held: after a restart, or a long time."""
+        answers = [i for i, message in enumerate(chat.messages) if message["role"] == "assistant"]
+        return bool(self._unread and answers) and trail[answers[-1] + 1] not in self._nodes
+
+    async def place(
+        self, chat: ChatRequest, trail: Sequence[bytes], renderer: Renderer, size: int = 0
+    ) -> Place:
+        """Where the request goes on; its segment is then busy until `add` or `leave`.
+
+        `size` is that of the request in bytes. ApiError 400 for text that cannot be rendered, or that has
+        more tokens than any model reads.
+        """
+        if self.last is None:
+            self._said |= {step(START, m) for m in chat.messages if m["role"] == "assistant"}
+        seen = next((i for i in range(len(trail) - 1, 0, -1) if trail[i] in self._nodes), 0)
+        node = self._nodes.get(trail[seen])
+        untrainable = self._foreign(chat.messages, seen) or (node.segment.untrainable if node else None)
+        try:
+            prompt = await work(size, _continued, node, chat, seen, renderer)
+        except RenderError as error:
+            raise invalid(f"messages cannot be rendered: {error}", "messages") from error
+        if len(prompt) > MOST_PROMPT:
+            message = f"the prompt has {len(prompt)} tokens, more than {MOST_PROMPT}"
+            raise ApiError(400, message, code="context_length_exceeded", param="messages")
+        segment = node.segment if node and _at_end(node) and _same_trust(node, untrainable) else None
+        if segment is not None:
+            segment.busy = True
+        how = "extended" if segment else "forked" if node else "root"
+        return Place(prompt_ids=prompt, segment=segment, untrainable=untrainable, how=how)
+
+    def leave(self, place: Place, index: int) -> None:
+        """The turn did not happen; without effect after `add`."""
+        if index not in self._planned:
+            return
+        self._planned.discard(index)
+        if place.segment is not None:
+            place.segment.busy = False
+        if index == self.turns - 1:
+            self.turns = index
+
+    def segment_of(self, place: Place) -> int:
+        """The segment's number; a new one is numbered when its first turn is there."""
+        if place.segment is not None:
+            return place.segment.number
+        self._next_segment += 1
+        return self._next_segment - 1
+
+    def add(self, turn: Turn, place: Place, at: bytes, answer: Message) -> bytes:
+        """Takes a sampled turn into the graph, `at` being the digest before it; gives the new node's.
+
+        `committed` or `failed` follows.
+        """
+        segment = place.segment or self._new_segment(turn.segment, turn.untrainable, turn.index)
+        self._planned.discard(turn.index)
+        self._uncommitted[turn.index] = segment
+        segment.busy = False
+        held = len(segment.ids)  # the prompt begins with them: see `_continued`
+        segment.ids.extend(array(INT32, turn.prompt_ids[held:] + turn.completion.ids))
+        if self.last is None or turn.index > self.last.index:
+            self.last = turn
+        return self._note(at, turn, segment, answer)
+
+    def plan(self) -> int:
+        """The index of a turn that begins now."""
+        index = self.turns
+        self._planned.add(index)
+        self.turns += 1
+        return index
+
+    def recall(
+        self, turns: Sequence[Turn], chat: ChatRequest, trail: Sequence[bytes], renderer: Renderer
+    ) -> None:
+        """After a restart: finds the nodes that the request's messages pass, id by id, never by guess."""
+        self._unread -= 1
+        answers = [answer_of(turn, read(renderer, turn.completion, chat.stop)).message for turn in turns]
+        known = dict(zip((turn.id for turn in turns), settled(answers, chat.tools), strict=True))
+        self._said |= {step(START, answer) for answer in known.values()}
+        by_prompt: dict[tuple[int, ...], list[Turn]] = {}
+        for turn in turns:
+            by_prompt.setdefault(turn.prompt_ids, []).append(turn)
+        passed = _passed(by_prompt, known, chat, renderer)
+        newest = {turn.segment: turn for turn in turns}
+        for at, turn in passed:
+            self._restore(turn, newest[turn.segment], chat, trail, at)
+
+    def _restore(self, turn: Turn, newest: Turn, chat: ChatRequest, trail: Sequence[bytes], at: int) -> None:
+        segment = self._segments.get(turn.segment) or self._new_segment(turn.segment, turn.untrainable)
+        if len(newest.prompt_ids) + len(newest.completion.ids) > len(segment.ids):
+            segment.ids = array(INT32, newest.prompt_ids + newest.completion.ids)
+        self._note(trail[at], turn, segment, chat.messages[at])
+        given = (m for m in chat.messages[:at] if m["role"] == "assistant")
+        self._said |= {step(START, message) for message in given}
+
+    def _note(self, at: bytes, turn: Turn, segment: Segment, answer: Message) -> bytes:
+        length = len(turn.prompt_ids) + len(turn.completion.ids)
+        stopped = turn.completion.finish is FinishReason.STOP
+        digest = step(at, answer)
+        self._nodes[digest] = Node(segment=segment, length=length, stopped=stopped)
+        self._said.add(step(START, answer))
+        return digest
+
+    def _new_segment(self, number: int, untrainable: str | None, first: int | None = None) -> Segment:
+        segment = self._segments[number] = Segment(number, untrainable, first)
+        segment.closed = number in self._closed
+        if len(self._segments) > MOST_SEGMENTS:
+            idle = next((n for n, one in self._segments.items() if not one.busy and n != number), number)
+            dropped, self._unread = self._segments.pop(idle), MOST_READINGS
+            self._nodes = {d: node for d, node in self._nodes.items() if node.segment is not dropped}
+        return segment
+
+    def _foreign(self, messages: Sequence[Message], seen: int) -> str | None:
+        """Why the history cannot be exact: the first answer in it that this session never gave."""
+        for i in range(seen, len(messages)):
+            message = messages[i]
+            if message["role"] == "assistant" and step(START, message) not in self._said:
+                return "the history holds an answer that this session did not give"
+        return None
+
+
+def _at_end(node: Node) -> bool:
+    segment = node.segment
+    return node.length == len(segment.ids) and not segment.busy and not segment.closed
+
+
+def _same_trust(node: Node, untrainable: str | None) -> bool:
+    """A segment is trained as a whole, so exact and inexact turns never share one."""
+    return (node.segment.untrainable is None) == (untrainable is None)
+
+
+def _continued(node: Node | None, chat: ChatRequest, seen: int, renderer: Renderer) -> tuple[int, ...]:
+    if node is None:
+        return tuple(renderer.render(chat.messages, chat.tools))
+    added = renderer.extend(chat.messages[seen:], stopped=node.stopped)
+    return (*node.segment.ids[: node.length], *added)
+
+
+def _passed(
+    by_prompt: Mapping[tuple[int, ...], list[Turn]],
+    known: Mapping[str, Message],
+    chat: ChatRequest,
+    renderer: Renderer,
+) -> list[tuple[int, Turn]]:
+    """The longest chain of recorded turns along the request's answers: (place in the messages, turn)."""
+    answers = [i for i, message in enumerate(chat.messages) if message["role"] == "assistant"]
+    best: list[tuple[int, Turn]] = []
+    for start in range(min(len(answers), MOST_STARTS)):
+        chain = _chain(by_prompt, known, chat, renderer, answers[start:])
+        if chain and (not best or chain[-1][0] > best[-1][0]):
+            best = chain
+        if best and best[-1][0] == answers[-1]:
+            break
+    return best
+
+
+def _chain(
+    by_prompt: Mapping[tuple[int, ...], list[Turn]],
+    known: Mapping[str, Message],
+    chat: ChatRequest,
+    renderer: Renderer,
+    answers: Sequence[int],
+) -> list[tuple[int, Turn]]:
+    chain: list[tuple[int, Turn]] = []
+    try:
+        expected = tuple(renderer.render(chat.messages[: answers[0]], chat.tools))
+        for at, following in zip(answers, [*answers[1:], None], strict=True):
+            wanted = step(START, chat.messages[at])
+            told = by_prompt.get(expected, ())
+            turn = next((turn for turn in told if step(START, known[turn.id]) == wanted), None)
+            if turn is None:
+                break
+            chain.append((at, turn))
+            if following is not None:
+                stopped = turn.completion.finish is FinishReason.STOP
+                added = renderer.extend(chat.messages[at + 1 : following], stopped=stopped)
+                expected = (*turn.prompt_ids, *turn.completion.ids, *added)
+    except RenderError:
+        return chain
+    return chain

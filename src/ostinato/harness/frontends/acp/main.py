@@ -1,0 +1,85 @@
+"""`ostinato acp`: started by an editor, which speaks JSON-RPC with it over standard input and output."""
+
+import argparse
+import asyncio
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from ostinato.config import ConfigError, secret
+
+if TYPE_CHECKING:
+    from ostinato.harness.workspace.workbench import Options
+
+DONE, WRONG = 0, 2
+
+
+def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Adds it to the command line."""
+    parser = commands.add_parser("acp", help="serve the agent to an editor (Agent Client Protocol)")
+    url = os.environ.get("OSTINATO_URL", "http://127.0.0.1:8080")
+    parser.add_argument("--url", default=url, help="the gateway (or OSTINATO_URL)")
+    parser.add_argument(
+        "--key-file", type=Path, default=None, help="a file with the API key (or set OSTINATO_KEY)"
+    )
+    parser.add_argument("--profile", default="core", help="the tool dialect that new sessions begin with")
+    parser.add_argument("--draft", action="store_true", help="also speak version 2 of the protocol, a draft")
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from dataclasses import replace
+
+    from ostinato.harness.profiles.profile import ProfileError, profile
+    from ostinato.harness.workspace.workbench import PEOPLE, Options
+
+    try:
+        config = replace(PEOPLE, profile=profile(arguments.profile).name)
+        key = secret(arguments.key_file, "OSTINATO_KEY")
+        options = Options(directory=Path(), url=arguments.url, key=key, config=config)
+    except (ProfileError, ConfigError) as error:
+        return _wrong(str(error))
+    return serve(options, draft=arguments.draft)
+
+
+def serve(options: "Options", *, draft: bool = False) -> int:
+    """Serves until the end of input; with `draft` also version 2 of the protocol.
+
+    Exit status 2 and one line on standard error when it cannot start.
+    """
+    if importlib.util.find_spec("acp") is None:
+        return _wrong("an editor needs the Agent Client Protocol: pip install -e '.[code]'")
+    if sys.stdin.isatty():
+        return _wrong("acp is started by an editor, see docs/acp.md; `ostinato code` is for terminals")
+    try:
+        asyncio.run(_serve(options, draft))
+    except ValueError as error:
+        return _wrong(f"standard input must be a pipe: {error}")
+    return DONE
+
+
+def _wrong(message: str) -> int:
+    print(f"ostinato: {message}", file=sys.stderr)  # noqa: T201
+    return WRONG
+
+
+async def _serve(options: "Options", draft: bool) -> None:
+    from acp.agent.connection import AgentSideConnection
+
+    from ostinato.harness.frontends.acp.agent import EditorAgent
+    from ostinato.harness.frontends.acp.draft import Draft
+    from ostinato.harness.frontends.acp.wire import standard_streams
+
+    wire = await standard_streams()
+    transport = Draft(wire) if draft else wire
+    agent = EditorAgent(options)
+    connection = AgentSideConnection(
+        cast("Any", agent), transport, listening=False, use_unstable_protocol=True, observers=[agent.sent]
+    )
+    try:
+        await connection.listen()
+    finally:
+        await agent.close()
+        await connection.close()

@@ -1,0 +1,144 @@
+"""The person behind the editor: answers a form or by the next prompt, permits by the editor's dialog."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from acp import RequestError, schema
+from acp.helpers import text_block, tool_content, update_tool_call
+
+from ostinato.harness.conversation import Edit
+from ostinato.harness.errors import ToolError, UserAborted
+from ostinato.harness.frontends.acp.updates import KINDS, Updates, title
+from ostinato.harness.permissions.rules import Action, Rule
+from ostinato.harness.tools import edit
+from ostinato.harness.users import Grant, Request
+from ostinato.sandbox.base import SandboxError
+
+OPTIONS: tuple[tuple[schema.PermissionOptionKind, str], ...] = (
+    ("allow_once", "Allow"),
+    ("allow_always", "Allow for this session"),
+    ("reject_once", "Reject"),
+    ("reject_always", "Reject for this session"),
+)
+ANSWER = "answer"
+Read = Callable[[str], Awaitable[bytes]]
+
+
+@dataclass(slots=True)
+class Asked:
+    """A question put as a message; the next prompt is its answer."""
+
+    question: str
+    answer: asyncio.Future[str] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+async def _nothing(path: str) -> bytes:
+    raise FileNotFoundError(path)
+
+
+class Person:
+    """A User. `client` is the editor's end of the connection; `decided` is told each decision.
+
+    Whoever opens the session sets `session_id` and how files are `read`.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        updates: Updates,
+        decided: Callable[[Request, bool, Sequence[Rule]], Awaitable[None]],
+        *,
+        elicits: bool,
+    ) -> None:
+        self._client = client
+        self._updates = updates
+        self._decided = decided
+        self._elicits = elicits
+        self.session_id = ""
+        self.read: Read = _nothing
+        self.asked: asyncio.Queue[Asked] = asyncio.Queue()
+        """Questions that wait for the next prompt."""
+
+    async def answer(self, question: str) -> str:
+        await self._updates.flush()
+        if self._elicits:
+            return await self._elicit(question)
+        asked = Asked(question)
+        self.asked.put_nowait(asked)
+        return await asked.answer
+
+    async def permit(self, request: Request) -> Grant:
+        """Asks the editor. A dialog that was closed, or could not be shown, counts as no."""
+        await self._updates.flush()
+        options = [schema.PermissionOption(kind=kind, name=name, option_id=kind) for kind, name in OPTIONS]
+        shown = await self._shown(request)
+        try:
+            response = await self._client.request_permission(
+                session_id=self.session_id, tool_call=shown, options=options
+            )
+            outcome = response.outcome
+        except RequestError:
+            outcome = None
+        chosen = outcome.option_id if isinstance(outcome, schema.AllowedOutcome) else "reject_once"
+        grant = {"allow_once": Grant.ONCE, "allow_always": Grant.ALWAYS}.get(chosen, Grant.NO)
+        denied = [replace(rule, action=Action.DENY) for rule in request.grants]
+        await self._decided(request, grant.permits, denied if chosen == "reject_always" else ())
+        return grant
+
+    async def _elicit(self, question: str) -> str:
+        fields = schema.ElicitationSchema(
+            properties={ANSWER: schema.ElicitationStringPropertySchema(type="string", title="Answer")},
+            required=[ANSWER],
+        )
+        mode = schema.ElicitationFormSessionMode(session_id=self.session_id, requested_schema=fields)
+        try:
+            response = await self._client.create_elicitation(message=question, mode=mode)
+        except RequestError as error:
+            raise UserAborted(f"the editor could not ask the user: {error}") from error
+        content = response.content if isinstance(response, schema.AcceptElicitationResponse) else None
+        answer = str((content or {}).get(ANSWER, "")).strip()
+        if not answer:
+            raise UserAborted("the user did not answer")
+        return answer
+
+    async def _shown(self, request: Request) -> schema.ToolCallUpdate:
+        """The call with what it would change, and exactly what "always" would add."""
+        diffs: list[Any] = [
+            diff for each in await self._proposed(request) for diff in self._updates.diffs(each)
+        ]
+        added = [f"for this session: {rule}" for rule in request.grants]
+        why = [f"read as a whole: {request.reason}"] if request.reason else []
+        words = tool_content(text_block("\n".join([*request.asks, *why, *added])))
+        shown = update_tool_call(
+            self._updates.editors_id(request.call_id),
+            title=title(request.tool, request.arguments),
+            kind=KINDS.get(request.tool, "other"),
+            status="pending",
+            content=[*diffs, words],
+            raw_input=dict(request.arguments),
+        )
+        return schema.ToolCallUpdate.model_validate(shown.model_dump(exclude={"session_update"}))
+
+    async def _proposed(self, request: Request) -> list[Edit]:
+        """What `edit` or `write` would do; nothing when it would fail."""
+        arguments = request.arguments
+        if request.tool not in {"edit", "write"}:
+            return []
+        path = arguments["path"]
+        try:
+            before: bytes | None = await self.read(path)
+        except FileNotFoundError:
+            before = None
+        except (OSError, SandboxError):
+            return []
+        if request.tool == "write":
+            return [Edit(path=path, before=before, after=arguments["content"].encode())]
+        try:
+            old, new = arguments["old_string"], arguments["new_string"]
+            text = edit.decode(before or b"", path)
+            after = edit.replace(text, old, new, replace_all=arguments.get("replace_all", False))
+        except ToolError:
+            return []
+        return [Edit(path=path, before=before, after=after.encode())]

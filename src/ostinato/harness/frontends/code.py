@@ -1,0 +1,111 @@
+"""`ostinato code`: the agent at work in a person's git repository, for one request or for a conversation."""
+
+import asyncio
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from rich.console import Console
+
+from ostinato.config import ConfigError
+from ostinato.harness.client import GatewayRefused
+from ostinato.harness.frontends import plain
+from ostinato.harness.frontends.screen import Screen
+from ostinato.harness.frontends.slash_commands import command
+from ostinato.harness.git import GitError
+from ostinato.harness.lines import Lines
+from ostinato.harness.session_log import LogError
+from ostinato.harness.users import SilentUser, TerminalUser, User
+from ostinato.harness.workspace.workbench import Options, Workbench
+from ostinato.sandbox.base import SandboxError
+from ostinato.types import Ending
+
+NO_TEXTUAL = "in plain lines, since the full screen needs textual: pip install -e '.[code]'"
+NOTHING = "nothing to do: give a prompt, or start it in a terminal"
+DONE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What to do once the repository is open.
+
+    >>> Wish(prompt="calc.py is off").interactive
+    False
+    """
+
+    prompt: str | None = None
+    interactive: bool = False
+    """Go on asking after the prompt."""
+    plain: bool = False
+    """Lines of text even where a full screen could be had."""
+    resume: str | None = None
+    """A session to go on with; the last one when empty."""
+    undo: bool = False
+    """Take back what the last prompt changed, and leave."""
+
+
+async def code(wish: Wish, options: Options, console: Console) -> int:
+    """Exit status: 0 done, 1 not, 2 wrong request, 130 interrupted."""
+    asks = not wish.undo and (wish.interactive or wish.prompt is None)
+    if not options.key and not wish.undo:
+        return _wrong(console, "no API key: set OSTINATO_KEY, or name a file that holds it with --key-file")
+    try:
+        if asks and not wish.plain and _is_typed() and console.is_terminal:
+            if find_spec("textual") is not None:
+                from ostinato.harness.frontends.terminal import full_screen
+
+                return await full_screen(wish.prompt, wish.resume, options)
+            console.print(NO_TEXTUAL, style="yellow", markup=False)
+        return await _in_lines(wish, options, console, asks=asks)
+    except (GatewayRefused, GitError, ConfigError, LogError) as error:
+        return _wrong(console, str(error))
+    except SandboxError as error:
+        console.print(f"ostinato: {error}", style="red", markup=False)
+        return FAILED
+
+
+async def _in_lines(wish: Wish, options: Options, console: Console, *, asks: bool) -> int:
+    lines, screen = Lines(sys.stdin), Screen(console)
+    user: User = TerminalUser(console, lines) if _is_typed() else SilentUser()
+    bench = await Workbench.open(options, user, screen)
+    _tell(bench, screen)
+    try:
+        if wish.resume is not None or wish.undo:
+            await bench.resume(wish.resume or "")
+        if wish.undo:
+            screen.say(await command(bench, "/undo"))
+            return DONE
+        status = await _once(bench, screen, wish.prompt) if wish.prompt is not None else DONE
+        if asks and status != INTERRUPTED:
+            taken = await plain.converse(bench, lines, screen, typed=_is_typed())
+            if not taken and wish.prompt is None and not _is_typed():
+                return _wrong(console, NOTHING)
+        return status
+    finally:
+        await asyncio.shield(bench.close())  # to the end, however impatient the person is
+        _tell(bench, screen)
+
+
+def _tell(bench: Workbench, screen: Screen) -> None:
+    for notice in bench.notices:
+        screen.say(f"ostinato: {notice}", "yellow")
+    bench.notices.clear()
+
+
+async def _once(bench: Workbench, screen: Screen, prompt: str) -> int:
+    try:
+        outcome = await plain.work(bench, screen, prompt)
+    except asyncio.CancelledError:
+        screen.say("interrupted", "yellow")
+        return INTERRUPTED
+    return DONE if outcome.ending is Ending.FINISHED else FAILED
+
+
+def _is_typed() -> bool:
+    """Whether somebody types; a process may have no standard input at all."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _wrong(console: Console, message: str) -> int:
+    console.print(f"ostinato: {message}", style="red", markup=False, soft_wrap=True)
+    return WRONG

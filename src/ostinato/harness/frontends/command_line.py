@@ -1,0 +1,122 @@
+"""`ostinato code` and `ostinato session`: their arguments, and what they call."""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ostinato.config import ConfigError, secret
+
+if TYPE_CHECKING:
+    from ostinato.harness.workspace.workbench import Options
+
+Commands = argparse._SubParsersAction  # the type of what add_subparsers gives
+WRONG = 2
+
+
+def register(commands: "Commands[argparse.ArgumentParser]") -> None:
+    """Adds both to the command line."""
+    _code(commands.add_parser("code", help="let the agent work in a git repository"))
+    _session(commands.add_parser("session", help="look at recorded sessions of the agent"))
+
+
+def _code(code: argparse.ArgumentParser) -> None:
+    add = code.add_argument
+    add("prompt", nargs="?", default=None, help="what to do; without it, a conversation")
+    add("--directory", type=Path, default=Path(), help="the repository (default: here)")
+    url = os.environ.get("OSTINATO_URL", "http://127.0.0.1:8080")
+    add("--url", default=url, help="the gateway (or OSTINATO_URL)")
+    add("--key-file", type=Path, default=None, help="a file with the API key (or set OSTINATO_KEY)")
+    add("--interactive", action="store_true", help="go on asking after the prompt")
+    add("--plain", action="store_true", help="lines of text even where a full screen could be had")
+    add(
+        "--resume",
+        nargs="?",
+        const="",
+        default=None,
+        metavar="ID",
+        help="go on with a session (the last one)",
+    )
+    add("--undo", action="store_true", help="take back what the last request changed, and leave")
+    add("--profile", default="core", help="what the model is told and shown (default: core)")
+    for action in ("allow", "ask", "deny"):
+        text = f"a rule, like 'bash: make *': {action} it; may be given again"
+        add(f"--{action}", action="append", default=[], metavar="RULE", help=text)
+    add("--auto", action="store_true", help="permit whatever would be asked; denials stay")
+    code.set_defaults(run=_run_code)
+
+
+def _run_code(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from ostinato.harness.frontends.code import Wish, code
+
+    try:
+        chosen = _options(options)
+    except (ConfigError, ValueError) as error:
+        print(f"ostinato: {error}", file=sys.stderr)  # noqa: T201
+        return WRONG
+    wish = Wish(
+        prompt=options.prompt,
+        interactive=options.interactive,
+        plain=options.plain,
+        resume=options.resume,
+        undo=options.undo,
+    )
+    return asyncio.run(code(wish, chosen, Console(highlight=False)))
+
+
+def _options(options: argparse.Namespace) -> "Options":
+    from dataclasses import replace
+
+    from ostinato.harness.permissions import policy
+    from ostinato.harness.permissions.rules import Action
+    from ostinato.harness.profiles.profile import profile
+    from ostinato.harness.workspace.workbench import PEOPLE, Options
+
+    rules = [rule for action in Action for rule in policy.given(action, getattr(options, action.value))]
+    return Options(
+        directory=options.directory,
+        url=options.url,
+        key=secret(options.key_file, "OSTINATO_KEY"),
+        config=replace(PEOPLE, profile=profile(options.profile).name),
+        rules=tuple(rules),
+        auto=options.auto,
+    )
+
+
+def _session(sessions: argparse.ArgumentParser) -> None:
+    commands = sessions.add_subparsers(required=True, metavar="COMMAND")
+    _reading(commands, "list", "the sessions there are, the last one first", "list_sessions", named=False)
+    _reading(commands, "show", "what happened in a session", "show")
+    _reading(commands, "replay", "a session as its terminal showed it", "replay")
+    export = _reading(commands, "export", "a session in another format", "export")
+    export.add_argument("--format", choices=("openai", "atif", "mini", "agent-trace", "jsonl"), required=True)
+
+
+def _reading(
+    commands: "Commands[argparse.ArgumentParser]", name: str, text: str, function: str, *, named: bool = True
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(name, help=text)
+    if named:
+        parser.add_argument("id", nargs="?", default="", help="the session (default: the last one)")
+    parser.set_defaults(run=_reader(function))
+    return parser
+
+
+def _reader(function: str) -> Callable[[argparse.Namespace], int]:
+    def run(options: argparse.Namespace) -> int:
+        from ostinato.harness.frontends import sessions
+        from ostinato.harness.session_log import LogError
+
+        try:
+            status: int = getattr(sessions, function)(options)
+        except LogError as error:
+            print(f"ostinato: {error}", file=sys.stderr)  # noqa: T201
+            return WRONG
+        return status
+
+    return run

@@ -1,0 +1,101 @@
+"""`ostinato session`: the sessions there are, what happened in one, and one in other formats."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from datetime import datetime
+
+from rich.console import Console
+
+from ostinato.harness.client import Reply
+from ostinato.harness.conversation import Call
+from ostinato.harness.errors import ToolError
+from ostinato.harness.execute import Observation
+from ostinato.harness.export import FORMATS
+from ostinato.harness.frontends.screen import Screen
+from ostinato.harness.profiles.offers import Reading
+from ostinato.harness.session_log import Event, Kind, LogError, Sessions
+
+DONE = 0
+
+
+def list_sessions(options: argparse.Namespace) -> int:
+    sessions, console = Sessions.of_user(), _console()
+    found = list(sessions.newest())
+    for session_id, events in found:
+        console.print("  ".join([session_id, *_summary(events)]))
+    if not found:
+        console.print(f"no sessions in {sessions.directory}: `ostinato code` records one")
+    return DONE
+
+
+def show(options: argparse.Namespace) -> int:
+    """One line an event, with the time."""
+    console = _console()
+    for event in _events(options.id):
+        at = datetime.fromtimestamp(event.at).astimezone().strftime("%H:%M:%S")
+        data = {key: value for key, value in event.data.items() if key not in {"system", "tools"}}
+        console.print(f"{at} {event.kind.value:<11} {json.dumps(data, ensure_ascii=False)}")
+    return DONE
+
+
+def replay(options: argparse.Namespace) -> int:
+    """The session as a terminal in plain lines showed it."""
+    screen = Screen(Console(highlight=False))
+    called: dict[str, Call] = {}
+    for event in _events(options.id):
+        _replayed(event, screen, called)
+    return DONE
+
+
+def export(options: argparse.Namespace) -> int:
+    _console().print(FORMATS[options.format](_events(options.id)))
+    return DONE
+
+
+def _replayed(event: Event, screen: Screen, called: dict[str, Call]) -> None:
+    data = event.data
+    match event.kind:
+        case Kind.USER:
+            screen.say(f"> {data['text']}", "bold")
+        case Kind.REPLY:
+            screen.text(data["message"]["content"] or "")
+            screen.reply(Reply(message=data["message"], finish=data["finish"], tokens=data["tokens"]))
+        case Kind.CALL:
+            meant = Reading(tool=data["tool"], arguments=data["arguments"])
+            call = Call(id=data["id"], name=data["name"], arguments=data["arguments"], meant=meant)
+            called[call.id] = call
+            screen.call(call)
+        case Kind.ANSWERED:
+            screen.say(f"  permitted: {data['grant']}", "yellow")
+        case Kind.OBSERVATION if data["id"] in called:
+            error = None if data["error"] is None else ToolError(data["text"])
+            screen.result(called[data["id"]], Observation(text=data["text"], error=error))
+        case Kind.CANCELLED:
+            screen.say("interrupted", "yellow")
+        case Kind.UNDO:
+            screen.say(f"  took back {', '.join(data['restored'])}", "yellow")
+
+
+def _events(session_id: str) -> list[Event]:
+    sessions = Sessions.of_user()
+    newest = next((found for found, _ in sessions.newest()), "")
+    if not session_id and not newest:
+        raise LogError(f"no session in {sessions.directory}: `ostinato code` records one")
+    events = sessions.load(session_id or newest)
+    if not events:
+        raise LogError(f"session {session_id or newest} is empty")
+    return events
+
+
+def _summary(events: Sequence[Event]) -> list[str]:
+    if not events:
+        return ["(damaged or empty)"]
+    started = datetime.fromtimestamp(events[0].at).astimezone().strftime("%Y-%m-%d %H:%M")
+    said = next((event.data["text"] for event in events if event.kind is Kind.USER), "")
+    replies = sum(event.kind is Kind.REPLY for event in events)
+    return [started, str(events[0].data.get("root", "")), f"{replies} turns", said.split("\n")[0][:60]]
+
+
+def _console() -> Console:
+    return Console(highlight=False, markup=False, soft_wrap=True, emoji=False)

@@ -1,0 +1,61 @@
+"""What a person types that is not for the model: lines that begin with a slash."""
+
+from ostinato.harness.git import GitError
+from ostinato.harness.session_log import LogError
+from ostinato.harness.workspace.workbench import Workbench
+
+HELP = """/undo          take back what the last request changed
+/diff          what this session changed
+/resume [ID]   go on with an earlier session of this repository
+/new           end this session, begin another
+/rules         what is permitted
+/quit          leave
+Ctrl-C stops the agent; once more leaves."""
+
+
+class Leave(Exception):  # noqa: N818
+    """The person wants to go."""
+
+
+def is_command(line: str) -> bool:
+    return line.startswith("/") and not line.startswith("//")
+
+
+async def command(bench: Workbench, line: str) -> str:
+    """Does it and says what came of it. Raises Leave."""
+    name, _, rest = line.strip().partition(" ")
+    try:
+        match name:
+            case "/quit" | "/exit" | "/q":
+                raise Leave
+            case "/help":
+                return HELP
+            case "/undo":
+                return await _undo(bench)
+            case "/diff":
+                return await bench.diff() or "no file was changed"
+            case "/new":
+                await bench.new()
+                return "a new session"
+            case "/resume":
+                await bench.resume(rest.strip())
+                return _resumed(bench)
+            case "/rules":
+                return "\n".join(str(rule) for rule in bench.conversation.permissions.rules)
+    except (GitError, LogError, OSError) as error:
+        return f"ostinato: {error}"
+    return f"no command {name}: /help lists them (begin with // to say it to the agent)"
+
+
+async def _undo(bench: Workbench) -> str:
+    done = await bench.undo()
+    if done is None:
+        return "nothing to undo"
+    left = [f"left as it is, it was changed since: {path}" for path in done.left]
+    return "\n".join([*(f"restored {path}" for path in done.restored), *left]) or "nothing to undo"
+
+
+def _resumed(bench: Workbench) -> str:
+    said = [message["content"] for message in bench.conversation.messages if message["role"] == "user"]
+    last = f"; you last said: {said[-1].splitlines()[0]}" if said else ""
+    return f"session {bench.conversation.session_id}{last}"

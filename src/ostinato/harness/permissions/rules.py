@@ -1,0 +1,335 @@
+"""What the agent may do: rules over tools and what they touch. The same object in a terminal and in training.
+
+A rule is `{tool, pattern, action}`. Of the rules that match, the last one wins, but a denial always wins;
+what no rule matches is asked. In a pattern `*` is any text, `?` any character, a backslash takes the next one
+literally, and a final ` *` also matches nothing. Patterns match
+
+| tool | what they match |
+|---|---|
+| `bash` | each simple command of a compound one, as the program gets its words; `> file`, `< file` apart |
+| `read` `write` `ls` … | the path within the repository |
+| `edit` | also what `write` and `apply_patch` touch; a denial, also what a shell command writes to |
+| other tools | their arguments as JSON |
+
+A command counts as allowed when every part of it is. `cd` to a directory within the repository needs no rule.
+"""
+
+import itertools
+import json
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from ostinato.harness.errors import ToolError
+from ostinato.harness.permissions import patterns, views
+from ostinato.harness.permissions.shell import UNKNOWN, Opaque, Part, Redirection, split
+from ostinato.harness.tools import paths
+from ostinato.harness.tools.apply_patch import parse
+from ostinato.harness.tools.paths import inside
+
+STATEFUL = {"export", "alias", "unalias", "source", ".", "eval", "set", "trap", "exec", "builtin", "command"}
+STATEFUL |= {"hash", "enable", "shopt", "unset", "declare", "typeset", "local", "readonly", "read", "printf"}
+STATEFUL |= {
+    "mapfile",
+    "readarray",
+    "getopts",
+    "let",
+    "pushd",
+    "popd",
+    "cd",
+    "bind",
+    "fc",
+    "complete",
+    "wait",
+}
+"""Commands that may change what later ones mean: beside one of them only the whole text is granted."""
+PATHED = {"read", "ls", "grep", "glob", "semantic_search"}
+CHANGING = {"write", "edit", "apply_patch"}
+MOST_PLACES = 8
+Arguments = Mapping[str, Any]
+
+
+class Action(StrEnum):
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "deny"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One line of a policy.
+
+    >>> str(Rule(tool="bash", pattern="git log *", action=Action.ALLOW))
+    'allow bash: git log *'
+    """
+
+    tool: str
+    pattern: str
+    action: Action
+
+    def __str__(self) -> str:
+        return f"{self.action} {self.tool}: {self.pattern}"
+
+    def names(self, tool: str) -> bool:
+        return patterns.matches(self.tool, tool)
+
+    def matches(self, subject: str) -> bool:
+        return patterns.matches(self.pattern, subject)
+
+    @classmethod
+    def exactly(cls, tool: str, subject: str) -> "Rule":
+        """Allows this and nothing else."""
+        return cls(tool=tool, pattern=patterns.exactly(subject), action=Action.ALLOW)
+
+    @property
+    def exact(self) -> bool:
+        """Whether the pattern matches one text only."""
+        return patterns.is_exact(self.pattern)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What the policy says of one call.
+
+    >>> Permissions([]).decide("bash", {"command": "ls; cat x"}).asks
+    ('ls', 'cat x')
+    """
+
+    action: Action
+    asks: tuple[str, ...] = ()
+    """The parts that no rule allows, as they are shown to the user."""
+    grants: tuple[Rule, ...] = ()
+    """What "always" adds: exactly these."""
+    reason: str = ""
+    """Of a denial: the rule; of a question: why the text is asked as a whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Need:
+    """A text that must be allowed; in `shape` UNKNOWN stands for what only the shell knows."""
+
+    text: str
+    shape: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Subject:
+    """One thing that needs permission.
+
+    `needs` must each be allowed. `wholes`: longer texts that an exact rule may name instead, the first of
+    them shown. `surely`: (tool, shape) that only denials look at. `maybe` and `mentions`: commands that it
+    may run, and texts that may hold some: a denial of one makes it be asked. `opaque`: no pattern but `*`
+    covers it.
+    """
+
+    tool: str
+    needs: tuple[_Need, ...]
+    wholes: tuple[str, ...]
+    surely: tuple[tuple[str, str], ...] = ()
+    maybe: tuple[str, ...] = ()
+    mentions: tuple[str, ...] = ()
+    opaque: bool = False
+
+    def covered(self, rule: Rule, need: _Need) -> bool:
+        if not any(rule.names(name) for name in _names(self.tool)):
+            return False
+        if rule.exact:
+            return rule.matches(need.text) or any(rule.matches(whole) for whole in self.wholes)
+        return rule.matches(need.shape) and (not self.opaque or rule.pattern == "*")
+
+    def denied(self, rule: Rule) -> bool:
+        """Whether the rule names what surely happens."""
+        shapes = self._named_by(rule)
+        if self.opaque:
+            return any(
+                patterns.occurs(rule.pattern, text) for each in shapes for text in views.spellings(each)
+            )
+        return any(rule.matches(shape) for shape in shapes)
+
+    def suspected(self, rule: Rule) -> bool:
+        """Whether the rule names what may happen."""
+        runs = self.maybe if rule.names("bash") else ()
+        return any(patterns.meets(rule.pattern, shape) for shape in (*self._named_by(rule), *runs)) or (
+            rule.names("bash") and any(patterns.occurs(rule.pattern, text) for text in self.mentions)
+        )
+
+    def _named_by(self, rule: Rule) -> list[str]:
+        """Shapes of what happens for sure, of the tools that the rule is about."""
+        seen = [*((self.tool, need.shape) for need in self.needs), *self.surely]
+        return [shape for tool, shape in seen if any(rule.names(name) for name in _names(tool))]
+
+
+class Permissions:
+    """An ordered list of rules. Frozen: `granting` gives another one.
+
+    `root` is the repository's absolute path, so that paths below it count as inside.
+    """
+
+    def __init__(self, rules: Iterable[Rule], *, root: str = "") -> None:
+        self.rules = tuple(rules)
+        self.root = root
+
+    def granting(self, rules: Iterable[Rule]) -> "Permissions":
+        return Permissions((*self.rules, *rules), root=self.root)
+
+    def decide(self, tool: str, arguments: Arguments) -> Judgement:
+        """Whether a call may run. Never raises: what cannot be read is asked as a whole."""
+        subjects, reason = self._subjects(tool, arguments)
+        denying = next((rule for subject in subjects for rule in self._denials(subject)), None)
+        if denying is not None:
+            return Judgement(action=Action.DENY, reason=f"the rule `{denying}`")
+        asked = [subject for subject in subjects if not self._allowed(subject)]
+        if not asked:
+            return Judgement(action=Action.ALLOW)
+        shown = tuple(dict.fromkeys(subject.wholes[0] for subject in asked))
+        grants = tuple(Rule.exactly(tool, text) for text in shown)
+        return Judgement(action=Action.ASK, asks=shown, grants=grants, reason=reason)
+
+    def _denials(self, subject: _Subject) -> Iterator[Rule]:
+        return (rule for rule in self._denying() if subject.denied(rule))
+
+    def _denying(self) -> Iterator[Rule]:
+        return (rule for rule in self.rules if rule.action is Action.DENY)
+
+    def _allowed(self, subject: _Subject) -> bool:
+        deciding = [self._last(subject, need) for need in subject.needs]
+        if any(rule is None or rule.action is not Action.ALLOW for rule in deciding):
+            return False
+        if subject.opaque or all(rule is not None and rule.exact for rule in deciding):
+            return True
+        return not any(subject.suspected(rule) for rule in self._denying())
+
+    def _last(self, subject: _Subject, need: _Need) -> Rule | None:
+        return next((rule for rule in reversed(self.rules) if subject.covered(rule, need)), None)
+
+    def _subjects(self, tool: str, arguments: Arguments) -> tuple[list[_Subject], str]:
+        """What needs permission, and why it is read as a whole if it is."""
+        if tool != "bash":
+            return [_named(tool, names) for names in self._named(tool, arguments)], ""
+        command = str(arguments.get("command", ""))
+        try:
+            parts = split(command)
+        except Opaque as error:
+            return [_opaque(command)], str(error)
+        acting = [part for part in parts if not self._enters(part)]
+        places = self._places(part for part in parts if self._enters(part))
+        if not parts or len(places) > MOST_PLACES or any(map(self._leaves, places)):
+            return [_opaque(command)], ""
+        if any(_is_stateful(part) for part in acting) and len(parts) > 1:
+            seen = tuple(view for part in acting for view in self._surely(part, places))
+            return [_opaque(command, seen)], "an early part changes what later ones do"
+        return [self._command(part, command, places) for part in acting], ""
+
+    def _named(self, tool: str, arguments: Arguments) -> list[tuple[str, ...]]:
+        """The names of each thing that a tool other than `bash` touches."""
+        if tool in CHANGING:
+            touched = list(changed_by(tool, arguments))
+            return [paths.names(path, self.root) for path in touched] or [("(a patch that cannot be read)",)]
+        if tool in PATHED:
+            return [paths.names(str(arguments.get("path", ".")), self.root)]
+        return [(json.dumps(dict(arguments), sort_keys=True, ensure_ascii=False, default=str),)]
+
+    def _command(self, part: Part, command: str, places: list[str]) -> _Subject:
+        """A part of `command` that runs in one of the `places`."""
+        opened = [each for each in part.redirections if each.word is not None]
+        words = [_Need(text=part.command, shape=part.shape)] if part.words else []
+        needs = (*words, *(need for each in opened for need in self._opens(each, places)))
+        elsewhere = len(places) > 1 and any(each.writes for each in opened)
+        foreign = _runs_git(part) and any(paths.repository_below(place, self.root) for place in places)
+        return _Subject(
+            tool="bash",
+            needs=needs or (_Need(text=part.text, shape=part.text),),
+            wholes=(command,) if elsewhere or foreign else (part.text, command),
+            surely=tuple(self._surely(part, places)),
+            maybe=tuple(views.tails(part)),
+            mentions=tuple(views.lines(part)),
+            opaque=foreign,
+        )
+
+    def _surely(self, part: Part, places: list[str]) -> Iterator[tuple[str, str]]:
+        yield from (("bash", text) for text in (part.text, *views.certain(part)))
+        for each in part.redirections:
+            if each.writes and each.word is not None:
+                yield from (("edit", need.shape[2:]) for need in self._opens(each, places))
+
+    def _opens(self, opened: Redirection, places: list[str]) -> list[_Need]:
+        """`> path` or `< path` for each name that the file of a redirection may have."""
+        word, sign = opened.word, ">" if opened.writes else "<"
+        assert word is not None
+        if word.value is None:  # it may lead anywhere, whatever it begins with
+            return [_Need(text=f"{sign} {word.text}", shape=f"{sign} {UNKNOWN}")]
+        names = [name for place in places for name in paths.names(word.value, self.root, place)]
+        return [_Need(text=f"{sign} {name}", shape=f"{sign} {name}") for name in dict.fromkeys(names)]
+
+    def _enters(self, part: Part) -> bool:
+        """Whether a part only changes into a directory within the repository."""
+        values = [word.value for word in part.words]
+        if len(values) != 2 or values[0] != "cd" or not values[1] or part.redirections:
+            return False
+        names = paths.names(values[1], self.root)
+        plain = not any(name.startswith(("/", "-", "..")) for name in names) and ".." not in values[1].split(
+            "/"
+        )
+        return plain and not any(self._denials(_named("bash", (part.text,))))
+
+    def _places(self, entering: Iterable[Part]) -> list[str]:
+        """Directories in which a part may run: each `cd` may have happened, or failed."""
+        places = ["."]
+        for part in itertools.islice(entering, MOST_PLACES):
+            into = part.words[1].value or "."
+            below = [into] if into.startswith("/") else [posixpath.join(place, into) for place in places]
+            places = list(dict.fromkeys((*places, *(inside(each, self.root) for each in below))))
+        return places
+
+    def _leaves(self, place: str) -> bool:
+        """Whether a directory lies outside the repository, perhaps by a link."""
+        return any(name.startswith(("/", "..")) for name in paths.names(place, self.root))
+
+
+def _names(tool: str) -> tuple[str, ...]:
+    return (tool, "edit") if tool in CHANGING else (tool,)
+
+
+def _named(tool: str, names: tuple[str, ...]) -> _Subject:
+    """Something with one name, or with another than is written: then both are shown, and granted together."""
+    whole = names[0] if len(names) == 1 else f"{names[0]} (really {names[-1]})"
+    needs = tuple(_Need(text=name if len(names) == 1 else whole, shape=name) for name in names)
+    return _Subject(tool=tool, needs=needs, wholes=(whole,))
+
+
+def changed_by(tool: str, arguments: Arguments) -> Iterator[str]:
+    """The paths that a call of `write`, `edit` or `apply_patch` names; none of another tool's."""
+    if tool not in CHANGING:
+        return
+    if tool != "apply_patch":
+        yield str(arguments.get("path", "."))
+        return
+    try:
+        changes = parse(str(arguments.get("patch", "")))
+    except ToolError:
+        return
+    yield from (path for change in changes for path in (change.path, change.move_to) if path)
+
+
+def touched(tool: str, arguments: Arguments, *, root: str) -> list[str]:
+    """The files within the repository that a call changes."""
+    return [inside(path, root) for path in changed_by(tool, arguments)]
+
+
+def _opaque(command: str, surely: tuple[tuple[str, str], ...] = ()) -> _Subject:
+    need = _Need(text=command, shape=command)
+    return _Subject(tool="bash", needs=(need,), wholes=(command,), surely=surely, opaque=True)
+
+
+def _is_stateful(part: Part) -> bool:
+    return not part.program or part.program[0].value in STATEFUL
+
+
+def _runs_git(part: Part) -> bool:
+    return bool(part.program) and posixpath.basename(part.program[0].value or "") == "git"
+
+
+ALLOW_ALL = Permissions([Rule(tool="*", pattern="*", action=Action.ALLOW)])
+"""Inside a sandbox, where nothing can be harmed: practice, bench and simulated developers."""

@@ -1,0 +1,122 @@
+"""One tool as a profile shows it to the model: other names, other forms, the same tool behind them."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ostinato.harness.errors import InvalidArguments
+from ostinato.harness.profiles import forms, schema
+from ostinato.harness.profiles.forms import Form
+from ostinato.harness.tools.definitions import CATALOGUE, tool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Argument:
+    """What a dialect calls an argument.
+
+    >>> Argument(name="timeout", canonical="timeout", schema={"type": "integer"}).form.value
+    'plain'
+    """
+
+    name: str
+    canonical: str
+    schema: Mapping[str, Any]
+    form: Form = Form.PLAIN
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A call in canonical words; in the model's own when `error` says that it fits no tool.
+
+    >>> Reading(tool="read", arguments={"path": "calc.py"}).error is None
+    True
+    """
+
+    tool: str
+    arguments: Mapping[str, Any]
+    error: InvalidArguments | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """A schema, and which tool a call of it means.
+
+    >>> shown_as("read", "Read", path="file_path").read({"file_path": "calc.py"})
+    {'path': 'calc.py'}
+    """
+
+    tool: str
+    """The canonical name."""
+    shown: Mapping[str, Any]
+    """The OpenAI function schema, with the names of the dialect."""
+    arguments: tuple[Argument, ...]
+    foreign: bool = False
+    """Somebody else runs it and checks the arguments."""
+
+    @property
+    def name(self) -> str:
+        name: str = self.shown["function"]["name"]
+        return name
+
+    def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The canonical arguments of a call. Raises InvalidArguments in the words of the dialect."""
+        if self.foreign:
+            return dict(arguments)
+        schema.check_arguments(self.name, arguments, self.shown["function"]["parameters"])
+        meant: dict[str, Any] = {}
+        for each in self.arguments:
+            if each.name in arguments:
+                meant |= forms.read(each.form, each.canonical, arguments[each.name])
+        return meant
+
+    def worded(self, text: str) -> str:
+        """`text`, of which the first line names arguments, in the words of the dialect."""
+        first, newline, rest = text.partition("\n")
+        renamed = {each.canonical: each.name for each in self.arguments if each.name != each.canonical}
+        return _renamed(first, renamed) + newline + rest
+
+
+def as_it_is(name: str) -> Offer:
+    """The tool under its canonical names."""
+    return _offer(name, CATALOGUE[name], _plain_arguments(name, {}))
+
+
+def foreign(shown: Mapping[str, Any]) -> Offer:
+    """A tool that somebody else runs."""
+    return Offer(tool=shown["function"]["name"], shown=shown, arguments=(), foreign=True)
+
+
+def shown_as(canonical: str, name: str, *others: Argument, says: str | None = None, **renamed: str) -> Offer:
+    """The tool under other names. `others` replace the arguments they stand for, or come beside them; an
+    argument renamed to the empty string is not shown.
+    """
+    plain = _plain_arguments(canonical, renamed)
+    replacing = {each.canonical: each for each in others}
+    arguments = [replacing.get(each.canonical, each) for each in plain if renamed.get(each.canonical) != ""]
+    arguments += [each for each in others if each not in arguments]
+    description = says or _renamed(CATALOGUE[canonical]["function"]["description"], renamed)
+    required = tuple(each.name for each in arguments if each.required)
+    schemas = {each.name: each.schema for each in arguments}
+    return _offer(canonical, tool(name, description, required, **schemas), arguments)
+
+
+def _offer(canonical: str, shown: Mapping[str, Any], arguments: list[Argument]) -> Offer:
+    return Offer(tool=canonical, shown=shown, arguments=tuple(arguments))
+
+
+def _plain_arguments(canonical: str, renamed: Mapping[str, str]) -> list[Argument]:
+    parameters = CATALOGUE[canonical]["function"]["parameters"]
+    return [
+        Argument(
+            name=renamed.get(key, key), canonical=key, schema=value, required=key in parameters["required"]
+        )
+        for key, value in parameters["properties"].items()
+    ]
+
+
+def _renamed(text: str, renamed: Mapping[str, str]) -> str:
+    for old, new in renamed.items():
+        text = re.sub(rf"\b{old}\b", new, text) if new else text
+    return text

@@ -1,0 +1,118 @@
+"""Profiles: what the model is told and which tools it is shown, as data over one executor.
+
+::
+
+    profile ─► system prompt and schemas, in a dialect's words ─► model
+                                                                    │ call, in the same words
+    executor ◄── canonical tool and arguments ◄── Profile.reading ◄─┘
+
+A checkpoint is trained under one profile and should be served under the same: `Profile.hash` changes with any
+word of it and travels with every session.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ostinato.harness.errors import InvalidArguments
+from ostinato.harness.profiles.dialects import CLAUDE, CODEX, MINI, OPENCODE, PI
+from ostinato.harness.profiles.offers import Offer, Reading, as_it_is
+from ostinato.harness.profiles.prompt import SUMMARIZE, SUMMARY, SYSTEM
+from ostinato.harness.tools.definitions import CATALOGUE, TOOLS
+
+ANSWERS = 2
+"""Raised when the same call of a tool is answered otherwise than before."""
+
+
+class ProfileError(ValueError):
+    """No profile has that name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """A dialect: everything the model reads of the harness before the task.
+
+    >>> PROFILES["claude"].reading("Read", {"file_path": "calc.py"}).arguments
+    {'path': 'calc.py'}
+    """
+
+    name: str
+    offers: tuple[Offer, ...]
+    system: str = SYSTEM
+    read_before_edit: bool = False
+    """Whether a file must have been read in the session before `edit` or `write` may change it."""
+    summarize: str | None = None
+    """The question that makes the model write down where it stands when the context is nearly full."""
+    hash: str = field(init=False)
+    """16 hexadecimal digits: they change with ANSWERS and any word of prompt, schemas and rules."""
+
+    def __post_init__(self) -> None:
+        told: list[Any] = [ANSWERS, self.system, list(self.tools)]
+        rules = {"read_before_edit": self.read_before_edit, "summarize": self.summarize}
+        if self.summarize is not None:
+            rules["summary"] = SUMMARY
+        if any(rules.values()):
+            told.append(rules)
+        digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+        object.__setattr__(self, "hash", digest[:16])
+
+    @property
+    def tools(self) -> tuple[Mapping[str, Any], ...]:
+        """The schemas, in the order they are shown."""
+        return tuple(offer.shown for offer in self.offers)
+
+    def offer(self, name: str) -> Offer | None:
+        return next((offer for offer in self.offers if offer.name == name), None)
+
+    def reading(self, name: str, arguments: Mapping[str, Any]) -> Reading:
+        """What a call in this dialect means; never raises."""
+        offer = self.offer(name)
+        try:
+            if offer is None:
+                names = " ".join(each.name for each in self.offers)
+                raise InvalidArguments(f"unknown tool {name}, use {names}")
+            return Reading(tool=offer.tool, arguments=offer.read(arguments))
+        except InvalidArguments as error:
+            return Reading(tool=offer.tool if offer else name, arguments=arguments, error=error)
+
+    def worded(self, name: str, text: str) -> str:
+        """An error of the tool that the model calls `name`, with its argument names."""
+        offer = self.offer(name)
+        return offer.worded(text) if offer else text
+
+    def beside(self, offers: Iterable[Offer]) -> "Profile":
+        """This profile with further tools: another hash, since the model is shown something else."""
+        return replace(self, offers=(*self.offers, *offers))
+
+
+def profile(name: str) -> Profile:
+    """The profile of that name. Raises ProfileError that lists those there are."""
+    if name not in PROFILES:
+        raise ProfileError(f"no profile {name!r}: use one of {', '.join(PROFILES)}")
+    return PROFILES[name]
+
+
+def named_by(trained_under: str) -> str:
+    """What to tell a person whose model was trained under the harness of that hash."""
+    name = next((each.name for each in PROFILES.values() if each.hash == trained_under), None)
+    advice = f"choose the profile {name}" if name else "no profile of this version is like it"
+    return f"the model was trained under another harness ({trained_under}): {advice}"
+
+
+CORE = Profile(name="core", offers=tuple(as_it_is(tool["function"]["name"]) for tool in TOOLS))
+"""Seven tools under their canonical names: what the demo trains and serves."""
+
+PROFILES: Mapping[str, Profile] = {
+    each.name: each
+    for each in (
+        CORE,
+        Profile(name="full", offers=tuple(as_it_is(name) for name in CATALOGUE), summarize=SUMMARIZE),
+        Profile(name="claude", offers=CLAUDE, read_before_edit=True, summarize=SUMMARIZE),
+        Profile(name="opencode", offers=OPENCODE, summarize=SUMMARIZE),
+        Profile(name="pi", offers=PI, summarize=SUMMARIZE),
+        Profile(name="codex", offers=CODEX, summarize=SUMMARIZE),
+        Profile(name="mini", offers=MINI),
+    )
+}

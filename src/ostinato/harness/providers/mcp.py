@@ -1,0 +1,247 @@
+"""Tools of MCP servers, offered beside the profile's own as `mcp__server__tool`.
+
+Each server has a task of its own that opens the connection, keeps it and closes it: the SDK wants that in
+one place. A server that does not start is left out and said; one that dies is started again at the next call.
+
+::
+
+    McpTools.open ─► server task ─► Client ─► tools/list ─► offers
+    Executor ─► call ─► schema checked ─► tools/call, in time ─► text, or a typed tool error
+"""
+
+import asyncio
+import json
+import os
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+from ostinato.config import ConfigError
+from ostinato.harness.errors import (
+    InvalidArguments,
+    ProviderError,
+    ToolError,
+    ToolTimeout,
+    UnexpectedEnvironment,
+)
+from ostinato.harness.profiles.offers import Offer, foreign
+from ostinato.harness.providers.mcp_config import McpServer
+
+PREFIX = "mcp"
+TOOL = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+OUTPUT_CHARS = 20_000
+CLOSING_S = 5.0
+EXTRA = "MCP servers need the official SDK: pip install -e '.[code]'"
+
+
+class McpMissing(ConfigError):  # noqa: N818
+    """The SDK is not installed."""
+
+
+class McpTools:
+    """The tools of all servers that answered. Use `opened`."""
+
+    def __init__(self, links: Sequence["_Link"]) -> None:
+        self._links = {link.server.name: link for link in links}
+        self.offers: Sequence[Offer] = tuple(
+            foreign(_shown(link.server.name, tool)) for link in links for tool in link.tools.values()
+        )
+
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> str:
+        """The text of a tool's result.
+
+        Raises InvalidArguments, UnexpectedEnvironment (the tool says that it failed), ToolTimeout and
+        ProviderError (the server did).
+        """
+        _, server, name = tool.split("__", 2)
+        link = self._links[server]
+        _check(tool, arguments, link.tools[name].input_schema)
+        return await link.call(name, arguments)
+
+
+@asynccontextmanager
+async def opened(servers: Sequence[McpServer]) -> AsyncIterator[tuple[McpTools, list[str]]]:
+    """The tools of `servers`, and for each that does not answer a line that says why.
+
+    Raises McpMissing without the SDK.
+    """
+    links = [_Link(server) for server in servers]
+    try:
+        answers = await asyncio.gather(*(link.open() for link in links), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(answer, ToolError):
+                raise answer
+        alive = [link for link, answer in zip(links, answers, strict=True) if answer is None]
+        yield McpTools(alive), [str(answer) for answer in answers if answer is not None]
+    finally:
+        await asyncio.gather(*(link.close() for link in links))
+
+
+class _Link:
+    """One server and the task that holds its connection."""
+
+    def __init__(self, server: McpServer) -> None:
+        self.server = server
+        self.tools: dict[str, Any] = {}
+        self._client: Any = None
+        self._task: asyncio.Task[None] | None = None
+        self._leave = asyncio.Event()
+        self._lock = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Raises ProviderError when the server does not answer in time."""
+        self._leave = asyncio.Event()
+        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._hold(ready))
+        try:
+            await asyncio.wait_for(asyncio.shield(ready), self.server.timeout_s)
+        except TimeoutError:
+            await self.close()
+            raise ProviderError(f"MCP server {self.server.name} did not answer") from None
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        async with self._lock:
+            if self._client is None:
+                await self.close()
+                await self.open()
+            return await self._ask(name, arguments)
+
+    async def close(self) -> None:
+        self._leave.set()
+        if self._task is None:
+            return
+        done, _ = await asyncio.wait([self._task], timeout=CLOSING_S)
+        if not done:
+            self._task.cancel()
+            await asyncio.wait([self._task], timeout=CLOSING_S)
+        self._task = None
+
+    async def _ask(self, name: str, arguments: Mapping[str, Any]) -> str:
+        try:
+            result = await self._client.call_tool(
+                name, dict(arguments), read_timeout_seconds=self.server.timeout_s
+            )
+        except Exception as error:  # whatever the SDK raises, it is not ours and not the model's
+            if _is_timeout(error):
+                raise ToolTimeout(f"{name} timed out after {self.server.timeout_s:g} s") from error
+            self._client = None
+            self._leave.set()
+            raise ProviderError(f"MCP server {self.server.name} failed: {_why(error)}") from error
+        text = _text(result)[:OUTPUT_CHARS] or "(no output)"
+        if result.is_error:
+            raise UnexpectedEnvironment(text)
+        return text
+
+    async def _hold(self, ready: "asyncio.Future[None]") -> None:
+        """Opens the connection and keeps it until it is lost or nobody wants it."""
+        try:
+            async with _connected(self.server) as client:
+                self.tools = {tool.name: tool for tool in await _listed(client) if TOOL.fullmatch(tool.name)}
+                self._client = client
+                ready.set_result(None)
+                await self._leave.wait()
+        except McpMissing as error:
+            ready.set_exception(error)
+        except Exception as error:
+            if not ready.done():
+                ready.set_exception(ProviderError(f"MCP server {self.server.name} failed: {_why(error)}"))
+        finally:
+            self._client = None
+
+
+@asynccontextmanager
+async def _connected(server: McpServer) -> AsyncIterator[Any]:
+    """The SDK's client of a server; what the server says on stderr is its own affair."""
+    try:
+        from mcp import Client
+        from mcp.client.stdio import StdioServerParameters, stdio_client
+        from mcp.client.streamable_http import streamable_http_client
+        from mcp.shared._httpx_utils import create_mcp_http_client
+    except ImportError as error:
+        raise McpMissing(EXTRA) from error
+    if server.command:
+        program, *words = server.command
+        started = StdioServerParameters(command=program, args=words, env=dict(server.env), cwd=server.cwd)
+        with _nowhere() as silent:
+            async with Client(stdio_client(started, silent)) as client:
+                yield client
+    else:
+        async with (
+            create_mcp_http_client(headers=dict(server.headers)) as http,
+            Client(streamable_http_client(server.url, http_client=http)) as client,
+        ):
+            yield client
+
+
+def _nowhere() -> TextIO:
+    return Path(os.devnull).open("w")
+
+
+async def _listed(client: Any) -> list[Any]:
+    page = await client.list_tools()
+    tools = list(page.tools)
+    while page.next_cursor is not None:
+        page = await client.list_tools(cursor=page.next_cursor)
+        tools += page.tools
+    return tools
+
+
+def _shown(server: str, tool: Any) -> Mapping[str, Any]:
+    function = {
+        "name": f"{PREFIX}__{server}__{tool.name}",
+        "description": tool.description or tool.title or tool.name,
+        "parameters": tool.input_schema,
+    }
+    return {"type": "function", "function": function}
+
+
+def _check(name: str, arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
+    """Raises InvalidArguments unless the call fits; references to other documents are not followed."""
+    from jsonschema import SchemaError, ValidationError
+    from jsonschema.validators import validator_for
+    from referencing import Registry
+
+    validator: Any = validator_for(schema)
+    try:
+        validator.check_schema(schema)
+        validator(schema, registry=Registry()).validate(dict(arguments))
+    except ValidationError as error:
+        where = ".".join(str(part) for part in error.absolute_path)
+        raise InvalidArguments(f"{name}: {where + ': ' if where else ''}{error.message[:200]}") from error
+    except SchemaError as error:
+        raise ProviderError(f"{name}: its server gives no valid schema: {error.message[:200]}") from error
+
+
+def _text(result: Any) -> str:
+    parts = [_part(block) for block in result.content]
+    if not parts and result.structured_content is not None:
+        return json.dumps(result.structured_content, ensure_ascii=False)
+    return "\n".join(parts)
+
+
+def _part(block: Any) -> str:
+    match block.type:
+        case "text":
+            return str(block.text)
+        case "resource" if hasattr(block.resource, "text"):
+            return str(block.resource.text)
+        case "resource_link":
+            return str(block.uri)
+    return f"[{block.type} left out: only text is read]"
+
+
+def _is_timeout(error: BaseException) -> bool:
+    """Whether the server was asked and did not answer in time."""
+    from mcp import MCPError
+    from mcp.types import REQUEST_TIMEOUT
+
+    return isinstance(error, TimeoutError) or (isinstance(error, MCPError) and error.code == REQUEST_TIMEOUT)
+
+
+def _why(error: BaseException) -> str:
+    """The innermost reason, without the groups that tasks put around it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error) or type(error).__name__

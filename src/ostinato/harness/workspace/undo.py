@@ -1,0 +1,73 @@
+"""Taking back what a prompt changed, from what the session's log says of it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ostinato.harness.conversation import Conversation
+from ostinato.harness.session_log import Event, Kind
+from ostinato.harness.workspace.checkpoints import Checkpoints, Restored
+
+Step = tuple[str, str]
+"""Trees before and after one call."""
+
+
+def steps(events: Iterable[Event]) -> list[Step]:
+    """What the last prompt that changed anything, and was not undone, did; in order."""
+    prompts: list[list[Step]] = [[]]
+    for event in events:
+        if event.kind is Kind.USER:
+            prompts.append([])
+        elif event.kind is Kind.EDIT:
+            before, after = event.data["trees"]
+            if (before, after) not in prompts[-1]:
+                prompts[-1].append((before, after))
+        elif event.kind is Kind.UNDO:
+            prompts = [*_with_edits(prompts)[:-1], []]
+    return next(iter(reversed(_with_edits(prompts))), [])
+
+
+async def undo(checkpoints: Checkpoints, conversation: Conversation) -> Restored | None:
+    """Undoes the last prompt's changes and tells the model so; None when there is nothing to undo.
+
+    Raises GitError, and OSError for a file that cannot be written.
+    """
+    events = conversation.log.events if conversation.log is not None else []
+    restored: dict[str, None] = {}
+    left: dict[str, None] = {}
+    last = steps(events)
+    for before, after in reversed(last):
+        done = await checkpoints.undo(before, after)
+        restored |= dict.fromkeys(done.restored)
+        left |= dict.fromkeys(done.left)
+    if not last:
+        return None
+    result = Restored(restored=tuple(restored), left=tuple(left))
+    conversation.undone(result.restored, result.left)
+    return result
+
+
+async def complete(checkpoints: Checkpoints, conversation: Conversation) -> None:
+    """Notes the edits of a call in whose midst the process died."""
+    events: Sequence[Event] = conversation.log.events if conversation.log is not None else []
+    cut = _cut(events)
+    if cut is None:
+        return
+    trees = [cut["tree"], await checkpoints.take()]
+    for path in await checkpoints.changed(trees[0], trees[1]):
+        conversation.note(
+            Kind.EDIT, id=cut["id"], path=path, before=None, after=None, lines=[], trees=trees, cut=True
+        )
+
+
+def _cut(events: Sequence[Event]) -> Mapping[str, Any] | None:
+    """The checkpoint that nothing follows: the log was cut between it and its call's answer."""
+    for event in reversed(events):
+        if event.kind is Kind.CHECKPOINT:
+            return event.data
+        if event.kind is not Kind.OBSERVATION or event.data["error"] != "UserAborted":
+            return None
+    return None
+
+
+def _with_edits(prompts: list[list[Step]]) -> list[list[Step]]:
+    return [steps for steps in prompts if steps]

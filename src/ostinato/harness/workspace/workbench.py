@@ -1,0 +1,270 @@
+"""A person's repository, the agent in it, and one session at a time: what every front end works with.
+
+::
+
+    Workbench.open ─► prompt ─► prompt ─► undo ─► prompt ─► new | resume ─► prompt ─► … ─► close
+"""
+
+import asyncio
+import os
+import time
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from ostinato.config import ConfigError
+from ostinato.harness.agent import Agent, HarnessConfig, Observer
+from ostinato.harness.client import GatewayClient, GatewayRefused, GatewayUnavailable, Reply
+from ostinato.harness.conversation import Call, Conversation, Edit, Outcome
+from ostinato.harness.execute import Observation
+from ostinato.harness.git import named_programs, worktree
+from ostinato.harness.permissions import policy
+from ostinato.harness.permissions.rules import Permissions, Rule
+from ostinato.harness.providers import mcp, mcp_config
+from ostinato.harness.providers.base import Providers
+from ostinato.harness.providers.mcp_config import McpServer
+from ostinato.harness.providers.search import SearchAt
+from ostinato.harness.session_log import Kind, LogError, SessionLog, Sessions
+from ostinato.harness.users import Permitting, User
+from ostinato.harness.workspace import undo
+from ostinato.harness.workspace.checkpoints import Checkpoints, Restored
+from ostinato.harness.workspace.edit_journal import Journal
+from ostinato.sandbox.backends.process.backend import ProcessBackend
+from ostinato.sandbox.base import Limits, Sandbox, Spec
+from ostinato.types import Ending, Signal, SignalKind, new_id
+
+PEOPLE = HarnessConfig(
+    max_turns=50, max_tokens=2048, max_context=32_000, temperature=0.3, command_timeout_s=600.0
+)
+"""A person waits longer than practice does and wants the likely answer, not a varied one."""
+LIMITS = Limits(wall_s=120.0)
+PATIENCE_S = 10.0
+FAREWELL_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a person asked for when they started it.
+
+    >>> Options(directory=Path(), url="http://127.0.0.1:8080", key="k").auto
+    False
+    """
+
+    directory: Path
+    url: str
+    key: str
+    config: HarnessConfig = PEOPLE
+    rules: tuple[Rule, ...] = ()
+    """After the defaults and those of the person's file."""
+    auto: bool = False
+    """Permit whatever would be asked; denials stay."""
+    sessions: Sessions = field(default_factory=Sessions.of_user)
+    servers: tuple[McpServer, ...] = ()
+    """MCP servers beside those of the person's file."""
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for an address that is none."""
+        parts = urlsplit(self.url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            meant = self.url if "/" not in self.url and ":" in self.url else "127.0.0.1:8080"
+            raise ConfigError(f"{self.url!r} is no address of a gateway: write it as http://{meant}")
+
+
+class Workbench:
+    """Use `open`. One prompt at a time; cancelling it leaves the session usable."""
+
+    def __init__(self, options: Options, root: Path, checkpoints: Checkpoints, journal: Journal) -> None:
+        self.root = root
+        self.checkpoints = checkpoints
+        self._options = options
+        self._journal = journal
+        self._backend = ProcessBackend(in_place=True)
+        self._client = GatewayClient(options.url, options.key, patience_s=PATIENCE_S)
+        self._ending = Ending.ABANDONED
+        self._open = AsyncExitStack()
+        self.notices: list[str] = []
+        """What the person should know: MCP servers that did not answer, facts the gateway does not take."""
+        self._refused = False
+        self._first = ""
+        self.version: int | None = None
+        """Of the last reply's newest token."""
+        self.conversation: Conversation
+        self.sandbox: Sandbox
+        self.permissions: Permissions
+        """As every session begins."""
+        self._agent: Agent
+
+    @classmethod
+    async def open(
+        cls, options: Options, user: User, observer: Observer, *, session_id: str = ""
+    ) -> "Workbench":
+        """In a new session, or a named one of this repository.
+
+        Raises GitError without a working tree, ConfigError for unusable rules, LogError, SandboxError.
+        """
+        root = await worktree(options.directory)
+        naming = await named_programs(root)
+        own = [*policy.DEFAULT, *policy.asking_git(naming), *policy.keeping_programs(root)]
+        rules = [*own, *policy.load(policy.file()), *options.rules]
+        checkpoints = await Checkpoints.open(root, options.sessions.directory.parent / "checkpoints")
+        bench = cls(options, root, checkpoints, await Journal.of(root))
+        bench.sandbox = await bench._backend.create(
+            Spec(repo=root, limits=LIMITS, environment=_environment())
+        )
+        bench.permissions = Permissions([*rules, *await checkpoints.unkept()], root=str(root))
+        if naming:
+            bench.notices.append(f"git asks first, since this repository names programs: {', '.join(naming)}")
+        providers = await bench._providers()
+        bench._agent = Agent(
+            bench._client,
+            bench.sandbox,
+            Permitting(user) if options.auto else user,
+            options.config,
+            observer=_Journalled(observer, bench),
+            permissions=bench.permissions,
+            keeper=checkpoints,
+            providers=providers,
+        )
+        await bench._begin(options.sessions.open(session_id or new_id()))
+        return bench
+
+    @property
+    def fullness(self) -> str:
+        """How long the session is; of how much, as far as the model has not read less."""
+        tokens = f"{self.conversation.tokens:,}"
+        whole = (
+            self._ending is not Ending.TOKEN_LIMIT
+            or self.conversation.tokens >= self._options.config.max_context
+        )
+        return f"{tokens} of {self._options.config.max_context:,} tokens" if whole else f"{tokens} tokens"
+
+    async def prompt(self, text: str) -> Outcome:
+        """Raises GatewayRefused; CancelledError, after which the session can go on."""
+        self._ending = Ending.ABANDONED
+        outcome = await self._agent.prompt(self.conversation, text)
+        self._ending = outcome.ending
+        return outcome
+
+    async def undo(self) -> Restored | None:
+        """Takes back what the last prompt changed; None when nothing is left to undo."""
+        restored = await undo.undo(self.checkpoints, self.conversation)
+        if restored is not None and self.conversation.messages:
+            await self.post(SignalKind.EDIT_REVERTED, 1.0, f"undo-{len(self.conversation.messages)}")
+        return restored
+
+    async def diff(self) -> str:
+        """What has changed since the session's first checkpoint."""
+        return await self.checkpoints.diff(self._first, await self.checkpoints.take())
+
+    async def new(self) -> None:
+        """Ends the session and begins another."""
+        await self._finish()
+        await self._begin(self._options.sessions.open(new_id()))
+
+    async def resume(self, session_id: str = "") -> None:
+        """Goes on with a session of this repository, the last one by default. Raises LogError."""
+        here = [found for found, _ in self._options.sessions.newest(str(self.root))]
+        others = [found for found in here if found != self.conversation.session_id]
+        wanted = session_id or next(iter(others), "")
+        if not wanted:
+            raise LogError(f"no session to resume in {self.root}")
+        if wanted not in here:
+            self._options.sessions.load(wanted)  # says so when there is none
+            raise LogError(f"session {wanted} is of another repository: go there to resume it")
+        if wanted != self.conversation.session_id:
+            log = self._options.sessions.open(wanted)
+            await self._finish()
+            await self._begin(log)
+
+    async def close(self) -> None:
+        await self._finish()
+        await self._journal.drain()
+        await self._open.aclose()
+        await self._client.aclose()
+        await self._backend.aclose()
+        self.checkpoints.close()
+
+    def tell_journal(self, call: Call, edit: Edit) -> None:
+        model = "ostinato" if self.version is None else f"ostinato-{self.version}"
+        self._journal.tell(self.conversation.session_id, self.conversation.last_turn, model, call, edit)
+
+    async def _providers(self) -> Providers:
+        url, key = os.environ.get("OSTINATO_SEARCH_URL"), self._options.key
+        search = SearchAt(url=url, key=key).of(self.sandbox) if url else None
+        servers = [*mcp_config.of_person(), *self._options.servers]
+        if not servers:
+            return Providers(search=search)
+        tools, missing = await self._open.enter_async_context(mcp.opened(servers))
+        self.notices += missing
+        return Providers(search=search, tools=tools)
+
+    async def _begin(self, log: SessionLog) -> None:
+        self._ending = Ending.ABANDONED
+        kept = (event.data["tree"] for event in log.events if event.kind is Kind.CHECKPOINT)
+        self._first = next(kept, "") or await self.checkpoints.take()
+        self.conversation = self._agent.converse(log.path.stem, log=log)
+        await undo.complete(self.checkpoints, self.conversation)
+
+    async def _finish(self) -> None:
+        """Says how the session ended, if the gateway answers quickly: people want their prompt back."""
+        conversation, log = self.conversation, self.conversation.log
+        if conversation.messages:
+            await self.post(SignalKind.ENDING, self._ending.value, "ending")
+        if log is not None:
+            log.close()
+            if not log.events:
+                log.path.unlink()
+
+    async def post(self, kind: SignalKind, value: float | str, name: str, turn: int | None = None) -> None:
+        """Tells the gateway a fact about this session. `name` makes it the same fact when told again."""
+        session_id = self.conversation.session_id
+        signal = Signal(
+            session_id=session_id,
+            kind=kind,
+            value=value,
+            observed_at=time.time(),
+            turn=turn,
+            id=f"{session_id}/{name}",
+        )
+        try:
+            await asyncio.wait_for(self._client.signal(signal), FAREWELL_S)
+        except (TimeoutError, GatewayUnavailable):
+            return  # the log has it; a gateway that is away must not keep a person waiting
+        except GatewayRefused as error:
+            if not self._refused:
+                self.notices.append(f"the gateway does not take what became of this session: {error}")
+            self._refused = True
+
+
+def _environment() -> dict[str, str]:
+    """What makes a command mean the same wherever it runs: `cd` and programs look in fixed places."""
+    return {"CDPATH": "", "PATH": policy.search_path()}
+
+
+class _Journalled:
+    """Passes everything on, and edits to the journal as well."""
+
+    def __init__(self, observer: Observer, bench: Workbench) -> None:
+        self._observer = observer
+        self._bench = bench
+
+    def text(self, piece: str) -> None:
+        self._observer.text(piece)
+
+    def reply(self, reply: Reply) -> None:
+        self._bench.version = reply.version
+        self._observer.reply(reply)
+
+    def call(self, call: Call) -> None:
+        self._observer.call(call)
+
+    def edited(self, call: Call, edit: Edit) -> None:
+        self._bench.tell_journal(call, edit)
+        self._observer.edited(call, edit)
+
+    def output(self, call: Call, piece: str) -> None:
+        self._observer.output(call, piece)
+
+    def result(self, call: Call, observation: Observation) -> None:
+        self._observer.result(call, observation)

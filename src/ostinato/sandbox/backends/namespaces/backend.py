@@ -1,0 +1,395 @@
+"""Linux namespaces: a boundary against code that means harm, without root, containers or a daemon.
+
+    NsBackend ──starts──► zygote (pytest loaded) ──forks──► agent, process 1 of its own user, mount, pid,
+        │                                                   network, ipc and uts namespaces; the repository
+        └──────────────── frames on a socket pair ────────► is an overlay
+
+A sandbox sees the machine's programs and the Python in use, read-only, and its repository; no network, no
+other process, no home directory, no hidden test. What it writes lies in memory and ends with it.
+"""
+
+import asyncio
+import dataclasses
+import os
+import socket
+import uuid
+from collections.abc import AsyncIterator, Mapping, Set
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from ostinato.sandbox.backends.agent_sandbox import GRACE_S, WireSandbox
+from ostinato.sandbox.backends.namespaces.launcher import ZygoteProcess
+from ostinato.sandbox.base import (
+    Capabilities,
+    Exam,
+    ExecResult,
+    Isolation,
+    Mount,
+    OnOutput,
+    Sandbox,
+    SandboxError,
+    Snapshot,
+    SnapshotKind,
+    Spec,
+    Unsupported,
+)
+from ostinato.sandbox.egress import transparent
+from ostinato.sandbox.egress.policy import Resolve
+from ostinato.sandbox.egress.route import HeldWay
+from ostinato.sandbox.exam.host import UNFINISHED, runs
+from ostinato.sandbox.exam.worker import module_names
+from ostinato.sandbox.files import rootfs, scratch
+from ostinato.sandbox.files.exec_cache import CacheKey, ExecCache, identity
+from ostinato.sandbox.files.layer import MAX_RECORD
+from ostinato.sandbox.files.snapshots import LAYER, Shelf, open_layer
+from ostinato.sandbox.guest import pytest_command
+from ostinato.sandbox.linux import cgroup, landlock
+from ostinato.sandbox.protocol import frames
+from ostinato.sandbox.protocol.connection import Answer, LateError, LostError, Wire
+from ostinato.sandbox.protocol.order import Order
+
+_FULL = "gvisor or qemu"
+
+
+class NsBackend:
+    """Sandboxes forked from one zygote, which is started when first needed and again when it died.
+
+    `snapshots`: where they are kept, else in a temporary directory that ends with the backend.
+    `resolve`: how the names of hosts are looked up for sandboxes, else as the system does.
+    """
+
+    name = "ns"
+    root = rootfs.REPO
+
+    def __init__(self, snapshots: Path | None = None, *, resolve: Resolve | None = None) -> None:
+        self._resolve = resolve
+        self.cache = ExecCache()
+        self.shelf = Shelf(self.name, snapshots)
+        self._zygote: ZygoteProcess | None = None
+        self._starting = asyncio.Lock()
+        self._sandboxes: set[NsSandbox] = set()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        held = landlock.abi()
+        without = () if held else ("this kernel has no Landlock: the mounts alone keep files apart",)
+        ways = {"proxy"} if transparent.missing() else {"proxy", "transparent"}
+        return capabilities(Isolation.NAMESPACES, {"pids"}, without, egress=ways)
+
+    async def create(self, spec: Spec) -> Sandbox:
+        return await self.begin(spec)
+
+    async def restore(self, snapshot: Snapshot, spec: Spec) -> Sandbox:
+        path = await asyncio.to_thread(self.shelf.check, snapshot, spec)
+        base = await asyncio.to_thread(open_layer, path)
+        try:
+            return await self.begin(spec, base=base)
+        finally:
+            os.close(base)
+
+    async def remove(self, snapshot: Snapshot) -> None:
+        await asyncio.to_thread(self.shelf.drop, snapshot.path)
+
+    async def begin(
+        self, spec: Spec, *, calls: socket.socket | None = None, base: int | None = None
+    ) -> "NsSandbox":
+        """A sandbox with, or without, an exam's worker and a layer to start from."""
+        order = await self._order(spec)
+        way, egress = None, spec.egress
+        files = {"calls": calls.fileno()} if calls is not None else {}
+        files |= {"layer": base} if base is not None else {}
+        try:
+            way = await HeldWay.open(egress, order.id, self._resolve) if egress is not None else None
+            begun = await (self._begin(order, files) if way is None else self._open(order, files, way))
+        except BaseException:
+            await self.drop(order.scratch)
+            if way is not None:
+                await way.aclose()
+            raise
+        sandbox = NsSandbox(begun, spec, order, self, way)
+        self._sandboxes.add(sandbox)
+        return sandbox
+
+    async def _open(self, order: Order, files: Mapping[str, int], way: HeldWay) -> "Begun":
+        """Begin with a way out, through what the sandbox opens."""
+        inner, outer = socket.socketpair()
+        with inner, outer:
+            begun = await self._begin(way.add_to(order), {**files, way.file: inner.fileno()})
+            await way.serve(outer)
+        return begun
+
+    async def _begin(self, order: Order, files: Mapping[str, int]) -> "Begun":
+        zygote = await self._ready_zygote(None)
+        try:
+            return await _begun(zygote, order, files), zygote
+        except LostError:  # a child, or the zygote, died with the order in its hands: once more
+            dead = zygote if await zygote.ends() else None
+        zygote = await self._ready_zygote(dead)
+        return await _begun(zygote, order, files), zygote
+
+    async def _order(self, spec: Spec) -> Order:
+        """Raises SandboxError, Unsupported for what cannot be given."""
+        self._check_egress(spec)
+        if not spec.repo.is_dir():
+            raise SandboxError(f"no repository at {spec.repo}: give a directory")
+        for mount in spec.mounts:
+            self._check_mount(mount)
+        return Order(
+            id=uuid.uuid4().hex,
+            generation=uuid.uuid4().hex[:8],
+            repo=_absolute(spec.repo),
+            scratch=await self._scratch(),
+            limits=spec.limits,
+            mounts=tuple((_absolute(mount.source), mount.target) for mount in spec.mounts),
+            environment=dict(spec.environment),
+        )
+
+    def _check_egress(self, spec: Spec) -> None: ...
+
+    def _check_mount(self, mount: Mount) -> None:
+        """Raises SandboxError, Unsupported."""
+        rootfs.check_mount(mount)
+
+    async def _scratch(self) -> str:
+        """A directory for a new sandbox; none where it has a file system of its own."""
+        return ""
+
+    async def drop(self, scratch: str) -> None: ...
+
+    def forget(self, sandbox: "NsSandbox") -> None:
+        self._sandboxes.discard(sandbox)
+
+    async def examine(self, exam: Exam) -> list[dict[str, str]]:
+        """The judge beside the zygote; each run's worker in a fresh sandbox."""
+        ours, results = socket.socketpair()
+        with ours, results:
+            zygote = await self._start_judge(exam, results)  # it starts while the sandbox and the worker do
+            results.close()
+            found = await runs(ours, exam, lambda variation: self._working(exam, variation))
+        if UNFINISHED in found[-1] and await zygote.ends():
+            raise SandboxError("the zygote ended, and the judge with it: the exam is void, run it again")
+        return found
+
+    async def _start_judge(self, exam: Exam, results: socket.socket) -> ZygoteProcess:
+        request = {
+            "tests": _absolute(exam.tests),
+            "names": module_names(str(exam.repo)),
+            "wall_s": exam.limits.wall_s,
+        }
+        zygote = await self._ready_zygote(None)
+        await zygote.examine(request, [results.fileno()])
+        return zygote
+
+    @asynccontextmanager
+    async def _working(self, exam: Exam, variation: int) -> AsyncIterator[socket.socket]:
+        """See `exam.Working`."""
+        asks, answers = socket.socketpair()
+        with asks:
+            with answers:
+                sandbox = await self.begin(Spec(repo=exam.repo, limits=exam.limits), calls=answers)
+            try:
+                await sandbox.prepare_worker(exam.changes, variation)
+                yield asks
+                await sandbox.check()
+            finally:
+                await sandbox.destroy()
+
+    async def _ready_zygote(self, dead: ZygoteProcess | None) -> ZygoteProcess:
+        """The running zygote, a new one when there is none or it is known to be `dead`."""
+        async with self._starting:
+            if self._zygote is not None and (self._zygote is dead or not self._zygote.alive()):
+                await self._zygote.stop()
+                self._zygote = None
+            if self._zygote is None:
+                await asyncio.to_thread(scratch.sweep)
+                self._zygote = await ZygoteProcess.start(self.name)
+            return self._zygote
+
+    async def aclose(self) -> None:
+        for sandbox in tuple(self._sandboxes):
+            await sandbox.destroy()
+        if self._zygote is not None:
+            await self._zygote.stop()
+            self._zygote = None
+        await self.shelf.close()
+
+
+Begun = tuple[Wire, ZygoteProcess]
+"""The wire to an agent, and what it was forked from."""
+
+
+def capabilities(
+    isolation: Isolation, limits: Set[str], lost: tuple[str, ...], egress: Set[str] = frozenset()
+) -> Capabilities:
+    """What all sandboxes of a zygote can do, with or without a cgroup."""
+    group = cgroup.usable()
+    if group is None:
+        lost = (*lost, "no cgroup: the memory of each process is bounded, not their sum")
+    return Capabilities(
+        isolation=isolation,
+        snapshots=frozenset({SnapshotKind.FILESYSTEM}),
+        fork=SnapshotKind.FILESYSTEM,
+        pause=True,
+        egress=frozenset(egress),
+        limits=frozenset({"rlimit", *limits, *([f"cgroup{group[0]}"] if group else [])}),
+        lost=lost,
+    )
+
+
+async def _begun(zygote: ZygoteProcess, order: Order, files: Mapping[str, int]) -> Wire:
+    """The wire to an agent that has said that it is ready; raises LostError when there is no more zygote."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        named = {"control": theirs.fileno(), **files}
+        request = {"files": list(named), "order": dataclasses.asdict(order)}
+        try:
+            await zygote.order(request, list(named.values()))
+        except BaseException:
+            ours.close()
+            raise
+    loop = asyncio.get_running_loop()
+    _, wire = await loop.create_unix_connection(lambda: Wire(order.generation), sock=ours)
+    try:
+        await wire.first(GRACE_S)
+    except BaseException:
+        await wire.close("the sandbox was not created")
+        raise
+    return wire
+
+
+def _absolute(path: Path) -> str:
+    return str(path.absolute())
+
+
+class NsSandbox(WireSandbox):
+    """The backend's handle on one agent."""
+
+    def __init__(
+        self, begun: Begun, spec: Spec, order: Order, backend: NsBackend, way: HeldWay | None
+    ) -> None:
+        wire, self._zygote = begun
+        super().__init__(wire, spec, f"{order.scratch}{backend.root}", way)
+        self.id = order.id
+        self._scratch = order.scratch
+        self._backend = backend
+        self._base = identity(spec)
+        self._runs = 0
+        self._running = 0
+
+    async def _run(
+        self, command: str, timeout_s: float | None, on_output: OnOutput | None, *, state: bool = False
+    ) -> tuple[ExecResult, Mapping[str, Any]]:
+        """Remembered, if it runs the tests, an equal tree saw it before, and nothing left a trace then."""
+        key = await self._key(command)
+        known = self._backend.cache.get(key) if key else None
+        if known is not None:
+            if on_output is not None and known.output:
+                on_output(known.output)
+            return known, {}
+        self._runs += 1
+        self._running += 1
+        run, alone = self._runs, self._running == 1
+        try:
+            result, answer = await super()._run(command, timeout_s, on_output, state=key is not None)
+        except LostError as error:
+            raise await self._zygote.blame(error) from error
+        finally:
+            self._running -= 1
+        alone = alone and run == self._runs
+        same = key is not None and answer["pure"] and answer["tree"] == key.tree
+        if key is not None and same and alone and not result.timed_out:
+            self._backend.cache.put(key, result)
+        return result, answer
+
+    async def _key(self, command: str) -> CacheKey | None:
+        """What decides the command's result; None when that is more than the tree.
+
+        It is more for any command but a run of the tests: those are written to depend on their tree alone,
+        others show randomness, time and who they are.
+        """
+        if self._way is not None or pytest_command.parse(command) is None:
+            return None
+        state, _ = await self._ask("state")
+        return CacheKey(repo=self._base, tree=state["tree"], command=command) if state["pure"] else None
+
+    async def _ask(
+        self, op: str, body: bytes = b"", *, most: int = frames.SMALL, **request: object
+    ) -> Answer:
+        try:
+            return await super()._ask(op, body, most=most, **request)
+        except LostError as error:
+            raise await self._zygote.blame(error) from error
+
+    async def check(self) -> None:
+        """Raises EndedWithinError when what ran in it has ended the agent, or keeps it from answering."""
+        try:
+            await self._ask("hello")
+        except LateError as error:
+            raise await self._zygote.blame(error) from error
+
+    async def prepare_worker(self, changes: Mapping[str, bytes | None], variation: int) -> None:
+        """Bring in an exam's changes and start the worker on the socket given at the creation."""
+        body = frames.pack_files(changes)
+        applied = self._wire.begin({"op": "apply"}, body, within_s=self._within_s)
+        await self._ask("worker", variation=variation)
+        await self._wire.answer(applied)
+
+    async def snapshot(self, kind: SnapshotKind = SnapshotKind.FILESYSTEM) -> Snapshot:
+        if kind is not SnapshotKind.FILESYSTEM:
+            raise Unsupported(self._backend.name, f"take a {kind} snapshot", _FULL)
+        shelf = self._backend.shelf
+        path = await asyncio.to_thread(shelf.begin)
+        try:
+            file = os.open(path / LAYER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                await self._pack(file)
+            finally:
+                os.close(file)
+            return await asyncio.to_thread(shelf.finish, path, kind, self._spec.repo)
+        except BaseException:
+            await asyncio.to_thread(shelf.drop, path)
+            raise
+
+    async def fork(self, n: int = 1) -> list[Sandbox]:
+        memory = os.memfd_create("fork")
+        try:
+            await self._pack(memory)
+            begun = [self._backend.begin(self._spec, base=memory) for _ in range(n)]
+            found = await asyncio.gather(*begun, return_exceptions=True)
+        finally:
+            os.close(memory)
+        failed = [each for each in found if isinstance(each, BaseException)]
+        made = [each for each in found if isinstance(each, NsSandbox)]
+        if failed:
+            for sandbox in made:
+                await sandbox.destroy()
+            raise failed[0]
+        return [*made]
+
+    async def _pack(self, file: int) -> None:
+        """Write what the sandbox wrote to `file`, while it stands still."""
+        before, failed = self._paused, list[OSError]()
+
+        def heard(_: Mapping[str, Any], body: bytes) -> None:
+            try:
+                frames.write_all(file, body)
+            except OSError as error:
+                failed.append(error)
+
+        await self.pause()
+        try:
+            await self._wire.ask(
+                {"op": "pack"}, within_s=self._within_s, heard=heard, told=MAX_RECORD + frames.CHUNK
+            )
+        finally:
+            if not before:
+                await self.resume()
+        if failed:
+            raise SandboxError(f"the snapshot could not be written: {failed[0]}") from failed[0]
+
+    async def destroy(self) -> None:
+        self._backend.forget(self)
+        await super().destroy()
+        scratch, self._scratch = self._scratch, ""
+        await self._backend.drop(scratch)

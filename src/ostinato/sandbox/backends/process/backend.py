@@ -1,0 +1,293 @@
+"""Commands as plain processes: for a person's own repository, and where namespaces are not to be had.
+
+NOT a security boundary: a command can read and write whatever its user can. A time limit holds, and processes
+left behind in the command's session are killed; in a copy, resource limits hold too, and what left the
+session is killed unless it gave up its environment as well (see `strays`).
+"""
+
+import asyncio
+import builtins
+import os
+import shutil
+import signal
+import socket
+import sys
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from ostinato.sandbox.backends.process.command import LocalProcess
+from ostinato.sandbox.base import (
+    Capabilities,
+    Exam,
+    ExecResult,
+    Isolation,
+    OnOutput,
+    Process,
+    Sandbox,
+    SandboxError,
+    Snapshot,
+    SnapshotKind,
+    Spec,
+    Unsupported,
+    Usage,
+)
+from ostinato.sandbox.exam.host import judged_by_process, worker_process
+from ostinato.sandbox.files import layer_restore, tree
+from ostinato.sandbox.files.scratch import Scratch
+from ostinato.sandbox.files.snapshots import LAYER, Shelf, open_layer
+from ostinato.sandbox.files.workspace import REPO_AREA, PlainPlace
+from ostinato.sandbox.linux import stray_processes
+from ostinato.sandbox.protocol.stream import follow
+
+
+class ProcessBackend:
+    """Works on a copy of the repository, or `in_place`.
+
+    `snapshots`: where they are kept, else in a temporary directory that ends with the backend.
+    """
+
+    name = "process"
+
+    def __init__(self, *, in_place: bool = False, snapshots: Path | None = None) -> None:
+        self._in_place = in_place
+        self._alive: set[ProcessSandbox] = set()
+        self.shelf = Shelf(self.name, snapshots)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        lost = ("commands read and write whatever their user may, and reach the network",)
+        if self._in_place:
+            return Capabilities(isolation=Isolation.PROCESS, lost=lost)
+        return Capabilities(
+            isolation=Isolation.PROCESS,
+            snapshots=frozenset({SnapshotKind.FILESYSTEM}),
+            fork=SnapshotKind.FILESYSTEM,
+            limits=frozenset({"rlimit"}),
+            lost=lost,
+        )
+
+    async def create(self, spec: Spec) -> Sandbox:
+        return await self.begin(spec)
+
+    async def begin(self, spec: Spec, base: Path | None = None) -> "ProcessSandbox":
+        """A sandbox with, or without, the file of a layer to start from."""
+        if spec.mounts or spec.egress is not None:
+            raise Unsupported(self.name, "mount anything or hold the network back", "ns")
+        sandbox = await asyncio.to_thread(self._prepare, spec, base)
+        self._alive.add(sandbox)
+        return sandbox
+
+    def _prepare(self, spec: Spec, base: Path | None) -> "ProcessSandbox":
+        if not spec.repo.is_dir():
+            raise SandboxError(f"no repository at {spec.repo}: give a directory")
+        if self._in_place:
+            return ProcessSandbox(spec.repo.resolve(), spec, self, scratch=None)
+        scratch = Scratch(self.name)
+        try:
+            shutil.copytree(spec.repo, scratch.path / "repo", symlinks=True)
+            sandbox = ProcessSandbox(scratch.path / "repo", spec, self, scratch=scratch)
+            if base is not None:
+                _unpack(base, sandbox.root)
+        except BaseException:
+            scratch.close()
+            raise
+        return sandbox
+
+    def forget(self, sandbox: "ProcessSandbox") -> None:
+        self._alive.discard(sandbox)
+
+    async def restore(self, snapshot: Snapshot, spec: Spec) -> Sandbox:
+        if self._in_place:
+            raise Unsupported(self.name, "restore a snapshot in place", "a copy")
+        return await self.begin(spec, await asyncio.to_thread(self.shelf.check, snapshot, spec))
+
+    async def remove(self, snapshot: Snapshot) -> None:
+        await asyncio.to_thread(self.shelf.drop, snapshot.path)
+
+    async def examine(self, exam: Exam) -> builtins.list[dict[str, str]]:
+        return await judged_by_process(exam, lambda variation: _working(exam, variation))
+
+    async def aclose(self) -> None:
+        for sandbox in tuple(self._alive):
+            await sandbox.destroy()
+        await self.shelf.close()
+
+
+@asynccontextmanager
+async def _working(exam: Exam, variation: int) -> AsyncIterator[socket.socket]:
+    """See `exam.Working`: always in a copy."""
+    sandbox = await ProcessBackend().create(Spec(repo=exam.repo, limits=exam.limits))
+    try:
+        tree.apply(sandbox.root, exam.changes)
+        async with worker_process(sandbox.root, variation) as asks:
+            yield asks
+    finally:
+        await sandbox.destroy()
+
+
+def _unpack(base: Path, root: str) -> None:
+    file = open_layer(base)
+    try:
+        layer_restore.unpack(file, {REPO_AREA: root}, overlay=False)
+    finally:
+        os.close(file)
+
+
+class ProcessSandbox:
+    """One directory and the commands run in it."""
+
+    def __init__(
+        self, directory: Path, spec: Spec, backend: ProcessBackend, *, scratch: Scratch | None
+    ) -> None:
+        self.id = uuid.uuid4().hex
+        self.root = str(directory)
+        self._spec = spec
+        self._limits = spec.limits
+        self._backend = backend
+        self._scratch = scratch
+        self._destroyed = False
+        self._running: set[LocalProcess] = set()
+        self._place = PlainPlace(self.root, git=scratch is not None)
+
+    async def exec(
+        self, command: str, *, timeout_s: float | None = None, on_output: OnOutput | None = None
+    ) -> ExecResult:
+        process = await self.start(command, timeout_s=timeout_s)
+        try:
+            if on_output is not None:
+                await follow(process, on_output)
+            return await process.wait()
+        except asyncio.CancelledError:
+            await process.signal(signal.SIGKILL)
+            raise
+
+    async def start(self, command: str, *, timeout_s: float | None = None, stdin: bool = False) -> Process:
+        self._check_alive()
+        process = await LocalProcess.start(
+            self._argv(command),
+            directory=self.root,
+            environment=self._environment(),
+            wall_s=self._limits.wall_s if timeout_s is None else timeout_s,
+            stdin=stdin,
+            keep=self._limits.output_bytes,
+            ended=self._running.discard,
+            mark=None if self._scratch is None else stray_processes.new_mark(),
+        )
+        self._running.add(process)
+        return process
+
+    def _argv(self, command: str) -> list[str]:
+        if self._scratch is None:
+            return ["/bin/sh", "-c", command]
+        limits = self._limits
+        capped = f"ulimit -t {limits.cpu_s}; ulimit -f {limits.disk_mb * 2048}; "
+        if sys.platform == "linux":
+            capped += f"ulimit -v {limits.memory_mb * 1024}; "
+        return ["/bin/sh", "-c", capped + 'exec /bin/sh -c "$0"', command]
+
+    def _environment(self) -> dict[str, str]:
+        if self._scratch is None:
+            return {**os.environ, **self._spec.environment}
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+        own = {**COMMAND_ENVIRONMENT, "PATH": path, "HOME": str(self._scratch.path), "PWD": self.root}
+        return {**own, **self._spec.environment}
+
+    async def read(self, path: str) -> bytes:
+        self._check_alive()
+        return tree.read(self.root, path)
+
+    async def write(self, path: str, data: bytes) -> None:
+        self._check_alive()
+        tree.write(self.root, path, data)
+
+    async def files(self) -> list[str]:
+        self._check_alive()
+        return tree.files(self.root)
+
+    async def tree_hash(self) -> str:
+        self._check_alive()
+        return tree.digest(self.root)
+
+    async def changes(self) -> dict[str, bytes | None]:
+        self._check_alive()
+        return self._place.changes(sys.maxsize if self._scratch is None else self._limits.disk_mb << 20)
+
+    async def pause(self) -> None:
+        raise Unsupported("process", "pause", "ns")
+
+    async def resume(self) -> None:
+        raise Unsupported("process", "resume", "ns")
+
+    async def usage(self) -> Usage:
+        raise Unsupported("process", "count what it used", "ns")
+
+    async def snapshot(self, kind: SnapshotKind = SnapshotKind.FILESYSTEM) -> Snapshot:
+        if kind is not SnapshotKind.FILESYSTEM or self._scratch is None:
+            raise Unsupported("process", f"take a {kind} snapshot here", "gvisor or qemu")
+        return await asyncio.to_thread(self._snapshot, self._backend.shelf)
+
+    def _snapshot(self, shelf: Shelf) -> Snapshot:
+        path = shelf.begin()
+        try:
+            self._pack(path / LAYER)
+            return shelf.finish(path, SnapshotKind.FILESYSTEM, self._spec.repo)
+        except BaseException:
+            shelf.drop(path)
+            raise
+
+    def _pack(self, path: Path) -> None:
+        self._check_alive()
+        if self._running:
+            raise SandboxError(f"a command runs in the sandbox at {self.root}: wait for it, or use ns")
+        try:
+            with path.open("wb") as file:
+                file.writelines(self._place.pack())
+        except OSError as error:
+            raise SandboxError(f"the snapshot could not be written: {error}") from error
+
+    async def fork(self, n: int = 1) -> builtins.list[Sandbox]:
+        if self._scratch is None:
+            raise Unsupported("process", "fork a directory in place", "a copy")
+        made: builtins.list[Sandbox] = []
+        with Scratch("fork") as scratch:
+            path = scratch.path / LAYER
+            await asyncio.to_thread(self._pack, path)
+            try:
+                for _ in range(n):
+                    made.append(await self._backend.begin(self._spec, path))
+            except BaseException:
+                for sandbox in made:
+                    await sandbox.destroy()
+                raise
+        return made
+
+    async def destroy(self) -> None:
+        self._destroyed = True
+        self._backend.forget(self)
+        for process in tuple(self._running):
+            await process.kill()
+        if self._scratch is not None:
+            scratch, self._scratch = self._scratch, None
+            await asyncio.to_thread(scratch.close)
+
+    async def list(self, path: str = ".") -> builtins.list[str]:
+        self._check_alive()
+        return tree.names(self.root, path)
+
+    def _check_alive(self) -> None:
+        if self._destroyed:
+            raise SandboxError(f"the sandbox at {self.root} is destroyed: create another")
+        if self._scratch is not None:
+            self._place.open_up()
+
+
+COMMAND_ENVIRONMENT = {
+    "LANG": "C.UTF-8",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONHASHSEED": "0",
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    "GIT_CONFIG_NOSYSTEM": "1",
+}
+"""What commands in a practice sandbox see besides PATH and HOME: the same on every machine."""

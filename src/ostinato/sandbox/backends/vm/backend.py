@@ -1,0 +1,270 @@
+"""Sandboxes with a kernel of their own, over any engine (see `ostinato.sandbox.backends.vm.machine`).
+
+    create    fresh machine ─► hello ─► enter ─► wake           full snapshot    quiet ─► save
+    fork      quiet ─► save once, load n times, each ─► hello ─► wake
+
+A machine is only saved between two frames: the guest has read all that was sent to it, and what it still had
+to say is of an older generation for whoever listens to the copy.
+"""
+
+import asyncio
+import dataclasses
+import json
+import logging
+import secrets
+import shutil
+import socket
+import tempfile
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from ostinato.sandbox.backends.vm.machine import Engine, Machine, Part
+from ostinato.sandbox.backends.vm.once import Once
+from ostinato.sandbox.backends.vm.sandbox import BASE, GuestSandbox
+from ostinato.sandbox.base import (
+    Capabilities,
+    Exam,
+    Sandbox,
+    SandboxError,
+    Snapshot,
+    SnapshotKind,
+    Spec,
+    Unsupported,
+)
+from ostinato.sandbox.egress.frame_transport import CarriedWay
+from ostinato.sandbox.egress.policy import Resolve
+from ostinato.sandbox.exam.host import judged_by_process
+from ostinato.sandbox.files import rootfs, tree
+from ostinato.sandbox.files.scratch import Scratch
+from ostinato.sandbox.files.snapshots import Shelf, open_layer
+from ostinato.sandbox.protocol import frames
+from ostinato.sandbox.protocol.connection import LostError, Wire
+
+START_S = 60.0
+"""How long a machine may take to answer for the first time, on a busy host."""
+_PART_BYTES = 1 << 18
+_TEMPLATES = 8
+log = logging.getLogger(__name__)
+
+
+class GuestBackend:
+    """Everything but the engine.
+
+    `snapshots`: where they are kept, else in a temporary directory.
+    `resolve`: how the names of hosts are looked up for sandboxes, else as the system does.
+    """
+
+    def __init__(self, engine: Engine, snapshots: Path | None, resolve: Resolve | None) -> None:
+        self.engine = engine
+        self._resolve = resolve
+        self.shelf = Shelf(engine.name, snapshots)
+        self._scratch = Scratch(engine.name)
+        self._sandboxes: set[GuestSandbox] = set()
+        self._templates: dict[str, Once[Path]] = {}
+
+    @property
+    def name(self) -> str:
+        return self.engine.name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self.engine.capabilities
+
+    async def create(self, spec: Spec) -> Sandbox:
+        return await self._create(spec)
+
+    async def _create(self, spec: Spec) -> GuestSandbox:
+        _check(self.name, spec)
+        if not self.engine.slow_entry:
+            return await self._twice(lambda: self._enter(spec, None))
+        return await self._hatch(await self._template(spec), spec)
+
+    async def restore(self, snapshot: Snapshot, spec: Spec) -> Sandbox:
+        _check(self.name, spec)
+        layer = await asyncio.to_thread(self.shelf.check, snapshot, spec)
+        if snapshot.kind is SnapshotKind.FILESYSTEM:
+            return await self._twice(lambda: self._enter(spec, layer))
+        base = await self.engine.base()
+        found = await asyncio.to_thread((snapshot.path / BASE).read_text)
+        if found != base:
+            raise SandboxError(
+                f"{snapshot.id} was taken on the base {found}, this is {base}: take it again on this one"
+            )
+        return await self._hatch(snapshot.path, spec)
+
+    async def remove(self, snapshot: Snapshot) -> None:
+        await asyncio.to_thread(self.shelf.drop, snapshot.path)
+
+    async def examine(self, exam: Exam) -> list[dict[str, str]]:
+        """Each run's worker in a fresh sandbox, the judge beside us; what they say goes through the agent."""
+        return await judged_by_process(exam, lambda variation: self._working(exam, variation))
+
+    @asynccontextmanager
+    async def _working(self, exam: Exam, variation: int) -> AsyncIterator[socket.socket]:
+        """See `exam.Working`."""
+        sandbox = await self._create(Spec(repo=exam.repo, limits=exam.limits))
+        asks, answers = socket.socketpair()
+        try:
+            await sandbox.apply(exam.changes)
+            working = asyncio.create_task(sandbox.work(answers, variation))
+            try:
+                yield asks
+            finally:
+                working.cancel()
+                await asyncio.gather(working, return_exceptions=True)
+        finally:
+            asks.close()
+            answers.close()
+            await sandbox.destroy()
+
+    async def aclose(self) -> None:
+        for sandbox in tuple(self._sandboxes):
+            await sandbox.destroy()
+        await self.engine.aclose()
+        await self.shelf.close()
+        await asyncio.to_thread(self._scratch.close)
+
+    def forget(self, sandbox: GuestSandbox) -> None:
+        self._sandboxes.discard(sandbox)
+
+    async def place(self) -> Path:
+        """A fresh directory that lives no longer than this backend."""
+        return Path(await asyncio.to_thread(tempfile.mkdtemp, dir=self._scratch.path))
+
+    async def hatch(self, place: Path, spec: Spec, count: int) -> list[Sandbox]:
+        """`count` copies of the machine saved in `place`, or SandboxError and none."""
+        found = await asyncio.gather(
+            *(self._hatch(place, spec) for _ in range(count)), return_exceptions=True
+        )
+        failed = [each for each in found if isinstance(each, BaseException)]
+        made: list[Sandbox] = [each for each in found if isinstance(each, GuestSandbox)]
+        if failed:
+            for sandbox in made:
+                await sandbox.destroy()
+            raise failed[0]
+        return made
+
+    async def _hatch(self, place: Path, spec: Spec) -> GuestSandbox:
+        async def once() -> GuestSandbox:
+            return await self._wake(await self.engine.load(place, spec), spec)
+
+        return await self._twice(once)
+
+    async def _twice(self, make: Callable[[], Awaitable[GuestSandbox]]) -> GuestSandbox:
+        """Engines lose one of a thousand machines while they load it, though what they load is whole."""
+        try:
+            return await make()
+        except LostError as error:
+            log.warning("%s lost a machine before it answered, and starts another: %s", self.name, error)
+        try:
+            return await make()
+        except LostError as error:
+            raise SandboxError(
+                f"{self.name} lost two machines before they answered: {error}; is there memory and disk left?"
+            ) from error
+
+    async def _enter(self, spec: Spec, layer: Path | None) -> GuestSandbox:
+        parts = self.engine.parts(spec)
+        if layer is not None:
+            parts.append(Part(kind="layer", at="", read=lambda: _whole(layer)))
+        return await self._wake(await self.engine.fresh(spec), spec, parts)
+
+    async def _wake(self, machine: Machine, spec: Spec, parts: list[Part] | None = None) -> GuestSandbox:
+        """Say hello to a machine's guest, let it enter a sandbox if it has not, and give it an identity."""
+        identity = uuid.uuid4().hex
+        wire, way = Wire(identity, seek=True), None
+        try:
+            if spec.egress is not None:
+                way = CarriedWay(spec.egress, identity, self._resolve, wire)
+            await machine.connect(wire)
+            wire.begin({"op": "hello"}, within_s=START_S)  # what follows need not wait for its answer
+            if parts is not None:
+                await _enter(wire, spec, parts)
+            await _rouse(wire, identity, spec, way, own_clock=self.engine.own_clock)
+        except BaseException as error:
+            if way is not None:
+                await way.aclose()
+            await wire.close("the sandbox was not created")
+            said = machine.why()
+            await machine.end()
+            if isinstance(error, LostError):
+                raise LostError(f"{error}; {self.name} said: {said}") from error
+            raise
+        self.engine.refill(spec)
+        sandbox = GuestSandbox(machine, wire, spec, way, identity=identity, backend=self)
+        self._sandboxes.add(sandbox)
+        return sandbox
+
+    async def _template(self, spec: Spec) -> Path:
+        """A saved machine that has entered a sandbox like `spec`, made when it is first needed.
+
+        It has no way out: whoever is a copy of it gets one when it wakes.
+        """
+        key = await asyncio.to_thread(_key, spec)
+        if key not in self._templates:
+            while len(self._templates) >= _TEMPLATES:
+                oldest = self._templates.pop(next(iter(self._templates)))
+                if oldest.value is not None:
+                    await asyncio.to_thread(shutil.rmtree, oldest.value, ignore_errors=True)
+            self._templates[key] = Once()
+        return await self._templates[key].get(lambda: self._make_template(spec))
+
+    async def _make_template(self, spec: Spec) -> Path:
+        sandbox = await self._enter(dataclasses.replace(spec, egress=None), None)
+        try:
+            return await sandbox.save()
+        finally:
+            await sandbox.destroy()
+
+
+def _check(name: str, spec: Spec) -> None:
+    if spec.egress is not None and spec.egress.transparent:
+        what = "turn connections that know of no proxy"
+        raise Unsupported(name, what, "ns, or leave `transparent` off for a proxy in HTTP_PROXY")
+    if not spec.repo.is_dir():
+        raise SandboxError(f"no repository at {spec.repo}: give a directory")
+    for mount in spec.mounts:
+        rootfs.check_mount(mount)
+
+
+def _key(spec: Spec) -> str:
+    """Whatever a sandbox's start depends on."""
+    mounts = [(str(mount.source), mount.source.stat().st_mtime_ns, mount.target) for mount in spec.mounts]
+    git = spec.repo / tree.GIT
+    repo = (tree.digest(str(spec.repo)), tree.digest(str(git)) if git.is_dir() else "")
+    return json.dumps([repo, mounts, dataclasses.asdict(spec.limits), sorted(spec.environment.items())])
+
+
+def _whole(layer: Path) -> bytes:
+    file = open_layer(layer)
+    with open(file, "rb") as stream:  # noqa: PTH123
+        return stream.read()
+
+
+async def _enter(wire: Wire, spec: Spec, parts: Iterable[Part]) -> None:
+    order = {"limits": dataclasses.asdict(spec.limits), "environment": dict(spec.environment)}
+    wire.send({"id": 0, "op": "enter", "order": order, "parts": [(part.kind, part.at) for part in parts]})
+    for part in parts:
+        data = await asyncio.to_thread(part.read)
+        for start in range(0, len(data), _PART_BYTES):
+            wire.send({"id": 0, "op": "part"}, data[start : start + _PART_BYTES])
+        wire.send({"id": 0, "op": "part"})
+    await wire.first(START_S)
+
+
+async def _rouse(wire: Wire, identity: str, spec: Spec, way: CarriedWay | None, *, own_clock: bool) -> None:
+    """Tell a guest who it is now, and of its way out."""
+    wake = {
+        "op": "wake",
+        "name": identity,
+        "entropy": secrets.token_hex(64),
+        "now": time.time() if own_clock else None,
+        "door": None if way is None else way.door(spec.environment),
+    }
+    trust = b"" if way is None else await asyncio.to_thread(way.bundle)
+    for start in range(0, len(trust), frames.CHUNK):
+        wire.send({"id": 0, "op": "trust"}, trust[start : start + frames.CHUNK])
+    await wire.ask(wake, within_s=START_S)

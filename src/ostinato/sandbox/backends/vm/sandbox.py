@@ -1,0 +1,225 @@
+"""The backend's handle on a sandbox with a kernel of its own: its machine is saved, copied, stopped."""
+
+import asyncio
+import dataclasses
+import os
+import shutil
+import socket
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from ostinato.sandbox.backends.agent_sandbox import WireProcess, WireSandbox
+from ostinato.sandbox.backends.vm.machine import Engine, Machine
+from ostinato.sandbox.base import Sandbox, SandboxError, Snapshot, SnapshotKind, Spec, Usage
+from ostinato.sandbox.egress.route import Way
+from ostinato.sandbox.files import rootfs
+from ostinato.sandbox.files.layer import MAX_RECORD
+from ostinato.sandbox.files.snapshots import LAYER, Shelf
+from ostinato.sandbox.protocol import frames
+from ostinato.sandbox.protocol.connection import Wire
+
+BASE = "base"
+_MORE = 64 * 2**20
+"""Bytes of a layer beside twice what may be written: names, modes, and what is deleted."""
+
+
+class Host(Protocol):
+    """What such a sandbox needs of its backend."""
+
+    engine: Engine
+    shelf: Shelf
+
+    async def place(self) -> Path:
+        """A fresh directory that lives no longer than the backend."""
+        ...
+
+    async def hatch(self, place: Path, spec: Spec, count: int) -> list[Sandbox]:
+        """`count` copies of the machine saved in `place`, or SandboxError and none."""
+        ...
+
+    def forget(self, sandbox: "GuestSandbox") -> None: ...
+
+
+class GuestSandbox(WireSandbox):
+    """The backend's handle on one machine."""
+
+    def __init__(
+        self, machine: Machine, wire: Wire, spec: Spec, way: Way | None, *, identity: str, backend: Host
+    ) -> None:
+        super().__init__(wire, spec, rootfs.REPO, way)
+        self.id = identity
+        self._machine = machine
+        self._backend = backend
+        self._turn = asyncio.Lock()
+
+    async def pause(self) -> None:
+        async with self._turn:
+            if not self._paused:
+                await super().pause()
+                await self._settle()
+                await self._machine.pause()
+
+    async def resume(self) -> None:
+        async with self._turn:
+            if self._paused:
+                await self._machine.resume()
+                self._wire.release()
+                if self._backend.engine.own_clock:
+                    await self._wire.ask({"op": "clock", "now": time.time()}, within_s=self._within_s)
+                await super().resume()
+
+    async def _settle(self) -> None:
+        """Return when the guest has read all that was sent; what is sent from now on is held back."""
+        pending = self._wire.begin({"op": "quiet"}, within_s=self._within_s)
+        self._wire.hold()
+        await self._wire.answer(pending)
+
+    @asynccontextmanager
+    async def _still(self) -> AsyncIterator[None]:
+        """The channel is quiet: the machine may be saved."""
+        async with self._turn:
+            if self._paused:
+                yield
+                return
+            try:
+                await self._settle()
+                self._wire.pause()
+                yield
+            finally:
+                self._wire.resume()
+                self._wire.release()
+
+    async def save(self) -> Path:
+        """Save the machine in a directory of the backend's."""
+        place = await self._backend.place()
+        try:
+            async with self._still():
+                await self._machine.save(place)
+        except BaseException:
+            await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
+            raise
+        return place
+
+    async def apply(self, changes: Mapping[str, bytes | None]) -> None:
+        """Write or, for None, delete each path; raises SandboxPathError."""
+        await self._ask("apply", frames.pack_files(changes))
+
+    async def work(self, calls: socket.socket, variation: int) -> None:
+        """Let an exam's worker answer what comes from `calls`, until one of them hangs up."""
+        request = {"op": "worker", "variation": variation, "stdin": True}
+        worker = WireProcess(self._wire, request, within_s=self._within_s, keep=0)
+        await between(calls, worker)
+
+    async def fork(self, n: int = 1) -> list[Sandbox]:
+        place = await self.save()
+        try:
+            return await self._backend.hatch(place, self._spec, n)
+        finally:
+            await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
+
+    async def snapshot(self, kind: SnapshotKind = SnapshotKind.FILESYSTEM) -> Snapshot:
+        shelf = self._backend.shelf
+        place = await asyncio.to_thread(shelf.begin)
+        try:
+            if kind is SnapshotKind.FULL:
+                async with self._still():
+                    await self._machine.save(place)
+                (place / BASE).write_text(await self._backend.engine.base())
+            else:
+                await self._write_layer(place / LAYER)
+            return await asyncio.to_thread(shelf.finish, place, kind, self._spec.repo)
+        except BaseException as error:
+            await asyncio.to_thread(shelf.drop, place)
+            if isinstance(error, OSError):
+                raise SandboxError(f"the snapshot at {place} could not be written: {error}") from error
+            raise
+
+    async def _write_layer(self, path: Path) -> None:
+        file, failed = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), list[OSError]()
+        most = 2 * (self._limits.disk_mb << 20) + _MORE
+        size = 0
+
+        def heard(_: Mapping[str, Any], body: bytes) -> None:
+            nonlocal size
+            size += len(body)
+            if size > most:
+                raise frames.FrameError(f"a layer of more than {most} bytes: files with holes count whole")
+            try:
+                frames.write_all(file, body)
+            except OSError as error:
+                failed.append(error)
+
+        try:
+            async with self._awake():
+                told = MAX_RECORD + frames.CHUNK
+                await self._wire.ask({"op": "pack"}, within_s=self._within_s, heard=heard, told=told)
+        finally:
+            os.close(file)
+        if failed:
+            raise failed[0]
+
+    @asynccontextmanager
+    async def _awake(self) -> AsyncIterator[None]:
+        """The machine runs, so that its agent answers, but no process besides it."""
+        if not self._paused:
+            await self._wire.ask({"op": "pause"}, within_s=self._within_s)
+            try:
+                yield
+            finally:
+                await self._wire.ask({"op": "resume"}, within_s=self._within_s)
+            return
+        async with self._turn:
+            await self._machine.resume()
+            self._wire.release()
+            try:
+                yield
+            finally:
+                await self._settle()
+                await self._machine.pause()
+
+    async def usage(self) -> Usage:
+        cpu_s, memory = await self._machine.spent()  # before the guest is asked: that takes some as well
+        if self._paused:
+            async with self._awake():
+                inside = await super().usage()
+        else:
+            inside = await super().usage()
+        return dataclasses.replace(inside, cpu_s=cpu_s, memory_bytes=memory)
+
+    async def destroy(self) -> None:
+        self._backend.forget(self)
+        await super().destroy()
+        await self._machine.end()
+
+
+async def between(calls: socket.socket, worker: WireProcess) -> None:
+    """Pass on what a judge asks at the other end of `calls` and what the worker answers, until either ends.
+
+    Neither is further ahead of the other than a command and its reader: what a worker says faster than the
+    judge reads waits in its guest.
+    """
+    reader, writer = await asyncio.open_connection(sock=calls)
+    ways = [asyncio.create_task(_answer(worker, writer)), asyncio.create_task(_ask(reader, worker))]
+    try:
+        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for way in ways:
+            way.cancel()
+        await asyncio.gather(*ways, return_exceptions=True)
+        writer.close()
+
+
+async def _answer(worker: WireProcess, writer: asyncio.StreamWriter) -> None:
+    """What the worker says, as fast as the judge reads it."""
+    async for data in worker.output():
+        writer.write(data)
+        await writer.drain()
+
+
+async def _ask(reader: asyncio.StreamReader, worker: WireProcess) -> None:
+    """What the judge says, as fast as the worker reads it."""
+    while data := await reader.read(frames.CHUNK):
+        await worker.send(data)

@@ -1,0 +1,147 @@
+"""Which backends this machine can run: found out by running them, never by looking at flags or devices."""
+
+import logging
+import shutil
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ostinato.sandbox.backends.process.backend import ProcessBackend
+from ostinato.sandbox.base import Backend, SandboxError, Spec
+
+KERNEL_ADVICE = (
+    "in an empty directory: apt-get download busybox-static linux-image-6.1.0-NN-cloud-amd64 (the newest), "
+    "then dpkg-deb -x each to /usr/local/lib/ostinato/vm, or ~/.local/share/ostinato/vm"
+)
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind of backend, before anybody knows whether it works here."""
+
+    name: str
+    make: Callable[[Path | None], Awaitable[Backend]]
+    """With the directory for its snapshots. Raises SandboxError when it is clear that it cannot work."""
+    advice: str
+    """What a user should do when it does not."""
+
+
+async def _process(snapshots: Path | None) -> Backend:
+    return ProcessBackend(snapshots=snapshots)
+
+
+async def _ns(snapshots: Path | None) -> Backend:
+    _need_linux("namespaces")
+    from ostinato.sandbox.backends.namespaces.backend import NsBackend  # imports Linux-only modules
+
+    return NsBackend(snapshots)
+
+
+async def _landlock(snapshots: Path | None) -> Backend:
+    _need_linux("Landlock sandboxes")
+    from ostinato.sandbox.backends.namespaces.landlock_backend import LandlockBackend
+
+    return LandlockBackend(snapshots)
+
+
+async def _gvisor(snapshots: Path | None) -> Backend:
+    _need_linux("gVisor's sandboxes")
+    _need_program("runsc")
+    from ostinato.sandbox.backends.vm.gvisor.backend import GvisorBackend
+
+    return GvisorBackend(snapshots)
+
+
+async def _qemu(snapshots: Path | None) -> Backend:
+    _need_linux("QEMU's sandboxes")
+    _need_program("qemu-system-x86_64")
+    from ostinato.sandbox.backends.vm.qemu.backend import QemuBackend
+
+    return QemuBackend(snapshots)
+
+
+def _need_program(name: str) -> None:
+    if shutil.which(name) is None:
+        raise SandboxError(f"there is no {name} on the search path")
+
+
+def _need_linux(what: str) -> None:
+    if sys.platform != "linux":
+        raise SandboxError(f"{what} need Linux, this is {sys.platform}; use the process backend")
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            name="ns",
+            make=_ns,
+            advice="allow unprivileged user namespaces: sysctl kernel.unprivileged_userns_clone=1, on Ubuntu "
+            "kernel.apparmor_restrict_unprivileged_userns=0, in Docker --security-opt seccomp=unconfined",
+        ),
+        Kind(
+            name="landlock",
+            make=_landlock,
+            advice="boot Linux 5.13 or later with `landlock` in its lsm= list",
+        ),
+        Kind(
+            name="gvisor",
+            make=_gvisor,
+            advice="install runsc and util-linux; on Debian 12 from the backports: "
+            "apt-get install -t bookworm-backports runsc",
+        ),
+        Kind(
+            name="qemu",
+            make=_qemu,
+            advice="install QEMU 10 or later, e2fsprogs and util-linux; on Debian 12 from the backports: "
+            "apt-get install -t bookworm-backports qemu-system-x86; for the guest's kernel, " + KERNEL_ADVICE,
+        ),
+        Kind(name="process", make=_process, advice="install a POSIX shell at /bin/sh"),
+    )
+}
+"""Every backend of this machine, the preferred one first; `ostinato.fleet.choose` adds those elsewhere."""
+
+
+_FALLING_BACK = {
+    "ns": "no sandbox boundary on this machine, commands are held by Landlock at best: %s",
+    "landlock": "no Landlock on this machine, commands run as plain processes: %s",
+}
+
+
+async def choose_backend(
+    want: str = "auto", snapshots: Path | None = None, kinds: Mapping[str, Kind] = KINDS
+) -> Backend:
+    """A backend by its name, or `auto`: namespaces where they work, else the next best, the reason logged.
+
+    `snapshots`: where its snapshots are kept, else in a temporary directory that ends with the backend.
+    Raises SandboxError for one that does not work here, ValueError for another name.
+    """
+    if want != "auto" and want not in kinds:
+        raise ValueError(f"no sandbox backend {want!r}: choose auto, {', '.join(kinds)}")
+    if want != "auto":
+        return await probe(kinds[want], snapshots)
+    for name, told in _FALLING_BACK.items():
+        try:
+            return await probe(kinds[name], snapshots)
+        except SandboxError as error:
+            log.warning(told, error)
+    return await probe(kinds["process"], snapshots)
+
+
+async def probe(kind: Kind, snapshots: Path | None = None) -> Backend:
+    """A backend that has just created a sandbox and run a command in it; raises SandboxError."""
+    backend = await kind.make(snapshots)
+    try:
+        with tempfile.TemporaryDirectory() as repo:
+            sandbox = await backend.create(Spec(repo=Path(repo)))
+            result = await sandbox.exec("echo works > here && cat here")
+            await sandbox.destroy()
+        if result.output != "works\n":
+            raise SandboxError(f"a command in a sandbox failed: {result.output!r}; use the process backend")
+    except BaseException:
+        await backend.aclose()
+        raise
+    return backend

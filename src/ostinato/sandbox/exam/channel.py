@@ -1,0 +1,66 @@
+"""Frames over a blocking stream socket: how judge and worker, and judge and verifier, talk.
+
+frame = u32 big-endian length, then that many bytes of JSON (see `ostinato.sandbox.exam.values`)
+"""
+
+import socket
+import struct
+import time
+from typing import Any
+
+from ostinato.sandbox.exam import values
+
+MAX_FRAME = 16 * 2**20
+_LENGTH = struct.Struct(">I")
+
+
+class ChannelError(Exception):
+    """The other side is gone, late, or does not speak the protocol."""
+
+
+def send(sock: socket.socket, value: object, odd: values.Odd = values.refuse) -> None:
+    """Send one value; raises ChannelError when it is too large or nobody listens, NotPlainError."""
+    body = values.encode(value, odd).encode()
+    if len(body) > MAX_FRAME:
+        raise ChannelError(f"a frame of {len(body)} bytes, the limit is {MAX_FRAME}")
+    try:
+        sock.sendall(_LENGTH.pack(len(body)) + body)
+    except OSError as error:
+        raise ChannelError(f"the other side is gone: {error}") from error
+
+
+def receive(sock: socket.socket, deadline: float | None = None, made: values.Made | None = None) -> Any:
+    """The next value; raises ChannelError at the end, after `deadline` (monotonic) and for nonsense."""
+    return read(receive_frame(sock, deadline), made)
+
+
+def receive_frame(sock: socket.socket, deadline: float | None = None) -> bytes:
+    """The next frame, as it came; raises ChannelError at the end and after `deadline` (monotonic)."""
+    (length,) = _LENGTH.unpack(_exactly(sock, _LENGTH.size, deadline))
+    if length > MAX_FRAME:
+        raise ChannelError(f"a frame of {length} bytes, the limit is {MAX_FRAME}")
+    return _exactly(sock, length, deadline)
+
+
+def read(frame: bytes, made: values.Made | None = None) -> Any:
+    """The value in a frame; raises ChannelError for nonsense."""
+    try:
+        return values.decode(frame.decode(), made)
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise ChannelError(f"not a frame: {error}") from error
+
+
+def _exactly(sock: socket.socket, count: int, deadline: float | None) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        sock.settimeout(None if deadline is None else max(deadline - time.monotonic(), 0.001))
+        try:
+            part = sock.recv(min(count - len(data), 1 << 20))
+        except TimeoutError:
+            raise ChannelError("no answer in time") from None
+        except OSError as error:
+            raise ChannelError(f"the other side is gone: {error}") from error
+        if not part:
+            raise ChannelError("the other side is gone")
+        data += part
+    return bytes(data)

@@ -1,0 +1,54 @@
+"""Results of commands, by what they could have seen: shared between the sandboxes of one backend."""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from ostinato.sandbox.base import ExecResult, Spec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheKey:
+    """Everything that decides what a command does in a sandbox without network."""
+
+    repo: str
+    """Path and identity of the pristine repository: its `.git` is visible too."""
+    tree: str
+    command: str
+
+
+class ExecCache:
+    """The most recent results, at most `entries`; only of commands that changed nothing.
+
+    >>> cache = ExecCache(entries=1)
+    >>> cache.get(CacheKey(repo="r", tree="t", command="true")) is None
+    True
+    """
+
+    def __init__(self, entries: int = 4096) -> None:
+        self._entries = entries
+        self._results: OrderedDict[CacheKey, ExecResult] = OrderedDict()
+        self.hits = 0
+        self.misses = 0
+
+    def get(self, key: CacheKey) -> ExecResult | None:
+        result = self._results.get(key)
+        if result is None:
+            self.misses += 1
+            return None
+        self.hits += 1
+        self._results.move_to_end(key)
+        return result
+
+    def put(self, key: CacheKey, result: ExecResult) -> None:
+        self._results[key] = result
+        self._results.move_to_end(key)
+        while len(self._results) > self._entries:
+            self._results.popitem(last=False)
+
+
+def identity(spec: Spec) -> str:
+    """Return the path and birth of a repository, and what else a command sees of its specification."""
+    repo = spec.repo
+    status = (repo / ".git").stat() if (repo / ".git").exists() else repo.stat()
+    more = sorted(spec.environment.items()), [(str(each.source), each.target) for each in spec.mounts]
+    return f"{repo}:{status.st_dev}:{status.st_ino}:{status.st_ctime_ns}:{more}"

@@ -1,0 +1,226 @@
+"""What a sandbox sees of the machine: built once by the zygote, finished for each sandbox.
+
+zygote, once: a tmpfs as root                     each sandbox, in its own namespaces
+  /usr /bin /lib… ─┐                                /.scratch  tmpfs of `disk_mb`: upper, work, tmp
+  the Python in use├ read-only binds                /repo      overlay: pristine repo below, upper above
+  /etc: a few files┘                                /tmp       from /.scratch
+  /dev: null zero full random urandom               /proc      of its own pid namespace, read-only
+  /.host: all of the machine ────────────────────►  /.host     taken away before anything runs
+
+A Python that is installed somewhere below /tmp stays visible there, read-only.
+"""
+
+import os
+import site
+import sys
+from pathlib import Path
+
+from ostinato.sandbox.base import DEFAULT_LIMITS, Mount, SandboxError
+from ostinato.sandbox.files import layer_restore
+from ostinato.sandbox.linux import syscalls
+from ostinato.sandbox.protocol.order import Order
+
+REPO, HOST, SCRATCH, TMP, EXAM = "/repo", "/.host", "/.scratch", "/tmp", "/.exam"  # noqa: S108
+TRUST = "/run/ostinato/ca.pem"
+"""The certificates that a sandbox with a way out trusts."""
+MOUNTABLE = ("/mnt", "/run")
+"""What more a sandbox is to see lies below one of these."""
+_QUOTAS = {"max_inotify_instances": 16, "max_inotify_watches": 8192, "max_user_namespaces": 0}
+"""Of a sandbox's own user namespace. The machine counts the first two for all of a user's processes together,
+and by default has 128 instances for each."""
+_RESERVED_PIDS = 300
+"""The kernel keeps the first 300 for a fresh namespace, and refuses a smaller bound."""
+_BOUNDS_PIDS = tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (6, 14)
+"""Before, the bound of a pid namespace is the whole machine's, not ours to touch."""
+_SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
+ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mime.types")
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+_USER = "agent:x:1000:1000::/tmp:/bin/sh\n"
+_LINKS = {"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1"} | {
+    "stderr": "/proc/self/fd/2",
+    "shm": "/tmp",  # noqa: S108
+}
+
+
+def build_root() -> None:
+    """Enter a user and a mount namespace and replace the root; the old one remains at /.host.
+
+    The next child of this process is process 1 of a new pid namespace.
+    """
+    user, group = os.getuid(), os.getgid()
+    syscalls.unshare(syscalls.NEW_USER | syscalls.NEW_MOUNT | syscalls.NEW_PID)
+    map_user("/proc/self", (0, user), (0, group))
+    syscalls.mount("none", "/", "none", syscalls.PRIVATE | syscalls.RECURSIVE)
+    syscalls.mount("tmpfs", TMP, "tmpfs", syscalls.NOSUID, "mode=755")
+    Path(TMP + HOST).mkdir()
+    syscalls.pivot_root(TMP, TMP + HOST)
+    os.chdir("/")
+    for name in (REPO, SCRATCH, TMP, EXAM, *MOUNTABLE, "/proc", "/dev", "/etc"):
+        Path(name).mkdir()
+    for path in shown():
+        _show(path)
+    _make_devices()
+    write_identity(Path("/etc"))
+    syscalls.seal("/")
+
+
+def shown() -> list[str]:
+    """What a sandbox sees of the machine, read-only."""
+    return [*(f"/{name}" for name in _SYSTEM), *python_prefixes(), *(f"/etc/{name}" for name in ETC)]
+
+
+def write_identity(etc: Path) -> None:
+    """The files of /etc that say who and where one is, and whom one trusts."""
+    (etc / "passwd").write_text(_USER)
+    (etc / "group").write_text("agent:x:1000:\n")
+    (etc / "hosts").write_text("127.0.0.1 localhost\n")
+    (etc / "resolv.conf").write_text("nameserver 127.0.0.1\n")
+    # each sandbox has a host name of its own, which is thereby its identity too, forks included
+    (etc / "machine-id").symlink_to("/proc/sys/kernel/hostname")
+    _link_trust(etc)
+
+
+def _link_trust(etc: Path) -> None:
+    """Where programs look for certificates: they are there when there is a way out (see `egress.way`)."""
+    for place in ("ssl/certs/ca-certificates.crt", "ssl/cert.pem", "pki/tls/certs/ca-bundle.crt"):
+        (etc / place).parent.mkdir(parents=True, exist_ok=True)
+        (etc / place).symlink_to(TRUST)
+
+
+def map_user(process: str, user: tuple[int, int], group: tuple[int, int]) -> None:
+    """Write the maps of a fresh user namespace: (inside, outside) ids. `process`: its /proc directory."""
+    syscalls.write(f"{process}/setgroups", "deny")
+    syscalls.write(f"{process}/uid_map", f"{user[0]} {user[1]} 1")
+    syscalls.write(f"{process}/gid_map", f"{group[0]} {group[1]} 1")
+
+
+def python_prefixes() -> list[str]:
+    """Where the interpreter and its packages lie: nothing else of a home directory is shown.
+
+    Raises RuntimeError when that is a place which a sandbox covers with something of its own.
+    """
+    prefixes = {sys.prefix, sys.base_prefix, *site.getsitepackages()}
+    for path in sorted(prefixes):
+        if path.startswith((f"{REPO}/", f"{SCRATCH}/")) or path == REPO:
+            raise RuntimeError(f"Python is installed at {path}, which sandboxes use: install it elsewhere")
+    return sorted(path for path in prefixes if not path.startswith("/usr/") and path != "/usr")
+
+
+def _show(path: str) -> None:
+    """Bind `path` of the machine at the same place; a link stays a link, what is not there is left out."""
+    source, target = Path(HOST + path), Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_symlink():
+        target.symlink_to(source.readlink())
+    elif source.is_dir():
+        target.mkdir(exist_ok=True)
+        syscalls.mount(str(source), path, "none", syscalls.BIND | syscalls.RECURSIVE)
+    elif source.exists():
+        target.touch()
+        syscalls.mount(str(source), path, "none", syscalls.BIND)
+
+
+def _make_devices() -> None:
+    for name in _DEVICES:
+        _show(f"/dev/{name}")
+    for name, target in _LINKS.items():
+        Path("/dev", name).symlink_to(target)
+
+
+def prepare() -> None:
+    """Finish the root of one sandbox, in its fresh namespaces, as far as it is the same for all."""
+    syscalls.raise_loopback()
+    syscalls.mount("tmpfs", SCRATCH, "tmpfs", syscalls.NOSUID | syscalls.NODEV, _size(DEFAULT_LIMITS.disk_mb))
+    for name, mode in (("upper", 0o755), ("work", 0o755), ("tmp", 0o1777), ("proc", 0o555)):
+        os.mkdir(f"{SCRATCH}/{name}", mode)  # noqa: PTH102
+    cover_tmp(SCRATCH + TMP)
+    syscalls.mount("proc", f"{SCRATCH}/proc", "proc", syscalls.NOSUID | syscalls.NODEV | syscalls.NOEXEC)
+    _limit_pids(DEFAULT_LIMITS.processes)
+    syscalls.mount(f"{SCRATCH}/proc", "/proc", "none", syscalls.BIND)
+    syscalls.seal("/proc")
+
+
+def enter(wanted: Order, base: int | None) -> tuple[int, int]:
+    """Do the rest, and step into a user namespace of its own.
+
+    `base`: an open layer that it starts from. Answers open directories of the pristine repository and of what
+    is written above it. Raises OSError, SandboxError.
+    """
+    limits = wanted.limits
+    if limits.disk_mb != DEFAULT_LIMITS.disk_mb:
+        syscalls.mount("tmpfs", SCRATCH, "tmpfs", syscalls.REMOUNT, _size(limits.disk_mb))
+    if limits.processes != DEFAULT_LIMITS.processes:
+        _limit_pids(limits.processes)
+    if base is not None:
+        layer_restore.unpack(base, {"repo": f"{SCRATCH}/upper", "tmp": f"{SCRATCH}{TMP}"}, overlay=True)
+    lower, upper = _mount_repository(wanted.repo)
+    _mount_more(wanted.mounts)
+    process = os.open(f"{SCRATCH}/proc/1", os.O_PATH | os.O_CLOEXEC)
+    quotas = os.open(f"{SCRATCH}/proc/sys/user", os.O_PATH | os.O_CLOEXEC)
+    syscalls.unmount(SCRATCH)
+    syscalls.unmount(HOST)
+    syscalls.unshare(syscalls.NEW_USER)
+    map_user(f"/proc/self/fd/{process}", (1000, 0), (1000, 0))
+    for name, most in _QUOTAS.items():
+        syscalls.write(f"/proc/self/fd/{quotas}/{name}", str(most))
+    for each in (process, quotas):
+        os.close(each)
+    return lower, upper
+
+
+def _size(disk_mb: int) -> str:
+    return f"size={disk_mb}m,nr_inodes=16384,mode=755"
+
+
+def _mount_more(mounts: tuple[tuple[str, str], ...]) -> None:
+    """Bind what is wanted beside the repository, read-only, below /mnt and /run, else empty."""
+    for top in sorted({f"/{target.split('/')[1]}" for _, target in mounts}):
+        syscalls.mount("tmpfs", top, "tmpfs", syscalls.NOSUID | syscalls.NODEV, "size=1m,mode=755")
+    for source, target in mounts:
+        place = Path(target)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if Path(HOST + source).is_dir():
+            place.mkdir(exist_ok=True)
+        else:
+            place.touch()
+        syscalls.mount(HOST + source, target, "none", syscalls.BIND | syscalls.RECURSIVE)
+    for top in sorted({f"/{target.split('/')[1]}" for _, target in mounts}):
+        syscalls.seal(top)
+
+
+def cover_tmp(directory: str) -> None:
+    """Make an empty `directory` the /tmp of this mount namespace; what the zygote shows there stays."""
+    for name in os.listdir(TMP):  # noqa: PTH208
+        os.makedirs(f"{directory}/{name}", exist_ok=True)  # noqa: PTH103
+        syscalls.mount(f"{TMP}/{name}", f"{directory}/{name}", "none", syscalls.BIND | syscalls.RECURSIVE)
+    syscalls.mount(directory, TMP, "none", syscalls.BIND | syscalls.RECURSIVE)
+
+
+def _mount_repository(repo: str) -> tuple[int, int]:
+    syscalls.mount(f"{HOST}{repo}", REPO, "none", syscalls.BIND)
+    lower = os.open(REPO, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    # the plain name as lower layer: what /proc/mounts shows says nothing about the machine
+    layers = f"lowerdir={REPO},upperdir={SCRATCH}/upper,workdir={SCRATCH}/work,userxattr"
+    syscalls.mount("overlay", REPO, "overlay", syscalls.NOSUID | syscalls.NODEV, layers)
+    return lower, os.open(f"{SCRATCH}/upper", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _limit_pids(processes: int) -> None:
+    """RLIMIT_NPROC does not bind processes of the machine's root; the pid namespace's own bound does.
+
+    See `_BOUNDS_PIDS`.
+    """
+    if _BOUNDS_PIDS:
+        syscalls.write(f"{SCRATCH}/proc/sys/kernel/pid_max", str(_RESERVED_PIDS + processes))
+
+
+def check_mount(mount: Mount) -> None:
+    """Raises SandboxError when there is no such file, or its target is no place for it."""
+    _, top, *below = [*mount.target.split("/"), ""]
+    parts = below[:-1]
+    odd = any(part in ("", ".", "..") or "\0" in part for part in parts)
+    if f"/{top}" not in MOUNTABLE or not parts or odd:
+        places = " or ".join(MOUNTABLE)
+        raise SandboxError(f"{mount.target!r} cannot be mounted: name a path below {places}")
+    if not mount.source.exists():
+        raise SandboxError(f"{mount.source} cannot be mounted at {mount.target}: there is no such file")

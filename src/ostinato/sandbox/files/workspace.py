@@ -1,0 +1,115 @@
+"""The repository of a sandbox, as its agent sees it: what is in it, and what was written."""
+
+import os
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from ostinato.sandbox.files import layer, overlay, rootfs, tree
+
+REPO_AREA, TMP_AREA = "repo", "tmp"
+Stamp = tuple[int, int, int]
+
+
+class Place(Protocol):
+    """What an agent needs to know of where it is."""
+
+    root: str
+
+    def open_up(self) -> None:
+        """Let the owner, which the agent is, into what a command may have shut: `chmod 0 .`."""
+        ...
+
+    def pure(self) -> bool:
+        """True when nothing but files of the tree can have changed since the start."""
+        ...
+
+    def changes(self, most: int) -> dict[str, bytes | None]:
+        """See `Sandbox.changes`; raises ChangesError when they are more than `most` bytes."""
+        ...
+
+    def pack(self) -> Iterator[bytes]:
+        """All that was written, as a layer."""
+        ...
+
+    def disk_bytes(self) -> int:
+        """Of what was written."""
+        ...
+
+
+class OverlayPlace:
+    """An overlay mounted at `root`; `lower` and `upper` are open directories of its layers."""
+
+    root = rootfs.REPO
+
+    def __init__(self, lower: int, upper: int) -> None:
+        self._lower = f"/proc/self/fd/{lower}"
+        self._upper = f"/proc/self/fd/{upper}"
+
+    def open_up(self) -> None:
+        tree.open_up(rootfs.REPO)
+        tree.open_up(rootfs.TMP)
+
+    def pure(self) -> bool:
+        return overlay.pure(self._upper, rootfs.TMP)
+
+    def changes(self, most: int) -> dict[str, bytes | None]:
+        return overlay.changes(self._lower, self._upper, most)
+
+    def pack(self) -> Iterator[bytes]:
+        return layer.pack({REPO_AREA: self._upper, TMP_AREA: rootfs.TMP})
+
+    def disk_bytes(self) -> int:
+        status = os.statvfs(self._upper)
+        return (status.f_blocks - status.f_bfree) * status.f_frsize
+
+
+class PlainPlace:
+    """Any directory: what was written is what differs from when this was made.
+
+    `git`: `.git` is watched too; needed to pack it.
+    """
+
+    def __init__(self, root: str, *, git: bool = True) -> None:
+        self.root = root
+        self._git = git
+        self._base = self._stamps()
+
+    def open_up(self) -> None:
+        tree.open_up(self.root)
+
+    def pure(self) -> bool:
+        return False  # it may have written anywhere
+
+    def changes(self, most: int) -> dict[str, bytes | None]:
+        touched = self._touched(self._stamps(), git=False)
+        found = tree.bounded(((path, tree.content(self.root, path)) for path in touched), most)
+        return {path: data for path, data in found.items() if data is not None or path in self._base}
+
+    def pack(self) -> Iterator[bytes]:
+        now = self._stamps()
+        touched = self._touched(now, git=True)
+        return layer.pack_paths(
+            REPO_AREA,
+            self.root,
+            [path for path in touched if path in now],
+            [path for path in touched if path not in now],
+        )
+
+    def disk_bytes(self) -> int:
+        now = self._stamps()
+        return sum(now[path][1] for path in self._touched(now, git=True) if path in now)
+
+    def _touched(self, now: dict[str, Stamp], *, git: bool) -> list[str]:
+        paths = (path for path in now.keys() | self._base.keys() if now.get(path) != self._base.get(path))
+        return sorted(path for path in paths if git or not f"{path}/".startswith(f"{tree.GIT}/"))
+
+    def _stamps(self) -> dict[str, Stamp]:
+        start = len(self.root) + 1
+        entries = tree.walk(self.root, git=self._git)
+        stats = ((entry.path[start:], entry.stat(follow_symlinks=False)) for entry in entries)
+        return {path: (s.st_ino, s.st_size, s.st_ctime_ns) for path, s in stats}
+
+
+def state(place: Place, *, alone: bool) -> dict[str, Any]:
+    """What decides whether a command's result may be remembered; `alone`: no other command is under way."""
+    return {"tree": tree.digest(place.root), "pure": alone and place.pure()}

@@ -1,0 +1,329 @@
+"""The first process of a sandbox that has a kernel of its own: `python guest.py stdio | port PATH [warm]`.
+
+    backend ──hello, enter, parts──► guest: mounts, gives up its rights ──► agent, until the machine ends
+            ──wake, after a snapshot or fork was loaded──► a name, randomness and a clock of its own
+
+It starts with every right, waits, and is saved in that state as the template of many sandboxes. `enter` makes
+it the agent of one: the repository becomes an overlay at /repo, commands get the user who owns it and no
+capability. The agent itself keeps the few that `wake` needs; commands run as another real user than it, so
+that they can neither signal nor look into it.
+
+    enter     order, parts: [[kind, place], …]; then each part's bytes in frames `part`, the last one empty
+                        kind tree: a tar archive, unpacked at `place`; layer: see `sandbox.files.layer`
+    wake      name, entropy, now (seconds since the epoch, None where the clock is not the guest's own),
+              door (None, or what `porter` needs to open one)
+    trust     certificates that programs are to trust then, before `wake`, in as many frames as it takes
+    stream    see `frames`
+    clock     now
+    quiet     nothing: what was sent before it has been read
+"""
+
+import errno
+import fcntl
+import os
+import random
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from ostinato.sandbox.base import Limits, SandboxError
+from ostinato.sandbox.exam import worker
+from ostinato.sandbox.files import layer_restore, rootfs
+from ostinato.sandbox.files.workspace import REPO_AREA, TMP_AREA, OverlayPlace
+from ostinato.sandbox.guest.agent import Agent, Answer, Request
+from ostinato.sandbox.guest.exam_calls import Calls
+from ostinato.sandbox.guest.jobs import Recognise
+from ostinato.sandbox.guest.proxy_forwarder import Porter
+from ostinato.sandbox.linux import processes, syscalls
+from ostinato.sandbox.protocol import frames
+from ostinato.sandbox.protocol.agent_link import Link
+
+PRISTINE = "/.pristine"
+_NOBODY = 65534
+_INODES = 16384
+_RESEED = 0x5207  # RNDRESEEDCRNG
+_KEPT = (syscalls.SYS_ADMIN, syscalls.SYS_RESOURCE, syscalls.SYS_TIME)
+_AWAY_S = 0.002
+
+
+class Port(Link):
+    """A link whose other side may be away for a moment, while a snapshot is loaded."""
+
+    def receive(self) -> Iterator[frames.Frame]:
+        yield from super().receive()
+        if not self.open:
+            time.sleep(_AWAY_S)
+            self.open = True
+
+
+def main() -> None:
+    incoming, outgoing = _channel(sys.argv[1:])
+    recognise: Recognise | None = None
+    if "warm" in sys.argv:
+        from ostinato.sandbox.guest import (
+            warm_pytest,  # only where it is saved in the template: loading it takes its time
+        )
+
+        warm_pytest.prepare()
+        _rehearse()
+        recognise = warm_pytest.fork_body
+    link = (Port if sys.argv[1] == "port" else Link)(incoming, outgoing, generation="")
+    link.send({"id": 0, "ready": True})
+    _wait_and_serve(link, recognise)
+
+
+def _rehearse() -> None:
+    """Run what most commands consist of: no copy has to read their files then, nor translate what reads."""
+    for command in (
+        ["tar", "--version"],
+        ["/bin/sh", "-c", "cat; ls /; grep x; sed -n 1p; head; tail; find /tmp"],
+    ):
+        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
+
+
+def _channel(arguments: list[str]) -> tuple[int, int]:
+    """Descriptors that no command inherits; what anything prints goes to the console, or nowhere."""
+    if arguments[0] == "port":
+        syscalls.raise_loopback()  # nobody else does in a kernel of its own
+        port = os.open(arguments[1], os.O_RDWR | os.O_CLOEXEC)
+        return port, port
+    incoming, outgoing = (fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 10) for number in (0, 1))
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    return incoming, outgoing
+
+
+def _wait_and_serve(link: Link, recognise: Recognise | None) -> None:
+    requests = _requests(link)
+    request = next(requests)
+    while request[0]["op"] != "enter":
+        link.send({"id": request[0]["id"]})
+        request = next(requests)
+    order = request[0]["order"]
+    limits = Limits(**order["limits"])
+    oom = processes.open_oom("/proc")  # now: whoever has given up his rights may not
+    try:
+        place, trust = enter(limits, _Parts(request[0]["parts"], requests))
+    except (OSError, SandboxError) as error:
+        link.send({"id": 0, "error": "SandboxError", "message": f"the sandbox was not created: {error}"})
+        raise
+    os.environ.update(order["environment"])
+    GuestAgent(link, place, limits, oom=oom, recognise=recognise, trust=trust).serve()
+
+
+def _requests(link: Link) -> Iterator[frames.Frame]:
+    poll = select.poll()
+    poll.register(link.incoming, select.POLLIN)
+    while link.open:
+        poll.poll()
+        yield from link.receive()
+    sys.exit()
+
+
+class _Parts:
+    """What comes behind an `enter`."""
+
+    def __init__(self, kinds: list[tuple[str, str]], requests: Iterator[frames.Frame]) -> None:
+        self.kinds = kinds
+        self._requests = requests
+
+    def bytes(self) -> Iterator[bytes]:
+        """Of the next part."""
+        while data := next(self._requests)[1]:
+            yield data
+
+
+def enter(limits: Limits, parts: _Parts) -> tuple[OverlayPlace, int]:
+    """Finish the root for one sandbox and give up what it does not need for it.
+
+    Answers the repository, and the open file that says whom programs are to trust: only whoever holds it open
+    can still write it.
+    """
+    trees = [place for kind, place in parts.kinds if kind == "tree"]
+    _unpack_trees(trees, parts)
+    owner = Path(PRISTINE).stat()
+    _mount_scratch(limits, owner.st_uid, owner.st_gid)
+    lower, upper = (
+        os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        for path in (PRISTINE, f"{rootfs.SCRATCH}/upper")
+    )
+    syscalls.unmount(rootfs.SCRATCH)
+    trust = _open_trust()
+    os.chdir(rootfs.REPO)
+    _become(owner.st_uid, owner.st_gid)
+    if len(parts.kinds) > len(trees):
+        _unpack_layer(parts.bytes())
+    return OverlayPlace(lower, upper), trust
+
+
+def _unpack_trees(places: list[str], parts: "_Parts") -> None:
+    """Below a file system of its own for each top directory, bounded by the guest's memory."""
+    tops = sorted({f"/{place.split('/')[1]}" for place in places})
+    for top in tops:
+        syscalls.mount("tmpfs", top, "tmpfs", syscalls.NOSUID | syscalls.NODEV, "mode=755")
+    os.makedirs(os.path.dirname(rootfs.TRUST), exist_ok=True)  # noqa: PTH103, PTH120 - in a fresh /run
+    for place in places:
+        _unpack_tree(place, parts.bytes())
+    for top in tops:
+        syscalls.seal(top)
+
+
+def _unpack_tree(place: str, data: Iterator[bytes]) -> None:
+    os.makedirs(place, exist_ok=True)  # noqa: PTH103
+    with subprocess.Popen(["tar", "-x", "-p", "--numeric-owner"], cwd=place, stdin=subprocess.PIPE) as tar:
+        assert tar.stdin is not None
+        try:
+            for piece in data:
+                tar.stdin.write(piece)
+        except BrokenPipeError:
+            list(data)
+    if tar.returncode:
+        raise SandboxError(f"the tree for {place} does not fit into the machine: give it more memory")
+
+
+def _mount_scratch(limits: Limits, user: int, group: int) -> None:
+    """Everything that can be written."""
+    scratch = rootfs.SCRATCH
+    _mount_sized(scratch, limits)
+    for name, mode in (("upper", 0o755), ("work", 0o755), ("tmp", 0o1777)):
+        os.mkdir(f"{scratch}/{name}")  # noqa: PTH102
+        os.chmod(f"{scratch}/{name}", mode)  # noqa: PTH101
+        os.chown(f"{scratch}/{name}", user, group)
+    layers = f"lowerdir={PRISTINE},upperdir={scratch}/upper,workdir={scratch}/work"
+    syscalls.mount("overlay", rootfs.REPO, "overlay", syscalls.NOSUID | syscalls.NODEV, layers)
+    syscalls.mount(scratch + rootfs.TMP, rootfs.TMP, "none", syscalls.BIND)
+
+
+def _mount_sized(place: str, limits: Limits) -> None:
+    options, flags = f"size={limits.disk_mb}m,mode=755", syscalls.NOSUID | syscalls.NODEV
+    try:
+        syscalls.mount("tmpfs", place, "tmpfs", flags, f"{options},nr_inodes={_INODES}")
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        syscalls.mount("tmpfs", place, "tmpfs", flags, options)  # gVisor counts no inodes
+
+
+def _open_trust() -> int:
+    """The file, empty, in a place of its own, as what is above it may be read-only; it is nobody's, so that
+    commands, who may have root's number, cannot write it."""
+    place = os.path.dirname(rootfs.TRUST)  # noqa: PTH120
+    syscalls.mount("tmpfs", place, "tmpfs", syscalls.NOSUID | syscalls.NODEV, "size=4m,mode=755")
+    trust = os.open(rootfs.TRUST, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    for path in (rootfs.TRUST, place):
+        os.chown(path, _NOBODY, _NOBODY)
+    return trust
+
+
+def _unpack_layer(data: Iterator[bytes]) -> None:
+    with tempfile.TemporaryFile(dir=rootfs.TMP) as file:
+        for piece in data:
+            file.write(piece)
+        file.flush()
+        areas = {REPO_AREA: rootfs.REPO, TMP_AREA: rootfs.TMP}
+        layer_restore.unpack(file.fileno(), areas, overlay=False)
+
+
+def _become(user: int, group: int) -> None:
+    """Files belong to `user`; the real user is nobody, so that commands, who are `user`, cannot signal us."""
+    os.setgroups([])
+    os.setresgid(group, group, group)
+    syscalls.keep_capabilities()
+    os.setresuid(_NOBODY, user, _NOBODY)
+    syscalls.drop_capabilities(but=_KEPT)
+    syscalls.set_dumpable(False)
+
+
+class GuestAgent(Agent):
+    """An agent that may wake up as another sandbox."""
+
+    def __init__(
+        self,
+        link: Link,
+        place: OverlayPlace,
+        limits: Limits,
+        *,
+        oom: int,
+        recognise: Recognise | None,
+        trust: int,
+    ) -> None:
+        super().__init__(link, place, limits, oom=oom, recognise=recognise, user=os.geteuid())
+        self._porter = Porter(self._watch, link.send, trust)
+        self._worker_calls: Calls | None = None
+        self._orders |= {
+            "worker": self._start_worker,
+            "input": self._input,
+            "credit": self._credit,
+            "stream": self._porter.hear,
+            "trust": lambda _, body: self._porter.trust(body),
+        }
+        self._answers |= {
+            "hello": self._hello,
+            "quiet": lambda *_: ({}, b""),
+            "wake": self._wake,
+            "clock": self._clock,
+        }
+
+    def _hello(self, _: Request, __: bytes) -> Answer:
+        """Another backend's connection: whoever listened to the commands under way is gone, and to others'
+        connections."""
+        self._jobs.detach()
+        self._porter.cut()
+        return {}, b""
+
+    def _wake(self, request: Request, _: bytes) -> Answer:
+        """Forget what the snapshot knew of another sandbox: its name, random numbers, time and way out."""
+        name: str = request["name"]
+        socket.sethostname(name)
+        tempfile._name_sequence = None  # type: ignore[attr-defined]
+        random.seed(request["entropy"])
+        if request["now"] is not None:  # a kernel of its own: its clock stood still, its pool is a copy
+            self._clock(request)
+            _reseed(bytes.fromhex(request["entropy"]))
+        if request["door"] is None:
+            self._porter.shut()
+        else:
+            self._porter.open(request["door"])
+        self._jobs.resume()
+        return {}, b""
+
+    def _start_worker(self, request: Request, _: bytes) -> None:
+        """An exam's worker on a socket of ours; what it says is output of the request until it ends."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            variation = request["variation"]
+            self._jobs.help(lambda: worker.serve(theirs, rootfs.REPO, variation), keep=(theirs.fileno(),))
+        self._worker_calls = Calls(request["id"], ours, request["window"], self._watch, self._link.send)
+
+    def _input(self, request: Request, body: bytes) -> None:
+        if self._worker_calls is not None and self._worker_calls.number == request["id"]:
+            self._worker_calls.feed(body)
+        else:
+            self._jobs.feed(request["id"], body)
+
+    def _credit(self, request: Request, _: bytes) -> None:
+        if self._worker_calls is not None and self._worker_calls.number == request["id"]:
+            self._worker_calls.credit(request["bytes"])
+        else:
+            self._jobs.credit(request["id"], request["bytes"])
+
+    def _clock(self, request: Request, _: bytes = b"") -> Answer:
+        """It stood still while the machine did."""
+        time.clock_settime(time.CLOCK_REALTIME, request["now"])
+        return {}, b""
+
+
+def _reseed(entropy: bytes) -> None:
+    with open("/dev/urandom", "wb", buffering=0) as pool:  # noqa: PTH123
+        pool.write(entropy)
+        fcntl.ioctl(pool, _RESEED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""`python -m pytest` without starting an interpreter: a process that has pytest loaded forks and runs it.
+
+What it prints is what pytest prints; only its start is prepared. Three things make it cheap: a first run, so
+that lazy imports are done; a configuration built before the fork; and short `dir()`s of pytest's own plugins,
+which pytest scans for hooks and fixtures at every start although nothing else in them is of interest.
+"""
+
+import gc
+import importlib.util
+import io
+import os
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import _pytest.config
+import pytest
+from _pytest.fixtures import FixtureFunctionDefinition
+
+from ostinato.sandbox.exam.worker import module_names
+from ostinato.sandbox.guest.pytest_command import Invocation, parse
+
+_TEST = "import pytest\n\n\ndef test_a(tmp_path):\n    assert 1 == 1\n\n\ndef test_b():\n    assert 1 == 2\n"
+
+
+def fork_body(command: str, root: str) -> Callable[[], int] | None:
+    """What does the same as `command` in a fork of this process: a call of pytest; None for the shell."""
+    invocation = recognise(command, root)
+    return None if invocation is None else lambda: run(invocation)
+
+
+def recognise(command: str, root: str) -> Invocation | None:
+    """The invocation when `command` is nothing but a call of pytest, else None.
+
+    None too when the repository at `root` has a module by the name of one that is loaded here: a fresh
+    interpreter would find the repository's.
+
+    >>> recognise("python -m pytest -q 2>&1", "/nowhere").arguments
+    ('-q',)
+    >>> recognise("pytest | tail -3", "/nowhere")
+    """
+    invocation = parse(command)
+    if invocation is None or any(name in sys.modules for name in module_names(root)):
+        return None
+    return invocation
+
+
+def run(invocation: Invocation) -> int:
+    """Run pytest in this process, which ends with the answer: its exit status."""
+    origin = importlib.util.find_spec("pytest.__main__")
+    scripts = sysconfig.get_path("scripts")
+    assert origin is not None
+    assert origin.origin is not None
+    script = Path(scripts, "pytest")
+    sys.argv[:] = [str(script) if invocation.python is None else origin.origin, *invocation.arguments]
+    sys.path.insert(0, scripts if invocation.python is None else str(Path.cwd()))
+    sys.executable = (
+        _interpreter(script) if invocation.python is None else str(Path(scripts, invocation.python))
+    )
+    for name in [name for name in sys.modules if name.partition(".")[0] == "ostinato"]:
+        del sys.modules[name]
+    _open_standard_streams()
+    try:
+        status = int(_pytest.config._console_main())
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    return status
+
+
+def _interpreter(script: Path) -> str:
+    """What the first line of a script runs it with."""
+    first = script.read_text().partition("\n")[0]
+    return first.removeprefix("#!").strip() if first.startswith("#!/") else sys.executable
+
+
+def _open_standard_streams() -> None:
+    """The interpreter's own streams, on the files this process has now."""
+    sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.FileIO(0, closefd=False))  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = _writer(1)  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _writer(2)  # type: ignore[misc]
+
+
+def _writer(fd: int) -> io.TextIOWrapper:
+    raw = io.BufferedWriter(io.FileIO(fd, "w", closefd=False))
+    return io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", line_buffering=fd == 2)
+
+
+def prepare() -> None:
+    """Load pytest and everything a run needs, then keep it out of the collector's and the forks' way."""
+    with tempfile.TemporaryDirectory() as scratch:
+        Path(scratch, "test_warm.py").write_text(_TEST)
+        Path(scratch, "pyproject.toml").write_text('[tool.pytest.ini_options]\naddopts = "-q"\n')
+        here = Path.cwd()
+        os.chdir(scratch)
+        with redirect_stdout(io.StringIO()):
+            pytest.main([f"--basetemp={scratch}/base"], plugins=[_Narrower()])
+        os.chdir(here)
+    sys.modules.pop("test_warm", None)
+    _prebuild_configs()
+    gc.collect()
+    gc.freeze()
+
+
+class _Narrower:
+    """A plugin that shortens the `dir()` of all others at the end of the first run."""
+
+    def pytest_unconfigure(self, config: pytest.Config) -> None:
+        for plugin in config.pluginmanager.get_plugins():
+            holder = plugin if isinstance(plugin, type(sys)) else type(plugin)
+            if getattr(holder, "__module__", holder.__name__).startswith("_pytest."):
+                _narrow(holder, plugin)
+
+
+def _narrow(holder: Any, plugin: object) -> None:
+    """pytest scans `dir(plugin)` for names that start with pytest_ and for fixtures: list only those."""
+    kept = [name for name in dir(plugin) if _is_wanted(name, getattr(holder, name, None))]
+    is_module = isinstance(holder, type(sys))
+    holder.__dir__ = (lambda: kept) if is_module else (lambda _self: kept)
+
+
+def _is_wanted(name: str, value: object) -> bool:
+    return name.startswith("pytest_") or type(value) is FixtureFunctionDefinition
+
+
+def _prebuild_configs() -> None:
+    """Build pytest's initial configurations now: by the program's name and the plugins left out with `-p`."""
+    build: Callable[..., pytest.Config] = _pytest.config.get_config
+    ready = {_config_key(prog, ()): build([], None, prog=prog) for prog in ("python -m pytest", "pytest")}
+
+    def get_config(
+        args: Sequence[str] = (), plugins: Sequence[Any] | None = None, *, prog: str | None = None
+    ) -> pytest.Config:
+        config = ready.get(_config_key(prog, args))
+        if config is None:
+            return build(args, plugins, prog=prog)
+        params = pytest.Config.InvocationParams(args=args, plugins=plugins, dir=Path.cwd())
+        config.invocation_params = params
+        return config
+
+    _pytest.config.get_config = get_config  # type: ignore[assignment]
+
+
+def _config_key(prog: str | None, args: Sequence[str]) -> tuple[str, ...]:
+    return (prog or "", *(arg for arg in args if arg.startswith("-p")))

@@ -1,5 +1,0 @@
-"""Sandboxes on other machines, over the E2B protocol: the client's side, and what both sides share."""
-
-from ostinato.sandbox.remote.backend import RemoteBackend
-
-__all__ = ["RemoteBackend"]

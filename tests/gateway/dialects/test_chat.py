@@ -1,0 +1,110 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ostinato.gateway.dialects.chat import parse_chat
+from ostinato.gateway.dialects.request import ChatRequest
+from ostinato.gateway.errors import ApiError
+
+HI = {"role": "user", "content": "hi"}
+GOOD = {"model": "ostinato", "messages": [HI]}
+CALL = {"id": "c", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+fields = st.sampled_from(
+    [
+        "model",
+        "messages",
+        "tools",
+        "stream",
+        "stream_options",
+        "max_tokens",
+        "temperature",
+        "seed",
+        "n",
+        "stop",
+        "x",
+    ]
+)
+
+
+def test_a_whole_request_is_read() -> None:
+    tools = [{"type": "function", "function": {"name": "read"}}]
+    body = GOOD | {"tools": tools, "stream": True, "stream_options": {"include_usage": True}, "seed": 7}
+    assert parse_chat(
+        body
+        | {
+            "max_completion_tokens": 9,
+            "temperature": 0,
+            "n": 1,
+            "stop": "END",
+            "top_p": 1,
+            "reasoning_effort": "low",
+        }
+    ) == ChatRequest(
+        model="ostinato",
+        messages=(HI,),
+        tools=tuple(tools),
+        stream=True,
+        include_usage=True,
+        max_tokens=9,
+        temperature=0.0,
+        seed=7,
+        stop=("END",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "message"),
+    [
+        ({"model": 3}, 400, "model must be a string"),
+        ({"messages": []}, 400, "at least one message"),
+        ({"messages": [{"role": "robot", "content": ""}]}, 400, r"messages\[0\] must be an object with role"),
+        ({"messages": [{"role": "user"}]}, 400, r"messages\[0\].content must be text"),
+        (
+            {"messages": [HI | {"content": [{"type": "image_url"}]}]},
+            400,
+            "this model reads only text",
+        ),
+        ({"messages": [HI | {"content": [{"type": "text"}]}]}, 400, "a text part needs text"),
+        ({"messages": [HI | {"tool_calls": [CALL]}]}, 400, "on an assistant message"),
+        (
+            {"messages": [{"role": "assistant", "content": None, "tool_calls": [{}]}]},
+            400,
+            "function.arguments",
+        ),
+        ({"tools": [{"type": "function"}]}, 400, r"tools\[0\] must be a function tool with a name"),
+        ({"n": 2}, 400, "n is only supported as 1"),
+        ({"logit_bias": {"1": 2}}, 400, "logit_bias is only supported as {}"),
+        ({"web_search_options": {}}, 400, "web_search_options is not supported"),
+        ({"max_tokens": 0}, 400, "max_tokens must be at least 1"),
+        ({"max_tokens": 2**31}, 400, "at most 2147483647"),
+        ({"stop": 0}, 400, "stop must be text or a list of texts"),
+        ({"stop": [""]}, 400, "stop must be text or a list of texts"),
+        ({"stop": ["x"] * 17}, 400, "stop may hold at most 16 texts"),
+        ({"top_p": 0.9}, 400, "top_p is only supported as 1"),
+        ({"max_tokens": True}, 400, "max_tokens must be int"),
+        ({"temperature": 3}, 400, "between 0 and 2"),
+        ({"temperature": float("nan")}, 400, "between 0 and 2"),
+        ({"seed": -1}, 400, "seed must lie between"),
+        ({"stream": "yes"}, 400, "stream must be bool"),
+    ],
+)
+def test_what_is_wrong_is_named(change: dict[str, object], status: int, message: str) -> None:
+    with pytest.raises(ApiError, match=message) as caught:
+        parse_chat(GOOD | change)
+    assert caught.value.status == status
+    assert caught.value.body()["error"]["type"] == "invalid_request_error"
+
+
+@given(json_values | st.dictionaries(fields, json_values).map(lambda change: GOOD | change))
+def test_any_json_is_read_or_refused(body: object) -> None:
+    try:
+        parse_chat(json.loads(json.dumps(body)))
+    except ApiError as error:
+        assert 400 <= error.status < 500  # noqa: PT017

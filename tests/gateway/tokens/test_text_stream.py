@@ -1,0 +1,55 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ostinato.gateway.tokens.text_stream import TextStream
+from ostinato.model.renderer import Renderer
+
+pieces = st.lists(
+    st.sampled_from(
+        [
+            "<tool_call>",
+            "\n",
+            "<tool",
+            "_call>",
+            "</tool_call>",
+            '{"name": "read", "arguments": {}}',
+            "é",
+            "<",
+            "🙂",
+            "ok ",
+        ]
+    )
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
+    max_size=12,
+)
+
+
+@given(pieces, st.booleans())
+def test_what_is_streamed_is_the_beginning_of_the_content(
+    renderer: Renderer, parts: list[str], stop: bool
+) -> None:
+    ids = renderer.tokenizer.encode("".join(parts))
+    stream = TextStream(renderer)
+    said = "".join(stream.add((i,)) for i in ids)
+    if stop:
+        said += stream.add(renderer.stop_ids[:1])
+        ids.append(renderer.stop_ids[0])
+    assert said == stream.said
+    content = renderer.parse(ids).content
+    assert content.startswith(said)
+
+
+def test_text_comes_at_once_and_calls_are_held_back(renderer: Renderer) -> None:
+    stream = TextStream(renderer)
+    assert stream.add(renderer.tokenizer.encode("I look")) == "I look"
+    assert stream.add(renderer.tokenizer.encode("\n<tool")) == ""
+    assert stream.add(renderer.tokenizer.encode("box> is")) == "\n<toolbox> is"
+    assert stream.add(renderer.tokenizer.encode("\n<tool_call>\n{")) == ""
+    assert stream.add(renderer.tokenizer.encode("anything")) == ""
+
+
+def test_a_character_of_many_tokens_comes_whole(renderer: Renderer) -> None:
+    stream = TextStream(renderer)
+    parts = [stream.add((i,)) for i in renderer.tokenizer.encode("🙂")]
+    assert len(parts) > 1
+    assert [part for part in parts if part] == ["🙂"]

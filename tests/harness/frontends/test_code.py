@@ -1,0 +1,155 @@
+"""`ostinato code` end to end: real git, a real gateway process, a scripted engine."""
+
+import asyncio
+import io
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from tests.harness.story import TOO_LONG
+
+from ostinato.config import ConfigError
+from ostinato.harness.frontends.code import NO_TEXTUAL, Wish, code
+from ostinato.harness.session_log import Sessions
+from ostinato.harness.workspace.workbench import Options
+from ostinato.store import Store
+from ostinato.store.accounts import hash_key
+from ostinato.types import Ending, Source
+
+
+@pytest.fixture
+def sessions(tmp_path: Path) -> Sessions:
+    return Sessions(directory=tmp_path / "state" / "sessions")
+
+
+@pytest.fixture
+def coded(repo: Path, gateway: str, sessions: Sessions):
+    async def run(prompt: str | None = "calc.py is off", wish=(), **changes):
+        screen = io.StringIO()
+        options = {"directory": repo, "url": gateway, "key": "key", "sessions": sessions} | changes
+        status = await code(
+            Wish(prompt=prompt, **dict(wish)), Options(**options), Console(file=screen, width=100)
+        )
+        return status, screen.getvalue()
+
+    return run
+
+
+async def test_a_real_edit_in_a_real_repository(coded, repo: Path, store: Store) -> None:
+    (repo / "notes.txt").write_text("mine, not committed\n")
+    status, screen = await coded(directory=repo / "pkg")
+    assert status == 0
+    assert "return a + b" in (repo / "calc.py").read_text()
+    assert (repo / "new.py").read_text() == "x = 1\n"
+    for shown in ("I look first.", "● read calc.py", "● edit calc.py", "  ok", "alpha adds now"):
+        assert shown in screen
+    assert "-    return a - b" in screen
+    assert "+    return a + b" in screen
+    assert "+++ b/new.py" in screen
+    assert "notes.txt" not in screen
+    (session,) = store.sessions()
+    assert (session.user, session.source, session.ending) == ("ada", Source.LIVE, Ending.FINISHED)
+    turns = store.turns(session.id)
+    assert [turn.segment for turn in turns] == [0, 0, 0, 0]
+    for before, after in pairwise(turns):
+        kept = before.prompt_ids + before.completion.ids
+        assert after.prompt_ids[: len(kept)] == kept
+    left = subprocess.run(["git", "-C", repo, "status", "-s"], capture_output=True, text=True, check=True)
+    assert left.stdout == " M calc.py\n?? new.py\n?? notes.txt\n"
+
+
+async def test_a_repository_without_commits_will_do(coded, tmp_path: Path) -> None:
+    fresh = tmp_path / "fresh"
+    fresh.mkdir()
+    subprocess.run(["git", "init", "-q", fresh], check=True)
+    (fresh / "calc.py").write_text("def alpha(a, b):\n    return a - b\n")
+    status, screen = await coded(directory=fresh)
+    assert status == 0
+    assert "+    return a + b" in screen
+
+
+async def test_stopping_it_tells_the_gateway(coded, script: list[str], repo: Path, store: Store) -> None:
+    del script[2:]
+    running = asyncio.ensure_future(coded())
+    while script or not store.sessions() or len(store.turns(store.sessions()[0].id)) < 2:
+        await asyncio.sleep(0.01)
+    while "a + b" not in (repo / "calc.py").read_text():
+        await asyncio.sleep(0.01)
+    running.cancel()
+    status, screen = await running
+    assert status == 130
+    assert "interrupted" in screen
+    assert store.sessions()[0].ending is Ending.ABANDONED
+
+
+async def test_a_key_that_may_not_tell_how_it_went_is_told_so(coded, store: Store) -> None:
+    store.add_key(hash_key("mute"), "bob", "use")
+    status, screen = await coded(key="mute")
+    assert status == 0
+    assert screen.count("the gateway does not take what became of this session") == 1
+    assert "not feedback: ask for one" in " ".join(screen.split())
+
+
+async def test_what_is_wrong_is_said_and_nothing_is_touched(coded, tmp_path: Path, repo: Path) -> None:
+    bare = tmp_path / "bare.git"
+    subprocess.run(["git", "init", "-q", "--bare", bare], check=True)
+    (tmp_path / "plain").mkdir()
+    for changes, message in (
+        ({"directory": tmp_path / "plain"}, "no git working tree at"),
+        ({"directory": tmp_path / "none"}, "no git working tree at"),
+        ({"directory": bare}, "no git working tree at"),
+        ({"key": ""}, "no API key: set OSTINATO_KEY, or name a file"),
+        ({"key": "wrong"}, "refused with 401: this API key is not known"),
+    ):
+        status, screen = await coded(**changes)
+        assert (status, message in screen) == (2, True), screen
+    assert "return a - b" in (repo / "calc.py").read_text()
+
+
+def test_an_address_without_its_scheme_is_refused_with_the_right_one(tmp_path: Path) -> None:
+    for url in ("127.0.0.1:8080", "localhost:8080", "//127.0.0.1:8080", "", "http://", "ftp://x"):
+        with pytest.raises(ConfigError, match=r"write it as http://(127.0.0.1|localhost):8080"):
+            Options(directory=tmp_path, url=url, key="k")
+
+
+@pytest.mark.parametrize("command", ["code", "acp"])
+def test_a_key_is_read_from_a_file_and_never_from_the_command_line(command: str, tmp_path: Path) -> None:
+    secret, file = "sk-very-secret", tmp_path / "key"
+    file.write_text("")
+    run = [sys.executable, "-m", "ostinato.cli", command]
+    for arguments in (("--key", secret), ("--key-file", str(file)), ("--key-file", secret)):
+        done = subprocess.run([*run, *arguments], capture_output=True, text=True, check=False)
+        assert done.returncode == 2 and "key" in done.stderr
+        assert secret not in done.stdout + done.stderr
+
+
+async def test_what_ended_a_session_is_said_as_it_was(coded, script: list[str]) -> None:
+    """The limit that was met, and no other number beside it."""
+    script[1:] = [TOO_LONG]
+    status, screen = await coded()
+    text = " ".join(screen.split())
+    assert status == 1
+    assert "stopped: the model cannot read more: " in text and "760 tokens leaves no room in 768" in text
+    assert "of 32,000 tokens" not in text
+
+
+async def test_a_full_conversation_says_how_full(coded) -> None:
+    status, screen = await coded(prompt="x" * 100_000)
+    assert status == 1
+    assert "stopped: the conversation is full: 100,0" in screen and "of 32,000 tokens" in screen
+
+
+async def test_the_hint_of_the_extra_is_shown_as_it_must_be_typed() -> None:
+    screen = io.StringIO()
+    Console(file=screen, width=200).print(NO_TEXTUAL, markup=False)
+    assert "pip install -e '.[code]'" in screen.getvalue()
+
+
+async def test_a_gateway_that_is_not_there(coded, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ostinato.harness.workspace.workbench.PATIENCE_S", 0.2)
+    status, screen = await coded(url="http://127.0.0.1:1")
+    assert status == 1
+    assert "http://127.0.0.1:1 did not answer" in screen.replace("\n", " ")

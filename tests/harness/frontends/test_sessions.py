@@ -1,0 +1,71 @@
+"""`ostinato session` on the command line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ostinato.cli import main
+from ostinato.harness.session_log import Kind, Sessions
+
+
+@pytest.fixture(autouse=True)
+def sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sessions:
+    monkeypatch.setenv("OSTINATO_STATE", str(tmp_path))
+    return Sessions.of_user()
+
+
+@pytest.fixture
+def recorded(sessions: Sessions) -> None:
+    call = {"id": "c0", "type": "function", "function": {"name": "read", "arguments": '{"path": "a"}'}}
+    message = {"role": "assistant", "content": "I look.", "tool_calls": [call]}
+    with sessions.open("s1") as log:
+        start = {"root": "/r", "profile": "core", "harness": "9f", "tools": [], "system": "be good"}
+        log.append(Kind.SESSION, format=1, id="s1", **start)
+        log.append(Kind.USER, text="[bold]calc.py is off")
+        origin = {"arm": "main", "version": 1}
+        log.append(Kind.REPLY, turn=0, message=message, finish="stop", tokens=9, broken=None, **origin)
+        log.append(Kind.CALL, id="c0", name="read", arguments={"path": "a"}, tool="read")
+        log.append(Kind.OBSERVATION, id="c0", text="x = 1", error=None)
+        log.append(Kind.CANCELLED, reason="")
+
+
+def test_what_there_is(recorded, sessions: Sessions, capsys: pytest.CaptureFixture[str]) -> None:
+    sessions.path("bad").write_text("x\n")
+    assert main(["session", "list"]) == 0
+    listed = capsys.readouterr().out
+    assert "s1  " in listed and "/r  1 turns  [bold]calc.py is off" in listed
+    assert "bad  (damaged or empty)" in listed
+
+
+def test_what_happened(recorded, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["session", "show", "s1"]) == 0
+    shown = capsys.readouterr().out
+    assert '"text": "[bold]calc.py is off"' in shown and "be good" not in shown
+    assert main(["session", "replay"]) == 0
+    replayed = capsys.readouterr().out.splitlines()
+    expected = ["> [bold]calc.py is off", "I look.", "● read a", "  x = 1", "interrupted"]
+    assert replayed == expected
+
+
+@pytest.mark.parametrize("name", ["openai", "atif", "mini", "agent-trace", "jsonl"])
+def test_other_formats(recorded, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["session", "export", "--format", name, "s1"]) == 0
+    output = capsys.readouterr().out
+    if name in {"atif", "mini"}:
+        assert json.loads(output)
+    else:
+        assert all(json.loads(line) for line in output.splitlines() if line)
+
+
+def test_what_is_not_there(sessions: Sessions, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["session", "list"]) == 0
+    assert "no sessions in" in capsys.readouterr().out
+    assert main(["session", "show"]) == 2
+    assert "`ostinato code` records one" in capsys.readouterr().err
+    assert main(["session", "show", "s9"]) == 2
+    assert "no session s9 in" in capsys.readouterr().err
+    sessions.directory.mkdir(parents=True, exist_ok=True)
+    sessions.path("s0").touch()
+    assert main(["session", "export", "--format", "atif", "s0"]) == 2
+    assert "session s0 is empty" in capsys.readouterr().err

@@ -1,0 +1,95 @@
+"""What only plain processes do: work in place, and look for what was left behind."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+from ostinato.sandbox import ProcessBackend, Spec
+from ostinato.sandbox.exam import channel
+from ostinato.sandbox.exam.host import worker_process
+
+
+async def test_in_place_changes_the_repository_itself(repo: Path) -> None:
+    backend = ProcessBackend(in_place=True)
+    sandbox = await backend.create(Spec(repo=repo))
+    assert sandbox.root == str(repo)
+    await sandbox.write("calc.py", b"x = 1\n")
+    await sandbox.exec("rm test_calc.py")
+    assert (repo / "calc.py").read_text() == "x = 1\n"
+    assert await sandbox.changes() == {"calc.py": b"x = 1\n", "test_calc.py": None}
+    await backend.aclose()
+    assert repo.is_dir()
+
+
+async def test_a_copy_is_removed(repo: Path) -> None:
+    backend = ProcessBackend()
+    sandbox = await backend.create(Spec(repo=repo))
+    assert Path(sandbox.root).is_dir()
+    await backend.aclose()
+    assert not Path(sandbox.root).parent.exists()
+
+
+async def test_it_does_not_claim_to_be_a_boundary() -> None:
+    assert not ProcessBackend().capabilities.boundary
+
+
+def carrying(marker: str) -> list[str]:
+    """Processes that have `marker` among their arguments."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if marker.encode() in path.read_bytes().split(b"\0"):
+                found.append(path.parent.name)
+    return found
+
+
+LEAVING = {
+    "its group": "set -m; sh -c 'sleep 1000; :' sh {marker} &",
+    "its session": "setsid sh -c 'sleep 1000; :' sh {marker} &",
+    "its session, stopped": "setsid sh -c 'kill -STOP $$; :' sh {marker} &",
+    "its parent": "(setsid sh -c 'sleep 1000 & sleep 1000; :' sh {marker} &) ; sleep 0.05",
+    "its name": "(exec setsid sh -c 'exec sh -c \"sleep 1000; :\" sh {marker}' &)",
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="strays are found through /proc")
+@pytest.mark.parametrize("what", LEAVING)
+async def test_what_left_is_ended_too(repo: Path, what: str) -> None:
+    marker = uuid.uuid4().hex
+    sandbox = await ProcessBackend().create(Spec(repo=repo))
+    command = LEAVING[what].format(marker=marker)
+    result = await sandbox.exec(f"{command}\nsleep 0.2; grep -l {marker} /proc/[0-9]*/cmdline | wc -l")
+    assert int(result.output.split()[-1]) >= 1, "it was there"
+    assert carrying(marker) == []
+    await sandbox.destroy()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="strays are found through /proc")
+async def test_in_place_what_left_its_session_on_purpose_lives_on(repo: Path) -> None:
+    """A person's build servers and agents are theirs."""
+    marker = uuid.uuid4().hex
+    sandbox = await ProcessBackend(in_place=True).create(Spec(repo=repo))
+    await sandbox.exec(f"setsid sh -c 'sleep 1000; :' sh {marker} > /dev/null 2>&1 & sleep 0.2")
+    left = carrying(marker)
+    for pid in left:
+        os.killpg(int(pid), signal.SIGKILL)
+    assert left
+    await sandbox.destroy()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="strays are found through /proc")
+async def test_a_worker_that_an_exam_started_leaves_nobody_behind(tmp_path: Path) -> None:
+    marker = uuid.uuid4().hex
+    left = ["setsid", "sh", "-c", "kill -STOP $$; :", "sh", marker]
+    (tmp_path / "calc.py").write_text(f"import subprocess\nsubprocess.Popen({left})\n")
+    async with worker_process(str(tmp_path), 0) as asks:
+        channel.send(asks, {"module": "calc"})
+        while not carrying(marker):
+            await asyncio.sleep(0.01)
+    assert carrying(marker) == []

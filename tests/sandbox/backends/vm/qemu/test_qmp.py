@@ -1,0 +1,78 @@
+"""The client against a server that speaks the protocol."""
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from ostinato.sandbox import SandboxError
+from ostinato.sandbox.backends.vm.qemu.qmp import Monitor, greet, hear
+from ostinato.sandbox.protocol.connection import LostError
+
+GREETING = {"QMP": {"version": {}, "capabilities": []}}
+
+
+@asynccontextmanager
+async def monitor(answers: dict[str, list[dict[str, Any]]]) -> AsyncIterator[Monitor]:
+    """Connected to a server that gives those answers, and ends for a command that it does not know."""
+    ours, theirs = socket.socketpair()
+    reader, writer = await asyncio.open_connection(sock=theirs)
+
+    async def serve() -> None:
+        writer.write(json.dumps(GREETING).encode() + b"\n")
+        while line := await reader.readline():
+            for answer in {"qmp_capabilities": [{"return": {}}], **answers}.get(
+                json.loads(line)["execute"], []
+            ):
+                writer.write(json.dumps(answer).encode() + b"\n")
+            if json.loads(line)["execute"] == "quit":
+                break
+        writer.close()
+
+    task = asyncio.create_task(serve())
+    await asyncio.to_thread(greet, ours)
+    client = await Monitor.open(ours)
+    yield client
+    client.close()
+    await task
+
+
+async def test_answers_and_errors() -> None:
+    error = {"error": {"class": "GenericError", "desc": "no such file"}}
+    async with monitor({"stop": [{"event": "STOP"}, {"return": {"a": 1}}], "cont": [error]}) as client:
+        assert await client.command("stop") == {"a": 1}
+        with pytest.raises(SandboxError, match="QEMU refused cont: no such file"):
+            await client.command("cont")
+
+
+async def test_events_between_answers_are_passed_over() -> None:
+    async with monitor(
+        {"stop": [{"event": "STOP"}, {"return": {}}, {"event": "A"}], "cont": [{"return": 1}]}
+    ) as client:
+        assert await client.command("stop") == {}
+        assert await client.command("cont") == 1
+
+
+def test_a_word_is_heard_with_the_rest_of_its_line() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(b'{"event":"A"}\n{"event":"RESUME"')
+        threading.Timer(0.01, theirs.sendall, (b"}\n",)).start()
+        hear(ours, b"RESUME")
+        theirs.sendall(b"next")
+        assert ours.recv(100) == b"next"
+
+
+async def test_a_machine_that_ends_says_so() -> None:
+    async with monitor({}) as client:
+        with pytest.raises(LostError, match="QEMU is gone"):
+            await client.command("quit")
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    with ours, pytest.raises(LostError, match="QEMU is gone"):
+        greet(ours)

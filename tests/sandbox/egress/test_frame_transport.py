@@ -1,0 +1,481 @@
+"""Connections as frames: a porter in a process of its own, programs at its door, a proxy behind our end of
+the wire. Then guests that are not honest, who harm nobody but themselves."""
+
+import asyncio
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.sandbox.egress.conftest import resolve, serving
+
+from ostinato.sandbox import SandboxError
+from ostinato.sandbox.base import Egress
+from ostinato.sandbox.egress.frame_transport import MOST, CarriedWay
+from ostinato.sandbox.protocol import frames
+from ostinato.sandbox.protocol.connection import Wire
+
+GUEST = """
+import os, select, sys
+from ostinato.sandbox.protocol.agent_link import Link, Watch
+from ostinato.sandbox.guest.proxy_forwarder import Porter
+
+link, watch = Link(os.dup(0), os.dup(1), ""), Watch()
+porter = Porter(watch, link.send, os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND))
+
+def hear(_):
+    for request, body in link.receive():
+        match request["op"]:
+            case "stream": porter.hear(request, body)
+            case "trust": porter.trust(body)
+            case "open": porter.open(request["door"])
+            case "shut": porter.shut()
+            case "hello": porter.cut()
+        if request["op"] not in ("stream", "trust"):
+            told = {name: os.environ[name] for name in ("HTTP_PROXY", "SSL_CERT_FILE") if name in os.environ}
+            link.send({"id": request["id"], "told": told})
+
+watch.add(link.incoming, select.POLLIN | select.POLLHUP | select.POLLERR, hear)
+while link.open:
+    watch.turn(None)
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@dataclass(kw_only=True)
+class Guest:
+    """The process, its wire, and where its door is."""
+
+    channel: socket.socket
+    trust: Path
+    port: int
+    wire: Wire
+    way: CarriedWay | None = None
+
+    async def enter(self, policy: Egress) -> None:
+        """As a sandbox of its own, whatever it was before."""
+        await self.wire.hello("another", 20)
+        self.way = CarriedWay(policy, "s", resolve, self.wire)
+        door = {**self.way.door({"SSL_CERT_FILE": "kept"}), "address": ("127.0.0.1", self.port)}
+        for part in (b"whom ", b"to trust"):
+            self.wire.send({"id": 0, "op": "trust"}, part)
+        answer, _ = await self.wire.ask({"op": "open", "door": door}, within_s=20)
+        assert answer["told"] == {"HTTP_PROXY": "http://127.0.0.1:3128"}
+        assert self.trust.read_bytes() == b"whom to trust"
+
+    async def knock(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.port)
+
+    async def tunnel(self, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await self.knock()
+        writer.write(f"CONNECT good.test:{port} HTTP/1.1\r\n\r\n".encode())
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+        return reader, writer
+
+    async def seen(self, count: int) -> list[str | None]:
+        """Why each of the first `count` connections ended; None: as it should."""
+        assert self.way is not None
+        async with asyncio.timeout(20):
+            while len(self.way.proxy.connections) < count:
+                await asyncio.sleep(0.01)
+        return [each.refused for each in self.way.proxy.connections]
+
+
+async def wired(channel: socket.socket, **more: Any) -> Wire:
+    _, wire = await asyncio.get_running_loop().create_unix_connection(lambda: Wire("", **more), sock=channel)
+    return wire
+
+
+@pytest.fixture
+async def guest(tmp_path: Path) -> AsyncIterator[Guest]:
+    ours, theirs = socket.socketpair()
+    trust = tmp_path / "ca.pem"
+    command = [sys.executable, "-c", GUEST, str(trust)]
+    with theirs:  # a process that is told nothing but where its modules are
+        process = subprocess.Popen(
+            command, stdin=theirs, stdout=theirs, env={"PYTHONPATH": ":".join(sys.path)}
+        )
+    guest = Guest(channel=ours, trust=trust, port=free_port(), wire=await wired(ours))
+    yield guest
+    if guest.way is not None:
+        await guest.way.aclose()
+    await guest.wire.close("the test is over")
+    await asyncio.to_thread(process.wait)
+
+
+def policy(port: int, **more: Any) -> Egress:
+    return Egress(allow=(f"good.test:{port}",), networks=("127.0.0.0/8",), **more)
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65536):
+        writer.write(data)
+        await writer.drain()
+    writer.close()
+
+
+async def close(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_both_ways_at_once_and_half_closed(guest: Guest) -> None:
+    data = bytes(range(256)) * 12_000  # much more than either side may be ahead
+    async with serving(echo) as port:
+        await guest.enter(policy(port))
+        reader, writer = await guest.tunnel(port)
+        writer.write(data)
+        writer.write_eof()
+        assert await reader.read() == data
+        await close(writer)
+        assert await guest.seen(1) == [None]
+    assert guest.way is not None
+    (seen,) = guest.way.proxy.connections
+    assert (seen.sent, seen.received) == (len(data), len(data))
+
+
+async def test_who_does_not_read_holds_nobody_up_and_little_in_memory(guest: Guest) -> None:
+    sent = 0
+
+    async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await reader.readexactly(1)
+        while sent < 64 << 20:
+            writer.write(bytes(1 << 16))
+            await writer.drain()
+            sent += 1 << 16
+        writer.close()
+
+    async with serving(pour) as port, serving(echo) as other:
+        both = Egress(allow=(f"good.test:{port}", f"good.test:{other}"), networks=("127.0.0.0/8",))
+        await guest.enter(both)
+        slow, writer = await guest.tunnel(port)
+        writer.write(b"\0")
+        slow._transport.pause_reading()  # type: ignore[attr-defined]
+        before = -1
+        while before != sent:  # until nobody takes any more: what lies in between are buffers of sockets
+            before = sent
+            for _ in range(20):
+                reader, second = await guest.tunnel(other)
+                second.write(b"\0fast")
+                assert await reader.readexactly(5) == b"\0fast"
+                await close(second)
+        assert sent < 48 << 20
+        slow._transport.resume_reading()  # type: ignore[attr-defined]
+        assert len(await slow.read()) == 64 << 20
+        await close(writer)
+
+
+async def test_a_program_that_goes_is_noticed(guest: Guest) -> None:
+    came, gone = asyncio.Event(), asyncio.Event()
+
+    async def wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert await reader.read(5) == b"\0ciao"
+        came.set()
+        await reader.read()
+        gone.set()
+        writer.close()
+
+    async with serving(wait) as port:
+        await guest.enter(policy(port))
+        _, writer = await guest.tunnel(port)
+        writer.write(b"\0ciao")
+        await asyncio.wait_for(came.wait(), 20)
+        writer.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+        )
+        writer.transport.abort()
+        await asyncio.wait_for(gone.wait(), 20)
+        assert "failed" in ((await guest.seen(1))[0] or "")
+
+
+async def test_a_server_that_goes_is_noticed(guest: Guest) -> None:
+    async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"half")
+        await writer.drain()
+        await reader.read(1)
+        writer.transport.abort()
+
+    async with serving(half) as port:
+        await guest.enter(policy(port))
+        reader, writer = await guest.tunnel(port)
+        assert await reader.readexactly(4) == b"half"
+        writer.write(b"xx")
+        assert await reader.read() == b""
+        await close(writer)
+
+
+async def test_more_than_the_policy_allows_are_told_so_and_many_more_wait(guest: Guest) -> None:
+    async with serving(echo) as port:
+        await guest.enter(policy(port, connections=2))
+        held = [await guest.tunnel(port) for _ in range(2)]
+        for _ in range(60):
+            reader, writer = await guest.knock()
+            assert (await reader.read()).startswith(b"HTTP/1.1 429")
+            await close(writer)
+        idle = [await guest.knock() for _ in range(40)]  # say nothing, and are refused in their turn
+        answers = await asyncio.gather(*(reader.read() for reader, _ in idle))
+        assert all(answer.startswith(b"HTTP/1.1 429") for answer in answers)
+        for _, writer in (*held, *idle):
+            await close(writer)
+
+
+async def test_who_comes_to_a_full_door_waits(guest: Guest) -> None:
+    async with serving(echo) as port:
+        await guest.enter(policy(port, connections=1000))
+        held = [await guest.tunnel(port) for _ in range(MOST)]
+        reader, writer = await guest.knock()
+        writer.write(f"CONNECT good.test:{port} HTTP/1.1\r\n\r\n".encode())
+        waiting = asyncio.create_task(reader.readuntil(b"\r\n\r\n"))
+        held[0][1].write(b"\0")
+        assert await held[0][0].readexactly(1) == b"\0"
+        assert not waiting.done()
+        await close(held.pop()[1])
+        assert (await waiting).startswith(b"HTTP/1.1 200")
+        for _, each in (*held, (reader, writer)):
+            await close(each)
+
+
+async def test_whoever_takes_over_hears_nothing_of_what_was_under_way(guest: Guest) -> None:
+    """As after a fork: what was under way breaks, who comes then waits, and is served by the new way."""
+    async with serving(echo) as port:
+        await guest.enter(policy(port))
+        reader, writer = await guest.tunnel(port)
+        writer.write(b"\0ne")
+        assert await reader.readexactly(3) == b"\0ne"
+        old, guest.way = guest.way, None
+        await guest.wire.hello("a copy", 20)
+        with pytest.raises(ConnectionResetError):
+            await reader.read()
+        await close_broken(writer)
+        new, waiting = await guest.knock()
+        await guest.enter(policy(port))
+        waiting.write(f"CONNECT good.test:{port} HTTP/1.1\r\n\r\n".encode())
+        assert (await new.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+        waiting.write(b"\0wo")
+        assert await new.readexactly(3) == b"\0wo"
+        await close(waiting)
+        assert await guest.seen(1) == [None]
+        assert old is not None and not old.proxy.connections
+        await old.aclose()
+
+
+async def close_broken(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with pytest.raises(ConnectionResetError):
+        await writer.wait_closed()
+
+
+async def test_a_copy_without_a_way_out_turns_away_who_waits(guest: Guest) -> None:
+    async with serving(echo) as port:
+        await guest.enter(policy(port))
+        assert guest.way is not None
+        await guest.way.aclose()
+        await guest.wire.hello("a copy", 20)
+        reader, writer = await guest.knock()
+        answer, _ = await guest.wire.ask({"op": "shut"}, within_s=20)
+        with pytest.raises(ConnectionResetError):
+            await reader.read()
+        await close_broken(writer)
+        with pytest.raises(ConnectionRefusedError):
+            await guest.knock()
+    assert answer["told"] == {}
+    assert guest.trust.read_bytes() == b""
+
+
+async def test_what_is_held_back_comes_later(guest: Guest) -> None:
+    async with serving(echo) as port:
+        await guest.enter(policy(port))
+        reader, writer = await guest.tunnel(port)
+        guest.wire.hold()
+        writer.write(bytes(1 << 20))
+        coming = asyncio.create_task(reader.readexactly(1 << 20))
+        await asyncio.wait([coming], timeout=0.2)
+        assert not coming.done()
+        guest.wire.release()
+        await coming
+        await close(writer)
+
+
+@pytest.mark.parametrize("held", [False, True])
+async def test_the_end_of_the_way_cuts_what_is_open(guest: Guest, held: bool) -> None:
+    async with serving(echo) as port:
+        await guest.enter(policy(port))
+        reader, writer = await guest.tunnel(port)
+        if held:
+            guest.wire.hold()
+            writer.write(bytes(1 << 20))
+            await asyncio.sleep(0)
+        assert guest.way is not None
+        await asyncio.wait_for(guest.way.aclose(), 20)
+        assert await guest.seen(1) == ["the sandbox ended"]
+        await guest.wire.close("the sandbox ended")
+        with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+            await reader.readexactly(1 << 20)
+        writer.close()
+
+
+async def test_a_guest_that_dies_cuts_what_is_open(guest: Guest) -> None:
+    async with serving(echo) as port:
+        await guest.enter(policy(port))
+        _, writer = await guest.tunnel(port)
+        guest.wire.connection_lost(None)
+        assert await guest.seen(1) == ["failed: the sandbox is gone"]
+        writer.close()
+
+
+# guests that are not honest
+
+
+@dataclass(kw_only=True)
+class Liar:
+    """Our end of a wire to a backend that believes us to be a guest."""
+
+    channel: socket.socket
+    wire: Wire
+    way: CarriedWay
+
+    async def say(self, body: bytes = b"", **header: object) -> None:
+        frame = frames.pack({"id": 0, "generation": "", **header}, body)
+        with suppress(BrokenPipeError, ConnectionResetError):  # it may be ended before all is said
+            await asyncio.get_running_loop().sock_sendall(self.channel, frame)
+
+
+@pytest.fixture
+async def liar() -> AsyncIterator[Liar]:
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    wire = await wired(ours)
+    way = CarriedWay(Egress(allow=(), connections=4), "s", resolve, wire)
+    yield Liar(channel=theirs, wire=wire, way=way)
+    await way.aclose()
+    await wire.close("the test is over")
+    theirs.close()
+
+
+LIES: dict[str, list[tuple[dict[str, object], bytes]]] = {
+    "no number": [({"event": "opened"}, b"")],
+    "a number that is none": [({"event": "opened", "stream": "1"}, b"")],
+    "a number below one": [({"event": "opened", "stream": 0}, b"")],
+    "a list as number": [({"event": "opened", "stream": [1]}, b"")],
+    "opened twice": [({"event": "opened", "stream": 1}, b"")] * 2,
+    "too many": [({"event": "opened", "stream": number}, b"") for number in range(1, 100)],
+    "an event that is none": [({"event": "opened", "stream": 1}, b""), ({"event": "x", "stream": 1}, b"")],
+    "an event that is no word": [({"event": {}, "stream": 1}, b""), ({"event": "opened", "stream": 1}, b"")][
+        ::-1
+    ],
+    "data without data": [({"event": "opened", "stream": 1}, b""), ({"event": "data", "stream": 1}, b"")],
+    "data behind the end": [
+        ({"event": "opened", "stream": 1}, b""),
+        ({"event": "end", "stream": 1}, b""),
+        ({"event": "data", "stream": 1}, b"x"),
+    ],
+    "too much data at once": [
+        ({"event": "opened", "stream": 1}, b""),
+        ({"event": "data", "stream": 1}, bytes(frames.WINDOW + 1)),
+    ],
+    "taken what was not given": [
+        ({"event": "opened", "stream": 1}, b""),
+        ({"event": "taken", "stream": 1, "bytes": 1}, b""),
+    ],
+    "taken less than nothing": [
+        ({"event": "opened", "stream": 1}, b""),
+        ({"event": "taken", "stream": 1, "bytes": -5}, b""),
+    ],
+    "taken nobody knows what": [
+        ({"event": "opened", "stream": 1}, b""),
+        ({"event": "taken", "stream": 1}, b""),
+    ],
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+async def test_who_does_not_keep_to_the_protocol_is_ended(liar: Liar, lie: str) -> None:
+    for header, body in LIES[lie]:
+        await liar.say(body, **header)
+    with pytest.raises(SandboxError, match="does not speak the protocol"):
+        await liar.wire.ask({"op": "anything"}, within_s=20)
+
+
+async def test_what_is_not_there_any_more_may_be_spoken_of(liar: Liar) -> None:
+    await liar.say(event="data", stream=7, body=b"x")
+    await liar.say(event="opened", stream=1)
+    await liar.say(event="close", stream=1)
+    await liar.say(event="end", stream=1)
+    asked = liar.wire.begin({"op": "anything"}, within_s=20)
+    await liar.say(id=asked.number)
+    await liar.wire.answer(asked)
+
+
+async def test_a_guest_that_takes_without_reading_fills_no_memory(liar: Liar) -> None:
+    """It says to have taken all that it is given, and reads nothing of it."""
+    sent = 0
+
+    async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        while True:
+            writer.write(bytes(1 << 16))
+            await writer.drain()
+            sent += 1 << 16
+
+    async with serving(pour) as port:
+        await liar.way.aclose()
+        liar.way = CarriedWay(policy(port), "s", resolve, liar.wire)
+        await liar.say(event="opened", stream=1)
+        await liar.say(event="data", stream=1, body=f"CONNECT good.test:{port} HTTP/1.1\r\n\r\nx".encode())
+        reader = frames.Reader()
+        given = 0
+        while given < 4 * frames.WINDOW:  # so far it is honest
+            reader.feed(await asyncio.get_running_loop().sock_recv(liar.channel, 1 << 16))
+            while frame := reader.next():
+                header, body = frame
+                if header["event"] == "data":
+                    given += len(body)
+                    await liar.say(event="taken", stream=1, bytes=len(body))
+        before = -1
+        while before != sent:
+            before = sent
+            await asyncio.sleep(0.1)
+        transport, fullest = liar.wire._transport, 0
+        assert transport is not None
+        with suppress(ConnectionError):  # when it has taken more than can be on its way it is ended
+            for _ in range(100):  # from here on it lies: nothing of this was read
+                await liar.say(event="taken", stream=1, bytes=16_000)
+                await asyncio.sleep(0.01)
+                fullest = max(fullest, transport.get_write_buffer_size())
+        assert 0 < fullest < 4 * frames.CHUNK
+
+
+async def test_connections_take_turns_on_a_wire_that_is_full(liar: Liar) -> None:
+    async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            writer.write(bytes(1 << 18))
+            await writer.drain()
+
+    async with serving(pour) as port:
+        await liar.way.aclose()
+        liar.way = CarriedWay(policy(port), "s", resolve, liar.wire)
+        for stream in (1, 2, 3):
+            await liar.say(event="opened", stream=stream)
+            asked = f"CONNECT good.test:{port} HTTP/1.1\r\n\r\nx".encode()
+            await liar.say(event="data", stream=stream, body=asked)
+        reader, given = frames.Reader(), {1: 0, 2: 0, 3: 0}
+        while sum(given.values()) < 20 << 20:
+            reader.feed(await asyncio.get_running_loop().sock_recv(liar.channel, 1 << 14))
+            while frame := reader.next():
+                header, body = frame
+                if header["event"] == "data":
+                    given[header["stream"]] += len(body)
+                    await liar.say(event="taken", stream=header["stream"], bytes=len(body))
+        assert min(given.values()) > 6 << 20

@@ -1,0 +1,311 @@
+"""Honest work passes, everything else fails, and what is our fault is void."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from ostinato.sandbox import (
+    Backend,
+    Capabilities,
+    Exam,
+    Isolation,
+    Limits,
+    Sandbox,
+    SandboxError,
+    Snapshot,
+    Spec,
+    Verifier,
+)
+from ostinato.sandbox.backends.namespaces.backend import NsBackend
+from ostinato.sandbox.exam.host import runs
+from ostinato.types import Task
+
+HIDDEN = """
+import pytest
+from calc import alpha, LIMIT
+from pkg.deep import gamma
+
+
+def test_alpha(tmp_path):
+    assert alpha(7, b=4) == 11
+    with pytest.raises(TypeError):
+        alpha(1, None)
+
+
+@pytest.mark.parametrize("value", [[1, (2, {"k": {3}})], "é", b"x", -0.0, None, 10**100])
+def test_gamma(value):
+    assert gamma(value) == value
+    assert type(gamma(value)) is type(value)
+
+
+def test_limit():
+    assert LIMIT == 5
+"""
+GAMMA = [
+    f"test_hidden.py::test_gamma[{name}]" for name in ("value0", "\\xe9", "x", "-0.0", "None", str(10**100))
+]
+IDS = ("test_hidden.py::test_alpha", *GAMMA, "test_hidden.py::test_limit")
+HONEST = {
+    "plain": "LIMIT = 5\ndef alpha(a, b):\n    return a + b\n",
+    "noisy": "import sys\nprint('x' * 10**6)\nLIMIT = 5\ndef alpha(a, b):\n    print(a)\n    return a + b\n",
+    "stateful": """LIMIT = 2 + 3
+import helper
+class Adder:
+    def __call__(self, a, b): return helper.add(a, b)
+alpha = Adder()
+""",
+}
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Task:
+    repo, tests = tmp_path / "environment" / "repo", tmp_path / "tests"
+    (repo / "pkg").mkdir(parents=True)
+    tests.mkdir()
+    (repo / "calc.py").write_text("LIMIT = 5\ndef alpha(a, b):\n    return a - b\n")
+    (repo / "pkg/__init__.py").touch()
+    (repo / "pkg/deep.py").write_text("def gamma(v):\n    return v\n")
+    (repo / "test_calc.py").write_text("def test(): pass\n")
+    (repo / "shown").mkdir()
+    (tests / "test_hidden.py").write_text(HIDDEN)
+    return Task(
+        id="t",
+        kind="fix",
+        split="seeds",
+        key="k",
+        instruction="i",
+        directory=tmp_path,
+        test_ids=IDS,
+        protected=("test_calc.py", "shown/"),
+    )
+
+
+def with_ids(task: Task, *ids: str) -> Task:
+    return Task(**{name: getattr(task, name) for name in Task.__dataclass_fields__} | {"test_ids": ids})
+
+
+def changes(code: str) -> dict[str, bytes | None]:
+    return {"calc.py": code.encode(), "helper.py": b"def add(a, b):\n    return a + b\n"}
+
+
+@pytest.mark.parametrize("style", HONEST)
+async def test_honest_work_passes(backend: Backend, task: Task, style: str) -> None:
+    found = await Verifier(backend).verify(task, changes(HONEST[style]))
+    assert found.passed, found
+    assert set(found.outcomes) == set(IDS)
+
+
+async def test_no_work_fails(backend: Backend, task: Task) -> None:
+    found = await Verifier(backend).verify(task, {})
+    assert (found.passed, found.void) == (False, None)
+    assert found.outcomes["test_hidden.py::test_alpha"] == "failed"
+    assert found.outcomes["test_hidden.py::test_limit"] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("entry", "path"),
+    [
+        ("./test_calc.py", "test_calc.py"),
+        ("shown/../test_calc.py", "test_calc.py"),
+        ("./shown/", "shown/x"),
+        ("linked", "shown/target"),
+        ("linked", "linked"),
+        ("way/", "shown/x"),
+    ],
+)
+async def test_however_an_entry_is_written_it_protects(
+    ns_backend: Backend, task: Task, entry: str, path: str
+) -> None:
+    """Its own name, and what it leads to where it is a link of the repository."""
+    (task.repo / "shown/target").write_text("as given")
+    (task.repo / "linked").symlink_to("shown/target")
+    (task.repo / "way").symlink_to("shown")
+    fields = {name: getattr(task, name) for name in Task.__dataclass_fields__}
+    found = await Verifier(ns_backend).verify(Task(**fields | {"protected": (entry,)}), {path: b"mine"})
+    assert found.tampered == (path,)
+
+
+async def test_what_does_not_import_is_an_error(backend: Backend, task: Task) -> None:
+    found = await Verifier(backend).verify(task, {"calc.py": b"def alpha(:"})
+    assert (found.passed, found.void) == (False, None)
+    assert all(found.outcomes[name] == "error" for name in IDS)
+
+
+async def test_missing_and_extra_ids_fail(ns_backend: Backend, task: Task) -> None:
+    good = changes(HONEST["plain"])
+    more = await Verifier(ns_backend).verify(with_ids(task, *IDS, "test_hidden.py::test_more"), good)
+    assert not more.passed
+    assert more.outcomes["test_hidden.py::test_more"] == "missing"
+    fewer = await Verifier(ns_backend).verify(with_ids(task, *IDS[1:]), good)
+    assert not fewer.passed
+    assert fewer.outcomes[IDS[0]] == "passed"
+
+
+async def test_a_skipped_or_expected_failure_is_no_pass(ns_backend: Backend, task: Task) -> None:
+    hidden = (
+        "import pytest\n@pytest.mark.skip\ndef test_a(): pass\n@pytest.mark.xfail\ndef test_b(): assert 0\n"
+    )
+    (task.tests / "test_hidden.py").write_text(hidden + "@pytest.mark.xfail\ndef test_c(): pass\n")
+    ids = [f"test_hidden.py::test_{name}" for name in "abc"]
+    found = await Verifier(ns_backend).verify(with_ids(task, *ids), {})
+    assert [found.outcomes[name] for name in ids] == ["skipped", "skipped", "failed"]
+
+
+@pytest.mark.parametrize("path", ["test_calc.py", "./test_calc.py", "pkg/../test_calc.py", "shown/inner.py"])
+async def test_tampering_is_reported_and_undone(ns_backend: Backend, task: Task, path: str) -> None:
+    found = await Verifier(ns_backend).verify(
+        task, {**changes(HONEST["plain"]), path: b"import os; os._exit(0)"}
+    )
+    assert found.tampered == (path,)
+    assert found.passed
+
+
+async def test_a_path_that_leads_out_fails(ns_backend: Backend, task: Task) -> None:
+    found = await Verifier(ns_backend).verify(task, {**changes(HONEST["plain"]), "../../evil": b""})
+    assert (found.passed, found.void) == (False, None)
+    assert "evil" in found.tampered[0]
+
+
+async def test_changes_that_no_repository_takes_fail_on_every_backend(backend: Backend, task: Task) -> None:
+    found = await Verifier(backend).verify(task, {**changes(HONEST["plain"]), "calc.py/below": b""})
+    assert (found.passed, found.void) == (False, None)
+
+
+async def test_a_missing_repository_is_void(ns_backend: Backend, task: Task) -> None:
+    task.repo.rename(task.repo.parent / "elsewhere")
+    found = await Verifier(ns_backend).verify(task, {})
+    assert not found.passed
+    assert found.void is not None
+    assert "no repository" in found.void
+
+
+async def test_a_zygote_killed_under_an_exam_is_void(task: Task) -> None:
+    backend = NsBackend()
+    slow = changes("LIMIT = 5\nimport time\ntime.sleep(1000)\n")
+    await (await backend.create(Spec(repo=task.repo))).destroy()
+    running = asyncio.create_task(Verifier(backend).verify(task, slow))
+    await asyncio.sleep(0.5)
+    assert backend._zygote is not None
+    backend._zygote._process.kill()
+    found = await running
+    assert found.void is not None
+    assert not found.passed
+    again = await Verifier(backend).verify(task, changes(HONEST["plain"]))
+    assert again.passed
+    await backend.aclose()
+
+
+ONCE = (
+    "from pathlib import Path\n\n\ndef alpha(a, b):\n"
+    "    if Path('written').exists() and not alpha.mine:\n        raise FileExistsError('written')\n"
+    "    alpha.mine = True\n    Path('written').touch()\n    return a * b\n\n\nalpha.mine = False\n"
+)
+FIXTURES = (
+    "import pytest\nfrom calc import alpha\n\nopened = []\n\n\n"
+    "@pytest.fixture(scope='session')\ndef found():\n    opened.append(alpha(2, 3))\n    yield opened\n"
+    "    opened.clear()\n\n\n"
+    "def test_a(found):\n    assert found == [6]\n\n\n"
+    "@pytest.mark.parametrize('n', [1, 2])\ndef test_b(found, n):\n    assert found == [6]\n"
+)
+
+
+async def test_a_second_run_starts_afresh_for_the_candidate_and_for_fixtures(
+    backend: Backend, task: Task
+) -> None:
+    (task.tests / "test_hidden.py").write_text(FIXTURES)
+    ids = [f"test_hidden.py::test_{name}" for name in ("a", "b[1]", "b[2]")]
+    found = await Verifier(backend, variations=2).verify(with_ids(task, *ids), {"calc.py": ONCE.encode()})
+    assert (found.passed, found.void) == (True, None), found.outcomes
+
+
+async def test_a_run_that_never_asks_the_candidate_is_followed_by_the_next(
+    ns_backend: Backend, task: Task
+) -> None:
+    (task.tests / "test_hidden.py").write_text("def test_a():\n    assert True\n")
+    exam = Exam(repo=task.repo, tests=task.tests, variations=2)
+    assert await ns_backend.examine(exam) == [{"test_hidden.py::test_a": "passed"}] * 3
+
+
+async def test_a_judge_killed_before_it_took_its_worker_is_no_verdict(task: Task) -> None:
+    ours, judge = socket.socketpair()
+    asks, answers = socket.socketpair()
+
+    @asynccontextmanager
+    async def working(variation: int) -> AsyncIterator[socket.socket]:
+        asyncio.get_running_loop().call_later(0.05, judge.close)
+        yield asks
+
+    with ours, asks, answers, pytest.raises(SandboxError, match="the exam is void"):
+        await runs(ours, Exam(repo=task.repo, tests=task.tests), working)
+
+
+class Broken:
+    """A backend whose exams cannot run."""
+
+    name, capabilities = "broken", Capabilities(isolation=Isolation.PROCESS)
+
+    async def create(self, spec: Spec) -> Sandbox:
+        raise SandboxError(f"no sandbox for {spec}")
+
+    async def restore(self, snapshot: Snapshot, spec: Spec) -> Sandbox:
+        raise SandboxError(f"no sandbox of {snapshot} for {spec}")
+
+    async def remove(self, snapshot: Snapshot) -> None:
+        raise SandboxError(f"no snapshot {snapshot}")
+
+    async def examine(self, exam: Exam) -> list[dict[str, str]]:
+        raise SandboxError(f"no exam of {exam.repo}")
+
+    async def aclose(self) -> None:
+        pass
+
+
+async def test_a_backend_that_fails_is_void(task: Task) -> None:
+    found = await Verifier(Broken()).verify(task, {})
+    assert (found.passed, found.outcomes) == (False, {})
+    assert found.void is not None
+
+
+async def test_many_at_once_agree(ns_backend: Backend, task: Task) -> None:
+    verifier = Verifier(ns_backend)
+    work: list[Mapping[str, bytes | None]] = [changes(HONEST["plain"]), {}] * 6
+    found = await asyncio.gather(*(verifier.verify(task, each) for each in work))
+    assert [each.passed for each in found] == [True, False] * 6
+
+
+async def test_a_test_made_endless_by_an_answer_fails_and_is_not_void(
+    ns_backend: Backend, task: Task
+) -> None:
+    (task.tests / "test_hidden.py").write_text(
+        "from calc import alpha\n\ndef test_a():\n    assert sum(1 for _ in range(alpha(1, 2))) == 3\n"
+        "\ndef test_b():\n    assert alpha(1, 1) == 2\n"
+    )
+    endless = {"calc.py": b"def alpha(a, b): return 10 ** 12\n"}
+    ids = ("test_hidden.py::test_a", "test_hidden.py::test_b")
+    found = await Verifier(ns_backend, Limits(wall_s=1)).verify(with_ids(task, *ids), endless)
+    assert (found.passed, found.void) == (False, None)
+    assert set(found.outcomes.values()) <= {"missing", "failed"}
+
+
+UNSTEADY = {
+    "order": "n = 0\ndef alpha(a, b):\n    global n\n    n += 1\n    return 1 if n == 1 else 2\n",
+    "chance": "import random\ndef alpha(a, b):\n    return {1: 1, 2: 2}[a] if random.random() > 0.8 else 3\n",
+}
+
+
+@pytest.mark.parametrize("kind", UNSTEADY)
+async def test_what_passes_in_one_order_only_is_unstable(backend: Backend, task: Task, kind: str) -> None:
+    (task.tests / "test_hidden.py").write_text(
+        "from calc import alpha\n\ndef test_a():\n    assert alpha(1, 0) == 1\n"
+        "\ndef test_b():\n    assert alpha(2, 0) == 2\n"
+    )
+    checked = with_ids(task, "test_hidden.py::test_a", "test_hidden.py::test_b")
+    work = {"calc.py": UNSTEADY[kind].encode()}
+    assert kind == "chance" or (await Verifier(backend, variations=0).verify(checked, work)).passed
+    found = await Verifier(backend).verify(checked, work)
+    assert not found.passed
+    assert kind == "chance" or "unstable" in found.outcomes.values()

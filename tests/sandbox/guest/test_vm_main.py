@@ -1,0 +1,92 @@
+"""An agent over two descriptors without a sandbox around it, as a guest of another engine has it."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.sandbox.test_conformance import HEADLESS
+
+from ostinato.sandbox import Spec
+from ostinato.sandbox.backends.agent_sandbox import WireSandbox
+from ostinato.sandbox.protocol import frames
+from ostinato.sandbox.protocol.connection import Wire
+
+AGENT = """
+import os, sys
+from ostinato.sandbox.linux import processes, syscalls
+from ostinato.sandbox.guest.agent import Agent
+from ostinato.sandbox.base import Limits
+from ostinato.sandbox.protocol.agent_link import Link
+from ostinato.sandbox.files.workspace import PlainPlace
+
+syscalls.adopt_orphans()
+link = Link(os.dup(0), os.dup(1), "one")
+place = PlainPlace(os.path.realpath(sys.argv[1]))
+Agent(link, place, Limits(wall_s=5), oom=processes.open_oom("/proc")).serve()
+"""
+
+
+@pytest.fixture
+async def wire(repo: Path) -> AsyncIterator[Wire]:
+    command = [sys.executable, "-c", AGENT, str(repo)]
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = subprocess.Popen(command, stdin=theirs, stdout=theirs)
+    loop = asyncio.get_running_loop()
+    _, wire = await loop.create_unix_connection(lambda: Wire("one", seek=True), sock=ours)
+    await wire.first(20)
+    yield wire
+    await wire.close("the test is over")
+    await asyncio.to_thread(process.wait)
+
+
+async def test_it_does_what_every_agent_does(wire: Wire, repo: Path) -> None:
+    sandbox = WireSandbox(wire, Spec(repo=repo), str(repo))
+    assert (await sandbox.exec("cat sub/note.txt; rm calc.py; sleep 100 &")).output == "hello\n"
+    await sandbox.write("new", b"1")
+    assert await sandbox.changes() == {"calc.py": None, "new": b"1"}
+    counter = await sandbox.start("i=0; while :; do i=$((i+1)); echo $i > count; done")
+    while not (repo / "count").exists():
+        await asyncio.sleep(0.01)
+    await sandbox.pause()
+    one = (repo / "count").read_text()
+    await asyncio.sleep(0.1)
+    assert (repo / "count").read_text() == one
+    await sandbox.resume()
+    await counter.signal(9)
+    assert (await counter.wait()).exit_code == -9
+    assert (await sandbox.usage()).processes == 1
+
+
+async def test_a_process_whose_first_thread_has_ended_stands_still_too(wire: Wire, repo: Path) -> None:
+    (repo / "headless.py").write_text(HEADLESS)
+    sandbox = WireSandbox(wire, Spec(repo=repo), str(repo))
+    process = await sandbox.start("python3 headless.py")
+    counted = repo / "count"
+    for _ in range(2):
+        while not counted.exists():
+            await asyncio.sleep(0.01)
+        await sandbox.pause()
+        before = counted.stat().st_size
+        await asyncio.sleep(0.1)
+        assert counted.stat().st_size == before
+        await sandbox.resume()
+        counted.unlink()
+    await process.signal(9)
+
+
+async def test_an_older_generation_is_not_answered(wire: Wire) -> None:
+    """A guest that was restored hears `hello`; what was on its way before belongs to the other one."""
+    old = wire.begin({"op": "read", "path": "calc.py"}, within_s=30)
+    await wire.hello("two", 5)
+    assert not old.answer.done()
+    wire._generation = "one"
+    stale = wire.begin({"op": "files"}, within_s=30)
+    wire._generation = "two"
+    _, names = await wire.ask({"op": "files"}, within_s=5)
+    assert "calc.py" in frames.unpack_names(names)
+    assert not stale.answer.done()

@@ -1,0 +1,29 @@
+"""The choice of a backend."""
+
+import os
+
+import pytest
+
+from ostinato.sandbox import SandboxError, choose_backend
+from ostinato.sandbox.backends.namespaces import launcher as launch_module
+
+
+async def test_process_is_given_when_asked_for() -> None:
+    assert (await choose_backend("process")).name == "process"
+
+
+async def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(ValueError, match="choose auto, ns"):
+        await choose_backend("docker")
+
+
+async def test_without_namespaces_auto_falls_back_and_says_why(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # a zygote that cannot even import its module, as on a machine without it
+    monkeypatch.setattr(launch_module, "environment", lambda: {**os.environ, "PYTHONHOME": "/nowhere"})
+    backend = await choose_backend("auto")
+    assert backend.name == "process"
+    assert "no sandbox boundary" in caplog.text
+    with pytest.raises(SandboxError, match="use the process backend"):
+        await choose_backend("ns")
