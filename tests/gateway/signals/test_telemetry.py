@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import aiohttp
-from tests.gateway.test_otlp import as_json, as_protobuf
+from tests.gateway.signals.test_otlp import as_json, as_protobuf
 
 from ostinato.gateway.access.keys import hash_key
 from ostinato.store import Store, StoreError
