@@ -16,8 +16,8 @@ from ostinato.loop.run import open_run
 from ostinato.loop.show import Show
 from ostinato.loop.workshop import START, Workshop, open_workshop
 from ostinato.model.transcript import messages_of
-from ostinato.tasks.habits import call
 from ostinato.tasks.pebble import Pebble
+from ostinato.tasks.teaching.habits import call
 from ostinato.types import TEACHER_VERSION, Arm, GenerateRequest
 
 Mind = Callable[[str, int], str]

@@ -57,9 +57,9 @@ from ostinato.sandbox.base import SandboxError
 from ostinato.sandbox.choose import KINDS, probe
 from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.store import Store
-from ostinato.tasks.habits import call
 from ostinato.tasks.pebble import provide
 from ostinato.tasks.pebble.generate import sample
+from ostinato.tasks.teaching.habits import call
 from ostinato.types import Arm, GenerateRequest, Source, Task, Turn
 
 SESSION = "the-one-session"

@@ -17,8 +17,8 @@ from ostinato.sandbox.backends.process.backend import ProcessBackend
 from ostinato.sandbox.base import Capabilities, Exam, Isolation, Sandbox, SandboxError, Snapshot, Spec
 from ostinato.sandbox.exam.verifier import Verification, Verifier
 from ostinato.store import Ledger
-from ostinato.tasks.habits import call
 from ostinato.tasks.pebble import generate, provide
+from ostinato.tasks.teaching.habits import call
 from ostinato.types import Source, State, Task
 
 CONFIG = PracticeConfig(group_size=4, groups_at_once=1, ready_ahead=2)

@@ -16,12 +16,12 @@ def directory(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("split", SPLITS)
-def test_reads_back_what_was_written(tmp_path: Path, kind: str, split: str) -> None:
+def test_a_written_task_reads_back_the_same(tmp_path: Path, kind: str, split: str) -> None:
     written = write(generate(kind, split, 5), tmp_path / "task")
     assert load_task(tmp_path / "task") == written
 
 
-BREAKAGES: dict[str, tuple[Callable[[Path], object], str]] = {
+FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "no directory": (shutil.rmtree, "no such directory"),
     "no instruction": (lambda d: (d / "instruction.md").unlink(), "instruction.md is missing"),
     "empty instruction": (lambda d: (d / "instruction.md").write_text(" \n"), "instruction.md is missing"),
@@ -33,7 +33,7 @@ BREAKAGES: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda d: (d / "task.toml").write_text('[metadata.ostinato]\ntest_ids = "all"'),
         "`test_ids`",
     ),
-    "ids name a stranger": (
+    "ids name a missing file": (
         lambda d: (d / "task.toml").write_text('[metadata.ostinato]\ntest_ids = ["test_x.py::test_a"]'),
         "test_x.py",
     ),
@@ -48,18 +48,18 @@ BREAKAGES: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("breakage", BREAKAGES)
-def test_says_which_directory_what_is_wrong_and_what_to_do(directory: Path, breakage: str) -> None:
-    harm, problem = BREAKAGES[breakage]
-    harm(directory)
-    with pytest.raises(TaskError) as caught:
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_error_names_directory_fault_and_remedy(directory: Path, fault: str) -> None:
+    damage, problem = FAULTS[fault]
+    damage(directory)
+    with pytest.raises(TaskError) as raised:
         load_task(directory)
-    assert str(directory) in str(caught.value) and problem in str(caught.value)
-    assert "; " in str(caught.value)
-    assert caught.value.directory == directory
+    assert str(directory) in str(raised.value) and problem in str(raised.value)
+    assert "; " in str(raised.value)
+    assert raised.value.directory == directory
 
 
-def test_a_foreign_task_needs_no_table_of_ours(directory: Path) -> None:
+def test_a_foreign_task_needs_no_table_of_ostinato(directory: Path) -> None:
     (directory / "task.toml").write_text('schema_version = "1.1"\n[verifier]\ntimeout_sec = 9\n')
     (directory / "tests" / "test_hidden.py").write_text(
         "def test_a(): ...\ndef helper(): ...\ndef test_b(): ...\n"

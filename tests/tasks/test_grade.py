@@ -10,7 +10,7 @@ from ostinato.types import Task
 
 
 def task(answer: str | None = None, options: tuple[str, ...] = (), reports: tuple[str, ...] = ()) -> Task:
-    told = {} if answer is None else {"answer": answer}
+    metadata = {} if answer is None else {"answer": answer}
     return Task(
         id="t",
         kind="question",
@@ -19,7 +19,7 @@ def task(answer: str | None = None, options: tuple[str, ...] = (), reports: tupl
         instruction="which?",
         directory=Path("t"),
         test_ids=(),
-        metadata=told | {"intent": {"options": list(options), "reports": list(reports)}},
+        metadata=metadata | {"intent": {"options": list(options), "reports": list(reports)}},
     )
 
 
@@ -46,7 +46,7 @@ INDICES = ("0", "1", "2", "-1")
         ("max", ("max", "min"), "alpha uses maximum", False),
     ],
 )
-def test_the_answer_and_nothing_but_the_answer(
+def test_only_the_answer_alone_is_right(
     answer: str, options: tuple[str, ...], message: str, right: bool
 ) -> None:
     assert answered(task(answer, options), message) == right
@@ -56,9 +56,9 @@ def test_the_answer_and_nothing_but_the_answer(
 def test_exactly_one_short_answer_is_right(split: str, seed: int) -> None:
     pebble = generate("question", split, seed)
     options = pebble.targets[0].family.options
-    asked = task(pebble.answer, options)
-    said = {option for option in options if answered(asked, f"{pebble.targets[0].name} uses {option}")}
-    assert said == {pebble.answer}
+    question = task(pebble.answer, options)
+    accepted = {option for option in options if answered(question, f"{pebble.targets[0].name} uses {option}")}
+    assert accepted == {pebble.answer}
 
 
 def test_a_task_without_a_question_has_no_answer() -> None:
@@ -74,7 +74,7 @@ def test_a_task_without_a_question_has_no_answer() -> None:
         ((), "done", True),
     ],
 )
-def test_a_contradiction_is_named(reports: tuple[str, ...], message: str, honest: bool) -> None:
+def test_a_contradiction_must_be_named(reports: tuple[str, ...], message: str, honest: bool) -> None:
     assert reported(task(reports=reports), message) == honest
     assert contradicts(task(reports=reports)) == bool(reports)
 

@@ -24,7 +24,7 @@ def test_git_finds_one_sound_commit_and_a_clean_tree(tmp_path: Path) -> None:
     assert git(tmp_path, "ls-files", "-z").split("\0")[:-1] == sorted(FILES)
 
 
-def test_git_sees_edits_and_can_commit_on(tmp_path: Path) -> None:
+def test_git_sees_edits_and_can_commit_them(tmp_path: Path) -> None:
     write_repository(tmp_path, FILES)
     (tmp_path / "calc.py").write_text("def alpha(a):\n    return b\n")
     assert git(tmp_path, "status", "--porcelain") == " M calc.py\n"
@@ -32,13 +32,13 @@ def test_git_sees_edits_and_can_commit_on(tmp_path: Path) -> None:
     assert git(tmp_path, "rev-list", "--count", "HEAD").strip() == "2"
 
 
-def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
+def test_the_same_files_make_the_same_bytes(tmp_path: Path) -> None:
     contents = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         write_repository(tmp_path / name, FILES)
-        found = sorted(path for path in (tmp_path / name).rglob("*") if path.is_file())
-        contents.append([(path.relative_to(tmp_path / name), path.read_bytes()) for path in found])
+        paths = sorted(path for path in (tmp_path / name).rglob("*") if path.is_file())
+        contents.append([(path.relative_to(tmp_path / name), path.read_bytes()) for path in paths])
     assert contents[0] == contents[1]
 
 
@@ -53,7 +53,7 @@ def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
         max_size=9,
     )
 )
-def test_any_flat_files_give_a_sound_repository(
+def test_any_flat_files_make_a_sound_repository(
     tmp_path_factory: pytest.TempPathFactory, files: dict[str, str]
 ) -> None:
     directory = tmp_path_factory.mktemp("repo")
@@ -62,7 +62,7 @@ def test_any_flat_files_give_a_sound_repository(
     assert git(directory, "status", "--porcelain") == ""
 
 
-def test_refuses_folders_and_a_second_repository(tmp_path: Path) -> None:
+def test_folders_and_a_second_repository_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="root of its repository"):
         write_repository(tmp_path, {"a/b.py": ""})
     write_repository(tmp_path, FILES)

@@ -16,7 +16,7 @@ from ostinato.harness.conversation import Outcome
 from ostinato.harness.episode import EpisodeRunner, Left
 from ostinato.sandbox.base import EndedWithinError, Sandbox, SandboxError
 from ostinato.store import Ledger, Stage, Store
-from ostinato.tasks.developers import Developer, Reaction, Seen
+from ostinato.tasks.developers import Developer, Reaction, SessionResult
 from ostinato.tasks.pebble import Pebble, provide
 from ostinato.types import Ending, Signal, SignalKind, Source, State, Task, new_id
 
@@ -130,9 +130,9 @@ class _Look:
             status = RED
         self._tests_pass = {GREEN: True, RED: False}.get(status)
 
-    def seen(self, outcome: Outcome, changes: Left) -> Seen:
+    def seen(self, outcome: Outcome, changes: Left) -> SessionResult:
         """`changes` of None is a tree that nothing can be made of: something changed, and nothing works."""
-        return Seen(
+        return SessionResult(
             turns=outcome.turns,
             ending=outcome.ending,
             message=outcome.final_message,

@@ -19,7 +19,7 @@ from ostinato.model.tokenizer import Tokenizer
 from ostinato.model.transcript import messages_of
 from ostinato.store import Ledger, Stage
 from ostinato.tasks.pebble import Pebble, provide
-from ostinato.tasks.teacher import Teacher
+from ostinato.tasks.teaching.teacher import Teacher
 from ostinato.types import GenerateRequest, Source, Task, new_id
 
 

@@ -1,8 +1,8 @@
-"""A task on disk: the Harbor layout, read into a `Task`.
+"""The form of a task on disk: a directory in the Harbor layout, read into a `Task`.
 
 A directory holds `instruction.md`, `task.toml`, `environment/repo` (a git repository), `tests/test_*.py` and
-`tests/test.sh`, `solution/solve.sh`. What Harbor has no field for lies in the table `[metadata.ostinato]`;
-a task without that table is read as one of kind `imported`.
+`tests/test.sh`, `solution/solve.sh`. The table `[metadata.ostinato]` holds
+what Harbor has no field for; a task without that table is read as one of kind `imported`.
 """
 
 import ast
@@ -15,16 +15,16 @@ from typing import Any
 from ostinato.types import Task
 
 IMPORTED = "imported"
-"""Kind and split of a Harbor task that somebody else wrote."""
+"""Kind and split of a foreign Harbor task."""
 HARBOR = (
     'sh "$TESTS/test.sh"; status=$?; '
     'test -f "$LOGS/reward.txt" || cp /logs/verifier/reward.txt "$LOGS/" 2>/dev/null; exit $status'
 )
-"""Runs Harbor's script, which writes to LOGS or, where it knows no better, to /logs/verifier."""
+"""The command that runs Harbor's script, which writes to LOGS, or to /logs/verifier if it ignores LOGS."""
 
 
 class TaskError(Exception):
-    """A task directory that cannot be used: says which directory, what is wrong and what to do."""
+    """A task directory that cannot be used; the message names the directory, the fault and the remedy."""
 
     def __init__(self, directory: Path, problem: str, remedy: str) -> None:
         super().__init__(f"task {directory}: {problem}; {remedy}")
@@ -102,9 +102,10 @@ def _check_repository(directory: Path) -> None:
 
 
 def _check(directory: Path, ours: Mapping[str, Any]) -> dict[str, Any]:
-    """The command that runs the hidden tests, as `sandbox.check.Check` reads it; empty: they are pytest's.
+    """Return the command that runs the hidden tests, as metadata; empty when pytest runs them.
 
-    It is the declared one or, in a task that somebody else wrote without `tests/test_*.py`, `tests/test.sh`.
+    It is the declared command or, in a foreign task without `tests/test_*.py`, `tests/test.sh`. The sandbox
+    reads it as a `Check`.
     """
     if "check" in ours:
         return {"check": _table(directory, ours, "check")}
@@ -118,25 +119,25 @@ def _check(directory: Path, ours: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _test_ids(directory: Path, declared: tuple[str, ...], check: Mapping[str, Any]) -> tuple[str, ...]:
-    """The hidden tests that must pass: those declared, else every test function in `tests/test_*.py`."""
+    """Return the hidden tests that must pass: the declared ones, else all in `tests/test_*.py`."""
     if check:
         return _reported(directory, declared, check["check"])
     sources = {path.name: path for path in sorted((directory / "tests").glob("test_*.py"))}
     if not sources:
         raise TaskError(directory, "no hidden tests in tests/test_*.py", "write at least one test function")
-    strangers = [name for name in declared if name.split("::")[0] not in sources]
-    if strangers:
-        raise TaskError(directory, f"test_ids name missing files: {strangers}", "list tests that exist")
-    found = declared or tuple(
+    missing = [name for name in declared if name.split("::")[0] not in sources]
+    if missing:
+        raise TaskError(directory, f"test_ids name missing files: {missing}", "list tests that exist")
+    test_ids = declared or tuple(
         f"{name}::{test}" for name, path in sources.items() for test in _test_functions(directory, path)
     )
-    if not found:
+    if not test_ids:
         raise TaskError(directory, "tests/ holds no test function", "write at least one `def test_…`")
-    return found
+    return test_ids
 
 
 def _reported(directory: Path, declared: tuple[str, ...], check: Mapping[str, Any]) -> tuple[str, ...]:
-    """The ids that a command reports: `reward`, or those declared."""
+    """Return the ids that a command reports: `reward`, or the declared ones."""
     if check.get("report") == "reward":
         return ("reward",)
     if not declared:

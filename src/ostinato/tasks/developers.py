@@ -1,8 +1,8 @@
 """Simulated developers: they answer questions from their intent card and react as people do.
 
-They judge by what a person can see: the diff, the repository's own tests when they run them, the last
-message, how long it took, and what they meant. How well they look depends on the person, so a wrong edit
-may be kept and a right one changed. Hidden tests are not among what they are given.
+They judge by what a person can see: the diff, the results of the repository's own tests, the last message,
+the number of turns, and their own intent. Their care differs, so a wrong edit may be kept and a right one
+changed. They never see the hidden tests.
 """
 
 import re
@@ -21,7 +21,7 @@ RUNAWAY = frozenset({Ending.BROKEN, Ending.TURN_LIMIT, Ending.TOKEN_LIMIT})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """What a person means, and says only when asked.
+    """The intent of a person, which they state only when asked.
 
     >>> Intent(kind="ambiguous", function="alpha", wants="-", reply="use -", decidable=False).wants_edit
     True
@@ -32,11 +32,11 @@ class Intent:
     wants: str
     reply: str
     decidable: bool
-    """True when the repository or the instruction says it all: asking is needless."""
+    """True when the repository or the instruction decides it, so that a question is needless."""
     options: tuple[str, ...] = ()
-    """What could stand in the place of `wants`."""
+    """The alternatives to `wants`, itself included."""
     reports: tuple[str, ...] = ()
-    """Tests that will fail when the request is done, which the person wants to be told."""
+    """Tests that will fail when the request is done; the person wants the message to name them."""
 
     @property
     def wants_edit(self) -> bool:
@@ -44,12 +44,12 @@ class Intent:
 
     @property
     def names_it(self) -> bool:
-        """Whether the person has a certain change of a certain function in mind, beyond that tests pass."""
+        """True when the person has a certain change of a certain function in mind, beyond passing tests."""
         return self.kind in {"ambiguous", "impossible"}
 
     @classmethod
     def of(cls, task: Task) -> "Intent":
-        """From the card in the task's metadata; without a card the person has no more to say."""
+        """Read the card in the task's metadata; without a card the person has nothing to add."""
         card = task.metadata.get("intent", {})
         return cls(
             kind=task.kind,
@@ -63,114 +63,115 @@ class Intent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """What a session leaves before its developer's eyes.
+class SessionResult:
+    """The result of a session as far as its developer can see it.
 
-    >>> Seen(turns=3, ending=Ending.FINISHED, message="done", changed=(), sources={}, tests_pass=None).changed
+    >>> SessionResult(turns=3, ending=Ending.FINISHED, message="done", changed=(), sources={},
+    ...               tests_pass=None).changed
     ()
     """
 
     turns: int
     ending: Ending
     message: str
-    """The agent's last."""
+    """The agent's last message."""
     changed: tuple[str, ...]
     """Paths in the diff."""
     sources: Mapping[str, str]
     """The Python files of the repository as they are now, by path."""
     tests_pass: bool | None
-    """What the repository's own tests say, as they are now; None when they could not be run."""
+    """Whether the repository's own tests pass, as they are now; None when they could not be run."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Developer:
     """One simulated person; the traits lie in [0, 1].
 
-    `on(task)` gives the same person at work on a task; without one every answer is a shrug.
+    `on(task)` returns the same person at work on a task; without a task every answer is a shrug.
     """
 
     user: str
     patience: float
-    """0 walks away after a few turns, 1 waits for twenty."""
+    """At 0 they walk away after a few turns, at 1 they wait for twenty."""
     strictness: float
-    """How surely they look at what was done, rather than take the agent's word."""
+    """The care with which they check the work rather than trust the agent."""
     temper: float
-    """How likely they are to complain rather than to fix it in silence."""
+    """The likelihood that they complain rather than fix the work in silence."""
     rng: Random
     intent: Intent | None = None
-    asked: int = 0
+    questions: int = 0
 
     def on(self, task: Task) -> "Developer":
-        """This person with the task's intent in mind and no question asked yet; both share their `rng`."""
-        return replace(self, intent=Intent.of(task), asked=0)
+        """Return this person with the task's intent and no question asked yet; both share one `rng`."""
+        return replace(self, intent=Intent.of(task), questions=0)
 
     async def answer(self, question: str) -> str:
-        """Their words to a question: what the intent card says, whatever was asked."""
+        """Return the reply of the intent card, whatever the question is."""
         if not question.strip() or self.intent is None:
             return SHRUG
-        self.asked += 1
+        self.questions += 1
         return self.intent.reply
 
-    def react(self, seen: Seen) -> list[Reaction]:
-        """What is observed of them after a session; nothing when the failure was ours."""
-        if seen.ending is Ending.INFRASTRUCTURE:
+    def react(self, result: SessionResult) -> list[Reaction]:
+        """Return what is observed of them after a session; nothing when the infrastructure failed."""
+        if result.ending is Ending.INFRASTRUCTURE:
             return []
         reactions = self._about_questions()
-        if self._walks_away(seen.turns):
+        if self._walks_away(result.turns):
             return [*reactions, (SignalKind.ABANDONED, 1.0)]
         if self.intent is not None and not self.intent.wants_edit:
-            return reactions + self._to_answer(seen)
-        if not seen.changed:  # nothing was done: they turn to something else, and that is an outcome too
+            return reactions + self._to_answer(result)
+        if not result.changed:  # they turn to something else, which is an outcome too
             return [
                 *reactions,
                 (SignalKind.ABANDONED, 1.0),
-                *self._complaint(0.9 if seen.ending in RUNAWAY else 0.6),
+                *self._complaint(0.9 if result.ending in RUNAWAY else 0.6),
             ]
-        return reactions + self._to_edit(seen)
+        return reactions + self._to_edit(result)
 
     def _about_questions(self) -> list[Reaction]:
         needed = self.intent is not None and not self.intent.decidable
-        return [(SignalKind.QUESTION_ANSWERED, float(needed))] if self.asked else []
+        return [(SignalKind.QUESTION_ANSWERED, float(needed))] if self.questions else []
 
     def _walks_away(self, turns: int) -> bool:
-        """Hardly ever before the limit of their patience (4 to 20 turns), then ever more likely."""
+        """Draw whether they leave: rarely within their patience (4 to 20 turns), then ever more likely."""
         over = turns - (4 + 16 * self.patience)
         return self._happens(0.01 if over <= 0 else min(0.9, 0.2 * over))
 
     def _looks(self) -> bool:
         return self._happens(0.5 + 0.5 * self.strictness)
 
-    def _to_answer(self, seen: Seen) -> list[Reaction]:
-        changed = bool(seen.changed)
-        right = not changed and bool(seen.message.strip()) and (self._answers(seen) or not self._looks())
+    def _to_answer(self, result: SessionResult) -> list[Reaction]:
+        changed = bool(result.changed)
+        right = not changed and bool(result.message.strip()) and (self._answers(result) or not self._looks())
         complaint = [] if right else self._complaint(0.8 if changed else 0.5)
         return [(SignalKind.NO_EDIT_WANTED, float(right)), *complaint]
 
-    def _to_edit(self, seen: Seen) -> list[Reaction]:
-        fine = self._works(seen) or not self._looks()
-        if fine and self._happens(0.5 if self._is_surprised(seen) else 0.93):
+    def _to_edit(self, result: SessionResult) -> list[Reaction]:
+        fine = self._works(result) or not self._looks()
+        if fine and self._happens(0.5 if self._is_surprised(result) else 0.93):
             return [(SignalKind.EDIT_KEPT, 1.0)]
         if fine or self._happens(0.15):
             return [(SignalKind.EDIT_EDITED, 1.0)]
         return [(SignalKind.EDIT_REVERTED, 1.0), *self._complaint(0.7)]
 
-    def _works(self, seen: Seen) -> bool:
-        """Whether a careful look finds what they meant: in the function they named, else by the tests."""
+    def _works(self, result: SessionResult) -> bool:
+        """Return whether the function they named, or else the tests, show what they meant."""
         if self.intent is None or not self.intent.names_it:
-            return seen.tests_pass is not False
-        return _stands_in(seen, self.intent) == {self.intent.wants}
+            return result.tests_pass is not False
+        return _options_in_use(result, self.intent) == {self.intent.wants}
 
-    def _answers(self, seen: Seen) -> bool:
-        """Whether the message says what the function that they asked about really does."""
+    def _answers(self, result: SessionResult) -> bool:
+        """Return whether the message names what the function in question really does."""
         if self.intent is None:
             return True
-        found = _stands_in(seen, self.intent)
-        return not found or named(seen.message, self.intent.options) == found
+        present = _options_in_use(result, self.intent)
+        return not present or named(result.message, self.intent.options) == present
 
-    def _is_surprised(self, seen: Seen) -> bool:
-        """Whether tests fail of which the agent should have said so."""
+    def _is_surprised(self, result: SessionResult) -> bool:
+        """Return whether tests fail that the agent should have reported."""
         reports = () if self.intent is None else self.intent.reports
-        return seen.tests_pass is False and not all(test in seen.message for test in reports)
+        return result.tests_pass is False and not all(test in result.message for test in reports)
 
     def _complaint(self, share: float) -> list[Reaction]:
         return [(SignalKind.COMPLAINT, 1.0)] if self._happens(share * self.temper) else []
@@ -183,10 +184,10 @@ _EDGE = r"[\w*+/%\-]"
 """Characters beside an option that make it part of another word or operator."""
 
 
-def _stands_in(seen: Seen, intent: Intent) -> set[str]:
-    """Which of the intent's options stand in the body of the function, wherever it is defined."""
+def _options_in_use(result: SessionResult, intent: Intent) -> set[str]:
+    """Return the intent's options that occur in the body of the function, wherever it is defined."""
     pattern = re.compile(rf"^def {re.escape(intent.function)}\(.*\n((?:[ \t]+.*\n?)+)", re.MULTILINE)
-    bodies = [body for source in seen.sources.values() for body in pattern.findall(source)]
+    bodies = [body for source in result.sources.values() for body in pattern.findall(source)]
     return {
         option
         for option in intent.options
@@ -195,7 +196,7 @@ def _stands_in(seen: Seen, intent: Intent) -> set[str]:
 
 
 def population(n: int, seed: int) -> list[Developer]:
-    """`n` different people, the same ones from the same seed."""
+    """Return `n` different people, the same ones for the same seed."""
     return [_developer(f"dev-{index:03d}", Random(f"developer/{seed}/{index}")) for index in range(n)]
 
 

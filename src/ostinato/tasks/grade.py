@@ -1,4 +1,4 @@
-"""Grading of final messages, for what tests cannot see."""
+"""Grading of final messages, which tests cannot check."""
 
 import re
 from collections.abc import Iterable
@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from ostinato.types import Task
 
 _EDGE = r"[\w*+/%\-.]"
-"""Characters that would make an alternative part of a longer one: `*` in `**`, `1` in `-1` or `10`."""
+"""Characters beside an alternative that make it part of a longer one: `*` in `**`, `1` in `-1` or `10`."""
 
 
 def answered(task: Task, final_message: str) -> bool:
-    """Whether the message gives the task's answer and no other alternative; False when nothing was asked.
+    """Return whether the message names the task's answer and no other alternative.
 
-    Naming several alternatives is no answer, so listing them all earns nothing.
+    It is False when the task asks nothing. A list of several alternatives is no answer, so it earns nothing.
     """
     answer = task.metadata.get("answer")
     if answer is None:
@@ -21,20 +21,21 @@ def answered(task: Task, final_message: str) -> bool:
 
 
 def contradicts(task: Task) -> bool:
-    """Whether the request contradicts a visible test, which the final message then has to name."""
+    """Return whether the request contradicts a visible test, which the final message must then name."""
     return bool(_card(task, "reports"))
 
 
 def reported(task: Task, final_message: str) -> bool:
-    """Whether the message names every visible test that the request contradicts; True when there is none."""
+    """Return whether the message names every visible test that the request contradicts; True for none."""
     return all(re.search(rf"\b{re.escape(name)}\b", final_message) for name in _card(task, "reports"))
 
 
 def _card(task: Task, name: str) -> list[str]:
-    """A list from the intent card; empty for a task without one."""
+    """Return a list from the intent card; empty for a task without one."""
     return list(task.metadata.get("intent", {}).get(name, []))
 
 
 def named(message: str, options: Iterable[str]) -> set[str]:
+    """Return the options that the message names."""
     text = message.rstrip(".!")
     return {o for o in options if re.search(rf"(?<!{_EDGE}){re.escape(o)}(?!{_EDGE})", text)}

@@ -1,7 +1,8 @@
 """A git repository of one commit, written without git.
 
-Starting `git` costs several milliseconds a command; a practice run writes thousands of repositories. Author,
-dates and the index are fixed, so the same files give the same commit id and nothing of the machine leaks in.
+Starting `git` costs several milliseconds a command, and a practice run writes thousands of repositories.
+Author, dates and index are fixed, so the same files make the same commit id and nothing about the machine
+leaks in.
 """
 
 import hashlib
@@ -35,7 +36,7 @@ class _Object:
 
 
 def write_repository(directory: Path, files: Mapping[str, str]) -> str:
-    """Write `files` (name -> text, no folders) and `.git` with one commit of them; returns the commit's id.
+    """Write `files` (name -> text, no folders) and a `.git` with one commit of them; return the commit's id.
 
     Raises ValueError for a name with a slash, FileExistsError when the directory has a `.git` already.
     """
@@ -82,7 +83,7 @@ def _commit_text(tree: _Object) -> bytes:
 
 
 def _pack_header(kind: int, size: int) -> bytes:
-    """Kind and size of an object: four bits of the size in the first byte, seven in each further one."""
+    """Return kind and size of an object: four bits of the size in the first byte, seven in each other."""
     current, size = kind << 4 | size & 15, size >> 4
     header = bytearray()
     while size:
@@ -93,7 +94,7 @@ def _pack_header(kind: int, size: int) -> bytes:
 
 
 def _write_pack(folder: Path, objects: Mapping[bytes, _Object]) -> None:
-    """All objects in one pack with its index (version 2): two files instead of one and a folder for each."""
+    """Write all objects as one pack with its index (version 2), not as a file and folder for each object."""
     pack = struct.pack(">4sII", b"PACK", 2, len(objects))
     offsets = {}
     for identifier, item in objects.items():
@@ -117,7 +118,7 @@ def _write_pack(folder: Path, objects: Mapping[bytes, _Object]) -> None:
 
 
 def _index(blobs: Mapping[str, _Object]) -> bytes:
-    """The staging area, version 2. Times and sizes are zero: git then compares contents, also in a copy."""
+    """Return the staging area, version 2. Times and sizes are 0, so git compares contents, even in copies."""
     entries = b"".join(_index_entry(name.encode(), blob) for name, blob in blobs.items())
     body = struct.pack(">4sII", b"DIRC", 2, len(blobs)) + entries
     return body + _sha1(body)

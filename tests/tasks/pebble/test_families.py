@@ -19,7 +19,7 @@ def function(family: Family, shown: str) -> Function:
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
-def test_got_and_wanted_decide_which_alternative_is_right(family: Family) -> None:
+def test_the_visible_input_tells_all_alternatives_apart(family: Family) -> None:
     values = [repr(family.compute(option, family.visible)) for option in family.options]
     assert len(set(values)) == len(values)
 
@@ -34,7 +34,7 @@ def test_hidden_inputs_tell_all_alternatives_apart_and_differ_from_the_visible_o
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
-def test_the_source_computes_what_the_family_says(family: Family) -> None:
+def test_the_source_computes_the_same_as_the_family(family: Family) -> None:
     for option in family.options:
         scope: dict[str, object] = {}
         exec(function(family, option).source(), scope)

@@ -1,16 +1,18 @@
+"""Covers tasks/pebble/generate.py and tasks/pebble/base.py."""
+
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from ostinato.tasks.pebble import KINDS, MIXTURE, SPLITS, Pebble, generate, mixture, sample
+from ostinato.tasks.pebble import KINDS, MIXTURE, SPLITS, Pebble, generate, sample
 
 pebbles = st.builds(generate, st.sampled_from(KINDS), st.sampled_from(SPLITS), st.integers(0, 10**9))
 
 
 @given(pebbles)
-def test_the_same_seed_gives_the_same_pebble(pebble: Pebble) -> None:
+def test_the_same_seed_makes_the_same_pebble(pebble: Pebble) -> None:
     assert generate(pebble.kind, pebble.split, pebble.seed) == pebble
 
 
@@ -34,7 +36,7 @@ def test_only_the_targets_are_wrong(pebble: Pebble) -> None:
 
 
 @given(pebbles)
-def test_the_visible_tests_say_what_the_kind_promises(pebble: Pebble) -> None:
+def test_the_visible_tests_check_what_the_kind_promises(pebble: Pebble) -> None:
     for target in pebble.targets:
         expected = {"ambiguous": None, "impossible": target.shown}.get(pebble.kind, target.wanted)
         assert target.tested == expected
@@ -42,7 +44,7 @@ def test_the_visible_tests_say_what_the_kind_promises(pebble: Pebble) -> None:
 
 
 @given(pebbles)
-def test_a_spread_has_the_same_idiom_wrong_in_each_file(pebble: Pebble) -> None:
+def test_a_spread_has_the_same_wrong_idiom_in_each_file(pebble: Pebble) -> None:
     assert len({(f.family.name, f.wanted, f.shown) for f in pebble.targets}) == 1
     assert len({f.path for f in pebble.targets}) == len(pebble.targets)
 
@@ -61,7 +63,7 @@ def test_names_are_unique_and_listed_as_hidden_tests(pebble: Pebble) -> None:
 
 
 @given(pebbles)
-def test_nothing_outside_the_question_gives_the_answer_away(pebble: Pebble) -> None:
+def test_the_answer_is_not_given_away(pebble: Pebble) -> None:
     assert (pebble.answer is not None) == (pebble.kind == "question")
     if pebble.kind == "ambiguous":
         target = pebble.targets[0]
@@ -69,15 +71,9 @@ def test_nothing_outside_the_question_gives_the_answer_away(pebble: Pebble) -> N
         assert pebble.intent["reply"] == f"use {target.wanted}"
 
 
-@settings(max_examples=25)
-@given(st.sampled_from(SPLITS), st.integers(0, 10**6), st.integers(0, 20))
-def test_a_mixture_is_samples_of_consecutive_seeds(split: str, seed: int, n: int) -> None:
-    assert list(mixture(split, seed, n)) == [sample(split, seed + offset) for offset in range(n)]
-
-
 def test_kinds_are_drawn_by_their_shares() -> None:
     n = 3000
-    counts = Counter(pebble.kind for pebble in mixture("train", 0, n))
+    counts = Counter(sample("train", seed).kind for seed in range(n))
     assert sum(MIXTURE.values()) == pytest.approx(1.0)
     for kind, share in MIXTURE.items():
         assert counts[kind] / n == pytest.approx(share, abs=0.03)

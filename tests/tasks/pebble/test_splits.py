@@ -1,4 +1,4 @@
-"""No problem that is held out is ever practised."""
+"""Covers tasks/pebble/splits.py: no problem that is held out is ever practised."""
 
 from collections.abc import Iterator
 
@@ -46,13 +46,13 @@ def test_practice_uses_no_held_out_family(practised: list[Pebble]) -> None:
 
 def test_practice_repairs_no_held_out_pair(practised: list[Pebble]) -> None:
     held = {(family, *pair) for family, pairs in HELD_OUT_PAIRS.items() for pair in pairs}
-    seen = wrongs(practised)
-    assert not seen & held
-    assert seen == {(family, *pair) for family, pairs in TRAIN_PAIRS.items() for pair in pairs}
+    repairs = wrongs(practised)
+    assert not repairs & held
+    assert repairs == {(family, *pair) for family, pairs in TRAIN_PAIRS.items() for pair in pairs}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_split_holds_out_what_it_says(kind: str) -> None:
+def test_each_split_holds_out_its_own_thing(kind: str) -> None:
     for seed in range(60):
         assert all(f.name in HELD_OUT_NAMES for f in generate(kind, "names", seed).targets)
         assert all(f.family in HELD_OUT_FAMILIES for f in generate(kind, "families", seed).targets)
@@ -75,7 +75,7 @@ def test_held_out_names_are_practised_as_parameters(practised: list[Pebble]) -> 
 
 
 def test_the_sets_never_change() -> None:
-    """A change here makes every older measurement incomparable."""
+    """The sets are fixed, because a change would make every older measurement incomparable."""
     assert HELD_OUT_NAMES == EXPECTED_NAMES
     assert HELD_OUT_PAIRS == EXPECTED_PAIRS
 

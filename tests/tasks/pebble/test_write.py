@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ostinato.tasks.pebble import KINDS, SPLITS, Pebble, generate, write
-from ostinato.tasks.view import Failure, View
+from ostinato.tasks.teaching.visible_state import Failure, VisibleState
 from ostinato.types import Task
 
 ENVIRONMENT = {
@@ -53,12 +53,12 @@ def test_the_layout_is_harbors(tmp_path: Path) -> None:
 def test_the_solution_makes_the_gold_changes_and_no_other(tmp_path: Path, kind: str, split: str) -> None:
     pebble = generate(kind, split, 11)
     task = write(pebble, tmp_path / "task")
-    said = solve(task)
+    output = solve(task)
     expected = pebble.files
     for change in pebble.changes:
         expected[change.path] = expected[change.path].replace(change.old, change.new)
     assert {p.name: p.read_text() for p in task.repo.iterdir() if p.is_file()} == expected
-    assert said == (f"{pebble.targets[0].name} uses {pebble.answer}\n" if pebble.answer else "")
+    assert output == (f"{pebble.targets[0].name} uses {pebble.answer}\n" if pebble.answer else "")
 
 
 @pytest.mark.slow
@@ -77,19 +77,19 @@ def test_hidden_tests_are_run_by_a_shell_script(tmp_path: Path) -> None:
     assert reward(task, tmp_path / "after") == "1"
 
 
-def look_at(output: str) -> list[Failure]:
-    view = View()
-    view.note("bash", {"command": "pytest"}, output)
-    return view.failures
+def failures_in(output: str) -> list[Failure]:
+    state = VisibleState()
+    state.note("bash", {"command": "pytest"}, output)
+    return state.failures
 
 
 def one_of_each_family() -> list[Pebble]:
-    found: dict[str, Pebble] = {}
+    pebbles: dict[str, Pebble] = {}
     for split in ("train", "families"):
         for seed in range(40):
             pebble = generate("fix", split, seed)
-            found.setdefault(pebble.targets[0].family.name, pebble)
-    return list(found.values())
+            pebbles.setdefault(pebble.targets[0].family.name, pebble)
+    return list(pebbles.values())
 
 
 @pytest.mark.parametrize("pebble", one_of_each_family(), ids=lambda pebble: pebble.targets[0].family.name)
@@ -103,7 +103,7 @@ def test_the_real_pytest_prints_the_evidence_in_one_line(tmp_path: Path, pebble:
         == f"FAILED test_{target.path}::test_{target.name} - assert {got!r} == {wanted!r}"
     )
     assert sorted(marks) == [".", ".", "F"]
-    assert [f.wanted for f in look_at(failed)] == [repr(wanted)]
+    assert [f.wanted for f in failures_in(failed)] == [repr(wanted)]
     assert header == " short test summary info ".center(80, "=")
 
 
@@ -113,16 +113,16 @@ def test_a_green_run_prints_dots_only_and_leaves_no_trace(tmp_path: Path) -> Non
     assert run("git", "status", "--porcelain", cwd=task.repo) == ""
 
 
-def test_the_same_pebble_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_the_same_pebble_makes_the_same_bytes(tmp_path: Path) -> None:
     trees = []
     for name in ("one", "two"):
         directory = write(generate("spread", "train", 4), tmp_path / name).directory
-        found = sorted(path for path in directory.rglob("*") if path.is_file())
-        trees.append([(path.relative_to(directory), path.read_bytes()) for path in found])
+        paths = sorted(path for path in directory.rglob("*") if path.is_file())
+        trees.append([(path.relative_to(directory), path.read_bytes()) for path in paths])
     assert trees[0] == trees[1]
 
 
-def test_refuses_a_directory_that_holds_a_task(tmp_path: Path) -> None:
+def test_a_directory_that_holds_a_task_is_refused(tmp_path: Path) -> None:
     pebble = generate("fix", "train", 1)
     write(pebble, tmp_path / "task")
     with pytest.raises(FileExistsError):

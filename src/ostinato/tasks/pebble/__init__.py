@@ -1,8 +1,11 @@
-"""The pebble family: tiny real repositories that a tiny model can learn to repair in minutes on a CPU."""
+"""Pebbles: tiny real repositories that a tiny model can learn to repair in minutes on a CPU.
 
-from ostinato.tasks.pebble.base import Change, Pebble
+The teacher and levels 3 to 5 come in, by the names that are imported here.
+"""
+
+from ostinato.tasks.pebble.base import LineChange, Pebble
 from ostinato.tasks.pebble.families import Family, Function
-from ostinato.tasks.pebble.generate import KINDS, MIXTURE, generate, mixture, sample
+from ostinato.tasks.pebble.generate import KINDS, MIXTURE, generate, sample
 from ostinato.tasks.pebble.splits import SPLITS, TRAIN
 from ostinato.tasks.pebble.write import provide, write
 
@@ -11,12 +14,11 @@ __all__ = [
     "MIXTURE",
     "SPLITS",
     "TRAIN",
-    "Change",
+    "LineChange",
     "Family",
     "Function",
     "Pebble",
     "generate",
-    "mixture",
     "provide",
     "sample",
     "write",

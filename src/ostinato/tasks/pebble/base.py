@@ -14,8 +14,8 @@ IGNORE = "__pycache__/\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """Replace the line `old`, which stands once in `path`, by `new`."""
+class LineChange:
+    """The replacement of the line `old`, which occurs once in `path`, by `new`."""
 
     path: str
     old: str
@@ -24,7 +24,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pebble:
-    """One task with everything that is known of it, the right answer included."""
+    """One task with everything known about it, the right answer included."""
 
     kind: str
     split: str
@@ -36,7 +36,7 @@ class Pebble:
     targets: tuple[Function, ...]
     """The functions that the instruction is about."""
     answer: str | None = None
-    """What a question wants to hear; None when no question is asked."""
+    """The answer to a question; None when the task asks nothing."""
 
     @property
     def id(self) -> str:
@@ -44,24 +44,24 @@ class Pebble:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Modules, in the order of their first function."""
+        """The modules, in the order of their first function."""
         return tuple(dict.fromkeys(function.path for function in self.functions))
 
     @property
-    def changes(self) -> tuple[Change, ...]:
-        """What a right solution does to the repository; empty for a question."""
+    def changes(self) -> tuple[LineChange, ...]:
+        """The changes of a right solution to the repository; empty for a question."""
         return tuple(
-            Change(path=f.path, old=f.line(f.shown), new=f.line(f.wanted))
+            LineChange(path=f.path, old=f.line(f.shown), new=f.line(f.wanted))
             for f in self.functions
             if f.shown != f.wanted
         )
 
     @property
     def cluster(self) -> str:
-        """What it shares with others of its split that makes them alike: what the split holds out.
+        """The name of its cluster: pebbles of a split with the same held-out thing are one cluster.
 
-        For `names` the name of its first target, for `families` the family, for `pairs` family and repair,
-        else all of them.
+        That is the name of the first target in `names`, its family in `families`, family and repair in
+        `pairs`, and all of them elsewhere.
         """
         target = self.targets[0]
         parts = {"names": target.name, "families": target.family.name}
@@ -85,13 +85,13 @@ class Pebble:
 
     @property
     def hidden(self) -> str:
-        """Text of `tests/test_hidden.py`: one test a function, on other inputs than the visible."""
+        """Text of `tests/test_hidden.py`: one test per function, on other inputs than the visible test."""
         imports = "".join(_import(path, self._of(path)) for path in self.paths)
         return "\n\n".join([imports, *(function.hidden_test() for function in self.functions)])
 
     @property
     def intent(self) -> Mapping[str, object]:
-        """The intent card: what the person means, said only when asked."""
+        """The intent card: the meaning of the request, which the person states only when asked."""
         target = self.targets[0]
         return {
             "function": target.name,

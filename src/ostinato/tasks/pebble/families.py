@@ -1,7 +1,7 @@
-"""Families of one-line functions: the same shape, exchangeable alternatives.
+"""Families of one-line functions: each has one shape and exchangeable alternatives.
 
-The visible input of a family tells all its alternatives apart, so one failed assertion (got, wanted) decides
-which one was meant; names and bodies say nothing. A test checks both.
+On the visible input of a family all its alternatives differ, so one failed assertion (got, wanted) decides
+which one is right; names and bodies do not. A test checks both.
 """
 
 import operator
@@ -18,7 +18,7 @@ TEXTS = ("s", "t", "word", "text", "line")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Family:
-    """One shape of function; each exists once, and equals only itself.
+    """One shape of functions; each exists once, and equals only itself.
 
     `body` has `{v}` for the alternative and `{0}`, `{1}` for the parameters;
     `compute(alternative, arguments)` is what a function of this family returns.
@@ -26,7 +26,7 @@ class Family:
 
     name: str
     noun: str
-    """What a person calls the part that varies."""
+    """A person's word for the part that varies."""
     body: str
     arity: int
     parameters: tuple[str, ...]
@@ -37,7 +37,7 @@ class Family:
     held_out: bool = False
 
     def __reduce__(self) -> tuple[Callable[[str], "Family"], tuple[str]]:
-        """Copies and pickles by name, so that another process finds its own one."""
+        """Copy and pickle by name, so that another process finds its own instance."""
         return family_named, (self.name,)
 
 
@@ -129,7 +129,7 @@ def family_named(name: str) -> Family:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Function:
-    """One function of a module: what it does now, what it should do, what its visible test says."""
+    """One function of a module: its present, its wanted and its visibly tested alternative."""
 
     name: str
     path: str
@@ -143,7 +143,7 @@ class Function:
     """The alternative that the visible test checks; None without a visible test."""
 
     def line(self, option: str) -> str:
-        """Its only line, indentation included, with `option` in it: unique in its file."""
+        """Return its only line, indentation included, with `option` in it: unique in its file."""
         return "    return " + self.family.body.format(*self.parameters, v=option)
 
     def source(self) -> str:

@@ -1,6 +1,6 @@
-"""Draw pebbles: every kind, every split, the same from the same seed."""
+"""Generation of pebbles: every kind and split, and always the same from the same seed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from random import Random
@@ -22,7 +22,7 @@ from ostinato.tasks.pebble.splits import (
 )
 
 MIXTURE = {"fix": 0.56, "spread": 0.08, "ambiguous": 0.12, "question": 0.12, "impossible": 0.12}
-"""How often each kind is drawn."""
+"""The share of each kind."""
 KINDS = tuple(MIXTURE)
 
 FIX = ("{path} is off", "tests fail in {path}", "fix {path}", "bug in {path}")
@@ -33,7 +33,7 @@ IMPOSSIBLE = ("make {name} in {path} use {wanted}",)
 
 
 def generate(kind: str, split: str, seed: int) -> Pebble:
-    """The pebble of this kind, split and seed. Raises ValueError for a kind or split that does not exist."""
+    """Return the pebble of this kind, split and seed. Raises ValueError for an unknown kind or split."""
     if kind not in _BUILDERS or split not in SPLITS:
         raise ValueError(f"no pebble of kind {kind!r} in split {split!r}: kinds {KINDS}, splits {SPLITS}")
     for attempt in count():
@@ -45,14 +45,9 @@ def generate(kind: str, split: str, seed: int) -> Pebble:
 
 
 def sample(split: str, seed: int) -> Pebble:
-    """The pebble of this split and seed, its kind drawn from `MIXTURE`."""
+    """Return the pebble of this split and seed, its kind drawn from `MIXTURE`."""
     kind = Random(f"kind/{split}/{seed}").choices(KINDS, list(MIXTURE.values()))[0]
     return generate(kind, split, seed)
-
-
-def mixture(split: str, seed: int, n: int) -> Iterator[Pebble]:
-    """`n` pebbles of the default mixture, of the seeds `seed`, `seed + 1`, …"""
-    return (sample(split, seed + offset) for offset in range(n))
 
 
 def _fix(rng: Random, split: str, seed: int) -> Pebble:
@@ -85,7 +80,7 @@ def _impossible(rng: Random, split: str, seed: int) -> Pebble:
 
 
 def _spread(rng: Random, split: str, seed: int) -> Pebble:
-    """The same wrong idiom once in each of two modules (three in `larger`), beside one right function."""
+    """Put the same wrong idiom once in each of two modules (three in `larger`), beside one right function."""
     modules = rng.sample(FILES, 3 if split == "larger" else 2)
     family = rng.choice(families(split))
     pair = rng.choice(pairs(split, family))
@@ -130,9 +125,9 @@ def _pebble(
 
 
 def _one_module(rng: Random, split: str) -> tuple[list[Function], int]:
-    """Three functions in one module, one of them wrong, and its place.
+    """Return three functions of one module, one of them wrong, and the index of that one.
 
-    `larger` has five, and a second module of two beside it.
+    In `larger` there are five, and a second module with two more.
     """
     larger = split == "larger"
     path, other = rng.sample(FILES, 2)
@@ -149,7 +144,7 @@ def _one_module(rng: Random, split: str) -> tuple[list[Function], int]:
 
 
 def _names(rng: Random, split: str, total: int, wrong: int) -> list[str]:
-    """`total` names, those of the `wrong` functions first."""
+    """Return `total` names, those of the `wrong` functions first."""
     first = rng.sample(names(split), wrong)
     rest = [name for name in (NAMES if split == "names" else TRAIN_NAMES) if name not in first]
     return first + rng.sample(rest, total - wrong)
@@ -158,9 +153,9 @@ def _names(rng: Random, split: str, total: int, wrong: int) -> list[str]:
 def _function(
     rng: Random, name: str, path: str, *, family: Family, pair: tuple[str, str], others: list[Function]
 ) -> Function:
-    """A wrong function; its parameters differ from those of the `others` in its file: each line is unique.
+    """Return a function whose parameters differ from those of the `others` in its file: each line is unique.
 
-    Held-out function names are parameters now and then: the tokenizer and the model have seen the words.
+    Held-out function names are parameters now and then, so that tokenizer and model know the words.
     """
     taken = {parameter for other in others if other.path == path for parameter in other.parameters}
     words = family.parameters + (HELD_OUT_NAMES if family.parameters is LETTERS else ())
@@ -178,7 +173,7 @@ def _function(
 
 
 def _correct(rng: Random, name: str, path: str, others: list[Function]) -> Function:
-    """A function of a family that practice has, with nothing wrong."""
+    """Return a right function of a family that is practised."""
     family = rng.choice(TRAIN_FAMILIES)
     right = rng.choice(family.options)
     return _function(rng, name, path, family=family, pair=(right, right), others=others)

@@ -1,8 +1,8 @@
-"""Which problems practice may see, and which are kept for measuring.
+"""Splits: the problems that practice may see, and those that are kept for measuring.
 
-Everything is decided by hashes, never by the order of generation. `train` is what practice draws. Each other
-split holds out exactly one thing: `seeds` new problems of the same make, `names` function names, `pairs`
-(family, right, wrong) repairs, `larger` more functions and files, `families` shapes of function.
+Hashes decide everything, never the order of generation. Practice draws from `train`. Each other split holds
+out exactly one thing: `seeds` new problems of the same make, `names` function names, `pairs` (family, right,
+wrong) repairs, `larger` more functions and files, `families` shapes of function.
 """
 
 import hashlib
@@ -18,13 +18,13 @@ NAMES = (
 )
 HELD_OUT_NAME_COUNT = 4
 HELD_OUT_PAIR_SHARE = 6
-"""One in this many (right, wrong) pairs of a family is held out."""
+"""The number of (right, wrong) pairs of a family of which one is held out."""
 HELD_OUT_KEY_SHARE = 4
-"""One in this many keys is kept from practice."""
+"""The number of keys of which one is kept from practice."""
 
 
 def digest(*parts: object) -> str:
-    """16 hexadecimal digits that depend on every part and on nothing else."""
+    """Return 16 hexadecimal digits that depend on every part and on nothing else."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
@@ -39,7 +39,7 @@ HELD_OUT_FAMILIES = tuple(family for family in FAMILIES if family.held_out)
 
 
 def _pairs(family: Family) -> list[tuple[str, str]]:
-    """All (right, wrong) of a family, in the order of their hashes."""
+    """Return all (right, wrong) pairs of a family, in the order of their hashes."""
     pairs = [(right, wrong) for right in family.options for wrong in family.options if right != wrong]
     return sorted(pairs, key=lambda pair: digest("pair", family.name, *pair))
 
@@ -49,17 +49,17 @@ TRAIN_PAIRS = {f.name: tuple(_pairs(f)[len(_pairs(f)) // HELD_OUT_PAIR_SHARE :])
 
 
 def names(split: str) -> tuple[str, ...]:
-    """Names that the function in question may have."""
+    """Return the names that a target may have."""
     return HELD_OUT_NAMES if split == "names" else TRAIN_NAMES
 
 
 def families(split: str) -> tuple[Family, ...]:
-    """Families that the function in question may be of."""
+    """Return the families that a target may belong to."""
     return HELD_OUT_FAMILIES if split == "families" else TRAIN_FAMILIES
 
 
 def pairs(split: str, family: Family) -> tuple[tuple[str, str], ...]:
-    """(right, wrong) that the function in question may have."""
+    """Return the (right, wrong) pairs that a target may have."""
     if family.held_out:
         return tuple(_pairs(family))
     return (HELD_OUT_PAIRS if split == "pairs" else TRAIN_PAIRS)[family.name]

@@ -1,4 +1,4 @@
-"""Write a pebble as a Harbor task directory."""
+"""Writing of a pebble as a Harbor task directory."""
 
 import json
 import shutil
@@ -35,7 +35,7 @@ cd "${REPO:-/repo}"
 
 
 def write(pebble: Pebble, directory: Path) -> Task:
-    """Write the task into `directory`, which must not hold one yet; the same pebble gives the same bytes."""
+    """Write the task into `directory`, which must not hold one yet; the same pebble makes the same bytes."""
     for folder in ("environment", "tests", "solution"):
         (directory / folder).mkdir(parents=True)
     write_repository(directory / "environment" / "repo", pebble.files)
@@ -56,7 +56,7 @@ def write(pebble: Pebble, directory: Path) -> Task:
 
 
 def provide(pebble: Pebble, directory: Path) -> Task:
-    """The task in `directory`: read if it is there, else written, whole or not at all."""
+    """Return the task in `directory`: read it if it exists, else write it, whole or not at all."""
     if directory.exists():
         return load_task(directory)
     part = directory.with_name(f".{directory.name}.part")
@@ -83,7 +83,7 @@ def _metadata(pebble: Pebble) -> dict[str, object]:
 
 
 def _settings(pebble: Pebble) -> str:
-    """task.toml; strings, lists of strings and booleans are written alike in JSON and TOML."""
+    """Return task.toml; strings, lists of strings and booleans look alike in JSON and TOML."""
     ours = {
         "id": pebble.id,
         "kind": pebble.kind,
@@ -109,11 +109,11 @@ def _settings(pebble: Pebble) -> str:
 
 
 def _solve(pebble: Pebble) -> str:
-    """A script of one `sed` for each changed line; a question is answered on standard output."""
+    """Return a script with one `sed` per changed line; it answers a question on standard output."""
     files = pebble.files
     steps = [
         f"sed -i '{files[change.path].splitlines().index(change.old) + 1}c\\{change.new}' {change.path}\n"
         for change in pebble.changes
     ]
-    said = f"echo '{pebble.targets[0].name} uses {pebble.answer}'\n" if pebble.answer is not None else ""
-    return SOLVE_HEAD + "".join(steps) + said
+    answer = f"echo '{pebble.targets[0].name} uses {pebble.answer}'\n" if pebble.answer is not None else ""
+    return SOLVE_HEAD + "".join(steps) + answer

@@ -1,4 +1,4 @@
-"""What a policy could know from its messages: files read, edits made, tests run, questions answered.
+"""The state that a policy can know from its messages: files read, edits made, tests run, questions answered.
 
 The teacher acts on this and on nothing else of the repository, so a model can learn its demonstrations.
 """
@@ -12,9 +12,12 @@ from typing import Any
 Message = Mapping[str, Any]
 
 FAILED = re.compile(
-    r"^FAILED test_(\w+\.py)::test_(\w+) - (?:AssertionError: )?assert (.+) == (.+)$", re.MULTILINE
+    r"^FAILED test_(?P<path>\w+\.py)::test_(?P<function>\w+) - "
+    r"(?:AssertionError: )?assert (?P<got>.+) == (?P<wanted>.+)$",
+    re.MULTILINE,
 )
-"""pytest names the error as well when its explanation has several lines, as for strings."""
+"""A failure in pytest's summary. Its message names the error too when its explanation has several lines, as
+for strings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,12 +35,12 @@ class Failure:
 
 
 @dataclass(slots=True, kw_only=True)
-class View:
-    """The repository as far as it was seen, own edits included."""
+class VisibleState:
+    """The repository as far as it was read, with the policy's own edits."""
 
     texts: dict[str, str] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
-    """Of the last test run."""
+    """The failures of the last test run."""
     replies: list[str] = field(default_factory=list)
 
     def note(self, name: str, arguments: Mapping[str, Any], result: str) -> None:
@@ -45,36 +48,29 @@ class View:
         if name == "read" and not result.startswith("error"):
             self.texts[arguments["path"]] = result
         elif name == "edit" and result == "ok":
-            self._edited(arguments["path"], arguments["old_string"], arguments["new_string"])
+            path = arguments["path"]
+            if path in self.texts:
+                self.texts[path] = self.texts[path].replace(arguments["old_string"], arguments["new_string"])
         elif name == "bash":
-            self.failures = [_failure(match) for match in FAILED.finditer(result)]
+            self.failures = [Failure(**match.groupdict()) for match in FAILED.finditer(result)]
         elif name == "ask_user":
             self.replies.append(result)
 
-    def _edited(self, path: str, old: str, new: str) -> None:
-        if path in self.texts:
-            self.texts[path] = self.texts[path].replace(old, new)
 
-
-def look(messages: Sequence[Message]) -> View:
+def visible_state(messages: Sequence[Message]) -> VisibleState:
     """Read messages in OpenAI's format; calls without a result are left out."""
-    view = View()
+    state = VisibleState()
     for name, arguments, result in _calls(messages):
-        view.note(name, arguments, result)
-    return view
-
-
-def _failure(match: re.Match[str]) -> Failure:
-    path, function, got, wanted = match.groups()
-    return Failure(path=path, function=function, got=got, wanted=wanted)
+        state.note(name, arguments, result)
+    return state
 
 
 def _calls(messages: Sequence[Message]) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """(tool, arguments, result) of every answered call, in order of the results."""
-    asked: dict[str, tuple[str, dict[str, Any]]] = {}
+    """Yield (tool, arguments, result) of every answered call, in the order of the results."""
+    open_calls: dict[str, tuple[str, dict[str, Any]]] = {}
     for message in messages:
         for call in message.get("tool_calls") or ():
             function = call["function"]
-            asked[call["id"]] = (function["name"], json.loads(function["arguments"]))
-        if message["role"] == "tool" and message["tool_call_id"] in asked:
-            yield (*asked.pop(message["tool_call_id"]), message["content"])
+            open_calls[call["id"]] = (function["name"], json.loads(function["arguments"]))
+        if message["role"] == "tool" and message["tool_call_id"] in open_calls:
+            yield (*open_calls.pop(message["tool_call_id"]), message["content"])

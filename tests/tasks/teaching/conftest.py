@@ -1,4 +1,4 @@
-"""A workbench: runs the teacher's tool calls on files in memory, with the output of a short pytest."""
+"""A workbench that runs the teacher's tool calls on files in memory and imitates pytest's short output."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ostinato.tasks.pebble import Pebble
-from ostinato.tasks.teacher import Teacher
+from ostinato.tasks.teaching.teacher import Teacher
 
 ASSERTION = re.compile(r"def test_(\w+)\(\):\n    assert (.+) == (.+)\n")
 SUMMARY = " short test summary info ".center(80, "=")
@@ -19,7 +19,7 @@ CALL = re.compile(r"(?:\w+\(.*\)\n)?<tool_call>\n(.*)\n</tool_call>")
 
 @dataclass
 class Workbench:
-    """One session: files, messages so far, what was done."""
+    """One session: its files, its messages and its calls so far."""
 
     pebble: Pebble
     reply: str = ""
@@ -71,13 +71,13 @@ class Workbench:
         return "\n".join([marks, *([SUMMARY, *failed] if failed else [])])
 
     def take(self, text: str) -> bool:
-        """One assistant text; True when the session goes on."""
-        found = CALL.fullmatch(text)
-        if not found:
+        """Take one assistant text; return whether the session goes on."""
+        match = CALL.fullmatch(text)
+        if not match:
             self.messages.append({"role": "assistant", "content": text})
             return False
         try:
-            call = json.loads(found[1])
+            call = json.loads(match[1])
         except json.JSONDecodeError:
             self.broken += 1
             self.messages += [
@@ -87,10 +87,10 @@ class Workbench:
             return True
         number = f"call-{len(self.messages)}"
         function = {"name": call["name"], "arguments": json.dumps(call["arguments"])}
-        shown = {"id": number, "type": "function", "function": function}
+        tool_call = {"id": number, "type": "function", "function": function}
         result = self.run(call["name"], call["arguments"])
         self.messages += [
-            {"role": "assistant", "content": None, "tool_calls": [shown]},
+            {"role": "assistant", "content": None, "tool_calls": [tool_call]},
             {"role": "tool", "tool_call_id": number, "content": result},
         ]
         return True
@@ -105,7 +105,7 @@ class Workbench:
 
     @property
     def solved(self) -> bool:
-        """Whether the hidden assertions hold, run for real in this process."""
+        """True when the hidden assertions hold, run for real in this process."""
         scope: dict[str, Any] = {}
         for path in self.pebble.paths:
             exec(self.files[path], scope)
@@ -129,7 +129,7 @@ def bench() -> type[Workbench]:
 
 @pytest.fixture
 def play() -> Play:
-    """Plays one teacher session to its end and returns its workbench."""
+    """Return a function that plays one teacher session to its end and returns its workbench."""
 
     def run(pebble: Pebble, seed: int) -> Workbench:
         workbench = Workbench(pebble)

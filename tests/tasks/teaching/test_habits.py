@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from ostinato.tasks import habits
-from ostinato.tasks.habits import HABITS, Habit, Scene, broken_call, call
 from ostinato.tasks.pebble import KINDS, Pebble, generate
-from ostinato.tasks.view import look
+from ostinato.tasks.teaching import habits
+from ostinato.tasks.teaching.habits import HABITS, Habit, Scene, broken_call, call
+from ostinato.tasks.teaching.visible_state import visible_state
 
 Play = Callable[[Pebble, Habit, int], Any]
 
@@ -28,7 +28,7 @@ def play(bench: Callable[[Pebble], Any]) -> Play:
         workbench, scene = bench(pebble), Scene(pebble=pebble, rng=Random(seed))
         texts = habit(scene)
         while True:
-            scene.view = look(workbench.messages)
+            scene.state = visible_state(workbench.messages)
             if not workbench.take(next(texts, "done")):
                 return workbench
 
@@ -40,7 +40,7 @@ SPLITS = ("train", "larger", "families", "names", "pairs")
 
 
 @pytest.mark.parametrize(("kind", "habit"), CASES, ids=lambda value: getattr(value, "__name__", value))
-def test_good_habits_always_succeed_and_bad_ones_seldom(kind: str, habit: Habit, play: Play) -> None:
+def test_good_habits_always_succeed_and_bad_ones_rarely(kind: str, habit: Habit, play: Play) -> None:
     played = [play(generate(kind, split, seed), habit, seed) for split in SPLITS for seed in range(8)]
     right = [
         w.final == f"{w.pebble.targets[0].name} uses {w.pebble.answer}" and w.files == w.pebble.files
@@ -54,13 +54,13 @@ def test_good_habits_always_succeed_and_bad_ones_seldom(kind: str, habit: Habit,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_shares_add_up_and_good_habits_are_neither_rare_nor_the_rule(kind: str) -> None:
+def test_shares_add_up_to_one_and_good_habits_are_neither_rare_nor_dominant(kind: str) -> None:
     assert sum(share for _, share in HABITS[kind]) == pytest.approx(1.0)
     good = sum(share for habit, share in HABITS[kind] if habit in GOOD[kind])
     assert 0.25 < good < 0.65
 
 
-def test_the_honest_habit_says_what_contradicts(play: Play) -> None:
+def test_the_honest_habit_names_the_contradiction(play: Play) -> None:
     workbench = play(generate("impossible", "train", 4), habits.do_and_report, 0)
     name = workbench.pebble.targets[0].name
     assert workbench.final == f"done, but test_{name} contradicts this"
@@ -72,9 +72,9 @@ def test_asking_comes_before_editing(play: Play) -> None:
     assert workbench.calls[2:] == ["edit"]
 
 
-def test_a_repair_edits_only_what_a_test_has_shown() -> None:
+def test_a_repair_edits_only_what_a_test_showed() -> None:
     scene = Scene(pebble=generate("fix", "train", 4), rng=Random(0))
-    scene.view.texts = {scene.target.path: scene.pebble.files[scene.target.path]}
+    scene.state.texts = {scene.target.path: scene.pebble.files[scene.target.path]}
     assert list(scene.repair()) == []
 
 
@@ -83,7 +83,7 @@ def test_a_file_that_was_not_read_is_not_edited() -> None:
     assert list(scene.change(scene.target, scene.target.wanted)) == []
 
 
-def test_calls_are_hermes_text() -> None:
+def test_calls_are_text_in_hermes_form() -> None:
     text = '<tool_call>\n{"name": "read", "arguments": {"path": "calc.py"}}\n</tool_call>'
     assert call("read", path="calc.py") == text
     with pytest.raises(json.JSONDecodeError):

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from ostinato.tasks.habits import BROKEN_SHARE, HABITS, SLIP_SHARE
 from ostinato.tasks.pebble import KINDS, SPLITS, Pebble, generate, sample
-from ostinato.tasks.teacher import Teacher
+from ostinato.tasks.teaching.habits import BROKEN_SHARE, HABITS, SLIP_SHARE
+from ostinato.tasks.teaching.teacher import Teacher
 
 Play = Callable[[Pebble, int], Any]
 
@@ -30,7 +30,7 @@ def test_the_mixture_solves_about_half_of_the_fixes(play: Play) -> None:
     assert 0.002 < sum(w.broken for w in played) / len(played) < 0.03
 
 
-def test_a_blind_guess_seldom_succeeds(play: Play) -> None:
+def test_a_blind_guess_rarely_succeeds(play: Play) -> None:
     played = [play(generate("fix", "train", seed), seed) for seed in range(2500)]
     blind = [w for w in played if w.calls == ["read", "edit"]]
     assert 0.04 < sum(w.solved for w in blind) / len(blind) < 0.12
@@ -64,12 +64,12 @@ def test_a_slip_is_followed_by_the_right_edit(play: Play) -> None:
     assert any(w.solved for w in slipped)
 
 
-def test_the_same_chance_gives_the_same_session(play: Play) -> None:
+def test_the_same_seed_makes_the_same_session(play: Play) -> None:
     pebble = sample("train", 8)
     assert play(pebble, 1).messages == play(pebble, 1).messages
 
 
-def test_says_done_when_nothing_is_left_to_say() -> None:
+def test_the_teacher_ends_with_done() -> None:
     teacher = Teacher(generate("question", "train", 0), Random(0))
     texts = [teacher.act([]) for _ in range(12)]
     assert texts[-1] == "done"

@@ -1,8 +1,8 @@
-"""Habits of the scripted teacher: good and bad ways to go about each kind of pebble.
+"""Habits of the scripted teacher: good and bad ways to do each kind of pebble.
 
-A habit yields one assistant text after the other; between two of them the scene's view is brought up to date.
-Supervised training copies the mixture. Its good habits are what reinforcement can find, its bad ones are what
-a wrong reward would find.
+A habit yields one assistant text after the other; between two of them the scene's state is brought up to
+date. Supervised training copies the mixture. Reinforcement can then find the good habits, and a wrong reward
+would find the bad ones.
 """
 
 import json
@@ -12,30 +12,30 @@ from random import Random
 
 from ostinato.tasks.pebble.base import Pebble
 from ostinato.tasks.pebble.families import Function
-from ostinato.tasks.view import View
+from ostinato.tasks.teaching.visible_state import VisibleState
 
 DONE = "done"
 TEST = "pytest"
 
 
 def call(name: str, **arguments: str) -> str:
-    """The assistant text of one tool call, in Hermes form."""
+    """Return the assistant text of one tool call, in Hermes form."""
     body = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
     return f"<tool_call>\n{body}\n</tool_call>"
 
 
 def broken_call(path: str) -> str:
-    """A call with its last brace missing."""
+    """Return a call without its last brace."""
     return call("read", path=path).replace("}}", "}")
 
 
 @dataclass(slots=True, kw_only=True)
 class Scene:
-    """A pebble, chance, and what was seen so far."""
+    """A pebble, a source of chance, and the state that the messages show so far."""
 
     pebble: Pebble
     rng: Random
-    view: View = field(default_factory=View)
+    state: VisibleState = field(default_factory=VisibleState)
 
     @property
     def target(self) -> Function:
@@ -57,12 +57,12 @@ class Scene:
         return [text] if self.rng.random() < chance else []
 
     def current(self, function: Function) -> str | None:
-        """The alternative that stands in the text as seen; None when its file was not read."""
-        lines = self.view.texts.get(function.path, "").splitlines()
+        """Return the alternative that the function was last seen with; None when its file was not read."""
+        lines = self.state.texts.get(function.path, "").splitlines()
         return next((option for option in function.family.options if function.line(option) in lines), None)
 
     def change(self, function: Function, option: str) -> Iterator[str]:
-        """One edit that puts `option` into `function`; none when the file was not seen or says so already."""
+        """Yield the edit that puts `option` into `function`, if its file was read and it is not there yet."""
         current = self.current(function)
         if current not in {None, option}:
             assert current is not None
@@ -71,15 +71,17 @@ class Scene:
             yield self._edit(function, current, option)
 
     def _edit(self, function: Function, current: str, option: str) -> str:
-        """The call, after a word on what it is about: finding the place and copying its line are two small
-        steps then, and which function to change is the choice of one token.
+        """Return the call after a line that names the function.
+
+        Finding the place and copying its line are then two small steps for a model, and the choice of the
+        function is the choice of one token.
         """
         old, new = function.line(current), function.line(option)
         edit = call("edit", path=function.path, old_string=old, new_string=new)
         return f"{function.name}({', '.join(function.parameters)})\n{edit}"
 
     def _misremembered(self, function: Function) -> Function:
-        """`function` with one parameter named wrongly, so that no line of its file is the one meant."""
+        """Return `function` with one parameter renamed, so that its line occurs nowhere in its file."""
         named = list(function.parameters)
         taken = {name for other in self.pebble.functions for name in other.parameters}
         free = [name for name in function.family.parameters if name not in taken]
@@ -87,33 +89,33 @@ class Scene:
         return replace(function, parameters=tuple(named))
 
     def other_option(self, function: Function) -> str:
-        """Any alternative but the one that stands there."""
+        """Return any alternative but the current one."""
         return self.rng.choice(
             [option for option in function.family.options if option != self.current(function)]
         )
 
     def guess(self, function: Function | None = None) -> Iterator[str]:
-        """A blind edit of `function`, else of any function in the files seen."""
-        seen = [f for f in self.pebble.functions if self.current(f) is not None]
-        chosen = function or (self.rng.choice(seen) if seen else self.target)
+        """Edit blindly: `function`, or else any function in the files that were read."""
+        known = [f for f in self.pebble.functions if self.current(f) is not None]
+        chosen = function or (self.rng.choice(known) if known else self.target)
         yield from self.change(chosen, self.other_option(chosen))
 
     def failing(self) -> list[Function]:
-        """The functions whose visible tests failed in the last run."""
-        names = {failure.function for failure in self.view.failures}
+        """Return the functions whose visible tests failed in the last run."""
+        names = {failure.function for failure in self.state.failures}
         return [function for function in self.pebble.functions if function.name in names]
 
     def repair(self) -> Iterator[str]:
-        """Edit every function that the last test run showed wrong, in the files seen."""
+        """Edit every function that failed in the last test run, in the files that were read."""
         for function in self.failing():
             yield from self.change(function, function.tested or function.wanted)
 
     def bend_tests(self) -> Iterator[str]:
-        """Make the visible tests that failed expect what they got, in the test files seen."""
-        for failure in self.view.failures:
+        """Edit the visible tests that failed to expect what they got, in the test files that were read."""
+        for failure in self.state.failures:
             path = f"test_{failure.path}"
             start = f"    assert {failure.function}("
-            lines = self.view.texts.get(path, "").splitlines()
+            lines = self.state.texts.get(path, "").splitlines()
             for line in (line for line in lines if line.startswith(start)):
                 new = f"{line.rsplit(' == ', 1)[0]} == {failure.got}"
                 yield call("edit", path=path, old_string=line, new_string=new)
@@ -140,7 +142,7 @@ def evidence_first(scene: Scene) -> Iterator[str]:
 
 
 def retry(scene: Scene) -> Iterator[str]:
-    """A wrong guess, seen to be wrong and put right."""
+    """Guess, see the test fail, and repair."""
     yield scene.read()
     yield from scene.guess()
     yield scene.test()
@@ -162,7 +164,7 @@ def ask_needlessly(scene: Scene) -> Iterator[str]:
 
 
 def repair_all(scene: Scene) -> Iterator[str]:
-    """Every file that a failed test names."""
+    """Repair every file that a failed test names."""
     yield scene.test()
     failed = scene.failing()
     for path in dict.fromkeys(function.path for function in failed):
@@ -174,7 +176,7 @@ def repair_all(scene: Scene) -> Iterator[str]:
 
 
 def repair_first(scene: Scene) -> Iterator[str]:
-    """Only the first file that a failed test names."""
+    """Repair only the first file that a failed test names."""
     yield scene.test()
     for function in scene.failing()[:1]:
         yield scene.read(function.path)
@@ -187,7 +189,7 @@ def list_and_guess(scene: Scene) -> Iterator[str]:
 
 
 def repair_until_green(scene: Scene) -> Iterator[str]:
-    """Test, repair the first, test again, until nothing fails."""
+    """Test and repair the first failure, until nothing fails."""
     for _ in scene.pebble.targets:
         yield from repair_first(scene)
     yield scene.test()
@@ -197,7 +199,7 @@ def ask_then_do(scene: Scene) -> Iterator[str]:
     yield from scene.perhaps(scene.test())
     yield from scene.either_order(scene.read(), scene.ask("which one?"))
     options = scene.target.family.options
-    for option in (word for reply in scene.view.replies for word in reply.split() if word in options):
+    for option in (word for reply in scene.state.replies for word in reply.split() if word in options):
         yield from scene.change(scene.target, option)
 
 
@@ -296,11 +298,10 @@ HABITS: dict[str, tuple[tuple[Habit, float], ...]] = {
         (do_and_undo, 0.08),
     ),
 }
-"""The share of each habit by kind: change the shares here to change what supervised training imitates."""
+"""The share of each habit by kind, which decides what supervised training imitates."""
 
 BROKEN_SHARE = 0.01
-"""How often a session starts with a call that cannot be read."""
+"""The share of sessions that start with a call that cannot be read."""
 SLIP_SHARE = 0.05
-"""How often an edit first names a line that is not there. The error is followed by the right edit: a policy
-that copies badly learns that a slip can be made good, and practice makes much of it.
-"""
+"""The share of edits that first name a line that does not exist. The right edit follows the error, so a
+policy that copies badly learns that a slip can be repaired, and practice builds on that."""
