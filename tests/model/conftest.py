@@ -1,4 +1,4 @@
 import torch
 
-# Several threads on a few busy cores wait for each other more than they compute.
+# On a few busy cores, several threads would wait for each other more than they compute.
 torch.set_num_threads(1)

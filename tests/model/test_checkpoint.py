@@ -1,3 +1,5 @@
+"""Covers model/checkpoint.py and model/config.py."""
+
 import json
 from pathlib import Path
 from typing import Any
@@ -41,7 +43,7 @@ def ids() -> torch.Tensor:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_transformers_reads_ours(shape: str, tmp_path: Path) -> None:
+def test_transformers_reads_a_saved_checkpoint(shape: str, tmp_path: Path) -> None:
     decoder = randomised(ModelConfig(vocab_size=tokenizer().vocab_size, **SHAPES[shape]))
     save(tmp_path, decoder, tokenizer(), version=1)
     theirs = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32).eval()
@@ -51,9 +53,9 @@ def test_transformers_reads_ours(shape: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("experts", [0, 4])
 @pytest.mark.parametrize("kv_heads", [4, 2])
-def test_we_read_theirs(experts: int, kv_heads: int, tmp_path: Path) -> None:
+def test_a_checkpoint_of_transformers_is_read(experts: int, kv_heads: int, tmp_path: Path) -> None:
     torch.manual_seed(1)
-    words: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "vocab_size": tokenizer().vocab_size,
         "hidden_size": 32,
         "intermediate_size": 48,
@@ -66,9 +68,9 @@ def test_we_read_theirs(experts: int, kv_heads: int, tmp_path: Path) -> None:
     }
     if experts:
         moe = {"num_experts": experts, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
-        theirs = Qwen3MoeForCausalLM(Qwen3MoeConfig(**words, **moe, norm_topk_prob=True)).eval()
+        theirs = Qwen3MoeForCausalLM(Qwen3MoeConfig(**fields, **moe, norm_topk_prob=True)).eval()
     else:
-        theirs = Qwen3ForCausalLM(Qwen3Config(**words)).eval()
+        theirs = Qwen3ForCausalLM(Qwen3Config(**fields)).eval()
     theirs.save_pretrained(tmp_path)
     tokenizer().save(tmp_path)
     decoder, _, meta = load(tmp_path)
@@ -83,12 +85,12 @@ def saved(directory: Path) -> Decoder:
     return decoder
 
 
-def test_round_trip_is_exact(tmp_path: Path) -> None:
+def test_a_round_trip_is_exact(tmp_path: Path) -> None:
     decoder = saved(tmp_path)
-    again, words, meta = load(tmp_path)
+    again, loaded_tokenizer, meta = load(tmp_path)
     assert (meta.version, meta.parent, meta.harness) == (7, 6, "9f")
     assert again.config == decoder.config
-    assert words.encode("calc.py") == tokenizer().encode("calc.py")
+    assert loaded_tokenizer.encode("calc.py") == tokenizer().encode("calc.py")
     for name, tensor in decoder.state_dict().items():
         assert torch.equal(tensor, again.state_dict()[name])
 
@@ -110,7 +112,7 @@ def test_a_damaged_file_is_named(name: str, tmp_path: Path) -> None:
         load(tmp_path)
 
 
-def test_a_flipped_bit_in_the_weights_is_seen(tmp_path: Path) -> None:
+def test_a_flipped_bit_in_the_weights_is_detected(tmp_path: Path) -> None:
     saved(tmp_path)
     content = bytearray((tmp_path / "model.safetensors").read_bytes())
     content[-1] ^= 1
@@ -121,8 +123,8 @@ def test_a_flipped_bit_in_the_weights_is_seen(tmp_path: Path) -> None:
 
 def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
     saved(tmp_path)
-    words = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(words | {"moe_intermediate_size": 8}))
+    fields = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(fields | {"moe_intermediate_size": 8}))
     with pytest.raises(CheckpointError, match="has shape"):
         load(tmp_path)
 

@@ -1,3 +1,5 @@
+"""Covers model/decoder.py, model/experts.py and model/norm.py."""
+
 from typing import Any
 
 import pytest
@@ -18,13 +20,13 @@ SIZES: dict[str, Any] = {
 }
 
 
-def made(**sizes: Any) -> Decoder:
+def make(**sizes: Any) -> Decoder:
     torch.manual_seed(0)
     return Decoder(ModelConfig(**(SIZES | {"expert_size": 8} | sizes)))
 
 
 def test_padding_on_the_right_changes_nothing() -> None:
-    decoder = made(experts=4)
+    decoder = make(experts=4)
     ids = torch.randint(0, 50, (2, 12))
     with torch.no_grad():
         long, routes = decoder(ids)
@@ -35,7 +37,7 @@ def test_padding_on_the_right_changes_nothing() -> None:
 
 
 def test_a_fresh_decoder_is_nearly_uniform() -> None:
-    decoder = made()
+    decoder = make()
     ids = torch.randint(0, 50, (4, 20))
     with torch.no_grad():
         loss = F.cross_entropy(decoder(ids)[0][:, :-1].flatten(0, 1), ids[:, 1:].flatten())
@@ -50,7 +52,7 @@ def test_gradients_equal_the_plain_formula() -> None:
 
 
 def test_training_and_inference_agree() -> None:
-    decoder = made(experts=4)
+    decoder = make(experts=4)
     ids = torch.randint(0, 50, (2, 9))
     with torch.no_grad():
         plain = decoder(ids)[0]
@@ -59,7 +61,7 @@ def test_training_and_inference_agree() -> None:
 
 @pytest.mark.parametrize("experts", [0, 4])
 def test_every_parameter_learns(experts: int) -> None:
-    decoder = made(experts=experts, shared_expert_size=8 if experts else 0)
+    decoder = make(experts=experts, shared_expert_size=8 if experts else 0)
     with torch.no_grad():
         for parameter in decoder.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)
@@ -69,7 +71,7 @@ def test_every_parameter_learns(experts: int) -> None:
 
 
 def test_experts_equal_the_plain_formula() -> None:
-    decoder = made(experts=4, experts_per_token=3)
+    decoder = make(experts=4, experts_per_token=3)
     mlp: Any = decoder.layers[0].mlp
     torch.nn.init.normal_(mlp.down)
     x = torch.randn(2, 5, 16)
@@ -85,8 +87,8 @@ def test_experts_equal_the_plain_formula() -> None:
             assert torch.allclose(got[b, t], expected, atol=1e-4)
 
 
-def test_weights_travel_by_name() -> None:
-    one, other = made(experts=4), made(experts=4, rope_theta=1000.0)
+def test_weights_are_copied_by_name() -> None:
+    one, other = make(experts=4), make(experts=4, rope_theta=1000.0)
     with torch.no_grad():
         for tensor in one.state_dict().values():
             tensor.normal_()
@@ -97,7 +99,7 @@ def test_weights_travel_by_name() -> None:
 
 
 def test_refused_weights_change_nothing() -> None:
-    decoder = made()
+    decoder = make()
     before = {name: tensor.clone() for name, tensor in decoder.state_dict().items()}
     tensors = {name: tensor + 1 for name, tensor in before.items()}
     tensors["model.norm.weight"] = torch.full((16,), torch.inf)
@@ -117,4 +119,4 @@ def test_refused_weights_change_nothing() -> None:
 )
 def test_impossible_shapes_are_refused(sizes: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelConfigError, match=message):
-        made(**sizes)
+        make(**sizes)

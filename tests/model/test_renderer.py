@@ -1,3 +1,5 @@
+"""Covers model/renderer.py and model/template.py."""
+
 import json
 from pathlib import Path
 from typing import Any
@@ -50,7 +52,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.parametrize("name", CONVERSATIONS)
-def test_text_equals_the_template(name: str, theirs: Any) -> None:
+def test_rendered_text_equals_the_template(name: str, theirs: Any) -> None:
     messages, tools = CONVERSATIONS[name]
     expected = theirs.apply_chat_template(
         messages, tools=tools or None, tokenize=False, add_generation_prompt=True
@@ -58,7 +60,7 @@ def test_text_equals_the_template(name: str, theirs: Any) -> None:
     assert tokenizer().decode(Renderer(tokenizer()).render(messages, tools)) == expected
 
 
-def test_preamble_is_one_token() -> None:
+def test_the_preamble_is_one_token() -> None:
     messages, tools = CONVERSATIONS["tools"]
     ids = Renderer(tokenizer()).render(messages, tools)
     assert ids[0] == tokenizer().id_of(skeletons(SYSTEM, TOOLS)[0])
@@ -94,7 +96,7 @@ def completion_text(content: str, calls: list[tuple[str, dict[str, Any]]], *, as
 
 
 @given(TEXT.filter(lambda text: "<" not in text), CALLS, NEW, st.booleans())
-def test_growing_a_session_equals_rendering_it(
+def test_an_extended_session_equals_its_rendering(
     content: str, calls: list[tuple[str, dict[str, Any]]], new: list[dict[str, Any]], ascii_only: bool
 ) -> None:
     renderer = Renderer(tokenizer())
@@ -128,7 +130,7 @@ def test_extend_closes_a_cut_completion() -> None:
         ('<tool_call>\n{"arguments": {}, "name": "a"}\n</tool_call>', None),
     ],
 )
-def test_parse_names_what_is_broken(text: str, broken: str | None) -> None:
+def test_parse_names_the_fault(text: str, broken: str | None) -> None:
     parsed = parse_text(text)
     assert parsed.broken == broken
     assert (not parsed.tool_calls) or broken is None

@@ -30,24 +30,24 @@ CODE = st.lists(
 
 
 @given(TEXTS | CODE)
-def test_words_one_by_one_give_the_ids_of_the_whole(text: str) -> None:
+def test_words_encoded_one_by_one_have_the_ids_of_the_whole(text: str) -> None:
     assert tokenizer().encode(text) == tokenizer()._inner.encode(text, add_special_tokens=False).ids
 
 
-def test_a_tokenizer_that_cuts_otherwise_is_left_to_itself(tmp_path: Path) -> None:
-    made = Tokenizer.train(CORPUS, 400)
-    made.save(tmp_path)
+def test_a_tokenizer_with_other_words_encodes_whole_texts(tmp_path: Path) -> None:
+    ours = Tokenizer.train(CORPUS, 400)
+    ours.save(tmp_path)
     path = tmp_path / "tokenizer.json"
-    told = json.loads(path.read_text())
-    told["pre_tokenizer"]["pretokenizers"][1]["add_prefix_space"] = True
-    path.write_text(json.dumps(told))
+    content = json.loads(path.read_text())
+    content["pre_tokenizer"]["pretokenizers"][1]["add_prefix_space"] = True
+    path.write_text(json.dumps(content))
     other = Tokenizer.load(tmp_path)
     for text in ("alpha", "def alpha(a, b):\n    return a"):
-        assert other.encode(text) == other._inner.encode(text).ids != made.encode(text)
+        assert other.encode(text) == other._inner.encode(text).ids != ours.encode(text)
 
 
 @given(TEXTS)
-def test_untrusted_text_survives_and_forges_nothing(text: str) -> None:
+def test_untrusted_text_is_kept_and_forges_nothing(text: str) -> None:
     ids = tokenizer().encode_untrusted(text)
     assert tokenizer().decode(ids) == text
     control = {tokenizer().id_of(s) for s in (*SPECIALS, *skeletons(SYSTEM, TOOLS)) if "<|" in s}
@@ -59,11 +59,11 @@ def test_every_skeleton_is_one_token() -> None:
         assert tokenizer().encode(text) == [tokenizer().id_of(text)]
 
 
-def test_vocabulary_counts_everything() -> None:
+def test_the_vocabulary_counts_every_token() -> None:
     assert tokenizer(300).vocab_size == 300
 
 
-def test_too_small_a_vocabulary_says_how_small() -> None:
+def test_too_small_a_vocabulary_is_refused_with_the_least_size() -> None:
     with pytest.raises(TokenizerError, match="give at least 261"):
         Tokenizer.train(CORPUS, 100, ["ab", "cd"])
 
@@ -76,12 +76,12 @@ def test_save_and_load_keep_every_id(tmp_path: Path) -> None:
     assert again.decode(again.encode(text)) == text
 
 
-def test_missing_file_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(TokenizerError, match=r"tokenizer\.json"):
         Tokenizer.load(tmp_path)
 
 
-def test_hugging_face_reads_it(tmp_path: Path) -> None:
+def test_hugging_face_reads_a_saved_tokenizer(tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
     tokenizer().save(tmp_path)

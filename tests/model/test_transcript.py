@@ -15,7 +15,7 @@ words = st.text("abcXYZ 01+-\n", max_size=20)
 
 
 @given(words, words, words)
-def test_a_rendered_conversation_reads_back(prompt: str, path: str, result: str) -> None:
+def test_a_rendered_conversation_is_read_back(prompt: str, path: str, result: str) -> None:
     arguments = json.dumps({"path": path})
     call = parse_text(f'<tool_call>\n{{"name": "read", "arguments": {arguments}}}\n</tool_call>')
     if call.broken:

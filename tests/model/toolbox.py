@@ -1,4 +1,4 @@
-"""A small harness for the tests of this room: a system prompt, tools and a tokenizer for them."""
+"""A small harness for the tests of this room: a system prompt, tools and their tokenizer."""
 
 from functools import cache
 from typing import Any

@@ -1,4 +1,4 @@
-"""A model on disk, in Hugging Face layout::
+"""The form of a model on disk, in Hugging Face layout::
 
     DIR/config.json        shape (qwen3 or qwen3_moe)
     DIR/model.safetensors  weights under Hugging Face names, float32
@@ -31,7 +31,7 @@ class CheckpointError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointMeta:
-    """Where a checkpoint stands in the lineage; a foreign one has version 0 and an empty digest.
+    """The place of a checkpoint in the lineage; a foreign one has version 0 and an empty digest.
 
     >>> CheckpointMeta(version=3, parent=2, digest="9f").parent
     2
@@ -41,7 +41,7 @@ class CheckpointMeta:
     parent: int | None = None
     digest: str = ""
     harness: str = ""
-    """Hash of the harness profile that it is trained under; empty for a foreign one."""
+    """Hash of the harness profile that it is trained under; empty for a foreign checkpoint."""
 
 
 def save(
@@ -53,7 +53,7 @@ def save(
     parent: int | None = None,
     harness: str = "",
 ) -> CheckpointMeta:
-    """Write a checkpoint; raises CheckpointError if the disk or the layout refuses."""
+    """Write a checkpoint. Raises CheckpointError if the disk or the layout refuses it."""
     directory = Path(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ def save(
 
 
 def load(directory: Path) -> tuple[Decoder, Tokenizer, CheckpointMeta]:
-    """Read a checkpoint, ours or Hugging Face's; raises CheckpointError."""
+    """Read a checkpoint of ostinato or of Hugging Face. Raises CheckpointError."""
     directory = Path(directory)
     decoder = Decoder(load_config(directory))
     meta = load_meta(directory)
@@ -83,7 +83,7 @@ def load(directory: Path) -> tuple[Decoder, Tokenizer, CheckpointMeta]:
     if tokenizer.vocab_size > decoder.config.vocab_size:
         raise CheckpointError(
             f"{directory}: tokenizer.json has {tokenizer.vocab_size} ids, {CONFIG} only "
-            f"{decoder.config.vocab_size}: they are not of one checkpoint"
+            f"{decoder.config.vocab_size}: they do not belong to one checkpoint"
         )
     return decoder, tokenizer, meta
 
@@ -96,13 +96,13 @@ def load_config(directory: Path) -> ModelConfig:
 
 
 def shapes(directory: Path) -> dict[str, torch.Tensor]:
-    """What `load` would serve, without its values: tensors that take no memory. Raises CheckpointError."""
+    """Return the weights of `load` as tensors without values or memory. Raises CheckpointError."""
     with torch.device("meta"):
         return dict(Decoder(load_config(directory)).state_dict())
 
 
 def load_meta(directory: Path) -> CheckpointMeta:
-    """Version, parent and digest; version 0 for a directory that ostinato did not write."""
+    """Return version, parent and digest; version 0 for a directory that ostinato did not write."""
     if not (Path(directory) / META).exists():
         return CheckpointMeta(version=0)
     try:
@@ -129,14 +129,14 @@ def _weights(directory: Path, meta: CheckpointMeta, *, tied: bool) -> dict[str, 
 def _json(directory: Path, name: str) -> dict[str, Any]:
     path = directory / name
     try:
-        words = json.loads(path.read_text())
+        content = json.loads(path.read_text())
     except FileNotFoundError as error:
         raise CheckpointError(f"{directory}: {name} is missing: is this a checkpoint directory?") from error
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{directory}: {name} cannot be read: {error}") from error
-    if not isinstance(words, dict):
+    if not isinstance(content, dict):
         raise CheckpointError(f"{directory}: {name} is not a JSON object")
-    return words
+    return content
 
 
 def _digest(path: Path) -> str:

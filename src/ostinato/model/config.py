@@ -1,4 +1,4 @@
-"""The shape of a model, and its `config.json` in Hugging Face words (qwen3, qwen3_moe). Torch-free."""
+"""The shape of a model, and its `config.json` in Hugging Face terms (qwen3, qwen3_moe). Free of torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any, Self
 
 DENSE, MOE = "qwen3", "qwen3_moe"
 MOST_EXPERTS = 2**16
-"""The numbers that a route of two bytes can hold."""
+"""The number of experts that a route of two bytes can tell apart."""
 
 
 class ModelConfigError(ValueError):
@@ -15,7 +15,7 @@ class ModelConfigError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
-    """Sizes of a decoder; `experts=0` means a dense MLP of `intermediate_size`.
+    """The sizes of a decoder; `experts=0` means a dense MLP of `intermediate_size`.
 
     >>> ModelConfig(vocab_size=512, experts=4, expert_size=96).model_type
     'qwen3_moe'
@@ -32,7 +32,7 @@ class ModelConfig:
     experts_per_token: int = 2
     expert_size: int = 96
     shared_expert_size: int = 0
-    """Width of an MLP that sees every token beside the routed experts; 0 for none."""
+    """Width of an MLP that processes every token beside the routed experts; 0 for none."""
     norm_topk: bool = True
     rope_theta: float = 1000.0
     rms_eps: float = 1e-6
@@ -61,7 +61,7 @@ class ModelConfig:
         return self.layers if self.experts else 0
 
     def to_hf(self) -> dict[str, Any]:
-        """The content of `config.json`. Raises ModelConfigError for what qwen3_moe has no word for."""
+        """Return the content of `config.json`. Raises ModelConfigError if qwen3_moe lacks a field for it."""
         if self.shared_expert_size:
             raise ModelConfigError(
                 f"shared_expert_size={self.shared_expert_size} has no place in a {MOE} checkpoint: use 0"
@@ -87,9 +87,9 @@ class ModelConfig:
             "use_sliding_window": False,
             "torch_dtype": "float32",
         }
-        return common | (self._moe_words() if self.experts else {})
+        return common | (self._moe_fields() if self.experts else {})
 
-    def _moe_words(self) -> dict[str, Any]:
+    def _moe_fields(self) -> dict[str, Any]:
         return {
             "num_experts": self.experts,
             "num_experts_per_tok": self.experts_per_token,
@@ -100,55 +100,55 @@ class ModelConfig:
         }
 
     @classmethod
-    def from_hf(cls, words: Mapping[str, Any]) -> Self:
-        """Read the content of a `config.json`; raises ModelConfigError naming what does not fit."""
-        kind = words.get("model_type")
+    def from_hf(cls, fields: Mapping[str, Any]) -> Self:
+        """Read the content of a `config.json`. Raises ModelConfigError, which names the wrong field."""
+        kind = fields.get("model_type")
         if kind not in (DENSE, MOE):
             raise ModelConfigError(f"model_type {kind!r} is not supported: expected {DENSE} or {MOE}")
-        _refuse_unsupported(words)
+        _refuse_unsupported(fields)
         try:
             return cls(
-                vocab_size=words["vocab_size"],
-                hidden_size=words["hidden_size"],
-                layers=words["num_hidden_layers"],
-                heads=words["num_attention_heads"],
-                kv_heads=words["num_key_value_heads"],
-                head_dim=words.get("head_dim") or words["hidden_size"] // words["num_attention_heads"],
-                intermediate_size=words["intermediate_size"],
-                experts=_experts(words) if kind == MOE else 0,
-                experts_per_token=words["num_experts_per_tok"] if kind == MOE else 2,
-                expert_size=words["moe_intermediate_size"] if kind == MOE else 96,
-                norm_topk=bool(words.get("norm_topk_prob", False)) if kind == MOE else True,
-                rope_theta=_rope_theta(words),
-                rms_eps=words["rms_norm_eps"],
-                tied=bool(words.get("tie_word_embeddings", False)),
-                max_positions=words["max_position_embeddings"],
+                vocab_size=fields["vocab_size"],
+                hidden_size=fields["hidden_size"],
+                layers=fields["num_hidden_layers"],
+                heads=fields["num_attention_heads"],
+                kv_heads=fields["num_key_value_heads"],
+                head_dim=fields.get("head_dim") or fields["hidden_size"] // fields["num_attention_heads"],
+                intermediate_size=fields["intermediate_size"],
+                experts=_experts(fields) if kind == MOE else 0,
+                experts_per_token=fields["num_experts_per_tok"] if kind == MOE else 2,
+                expert_size=fields["moe_intermediate_size"] if kind == MOE else 96,
+                norm_topk=bool(fields.get("norm_topk_prob", False)) if kind == MOE else True,
+                rope_theta=_rope_theta(fields),
+                rms_eps=fields["rms_norm_eps"],
+                tied=bool(fields.get("tie_word_embeddings", False)),
+                max_positions=fields["max_position_embeddings"],
             )
         except KeyError as error:
             raise ModelConfigError(f"config.json of a {kind} model lacks {error.args[0]!r}") from error
 
 
-def _experts(words: Mapping[str, Any]) -> int:
-    """transformers 5 writes num_local_experts, everyone else num_experts."""
-    return int(words["num_local_experts"] if "num_local_experts" in words else words["num_experts"])
+def _experts(fields: Mapping[str, Any]) -> int:
+    """Return the number of experts: transformers 5 calls it num_local_experts, everyone else num_experts."""
+    return int(fields["num_local_experts"] if "num_local_experts" in fields else fields["num_experts"])
 
 
-def _rope_theta(words: Mapping[str, Any]) -> float:
-    return float(words.get("rope_theta") or words["rope_parameters"]["rope_theta"])
+def _rope_theta(fields: Mapping[str, Any]) -> float:
+    return float(fields.get("rope_theta") or fields["rope_parameters"]["rope_theta"])
 
 
-def _refuse_unsupported(words: Mapping[str, Any]) -> None:
-    rope = words.get("rope_parameters") or words.get("rope_scaling") or {}
+def _refuse_unsupported(fields: Mapping[str, Any]) -> None:
+    rope = fields.get("rope_parameters") or fields.get("rope_scaling") or {}
     wrong = {
-        "attention_bias": words.get("attention_bias", False),
-        "use_sliding_window": words.get("use_sliding_window", False),
-        "mlp_only_layers": words.get("mlp_only_layers", []),
-        "decoder_sparse_step": words.get("decoder_sparse_step", 1) != 1,
+        "attention_bias": fields.get("attention_bias", False),
+        "use_sliding_window": fields.get("use_sliding_window", False),
+        "mlp_only_layers": fields.get("mlp_only_layers", []),
+        "decoder_sparse_step": fields.get("decoder_sparse_step", 1) != 1,
         "rope_type": rope.get("rope_type", "default") != "default",
-        "hidden_act": words.get("hidden_act", "silu") != "silu",
+        "hidden_act": fields.get("hidden_act", "silu") != "silu",
     }
-    found = [name for name, is_wrong in wrong.items() if is_wrong]
-    if found:
+    unsupported = [name for name, is_wrong in wrong.items() if is_wrong]
+    if unsupported:
         raise ModelConfigError(
-            f"config.json uses {', '.join(found)} in a way that the decoder does not support"
+            f"config.json uses {', '.join(unsupported)} in a way that the decoder does not support"
         )

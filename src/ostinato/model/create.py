@@ -1,6 +1,6 @@
-"""Make a model with random weights beside a tokenizer: `python -m ostinato.model.create DIR --config JSON`.
+"""The creation of a model with random weights: `python -m ostinato.model.create DIR --config JSON`.
 
-A process of its own, so that whoever needs a new model need not import torch.
+It runs as a process of its own, so that its caller need not import torch.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from ostinato.model.tokenizer import Tokenizer, TokenizerError
 
 
 def create(directory: Path, config: ModelConfig, seed: int, harness: str = "") -> None:
-    """Writes the checkpoint of version 0 into `directory`, which holds `tokenizer.json`.
+    """Write the checkpoint of version 0 into `directory`, which holds `tokenizer.json`.
 
     Raises CheckpointError, TokenizerError.
     """

@@ -4,7 +4,7 @@ Shapes: B rows, T tokens, S keys, H heads, K kv heads, D head_dim, C hidden, V v
 E experts, P experts per token, L layers with experts.
 
 Parameters are stored fused (one matrix for q, k and v; one for gate and up of all experts) because that is
-faster; `state_dict` and `load_state_dict` speak the unfused Hugging Face names.
+faster; `state_dict` and `load_state_dict` use the unfused Hugging Face names.
 """
 # ruff: noqa: N803, N806
 
@@ -22,30 +22,32 @@ from ostinato.model.norm import RMSNorm, rms_norm
 
 EMBEDDING_STD = 0.6
 LOGIT_STD = 0.05
-"""Of the embedding times the final gain: large in the residual stream, small as an output matrix."""
+"""The standard deviation of the embedding times the final gain: the embedding is large in the residual stream
+and small as an output matrix."""
 QK_GAIN = 1.4
-"""Squared it doubles the attention scale of 1/√D: queries and keys have unit norm per component."""
+"""The gain of queries and keys, which have unit norm per component; squared it doubles the attention scale of
+1/√D."""
 
 
 class WeightsError(ValueError):
     """Tensors that do not fit this decoder: a name or a shape differs, or a value is not finite."""
 
 
-class Cache(Protocol):
+class KeyValueCache(Protocol):
     """Keys and values of earlier tokens, and the attention over them."""
 
     def attend(self, layer: int, q_BHTD: Tensor, k_BKTD: Tensor, v_BKTD: Tensor) -> Tensor:
-        """Store the new keys and values, then attend to all there are: [B, H, T, D]."""
+        """Store the new keys and values, then return the attention to all that are stored: [B, H, T, D]."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What all layers of one forward share: rotary tables [T, 1, D] or [B, T, 1, D], and the cache."""
+    """The values that all layers of a forward pass share: rotary tables [T, 1, D] or [B, T, 1, D], cache."""
 
     cos: Tensor
     sin: Tensor
-    cache: Cache | None
+    cache: KeyValueCache | None
 
 
 class Rotary(nn.Module):
@@ -137,7 +139,7 @@ class Decoder(nn.Module):
 
     @torch.no_grad()
     def initialise(self) -> None:
-        """Zero output projections (each layer starts as the identity) and a unit logit scale."""
+        """Set output projections to zero (each layer starts as the identity) and logits to unit scale."""
         nn.init.normal_(self.embedding, std=EMBEDDING_STD)
         if not self.config.tied:
             nn.init.normal_(self.unembedding, std=EMBEDDING_STD)
@@ -155,9 +157,9 @@ class Decoder(nn.Module):
         ids_BT: Tensor,
         *,
         positions: Tensor | None = None,
-        cache: Cache | None = None,
+        cache: KeyValueCache | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Logits [B, T, V] and, with experts, the chosen ones as uint16 [B, T, L, P] (best first).
+        """Return logits [B, T, V] and, with experts, the chosen ones as uint16 [B, T, L, P] (best first).
 
         `positions` [B, T] defaults to 0…T-1. Without a cache attention is causal within the row, so padding
         on the right changes nothing before it.
@@ -170,9 +172,9 @@ class Decoder(nn.Module):
         ids_BT: Tensor,
         *,
         positions: Tensor | None = None,
-        cache: Cache | None = None,
+        cache: KeyValueCache | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """What `head` turns into logits, [B, T, C], and the routes as in `forward`."""
+        """Return the input of `head`, [B, T, C], and the routes as in `forward`."""
         x = F.embedding(ids_BT, self.embedding)
         context = Context(*self.rotary.at(positions, ids_BT.shape[1]), cache)
         routes: list[Tensor] = []
@@ -186,11 +188,11 @@ class Decoder(nn.Module):
         return x, torch.stack(routes, 2) if routes else None
 
     def head(self, hidden: Tensor) -> Tensor:
-        """Logits of any leading shape: [..., C] to [..., V]."""
+        """Return logits for hidden states of any leading shape: [..., C] to [..., V]."""
         return F.linear(self.norm(hidden), self.unembedding)
 
     def state_dict(self) -> dict[str, Tensor]:  # type: ignore[override]
-        """Hugging Face names to views of the weights: copy them before the next optimizer step."""
+        """Return views of the weights by Hugging Face name: copy them before the next optimizer step."""
         return {name: tensor.detach() for name, tensor in self._named()}
 
     @torch.no_grad()

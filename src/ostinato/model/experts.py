@@ -14,7 +14,7 @@ from ostinato.model.config import ModelConfig
 
 
 def swiglu(x: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:
-    """down(silu(gate(x)) * up(x)) with gate and up in one matrix [2I, C]."""
+    """Return down(silu(gate(x)) * up(x)), with gate and up in one matrix [2I, C]."""
     gate, up = F.linear(x, gate_up).chunk(2, -1)
     return F.linear(F.silu(gate) * up, down)
 
@@ -38,10 +38,10 @@ class Dense(nn.Module):
 
 
 class Experts(nn.Module):
-    """P of E gated MLPs for each token, weighted by the router, and optionally one that sees all tokens.
+    """P of E gated MLPs for each token, weighted by the router, and optionally one MLP for all tokens.
 
-    Tokens are sorted by expert, so that each expert is two plain matrix products on its own rows. Computing
-    all experts for all tokens was measured too: equal when decoding, 1.5 times slower in training.
+    Tokens are sorted by expert, so that each expert is two plain matrix products on its own rows. The
+    computation of all experts for all tokens was as fast in decoding and 1.5 times slower in training.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -54,7 +54,7 @@ class Experts(nn.Module):
         self.shared = Dense(C, config.shared_expert_size) if config.shared_expert_size else None
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Output of x's shape, and the chosen experts as uint16 [..., P], best first."""
+        """Return an output of x's shape, and the chosen experts as uint16 [..., P], best first."""
         x_NC = x.flatten(0, -2)
         weights_NP, chosen_NP = self.route(x_NC)
         y = self._mix(x_NC, weights_NP, chosen_NP)

@@ -1,7 +1,7 @@
 """RMS normalisation.
 
-The last axis is short here and torch's reduction over short rows is slow: the mean square is a product with a
-vector instead, forward and backward (twice as fast in training).
+The last axis is short here and torch's reduction over short rows is slow, so the mean square is a product
+with a vector instead, forward and backward (twice as fast in training).
 """
 
 from typing import Any

@@ -1,8 +1,8 @@
-"""Messages to token ids and back, in the exact text of the Qwen3 (Hermes) chat template.
+"""The renderer: messages to token ids and back, in the exact text of the Qwen3 (Hermes) chat template.
 
 `render` writes a whole prompt. After a sampled completion, `extend` writes only what follows it, so that a
 session is one growing sequence of ids in which the sampled ones are kept as sampled.
-`parse` reads a completion. Text that comes from people, files and tools can never turn into a control token.
+`parse` reads a completion. Text from people, files and tools can never turn into a control token.
 """
 
 import json
@@ -18,7 +18,8 @@ Message = Mapping[str, Any]
 """An OpenAI chat message: role, content (text or text parts), tool_calls."""
 
 MOST_CONTROL = 256
-"""Control texts whose ids are remembered: the same few, and the preambles of the harnesses in use."""
+"""The number of control texts whose ids are cached: a few fixed ones, and the preambles of harnesses in
+use."""
 OPEN, CLOSE = "<tool_call>\n", "\n</tool_call>"
 ASSISTANT = f"{IM_START}assistant\n"
 USER = f"{IM_START}user\n"
@@ -44,7 +45,7 @@ class ParsedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parsed:
-    """A completion as read. `broken` says in a few words what is wrong, None when nothing is.
+    """A parsed completion. `broken` names the fault in a few words; it is None without a fault.
 
     >>> Parsed(content="done", tool_calls=(), broken=None).tool_calls
     ()
@@ -57,14 +58,14 @@ class Parsed:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Text to encode; only control pieces may become special tokens."""
+    """A text to encode; only control pieces may become special tokens."""
 
     text: str
     control: bool
 
 
 class Renderer:
-    """Messages to ids and back with one tokenizer."""
+    """The conversion of messages to ids and back with one tokenizer."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         ids = [tokenizer.id_of(text) for text in SPECIALS]
@@ -77,14 +78,14 @@ class Renderer:
         self._encode_control = lru_cache(MOST_CONTROL)(lambda text: tuple(tokenizer.encode(text)))
 
     def render(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
-        """The whole prompt, ending in the assistant's header."""
+        """Return the whole prompt, which ends in the assistant's header."""
         return self._encode([*_preamble(messages, tools), *_body(messages), _Piece(ASSISTANT, True)])
 
     def extend(self, messages: Sequence[Message], *, stopped: bool = True) -> list[int]:
-        """What follows a completion: the new messages and the assistant's header.
+        """Return the ids after a completion: the new messages and the assistant's header.
 
-        `stopped` says whether the completion ended in a stop token; if it was cut, the end of
-        turn is added here.
+        `stopped` tells whether the completion ended in a stop token; if it was cut, the end of the turn is
+        added here.
         """
         start = "\n" if stopped else f"{IM_END}\n"
         return self._encode([_Piece(start, True), *_body(messages), _Piece(ASSISTANT, True)])
@@ -109,7 +110,7 @@ class Renderer:
 
 
 def assistant_message(parsed: Parsed, call_ids: Sequence[str] = ()) -> dict[str, Any]:
-    """The OpenAI message of a parsed completion; rendering it gives back the text that was parsed."""
+    """Return the OpenAI message of a parsed completion; its rendering equals the parsed text."""
     message: dict[str, Any] = {"role": "assistant", "content": parsed.content or None}
     names = [*call_ids, *(f"call_{i}" for i in range(len(call_ids), len(parsed.tool_calls)))]
     if parsed.tool_calls:
@@ -143,9 +144,9 @@ def parse_text(text: str) -> Parsed:
 
 
 def skeletons(system: str, tools: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The literal strings worth one token each for a harness with this system prompt and these tools."""
+    """Return the literals that deserve one token each in a harness with this prompt and these tools."""
     preamble = "".join(piece.text for piece in _preamble([{"role": "system", "content": system}], tools))
-    found = [
+    literals = [
         preamble + USER,
         f"{IM_END}\n{ASSISTANT}",
         f"\n{USER}",
@@ -153,8 +154,8 @@ def skeletons(system: str, tools: Sequence[Mapping[str, Any]]) -> list[str]:
         f"{END_RESPONSE}{IM_END}\n{ASSISTANT}",
     ]
     for tool in tools:
-        found += _call_skeletons(tool)
-    return list(dict.fromkeys(found))
+        literals += _call_skeletons(tool)
+    return list(dict.fromkeys(literals))
 
 
 def _call_skeletons(tool: Mapping[str, Any]) -> list[str]:
@@ -165,15 +166,15 @@ def _call_skeletons(tool: Mapping[str, Any]) -> list[str]:
         return [f"{start}}}}}{CLOSE}"]
     quotes = {name: '"' if schema.get("type") == "string" else "" for name, schema in properties.items()}
     first, *others = quotes
-    found = [f'{start}"{first}": {quotes[first]}']
-    found += [
+    literals = [f'{start}"{first}": {quotes[first]}']
+    literals += [
         f'{quotes[before]}, "{name}": {quotes[name]}' for before, name in zip(quotes, others, strict=False)
     ]
-    return [*found, *(f"{quote}}}}}{CLOSE}" for quote in quotes.values())]
+    return [*literals, *(f"{quote}}}}}{CLOSE}" for quote in quotes.values())]
 
 
 def _preamble(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> list[_Piece]:
-    """The system message with the tools; one control piece, unless a client put control text into it."""
+    """Return the system message with the tools, as control text unless a client put control text into it."""
     system = _text(messages[0]) if messages and messages[0]["role"] == "system" else ""
     if not tools:
         text = system
@@ -209,7 +210,7 @@ def _tool_result(message: Message, *, first: bool, last: bool) -> list[_Piece]:
 
 
 def _assistant(message: Message) -> list[_Piece]:
-    """Content and calls as the model would have written them: its own words, so never control text."""
+    """Return content and calls as the model would have written them: its own text, so never control text."""
     parts = [_text(message)] if _text(message) else []
     for call in message.get("tool_calls") or ():
         function = call.get("function", call)
@@ -228,13 +229,13 @@ def _text(message: Message) -> str:
     kinds = [part.get("type") for part in content]
     if kinds.count("text") != len(kinds):
         raise RenderError(
-            f"a {message['role']} message holds {sorted(set(map(str, kinds)))}: only text is read"
+            f"a {message['role']} message holds {sorted(set(map(str, kinds)))}: only text is supported"
         )
     return "".join(part["text"] for part in content)
 
 
 def _joined(pieces: Sequence[_Piece]) -> list[_Piece]:
-    """Neighbouring control pieces become one, so that a skeleton that spans them is found."""
+    """Join neighbouring control pieces, so that a skeleton across them is recognised."""
     joined: list[_Piece] = []
     for piece in pieces:
         if joined and joined[-1].control and piece.control:
@@ -245,10 +246,10 @@ def _joined(pieces: Sequence[_Piece]) -> list[_Piece]:
 
 
 def _call(payload: str) -> ParsedCall | str:
-    """One call, or what is wrong with it."""
+    """Return one call, or the fault in it."""
     try:
         call = json.loads(payload)
-    except (ValueError, RecursionError):  # also a number of thousands of digits, or endless nesting
+    except (ValueError, RecursionError):  # such as a number of thousands of digits, or endless nesting
         return "bad JSON in a tool call"
     if not isinstance(call, dict) or not isinstance(call.get("name"), str):
         return "tool call without a name"
@@ -273,5 +274,5 @@ def _loads(text: str) -> Any:
         return None
 
 
-def _broken(parsed: Parsed, why: str) -> Parsed:
-    return Parsed(content=parsed.content, tool_calls=(), broken=why)
+def _broken(parsed: Parsed, fault: str) -> Parsed:
+    return Parsed(content=parsed.content, tool_calls=(), broken=fault)

@@ -1,7 +1,7 @@
 """The Qwen3 chat template (without thinking) as Jinja text.
 
-`Renderer` writes the same bytes in Python; this text travels in `tokenizer_config.json` so that other engines
-render saved checkpoints alike.
+`Renderer` writes the same bytes in Python; this text is saved in `tokenizer_config.json` so that other
+engines render the same prompts.
 """
 
 TOOLS_HEAD = (

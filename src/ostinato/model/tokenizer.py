@@ -1,8 +1,9 @@
-"""Byte-level BPE in which the literal text of the harness costs one token.
+"""The tokenizer: byte-level BPE in which the literal text of the harness costs one token.
 
 A *skeleton* is a literal string that the harness writes again and again (a tool-call opening, a message
-boundary, the whole system preamble). It is an added, non-special token: the text stays byte for byte what any
-other tokenizer of the family reads, only shorter. `decode` is the exact inverse of `encode`, byte by byte.
+boundary, the whole system preamble). It is an added, non-special token: the text is byte for byte what any
+other tokenizer of the family reads, with fewer tokens. `decode` is the exact inverse of `encode`, byte by
+byte.
 """
 
 import json
@@ -21,14 +22,14 @@ IM_START, IM_END, END_OF_TEXT = "<|im_start|>", "<|im_end|>", "<|endoftext|>"
 SPECIALS = (END_OF_TEXT, IM_START, IM_END)
 BYTES = 256
 WORDS = r"\p{L}+|\p{N}+|[^\p{L}\p{N}]+"
-"""What merges do not cross. The space before a word is not part of it, unlike in larger vocabularies: a name
-is the same token in `def f(x)`, `return x` and `test_f`, so a small model finds it again by its id alone.
-"""
+"""The words that merges do not cross. Unlike in larger vocabularies, a word does not include the space before
+it: a name is the same token in `def f(x)`, `return x` and `test_f`, so a small model recognises it by its id
+alone."""
 ASCII_WORDS = re.compile(r"[A-Za-z]+|[0-9]+|[^A-Za-z0-9]+")
-"""The same for text that is all ASCII."""
+"""The same words in text that is all ASCII."""
 MOST_WORDS, LONGEST_WORD = 100_000, 64
 UNKNOWN = "\ufffd".encode()
-"""What an id beyond the vocabulary reads as: models may pad their embedding."""
+"""The text of an id beyond the vocabulary, which exists because models may pad their embedding."""
 
 
 class TokenizerError(Exception):
@@ -36,7 +37,7 @@ class TokenizerError(Exception):
 
 
 def _byte_of_char() -> dict[str, int]:
-    """The byte-level alphabet: printable Latin-1 stands for itself, the other bytes for U+0100 onwards."""
+    """Return the byte-level alphabet: printable Latin-1 is itself, other bytes are U+0100 onwards."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     table = {chr(byte): byte for byte in printable}
     others = [byte for byte in range(BYTES) if byte not in printable]
@@ -44,7 +45,7 @@ def _byte_of_char() -> dict[str, int]:
 
 
 class _Words(dict[str, list[int]]):
-    """Ids of the words seen so far. No merge crosses a word, so its ids are the same wherever it stands."""
+    """A cache of the ids of words. No merge crosses a word, so its ids are the same in every place."""
 
     def __init__(self, inner: tokenizers.Tokenizer) -> None:
         super().__init__()
@@ -60,7 +61,7 @@ class _Words(dict[str, list[int]]):
 
 
 class Tokenizer:
-    """Text to ids and back. Make one with `train` or `load`."""
+    """The conversion of text to ids and back. Make one with `train` or `load`."""
 
     def __init__(self, inner: tokenizers.Tokenizer) -> None:
         self._inner = inner
@@ -95,7 +96,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, directory: Path) -> Self:
-        """Read `directory/tokenizer.json`; raises TokenizerError naming the file."""
+        """Read `directory/tokenizer.json`. Raises TokenizerError, which names the file."""
         path = Path(directory) / "tokenizer.json"
         try:
             return cls(tokenizers.Tokenizer.from_file(str(path)))
@@ -103,7 +104,7 @@ class Tokenizer:
             raise TokenizerError(f"{path}: cannot be read as a tokenizer: {error}") from error
 
     def save(self, directory: Path) -> None:
-        """Write `tokenizer.json` and the `tokenizer_config.json` that Hugging Face reads beside it."""
+        """Write `tokenizer.json` and `tokenizer_config.json`, which Hugging Face reads too."""
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
         self._inner.save(str(directory / "tokenizer.json"))
@@ -117,15 +118,15 @@ class Tokenizer:
         (directory / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
 
     def encode(self, text: str) -> list[int]:
-        """Ids of `text`; special tokens and skeletons in it are recognised."""
+        """Return the ids of `text`; special tokens and skeletons in it are recognised."""
         words = self._words
         if words is None or not text.isascii() or any(literal in text for literal in self._added):
             return list(self._inner.encode(text, add_special_tokens=False).ids)
-        # Word by word: finding all words of a long text at once would hold the interpreter meanwhile.
+        # One word at a time, because a search for all words of a long text would hold the interpreter lock.
         return [id_ for word in ASCII_WORDS.finditer(text) for id_ in words[word[0]]]
 
     def encode_untrusted(self, text: str) -> list[int]:
-        """Ids of `text` in which nothing becomes a control token: same text decoded, no forged turns."""
+        """Return ids that decode to `text` without any control token, so that nobody can forge a turn."""
         if "<|" not in text:
             return self.encode(text)
         first, *rest = text.split("<|")
@@ -135,16 +136,16 @@ class Tokenizer:
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of `ids`; a cut multi-byte character and an id without text read as U+FFFD."""
+        """Return the text of `ids`; a cut multi-byte character and an id without text become U+FFFD."""
         return self.decode_bytes(ids).decode("utf-8", errors="replace")
 
     def decode_bytes(self, ids: Sequence[int]) -> bytes:
-        """The exact bytes of `ids`."""
+        """Return the exact bytes of `ids`."""
         table = self._bytes
         return b"".join([table[i] if i < len(table) else UNKNOWN for i in ids])
 
     def id_of(self, text: str) -> int | None:
-        """The single id of a special token or skeleton; None when `text` is no such token."""
+        """Return the single id of a special token or skeleton; None for any other text."""
         return self._added.get(text)
 
     @property
@@ -175,7 +176,7 @@ def _words_as_bytes() -> pre_tokenizers.PreTokenizer:
 
 
 def _merges_within_words(inner: tokenizers.Tokenizer) -> bool:
-    """Whether it cuts text as those trained here do, so that words can be encoded one by one."""
+    """Return whether its words are those of `train`, so that they can be encoded one by one."""
     model, cuts = inner.model, inner.pre_tokenizer
     if not isinstance(model, models.BPE) or model.dropout or model.ignore_merges or cuts is None:
         return False
@@ -184,7 +185,7 @@ def _merges_within_words(inner: tokenizers.Tokenizer) -> bool:
 
 
 def _without(literals: Sequence[str], corpus: Iterable[str]) -> Iterator[str]:
-    """The pieces of `corpus` between the literals: merges should not be spent on what is one token anyway."""
+    """Yield the pieces of `corpus` between the literals, which are one token and need no merges."""
     longest_first = sorted(literals, key=len, reverse=True)
     pattern = re.compile("|".join(re.escape(text) for text in longest_first))
     for text in corpus:

@@ -1,4 +1,4 @@
-"""A rendered prompt read back: what a script that stands in for a model sees of the conversation."""
+"""Rendered prompts read back as messages, for scripts that stand in for a model."""
 
 import json
 from typing import Any
@@ -10,7 +10,7 @@ from ostinato.types import new_id
 
 
 def messages_of(text: str) -> list[dict[str, Any]]:
-    """The OpenAI messages that a rendered prompt shows, the open assistant header left out.
+    """Return the OpenAI messages of a rendered prompt, without the open assistant header.
 
     >>> messages_of("<|im_start|>user\\nfix it<|im_end|>\\n<|im_start|>assistant\\n")
     [{'role': 'user', 'content': 'fix it'}]
@@ -36,7 +36,7 @@ def messages_of(text: str) -> list[dict[str, Any]]:
 
 
 def tools_of(text: str) -> list[dict[str, Any]]:
-    """The function tools that a rendered prompt offers, as the client gave them.
+    """Return the function tools that a rendered prompt offers, in the client's form.
 
     >>> tools_of("<|im_start|>user\\nfix it<|im_end|>\\n")
     []
