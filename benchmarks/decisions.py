@@ -28,12 +28,12 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from benchmarks.measure import Run, table
+from ostinato.demo.config import SPLITS, DemoConfig
+from ostinato.demo.pebbles import HELD_OUT_SEED, pebbles
 from ostinato.deploy.abtest import HARM, MIN_USERS, Trial, TrialSession, effect, judge
 from ostinato.deploy.budget import next_alpha
 from ostinato.deploy.gate import ALPHA, PRIMARY, SLACK, change, mean_of, p_values, unproven
 from ostinato.deploy.statistics import Floats, half_width, wilson
-from ostinato.loop.config import SPLITS, DemoConfig
-from ostinato.loop.measure import HELD_OUT_SEED, pebbles
 from ostinato.types import Decision, Verdict
 
 Row = dict[str, Any]

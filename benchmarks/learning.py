@@ -27,10 +27,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import Run, table
+from ostinato.demo.config import SPLITS
 from ostinato.deploy.gate import change
 from ostinato.deploy.outcomes import TaskOutcome, clusters_of
 from ostinato.deploy.statistics import clustered, interval
-from ostinato.loop.config import SPLITS
 
 Row = dict[str, Any]
 
@@ -102,7 +102,7 @@ def _outcomes(path: Path) -> list[TaskOutcome]:
     """What each task came to; only what a gain is computed from."""
     return [
         TaskOutcome(task=row["task"], split=row["split"], cluster=row["cluster"], solved=tuple(row["solved"]))
-        for row in _load(path)["outcomes"]
+        for row in _load(path)["result"]["measurement"]["outcomes"]
     ]
 
 

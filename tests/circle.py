@@ -8,13 +8,13 @@ from pathlib import Path
 from rich.console import Console
 
 from ostinato.config import dump
+from ostinato.demo.config import DemoConfig
+from ostinato.demo.prepare import load_wire, prepare
+from ostinato.demo.show import Show
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
-from ostinato.loop.config import DemoConfig
-from ostinato.loop.owner import Owner
-from ostinato.loop.prepare import load_wire, prepare
-from ostinato.loop.run import open_run
-from ostinato.loop.show import Show
-from ostinato.loop.workshop import START, Workshop, open_workshop
+from ostinato.loop.folder import open_run
+from ostinato.loop.run import START, Run
+from ostinato.loop.workshop import Workshop, open_workshop
 from ostinato.model.transcript import messages_of
 from ostinato.tasks.pebble import Pebble
 from ostinato.tasks.teaching.habits import call
@@ -38,7 +38,7 @@ async def circle(directory: Path, mind: Mind, arms: Sequence[str]) -> AsyncItera
     """A workshop whose `arms` are all served by `mind`."""
     config = DemoConfig(sandbox="process")
     config = replace(config, model=replace(config.model, hidden_size=16, heads=1, kv_heads=1, head_dim=8))
-    run = open_run(Owner(directory=directory / "run"), dump(config), fresh=False).run
+    run = open_run(Run(directory=directory / "run"), dump(config), fresh=False).run
     await prepare(config, run)
     tokenizer, renderer = load_wire(run.checkpoint(START))
 

@@ -14,12 +14,11 @@ import pytest
 from rich.console import Console
 
 from ostinato.config import dump, load
-from ostinato.loop.config import SPLITS, DemoConfig
-from ostinato.loop.demo import demo
-from ostinato.loop.owner import owned
-from ostinato.loop.report import finish
-from ostinato.loop.run import open_run
-from ostinato.loop.show import Show
+from ostinato.demo.circle import demo
+from ostinato.demo.config import SPLITS, DemoConfig
+from ostinato.demo.report import as_json, finish
+from ostinato.demo.show import Show
+from ostinato.loop.folder import open_run, owned
 from ostinato.store import Store
 
 pytestmark = pytest.mark.slow
@@ -46,11 +45,11 @@ def pids(module: str, directory: Path) -> list[int]:
 async def turn(directory: Path, *overrides: str) -> dict[str, Any]:
     config = load(DemoConfig, None, [*SMALL, *overrides])
     console = Console(quiet=True)
-    with owned(directory, "demo") as owner:
-        opened = open_run(owner, dump(config), fresh=False)
-        report = await demo(config, opened.run, Show(console), resumed=opened.resumed)
-        finish(opened.run, report, console)
-    return report
+    with owned(directory, "demo") as run:
+        opened = open_run(run, dump(config), fresh=False)
+        result = await demo(config, run, Show(console), resumed=opened.resumed)
+        finish(run, result, console)
+    return as_json(result)
 
 
 async def kill_each_once(directory: Path) -> list[str]:

@@ -32,6 +32,7 @@ from rich.console import Console
 from tests.harness.frontends.acp.toolbox import FORMS, Editor
 from tests.search.toolbox import running
 
+from ostinato.demo.config import DemoConfig
 from ostinato.engine.embedded import EmbeddedEngine
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.gateway.access.keys import hash_key
@@ -47,7 +48,6 @@ from ostinato.harness.providers.search import SearchAt
 from ostinato.harness.session_log import Sessions
 from ostinato.harness.users import SilentUser
 from ostinato.harness.workspace.workbench import PEOPLE, Options
-from ostinato.loop.config import DemoConfig
 from ostinato.model.checkpoint import load
 from ostinato.model.config import ModelConfig
 from ostinato.model.create import create

@@ -173,27 +173,26 @@ def _add_search(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 
 
 def _demo(options: argparse.Namespace) -> int:
-    from ostinato.loop.config import DemoConfig, check
-    from ostinato.loop.demo import demo
-    from ostinato.loop.owner import owned
-    from ostinato.loop.report import finish
-    from ostinato.loop.run import open_run
-    from ostinato.loop.show import Show
+    from ostinato.demo.circle import demo
+    from ostinato.demo.config import DemoConfig, check
+    from ostinato.demo.report import as_json, finish
+    from ostinato.demo.show import Show
+    from ostinato.loop.folder import open_run, owned
 
     overrides = [*options.set, *([f"seed={options.seed}"] if options.seed is not None else [])]
     show = Show(Console(stderr=options.json))
     config = load(DemoConfig, options.config, overrides)
     check(config)
-    with owned(options.directory, "demo") as owner:
-        opened = open_run(owner, dump(config), fresh=options.fresh)
-        show.say(f"{opened.told} (--fresh deletes and starts afresh)")
+    with owned(options.directory, "demo") as run:
+        opened = open_run(run, dump(config), fresh=options.fresh)
+        show.say(f"{opened.notice} (--fresh deletes and starts afresh)")
         show.console.print(AHEAD, style="dim", highlight=False, soft_wrap=True)
         with show.heartbeat():
-            report = asyncio.run(demo(config, opened.run, show, resumed=opened.resumed))
-        finish(opened.run, report, show.console)
+            result = asyncio.run(demo(config, run, show, resumed=opened.resumed))
+        finish(run, result, show.console)
     show.console.print(NEXT, markup=False, highlight=False)
     if options.json:
-        print(json.dumps(report))  # noqa: T201
+        print(json.dumps(as_json(result)))  # noqa: T201
     return DONE
 
 

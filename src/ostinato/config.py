@@ -74,6 +74,15 @@ def load(schema: type[T], path: Path | None = None, overrides: Sequence[str] = (
     return config
 
 
+def read(schema: type[T], values: Any, origin: Path) -> T:
+    """Return the dataclass that `values`, parsed JSON from the file `origin`, describes.
+
+    Raises ConfigError, as `load` does.
+    """
+    config: T = _build(schema, None, values, str(origin), "")
+    return config
+
+
 def dump(config: Any) -> str:
     """TOML that `load` turns back into an equal config."""
     return "\n".join(_tables(config, "")).strip() + "\n"
@@ -131,6 +140,10 @@ def _value(kind: Any, value: Any) -> Any:
     origin, inner = get_origin(kind), get_args(kind)
     if origin in {Union, types.UnionType}:
         return _optional(inner, value)
+    if kind is Any:
+        return value
+    if dataclasses.is_dataclass(kind):
+        return _build(kind, None, value, "in this", "")  # type: ignore[arg-type]
     if isinstance(value, Raw):
         return _value(kind, _unquoted(value) if _is_text(kind) else value.parsed())
     if origin is tuple:
@@ -162,7 +175,7 @@ def _unquoted(raw: Raw) -> str:
 
 
 def _optional(kinds: tuple[Any, ...], value: Any) -> Any:
-    if type(None) in kinds and (value.text if isinstance(value, Raw) else value) == NONE:
+    if type(None) in kinds and (value.text if isinstance(value, Raw) else value) in (NONE, None):
         return None
     errors = []
     for kind in kinds:

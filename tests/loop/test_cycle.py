@@ -12,20 +12,22 @@ from tests.circle import solves
 from tests.store.builders import session, turn
 
 from ostinato.config import dump
+from ostinato.demo.config import DemoBenchConfig, DemoConfig, LiveConfig
+from ostinato.demo.developers import SimulatedTraffic
+from ostinato.demo.pebbles import held_out
+from ostinato.demo.prepare import load_wire, prepare
+from ostinato.demo.show import Show
 from ostinato.engine.http import Running
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.harness.client import GatewayClient
 from ostinato.harness.episode import EpisodeRunner
 from ostinato.loop import trial
-from ostinato.loop.config import BenchConfig, DemoConfig, LiveConfig
-from ostinato.loop.cycle import cycle
-from ostinato.loop.live import live, settled
-from ostinato.loop.measure import held_out, measure
-from ostinato.loop.owner import Owner
-from ostinato.loop.prepare import load_wire, prepare
-from ostinato.loop.run import open_run
-from ostinato.loop.show import Show
-from ostinato.loop.workshop import START, Workshop, open_workshop
+from ostinato.loop.cycle import cycles
+from ostinato.loop.folder import open_run
+from ostinato.loop.measure import measure
+from ostinato.loop.results import Champion, Cycled
+from ostinato.loop.run import START, Run
+from ostinato.loop.workshop import Workshop, open_workshop
 from ostinato.model.transcript import messages_of
 from ostinato.store import Ledger, Objects
 from ostinato.sync import Subscriber
@@ -39,7 +41,7 @@ Skill = Callable[[int], float]
 
 SMALL = DemoConfig(
     sandbox="auto",
-    bench=BenchConfig(seeds=20, others=3, passes=1),
+    bench=DemoBenchConfig(seeds=20, others=3, passes=1),
     live=LiveConfig(developers=24, sessions_each=1, versions=1, ab_sessions_each=3, gate_margin=0.3),
 )
 
@@ -75,8 +77,9 @@ class Scene(Workshop):
 
         return Noting(client, self.backend, self._verifier, self.config.harness)
 
-    async def engine(self, name: str, *version: str) -> Any:
-        share = self.skill(int(version[1]))
+    async def engine(self, name: str, version: int | None) -> Any:
+        assert version is not None
+        share = self.skill(version)
         tokenizer, renderer = load_wire(self.run.checkpoint(START))
 
         async def policy(request: GenerateRequest) -> tuple[int, ...]:
@@ -95,7 +98,7 @@ class Scene(Workshop):
 @asynccontextmanager
 async def scene(directory: Path, skill: Skill) -> AsyncIterator[Scene]:
     config = replace(SMALL, model=replace(SMALL.model, hidden_size=16, heads=1, kv_heads=1, head_dim=8))
-    run = open_run(Owner(directory=directory / "run"), dump(config), fresh=False).run
+    run = open_run(Run(directory=directory / "run"), dump(config), fresh=False).run
     await prepare(config, run)
     async with open_workshop(config, run, Show(Console(quiet=True))) as shop:
         shop.__class__ = Scene
@@ -110,12 +113,12 @@ def a_person(shop: Workshop) -> None:
     shop.store.record([turn(0, "grace-1")], [], [replace(session("grace-1"), task_id=None, **told)])
 
 
-async def turned(shop: Scene) -> dict[str, Any]:
+async def turned(shop: Scene, count: int = 1) -> list[Cycled]:
+    assert isinstance(shop.config, DemoConfig)
     tasks = held_out(shop.config, shop.run)
-    await live(shop, CHAMPION)
     a_person(shop)
-    after = await measure(shop, CHAMPION, tasks, passes=1)
-    return await cycle(shop, CHAMPION, tasks, after, as_of=settled())
+    champion = Champion(version=CHAMPION, measured=await measure(shop, CHAMPION, tasks, passes=1))
+    return await cycles(shop, SimulatedTraffic(shop, shop.config), champion, tasks, count)
 
 
 async def test_a_better_candidate_is_admitted_then_shown_to_be_better_and_served(
@@ -123,10 +126,10 @@ async def test_a_better_candidate_is_admitted_then_shown_to_be_better_and_served
 ) -> None:
     monkeypatch.setattr(trial, "GUARDRAILS", trial.GUARDRAILS[:-1])  # latency is the machine's here
     async with scene(tmp_path, lambda version: 1.0 if version else 0.4) as shop:
-        found = await turned(shop)
-        assert found["candidate"] == 1
-        assert found["gate"]["decision"] == Decision.ADMIT
-        assert (found["verdict"], found["champion"]) == (Decision.PROMOTE, 1), found["reason"]
+        (cycled,) = await turned(shop)
+        assert cycled.candidate == 1 and cycled.judged is not None
+        assert cycled.judged.admission.decision == Decision.ADMIT
+        assert (cycled.decision, cycled.champion) == (Decision.PROMOTE, 1), cycled.reason
         (served,) = [arm for arm in shop.store.arms() if arm.share > 0]
         assert (served.name, served.version, served.experiment) == ("champion", 1, "")
         gate, ab = shop.store.verdicts(1)
@@ -139,14 +142,36 @@ async def test_a_better_candidate_is_admitted_then_shown_to_be_better_and_served
 
 async def test_a_worse_candidate_meets_nobody_and_the_champion_is_published_again(tmp_path: Path) -> None:
     async with scene(tmp_path, lambda version: 0.0 if version else 0.9) as shop:
-        found = await turned(shop)
-        assert (found["verdict"], found["arms"]) == (Decision.ROLL_BACK, {})
-        assert found["champion"] == 2
+        (cycled,) = await turned(shop)
+        assert cycled.decision == Decision.ROLL_BACK
+        assert cycled.judged is not None and cycled.judged.tested is None
+        assert cycled.champion == 2
         (served,) = [arm for arm in shop.store.arms() if arm.share > 0]
         assert (served.name, served.version) == ("champion", 2)
         objects = Subscriber(Objects.open(str(shop.run.objects_path)))
         roots = [objects.manifest(version).state_root for version in (0, 1, 2)]
         assert roots[2] == roots[0] != roots[1]
         assert not shop.store.sessions(arm="challenger")
-        again = await cycle(shop, 2, [], {}, as_of=0.0)  # a finished run's stages are there: read, not done
-        assert again["champion"] == 2 and len(shop.store.verdicts()) == 1
+        champion = Champion(version=CHAMPION, measured=cycled.judged.benched)
+        traffic = SimulatedTraffic(shop, SMALL)
+        (again,) = await cycles(shop, traffic, champion, [], 1)  # a finished run's stages are read, not done
+        assert again == cycled and len(shop.store.verdicts()) == 1
+
+
+async def test_a_cycle_after_a_roll_back_is_an_ordinary_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Version 1 is worse and rolled back; version 2 is version 0 again; version 3 is better."""
+    monkeypatch.setattr(trial, "GUARDRAILS", trial.GUARDRAILS[:-1])
+    skills = {0: 0.4, 1: 0.0, 2: 0.4, 3: 1.0}
+    async with scene(tmp_path, lambda version: skills[version]) as shop:
+        first, second = await turned(shop, count=2)
+        assert (first.decision, first.candidate, first.champion) == (Decision.ROLL_BACK, 1, 2), first.reason
+        assert (second.decision, second.candidate, second.champion) == (Decision.PROMOTE, 3, 3), second.reason
+        assert second.lived.sessions == 24 and second.collected.offered == 24
+        (served,) = [arm for arm in shop.store.arms() if arm.share > 0]
+        assert (served.name, served.version) == ("champion", 3)
+        ledger = Ledger(shop.store)
+        assert ledger.unaccounted() == ledger.trained_twice() == ledger.unended() == 0
+        parents = {row.version: row.parent for row in shop.store.versions()}
+        assert parents == {0: None, 1: 0, 2: 0, 3: 2}

@@ -14,12 +14,11 @@ import pytest
 import torch
 
 from ostinato.config import dump
-from ostinato.loop.config import DemoConfig
-from ostinato.loop.owner import owned
-from ostinato.loop.prepare import prepare
-from ostinato.loop.run import Run, open_run
+from ostinato.demo.config import DemoConfig
+from ostinato.demo.prepare import prepare
+from ostinato.loop.folder import open_run, owned
+from ostinato.loop.run import START, Run
 from ostinato.loop.serve import held_back
-from ostinato.loop.workshop import START
 from ostinato.model.checkpoint import load
 from ostinato.store import Store
 from ostinato.sync import Publisher

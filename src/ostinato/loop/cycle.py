@@ -1,156 +1,171 @@
-"""One real-time cycle: collect → reward → train → bench → gate → A/B on live traffic → verdict → promote or
-put the champion back.
+"""The cycle on live traffic: collect → reward → train → bench → gate → A/B → verdict → promote or restore.
 
-A candidate that the gate does not admit never meets a developer; one that the A/B does not promote is taken
-out of traffic. Then the champion's weights are published again, as a new version that is served and learnt
-from.
+A candidate that the gate does not admit never meets a user; one that the A/B does not promote is taken out of
+traffic. Then the champion's weights are published again, as a new version that is served and learnt from, so
+that the next cycle begins like any other.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict
-from pathlib import Path
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from ostinato.deploy.abtest import Claim
 from ostinato.deploy.budget import next_alpha
 from ostinato.deploy.gate import ALPHA, gate
 from ostinato.deploy.traffic import split
-from ostinato.loop.live import CHAMPION
-from ostinato.loop.measure import measure, measurement
-from ostinato.loop.practise import start_learner
-from ostinato.loop.services import watch
-from ostinato.loop.teach import last_line
-from ostinato.loop.trial import ab_test, planned
-from ostinato.loop.workshop import Result, Workshop
+from ostinato.loop.base import LiveTraffic
+from ostinato.loop.learn import refine, restore
+from ostinato.loop.measure import measure
+from ostinato.loop.results import (
+    Admission,
+    Champion,
+    Cycled,
+    Judged,
+    Lived,
+    Measured,
+    Moment,
+    Published,
+    Tested,
+)
+from ostinato.loop.trial import CHAMPION, ab_test, planned
+from ostinato.loop.workshop import Workshop
 from ostinato.rewards.definition import LIVE
-from ostinato.rollout.collect import Collector
-from ostinato.store import Ledger
-from ostinato.tasks.base import load_task
-from ostinato.types import Arm, Decision, Task, new_id
+from ostinato.rollout.collect import Collector, Harvest
+from ostinato.types import Arm, Decision, Ending, Source, Task, new_id
+
+T = TypeVar("T")
 
 
-async def cycle(shop: Workshop, champion: int, tasks: Sequence[Task], after: Result, as_of: float) -> Result:
-    """Runs one cycle on what the developers left behind by `as_of`; gives its figures and the verdict.
+async def cycles(
+    shop: Workshop, traffic: LiveTraffic, champion: Champion, tasks: Sequence[Task], count: int
+) -> list[Cycled]:
+    """Run `count` cycles one after another; each begins with the champion that the one before left.
 
-    `after`: the champion's measurement on all of `tasks`, in as many passes as the candidate gets.
+    `tasks` are held out. The champion was measured on all of them, in `bench.passes` passes.
     """
-    collected = await shop.stage("collect", lambda: collect(shop, as_of))
-    trained = await shop.stage("refine", lambda: refine(shop, champion))
-    candidate, passes = trained["version"], shop.config.bench.passes
-    if candidate == champion:
-        shop.show.say("no session could be learnt from: there is no candidate")
-        return _without_candidate(collected, champion)
-    benched = await shop.stage("gate", lambda: measure(shop, candidate, tasks, passes=passes))
-    admitted = await shop.stage("admission", lambda: admit(shop, after, benched))
-    if admitted["decision"] == Decision.ADMIT:
-        trial = planned(shop.config.live, admitted["experiment"], admitted["alpha"])
-        tested = await shop.stage("ab", lambda: ab_test(shop, champion, candidate, trial))
-    else:
-        tested = _untested(admitted)
-    served = candidate
-    if not Decision(tested["verdict"]).promotes:
-        served = (await shop.stage("restore", lambda: restore(shop, champion)))["version"]
-    return {
-        "collected": collected,
-        "candidate": candidate,
-        "champion": served,
-        "held_out": benched["scores"],
-        "gate": {"decision": admitted["decision"], "reason": admitted["reason"]},
-        **tested,
-        "engines": {"gate": benched["engine"], **tested["engines"]},
-    }
+    results = []
+    for number in range(1, count + 1):
+        cycled = await _resumable(Cycle(shop, traffic, tasks, f"cycle-{number}"), champion)
+        judged = cycled.judged
+        measured = judged.benched if judged is not None and judged.decision.promotes else champion.measured
+        champion = Champion(version=cycled.champion, measured=measured)
+        results.append(cycled)
+    return results
 
 
-async def collect(shop: Workshop, as_of: float) -> Result:
-    """The developers' sessions become rewards and groups of one."""
-    harvest = Collector(shop.store, LIVE).harvest(CHAMPION, kinds(shop.run.tasks / "live"), as_of=as_of)
-    shop.show.say(
-        f"collected {harvest.sessions} sessions and {harvest.signals} signals, "
-        f"mean reward {harvest.mean_reward:.2f}"
-    )
-    return asdict(harvest)
+async def _resumable(cycle: "Cycle", champion: Champion) -> Cycled:
+    return await cycle.shop.stage(cycle.name, Cycled, lambda: cycle.run(champion))
 
 
-async def refine(shop: Workshop, champion: int) -> Result:
-    """The learner goes on from the champion; gives the candidate's version, which is the champion's when
-    there was nothing to learn from."""
-    live = shop.config.live
-    versions = live.versions
-    learner = await start_learner(
-        shop,
-        "live",
-        until=champion + versions,
-        groups=None,
-        learning_rate=live.learning_rate,
-        before="practice",
-    )
-    log = shop.run.directory / "learner-live" / "learner.jsonl"
-    with shop.show.stage("train on live sessions", total=versions) as bar:
-        await watch(learner, lambda: bar.at(last_line(log).get("version", champion) - champion))
-    Ledger(shop.store).close_out()
-    return {"version": last_line(log)["version"]}
+class Cycle:
+    """One cycle, whose stages are kept under `name` in the run folder."""
 
+    def __init__(self, shop: Workshop, traffic: LiveTraffic, tasks: Sequence[Task], name: str) -> None:
+        self.shop = shop
+        self.name = name
+        self._traffic = traffic
+        self._tasks = tasks
 
-async def admit(shop: Workshop, after: Result, benched: Result) -> Result:
-    """Whether the candidate may meet developers. The trial's id and error are settled here, before any of its
-    sessions."""
-    live, experiment, alpha = shop.config.live, new_id(), next_alpha(shop.store.verdicts())
-    leans = Claim(live.claim) is Claim.CHEAPER  # what is promoted as no worse is so by this gate too
-    verdict = gate(
-        measurement(after),
-        measurement(benched),
-        margin=live.cheaper_solve_margin if leans else live.gate_margin,
-        alpha=alpha if leans else ALPHA,
-        experiment=experiment if leans else None,
-    )
-    shop.store.add_verdict(verdict)
-    shop.show.say(f"gate: {verdict.decision} ({verdict.reason})")
-    return {
-        "decision": verdict.decision,
-        "reason": verdict.reason,
-        "experiment": experiment,
-        "alpha": alpha,
-    }
+    async def run(self, champion: Champion) -> Cycled:
+        """Run the cycle from live sessions to the verdict; the champion is served until its end."""
+        shop, version = self.shop, champion.version
+        async with shop.serving(Arm(name=CHAMPION, version=version, share=1.0, engine="")) as engine:
+            lived = await self._stage("live", Lived, lambda: self._live(version))
+            collected = await self._stage("collect", Harvest, self._collect)
+            trained = await self._stage("refine", Published, lambda: refine(shop, version))
+            candidate = served = trained.version
+            judged = None
+            if candidate == version:
+                shop.show.say("no session could be learnt from: there is no candidate")
+            else:
+                judged = await self._judge(champion, candidate)
+                if not judged.decision.promotes:
+                    restored = await self._stage("restore", Published, lambda: restore(shop, version))
+                    served = restored.version
+            self._deploy(served)
+            return Cycled(
+                lived=lived,
+                collected=collected,
+                candidate=candidate,
+                champion=served,
+                engine=await shop.counters(engine),
+                judged=judged,
+            )
 
+    async def _judge(self, champion: Champion, candidate: int) -> Judged:
+        shop = self.shop
+        passes = shop.config.bench.passes
+        benched = await self._stage(
+            "gate", Measured, lambda: measure(shop, candidate, self._tasks, passes=passes)
+        )
+        admission = await self._stage("admission", Admission, lambda: self._admit(champion.measured, benched))
+        tested = None
+        if admission.decision is Decision.ADMIT:
+            tested = await self._stage(
+                "ab", Tested, lambda: self._test(champion.version, candidate, admission)
+            )
+        return Judged(benched=benched, admission=admission, tested=tested)
 
-async def restore(shop: Workshop, champion: int) -> Result:
-    """Publishes the champion's weights as the newest version, which is served from then on."""
-    run = shop.run
-    told = ("--store", str(run.store_path), "--objects", str(run.objects_path), "--version", str(champion))
-    process = await shop.services.start("put-back", "ostinato.train.put_back", told, keep=False)
-    await watch(process, lambda: None)
-    version = max(row.version for row in shop.store.versions())
-    engine = next(arm.engine for arm in shop.store.arms() if arm.name == CHAMPION)
-    split(shop.store, [Arm(name=CHAMPION, version=version, share=1.0, engine=engine)])
-    shop.show.say(f"version {version} has the weights of version {champion} again, which stays served")
-    return {"version": version}
+    async def _live(self, version: int) -> Lived:
+        """Let the champion serve everybody until enough sessions have ended."""
+        since = await self._since("live-began")
+        await self._traffic.arrive("live", since)
+        ended = self.shop.store.sessions(source=Source.LIVE, arm=CHAMPION, ended=True, since=since)
+        sessions = [session.id for session in ended if session.ending is not Ending.INFRASTRUCTURE]
+        signals = self.shop.store.signals_of(sessions)
+        return Lived(version=version, sessions=len(sessions), signals=sum(map(len, signals.values())))
 
+    async def _collect(self) -> Harvest:
+        """Turn the live sessions into rewards and groups of one."""
+        collector = Collector(self.shop.store, LIVE)
+        harvest = collector.harvest(CHAMPION, self._traffic.strata(), as_of=self._traffic.clock())
+        self.shop.show.say(
+            f"collected {harvest.sessions} sessions and {harvest.signals} signals, "
+            f"mean reward {harvest.mean_reward:.2f}"
+        )
+        return harvest
 
-def kinds(directory: Path) -> dict[str, str]:
-    """The kind of each task in `directory`, by the task's id; empty when there is no such directory."""
-    found = directory.iterdir() if directory.exists() else ()
-    return {path.name: load_task(path).kind for path in found}
+    async def _admit(self, before: Measured, benched: Measured) -> Admission:
+        """Decide whether the candidate may meet users, from the same tasks done by the champion before.
 
+        The A/B test's id and error level are settled here, before any of its sessions.
+        """
+        shop, live = self.shop, self.shop.config.live
+        experiment, alpha = new_id(), next_alpha(shop.store.verdicts())
+        cheaper = Claim(live.claim) is Claim.CHEAPER  # what is promoted as no worse is so by this gate too
+        verdict = gate(
+            before.measurement,
+            benched.measurement,
+            margin=live.cheaper_solve_margin if cheaper else live.gate_margin,
+            alpha=alpha if cheaper else ALPHA,
+            experiment=experiment if cheaper else None,
+        )
+        shop.store.add_verdict(verdict)
+        shop.show.say(f"gate: {verdict.decision} ({verdict.reason})")
+        return Admission(decision=verdict.decision, reason=verdict.reason, experiment=experiment, alpha=alpha)
 
-def _untested(admitted: Result) -> Result:
-    """The gate's decision is the verdict of a candidate that nobody met."""
-    return {
-        "verdict": admitted["decision"],
-        "reason": admitted["reason"],
-        "arms": {},
-        "test": {},
-        "engines": {},
-    }
+    async def _test(self, champion: int, candidate: int, admission: Admission) -> Tested:
+        trial = planned(
+            self.shop.config.live, admission.experiment, admission.alpha, horizon=self._traffic.horizon
+        )
+        since = await self._since("ab-began")
+        return await ab_test(
+            self.shop, self._traffic, trial, champion=champion, candidate=candidate, since=since
+        )
 
+    def _deploy(self, version: int) -> None:
+        """Serve the winner to everybody, also where a run is resumed after its verdict."""
+        store = self.shop.store
+        engine = next(arm.engine for arm in store.arms() if arm.name == CHAMPION)
+        split(store, [Arm(name=CHAMPION, version=version, share=1.0, engine=engine)])
 
-def _without_candidate(collected: Result, champion: int) -> Result:
-    reason = "no session could be learnt from"
-    nothing = _untested({"decision": Decision.HOLD, "reason": reason})
-    gated = {"decision": Decision.HOLD, "reason": reason}
-    return {
-        "collected": collected,
-        "candidate": champion,
-        "champion": champion,
-        "held_out": {},
-        "gate": gated,
-        **nothing,
-    }
+    async def _since(self, name: str) -> float:
+        """Return the time at which a period of traffic began, the same one when the run is resumed."""
+
+        async def now() -> Moment:
+            return Moment(at=time.time())
+
+        return (await self._stage(name, Moment, now)).at
+
+    async def _stage(self, name: str, schema: type[T], work: Callable[[], Awaitable[T]]) -> T:
+        return await self.shop.stage(f"{self.name}/{name}", schema, work)

@@ -6,11 +6,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ostinato.loop.live import CHAMPION
-from ostinato.loop.owner import owned
-from ostinato.loop.run import Run, RunError
+from ostinato.loop.folder import RunError, owned
+from ostinato.loop.run import START, Run
 from ostinato.loop.services import Services
-from ostinato.loop.workshop import START
+from ostinato.loop.trial import CHAMPION
 from ostinato.store import Store
 from ostinato.store.accounts import hash_key, new_key
 from ostinato.types import Arm

@@ -1,24 +1,26 @@
-"""The A/B of one candidate: users are dealt, their sessions become observations, a verdict is reached and
-done.
+"""The A/B test of one candidate: users are assigned to arms, their sessions become observations, a verdict
+is reached and acted on.
 
 Nobody stays on a version that was not promoted.
 """
 
 import math
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
 from ostinato.deploy.abtest import Claim, Guardrail, Trial, TrialSession, judge
 from ostinato.deploy.traffic import promote, roll_back, split
-from ostinato.loop.config import LiveConfig
-from ostinato.loop.live import CHALLENGER, CHAMPION, settled, work
-from ostinato.loop.workshop import Result, Workshop
+from ostinato.loop.base import LiveTraffic
+from ostinato.loop.config import CycleConfig
+from ostinato.loop.results import ArmSummary, Tested
+from ostinato.loop.workshop import Workshop
 from ostinato.rewards.definition import LIVE
 from ostinato.store import Ledger, Store
 from ostinato.types import Arm, Ending, Session, Signal, SignalKind, Source, State, Turn, Verdict
 
+CHAMPION = "champion"
+CHALLENGER = "challenger"
 GUARDRAILS = (
     Guardrail(name="complaints", limit=0.1),
     Guardrail(name="abandoned", limit=0.1),
@@ -29,13 +31,13 @@ GUARDRAILS = (
 again is too much."""
 
 
-def planned(live: LiveConfig, experiment: str, alpha: float) -> Trial:
-    """What the run's settings say of a trial."""
+def planned(live: CycleConfig, experiment: str, alpha: float, *, horizon: int) -> Trial:
+    """Return the terms of a trial under the run's settings."""
     claim = Claim(live.claim)
     return Trial(
         experiment=experiment,
         share=live.challenger_share,
-        horizon=live.developers * live.ab_sessions_each,
+        horizon=horizon,
         alpha=alpha,
         claim=claim,
         margin=live.cheaper_reward_margin if claim is Claim.CHEAPER else 0.0,
@@ -45,55 +47,43 @@ def planned(live: LiveConfig, experiment: str, alpha: float) -> Trial:
     )
 
 
-async def ab_test(shop: Workshop, champion: int, candidate: int, trial: Trial) -> Result:
-    """Splits the developers between both versions, judges, and acts on the verdict.
+async def ab_test(
+    shop: Workshop, traffic: LiveTraffic, trial: Trial, *, champion: int, candidate: int, since: float
+) -> Tested:
+    """Split the users between both versions, judge, and act on the verdict. The champion is served already.
 
-    One that was interrupted goes on as the same trial: what its users did counts, and is accounted for.
+    An interrupted test goes on as the same trial: what its users did from `since` on counts, and is accounted
+    for.
     """
-    engines = {
-        name: await shop.engine(f"engine-{name}", "--version", str(version))
-        for name, version in ((CHAMPION, champion), (CHALLENGER, candidate))
-    }
-    arms = [
-        Arm(
-            name=name,
-            version=version,
-            share=share,
-            engine=engines[name].url,
-            experiment=trial.experiment,
+    challenger = Arm(name=CHALLENGER, version=candidate, share=0.0, engine="")
+    async with shop.serving(challenger) as engine:
+        engines = {arm.name: arm.engine for arm in shop.store.arms()}
+        arms = [
+            Arm(name=name, version=version, share=share, engine=engines[name], experiment=trial.experiment)
+            for name, version, share in (
+                (CHAMPION, champion, 1 - trial.share),
+                (CHALLENGER, candidate, trial.share),
+            )
+        ]
+        split(shop.store, arms)
+        await traffic.arrive("ab", since)
+        observations, verdict = decide(shop.store, candidate, trial, since=since, as_of=traffic.clock())
+        act = promote if verdict.decision.promotes else roll_back
+        act(shop.store, arms)
+        shop.show.say(f"A/B: {verdict.decision} ({verdict.reason})")
+        return Tested(
+            decision=verdict.decision,
+            reason=verdict.reason,
+            arms={arm.name: summary(arm, observations) for arm in arms},
+            evidence=verdict.evidence,
+            engine=await shop.counters(engine),
         )
-        for name, version, share in (
-            (CHAMPION, champion, 1 - trial.share),
-            (CHALLENGER, candidate, trial.share),
-        )
-    ]
-    started = (await shop.stage("dealt", _now))["at"]
-    split(shop.store, arms)
-    await work(shop, "ab", shop.config.live.ab_sessions_each, first_seed=700_000)
-    observations, verdict = decide(shop.store, candidate, trial, since=started, as_of=settled())
-    act = promote if verdict.decision.promotes else roll_back
-    act(shop.store, arms)
-    stats = {name: await shop.stats(engine) for name, engine in engines.items()}
-    for engine in engines.values():
-        await shop.services.stop(engine)
-    shop.show.say(f"A/B: {verdict.decision} ({verdict.reason})")
-    return {
-        "verdict": verdict.decision,
-        "reason": verdict.reason,
-        "arms": {arm.name: summary(arm, observations) for arm in arms},
-        "test": dict(verdict.evidence),
-        "engines": stats,
-    }
-
-
-async def _now() -> Result:
-    return {"at": time.time()}
 
 
 def decide(
     store: Store, candidate: int, trial: Trial, *, since: float, as_of: float
 ) -> tuple[list[TrialSession], Verdict]:
-    """The trial's observations and the verdict on them, which is recorded."""
+    """Return the trial's observations and the verdict on them, which is recorded."""
     sessions = [
         session
         for arm in (trial.champion, trial.challenger)
@@ -107,8 +97,10 @@ def decide(
 
 
 def observe(store: Store, sessions: Iterable[Session], as_of: float) -> list[TrialSession]:
-    """What each session was worth at the end of its attribution window; one whose window is open does not
-    count yet, and none of what our own failure ended."""
+    """Return the worth of each session at the end of its attribution window.
+
+    A session whose window is open does not count yet, and one that our own failure ended never does.
+    """
     ours = [session for session in sessions if session.ending is not Ending.INFRASTRUCTURE]
     ids = [session.id for session in ours]
     turns, signals = store.turns_of(ids), store.signals_of(ids)
@@ -140,7 +132,7 @@ def _observed(
 
 
 def usual(store: Store, before: float, as_of: float) -> dict[str, float]:
-    """By user, the mean reward of their live sessions that began before the trial."""
+    """Return, by user, the mean reward of their live sessions that began before the trial."""
     sessions = store.sessions(source=Source.LIVE, ended=True)
     worth = defaultdict(list)
     for observation in observe(store, [s for s in sessions if s.started_at < before], as_of):
@@ -148,9 +140,9 @@ def usual(store: Store, before: float, as_of: float) -> dict[str, float]:
     return {user: fmean(values) for user, values in worth.items()}
 
 
-def summary(arm: Arm, observations: Sequence[TrialSession]) -> Result:
-    """One arm's own figures: who was on it and what a session was worth to them, on average."""
+def summary(arm: Arm, observations: Sequence[TrialSession]) -> ArmSummary:
+    """Return the figures of one arm: its sessions, its users, and the mean reward of a session."""
     mine = [observation for observation in observations if observation.arm == arm.name]
     users = {observation.user for observation in mine}
     mean = sum(observation.value for observation in mine) / max(1, len(mine))
-    return {"version": arm.version, "sessions": len(mine), "users": len(users), "mean_reward": round(mean, 4)}
+    return ArmSummary(version=arm.version, sessions=len(mine), users=len(users), mean_reward=round(mean, 4))

@@ -1,12 +1,11 @@
-"""Everything a run works with, opened together and closed together: store, gateway, engines, sandboxes,
-keys.
-"""
+"""The open resources of a run: store, gateway, engines, sandboxes and keys, closed together."""
 
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from dataclasses import replace
+from typing import TypeVar
 
 import aiohttp
 
@@ -15,23 +14,19 @@ from ostinato.harness.client import GatewayClient, open_http
 from ostinato.harness.episode import EpisodeRunner
 from ostinato.harness.profiles.profile import profile
 from ostinato.harness.providers.search import SearchAt
-from ostinato.loop.config import DemoConfig
-from ostinato.loop.run import Run
+from ostinato.loop.base import Display
+from ostinato.loop.config import LoopConfig
+from ostinato.loop.results import Counters
+from ostinato.loop.run import START, Run
 from ostinato.loop.services import Service, Services
-from ostinato.loop.show import Show
-from ostinato.rollout.live import Seat
 from ostinato.sandbox.base import Backend
 from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.store import Store
 from ostinato.store.accounts import hash_key, new_key
-from ostinato.tasks.developers import Developer
 from ostinato.types import Arm
 from ostinato.web.secret import bearer
 
-Result = dict[str, Any]
-
-START = "start"
-"""The checkpoint every engine and trainer begins from: config, tokenizer and random weights."""
+T = TypeVar("T")
 
 
 class Workshop:
@@ -39,9 +34,9 @@ class Workshop:
 
     def __init__(
         self,
-        config: DemoConfig,
+        config: LoopConfig,
         run: Run,
-        show: Show,
+        show: Display,
         *,
         store: Store,
         services: Services,
@@ -63,20 +58,19 @@ class Workshop:
         if search is not None:
             self._search = SearchAt(url=search.url, key=self._key("search", "use"), http=self._http)
 
-    async def stage(self, name: str, work: Callable[[], Awaitable[Result]]) -> Result:
-        """The stage's result: from the run folder if it is done, else from doing it."""
-        done = self.run.stage(name)
-        if done is not None:
+    async def stage(self, name: str, schema: type[T], work: Callable[[], Awaitable[T]]) -> T:
+        """Return the stage's result: from the run folder if the stage is done, else from doing it."""
+        kept = self.run.result(name, schema)
+        if kept is not None:
             self.show.say(f"{name}: already done, resumed after it")
-            return done
+            return kept
         started = time.monotonic()
         result = await self.services.guard(work())
-        result["seconds"] = round(time.monotonic() - started, 1)
-        self.run.finish_stage(name, result)
+        self.run.finish(name, result, time.monotonic() - started)
         return result
 
     def client(self, user: str, arm: str | None = None) -> GatewayClient:
-        """A connection under a fresh key of `user`; one pinned to an arm is ours, not a person's."""
+        """Return a connection under a fresh key of `user`; a key pinned to an arm is ours, not a person's."""
         key = self._key(user, "use,feedback" if arm is None else "admin", arm)
         return GatewayClient(self._gateway.url, key, http=self._http)
 
@@ -87,50 +81,57 @@ class Workshop:
         self.store.add_key(self._keys[-1], user, roles, arm)
         return key
 
-    def seats(self, developers: Sequence[Developer]) -> list[Seat]:
-        """Each under a key of their own; simulated people agree to training."""
-        for each in developers:
-            self.store.accounts.set_consent(user=each.user, granted=True, by="simulation")
-        return [Seat(developer=each, client=self.client(each.user)) for each in developers]
-
     def runner(self, client: GatewayClient) -> EpisodeRunner:
         return EpisodeRunner(client, self.backend, self._verifier, self.config.harness, search=self._search)
 
     def put_arm(self, arm: Arm) -> None:
-        """Adds or replaces one arm, the others stay."""
+        """Add or replace one arm; the others stay."""
         others = [each for each in self.store.arms() if each.name != arm.name]
         self.store.set_arms([*others, arm])
 
-    async def engine(self, name: str, *version: str) -> Service:
-        """An engine process; `version` is `--follow` or `--version N`."""
+    @asynccontextmanager
+    async def serving(self, arm: Arm, *, follow: bool = False) -> AsyncIterator[Service]:
+        """Start the engine of `arm`, whose address is filled in, and put the arm; stop the engine at the end.
+
+        The engine serves the arm's version, or with `follow` always the newest one that is published.
+        """
+        version = None if follow else arm.version
+        engine = await self.engine(f"engine-{arm.name}", version)
+        self.put_arm(replace(arm, engine=engine.url))
+        yield engine
+        await self.services.stop(engine)
+
+    async def engine(self, name: str, version: int | None) -> Service:
+        """Start an engine on `version`; None follows the newest one."""
         checkpoint = self.run.checkpoint(START)
         return await self.services.start(
             name,
             "ostinato.engine.server",
             [
                 *("--checkpoint", str(checkpoint), "--objects", str(self.run.objects_path), "--port", "0"),
-                *("--slots", str(self.config.slots), "--max-len", str(self.config.context), *version),
+                *("--slots", str(self.config.slots), "--max-len", str(self.config.context)),
+                *(("--follow",) if version is None else ("--version", str(version))),
             ],
         )
 
-    async def stats(self, engine: Service) -> dict[str, int]:
-        """The engine's counters."""
+    async def counters(self, engine: Service) -> Counters:
+        """Return what the engine counted so far."""
         async with (
             aiohttp.ClientSession() as http,
-            http.get(engine.url + "/stats", headers=bearer(self.services.secret)) as answer,
+            http.get(engine.url + "/stats", headers=bearer(self.services.secret)) as response,
         ):
-            counters: dict[str, int] = await answer.json()
+            counters: Counters = await response.json()
         return counters
 
     async def aclose(self) -> None:
-        """Close the connections and revoke the keys: nobody holds them any more."""
+        """Close the connections, and revoke the keys, which nobody holds any more."""
         await self._http.close()
         self.store.accounts.retire(self._keys)
 
 
 @asynccontextmanager
-async def open_workshop(config: DemoConfig, run: Run, show: Show) -> AsyncIterator[Workshop]:
-    """Opens the store, the sandbox backend and the gateway."""
+async def open_workshop(config: LoopConfig, run: Run, show: Display) -> AsyncIterator[Workshop]:
+    """Open the store, the sandbox backend and the gateway; close them when the block ends."""
     async with contextlib.AsyncExitStack() as stack:
         store = run.open_store()
         services = await stack.enter_async_context(Services(run.logs))
@@ -156,7 +157,7 @@ async def open_workshop(config: DemoConfig, run: Run, show: Show) -> AsyncIterat
         yield workshop
 
 
-async def _search(services: Services, config: DemoConfig, run: Run) -> Service | None:
+async def _search(services: Services, config: LoopConfig, run: Run) -> Service | None:
     """The search service beside the gateway, where the profile shows its tool to the model."""
     if all(offer.tool != "semantic_search" for offer in profile(config.harness.profile).offers):
         return None

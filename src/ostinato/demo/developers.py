@@ -1,22 +1,28 @@
-"""Simulated developers at work: they use whatever version their arm deploys, through the harness and the
+"""Simulated developers at work: they use the version that their arm deploys, through the harness and the
 gateway.
 
 A developer is shown what the session left in its sandbox, and nothing of the hidden tests, which are not even
-run. What they do goes to the gateway under their own key, as from a real client.
+run. Their reactions go to the gateway under their own key, as from a real client.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ostinato.demo.config import DemoConfig
+from ostinato.demo.pebbles import stream
 from ostinato.harness.client import GatewayClient
 from ostinato.harness.conversation import Outcome
 from ostinato.harness.episode import EpisodeRunner, Left
+from ostinato.loop.base import Period
+from ostinato.loop.workshop import Workshop
+from ostinato.rewards.definition import LIVE
 from ostinato.sandbox.base import EndedWithinError, Sandbox, SandboxError
 from ostinato.store import Ledger, Stage, Store
-from ostinato.tasks.developers import Developer, Reaction, SessionResult
+from ostinato.tasks.base import load_task
+from ostinato.tasks.developers import Developer, Reaction, SessionResult, population
 from ostinato.tasks.pebble import Pebble, provide
 from ostinato.types import Ending, Signal, SignalKind, Source, State, Task, new_id
 
@@ -45,8 +51,58 @@ class Visit:
         return not good.isdisjoint(self.reactions)
 
 
-class Traffic:
-    """Lets developers work; each has one session at a time, as people do."""
+def seats(shop: Workshop, developers: Sequence[Developer]) -> list[Seat]:
+    """Give each developer a key of their own; simulated people agree to training."""
+    for each in developers:
+        shop.store.accounts.set_consent(user=each.user, granted=True, by="simulation")
+    return [Seat(developer=each, client=shop.client(each.user)) for each in developers]
+
+
+class SimulatedTraffic:
+    """The live traffic of the demo: every developer brings some requests in each period."""
+
+    def __init__(self, shop: Workshop, config: DemoConfig) -> None:
+        self._shop = shop
+        self._config = config
+
+    @property
+    def horizon(self) -> int:
+        return self._config.live.developers * self._config.live.ab_sessions_each
+
+    async def arrive(self, period: Period, since: float) -> None:
+        """Let every developer work; the arm that is theirs serves them."""
+        shop, live = self._shop, self._config.live
+        people = population(live.developers, self._config.seed)
+        each = live.sessions_each if period == "live" else live.ab_sessions_each
+        problems = stream(self._config, period)
+        office = Office(shop.runner(shop.client("simulator")), shop.store, shop.run.tasks / period)
+        pleased = 0
+        with shop.show.stage(f"{len(people)} developers, {period}", total=len(people) * each) as bar:
+
+            def count(visit: Visit) -> None:
+                nonlocal pleased
+                pleased += visit.pleased
+                bar.more(f"{pleased} edits kept and answers taken")
+
+            await office.work(seats(shop, people), lambda: next(problems), each, count)
+
+    def clock(self) -> float:
+        """Return a time by which the attribution windows of all simulated sessions so far are over.
+
+        Simulated developers do all they will ever do as soon as their session ends, so a window's length is
+        added to the clock instead of waited for.
+        """
+        return time.time() + LIVE.window_s
+
+    def strata(self) -> Mapping[str, str]:
+        """Return the kind of each task that developers brought, by the task's id."""
+        directory = self._shop.run.tasks / "live"
+        paths = directory.iterdir() if directory.exists() else ()
+        return {path.name: load_task(path).kind for path in paths}
+
+
+class Office:
+    """The place where developers work; each has one session at a time, as people do."""
 
     def __init__(self, runner: EpisodeRunner, store: Store, directory: Path) -> None:
         self._runner = runner

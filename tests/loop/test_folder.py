@@ -1,4 +1,4 @@
-"""What becomes of a folder when a run is opened in it: nothing of people's is ever deleted."""
+"""Covers loop/folder.py, loop/run.py and loop/people.py: opening a folder deletes nothing of people's."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,15 +6,19 @@ from pathlib import Path
 import pytest
 from tests.store.builders import session, start_python
 
-from ostinato.loop.owner import OwnedError, Owner, owned
-from ostinato.loop.run import Opened, Run, RunError, open_run, write_whole
+from ostinato.config import ConfigError
+from ostinato.demo.results import Taught
+from ostinato.loop.folder import Opened, OwnedError, RunError, open_run, owned
+from ostinato.loop.results import Moment
+from ostinato.loop.run import Run, write_whole
 from ostinato.store import StoreError
 
 CONFIG = "seed = 1\n"
+LESSONS = Taught(sessions=3)
 OWN = """
 import sys
 from pathlib import Path
-from ostinato.loop.owner import owned
+from ostinato.loop.folder import owned
 with owned(Path(sys.argv[1]), "serve"):
     print("owned", flush=True)
     sys.stdin.readline()
@@ -30,53 +34,53 @@ sys.stdin.readline()
 
 
 @pytest.fixture
-def owner(tmp_path: Path) -> Iterator[Owner]:
+def owner(tmp_path: Path) -> Iterator[Run]:
     with owned(tmp_path / "demo", "demo") as owner:
         yield owner
 
 
-def finished(owner: Owner) -> Run:
+def finished(owner: Run) -> Run:
     """A run that has its report."""
     run = open_run(owner, CONFIG, fresh=False).run
-    run.finish_stage("teach", {"sessions": 3})
+    run.finish("teach", LESSONS, 1.0)
     write_whole(run.report, "{}")
     return run
 
 
 def aside(opened: Opened) -> Path:
     (found,) = opened.run.directory.parent.glob("demo-*")
-    assert opened.told.endswith(f"what lay there is in {found}")
+    assert opened.notice.endswith(f"what lay there is in {found}")
     return found
 
 
-def test_a_new_folder_starts_afresh(owner: Owner) -> None:
+def test_a_new_folder_starts_afresh(owner: Run) -> None:
     opened = open_run(owner, CONFIG, fresh=False)
-    assert not opened.resumed and opened.told.startswith("starts afresh")
+    assert not opened.resumed and opened.notice.startswith("starts afresh")
     assert opened.run.config.read_text() == CONFIG
 
 
-def test_an_unfinished_run_is_resumed(owner: Owner) -> None:
-    open_run(owner, CONFIG, fresh=False).run.finish_stage("teach", {"sessions": 3})
+def test_an_unfinished_run_is_resumed(owner: Run) -> None:
+    open_run(owner, CONFIG, fresh=False).run.finish("teach", LESSONS, 1.0)
     again = open_run(owner, CONFIG, fresh=False)
     assert again.resumed
-    assert again.run.stage("teach") == {"sessions": 3}
-    assert again.run.stage("before") is None
+    assert again.run.result("teach", Taught) == LESSONS
+    assert again.run.result("before", Taught) is None
 
 
 @pytest.mark.parametrize("config", [CONFIG, "seed = 2\n"])
-def test_a_finished_run_and_one_of_other_settings_are_moved_aside(owner: Owner, config: str) -> None:
+def test_a_finished_run_and_one_of_other_settings_are_moved_aside(owner: Run, config: str) -> None:
     run = finished(owner)
     with_people = run.open_store()
     with_people.add_key("9f", "ada")
     with_people.start_session(session("s1", user="ada"))
     with_people.close()
     opened = open_run(owner, config, fresh=False)
-    assert not opened.resumed and opened.run.stage("teach") is None
+    assert not opened.resumed and opened.run.result("teach", Taught) is None
     kept = Run(directory=aside(opened))
-    assert kept.stage("teach") == {"sessions": 3} and kept.open_store().session("s1") is not None
+    assert kept.result("teach", Taught) == LESSONS and kept.open_store().session("s1") is not None
 
 
-def test_fresh_deletes_a_run_of_simulated_people_and_says_so(owner: Owner) -> None:
+def test_fresh_deletes_a_run_of_simulated_people_and_says_so(owner: Run) -> None:
     run = finished(owner)
     store = run.open_store()
     store.accounts.set_consent(user="dev-0", granted=True, by="simulation")
@@ -85,12 +89,12 @@ def test_fresh_deletes_a_run_of_simulated_people_and_says_so(owner: Owner) -> No
     store.start_session(session("s1", user="dev-0"))
     store.close()
     opened = open_run(owner, CONFIG, fresh=True)
-    assert opened.told.endswith("deleted the run that lay there, with 1 finished stages")
+    assert opened.notice.endswith("deleted the run that lay there, with 1 finished stages")
     assert not run.store_path.exists() and not list(owner.directory.parent.glob("demo-*"))
 
 
 @pytest.mark.parametrize("left", ["1 keys", "1 words on consent", "1 live sessions"])
-def test_fresh_deletes_nothing_that_people_left(owner: Owner, left: str) -> None:
+def test_fresh_deletes_nothing_that_people_left(owner: Run, left: str) -> None:
     store = finished(owner).open_store()
     if left == "1 keys":
         store.add_key("9f", "ada")
@@ -101,17 +105,17 @@ def test_fresh_deletes_nothing_that_people_left(owner: Owner, left: str) -> None
     store.close()
     with pytest.raises(RunError, match=f"holds {left}, which --fresh does not delete"):
         open_run(owner, CONFIG, fresh=True)
-    assert Run(directory=owner.directory).stage("teach") == {"sessions": 3}
+    assert Run(directory=owner.directory).result("teach", Taught) == LESSONS
 
 
-def test_fresh_does_not_delete_what_it_cannot_read(owner: Owner) -> None:
+def test_fresh_does_not_delete_what_it_cannot_read(owner: Run) -> None:
     finished(owner).store_path.write_bytes(b"a letter to ada\n" * 64)
     with pytest.raises(StoreError, match="not a database"):
         open_run(owner, CONFIG, fresh=True)
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-def test_a_store_that_is_open_is_neither_moved_nor_deleted(owner: Owner, fresh: bool) -> None:
+def test_a_store_that_is_open_is_neither_moved_nor_deleted(owner: Run, fresh: bool) -> None:
     path = finished(owner).store_path
     with start_python(HOLD_OPEN, path) as gateway:
         assert gateway.stdout is not None and gateway.stdout.readline() == "open\n"
@@ -140,8 +144,19 @@ def test_somebody_elses_folder_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
 
 
-def test_a_half_written_stage_does_not_count(owner: Owner) -> None:
+def test_a_result_that_is_no_result_of_its_stage_is_refused_by_file_and_key(owner: Run) -> None:
+    run = open_run(owner, CONFIG, fresh=False).run
+    run.finish("teach", LESSONS, 1.0)
+    assert run.seconds("teach") == 1.0
+    with pytest.raises(ConfigError, match=r"stages/teach.json: unknown key 'sessions'"):
+        run.result("teach", Moment)
+    write_whole(run.directory / "stages" / "teach.json", '{"seconds": 1.0, "result": {"sessions": "many"}}')
+    with pytest.raises(ConfigError, match=r"stages/teach.json: sessions: expected int, got 'many'"):
+        run.result("teach", Taught)
+
+
+def test_a_half_written_stage_does_not_count(owner: Run) -> None:
     run = open_run(owner, CONFIG, fresh=False).run
     (run.directory / "stages").mkdir()
     (run.directory / "stages" / "teach.json.part").write_text('{"sess')
-    assert run.stage("teach") is None
+    assert run.result("teach", Taught) is None

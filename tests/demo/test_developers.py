@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from tests.circle import circle, solves
 
-from ostinato.rollout.live import Traffic, Visit
+from ostinato.demo.developers import Office, Visit, seats
 from ostinato.tasks.developers import population
 from ostinato.tasks.pebble import Pebble, generate, provide
 from ostinato.types import SignalKind, Task, new_id
@@ -38,15 +38,15 @@ async def test_the_hidden_verdict_changes_nothing_of_what_a_developer_does(
         return solves(at[session_id], session_id, turn) if right else "done"
 
     async with circle(tmp_path, mind, ["champion"]) as shop:
-        traffic = Traffic(shop.runner(shop.client("simulator")), shop.store, tmp_path / "live")
+        office = Office(shop.runner(shop.client("simulator")), shop.store, tmp_path / "live")
 
         async def visits(directory: Path, change: Callable[[Task], Task]) -> Seen:
-            (seat,) = shop.seats([replace(population(1, 1)[0], rng=Random(4))])
+            (seat,) = seats(shop, [replace(population(1, 1)[0], rng=Random(4))])
             found = []
             for pebble in (generate(kind, "train", 3) for kind in KINDS):
                 at[id := new_id()] = pebble
                 task = change(provide(pebble, directory / pebble.id))
-                visit = await traffic.visit(seat, task, id)
+                visit = await office.visit(seat, task, id)
                 found.append((visit, {signal.kind for signal in shop.store.signals_of([id]).get(id, [])}))
             return found
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from tests.circle import circle, solves
 
+from ostinato.demo.developers import Office, seats
+from ostinato.demo.prepare import load_wire
+from ostinato.demo.teacher import Lessons, TeacherPolicy
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
-from ostinato.loop.prepare import load_wire
-from ostinato.loop.workshop import START
-from ostinato.rollout.live import Traffic
-from ostinato.rollout.teach import Lessons, TeacherPolicy
+from ostinato.loop.run import START
 from ostinato.store import Ledger, Phase, Stage
 from ostinato.tasks.developers import population
 from ostinato.tasks.pebble import generate
@@ -23,8 +23,8 @@ async def test_a_developer_is_not_given_a_task_that_was_shown_before(tmp_path: P
         ledger = Ledger(shop.store)
         ledger.reserve(known.key)
         drawn = iter([known, other])
-        traffic = Traffic(shop.runner(shop.client("simulator")), shop.store, tmp_path / "tasks")
-        (episode,) = await traffic.work(shop.seats(population(1, 1)), lambda: next(drawn), 1)
+        office = Office(shop.runner(shop.client("simulator")), shop.store, tmp_path / "tasks")
+        (episode,) = await office.work(seats(shop, population(1, 1)), lambda: next(drawn), 1)
         assert ledger.live_prompts([episode.session_id]) == {episode.session_id: (other.key, Phase.RESERVED)}
         assert not ledger.reserve(other.key)
 

@@ -1,4 +1,4 @@
-"""The start of a run: a tokenizer of the practice text and a model with random weights."""
+"""The start of a demo: a tokenizer of the practice text and a model with random weights."""
 
 import asyncio
 import json
@@ -8,17 +8,16 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
 
+from ostinato.demo.config import DemoConfig
+from ostinato.demo.pebbles import stream
 from ostinato.harness.profiles.profile import profile
-from ostinato.loop.config import DemoConfig
-from ostinato.loop.measure import pebbles
-from ostinato.loop.run import Run
-from ostinato.loop.workshop import START
+from ostinato.loop.run import START, Run
 from ostinato.model.renderer import Renderer, skeletons
 from ostinato.model.tokenizer import Tokenizer
 
 CORPUS_TASKS = 800
 BANNER = "\n=========================== short test summary info ============================\n"
-"""What pytest prints above its failures."""
+"""The line that pytest prints above its failures."""
 
 
 class PrepareError(RuntimeError):
@@ -26,23 +25,23 @@ class PrepareError(RuntimeError):
 
 
 async def prepare(config: DemoConfig, run: Run) -> None:
-    """Makes the start checkpoint unless the run folder has it."""
+    """Make the start checkpoint unless the run folder has it. Raises PrepareError."""
     directory = run.checkpoint(START)
     if (directory / "model.safetensors").exists():
         return
-    told = profile(config.harness.profile)
-    words = skeletons(told.system, told.tools)
-    tokenizer = Tokenizer.train(corpus(config.seed), config.vocabulary, words)
+    shown = profile(config.harness.profile)
+    words = skeletons(shown.system, shown.tools)
+    tokenizer = Tokenizer.train(corpus(config), config.vocabulary, words)
     tokenizer.save(directory)
     model = replace(config.model, vocab_size=tokenizer.vocab_size)
-    await _create(directory, json.dumps(asdict(model)), config.seed, told.hash)
+    await _create(directory, json.dumps(asdict(model)), config.seed, shown.hash)
 
 
-def corpus(seed: int) -> Iterator[str]:
-    """Practice text: repositories, requests, edits, and what a test run prints of a failure."""
-    stream, rng = pebbles("train", seed * 1_000_000 + 900_000), Random(seed)
+def corpus(config: DemoConfig) -> Iterator[str]:
+    """Yield practice text: repositories, requests, edits, and what a test run prints of a failure."""
+    problems, rng = stream(config, "corpus"), Random(config.seed)
     for _ in range(CORPUS_TASKS):
-        pebble = next(stream)
+        pebble = next(problems)
         yield pebble.instruction
         yield from pebble.files.values()
         for change in pebble.changes:
@@ -54,7 +53,7 @@ def corpus(seed: int) -> Iterator[str]:
 
 
 async def _create(directory: Path, model: str, seed: int, harness: str) -> None:
-    """Random weights, made in a process of their own: this one stays free of torch."""
+    """Make random weights in a child process, so that this one stays free of torch."""
     command = [sys.executable, "-m", "ostinato.model.create", str(directory), "--config", model]
     command += ["--seed", str(seed), "--harness", harness]
     process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
@@ -66,6 +65,6 @@ async def _create(directory: Path, model: str, seed: int, harness: str) -> None:
 
 
 def load_wire(directory: Path) -> tuple[Tokenizer, Renderer]:
-    """The tokenizer of a checkpoint and its renderer."""
+    """Return the tokenizer of a checkpoint and its renderer."""
     tokenizer = Tokenizer.load(directory)
     return tokenizer, Renderer(tokenizer)

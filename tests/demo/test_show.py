@@ -3,7 +3,7 @@ import threading
 
 from rich.console import Console
 
-from ostinato.loop.show import Show
+from ostinato.demo.show import Show
 
 
 class Lines(io.StringIO):

@@ -1,10 +1,11 @@
-"""Settings that would wait for ever are refused before anything starts."""
+"""Covers demo/config.py and loop/config.py: settings that would wait for ever are refused at the start."""
 
 import pytest
 
 from ostinato.config import ConfigError, load
+from ostinato.demo.config import DemoConfig, check
 from ostinato.deploy.abtest import Claim
-from ostinato.loop.config import CLAIMS, DemoConfig, check
+from ostinato.loop.config import CLAIMS
 
 
 @pytest.mark.parametrize(("groups", "ahead"), [(24, 12), (13, 12), (3, 2), (0, 12)])

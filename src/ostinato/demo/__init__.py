@@ -1,0 +1,4 @@
+"""The demo: the loop on simulated developers, with its teacher and its report.
+
+Only the command line comes in.
+"""

@@ -1,0 +1,47 @@
+"""Practice by policy gradient: the actor samples and the learner trains at the same time, each in its own
+process."""
+
+from ostinato.demo.config import DemoConfig
+from ostinato.demo.pebbles import stream
+from ostinato.demo.results import Practised
+from ostinato.loop.learn import last_line, start_learner
+from ostinato.loop.services import alongside, watch
+from ostinato.loop.workshop import Workshop
+from ostinato.rewards.definition import PRACTICE
+from ostinato.rollout.practice import Practice
+from ostinato.store.ledger import Ledger
+from ostinato.types import Arm
+
+
+async def practise(shop: Workshop, config: DemoConfig) -> Practised:
+    """Train until the last version is published; the engine swaps each one in as it comes."""
+    log, refine = shop.run.directory / "learner-practice" / "learner.jsonl", config.refine
+    arm = Arm(name="practice", version=0, share=0.0, engine="")
+    async with shop.serving(arm, follow=True) as engine:
+        runner = shop.runner(shop.client("practice", "practice"))
+        practice = Practice(runner, shop.store, PRACTICE, shop.run.tasks / "practice", config.practice)
+        learner = await start_learner(
+            shop, "practice", until=refine.versions, groups=refine.groups, learning_rate=refine.learning_rate
+        )
+        learning = True
+        with shop.show.stage("practice", total=refine.versions) as bar:
+
+            def tick() -> None:
+                recent = practice.progress.recent
+                rate = sum(recent) / max(1, len(recent))
+                bar.at(
+                    last_line(log).get("version", 0),
+                    f"{practice.progress.sessions} sessions, {rate:.0%} solved of the latest",
+                )
+
+            async with alongside(practice.run(stream(config, "practice"), lambda: not learning)) as acting:
+                await watch(learner, tick, [acting])
+                learning = False
+        Ledger(shop.store).close_out()
+        return Practised(
+            version=last_line(log)["version"],
+            sessions=practice.progress.sessions,
+            void=practice.progress.void,
+            untrainable=practice.progress.untrainable,
+            engine=await shop.counters(engine),
+        )

@@ -1,0 +1,62 @@
+"""The first version: the trainer learns from the teacher's sessions while the teacher still gives them."""
+
+import random
+
+from ostinato.demo.config import DemoConfig, TeachConfig
+from ostinato.demo.pebbles import stream
+from ostinato.demo.prepare import load_wire
+from ostinato.demo.results import Taught
+from ostinato.demo.teacher import Lessons, TeacherPolicy
+from ostinato.engine.scripted import ScriptedEngine, serve_scripted
+from ostinato.loop.learn import last_line
+from ostinato.loop.run import START
+from ostinato.loop.services import alongside, watch
+from ostinato.loop.workshop import Workshop
+from ostinato.store.ledger import Ledger
+from ostinato.types import TEACHER_VERSION, Arm, Source, State
+
+
+async def teach(shop: Workshop, config: DemoConfig) -> Taught:
+    """Run lessons and supervised fine-tuning side by side; version 0 is published."""
+    settings, run = config.teach, shop.run
+    tokenizer, renderer = load_wire(run.checkpoint(START))
+    policy = TeacherPolicy(tokenizer, renderer.stop_ids[0])
+    site = await serve_scripted(ScriptedEngine(policy), secret=shop.services.secret)
+    try:
+        shop.put_arm(Arm(name="teacher", version=TEACHER_VERSION, share=0.0, engine=site.url))
+        runner, ledger = shop.runner(shop.client("teacher", "teacher")), Ledger(shop.store)
+        lessons = Lessons(runner, policy, ledger, run.tasks / "lessons")
+        trainer = await shop.services.start(
+            "sft", "ostinato.train.sft", _arguments(shop, settings), keep=False
+        )
+        problems, rng = stream(config, "lessons"), random.Random(config.seed)
+        teaching = lessons.give(lambda: next(problems), settings.lessons, settings.demonstrations, rng)
+        with shop.show.stage("teach", total=settings.steps) as bar:
+
+            def tick() -> None:
+                step = last_line(run.directory / "sft" / "sft.jsonl")
+                bar.at(step.get("step", 0), f"{lessons.sessions} lessons, loss {step.get('loss', 0):.3f}")
+
+            async with alongside(teaching) as task:
+                await watch(trainer, tick, [task])
+        _account_unread(shop)
+    finally:
+        await site.close()
+    return Taught(sessions=lessons.sessions)
+
+
+def _account_unread(shop: Workshop) -> None:
+    """Account lessons that ended after the last step, from which nothing was learnt."""
+    sessions = shop.store.sessions(source=Source.TEACHER)
+    ledger = Ledger(shop.store)
+    ledger.account_sessions([session.id for session in sessions], State.STALE)
+    ledger.close_out()
+
+
+def _arguments(shop: Workshop, config: TeachConfig) -> list[str]:
+    run = shop.run
+    return [
+        *("--store", str(run.store_path), "--objects", str(run.objects_path)),
+        *("--checkpoint", str(run.checkpoint(START)), "--out", str(run.checkpoint("taught"))),
+        *("--run-dir", str(run.directory / "sft"), "--steps", str(config.steps)),
+    ]

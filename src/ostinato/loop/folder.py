@@ -1,0 +1,136 @@
+"""Own a run folder and open a run in it.
+
+`demo` and `serve` both write arms, start engines and hand out keys in the folder, so two of them would take
+each other's users away. So a folder has one owner at a time: a lock of the kernel's, which ends with its
+process.
+
+A folder whose report exists, or whose settings differ, is moved aside and a run starts afresh. Only `--fresh`
+deletes, and never what people left: keys, consents, live sessions.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from ostinato.loop.people import people
+from ostinato.loop.run import Run, write_whole
+from ostinato.store.database import is_open_elsewhere
+
+
+class RunError(ValueError):
+    """The folder is not one of our runs."""
+
+
+class OwnedError(ValueError):
+    """Another process owns the folder; the message names it."""
+
+
+@contextmanager
+def owned(directory: Path, purpose: str) -> Iterator[Run]:
+    """Own `directory`, which is made where it is missing, until the block ends.
+
+    `purpose` names this process in the refusal that others get. Raises OwnedError when a process owns the
+    folder already.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    run = Run(directory=directory)
+    descriptor = os.open(run.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        _lock(descriptor, directory)
+        os.truncate(descriptor, 0)
+        os.pwrite(descriptor, f"ostinato {purpose}, process {os.getpid()}".encode(), 0)
+        yield run
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, directory: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        owner = os.pread(descriptor, 200, 0).decode(errors="replace") or "another process"
+        raise OwnedError(
+            f"{directory} is in use by {owner}: stop that first, or name another folder with --directory"
+        ) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A run that is ready to go on, and what became of what lay in its folder.
+
+    >>> Opened(run=Run(directory=Path("runs/demo")), notice="starts afresh").resumed
+    False
+    """
+
+    run: Run
+    notice: str
+    """For the person who started it: resumed, moved aside and where to, or deleted and how much."""
+    resumed: bool = False
+
+
+def open_run(run: Run, config: str, *, fresh: bool) -> Opened:
+    """Open an owned folder for a run with the settings `config`.
+
+    Raises RunError when the folder holds something else than a run, or when `fresh` would delete what people
+    left or a store that a process has open.
+    """
+    if not _is_empty(run) and not run.config.exists():
+        raise RunError(f"{run.directory} holds something else than a run: name an empty or a new folder")
+    same = run.config.exists() and run.config.read_text() == config
+    resumed = same and not fresh and not run.report.exists()
+    notice = f"resumes in {run.directory}" if resumed else _make_room(run, fresh=fresh)
+    for path in (run.tasks, run.logs, run.objects_path, run.directory / "checkpoints"):
+        path.mkdir(parents=True, exist_ok=True)
+    write_whole(run.config, config)
+    return Opened(run=run, notice=notice, resumed=resumed)
+
+
+def _make_room(run: Run, *, fresh: bool) -> str:
+    """Move what lies in the folder aside, or delete it if `fresh`; return a sentence that says which."""
+    if _is_empty(run):
+        return f"starts afresh in {run.directory}"
+    if is_open_elsewhere(run.store_path):
+        raise RunError(f"{run.store_path} is open in another process, such as a gateway: stop that first")
+    if not fresh:
+        aside = _name_aside(run.directory)
+        aside.mkdir()
+        for path in _content(run):
+            path.rename(aside / path.name)
+        return f"starts afresh in {run.directory}; what lay there is in {aside}"
+    if left := people(run.store_path):
+        raise RunError(
+            f"{run.directory} holds {left}, which --fresh does not delete: leave out --fresh and the folder "
+            f"is moved aside, or remove it yourself"
+        )
+    stages = len(list(run.directory.glob("stages/*.json")))
+    for path in _content(run):
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    return f"starts afresh in {run.directory}; deleted the run that lay there, with {stages} finished stages"
+
+
+def _content(run: Run) -> list[Path]:
+    """Everything but the lock. The store comes last, so that a move or deletion that was cut short still
+    shows what the folder is."""
+    paths = [path for path in run.directory.iterdir() if path != run.lock]
+    return sorted(paths, key=lambda path: (path == run.config, path.name.startswith(run.store_path.name)))
+
+
+def _is_empty(run: Run) -> bool:
+    """Return whether there is nothing but the lock."""
+    with contextlib.suppress(FileNotFoundError):
+        return not _content(run)
+    return True
+
+
+def _name_aside(directory: Path) -> Path:
+    stem = f"{directory.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    numbered = (f"{stem}-{number}" if number > 1 else stem for number in count(1))
+    paths = (directory.resolve().with_name(name) for name in numbered)
+    return next(path for path in paths if not path.exists())

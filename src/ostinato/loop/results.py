@@ -1,0 +1,136 @@
+"""The results of the stages of a cycle; each is kept in the run folder as JSON and read back checked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ostinato.deploy.outcomes import Measurement
+from ostinato.rollout.collect import Harvest
+from ostinato.types import Decision, Score
+
+Counters = Mapping[str, int | float]
+"""What an engine counts: swaps, failed requests, digest mismatches and more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """The time at which something began, in seconds since the epoch: a resumed stage goes on from it."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """The newest version after a stage that may have published one."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One version on the held-out tasks, and the counters of the engine that served it."""
+
+    measurement: Measurement
+    engine: Counters
+
+    @property
+    def scores(self) -> Mapping[str, Score]:
+        return self.measurement.report.scores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Champion:
+    """The version that is served, and the measurement of its weights that candidates are compared with."""
+
+    version: int
+    measured: Measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lived:
+    """The live sessions that the champion served before a collection, and the signals on them."""
+
+    version: int
+    sessions: int
+    signals: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """The gate's decision, with the id and the error level of the A/B test that it may admit to."""
+
+    decision: Decision
+    reason: str
+    experiment: str
+    alpha: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmSummary:
+    """The figures of one arm of an A/B test."""
+
+    version: int
+    sessions: int
+    users: int
+    mean_reward: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tested:
+    """The verdict of an A/B test with its evidence."""
+
+    decision: Decision
+    reason: str
+    arms: Mapping[str, ArmSummary]
+    evidence: Mapping[str, Any]
+    engine: Counters
+    """The counters of the engine that served the challenger."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The judgement of a candidate. A candidate that is not admitted is not tested."""
+
+    benched: Measured
+    admission: Admission
+    tested: Tested | None
+
+    @property
+    def decision(self) -> Decision:
+        return (self.tested or self.admission).decision
+
+    @property
+    def reason(self) -> str:
+        return (self.tested or self.admission).reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cycled:
+    """One whole cycle; `judged` is None when there was no candidate: no session could be learnt from."""
+
+    lived: Lived
+    collected: Harvest
+    candidate: int
+    champion: int
+    """The version that is served at the end."""
+    engine: Counters
+    """The counters of the engine that served the champion."""
+    judged: Judged | None
+
+    @property
+    def decision(self) -> Decision:
+        return Decision.HOLD if self.judged is None else self.judged.decision
+
+    @property
+    def reason(self) -> str:
+        return "no session could be learnt from" if self.judged is None else self.judged.reason
+
+    @property
+    def engines(self) -> Mapping[str, Counters]:
+        """The counters of every engine of the cycle."""
+        engines = {"champion": self.engine}
+        if self.judged is not None:
+            engines["gate"] = self.judged.benched.engine
+        if self.judged is not None and self.judged.tested is not None:
+            engines["challenger"] = self.judged.tested.engine
+        return engines

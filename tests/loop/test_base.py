@@ -1,0 +1,31 @@
+"""The loop waits for real sessions: enough of them, and then for their attribution windows."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+from tests.store.builders import session, turn
+
+from ostinato.loop.base import PeopleTraffic
+from ostinato.store import Store
+from ostinato.types import Ending, Source
+
+
+async def test_a_period_ends_when_enough_sessions_have_ended_since_it_began(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "store.db")
+    traffic = PeopleTraffic(store, sessions=2, horizon=3, window_s=0.0, poll_s=0.001)
+
+    def ended(id: str, at: float, source: Source = Source.LIVE) -> None:
+        about = replace(session(id), started_at=at, source=source, ending=Ending.FINISHED)
+        store.record([turn(0, id)], [], [about])
+
+    waiting = asyncio.create_task(traffic.arrive("live", since=100.0))
+    ended("too-early", 99.0)
+    ended("practice", 101.0, Source.PRACTICE)
+    ended("first", 101.0)
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    ended("second", 102.0)
+    await waiting
+    assert traffic.horizon == 3 and traffic.strata() == {}
+    store.close()
