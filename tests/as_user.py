@@ -1,7 +1,7 @@
-"""Runs a command as another user who can reach this Python: `python -m tests.as_user UID COMMAND…`.
+"""Run a command as another user, who can reach this Python: `python -m tests.as_user UID COMMAND…`.
 
-Root's Python may lie in root's home, which others cannot enter. In a mount namespace of its own such a
-directory is covered by an open one that holds the interpreter alone, at the same path.
+Root's Python may lie in root's home, which others cannot enter. In a mount namespace of its own, such a
+directory is covered by an open one that holds nothing but the interpreter, at the same path.
 """
 
 import os
@@ -24,7 +24,7 @@ def main() -> None:
 
 
 def uncover(prefix: Path) -> None:
-    """Let everybody reach `prefix`, and nothing else of the directories that are shut above it."""
+    """Let every user reach `prefix`, and nothing else below the closed directories above it."""
     shut = next((each for each in reversed(prefix.parents) if not each.stat().st_mode & 0o001), None)
     if shut is None:
         return

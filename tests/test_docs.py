@@ -52,7 +52,7 @@ def paths(page: Path) -> Iterator[tuple[str, str | None]]:
 
 
 def exists(name: str) -> bool:
-    """Whether a path is there, seen from the root of the repository or from the package."""
+    """Return whether a path exists, seen from the root of the repository or from the package."""
     if name in OF_A_TASK:
         return True
     places = (ROOT, ROOT / "src" / "ostinato")

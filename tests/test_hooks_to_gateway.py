@@ -1,4 +1,4 @@
-"""From an edit under Claude Code's hooks to a signal at a real gateway: what became of it is known."""
+"""An edit under Claude Code's hooks becomes a signal at a real gateway, and its session a group for the trainer."""
 
 import asyncio
 import json
@@ -49,15 +49,15 @@ def git(repository: Path, *arguments: str) -> None:
 
 
 def hook(repository: Path, **event: object) -> None:
-    """As Claude Code calls it."""
-    told = {"session_id": SESSION, "cwd": str(repository), "transcript_path": "/t", **event}
+    """Call the hook as Claude Code does."""
+    payload = {"session_id": SESSION, "cwd": str(repository), "transcript_path": "/t", **event}
     command = [sys.executable, "-P", "-m", "ostinato", "hook", "--input", "stdin"]
-    done = subprocess.run(command, input=json.dumps(told), text=True, capture_output=True, check=True)
+    done = subprocess.run(command, input=json.dumps(payload), text=True, capture_output=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
 
 
 async def messages(url: str) -> str:
-    """One turn of the conversation; the id of the call it makes."""
+    """Send one turn of the conversation, and return the id of the call that the model made."""
     body = {
         "model": "ostinato",
         "max_tokens": 200,
@@ -74,16 +74,16 @@ async def messages(url: str) -> str:
     return str(next(part["id"] for part in answer["content"] if part["type"] == "tool_use"))
 
 
-async def told(store: Store, kind: SignalKind) -> list[Signal]:
-    """The signals of that kind, once there is one."""
+async def signals_of(store: Store, kind: SignalKind) -> list[Signal]:
+    """Wait for a signal of that kind, and return all of them."""
     async with asyncio.timeout(60):
-        while not (found := [signal for signal in store.signals(SESSION) if signal.kind is kind]):
+        while not (signals := [signal for signal in store.signals(SESSION) if signal.kind is kind]):
             await asyncio.sleep(0.1)
-    return found
+    return signals
 
 
 async def ended(store: Store) -> Ending:
-    """How the session ended, once it did."""
+    """Wait until the session has ended, and return its ending."""
     async with asyncio.timeout(60):
         while (session := store.session(SESSION)) is None or session.ending is None:
             await asyncio.sleep(0.1)
@@ -93,7 +93,7 @@ async def ended(store: Store) -> Ending:
 async def test_an_edit_that_was_committed_becomes_a_signal_and_its_session_is_collected(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From the first turn of an agent that knows nothing of us to a group that the trainer may claim."""
+    """An agent that knows nothing of ostinato still leaves a group that the trainer may claim."""
     checkpoint = home / "checkpoint"
     Tokenizer.train(["the tokens of a conversation " * 4], 300, ["<tool_call>\n"]).save(checkpoint)
     renderer = Renderer(Tokenizer.load(checkpoint))
@@ -125,7 +125,7 @@ async def test_an_edit_that_was_committed_becomes_a_signal_and_its_session_is_co
             (repository / "calc.py").write_text(AFTER)
             await asyncio.to_thread(hook, repository, hook_event_name="PostToolUse", **edit)
             await asyncio.to_thread(git, repository, "commit", "-qam", "fix add")
-            (kept,) = await told(store, SignalKind.EDIT_KEPT)
+            (kept,) = await signals_of(store, SignalKind.EDIT_KEPT)
             assert Collector(store, LIVE).harvest("main", {}, as_of=LATER).sessions == 0  # it has not ended
             await asyncio.to_thread(hook, repository, hook_event_name="SessionEnd", reason="other")
             assert await ended(store) is Ending.ABANDONED  # its call never got a result here

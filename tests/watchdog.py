@@ -1,8 +1,8 @@
 """A watchdog over event loops: no callback may use more than 50 ms of its thread's CPU.
 
-Measured is the CPU time of the loop's own thread, so a loaded machine fails no test. Not counted are the
-steps of the test itself, of uvicorn's start, and collections of garbage, whose size is that of the whole test
-run.
+The CPU time of the loop's own thread is measured, so a loaded machine fails no test. The steps of the test
+itself, uvicorn's start, and garbage collections are not counted: their length depends on
+the whole test run.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class Blocked(AssertionError):  # noqa: N818
 
 @contextmanager
 def watched(most_s: float = MOST_S, *, but: tuple[str, ...] = ()) -> Iterator[list[str]]:
-    """Gives the callbacks that took longer; raises Blocked at the end if there are any.
+    """Collect the callbacks that took longer, and raise Blocked at the end if there are any.
 
     `but` are parts of the paths of code that may take longer; say why beside it.
     """
@@ -67,7 +67,7 @@ def _is_ours(callback: Any, but: tuple[str, ...]) -> bool:
 
 
 def _code(callback: Any) -> Any:
-    """Of the coroutine that a task steps, or of a function."""
+    """Return the code of the coroutine that a task steps, or of a function."""
     owner = getattr(callback, "__self__", None)
     if isinstance(owner, asyncio.Task):
         coroutine = owner.get_coro()

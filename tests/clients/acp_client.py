@@ -14,7 +14,7 @@ AGENT = [sys.executable, "-m", "ostinato.cli", "acp", "--url", gateway]
 
 
 class Editor:
-    """Shows what the agent says and permits what it asks."""
+    """The editor side: print what the agent says, and permit every request."""
 
     def on_connect(self, conn: Any) -> None:
         pass

@@ -1,4 +1,4 @@
-"""A whole front door for one client: a repository, a gateway process, a scripted model, no other network."""
+"""A gateway for one client: a repository, a gateway process, a scripted model, and no other network."""
 
 import asyncio
 import fcntl
@@ -29,18 +29,18 @@ GET_FLAGS, SET_FLAGS, UP = 0x8913, 0x8914, 1  # linux/sockios.h, net/if.h
 
 @pytest.fixture(scope="session")
 def _alone() -> None:
-    """Only loopback may be there, so that nothing a client sends leaves; it is brought up if it is down."""
+    """Bring up loopback, and skip where there is any other network: nothing that a client sends may leave."""
     if [name for _, name in socket.if_nameindex()] != ["lo"]:
         pytest.skip("needs a network namespace of its own: run `make test-clients` on Linux")
     with socket.socket() as probe:
-        asked = struct.pack("16sh14x", b"lo", 0)
-        flags = struct.unpack("16sh14x", fcntl.ioctl(probe, GET_FLAGS, asked))[1]
+        request = struct.pack("16sh14x", b"lo", 0)
+        flags = struct.unpack("16sh14x", fcntl.ioctl(probe, GET_FLAGS, request))[1]
         fcntl.ioctl(probe, SET_FLAGS, struct.pack("16sh14x", b"lo", flags | UP))
 
 
 @dataclass(frozen=True)
 class Door:
-    """A running front door and what the model behind it said."""
+    """A running gateway, its store, and the scripted model behind it."""
 
     desk: Desk
     store: Store

@@ -1,4 +1,4 @@
-"""How each client is started on a task, as a user would: command line, environment, configuration files."""
+"""The clients, and the command line, environment and files with which a user would start each on a task."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ PATIENCE_S = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desk:
-    """Where a client works: an empty home, a repository, the address of the gateway."""
+    """The place where a client works: an empty home, a repository, the address of the gateway."""
 
     home: Path
     repo: Path
@@ -28,7 +28,7 @@ class Desk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What is started; `files` are written below the home first."""
+    """The command that starts a client; `files` are written below the home first."""
 
     command: list[str]
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Client:
     start: Callable[[Desk], Start]
     package: str | None = None
     turns: int = 3
-    """Model calls that the task takes: read, edit, say so."""
+    """The model calls that the task takes: read, edit, report."""
 
     @property
     def missing(self) -> str | None:
@@ -52,7 +52,7 @@ class Client:
 
 
 async def run(client: Client, desk: Desk) -> str:
-    """Runs it to its end on the task; its output. AssertionError when it fails or does not end."""
+    """Run a client on the task and return its output; raises AssertionError when it fails or does not end."""
     start = client.start(desk)
     for name, text in start.files.items():
         path = desk.home / name
@@ -81,7 +81,7 @@ async def run(client: Client, desk: Desk) -> str:
 
 
 def _bare(home: Path) -> dict[str, str]:
-    """Nothing of the machine's settings: only where programs and the home are."""
+    """Return an environment without the machine's settings: only the places of programs and of the home."""
     node = shutil.which("node")
     path = [str(Path(node).parent)] if node else []
     return {

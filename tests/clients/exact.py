@@ -1,4 +1,4 @@
-"""What makes a client's session exact."""
+"""The check that a client's session was recorded exactly."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -8,7 +8,7 @@ from ostinato.types import Turn, TurnKind
 
 
 def check_exact(store: Store, said: Mapping[str, tuple[int, ...]], turns: int) -> None:
-    """One session: every turn holds the ids that were sampled, and `turns` of the work extend each other."""
+    """Assert that one session holds every sampled id, and that `turns` turns of the work extend each other."""
     (session,) = store.sessions()
     recorded = store.turns(session.id)
     assert {turn.id: turn.completion.ids for turn in recorded} == said

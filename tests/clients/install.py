@@ -23,7 +23,7 @@ class Package:
     version: str
     program: str
     beside: tuple[str, ...] = ()
-    """What it imports and does not ask for."""
+    """Packages that it imports but does not require."""
 
     @property
     def home(self) -> Path:
@@ -36,7 +36,7 @@ class Package:
 
     @property
     def missing(self) -> str | None:
-        """Why it cannot be used; None when it can."""
+        """Return the reason why it cannot be used, None when it can."""
         report = self.home / "installed.json"
         if not report.exists():
             return f"{self.name} is not installed: run `make test-clients`"
@@ -65,7 +65,7 @@ PACKAGES = {
 
 
 def install(package: Package) -> str | None:
-    """Installs it if that was not done before; what went wrong, None when nothing did."""
+    """Install a package if that was not done before; return the problem, None when there was none."""
     if package.missing is None:
         return None
     shutil.rmtree(package.home, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Every client does a whole task; what it leaves in the store is exactly what the model said."""
+"""Every real client does a whole task, and the store holds exactly what the model sampled."""
 
 import pytest
 from tests.clients.conftest import AFTER, Door

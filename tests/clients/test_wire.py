@@ -1,7 +1,7 @@
-"""What the real clients sent, recorded: the gateway reads it and keeps their sessions exact, without them.
+"""Recorded requests of the real clients, whose sessions the gateway keeps exact.
 
-Each file holds the requests of one client on one task. Long texts and descriptions were replaced by their
-length and a digest, the same each time; of the tools only those of every kind are kept.
+Each file holds the requests of one client on one task. A long text or description was replaced by its length
+and digest, the same each time it occurs. Of the tools, one of each kind was kept.
 """
 
 import json
@@ -26,7 +26,7 @@ FILES = sorted((Path(__file__).parent / "wire").glob("*.json"))
 CHANGE = Change(path="/home/ada/repo/calc.py", before="    return a - b", after="    return a + b")
 TURNS = {client.name: client.turns for client in CLIENTS}
 UNSUPPORTED = "output_config.format"
-"""Claude Code asks for a title as JSON of a schema, and goes on without one."""
+"""Claude Code requests a title as JSON of a schema, and goes on without one."""
 
 
 @pytest.fixture
@@ -44,11 +44,11 @@ async def scripted(renderer: Renderer, store: Store) -> AsyncIterator[Editor]:
 
 
 def requests(path: Path) -> list[dict[str, Any]]:
-    told = json.loads(path.read_text())
-    for request in told["requests"]:
+    record = json.loads(path.read_text())
+    for request in record["requests"]:
         if request["body"].get("tools") == "shared":
-            request["body"]["tools"] = told["tools"]
-    return list(told["requests"])
+            request["body"]["tools"] = record["tools"]
+    return list(record["requests"])
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

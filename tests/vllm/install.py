@@ -1,6 +1,6 @@
 """vLLM in an environment of its own below `.clients`, then the tests that need it: `make test-vllm`.
 
-The package for processors without a GPU asks for three libraries that are built for CUDA, and needs none.
+The package for machines without a GPU requires three libraries built for CUDA, and needs none of them.
 """
 
 import json
@@ -20,7 +20,7 @@ PATIENCE_S = 1800
 
 
 def missing() -> str | None:
-    """Why vLLM cannot be used; None when it can."""
+    """Return the reason why vLLM cannot be used, None when it can."""
     if not REPORT.exists():
         return "vLLM is not installed: run `make test-vllm`"
     found = json.loads(REPORT.read_text())
@@ -31,7 +31,7 @@ def missing() -> str | None:
 
 
 def install() -> str | None:
-    """Install it if that was not done before; what went wrong, None when nothing did."""
+    """Install vLLM if that was not done before; return the problem, None when there was none."""
     if missing() is None:
         return None
     shutil.rmtree(HOME, ignore_errors=True)

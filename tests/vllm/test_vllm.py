@@ -1,4 +1,4 @@
-"""A real vLLM keeps the engine contract, and what only it can get wrong. Run by `make test-vllm`."""
+"""A real vLLM under the engine contract, and what only vLLM can get wrong; run by `make test-vllm`."""
 
 import asyncio
 import json
@@ -54,16 +54,16 @@ async def served(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 class TestVllm(Contract):
-    """All of the contract, on one server that lives through every test."""
+    """The whole contract, on one server that lives through every test."""
 
 
 async def test_a_prefix_of_an_older_version_is_not_reused(served: VllmEngine) -> None:
-    """The keys of the old weights lie in vLLM's prefix cache; nobody who starts now may find them."""
-    asked = request(5, length=100)
-    assert_exact(asked, await served.generate(asked))
+    """The keys of the old weights lie in vLLM's prefix cache; no new request may use them."""
+    sent = request(5, length=100)
+    assert_exact(sent, await served.generate(sent))
     version = served.version + 1
     await served.swap(version, model(version).state_dict())
-    assert_exact(asked, await served.generate(asked))
+    assert_exact(sent, await served.generate(sent))
 
 
 async def test_a_small_change_travels_as_a_small_patch_and_is_served(served: VllmEngine) -> None:
@@ -73,12 +73,12 @@ async def test_a_small_change_travels_as_a_small_patch_and_is_served(served: Vll
     base.load_state_dict(tensors)
     version = served.version + 1
     await served.swap(version, tensors)
-    asked = request(6, length=60)
-    got = await served.generate(asked)
+    sent = request(6, length=60)
+    reply = await served.generate(sent)
     with torch.no_grad():
-        logits, _ = base(torch.tensor([asked.prompt_ids + got.ids]))
-    expected = torch.log_softmax(logits[0, 59:-1], -1).gather(1, torch.tensor(got.ids)[:, None])[:, 0]
-    assert (expected - torch.tensor(got.logprobs)).abs().max() < EXACT
+        logits, _ = base(torch.tensor([sent.prompt_ids + reply.ids]))
+    expected = torch.log_softmax(logits[0, 59:-1], -1).gather(1, torch.tensor(reply.ids)[:, None])[:, 0]
+    assert (expected - torch.tensor(reply.logprobs)).abs().max() < EXACT
     await served.swap(version + 1, model(version + 1).state_dict())
 
 
@@ -89,17 +89,17 @@ async def test_it_stands_behind_the_same_http_and_follows_the_store(
     objects = Objects.open(tmp_path)
     Publisher(objects).anchor(version, model(version).state_dict())
     running = await serve(create_app(served, SyncLoader(served, Subscriber(objects))), "127.0.0.1", 0)
-    asked = request(7)
+    sent = request(7)
     async with aiohttp.ClientSession(running.url) as session:
         async with session.post("/load", json={"version": version}) as response:
             assert (response.status, await response.json()) == (200, {"version": version})
-        async with session.post("/generate", json=request_to_json(asked) | {"stream": True}) as response:
+        async with session.post("/generate", json=request_to_json(sent) | {"stream": True}) as response:
             lines = [json.loads(line) async for line in response.content]
         async with session.post("/load", json={"version": version + 1}) as response:
             assert response.status == 409
-    got = completion_from_json(lines[-1])
-    assert tuple(line["id"] for line in lines[:-1]) == got.ids
-    assert_exact(asked, got)
+    reply = completion_from_json(lines[-1])
+    assert tuple(line["id"] for line in lines[:-1]) == reply.ids
+    assert_exact(sent, reply)
     await running.close()
 
 
@@ -114,14 +114,14 @@ async def test_a_patch_that_was_damaged_on_its_way_is_refused(
         await served.swap(version + 1, model(version + 1).state_dict())
     monkeypatch.undo()
     assert served.version == version
-    asked = request(8)
-    assert_exact(asked, await served.generate(asked))
+    sent = request(8)
+    assert_exact(sent, await served.generate(sent))
     await served.swap(version + 1, model(version + 1).state_dict())
-    assert_exact(asked, await served.generate(asked))
+    assert_exact(sent, await served.generate(sent))
 
 
 async def test_when_the_server_dies_requests_say_so(served: VllmEngine) -> None:
-    """Last: nothing is served after it."""
+    """The last test of the file, since it kills the server."""
     many = [asyncio.create_task(served.generate(request(i, max_tokens=110))) for i in range(64)]
     await asyncio.sleep(0.05)
     served.server.process.send_signal(signal.SIGKILL)
