@@ -8,7 +8,7 @@ from ostinato.types import Turn, TurnKind
 
 
 def check_exact(store: Store, said: Mapping[str, tuple[int, ...]], turns: int) -> None:
-    """Assert that one session holds every sampled id, and that `turns` turns of the work extend each other."""
+    """Assert that one session holds every sampled id, and that `turns` turns of work extend each other."""
     (session,) = store.sessions()
     recorded = store.turns(session.id)
     assert {turn.id: turn.completion.ids for turn in recorded} == said
