@@ -1,4 +1,4 @@
-"""An edit under Claude Code's hooks becomes a signal at a real gateway, and its session a group to train on."""
+"""An edit under Claude Code's hooks becomes a signal at a gateway, and its session a group to train on."""
 
 import asyncio
 import json
