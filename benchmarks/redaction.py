@@ -2,27 +2,26 @@
 
     python -m benchmarks.redaction [--planted 1200] [--lines 120000] [--peer DIRECTORY | --no-peer] [--json]
 
-Planted: secrets drawn at random in the forms that vendors print, and passwords and tokens of no vendor, each
-written into a line as people write them (source, `.env`, YAML, JSON, a shell, a header, a log) between lines
-of real source. The hardest stand alone in no vendor's form, `nothing but chance`: commit ids look the same.
-*New forms* are those of `plants.py`: as programs, shells, config files and tools of many kinds write secrets,
-each form with its own recall. The rules were mended after its first run (0.959 of all then), so it is no
-longer what nobody thought of. Found means that redaction leaves at most three characters; detect-secrets is
-believed when it names the line. Recall is given with its 95 % Wilson interval.
+Planted are the secrets of `fuzz/planted_secrets.py`, between lines of real source. The hardest stand alone in
+no vendor's form, `nothing but chance`: commit ids look the same. *New forms* are those of
+`fuzz/secret_shapes.py`, each with its own recall. The rules were mended after the first run on them (0.959 of
+all), so they are no longer forms that nobody thought of. A secret counts as found when redaction leaves at
+most three characters of it, or for detect-secrets when it names the line. Recall has its 95 % Wilson
+interval.
 
-False alarms: lines in which something is found, per 1000 lines of the standard library and of the installed
-packages (Python, and in a row of its own their other text: documents, JSON, settings, C, scripts) as they
-are; each counts as false, so an example key in a manual does too. The interval is that of a bootstrap over
-files. The peer (`pip install detect-secrets` into a virtual environment of its own, at --peer or somewhere
-temporary) reads the same files with its own default plugins and filters.
+False alarms are lines in which something is found, per 1000 lines of the standard library and of the
+installed packages (Python, and in a row of its own their other text: documents, JSON, settings, C, scripts).
+Each counts as false, an example key in a manual included. The interval is that of a bootstrap over files. The
+peer (`pip install detect-secrets` into a virtual environment of its own, at --peer or in a temporary place)
+reads the same files with its default plugins and filters.
 
-*Slow lines* were made to be slow: CPU seconds a MB, and how many times longer twice the text takes.
+*Slow lines* were made to be slow: the table shows CPU seconds per MB, and the ratio of time for twice the
+text.
 """
 
 import argparse
 import json
 import random
-import string
 import subprocess
 import sys
 import sysconfig
@@ -30,41 +29,17 @@ import tempfile
 import time
 import venv
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+from fuzz.planted_secrets import Planted, plant, removed
+from fuzz.secret_shapes import SHAPES, Drawn, draw
 
 from benchmarks.measure import Figure, Run, table
-from benchmarks.plants import SHAPES, Drawn, draw
 from ostinato.store.redact import find
 
-HEX, ALNUM, URLSAFE = (
-    "0123456789abcdef",
-    string.ascii_letters + string.digits,
-    string.ascii_letters + string.digits + "_-",
-)
-UPPER, BASE64 = string.ascii_uppercase + string.digits, string.ascii_letters + string.digits + "+/"
-PASSWORD = string.ascii_letters + string.digits + "!#%*+-_.?~^"
-NAMES = (
-    "password",
-    "DB_PASSWORD",
-    "db_passwd",
-    "secret",
-    "client_secret",
-    "SECRET_KEY",
-    "api_key",
-    "apiKey",
-    "API_TOKEN",
-    "access_token",
-    "auth_token",
-    "STRIPE_SECRET",
-    "smtp_pwd",
-    "private_key",
-    "signing_key",
-    "webhook_secret",
-)
 PEER = """
 import json, sys
 from detect_secrets import SecretsCollection
@@ -79,23 +54,10 @@ print(json.dumps(found))
 """
 PEER_NAME = "detect-secrets"
 ALARMS = "false alarms per 1000 lines"
-Draw = Callable[[random.Random], str]
 TEXTS = (
-    ".md",
-    ".rst",
-    ".txt",
-    ".json",
-    ".toml",
-    ".cfg",
-    ".ini",
-    ".yaml",
-    ".yml",
-    ".c",
-    ".h",
-    ".js",
-    ".sh",
+    ".md", ".rst", ".txt", ".json", ".toml", ".cfg", ".ini", ".yaml", ".yml", ".c", ".h", ".js", ".sh",
     ".xml",
-)
+)  # fmt: skip
 SLOW = (
     "token=Abcdefg!, ",
     "password=",
@@ -108,130 +70,19 @@ SLOW = (
     '"aA1',
     "AKIA ",
 )
-"""Units of lines that were made to be slow."""
-
-
-def some(alphabet: str, n: int) -> Draw:
-    """`n` characters, of which at least one is a digit, as nearly all drawn ones have."""
-
-    def draw(rng: random.Random) -> str:
-        text = "".join(rng.choices(alphabet, k=n))
-        return text if any(each.isdigit() for each in text) else draw(rng)
-
-    return draw
-
-
-def joined(*parts: str | Draw) -> Draw:
-    return lambda rng: "".join(part if isinstance(part, str) else part(rng) for part in parts)
-
-
-FORMS: dict[str, Draw] = {
-    "AWS key id": joined("AKIA", some(UPPER, 16)),
-    "GitHub": joined("ghp_", some(ALNUM, 36)),
-    "GitHub fine-grained": joined("github_pat_", some(ALNUM, 22), "_", some(ALNUM, 59)),
-    "GitLab": joined("glpat-", some(URLSAFE, 20)),
-    "Slack": joined("xoxb-", some(string.digits, 12), "-", some(string.digits, 12), "-", some(ALNUM, 24)),
-    "OpenAI": joined("sk-proj-", some(URLSAFE, 74)),
-    "Anthropic": joined("sk-ant-api03-", some(URLSAFE, 93), "AA"),
-    "Stripe": joined("sk_live_", some(ALNUM, 24)),
-    "Google": joined("AIza", some(URLSAFE, 35)),
-    "JWT": joined("eyJhbGciOiJIUzI1NiJ9.eyJ", some(URLSAFE, 40), ".", some(URLSAFE, 43)),
-    "npm": joined("npm_", some(ALNUM, 36)),
-    "PyPI": joined("pypi-AgEIcHlwaS5vcmc", some(URLSAFE, 130)),
-    "Hugging Face": joined("hf_", some(string.ascii_letters + "0123456789", 34)),
-    "SendGrid": joined("SG.", some(URLSAFE, 22), ".", some(URLSAFE, 43)),
-    "Twilio": joined("SK", some(HEX, 32)),
-    "Databricks": joined("dapi", some(HEX, 32)),
-    "Telegram": joined(some("123456789", 9), ":AA", some(URLSAFE, 33)),
-}
-OTHERS: dict[str, Draw] = {
-    "hex 32": some(HEX, 32),
-    "hex 64": some(HEX, 64),
-    "base64 40": some(BASE64, 40),
-    "url-safe 43": some(URLSAFE, 43),
-    "letters and digits 20": some(ALNUM, 20),
-    "password 12": some(PASSWORD, 12),
-    "password 16": some(PASSWORD, 16),
-    "word and number": joined(
-        lambda rng: rng.choice(("Winter", "tiger", "Oslo", "monkey")), some(string.digits, 4), "!"
-    ),
-}
-ANYWHERE = (
-    '    {name} = "{secret}"',
-    "{name}: '{secret}'",
-    "{NAME}={secret}",
-    "export {NAME}={secret}",
-    "  {name}: {secret}",
-    '    "{name}": "{secret}",',
-    '{{\\"{name}\\": \\"{secret}\\"}}',
-    'client = Client({name}="{secret}")',
-    '+{NAME}="{secret}"',
-    "os.environ[\"{NAME}\"] = '{secret}'",
-)
-ALONE = (
-    "# old one: {secret}",
-    "curl -H 'Authorization: Bearer {secret}' https://host/v1",
-    "token {secret} was refused",
-    'assert login("{secret}") is None',
-    "WARNING client sent {secret}, retrying",
-)
-PASSWORD_ALONE = (
-    "DATABASE_URL=postgres://app:{secret}@db.internal:5432/app",
-    "redis://:{secret}@cache:6379/0",
-    "mysql --user app --password {secret} app",
-)
-CHANCE = ("hex 64", "base64 40", "url-safe 43")
-FAMILIES = {
-    "form, named": 25,
-    "form, alone": 25,
-    "named": 25,
-    "url or flag": 15,
-    "key block": 5,
-    "nothing but chance": 5,
-}
-"""How many of a hundred: in a vendor's form or not, with a telling name before it or not."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Planted:
-    """A secret, what it is, and the line it stands on."""
-
-    kind: str
-    family: str
-    secret: str
-    line: str
-
-
-def plant(rng: random.Random) -> Planted:
-    """One secret in one line."""
-    name = rng.choice(NAMES)
-    family = rng.choices(list(FAMILIES), list(FAMILIES.values()))[0]
-    if family == "key block":
-        kind, secret = family, "\n".join(some(BASE64, 64)(rng) for _ in range(6))
-        line = f"-----BEGIN RSA PRIVATE KEY-----\n{secret}\n-----END RSA PRIVATE KEY-----"
-        return Planted(kind=kind, family=family, secret=secret, line=line)
-    kinds = {"nothing but chance": CHANCE}.get(family, FORMS if family.startswith("form") else OTHERS)
-    kind = rng.choice(list(kinds))
-    secret = (FORMS | OTHERS)[kind](rng)
-    shape = rng.choice(
-        {"form, alone": ALONE, "nothing but chance": ALONE, "url or flag": PASSWORD_ALONE}.get(
-            family, ANYWHERE
-        )
-    )
-    line = shape.format(name=name, NAME=name.upper(), secret=secret)
-    return Planted(kind=kind, family=family, secret=secret, line=line)
+"""The repeated units of lines that were made to be slow."""
 
 
 def sources(
     roots: Sequence[Path], lines: int, rng: random.Random, endings: Sequence[str] = (".py",)
 ) -> dict[Path, list[str]]:
-    """Files below `roots` that end so, in turns, until there are `lines` lines."""
+    """Return files below `roots` with these endings, in turns, up to `lines` lines."""
     every = {root: (p for p in root.rglob("*.*") if p.suffix in endings) for root in roots}
-    found = {root: sorted(p for p in paths if _is_source(p, root)) for root, paths in every.items()}
+    files = {root: sorted(p for p in paths if _is_source(p, root)) for root, paths in every.items()}
     taken: dict[Path, list[str]] = {}
-    for paths in found.values():
+    for paths in files.values():
         rng.shuffle(paths)
-    total, turns = 0, list(found.values())
+    total, turns = 0, list(files.values())
     while total < lines and any(turns):
         paths = min((each for each in turns if each), key=lambda each: -len(each))
         path = paths.pop()
@@ -249,12 +100,12 @@ def _is_source(path: Path, root: Path) -> bool:
 
 
 def flagged(text: str) -> list[int]:
-    """Numbers of the lines, from 1, in which ours finds something."""
+    """Return the numbers of the lines, from 1, in which ostinato finds something."""
     return sorted({text.count("\n", 0, secret.start) + 1 for secret in find(text)})
 
 
 def alarming(lines: Sequence[str]) -> list[str]:
-    """The lines of a file that alarm, with what is found in them."""
+    """Return the lines of a file that alarm, with what was found in them."""
     text = "\n".join(lines)
     return [
         f"alarm {s.kind}: {text[s.start : s.end]!r:.60} in {lines[text.count(chr(10), 0, s.start)]:.100}"
@@ -262,24 +113,16 @@ def alarming(lines: Sequence[str]) -> list[str]:
     ]
 
 
-def removed(text: str, planted: Planted) -> bool:
-    """Whether redaction leaves nothing of the secret but what every token of its form begins with."""
-    at = text.index(planted.secret)
-    inside = [(max(s.start, at), min(s.end, at + len(planted.secret))) for s in find(text)]
-    covered = sum(max(0, end - start) for start, end in inside)
-    return covered >= len(planted.secret) - 3
-
-
 def peer_lines(python: Path, paths: Sequence[Path]) -> dict[str, list[int]]:
-    said = subprocess.run(
+    done = subprocess.run(
         [python, "-c", PEER], input="\n".join(map(str, paths)), capture_output=True, text=True, check=True
     )
-    lines: dict[str, list[int]] = json.loads(said.stdout.splitlines()[-1])
+    lines: dict[str, list[int]] = json.loads(done.stdout.splitlines()[-1])
     return lines
 
 
 def make_peer(directory: Path) -> Path | None:
-    """The Python of an environment with detect-secrets; None where it cannot be installed."""
+    """Return the Python of an environment with detect-secrets; None where it cannot be installed."""
     python = directory / "bin" / "python"
     if not python.exists():
         venv.create(directory, with_pip=True)
@@ -295,7 +138,7 @@ def make_peer(directory: Path) -> Path | None:
 
 
 def wilson(hits: int, n: int) -> Figure:
-    """A proportion with its 95 % Wilson score interval."""
+    """Return a proportion with its 95 % Wilson score interval."""
     z, p = 1.959964, hits / n
     middle, half = p + z * z / (2 * n), z * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     scale = 1 + z * z / n
@@ -304,7 +147,7 @@ def wilson(hits: int, n: int) -> Figure:
 
 
 def rate(alarms: Sequence[int], lines: Sequence[int], draws: int = 2000) -> Figure:
-    """Alarms per 1000 lines, with the bootstrap interval over files."""
+    """Return the alarms per 1000 lines, with the bootstrap interval over files."""
     a, n = np.array(alarms), np.array(lines)
     rng = np.random.default_rng(0)
     picks = rng.integers(0, len(a), (draws, len(a)))
@@ -315,7 +158,7 @@ def rate(alarms: Sequence[int], lines: Sequence[int], draws: int = 2000) -> Figu
 
 
 def hosts(planted: Sequence[Planted], source: dict[Path, list[str]], rng: random.Random) -> list[str]:
-    """For each secret the text it stands in: its line with three lines of source before and after it."""
+    """Return for each secret its line with three lines of source before and after it."""
     files = [lines for lines in source.values() if len(lines) > 40]
     texts = []
     for each in planted:
@@ -334,7 +177,7 @@ def write_all(directory: Path, texts: Sequence[str]) -> list[Path]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What one scanner made of the planted secrets, and its alarms in each file of source."""
+    """The result of one scanner: which planted secrets it found, and its alarms in each file of source."""
 
     found: list[bool]
     alarms: list[int]
@@ -360,17 +203,19 @@ def ours(texts: Sequence[str], planted: Sequence[Planted], source: Mapping[Path,
 def theirs(
     python: Path, written: Sequence[Path], planted: Sequence[Planted], source: Mapping[Path, list[str]]
 ) -> Outcome:
-    said, alarms = peer_lines(python, written), peer_lines(python, list(source))
-    stands = [range(4, 5 + each.line.count("\n")) for each in planted]
-    found = [any(n in lines for n in said[str(path)]) for path, lines in zip(written, stands, strict=True)]
+    flagged_lines, alarms = peer_lines(python, written), peer_lines(python, list(source))
+    places = [range(4, 5 + each.line.count("\n")) for each in planted]
+    found = [
+        any(n in lines for n in flagged_lines[str(path)]) for path, lines in zip(written, places, strict=True)
+    ]
     return Outcome(found=found, alarms=[len(alarms[str(path)]) for path in source])
 
 
 def by_form(each: int, rng: random.Random) -> dict[str, Figure]:
-    """Recall of `each` secrets of every new form, and of all."""
+    """Return the recall for `each` secrets of every new form, and for all of them."""
     hits = {form: [_is_removed(draw(form, rng)) for _ in range(each)] for form in SHAPES}
-    whole = [hit for told in hits.values() for hit in told]
-    return {form: wilson(sum(told), len(told)) for form, told in (*hits.items(), ("all", whole))}
+    every = [hit for of_form in hits.values() for hit in of_form]
+    return {form: wilson(sum(rows), len(rows)) for form, rows in (*hits.items(), ("all", every))}
 
 
 def _is_removed(drawn: Drawn) -> bool:
@@ -379,12 +224,12 @@ def _is_removed(drawn: Drawn) -> bool:
 
 
 def growth(size: int) -> dict[str, dict[str, float]]:
-    """CPU seconds a MB of each slow line at `size` characters, and how much longer twice the size takes."""
-    told = {}
+    """Return CPU seconds per MB of each slow line at `size` characters, and the ratio for twice the size."""
+    figures = {}
     for unit in SLOW:
         once, twice = (min(_spent(unit, n) for _ in range(3)) for n in (size, 2 * size))
-        told[unit] = {"s_per_mb": once / size * 1e6, "ratio": twice / once}
-    return told
+        figures[unit] = {"s_per_mb": once / size * 1e6, "ratio": twice / once}
+    return figures
 
 
 def _spent(unit: str, size: int) -> float:
@@ -406,7 +251,7 @@ def options_of() -> argparse.Namespace:
         "--peer", type=Path, default=None, help="where its virtual environment is, or will be"
     )
     parser.add_argument("--no-peer", action="store_true")
-    parser.add_argument("--missed", action="store_true", help="print what was missed and what alarmed")
+    parser.add_argument("--missed", action="store_true", help="print missed secrets and alarms")
     parser.add_argument("--json", action="store_true", help="print JSON as well, last line of the output")
     return parser.parse_args()
 
@@ -437,7 +282,7 @@ def main(run: Run) -> None:
     table(["new form", "recall"], [[form, each.text(3)] for form, each in new.items()])
     other = sources([Path(paths["stdlib"]), Path(paths["purelib"])], options.lines, rng, TEXTS)
     alarms = rate(
-        [len(flagged("\n".join(told))) for told in other.values()], [len(t) for t in other.values()]
+        [len(flagged("\n".join(text))) for text in other.values()], [len(text) for text in other.values()]
     )
     print(f"{ALARMS}, other text: {alarms.text(3)}")
     slow = growth(500_000)
@@ -446,7 +291,7 @@ def main(run: Run) -> None:
         [[u.strip(), *(f"{v:.2f}" for v in t.values())] for u, t in slow.items()],
     )
     if options.missed:
-        tell(planted, outcomes["ostinato"].found, source)
+        print_misses(planted, outcomes["ostinato"].found, source)
     run.finish(
         {
             "recall": found["ostinato"]["recall, all"].value,
@@ -462,7 +307,7 @@ def main(run: Run) -> None:
     )
 
 
-def tell(planted: Sequence[Planted], found: Sequence[bool], source: Mapping[Path, list[str]]) -> None:
+def print_misses(planted: Sequence[Planted], found: Sequence[bool], source: Mapping[Path, list[str]]) -> None:
     print("\n".join(alarm for lines in source.values() for alarm in alarming(lines)))
     missed = (each for each, hit in zip(planted, found, strict=True) if not hit)
     print("\n".join(f"missed {each.kind}: {each.line}" for each in missed))

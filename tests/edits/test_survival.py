@@ -1,9 +1,9 @@
-"""Histories of edits over real sources, against a reference that knows every line by identity."""
+"""Random histories of edits, against a reference that knows every line by identity."""
 
 from pathlib import Path
 
 import pytest
-from benchmarks.survival import run_history
+from fuzz.edit_survival import run_history
 
 from ostinato.edits.follow import locate
 from ostinato.edits.follow.edit import Edit
@@ -11,15 +11,15 @@ from ostinato.edits.git import Tree
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_what_became_of_an_edit_is_told_truly(seed: int, tmp_path: Path) -> None:
-    found = run_history(seed, tmp_path / "repo")
-    assert found.comparisons and found.disagreement is None, found.disagreement
+def test_the_verdict_on_an_edit_agrees_with_the_reference(seed: int, tmp_path: Path) -> None:
+    outcome = run_history(seed, tmp_path / "repo")
+    assert outcome.comparisons and outcome.disagreement is None, outcome.disagreement
 
 
-def test_the_reference_notices_lines_that_are_met_rather_than_moved(
+def test_the_reference_notices_lines_that_were_there_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The comparison can fail: with the old rule, that lines found anywhere have moved there, it does."""
+    """The comparison can fail: it does under the rule that equal lines anywhere have moved there."""
 
     def met(edit: Edit, tree: Tree, wanted, was):
         return locate.Counter(dict.fromkeys(wanted, 100))

@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
-from benchmarks.redaction import FORMS
+from fuzz.planted_secrets import FORMS
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -8,9 +8,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from benchmarks.plants import SHAPES
-from benchmarks.plants import draw as draw_form
-from benchmarks.redaction import FORMS, plant, removed
+from fuzz.planted_secrets import FORMS, plant, removed
+from fuzz.secret_shapes import SHAPES
+from fuzz.secret_shapes import draw as draw_form
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,7 +73,7 @@ def test_ordinary_text_is_left_alone(text: str) -> None:
 
 @pytest.mark.parametrize("form", SHAPES)
 def test_a_form_nobody_had_in_mind_is_found(form: str) -> None:
-    """At least 85 of 100 of each form; `benchmarks/redaction.py` measures it with an interval."""
+    """At least 85 of 100 of each form are found; `benchmarks/redaction.py` measures it with an interval."""
     rng = random.Random(f"{form} 3")
     drawn = [draw_form(form, rng) for _ in range(40)]
     assert sum(covered(f"x = 1\n{each.text}\ny = 2\n", each.secret) for each in drawn) >= 34

@@ -1,11 +1,11 @@
-"""What a person does to a repository in the histories of `survival.py`: each step on disk and on the lines.
+"""The steps of a person in the histories of `edit_survival`: each is done on disk and on the lines.
 
-Every step raises SkippedError where it has no sense, before or after it changed something.
+A step raises SkippedError where it makes no sense, perhaps after it changed something.
 """
 
 from collections.abc import Callable, Sequence
 
-from benchmarks.histories import (
+from fuzz.edit_histories import (
     COMMON,
     FAR,
     Hunk,
@@ -22,7 +22,7 @@ from benchmarks.histories import (
 from ostinato.edits.follow.edit import Verdict
 
 TELLING = 60
-"""Characters of lines that a person moves as a block: fewer could be chance."""
+"""The least number of characters that a person moves as a block: fewer could match by chance."""
 
 
 def commit(here: Repository) -> None:
@@ -38,7 +38,7 @@ def amend(here: Repository) -> None:
 
 
 def squash(here: Repository) -> None:
-    """All commits of the branch become one."""
+    """Make one commit of all commits of the branch."""
     if int(here.git("rev-list", "--count", "main..HEAD")) < 2:
         raise SkippedError("too few commits")
     here.git("reset", "-q", "--soft", "main")
@@ -46,11 +46,11 @@ def squash(here: Repository) -> None:
 
 
 def git_revert(here: Repository) -> None:
-    """`git revert` of the commit that brought an edit whole."""
+    """Run `git revert` on the commit that added an edit as a whole."""
     if not here.is_clean:
         raise SkippedError("not clean")
     edit = here.rng.choice(here.edits)
-    commit_of = _bringing(here, edit)
+    commit_of = _commit_that_added(here, edit)
     for hunk in edit.hunks:
         swap(here.files, hunk, undo=True)
     here.git("revert", "--no-edit", commit_of)
@@ -69,12 +69,12 @@ def git_revert_of_the_revert(here: Repository) -> None:
     here.commits[here.head] = copied(here.files)
 
 
-def _bringing(here: Repository, edit: Proposal) -> str:
-    """The commit after which the edit is whole and before which it is not begun."""
+def _commit_that_added(here: Repository, edit: Proposal) -> str:
+    """Return the commit that added the whole edit, before which nothing of it existed."""
     commits = here.git("rev-list", "--first-parent", "--reverse", "main~0..HEAD").splitlines()
-    seen = [(sha, here.commits[sha]) for sha in commits if sha in here.commits]
+    known = [(sha, here.commits[sha]) for sha in commits if sha in here.commits]
     root = here.commits[here.git("rev-parse", "main")]
-    for (_, was), (sha, now) in zip([("", root), *seen], seen, strict=False):
+    for (_, was), (sha, now) in zip([("", root), *known], known, strict=False):
         if verdict(edit, was) is Verdict.REVERTED and verdict(edit, now) is Verdict.KEPT:
             return sha
     raise SkippedError("no commit of its own")
@@ -90,14 +90,14 @@ def undo_by_hand(here: Repository) -> None:
 def redo_by_hand(here: Repository) -> None:
     edit = here.rng.choice(here.edits)
     if verdict(edit, here.files) is not Verdict.REVERTED:
-        raise SkippedError("it is there")
+        raise SkippedError("it is not reverted")
     for hunk in edit.hunks:
         swap(here.files, hunk, undo=False)
     here.save()
 
 
 def undo_in_part(here: Repository) -> None:
-    """Some hunks go, of between a fifth and four fifths of the edit's weight."""
+    """Undo some hunks, of between a fifth and four fifths of the edit's weight."""
     edit = here.rng.choice(here.edits)
     hunks = here.rng.sample(edit.hunks, here.rng.randrange(1, len(edit.hunks) + 1))
     share = sum(hunk.weight for hunk in hunks) / sum(hunk.weight for hunk in edit.hunks)
@@ -109,30 +109,30 @@ def undo_in_part(here: Repository) -> None:
 
 
 def change_a_line(here: Repository) -> None:
-    """A person puts other words into a line of an edit."""
-    path, at, line = _of_an_edit(here)
+    """Rewrite a line of an edit."""
+    path, at, line = _line_of_an_edit(here)
     indent = line.text[: len(line.text) - len(line.text.lstrip())].rstrip("\n")
     text = f"{indent}mine_{here.rng.randrange(10**6)} = {here.rng.randrange(10**6)}\n"
     here.files[path][at] = Line(text, of=line.origin, changed=True)
     here.save()
 
 
-def _of_an_edit(here: Repository) -> tuple[str, int, Line]:
+def _line_of_an_edit(here: Repository) -> tuple[str, int, Line]:
     edit = here.rng.choice(here.edits)
     wanted = {line for hunk in edit.hunks for line in hunk.inserted if line.text.strip()}
-    found = [
+    matches = [
         (path, at, line)
         for path, lines in here.files.items()
         for at, line in enumerate(lines)
         if line.origin in wanted
     ]
-    if not found:
-        raise SkippedError("no line of it is there")
-    return here.rng.choice(found)
+    if not matches:
+        raise SkippedError("no line of it is left")
+    return here.rng.choice(matches)
 
 
 def work_elsewhere(here: Repository) -> None:
-    """New, changed and deleted lines with nothing of an edit near them."""
+    """Insert, change or delete lines far from every edit."""
     path = here.rng.choice(sorted(here.files))
     at, mark = here.quiet_place(path), here.rng.randrange(10**6)
     how = here.rng.choice(("insert", "delete", "change"))
@@ -144,27 +144,27 @@ def work_elsewhere(here: Repository) -> None:
 
 
 def common_lines_elsewhere(here: Repository) -> None:
-    """A person writes, in another place, lines that an agent wrote too."""
+    """Write lines that an agent wrote too, in another place."""
     path = here.rng.choice(sorted(here.files))
     here.files[path][(at := here.quiet_place(path, far=2 * FAR)) : at] = map(Line, here.rng.choice(COMMON))
     here.save()
 
 
-def touch_where_they_always_stood(here: Repository) -> None:
-    """A person works beside lines that equal those of an edit and were there before it."""
+def work_beside_equal_lines(here: Repository) -> None:
+    """Work beside lines that equal those of an edit and are older than it."""
     texts = {
         line.text for edit in here.edits for hunk in edit.hunks for line in hunk.inserted if line.text.strip()
     }
     busy = here.busy()
-    found = [
+    places = [
         (path, at)
         for path, lines in here.files.items()
         for at, line in enumerate(lines)
         if line.text in texts and not busy & {near.origin for near in lines[max(0, at - FAR) : at + FAR]}
     ]
-    if not found:
-        raise SkippedError("they stand nowhere else")
-    path, at = here.rng.choice(found)
+    if not places:
+        raise SkippedError("no equal lines elsewhere")
+    path, at = here.rng.choice(places)
     here.files[path].insert(at, Line(f"beside_{here.rng.randrange(10**6)} = True\n"))
     here.save()
 
@@ -208,13 +208,13 @@ def delete_the_file(here: Repository) -> None:
 
 
 def move_a_block(here: Repository) -> None:
-    """The lines of a hunk go to another place or file, whole."""
+    """Move the lines of a hunk as a whole to another place or file."""
     hunk = here.rng.choice(here.rng.choice(here.edits).hunks)
     if sum(len("".join(line.text.split())) for line in hunk.inserted) < TELLING or len(hunk.inserted) < 3:
-        raise SkippedError("it says too little")
+        raise SkippedError("it is too short")
     source = next((path for path, lines in here.files.items() if hunk.inserted[0] in lines), None)
     if source is None:
-        raise SkippedError("it is not as it was")
+        raise SkippedError("it was changed")
     swap(here.files, Hunk(hunk.before, (), hunk.inserted), undo=True)
     target = here.rng.choice(sorted(here.files))
     at = here.quiet_place(target)
@@ -245,8 +245,8 @@ def stash_and_pop(here: Repository) -> None:
     here.git("stash", "pop", "-q")
 
 
-def _beside(here: Repository) -> tuple[str, str]:
-    """A branch `side` at the first commit with a commit of a person; gives its name and the branch left."""
+def _side_branch(here: Repository) -> tuple[str, str]:
+    """Create a side branch with a person's commit; return its name and that of the work branch."""
     if not here.is_clean:
         raise SkippedError("not clean")
     work, side = here.git("branch", "--show-current"), f"side-{next(here.names)}"
@@ -268,19 +268,19 @@ def _beside(here: Repository) -> tuple[str, str]:
 
 
 def rebase(here: Repository) -> None:
-    side, _ = _beside(here)
+    side, _ = _side_branch(here)
     here.git("rebase", "-q", side)
     here.commits[here.head] = copied(here.files)
 
 
 def merge(here: Repository) -> None:
-    side, _ = _beside(here)
+    side, _ = _side_branch(here)
     here.git("merge", "-q", "--no-edit", side)
     here.commits[here.head] = copied(here.files)
 
 
 def cherry_pick(here: Repository) -> None:
-    side, work = _beside(here)
+    side, work = _side_branch(here)
     _whole(here)
     here.git("switch", "-q", side)
     here.git("cherry-pick", f"main..{work}")
@@ -288,7 +288,7 @@ def cherry_pick(here: Repository) -> None:
 
 
 def merge_squashed(here: Repository) -> None:
-    side, work = _beside(here)
+    side, work = _side_branch(here)
     _whole(here)
     here.git("switch", "-q", side)
     here.git("merge", "-q", "--squash", work)
@@ -296,7 +296,7 @@ def merge_squashed(here: Repository) -> None:
 
 
 def _whole(here: Repository) -> None:
-    """Lines that are not there cannot be followed to another branch: it would be their absence that went."""
+    """Skip unless every edit is whole, since absent lines cannot be followed to another branch."""
     if any(verdict(edit, here.files) is not Verdict.KEPT for edit in here.edits):
         raise SkippedError("an edit is not whole")
 
@@ -304,7 +304,7 @@ def _whole(here: Repository) -> None:
 STEPS: Sequence[Callable[[Repository], None]] = (
     *(commit, commit, commit, amend, squash, git_revert, git_revert, git_revert_of_the_revert),
     *(undo_by_hand, redo_by_hand, undo_in_part, change_a_line, work_elsewhere, common_lines_elsewhere),
-    *(common_lines_elsewhere, touch_where_they_always_stood, git_mv, plain_mv, rename_a_directory),
+    *(common_lines_elsewhere, work_beside_equal_lines, git_mv, plain_mv, rename_a_directory),
     *(delete_the_file, move_a_block, move_a_block, reformat, respace, windows_newlines),
     *(stash_and_pop, rebase, merge, cherry_pick, merge_squashed),
 )

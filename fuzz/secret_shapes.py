@@ -1,7 +1,8 @@
-"""Secrets as programs, shells, config files and tools write them, drawn without a look at the rules.
+"""Secrets as programs, shells, config files and tools write them, written without a look at the rules.
 
-Each `Shape` is a form of its own: how a value is drawn, and the texts in which it stands. Values are drawn as
-their makers draw them (lengths, alphabets, structure), passwords as people and as password managers do.
+Each entry of `SHAPES` is a form: a way to draw a value, and the texts that contain it. Values have the
+length, alphabet and structure that their makers give them; passwords are those of people and of password
+managers.
 """
 
 import base64
@@ -19,7 +20,7 @@ HARD = SYMBOLS + "()[]{}$&"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """A text and what of it is secret."""
+    """A text and the secret in it."""
 
     form: str
     secret: str
@@ -27,7 +28,7 @@ class Drawn:
 
 
 def chars(alphabet: str, least: int, most: int | None = None) -> Draw:
-    """Text of `least` to `most` characters, with at least one digit and one letter."""
+    """Return a draw of `least` to `most` characters, with at least one digit and one letter."""
 
     def draw(rng: random.Random) -> str:
         n = rng.randint(least, most or least)
@@ -52,36 +53,27 @@ def encoded(text: str) -> str:
 
 
 WORDS = (
-    "Sommer",
-    "tiger",
-    "Liverpool",
-    "Password",
-    "Admin",
-    "Secret",
-    "Test",
-    "Welcome",
-    "dragon",
-    "Nairobi",
-)
+    "Sommer", "tiger", "Liverpool", "Password", "Admin", "Secret", "Test", "Welcome", "dragon", "Nairobi",
+)  # fmt: skip
 ENDS_A_VALUE = "&;@/"
 PLAIN = {"config files", "typed languages", "mysql -p", "sshpass", "other commands", "headers and URLs"}
-"""Forms in which some texts end a value at one of `ENDS_A_VALUE`."""
+"""The forms in which some texts end a value at one of `ENDS_A_VALUE`."""
 
 
 def person(rng: random.Random) -> str:
-    """As people make them: a word, often one that names what it is, a number, a sign."""
+    """Draw a password as people make them: a word, often one such as `Password`, a number, a sign."""
     joint = rng.choice(["", "-", "_", ".", "@"])
     end = rng.choice("!?#*%") + rng.choice("abKQx7")
     return f"{rng.choice(WORDS)}{joint}{rng.randint(1980, 99999)}{end}"
 
 
 def manager(rng: random.Random) -> str:
-    """As a password manager draws them; it begins with a letter, as most demand."""
+    """Draw a password as a password manager does, with a letter first, as most sites demand."""
     return rng.choice(string.ascii_letters) + chars(ALNUM + SYMBOLS, 11, 31)(rng)
 
 
 def hard(rng: random.Random) -> str:
-    """With brackets and dollars, where a file quotes nothing."""
+    """Draw a password with brackets and dollars, for files without quotes."""
     while True:
         text = rng.choice(ALNUM) + chars(ALNUM + HARD, 13, 23)(rng)
         if {"${", "$(", "{{"}.isdisjoint({text[i : i + 2] for i in range(len(text))}):
@@ -119,7 +111,7 @@ def pem(rng: random.Random) -> str:
 
 
 def account(rng: random.Random) -> str:
-    """A service account, as base64 of its JSON."""
+    """Draw a service account, as base64 of its JSON."""
     value = {"type": "service_account", "project_id": "shop", "private_key_id": chars(HEX, 40)(rng)}
     return encoded(json.dumps(value | {"private_key": pem(rng), "client_email": "a@b.iam"}))
 
@@ -324,7 +316,7 @@ SHAPES: dict[str, tuple[Draw, tuple[str, ...]]] = {
 
 
 def draw(form: str, rng: random.Random) -> Drawn:
-    """One secret of `form` in one of its texts."""
+    """Draw one secret of `form` in one of its texts."""
     make, texts = SHAPES[form]
     secret = make(rng)
     while form in PLAIN and set(secret) & set(ENDS_A_VALUE):

@@ -1,10 +1,10 @@
-"""Random histories of edits over real sources, and an exact reference of what became of each edit.
+"""Random histories of edits over real sources, and an exact reference for the fate of each edit.
 
-The reference never reads text to find a line again. Every line is an object of its own that the history moves
-about: what an agent inserted and what it removed is known by identity, through commits, reverts, merges,
-renames, moves and formatters. Each step is done twice, by a person's means (an editor, git) in a real
-repository and by moving objects. A step whose texts then differ (git merged otherwise, or refused) is taken
-back on both sides and counted, so that the two never drift apart.
+The reference never searches text for a line. Every line is an object of its own that the history moves about,
+so the lines an agent inserted and removed are known by identity, through commits, reverts, merges, renames,
+moves and formatters. Each step is done twice: with a person's tools (an editor, git) in a real repository,
+and on the objects. A step after which the texts differ (git merged differently, or refused) is undone on both
+sides and counted, so that the two never drift apart.
 """
 
 import io
@@ -24,7 +24,7 @@ CALL = re.compile(r"(\s+)([\w.]+ = |return )?([\w.]+)\(([\w.]+(?:, [\w.]+)+)\)\n
 """A call on one line that a formatter may break up."""
 QUOTED = re.compile(r"'([\w ]*)'")
 FAR = 8
-"""Lines between what an agent wrote and what a person does elsewhere in the file."""
+"""The number of lines between an agent's edit and a person's work elsewhere in the file."""
 COMMON = (
     ["    return None\n"],
     ["        pass\n"],
@@ -37,13 +37,13 @@ COMMON = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Line:
-    """One line, equal to nothing but itself. `text` holds several once a formatter has broken it up."""
+    """One line, equal only to itself. Its text holds several once a formatter has broken it up."""
 
     text: str
     of: "Line | None" = None
-    """The line as its author wrote it; None for that one."""
+    """The line as its author wrote it; None for the original itself."""
     changed: bool = False
-    """Whether a person put other words into it."""
+    """Whether a person rewrote it."""
 
     @property
     def origin(self) -> "Line":
@@ -55,7 +55,7 @@ Files = dict[str, list[Line]]
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """Lines that an agent put where others had been, and the line before them (None at the top)."""
+    """Lines that an agent put in the place of others, and the line before them (None at the top)."""
 
     before: Line | None
     removed: tuple[Line, ...]
@@ -63,7 +63,7 @@ class Hunk:
 
     @property
     def weight(self) -> int:
-        """Characters, blanks left out."""
+        """The number of characters without blanks."""
         sizes = [
             len("".join("".join(line.text for line in lines).split()))
             for lines in (self.removed, self.inserted)
@@ -73,7 +73,7 @@ class Hunk:
 
 @dataclass(slots=True)
 class Proposal:
-    """An edit of an agent."""
+    """An agent's edit."""
 
     path: str
     hunks: list[Hunk]
@@ -83,30 +83,30 @@ class Proposal:
 
 @dataclass(slots=True)
 class SkippedError(Exception):
-    """The step cannot be done here."""
+    """The step is not possible here."""
 
-    why: str
+    reason: str
 
 
 def verdict(edit: Proposal, files: Files) -> Verdict:
-    """What became of an edit, by the identity of its lines.
+    """Return the exact verdict on an edit, by the identity of its lines.
 
-    Kept: every line is there, none that it replaced is. Reverted: of the edit (by characters) at most a tenth
-    is not as it was before. Edited: anything between. An edit whose file was deleted with it is reverted.
+    Kept: every inserted line exists and no replaced one. Reverted: at most a tenth of the edit (by
+    characters) is not as before it. Edited: anything between. An edit whose file was deleted is reverted.
     """
-    there = {line.origin: line for lines in files.values() for line in lines}
-    states = [(hunk.weight, _state(hunk, there)) for hunk in edit.hunks]
+    present = {line.origin: line for lines in files.values() for line in lines}
+    states = [(hunk.weight, _state(hunk, present)) for hunk in edit.hunks]
     if all(state is Verdict.KEPT for _, state in states):
         return Verdict.KEPT
     left = sum(weight for weight, state in states if state is not Verdict.REVERTED)
     return Verdict.REVERTED if left <= 0.1 * sum(weight for weight, _ in states) else Verdict.EDITED
 
 
-def _state(hunk: Hunk, there: dict[Line, Line]) -> Verdict:
-    lines = [there.get(line) for line in hunk.inserted]
-    back = [line.origin in there for line in hunk.removed]
-    file_is_gone = hunk.before is not None and hunk.before.origin not in there
-    if not any(lines) and file_is_gone:
+def _state(hunk: Hunk, present: dict[Line, Line]) -> Verdict:
+    lines = [present.get(line) for line in hunk.inserted]
+    back = [line.origin in present for line in hunk.removed]
+    file_deleted = hunk.before is not None and hunk.before.origin not in present
+    if not any(lines) and file_deleted:
         return Verdict.REVERTED
     if not any(back) and all(line is not None and not line.changed for line in lines):
         return Verdict.KEPT
@@ -114,25 +114,25 @@ def _state(hunk: Hunk, there: dict[Line, Line]) -> Verdict:
 
 
 def sources(rng: random.Random, n: int) -> list[list[str]]:
-    """The lines of `n` different modules of the standard library, 60 to 400 lines each."""
+    """Return the lines of `n` different modules of the standard library, 60 to 400 lines each."""
     folder = Path(sysconfig.get_path("stdlib"))
-    found: list[list[str]] = []
+    modules: list[list[str]] = []
     names = sorted(path for path in folder.glob("*.py"))
-    while len(found) < n:
+    while len(modules) < n:
         lines = rng.choice(names).read_text(errors="replace").splitlines(keepends=True)
         if len(lines) >= 60 and all(
             line.endswith("\n") and "\f" not in line and "\r" not in line for line in lines
         ):
-            found += [lines[:400]] if lines[:400] not in found else []
-    return found
+            modules += [lines[:400]] if lines[:400] not in modules else []
+    return modules
 
 
 def propose(
     rng: random.Random, files: Files, path: str, *, at: float, donor: Sequence[str], busy: set[Line]
 ) -> Proposal | None:
-    """An agent's edit of one file: one to four hunks, done to `files`; `busy` lines are left alone.
+    """Make an agent's edit of one file, one to four hunks, in `files`; `busy` lines are left alone.
 
-    None when there is no room for one.
+    Return None when there is no room for one.
     """
     lines = files[path]
     places: list[int] = []
@@ -170,12 +170,12 @@ def _hunk(rng: random.Random, lines: list[Line], place: int, donor: Sequence[str
 
 
 def _block(rng: random.Random, donor: Sequence[str]) -> list[str]:
-    """A function that is in no other file: a piece of another module under new names."""
+    """Return a function that occurs in no file: a piece of another module under new names."""
     start = rng.randrange(len(donor) - 12)
     mark = f"{rng.randrange(10**6):06d}"
     body = [line for line in donor[start : start + rng.randrange(4, 9)] if line.strip() and '"""' not in line]
-    told = [f"    result_{mark}_{n} = {line.strip()!r}\n" for n, line in enumerate(body)]
-    return [f"def helper_{mark}(first, second):\n", *told, f"    return combine_{mark}(first, second)\n"]
+    results = [f"    result_{mark}_{n} = {line.strip()!r}\n" for n, line in enumerate(body)]
+    return [f"def helper_{mark}(first, second):\n", *results, f"    return combine_{mark}(first, second)\n"]
 
 
 def _rewritten(rng: random.Random, text: str, number: int) -> str:
@@ -184,27 +184,27 @@ def _rewritten(rng: random.Random, text: str, number: int) -> str:
 
 
 def swap(files: Files, hunk: Hunk, *, undo: bool) -> None:
-    """Takes a hunk back, or does it again, where it lies now. SkippedError when a person changed it since."""
-    gone, comes = (hunk.inserted, hunk.removed) if undo else (hunk.removed, hunk.inserted)
+    """Undo or redo a hunk in its present place. Raises SkippedError when a person has changed it."""
+    old, new = (hunk.inserted, hunk.removed) if undo else (hunk.removed, hunk.inserted)
     for lines in files.values():
         origins = [line.origin for line in lines]
-        if gone and gone[0].origin in origins:
-            at = origins.index(gone[0].origin)
-            if lines[at : at + len(gone)] != list(gone):
+        if old and old[0].origin in origins:
+            at = origins.index(old[0].origin)
+            if lines[at : at + len(old)] != list(old):
                 raise SkippedError("the hunk was changed")
-            lines[at : at + len(gone)] = comes
+            lines[at : at + len(old)] = new
             return
-        if not gone and hunk.before is not None and hunk.before.origin in origins:
-            if any(line.origin in origins for line in comes):
+        if not old and hunk.before is not None and hunk.before.origin in origins:
+            if any(line.origin in origins for line in new):
                 raise SkippedError("it is done already")
             at = origins.index(hunk.before.origin) + 1
-            lines[at:at] = comes
+            lines[at:at] = new
             return
-    raise SkippedError("nothing of the hunk is there")
+    raise SkippedError("no line of the hunk is left")
 
 
 def reformatted(files: Files, path: str, *, quotes: bool) -> None:
-    """Breaks up calls and turns quotes, as black does; strings of several lines stay as they are."""
+    """Break up calls and change quotes, as black does; strings of several lines stay as they are."""
     lines = files[path]
     inside = _inside_strings("".join(line.text for line in lines))
     number = 1
@@ -224,7 +224,7 @@ def reformatted(files: Files, path: str, *, quotes: bool) -> None:
 
 
 def respaced(files: Files, path: str) -> None:
-    """Puts two blanks around every sign of assignment."""
+    """Put two blanks around every assignment sign."""
     lines = files[path]
     inside = _inside_strings("".join(line.text for line in lines))
     number = 1
@@ -235,20 +235,20 @@ def respaced(files: Files, path: str) -> None:
 
 
 def _inside_strings(text: str) -> set[int]:
-    """Numbers of the lines that belong to strings of several lines; all, when the text cannot be read."""
-    found: set[int] = set()
+    """Return the numbers of lines inside strings of several lines; all lines for unreadable text."""
+    numbers: set[int] = set()
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.STRING and token.start[0] != token.end[0]:
-                found |= set(range(token.start[0], token.end[0] + 1))
+                numbers |= set(range(token.start[0], token.end[0] + 1))
     except (tokenize.TokenError, SyntaxError):
         return set(range(1, text.count("\n") + 2))
-    return found
+    return numbers
 
 
 @dataclass(slots=True)
 class Repository:
-    """A real repository and the objects that its lines are."""
+    """A real repository, and the objects that stand for its lines."""
 
     root: Path
     rng: random.Random
@@ -280,7 +280,7 @@ class Repository:
         return text.replace("\n", "\r\n") if path in self.crlf else text
 
     def save(self) -> None:
-        """Writes what differs, as an editor does."""
+        """Write the files that differ, as an editor does."""
         for path in self.files:
             file = self.root / path
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -291,8 +291,8 @@ class Repository:
                 file.unlink()
 
     def agrees(self) -> bool:
-        found = {str(file.relative_to(self.root)): file.read_bytes() for file in self.root.rglob("*.py")}
-        return found == {path: self.text(path).encode() for path in self.files}
+        on_disk = {str(file.relative_to(self.root)): file.read_bytes() for file in self.root.rglob("*.py")}
+        return on_disk == {path: self.text(path).encode() for path in self.files}
 
     def commit(self, message: str) -> None:
         self.git("add", "-A")
@@ -300,16 +300,16 @@ class Repository:
         self.commits[self.head] = copied(self.files)
 
     def busy(self) -> set[Line]:
-        """Lines of edits, those beside them and those they replaced."""
-        found: set[Line] = set()
+        """Return the lines of edits, the lines before them and the lines they replaced."""
+        lines: set[Line] = set()
         for edit in self.edits:
             for hunk in edit.hunks:
-                found |= {line.origin for line in (*hunk.removed, *hunk.inserted)}
-                found |= {hunk.before.origin} if hunk.before else set()
-        return found
+                lines |= {line.origin for line in (*hunk.removed, *hunk.inserted)}
+                lines |= {hunk.before.origin} if hunk.before else set()
+        return lines
 
     def quiet_place(self, path: str, *, far: int = FAR) -> int:
-        """A place in a file with nothing of an edit near it."""
+        """Return a place in a file that is far from every edit."""
         lines, busy = self.files[path], self.busy()
         for _ in range(40):
             place = self.rng.randrange(1, len(lines))
@@ -318,7 +318,7 @@ class Repository:
         raise SkippedError("no quiet place")
 
     def attempt(self, step: "Callable[[Repository], None]") -> bool:
-        """Does a step whole or not at all; gives whether it was done."""
+        """Do a step whole or not at all; return whether it was done."""
         before, crlf, head, branch = (
             copied(self.files),
             set(self.crlf),
@@ -328,7 +328,7 @@ class Repository:
         try:
             step(self)
             if not self.agrees():
-                raise SkippedError("git merged otherwise")
+                raise SkippedError("git merged differently")
         except SkippedError:
             self.skipped += 1
             for kind in ("revert", "cherry-pick", "rebase", "merge"):
@@ -339,7 +339,7 @@ class Repository:
             self.git("reset", "-q", "--hard", head)
             self.files, self.crlf = before, crlf
             self.save()
-            assert self.agrees(), "a step could not be taken back"
+            assert self.agrees(), "a step could not be undone"
             return False
         return True
 
