@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-clients test-sandboxes test-vllm quick check lint types clean
+.PHONY: demo test test-clients test-sandboxes test-vllm wheel reference quick check lint types clean
 
 $(VENV)/demo.stamp: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -34,6 +34,12 @@ test-vllm: $(VENV)/dev.stamp
 test-sandboxes: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.sandbox.install $(ARGS)
 
+wheel:
+	$(PYTHON) tests/wheel.py
+
+reference: $(VENV)/dev.stamp
+	$(BIN)/python docs/reference/make.py
+
 quick: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest --numprocesses auto -m "not slow and not machines and not clients and not vllm" $(ARGS)
 
@@ -48,4 +54,4 @@ check: lint types
 	$(MAKE) test
 
 clean:
-	rm -rf $(VENV) .clients runs .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .clients runs dist .mypy_cache .ruff_cache .pytest_cache

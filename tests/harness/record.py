@@ -33,14 +33,15 @@ STORY = [
 ]
 
 
-async def recorded() -> str:
-    """What stood on the screen."""
+async def recorded(*, colours: bool = False) -> str:
+    """Return what stood on the screen, with the terminal's escape sequences where `colours` are wanted."""
     place = Path(tempfile.mkdtemp(prefix="ostinato-record-"))
     try:
         store = Store.open(place / "store.db")
         store.add_key(hash_key("key"), "ada")
         async with scripted_gateway(place, store, list(STORY)) as url:
-            return await _played(_repository(place / "stats"), url, place / "state")
+            at = await _played(_repository(place / "stats"), url, place / "state")
+            return _told(at.raw if colours else at.screen, place / "stats")
     finally:
         shutil.rmtree(place)
 
@@ -56,7 +57,7 @@ def _repository(repo: Path) -> Path:
     return repo
 
 
-async def _played(repo: Path, url: str, state: Path) -> str:
+async def _played(repo: Path, url: str, state: Path) -> Terminal:
     key = state.parent / "key"
     key.write_text("key\n")
     options = ("--directory", str(repo), "--url", url, "--key-file", str(key), "--deny", "bash: git push *")
@@ -74,7 +75,7 @@ async def _played(repo: Path, url: str, state: Path) -> str:
         await at.until("> ")
         at.type("/quit\n")
         await at.ended()
-        return _told(at.screen, repo)
+        return at
 
 
 def _told(screen: str, repo: Path) -> str:

@@ -26,6 +26,8 @@ class Terminal:
 
     def __init__(self, *arguments: str, home: Path) -> None:
         self.screen = ""
+        self.raw = ""
+        """What `screen` is, with its colours."""
         self._seen = 0
         mine, theirs = pty.openpty()
         environment = {name: value for name, value in os.environ.items() if not name.startswith("OSTINATO")}
@@ -52,11 +54,16 @@ class Terminal:
                 data = b""
             except OSError as error:  # the other end is closed
                 raise AssertionError(f"{text!r} did not come up in:\n{self.screen[self._seen :]}") from error
-            self.screen += ESCAPES.sub("", data.decode(errors="replace"))
+            self._add(data)
             await asyncio.sleep(0.01)
         at = self.screen.index(text, self._seen) + len(text)
         shown, self._seen = self.screen[self._seen : at], at
         return shown
+
+    def _add(self, data: bytes) -> None:
+        text = data.decode(errors="replace")
+        self.raw += text
+        self.screen += ESCAPES.sub("", text)
 
     def type(self, text: str) -> None:
         os.write(self._mine, text.encode())
@@ -70,7 +77,7 @@ class Terminal:
     async def ended(self) -> int:
         while self.process.poll() is None:
             with contextlib.suppress(OSError):
-                self.screen += ESCAPES.sub("", os.read(self._mine, 65536).decode(errors="replace"))
+                self._add(os.read(self._mine, 65536))
             await asyncio.sleep(0.01)
         return self.process.returncode
 

@@ -1,0 +1,99 @@
+"""Build the wheel and try it as a stranger would: `make wheel`.
+
+The wheel is built from the files that git knows, installed with the demo's dependencies into an empty virtual
+environment outside of any clone, and runs the demo with the settings of `small.toml` from an empty directory.
+The wheel is left in `dist/`.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SMALL = ROOT / "tests" / "small.toml"
+CONSTRAINTS = ROOT / "constraints.txt"
+INTEGRITY = ("turns_unaccounted", "prompts_trained_twice", "digest_mismatches", "requests_failed_by_swap")
+
+
+def main() -> int:
+    """Return 0 when the wheel works, 1 with a sentence when it does not."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="ostinato-wheel-") as place:
+            wheel = build(Path(place))
+            check_contents(wheel)
+            check_demo(install(wheel, Path(place) / "venv"), Path(place))
+            kept = Path(shutil.copy(wheel, made(ROOT / "dist")))
+    except (AssertionError, subprocess.CalledProcessError) as error:
+        print(f"wheel: {error}", file=sys.stderr)
+        return 1
+    print(f"wheel: {kept.relative_to(ROOT)} holds every module, installs, and runs a demo outside of a clone")
+    return 0
+
+
+def made(directory: Path) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+def build(place: Path) -> Path:
+    """Return the wheel of the tracked files; a copy is built, so that no old `build/` gets into it."""
+    source = place / "source"
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True)
+    for name in listed.stdout.split("\0"):
+        if name and (ROOT / name).exists():
+            shutil.copy(ROOT / name, made((source / name).parent))
+    pip = [sys.executable, "-m", "pip", "--quiet"]
+    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", str(place), str(source)], check=True)
+    return next(place.glob("ostinato-*.whl"))
+
+
+def check_contents(wheel: Path) -> None:
+    """Raise AssertionError unless every file of the package, and nothing of the tests, is in the wheel."""
+    inside = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    package = ROOT / "src" / "ostinato"
+    wanted = {f"ostinato/{path.relative_to(package).as_posix()}" for path in package.rglob("*.py")}
+    wanted |= {"ostinato/py.typed", "ostinato/engine/kernel.c"}
+    assert not wanted - inside, f"the wheel lacks {sorted(wanted - inside)}"
+    assert not inside - wanted, f"the wheel holds {sorted(inside - wanted)}, which the clone does not"
+
+
+def install(wheel: Path, place: Path) -> Path:
+    """Return the folder of programs of a new virtual environment that holds the wheel."""
+    subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
+    pip = [str(place / "bin" / "python"), "-m", "pip", "--quiet", "install"]
+    subprocess.run([*pip, "--constraint", str(CONSTRAINTS), f"{wheel}[demo]"], check=True)
+    return place / "bin"
+
+
+def check_demo(programs: Path, place: Path) -> None:
+    """Raise AssertionError unless the demo ends well in an empty directory, without a way to the clone."""
+    empty = made(place / "empty")
+    settings = shutil.copy(SMALL, made(place / "settings"))
+    environment = {"PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(made(place / "home"))}
+    environment |= {"OMP_NUM_THREADS": "1"}
+    where = "import ostinato; print(ostinato.__file__)"
+    imported = run([str(programs / "python"), "-c", where], empty, environment)
+    assert imported.startswith(str(programs.parent)), f"ostinato is imported from {imported}"
+    command = [str(programs / "ostinato"), "demo", "--config", str(settings), "--json"]
+    whole = json.loads(run(command, empty, environment).splitlines()[-1])["integrity"]
+    wrong = {name: whole[name] for name in INTEGRITY if whole[name]}
+    assert not wrong, f"the demo ran, but not whole: {wrong}"
+    assert (empty / "runs" / "demo" / "report.md").exists(), "the demo wrote no report"
+
+
+def run(command: list[str], directory: Path, environment: Mapping[str, str]) -> str:
+    """Return what a program writes to its standard output; its errors go to ours."""
+    done = subprocess.run(
+        command, cwd=directory, env=environment, check=True, stdout=subprocess.PIPE, text=True
+    )
+    return done.stdout.strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
