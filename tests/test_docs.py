@@ -19,7 +19,7 @@ PAGES = sorted(
         ROOT / "AGENTS.md",
         ROOT / "CHANGELOG.md",
         ROOT / "LOG.md",
-        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
     ]
 )
 HISTORY = {"CHANGELOG.md", "LOG.md"}

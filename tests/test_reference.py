@@ -1,0 +1,73 @@
+"""The pages by which things are found agree with the code: index, glossary, reference and README."""
+
+import html
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ostinato import types
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PACKAGE = ROOT / "src" / "ostinato"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+LINK = re.compile(r"!?\[[^\]\n]*\]\(([^)\s]+)\)")
+
+
+def prose(page: Path) -> str:
+    """Return a page without its blocks and spans of code."""
+    return re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that GitHub gives to the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in LINK.findall(prose(page)):
+        if "://" not in target:
+            path, _, anchor = target.partition("#")
+            linked = page.parent / path if path else page
+            assert linked.exists(), target
+            assert not anchor or anchor in anchors(linked), target
+
+
+def test_the_index_lists_every_page() -> None:
+    listed = set(LINK.findall((DOCS / "index.md").read_text()))
+    assert {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} == listed | {"index.md"}
+
+
+def test_the_glossary_has_every_noun_that_crosses_rooms() -> None:
+    nouns = {name for name, noun in vars(types).items() if isinstance(noun, type)}
+    written = set(re.findall(r"^\| `(\w+)` \|", (DOCS / "glossary.md").read_text(), re.MULTILINE))
+    assert nouns == written
+
+
+def test_the_reference_is_what_the_code_says() -> None:
+    command = [sys.executable, str(DOCS / "reference" / "make.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_readme_names_every_room_once() -> None:
+    text = (ROOT / "README.md").read_text()
+    tree = text.partition("```\nsrc/ostinato/\n")[2].partition("```")[0]
+    files = {"config.py", "cli.py"}
+    rooms = {f"{path.name}/" for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
+    assert sorted(line.split()[0] for line in tree.splitlines()) == sorted(files | rooms)
+    assert text.count("\n") <= 120
+    assert (ROOT / "AGENTS.md").read_text().count("\n") <= 80
+
+
+def test_the_picture_shows_the_recorded_session() -> None:
+    session = (DOCS / "code.md").read_text().partition("```\nostinato in")[2].partition("```")[0]
+    drawing = (DOCS / "session.svg").read_text()
+    drawn = html.unescape(re.sub(r"<[^>]+>|\s", "", drawing.partition("<g class=")[2])).replace("\xa0", "")
+    for line in session.strip().splitlines():
+        assert "".join(line.split()) in drawn, line
