@@ -35,7 +35,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from benchmarks.measure import Figure, Run, quantile, ratios, table
 from benchmarks.vllm_side import Vllm, vllm
-from ostinato.engine.embedded import EmbeddedEngine
+from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.model.checkpoint import save
 from ostinato.model.config import ModelConfig
 from ostinato.model.decoder import Decoder

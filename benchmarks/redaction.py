@@ -38,7 +38,7 @@ from fuzz.planted_secrets import Planted, plant, removed
 from fuzz.secret_shapes import SHAPES, Drawn, draw
 
 from benchmarks.measure import Figure, Run, table
-from ostinato.store.redact import find
+from ostinato.store.redaction.find import find
 
 PEER = """
 import json, sys

@@ -32,11 +32,11 @@ import torch
 
 from benchmarks.engine import VOCABULARY, model
 from benchmarks.measure import Run, quantile, table
-from ostinato.engine.embedded import EmbeddedEngine
+from ostinato.engine.embedded.engine import EmbeddedEngine
+from ostinato.engine.embedded.native import NativeForward, Packed
+from ostinato.engine.embedded.slots import Reuse, SlotTable
 from ostinato.engine.loader import SyncLoader
-from ostinato.engine.native import NativeForward, Packed
 from ostinato.engine.server import SWITCH_S
-from ostinato.engine.slots import Reuse, SlotTable
 from ostinato.store import Objects
 from ostinato.sync import Publisher, Subscriber
 from ostinato.types import Completion, GenerateRequest

@@ -33,9 +33,10 @@ from torch import nn
 
 from ostinato.rewards.definition import LIVE
 from ostinato.rollout.collect import Collector
-from ostinato.store import Ledger, LedgerError, Objects, Phase, Stage, Store, recording
+from ostinato.store import Ledger, LedgerError, Objects, Phase, Stage, Store
 from ostinato.store.purge import purge
-from ostinato.store.schema import trainings
+from ostinato.store.sql import recording
+from ostinato.store.sql.schema import trainings
 from ostinato.sync import Fenced, Publisher, Subscriber
 from ostinato.train.learner import Learner, LearnerConfig
 from ostinato.train.samples import samples_of

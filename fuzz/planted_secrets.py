@@ -9,7 +9,7 @@ import string
 from dataclasses import dataclass
 
 from fuzz.secret_shapes import Draw
-from ostinato.store.redact import find
+from ostinato.store.redaction.find import find
 
 HEX, ALNUM = "0123456789abcdef", string.ascii_letters + string.digits
 URLSAFE = ALNUM + "_-"

@@ -28,19 +28,19 @@ from ostinato.store import Objects, ObjectsError
 from ostinato.sync import (
     Cadence,
     Fenced,
-    Group,
     OutOfOrder,
     Overtaken,
     Publisher,
+    RankGroup,
     Shard,
     Subscriber,
     SyncError,
     collect,
-    ranks,
 )
-from ostinato.sync.faulty import Fault, FaultyObjects
+from ostinato.sync.faulty_objects import Fault, FaultyObjects
 from ostinato.sync.mirror import Mirror
-from ostinato.sync.subscriber import RELIST_EVERY
+from ostinato.sync.reader.subscriber import RELIST_EVERY
+from ostinato.sync.writer import ranks
 
 CADENCE = Cadence(anchor_every=4, skip=2)
 WRITES = [fault for fault in Fault if fault is not Fault.NONE]
@@ -98,8 +98,8 @@ class Job:
     def again(self) -> None:
         self.starts += 1
 
-    def group(self, rank: int) -> Group:
-        return Group(rank=rank, size=RANKS, job=f"{self.name} {self.starts}", patience_s=PATIENCE_S)
+    def group(self, rank: int) -> RankGroup:
+        return RankGroup(rank=rank, size=RANKS, job=f"{self.name} {self.starts}", patience_s=PATIENCE_S)
 
 
 def shard(tensors: "Tensors", rank: int) -> dict[str, torch.Tensor | Shard]:

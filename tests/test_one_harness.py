@@ -33,7 +33,7 @@ from tests.harness.frontends.acp.toolbox import FORMS, Editor
 from tests.search.toolbox import running
 
 from ostinato.demo.config import DemoConfig
-from ostinato.engine.embedded import EmbeddedEngine
+from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.gateway.access.keys import hash_key
 from ostinato.gateway.app import GatewayConfig, create_app

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 from tests.clients.drive import KEY, Desk
+from tests.clients.editor import Change, Editor
 
-from ostinato.engine.editor import Change, Editor
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.gateway.access.keys import hash_key
 from ostinato.model.renderer import Renderer

@@ -12,10 +12,10 @@ from typing import Any
 import aiohttp
 import pytest
 from tests.clients.drive import CLIENTS, KEY
+from tests.clients.editor import Change, Editor
 from tests.clients.exact import check_exact
 from tests.gateway.conftest import serving
 
-from ostinato.engine.editor import Change, Editor
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.model.renderer import Renderer
 from ostinato.model.tokenizer import Tokenizer

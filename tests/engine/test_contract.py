@@ -6,7 +6,7 @@ import pytest
 from tests.engine.contract import MAX_LEN, Contract, model
 from tests.engine.toolbox import FORWARDS
 
-from ostinato.engine.embedded import EmbeddedEngine
+from ostinato.engine.embedded.engine import EmbeddedEngine
 
 
 class TestEmbedded(Contract):

@@ -10,11 +10,11 @@ from tests.engine.toolbox import decoder
 
 from ostinato.engine import loader as room
 from ostinato.engine.base import LoadRefusedError
-from ostinato.engine.embedded import EmbeddedEngine
+from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.engine.loader import SyncLoader
 from ostinato.store import Objects
 from ostinato.sync import Publisher, Subscriber
-from ostinato.sync.faulty import Fault, FaultyObjects
+from ostinato.sync.faulty_objects import Fault, FaultyObjects
 from ostinato.sync.weights import to_blobs
 
 LONG_S = 60.0

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from ostinato.engine.batch import TorchForward
-from ostinato.engine.kernel import KernelError, library
-from ostinato.engine.native import NativeForward
+from ostinato.engine.embedded.forward import TorchForward
+from ostinato.engine.embedded.kernel import KernelError, library
+from ostinato.engine.embedded.native import NativeForward
 from ostinato.model.config import ModelConfig
 from ostinato.model.decoder import Decoder
 from ostinato.types import Completion, GenerateRequest

@@ -10,7 +10,7 @@ from tests.store.builders import group, session, turn
 
 from ostinato.store import KeyChangedError, Ledger, PurgedError, Store
 from ostinato.store.purge import PurgeError, purge
-from ostinato.store.rows import pack_ints
+from ostinato.store.sql.row_conversion import pack_ints
 from ostinato.types import ApiKey, Checkpoint, Ending, Event, Reward, Signal, SignalKind, State
 
 MARKER = (424242, 434343, 444444)

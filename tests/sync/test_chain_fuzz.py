@@ -4,7 +4,7 @@ import pytest
 from fuzz.weights_chain import run_schedule
 
 from ostinato.sync import Publisher, SyncError
-from ostinato.sync.codec.wire import CHECK_BYTES, Reader
+from ostinato.sync.codec.payload import CHECK_BYTES, Reader
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -18,7 +18,7 @@ def test_a_random_schedule_serves_only_right_weights(seed: int) -> None:
 
 def test_the_schedules_notice_a_reader_that_checks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without digests and checksums a damaged bit is served."""
-    for module in ("download", "subscriber", "sealed"):
+    for module in ("reader.download", "reader.subscriber", "chain.sealed"):
         monkeypatch.setattr(f"ostinato.sync.{module}.expect", lambda *_: None, raising=False)
     monkeypatch.setattr("ostinato.sync.codec.choose.opened", lambda payload: Reader(payload[:-CHECK_BYTES]))
     assert any(_mismatches(seed) for seed in range(40))

@@ -9,9 +9,9 @@ from tests.sync.builders import published, same_bits, steps
 
 from ostinato.store import Objects
 from ostinato.sync import Cadence, Subscriber, UnknownVersion, collect
-from ostinato.sync.keys import Keys
-from ostinato.sync.leases import LEASE_S, Lease, lease, leases
-from ostinato.sync.sealed import seal
+from ostinato.sync.chain.keys import Keys
+from ostinato.sync.chain.leases import LEASE_S, Lease, lease, leases
+from ostinato.sync.chain.sealed import seal
 
 KEYS = Keys("weights")
 CADENCE = Cadence(anchor_every=4, skip=2)

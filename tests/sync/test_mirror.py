@@ -5,7 +5,7 @@ from tests.sync.builders import published, same_bits, steps
 
 from ostinato.store import Objects, ObjectsError
 from ostinato.sync import Cadence, Subscriber, SyncError, collect
-from ostinato.sync.faulty import Fault, FaultyObjects
+from ostinato.sync.faulty_objects import Fault, FaultyObjects
 from ostinato.sync.mirror import Mirror
 
 CADENCE = Cadence(anchor_every=8, skip=4)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from ostinato.engine.embedded import EmbeddedEngine
+from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.model.decoder import Decoder
 from ostinato.train.policy import PolicyConfig, piece_loss, pieces
 from ostinato.train.samples import samples_of, trainable

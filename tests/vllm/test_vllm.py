@@ -17,7 +17,7 @@ from tests.vllm.install import PYTHON, missing
 from ostinato.engine.base import EngineError, LoadRefusedError
 from ostinato.engine.http import create_app, serve
 from ostinato.engine.loader import SyncLoader
-from ostinato.engine.vllm import VllmEngine
+from ostinato.engine.vllm.engine import VllmEngine
 from ostinato.model.checkpoint import save
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Objects
@@ -108,7 +108,7 @@ async def test_a_patch_that_was_damaged_on_its_way_is_refused(
 ) -> None:
     version = served.version
     monkeypatch.setattr(
-        "ostinato.engine.vllm.difference", lambda _old, _new: {"model.norm.weight": torch.ones(64)}
+        "ostinato.engine.vllm.engine.difference", lambda _old, _new: {"model.norm.weight": torch.ones(64)}
     )
     with pytest.raises(LoadRefusedError, match="the patched weights have digest"):
         await served.swap(version + 1, model(version + 1).state_dict())

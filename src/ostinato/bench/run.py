@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ostinato.deploy.outcomes import Measurement, TaskOutcome, score
 from ostinato.harness.episode import CardUser, Episode, EpisodeRunner
 from ostinato.store import Store
-from ostinato.store.ledger import Ledger
+from ostinato.store.ledger.ledger import Ledger
 from ostinato.types import Report, Score, Source, State, Task
 
 RETRIES = 2

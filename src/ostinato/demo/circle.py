@@ -25,7 +25,7 @@ from ostinato.loop.measure import measure
 from ostinato.loop.results import Champion, Measured
 from ostinato.loop.run import Run
 from ostinato.loop.workshop import open_workshop
-from ostinato.store.ledger import Ledger
+from ostinato.store.ledger.ledger import Ledger
 
 STAGES = ("teach", "before", "practice", "after", "cycle-1")
 

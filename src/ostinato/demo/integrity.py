@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ostinato.loop.results import Counters
 from ostinato.store import Store
-from ostinato.store.ledger import Ledger
+from ostinato.store.ledger.ledger import Ledger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from ostinato.loop.services import alongside, watch
 from ostinato.loop.workshop import Workshop
 from ostinato.rewards.definition import PRACTICE
 from ostinato.rollout.practice import Practice
-from ostinato.store.ledger import Ledger
+from ostinato.store.ledger.ledger import Ledger
 from ostinato.types import Arm
 
 

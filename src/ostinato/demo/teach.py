@@ -12,7 +12,7 @@ from ostinato.loop.learn import last_line
 from ostinato.loop.run import START
 from ostinato.loop.services import alongside, watch
 from ostinato.loop.workshop import Workshop
-from ostinato.store.ledger import Ledger
+from ostinato.store.ledger.ledger import Ledger
 from ostinato.types import TEACHER_VERSION, Arm, Source, State
 
 

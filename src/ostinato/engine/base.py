@@ -4,8 +4,12 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+
 from ostinato.types import Completion, GenerateRequest
 
+ROUTE_DTYPE = np.dtype("<u2")
+"""The number of one expert, as the routes of a `Completion` hold it."""
 PAUSED = "the engine is paused, resume it first"
 """Why nothing is swapped during a pause: whoever paused counts on what is served."""
 

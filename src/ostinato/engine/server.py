@@ -19,10 +19,10 @@ from pathlib import Path
 import torch
 
 from ostinato.engine.base import EngineError
-from ostinato.engine.embedded import EmbeddedEngine
+from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.engine.http import Running, create_app, serve
 from ostinato.engine.loader import SyncLoader
-from ostinato.engine.vllm import VllmEngine
+from ostinato.engine.vllm.engine import VllmEngine
 from ostinato.model.checkpoint import CheckpointError, load, shapes
 from ostinato.store import Objects, ObjectsError
 from ostinato.sync import Subscriber, SyncError

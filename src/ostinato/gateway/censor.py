@@ -23,7 +23,7 @@ from typing import Literal
 
 from ostinato.gateway.dialects.request import ChatRequest, Message
 from ostinato.model.renderer import Renderer
-from ostinato.store.redact import find, redact, redact_json
+from ostinato.store.redaction.find import find, redact, redact_json
 from ostinato.types import Completion, Turn
 
 WITHHELD = "secret redacted"

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ostinato.loop.people import people
 from ostinato.loop.run import Run, write_whole
-from ostinato.store.database import is_open_elsewhere
+from ostinato.store.sql.database import is_open_elsewhere
 
 
 class RunError(ValueError):

@@ -55,8 +55,8 @@ def _run(command: Command, options: argparse.Namespace) -> int:
 
 
 def _list(objects: "Objects", options: argparse.Namespace) -> int:
-    from ostinato.sync.keys import Keys, number_of
-    from ostinato.sync.leases import horizon
+    from ostinato.sync.chain.keys import Keys, number_of
+    from ostinato.sync.chain.leases import horizon
 
     keys = Keys(options.prefix)
     versions = sorted(map(number_of, objects.list(keys.versions)))

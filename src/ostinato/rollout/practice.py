@@ -21,7 +21,7 @@ from statistics import fmean
 from ostinato.harness.episode import CardUser, Episode, EpisodeRunner, Tree
 from ostinato.rewards.definition import Definition
 from ostinato.store import Store
-from ostinato.store.ledger import Ledger
+from ostinato.store.ledger.ledger import Ledger
 from ostinato.tasks.pebble import Pebble, provide
 from ostinato.train.advantages import tree_advantages
 from ostinato.train.samples import UntrainableError, samples_of, trainable

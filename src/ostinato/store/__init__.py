@@ -1,11 +1,11 @@
 """The record: sessions, turns, signals and the ledger in SQL, weights as immutable objects."""
 
 from ostinato.store.accounts import AccountError, Accounts, Consent
-from ostinato.store.database import StoreError
-from ostinato.store.ledger import Ledger
+from ostinato.store.ledger.ledger import Ledger
+from ostinato.store.ledger.phases import LedgerError, Phase, Stage
 from ostinato.store.objects import AlreadyExists, Missing, Objects, ObjectsError, StorageFull
-from ostinato.store.phases import LedgerError, Phase, Stage
-from ostinato.store.record import KeyChangedError, PurgedError, Store, TakenError
+from ostinato.store.sql.database import StoreError
+from ostinato.store.store import KeyChangedError, PurgedError, Store, TakenError
 from ostinato.store.watch import Watch
 
 __all__ = [

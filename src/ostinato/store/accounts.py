@@ -13,9 +13,9 @@ from typing import Any
 
 from sqlalchemy import Connection, RowMapping, select, update
 
-from ostinato.store.database import Database, StoreError
-from ostinato.store.recording import SAID, agrees, chunks
-from ostinato.store.schema import consents, keys
+from ostinato.store.sql.database import Database, StoreError
+from ostinato.store.sql.recording import SAID, agrees, chunks
+from ostinato.store.sql.schema import consents, keys
 from ostinato.types import ApiKey, Role
 
 

@@ -14,11 +14,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, Table, delete, func, select, update
 
-from ostinato.store import schema
-from ostinato.store.database import StoreError
-from ostinato.store.ledger import Ledger
-from ostinato.store.record import Store
-from ostinato.store.recording import chunks
+from ostinato.store.ledger.ledger import Ledger
+from ostinato.store.sql import schema
+from ostinato.store.sql.database import StoreError
+from ostinato.store.sql.recording import chunks
+from ostinato.store.store import Store
 from ostinato.types import Ending, State, new_id
 
 GONE = "purged"

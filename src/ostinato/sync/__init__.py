@@ -1,5 +1,7 @@
 """Weights from the trainer to the engines: published as anchors and deltas, verified to the bit."""
 
+from ostinato.sync.chain.manifest import Manifest
+from ostinato.sync.chain.paths import Cadence
 from ostinato.sync.collect import collect
 from ostinato.sync.errors import (
     DigestMismatch,
@@ -10,18 +12,17 @@ from ostinato.sync.errors import (
     SyncError,
     UnknownVersion,
 )
-from ostinato.sync.manifest import Manifest
-from ostinato.sync.paths import Cadence
-from ostinato.sync.publisher import Publisher
-from ostinato.sync.ranks import Group
+from ostinato.sync.quantise import quantised, restored
+from ostinato.sync.reader.subscriber import Subscriber
 from ostinato.sync.shards import Shard
-from ostinato.sync.subscriber import Subscriber
+from ostinato.sync.writer.publisher import Publisher
+from ostinato.sync.writer.ranks import RankGroup
 
 __all__ = [
     "Cadence",
     "DigestMismatch",
     "Fenced",
-    "Group",
+    "RankGroup",
     "Manifest",
     "OtherArchitecture",
     "OutOfOrder",
@@ -32,4 +33,6 @@ __all__ = [
     "SyncError",
     "UnknownVersion",
     "collect",
+    "quantised",
+    "restored",
 ]

@@ -9,13 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ostinato.store import Missing, Objects
-from ostinato.sync.download import Downloader
+from ostinato.sync.chain.keys import Keys, version_of
+from ostinato.sync.chain.leases import Lease, give_up, leases
+from ostinato.sync.chain.manifest import Way
+from ostinato.sync.chain.paths import cheapest, still_useful
 from ostinato.sync.errors import NotThere
-from ostinato.sync.keys import Keys, version_of
-from ostinato.sync.leases import Lease, give_up, leases
-from ostinato.sync.manifest import Way
-from ostinato.sync.paths import cheapest, still_useful
-from ostinato.sync.subscriber import Subscriber
+from ostinato.sync.reader.download import Downloader
+from ostinato.sync.reader.subscriber import Subscriber
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

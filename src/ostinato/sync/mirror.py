@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from ostinato.store import Objects
-from ostinato.sync.download import Damaged, Downloader
+from ostinato.sync.chain.keys import Keys
+from ostinato.sync.chain.leases import lease
+from ostinato.sync.chain.manifest import Manifest, Way
+from ostinato.sync.chain.paths import cheapest
+from ostinato.sync.chain.sealed import create_once
 from ostinato.sync.errors import DigestMismatch
-from ostinato.sync.keys import Keys
-from ostinato.sync.leases import lease
-from ostinato.sync.manifest import Manifest, Way
-from ostinato.sync.paths import cheapest
-from ostinato.sync.sealed import create_once
-from ostinato.sync.subscriber import Subscriber
+from ostinato.sync.reader.download import Damaged, Downloader
+from ostinato.sync.reader.subscriber import Subscriber
 
 log = logging.getLogger(__name__)
 

@@ -49,6 +49,14 @@ class Blob:
 Blobs = Mapping[str, Blob]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The weights of a committed version, as its publisher and its readers hold them."""
+
+    version: int
+    blobs: Blobs
+
+
 def to_blobs(tensors: Mapping[str, torch.Tensor], *, copy: bool) -> dict[str, Blob]:
     """Raises TypeError naming a tensor whose dtype has no wire form. `copy` detaches from later changes."""
     return {name: _to_blob(name, tensor, copy=copy) for name, tensor in tensors.items()}

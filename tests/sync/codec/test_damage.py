@@ -23,7 +23,7 @@ from ostinato.sync.codec import (
     symbols,
 )
 from ostinato.sync.codec.ordinal import kind_of, words_of
-from ostinato.sync.codec.wire import number, sealed
+from ostinato.sync.codec.payload import number, sealed
 from ostinato.sync.weights import Blob, to_blobs
 
 COUNT = 2000

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostinato.sync.codec import rice, runs
-from ostinato.sync.codec.wire import DamagedPayload, Reader
+from ostinato.sync.codec import rice, sparse_rows
+from ostinato.sync.codec.payload import DamagedPayload, Reader
 
 small = st.integers(0, 5)
 numbers = st.one_of(small, st.integers(0, 1 << 20), st.integers(0, 1 << 33))
@@ -53,15 +53,15 @@ def test_an_outlier_costs_itself_only() -> None:
 def test_rows_come_back(rows: list[list[int]]) -> None:
     lengths = np.array([len(row) for row in rows], np.int64)
     values = np.array([value for row in rows for value in row], np.int64)
-    reader = Reader(runs.packed(runs.rows_of(values, lengths)))
-    back = runs.read(reader, lengths)
+    reader = Reader(sparse_rows.packed(sparse_rows.rows_of(values, lengths)))
+    back = sparse_rows.read(reader, lengths)
     reader.end()
-    assert runs.dense(back.at, back.values, len(values)).tolist() == values.tolist()
+    assert sparse_rows.dense(back.at, back.values, len(values)).tolist() == values.tolist()
     assert back.counts.tolist() == [sum(value > 0 for value in row) for row in rows]
 
 
 def test_places_beyond_a_row_are_refused() -> None:
     for gaps in ([3], [0, 0, 0, 0], [1 << 60] * 4):
         with pytest.raises(DamagedPayload, match="beyond"):
-            runs.places(np.array(gaps, np.int64), 3)
-    assert runs.places(np.array([0, 1]), 3).tolist() == [0, 2]
+            sparse_rows.places(np.array(gaps, np.int64), 3)
+    assert sparse_rows.places(np.array([0, 1]), 3).tolist() == [0, 2]

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from ostinato.store.redact import redact_json
+from ostinato.store.redaction.find import redact_json
 from ostinato.types import ApiKey, Ending, Event, Signal, SignalKind
 
 NAMES = {

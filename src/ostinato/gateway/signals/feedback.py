@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ostinato.gateway.errors import ApiError
-from ostinato.store.redact import redact
+from ostinato.store.redaction.find import redact
 from ostinato.types import Ending, Signal, SignalKind, new_id
 
 TEXT_KINDS = {SignalKind.COMMENT, SignalKind.DEMONSTRATION, SignalKind.ERROR}

@@ -7,7 +7,7 @@ import numpy as np
 
 from ostinato.sync.codec.classes import magnitudes
 from ostinato.sync.codec.ordinal import Ints, Kind, Words
-from ostinato.sync.codec.wire import DamagedPayload, Reader, number
+from ostinato.sync.codec.payload import DamagedPayload, Reader, number
 
 FEW = 64
 """With fewer changed values than this, one class will do."""

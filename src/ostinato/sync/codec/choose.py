@@ -7,7 +7,7 @@ import numpy as np
 
 from ostinato.sync.codec import overwrite, planes, steps, symbols
 from ostinato.sync.codec.ordinal import Ints, Kind, Words, kind_of, word_dtype, words_of
-from ostinato.sync.codec.wire import DamagedPayload, opened, sealed
+from ostinato.sync.codec.payload import DamagedPayload, opened, sealed
 from ostinato.sync.weights import Blob, make_blob
 
 SAME, RICE, SYMBOLS, OVERWRITE, XOR, FULL = "same", "rice", "symbols", "overwrite", "xor", "full"

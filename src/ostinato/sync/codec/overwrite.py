@@ -8,9 +8,9 @@ import math
 
 import numpy as np
 
-from ostinato.sync.codec import planes, rice, runs
+from ostinato.sync.codec import planes, rice, sparse_rows
 from ostinato.sync.codec.ordinal import Ints, Words
-from ostinato.sync.codec.wire import DamagedPayload, Reader, number
+from ostinato.sync.codec.payload import DamagedPayload, Reader, number
 
 
 def packed(after: Words, places: Ints) -> bytes:
@@ -31,5 +31,5 @@ def apply(reader: Reader, words: Words) -> None:
     count = reader.number(most=len(words))
     if not count:
         raise DamagedPayload("payload overwrites nothing")
-    places = runs.places(rice.read(reader, np.array([count])), len(words))
+    places = sparse_rows.places(rice.read(reader, np.array([count])), len(words))
     words[places] = planes.read(reader.rest(), words.dtype, count)

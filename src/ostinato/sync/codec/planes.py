@@ -10,7 +10,7 @@ import numpy as np
 import zstandard
 
 from ostinato.sync.codec.ordinal import Words
-from ostinato.sync.codec.wire import DamagedPayload
+from ostinato.sync.codec.payload import DamagedPayload
 
 LEVEL = 1
 """zstd's fastest: higher ones gain under 2 % here and take ten times as long."""

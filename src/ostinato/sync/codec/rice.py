@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ostinato.sync.codec.ordinal import Ints
-from ostinato.sync.codec.wire import DamagedPayload, Reader, number
+from ostinato.sync.codec.payload import DamagedPayload, Reader, number
 
 BLOCK = 512
 """Numbers that share a k: it follows where changes are dense and where rare, and costs 1/64 bit a number."""

@@ -14,7 +14,7 @@ from ostinato.sync.codec import planes
 from ostinato.sync.codec.bounds import SAMPLE, bounds_for, bounds_packed, bounds_read
 from ostinato.sync.codec.classes import classes
 from ostinato.sync.codec.ordinal import Ints, Kind, Words
-from ostinato.sync.codec.wire import Reader
+from ostinato.sync.codec.payload import Reader
 
 MOST_BOUNDS = 3
 """Each class takes 4 ns a value to pick out; with seven bounds payloads are 1 to 2 % smaller."""

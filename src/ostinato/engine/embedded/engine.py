@@ -1,0 +1,249 @@
+"""An engine in this process: continuous batching over static slots, weights swapped between two decode steps.
+
+    pending ──► slot (longest known prefix) ──► prefill ──► step, step, … ──► Completion
+                                                             ▲
+                                                    swap ────┘ between two steps
+
+All of it runs on one event loop, one step at a time; between steps others get their turn.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from torch import Tensor
+
+from ostinato.engine.base import PAUSED, EngineError, LoadRefusedError, Token
+from ostinato.engine.embedded.forward import Forward, TorchForward
+from ostinato.engine.embedded.kernel import KernelError
+from ostinato.engine.embedded.native import NativeForward
+from ostinato.engine.embedded.slots import SlotTable
+from ostinato.engine.limits import RequestLimits
+from ostinato.model.decoder import Decoder, WeightsError
+from ostinato.types import Completion, GenerateRequest
+
+log = logging.getLogger(__name__)
+PREFILL_TOKENS = 4096
+"""Of new prompts computed between two decode steps: bounds how long the others wait."""
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """One request on its way; `tokens` only if someone listens to them."""
+
+    request: GenerateRequest
+    done: asyncio.Future[Completion]
+    tokens: asyncio.Queue[Token | None] | None = None
+    slot: int | None = None
+
+
+@dataclass(slots=True)
+class _Counts:
+    requests: int = 0
+    failed: int = 0
+    tokens: int = 0
+    prompt_tokens: int = 0
+    reused_tokens: int = 0
+    steps: int = 0
+    swaps: int = 0
+    busy_s: float = 0.0
+
+
+class EmbeddedEngine:
+    """Serves a copy of `decoder`. Make and use it on one event loop.
+
+    `forward` computes; the fastest that this machine has, unless it is given.
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        *,
+        version: int,
+        slots: int = 96,
+        max_len: int = 512,
+        forward: Callable[[Decoder, SlotTable], Forward] | None = None,
+    ) -> None:
+        config = decoder.config
+        if max_len > config.max_positions:
+            raise EngineError(
+                f"max_len {max_len} exceeds the model's {config.max_positions} positions: lower it"
+            )
+        self._table = SlotTable(config, slots, max_len)
+        self._forward = (forward or fastest)(decoder, self._table)
+        self._swapping = asyncio.Lock()
+        self._limits = RequestLimits(vocabulary=config.vocab_size, max_len=max_len)
+        self._version = version
+        self._epoch = 0
+        self._open = asyncio.Event()
+        self._open.set()
+        self._pending: deque[_Job] = deque()
+        self._jobs: dict[int, _Job] = {}
+        self._listened: set[int] = set()
+        """Slots whose tokens are streamed."""
+        self._task: asyncio.Task[None] | None = None
+        self._counts = _Counts()
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    async def generate(self, request: GenerateRequest) -> Completion:
+        job = self._enqueue(request, stream=False)
+        try:
+            return await job.done
+        finally:
+            self._drop(job)
+
+    async def stream(self, request: GenerateRequest) -> AsyncGenerator[Token | Completion]:
+        job = self._enqueue(request, stream=True)
+        assert job.tokens is not None
+        try:
+            while (token := await job.tokens.get()) is not None:
+                yield token
+            yield await job.done
+        finally:
+            self._drop(job)
+
+    async def pause(self) -> None:
+        self._open.clear()
+
+    async def resume(self) -> None:
+        self._open.set()
+
+    async def swap(self, version: int, tensors: Mapping[str, Tensor]) -> None:
+        async with self._swapping:
+            try:
+                weights = await asyncio.to_thread(self._forward.prepare, tensors)
+            except WeightsError as error:
+                raise LoadRefusedError(f"version {version} was refused: {error}") from error
+            if not self._open.is_set():
+                raise LoadRefusedError(f"version {version} was refused: {PAUSED}")
+            self._forward.use(weights)
+            self._note(version)
+
+    def _note(self, version: int) -> None:
+        """The next token is of `version`; keys computed until now are not continued by others."""
+        self._version = version
+        self._epoch += 1
+        self._table.mix()
+        self._counts.swaps += 1
+
+    def stats(self) -> dict[str, float]:
+        now = {"version": self._version, "running": len(self._jobs), "waiting": len(self._pending)}
+        return asdict(self._counts) | now
+
+    async def aclose(self) -> None:
+        """Stop; requests in flight fail with EngineError."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._fail_all(EngineError("the engine was closed"))
+
+    def _enqueue(self, request: GenerateRequest, *, stream: bool) -> _Job:
+        self._limits.check(request)
+        queue: asyncio.Queue[Token | None] | None = asyncio.Queue() if stream else None
+        job = _Job(request, asyncio.get_running_loop().create_future(), queue)
+        self._counts.requests += 1
+        self._pending.append(job)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
+        return job
+
+    async def _run(self) -> None:
+        """Step while there is work. A failing step fails its requests, never the engine."""
+        while self._pending or self._jobs:
+            await self._open.wait()
+            started = time.perf_counter()
+            try:
+                self._step()
+            except Exception as error:
+                log.exception("a decode step failed")
+                self._fail_all(EngineError(f"a decode step failed: {error!r}"))
+            self._counts.busy_s += time.perf_counter() - started
+            await asyncio.sleep(0)
+
+    def _step(self) -> None:
+        """One more token for every request that has a slot."""
+        self._admit()
+        slots = np.flatnonzero(self._table.busy)
+        finished = self._forward.advance(slots, self._version)
+        self._counts.steps += 1
+        self._counts.tokens += len(slots)
+        for slot in self._listened:
+            self._tell(slot)
+        for slot in finished.tolist():
+            self._finish(slot)
+
+    def _admit(self) -> None:
+        """Give waiting requests free slots, first come first served, as far as the prefill budget goes."""
+        budget = PREFILL_TOKENS
+        while self._pending and budget > 0 and len(self._jobs) < len(self._table.busy):
+            budget -= self._seat(self._pending.popleft())
+
+    def _seat(self, job: _Job) -> int:
+        """Give a request its slot; how many of its tokens must be computed."""
+        prompt = np.array(job.request.prompt_ids, np.int32)
+        reuse = self._table.reusable(prompt, self._epoch)
+        slot = self._table.place(reuse)
+        if slot != reuse.source:
+            self._forward.copy_prefix(reuse.source, slot, reuse.length)
+        self._table.admit(slot, job.request, reuse, self._epoch)
+        job.slot, self._jobs[slot] = slot, job
+        self._counts.prompt_tokens += len(prompt)
+        self._counts.reused_tokens += reuse.length
+        if job.tokens is not None:
+            self._listened.add(slot)
+        return len(prompt) - reuse.length
+
+    def _tell(self, slot: int) -> None:
+        """The newest token of a slot to whoever listens."""
+        table, queue = self._table, self._jobs[slot].tokens
+        assert queue is not None
+        at = int(table.length[slot]) - 1
+        token, logprob = int(table.tokens[slot, at]), float(table.logprobs[slot, at])
+        queue.put_nowait(Token(id=token, logprob=logprob, version=self._version))
+
+    def _finish(self, slot: int) -> None:
+        job = self._release(slot)
+        if not job.done.done():
+            job.done.set_result(self._table.completion(slot))
+        if job.tokens is not None:
+            job.tokens.put_nowait(None)
+
+    def _release(self, slot: int) -> _Job:
+        self._table.free(slot)
+        self._listened.discard(slot)
+        job = self._jobs.pop(slot)
+        job.slot = None
+        return job
+
+    def _drop(self, job: _Job) -> None:
+        """Free what a request still holds: its caller has its answer or went away."""
+        if job.slot is not None:
+            self._release(job.slot)
+        elif job in self._pending:
+            self._pending.remove(job)
+
+    def _fail_all(self, error: EngineError) -> None:
+        jobs = [self._release(slot) for slot in list(self._jobs)] + list(self._pending)
+        self._pending.clear()
+        for job in jobs:
+            self._counts.failed += 1
+            if not job.done.done():
+                job.done.set_exception(error)
+            if job.tokens is not None:
+                job.tokens.put_nowait(None)
+
+
+def fastest(decoder: Decoder, table: SlotTable) -> Forward:
+    """The kernel where it can be compiled, else torch."""
+    try:
+        return NativeForward(decoder, table)
+    except KernelError as error:
+        log.warning("sampling with torch, several times slower than the kernel: %s", error)
+        return TorchForward(decoder, table)

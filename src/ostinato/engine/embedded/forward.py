@@ -1,0 +1,114 @@
+"""One forward of a batch of slots: prefill of new prompts, or one more token each.
+
+`Forward` is what the engine asks for; `TorchForward` runs anywhere, `NativeForward` (`native.py`) where there
+is a C compiler, several times faster.
+"""
+
+import copy
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ostinato.engine.embedded.kv_cache import Decode, Prefill, SlotCache
+from ostinato.engine.embedded.sampling import sample
+from ostinato.engine.embedded.slots import SlotTable
+from ostinato.model.decoder import Decoder
+
+Slots = NDArray[np.int64]
+
+
+class Forward(Protocol):
+    """Computes rows of a SlotTable and samples into it."""
+
+    def advance(self, slots: Slots, version: int) -> Slots:
+        """Compute what is missing of these slots and sample one token for each, as of `version`.
+
+        Returns those that are finished by it.
+        """
+        ...
+
+    def copy_prefix(self, source: int, target: int, length: int) -> None:
+        """What is known of the first `length` tokens of one slot becomes that of another."""
+        ...
+
+    def prepare(self, tensors: Mapping[str, Tensor]) -> Any:
+        """Weights ready for `use`; those in use stay. May run in a thread. Raises WeightsError."""
+        ...
+
+    def use(self, weights: Any) -> None:
+        """Compute with what `prepare` gave from now on."""
+        ...
+
+
+class TorchForward:
+    """The decoder itself, over blocks of keys that grow."""
+
+    def __init__(self, decoder: Decoder, table: SlotTable) -> None:
+        self._table = table
+        self._decoder = decoder
+        self._decoder = self.prepare(decoder.state_dict())
+        self._cache = SlotCache(decoder.config, len(table.busy))
+
+    def prepare(self, tensors: Mapping[str, Tensor]) -> Decoder:
+        shadow = copy.deepcopy(self._decoder)
+        shadow.load_state_dict(tensors)
+        return shadow
+
+    def use(self, weights: Decoder) -> None:
+        self._decoder = weights
+
+    @torch.inference_mode()
+    def copy_prefix(self, source: int, target: int, length: int) -> None:
+        self._cache.copy_prefix(source, target, length)
+
+    @torch.inference_mode()
+    def advance(self, slots: Slots, version: int) -> Slots:
+        missing = self._table.length[slots] - self._table.computed[slots]
+        parts = (slots[missing > 1], self._prefill), (slots[missing == 1], self._decode)
+        finished = [self._append(part, compute(part), version) for part, compute in parts if len(part)]
+        return np.concatenate(finished)
+
+    def _prefill(self, slots: Slots) -> Tensor:
+        """Compute several tokens of each of these slots; logits [B, V] after their last ones."""
+        table = self._table
+        start, end = table.computed[slots], table.length[slots]
+        width, reach = int((end - start).max()), int(end.max())
+        positions = start[:, None] + np.arange(width)
+        real = positions < end[:, None]
+        ids = np.where(real, table.tokens[slots[:, None], np.minimum(positions, reach - 1)], 0)
+        seen = np.where(real, positions, 0)
+        self._cache.reserve(reach)
+        at = torch.from_numpy(seen)
+        cache = Prefill(self._cache, torch.from_numpy(slots), at, torch.from_numpy(real))
+        hidden, routes = self._decoder.hidden(torch.from_numpy(ids).long(), positions=at, cache=cache)
+        if routes is not None:
+            rows = np.broadcast_to(slots[:, None], real.shape)[real]
+            table.routes[rows, positions[real]] = routes.numpy()[real]
+        table.computed[slots] = end
+        last = torch.from_numpy(end - start - 1)
+        return self._decoder.head(hidden[torch.arange(len(slots)), last])
+
+    def _decode(self, slots: Slots) -> Tensor:
+        """Compute the last token of each of these slots; logits [B, V] after it."""
+        table = self._table
+        positions = table.computed[slots]
+        ids = torch.from_numpy(table.tokens[slots, positions]).long()[:, None]
+        at = torch.from_numpy(positions)
+        self._cache.reserve(int(positions.max()) + 1)
+        cache = Decode(self._cache, torch.from_numpy(slots), at)
+        hidden, routes = self._decoder.hidden(ids, positions=at[:, None], cache=cache)
+        if routes is not None:
+            table.routes[slots, positions] = routes.numpy()[:, 0]
+        table.computed[slots] = positions + 1
+        return self._decoder.head(hidden[:, 0])
+
+    def _append(self, slots: Slots, logits: Tensor, version: int) -> Slots:
+        table = self._table
+        uniform = table.uniform[slots, table.length[slots]]
+        temperature = torch.from_numpy(table.temperature[slots])
+        tokens, logprobs = sample(logits, temperature, torch.from_numpy(uniform))
+        return table.append(slots, tokens.numpy(), logprobs.numpy(), version)

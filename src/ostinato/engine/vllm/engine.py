@@ -1,0 +1,290 @@
+"""A real vLLM behind the same protocol: tokens in, tokens out, weights swapped in flight.
+
+    swap: patch ─► every worker lays it over a shadow copy, verifies ─► pause, requests kept ─► load ─► resume
+
+What needs a GPU and was never run: routed experts (`--enable-return-routed-experts` among the options).
+"""
+
+import asyncio
+import base64
+import io
+import json
+import tempfile
+from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+import numpy as np
+from safetensors.torch import save_file
+from torch import Tensor
+
+from ostinato.engine.base import (
+    PAUSED,
+    ROUTE_DTYPE,
+    EngineError,
+    InvalidRequestError,
+    LoadRefusedError,
+    Token,
+)
+from ostinato.engine.limits import RequestLimits
+from ostinato.engine.vllm.export import HEAD, export, untied
+from ostinato.engine.vllm.patch import difference, digest
+from ostinato.engine.vllm.process import TOKENS, Launch, VllmServer
+from ostinato.model.checkpoint import load
+from ostinato.model.config import MOST_EXPERTS
+from ostinato.model.decoder import WeightsError, check_weights
+from ostinato.types import Completion, FinishReason, GenerateRequest
+
+DRAINED_S = 0.01
+"""After a pause: until what was sampled before it has come through our own sockets."""
+
+
+class VllmEngine:
+    """Made by `start`. Use it on one event loop and end it with `aclose`."""
+
+    def __init__(
+        self,
+        server: VllmServer,
+        limits: RequestLimits,
+        *,
+        version: int,
+        weights: dict[str, Tensor],
+        tied: bool,
+    ) -> None:
+        self.server, self._limits, self._version = server, limits, version
+        self._weights, self._tied = weights, tied
+        self._open = asyncio.Event()
+        self._open.set()
+        self._swapping = asyncio.Lock()
+        self._paused = False
+        self._counts = dict.fromkeys(("requests", "failed", "tokens", "prompt_tokens", "swaps"), 0)
+        self._running = 0
+        self._folder = tempfile.TemporaryDirectory(prefix="ostinato-patch-", dir=_memory())
+
+    @classmethod
+    async def start(cls, checkpoint: Path, directory: Path, **launch: Any) -> Self:
+        """Export `checkpoint` below `directory`, start vLLM on it, and wait until it has sampled a token.
+
+        `launch` are the fields of `Launch`. Raises CheckpointError, EngineError.
+        """
+        decoder, tokenizer, meta = load(checkpoint)
+        weights = export(decoder, tokenizer, directory / "model")
+        how = Launch(model=directory / "model", logs=directory, **launch)
+        limits = RequestLimits(vocabulary=decoder.config.vocab_size, max_len=how.max_len)
+        server = await VllmServer.start(how)
+        engine = cls(server, limits, version=meta.version, weights=weights, tied=decoder.config.tied)
+        try:
+            await engine._label(meta.version)
+            await engine._warm_up()
+        except BaseException:
+            await engine.aclose()
+            raise
+        return engine
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    async def generate(self, request: GenerateRequest) -> Completion:
+        events = [event async for event in self.stream(request)]
+        assert isinstance(events[-1], Completion)
+        return events[-1]
+
+    async def stream(self, request: GenerateRequest) -> AsyncGenerator[Token | Completion]:
+        self._limits.check(request)
+        self._counts["requests"] += 1
+        # One that begins in the middle of a swap would find keys of the old version under its salt.
+        await self._open.wait()
+        self._running += 1
+        reply = _Reply(request)
+        try:
+            async for choice in self._choices(self._body(request)):
+                for token in reply.take(choice, self._version):
+                    self._counts["tokens"] += 1
+                    yield token
+            yield reply.completion()
+        except EngineError:
+            self._counts["failed"] += 1
+            raise
+        finally:
+            self._running -= 1
+
+    async def pause(self) -> None:
+        """No token is sampled until `resume`; requests wait where they are."""
+        async with self._swapping:
+            self._open.clear()
+            await self._halt()
+            self._paused = True
+
+    async def resume(self) -> None:
+        async with self._swapping:
+            await self.server.post("/resume")
+            self._paused = False
+            self._open.set()
+
+    async def swap(self, version: int, tensors: Mapping[str, Tensor]) -> None:
+        async with self._swapping:
+            if self._paused:
+                raise LoadRefusedError(f"version {version} was refused: {PAUSED}")
+            new = self._fitting(version, tensors)
+            try:
+                expected = await asyncio.to_thread(digest, new)
+                await self._stage(new, expected)
+                await self._load(version, expected)
+            except EngineError as error:
+                raise LoadRefusedError(f"version {version} was refused: {error}") from error
+            self._weights = new
+            self._counts["swaps"] += 1
+
+    def stats(self) -> dict[str, float]:
+        return {**self._counts, "version": self._version, "running": self._running, "paused": self._paused}
+
+    async def aclose(self) -> None:
+        """End the server; requests in flight fail with EngineError."""
+        await self.server.close()
+        self._folder.cleanup()
+
+    def _fitting(self, version: int, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        own = {name: tensor for name, tensor in self._weights.items() if not (self._tied and name == HEAD)}
+        try:
+            check_weights(own, tensors)
+        except WeightsError as error:
+            raise LoadRefusedError(f"version {version} was refused: {error}") from error
+        return {name: tensor.clone() for name, tensor in untied(tensors).items()}
+
+    async def _stage(self, new: dict[str, Tensor], expected: str) -> None:
+        """Requests go on while the workers read and verify."""
+        path = Path(self._folder.name) / "patch.safetensors"
+        await asyncio.to_thread(lambda: save_file(difference(self._weights, new), path))
+        await self.server.call_workers("deltas_stage", str(path), expected)
+
+    async def _load(self, version: int, expected: str) -> None:
+        self._open.clear()
+        try:
+            await self._halt()
+            await self.server.call_workers("deltas_commit", expected)
+            await self._label(version)
+            self._version = version
+        finally:
+            await self.server.post("/resume")
+            self._open.set()
+
+    async def _halt(self) -> None:
+        """Pause with requests kept, and see everything that was sampled before."""
+        await self.server.post("/pause?mode=keep&clear_cache=false")
+        await asyncio.sleep(DRAINED_S)
+
+    async def _label(self, version: int) -> None:
+        if "/update_weight_version" in self.server.routes:
+            await self.server.post("/update_weight_version", {"new_version": str(version)})
+
+    async def _warm_up(self) -> None:
+        """The first token makes vLLM compile its sampler, which takes up to half a minute."""
+        await self.generate(
+            GenerateRequest(request_id="", session_id="", prompt_ids=(0,), stop_ids=(), max_tokens=1)
+        )
+
+    def _body(self, request: GenerateRequest) -> dict[str, Any]:
+        room = self._limits.max_len - len(request.prompt_ids)
+        sampling = {
+            "temperature": request.temperature,
+            "max_tokens": min(request.max_tokens, room),
+            "seed": request.seed % 2**63,
+            "stop_token_ids": list(request.stop_ids),
+            "ignore_eos": True,
+            "detokenize": False,
+            "logprobs": 0,
+        }
+        salt = f"version {self._version}"
+        return {
+            "token_ids": list(request.prompt_ids),
+            "sampling_params": sampling,
+            "cache_salt": salt,
+            "stream": True,
+        }
+
+    async def _choices(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any]]:
+        """The server-sent events of one request."""
+        try:
+            async with self.server.http.post(TOKENS, json=body) as response:
+                if response.status != 200:
+                    kind = InvalidRequestError if response.status == 400 else EngineError
+                    raise kind(f"vLLM: {response.status} {(await response.text())[:300]}")
+                async for line in response.content:
+                    if line.startswith(b"data: {"):
+                        yield _choice(json.loads(line[6:]))
+        except aiohttp.ClientError as error:
+            raise EngineError(f"vLLM went away: {error!r}") from error
+
+
+class _Reply:
+    """One completion as it arrives."""
+
+    def __init__(self, request: GenerateRequest) -> None:
+        self._request = request
+        self._tokens: list[Token] = []
+        self._finish: str | None = None
+        self._versions: list[int] | None = None
+        self._routes: bytes | None = None
+
+    def take(self, choice: Mapping[str, Any], version: int) -> list[Token]:
+        """Its new tokens, labelled with the version served now."""
+        scores = (choice.get("logprobs") or {}).get("content") or []
+        ids = choice.get("token_ids") or []
+        new = [
+            Token(id=id_, logprob=score["logprob"], version=version)
+            for id_, score in zip(ids, scores, strict=True)
+        ]
+        self._tokens += new
+        self._finish = choice.get("finish_reason") or self._finish
+        spans = choice.get("weight_versions")
+        if spans:
+            self._versions = [
+                int(span["version"]) for span in spans for _ in range(span["start"], span["end"])
+            ]
+        if choice.get("routed_experts"):
+            self._routes = routes_of(choice["routed_experts"])
+        return new
+
+    def completion(self) -> Completion:
+        """With vLLM's own account of the versions where it gives one."""
+        if self._finish not in {"stop", "length"}:
+            raise EngineError(f"{self._request.request_id}: vLLM ended the request with {self._finish!r}")
+        labels = tuple(token.version for token in self._tokens)
+        return Completion(
+            ids=tuple(token.id for token in self._tokens),
+            logprobs=tuple(token.logprob for token in self._tokens),
+            versions=labels if self._versions is None else tuple(self._versions),
+            finish=FinishReason.STOP if self._finish == "stop" else FinishReason.LENGTH,
+            routes=self._routes,
+        )
+
+
+def _choice(event: Mapping[str, Any]) -> dict[str, Any]:
+    if "error" in event:
+        raise EngineError(f"vLLM: {event['error']}")
+    choices = event.get("choices") or [{}]
+    return dict(choices[0])
+
+
+def routes_of(text: str) -> bytes:
+    """Little-endian uint16 of shape [tokens - 1, moe layers, top_k] from base64 of a numpy file.
+
+    Raises EngineError for numbers that do not fit, which a cast would wrap. vLLM was never asked for them: it
+    needs a GPU.
+    """
+    array = np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False)
+    if array.ndim != 3 or array.dtype.kind not in "iu":
+        raise EngineError(
+            f"vLLM: routes of shape {array.shape} and type {array.dtype} are no numbers of experts"
+        )
+    if array.size and not 0 <= array.min() <= array.max() < MOST_EXPERTS:
+        raise EngineError(f"vLLM: expert {array.min()} or {array.max()} is not a number below {MOST_EXPERTS}")
+    return bytes(array.astype(ROUTE_DTYPE).tobytes())
+
+
+def _memory() -> str | None:
+    """Where a patch is written: in memory where the system has such a folder."""
+    shared = Path("/dev/shm")  # noqa: S108
+    return str(shared) if shared.is_dir() else None

@@ -1,0 +1,167 @@
+"""The real vLLM server as a process of its own, and the calls to it that are not about tokens.
+
+Which of its abilities a version of vLLM has is asked, not assumed: the routes it lists, the options it knows.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+
+import ostinato
+from ostinato.engine.base import EngineError
+
+MODULE = "vllm.entrypoints.openai.api_server"
+WORKER_MODULE = "ostinato.engine.vllm.worker"
+WORKER = f"{WORKER_MODULE}.Deltas"
+SWITCHES: tuple[tuple[str, ...], ...] = (("--enable-scale-out",), ())
+"""Newer versions offer tokens in, tokens out only with this option; older ones do not know it."""
+NEEDED = ("/pause", "/resume", "/collective_rpc")
+TOKENS = "/inference/v1/generate"
+POLL_S = 0.2
+TERM_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How to start a server. `python` is that of an environment with vLLM in it, perhaps not our own."""
+
+    model: Path
+    logs: Path
+    python: str = sys.executable
+    max_len: int = 512
+    slots: int = 64
+    dtype: str = "float32"
+    options: tuple[str, ...] = ("--enforce-eager",)
+    environment: Mapping[str, str] | None = None
+    patience_s: float = 600.0
+
+
+class VllmServer:
+    """A running server: `post` and `get` speak to it, `close` ends it and all it started."""
+
+    def __init__(self, process: asyncio.subprocess.Process, url: str, logs: Path) -> None:
+        self.process, self.url, self._logs = process, url, logs
+        no_limit = aiohttp.ClientTimeout(total=None, sock_connect=5)
+        self.http = aiohttp.ClientSession(url, timeout=no_limit, connector=aiohttp.TCPConnector(limit=0))
+        self.routes: frozenset[str] = frozenset()
+
+    @classmethod
+    async def start(cls, launch: Launch) -> Self:
+        """Wait until it answers. Raises EngineError with the last lines of its log when it does not."""
+        for switches in SWITCHES:
+            server = await cls._spawn(launch, switches)
+            try:
+                await asyncio.wait_for(server._listening(), launch.patience_s)
+                await server._learn()
+                return server
+            except (EngineError, TimeoutError) as error:
+                await server.close()
+                if not switches or "unrecognized arguments" not in server.log():
+                    why = f"{error}" or f"no answer within {launch.patience_s:.0f} s"
+                    raise EngineError(f"vLLM did not start ({why}): {server.log()}") from error
+        raise AssertionError("unreachable: the last start has no switches")
+
+    @classmethod
+    async def _spawn(cls, launch: Launch, switches: Sequence[str]) -> Self:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = int(free.getsockname()[1])
+        launch.logs.mkdir(parents=True, exist_ok=True)
+        log = launch.logs / "vllm.log"
+        command = _command(launch, port, switches)
+        try:
+            with log.open("wb") as file:
+                process = await asyncio.create_subprocess_exec(
+                    *command, stdout=file, stderr=file, env=_environment(launch), start_new_session=True
+                )
+        except OSError as error:
+            raise EngineError(f"vLLM did not start: {launch.python}: {error.strerror}") from error
+        return cls(process, f"http://127.0.0.1:{port}", log)
+
+    async def _listening(self) -> None:
+        while True:
+            if self.process.returncode is not None:
+                raise EngineError(f"it ended with {self.process.returncode}")
+            with contextlib.suppress(aiohttp.ClientError):  # not yet
+                async with self.http.get("/health") as response:
+                    if response.status == 200:
+                        return
+            await asyncio.sleep(POLL_S)
+
+    async def _learn(self) -> None:
+        """What this version can do. Raises EngineError naming what it would need to."""
+        described = await self.get("/openapi.json")
+        self.routes = frozenset(described["paths"])
+        missing = [route for route in NEEDED if route not in self.routes]
+        if missing:
+            raise EngineError(f"this version of vLLM lacks {', '.join(missing)}")
+
+    async def get(self, path: str) -> Any:
+        return await self._ask("GET", path, None)
+
+    async def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """The answer as JSON. Raises EngineError for an error status and when the server is gone."""
+        return await self._ask("POST", path, body)
+
+    async def call_workers(self, method: str, *arguments: str) -> None:
+        """Run a method of every worker; EngineError with what the first that failed says."""
+        answer = await self.post("/collective_rpc", {"method": method, "args": list(arguments)})
+        errors = [result["error"] for result in answer["results"] if "error" in result]
+        if errors:
+            raise EngineError(f"vLLM's worker, {method}: {errors[0]}")
+
+    async def _ask(self, verb: str, path: str, body: Mapping[str, Any] | None) -> Any:
+        try:
+            async with self.http.request(verb, path, json=body) as response:
+                if response.status != 200:
+                    raise EngineError(f"vLLM, {path}: {response.status} {(await response.text())[:300]}")
+                return await response.json(content_type=None)
+        except aiohttp.ClientError as error:
+            raise EngineError(f"vLLM, {path}: it does not answer ({error!r})") from error
+
+    def log(self) -> str:
+        """The last lines of what it said."""
+        return self._logs.read_text(errors="replace")[-2000:]
+
+    async def close(self) -> None:
+        """End it with everything it started, politely first."""
+        await self.http.close()
+        for how in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(self.process.pid, how)
+                await asyncio.wait_for(self.process.wait(), TERM_S)
+            except (ProcessLookupError, TimeoutError):
+                continue
+
+
+def _command(launch: Launch, port: int, switches: Sequence[str]) -> list[str]:
+    return [
+        *(launch.python, "-m", MODULE, "--host", "127.0.0.1", "--port", str(port)),
+        *("--model", str(launch.model), "--dtype", launch.dtype),
+        *("--max-model-len", str(launch.max_len), "--max-num-seqs", str(launch.slots)),
+        # Log-probabilities of the distribution that was sampled from, with the temperature in it.
+        *("--logprobs-mode", "processed_logprobs"),
+        *("--worker-extension-cls", WORKER, *switches, *launch.options),
+    ]
+
+
+def _environment(launch: Launch) -> dict[str, str]:
+    """Ours, and a folder in which the worker finds this package and nothing else of this environment."""
+    found = launch.logs / "import"
+    found.mkdir(exist_ok=True)
+    link = found / "ostinato"
+    if not link.is_symlink():
+        link.symlink_to(Path(ostinato.__file__).parent, target_is_directory=True)
+    kept = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}}
+    # The routes that pause and update weights are in its development mode; it listens on loopback only.
+    own = {"PYTHONPATH": str(found), "VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    return {"VLLM_CPU_KVCACHE_SPACE": "1", **kept, **own, **(launch.environment or {})}

@@ -1,0 +1,401 @@
+"""The promise that no prompt is trained twice, and that what is called trained is in the weights.
+
+A prompt moves as `store/ledger/phases.py` draws it. The trainer claims groups for the version it is about to
+publish, publishes, then commits the version with the groups that its weights contain, by their ids and the
+digest of the weights. After a crash it commits what the published weights contain and releases the rest.
+Every transition is one transaction that is on the disk when the call returns.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, and_, delete, or_, select, true, update
+
+from ostinato.store.accounts import consented
+from ostinato.store.ledger import group_queries, prompt_queries
+from ostinato.store.ledger.phases import LedgerError, Phase, Stage, move
+from ostinato.store.ledger.turn_states import (
+    count_reasons,
+    count_states,
+    count_unaccounted,
+    set_states,
+    turns_of_groups,
+    turns_of_sessions,
+    without_advantage,
+)
+from ostinato.store.sql import row_conversion, schema
+from ostinato.store.sql.recording import chunks
+from ostinato.store.store import Store, put_version
+from ostinato.types import Checkpoint, Group, Source, State
+
+ENDS_A_LIVE_PROMPT = {State.VOID, State.MEASURED, State.UNTRAINABLE}
+"""States of a whole live session after which it is never collected."""
+
+
+def prompt_of_session(session_id: str) -> str:
+    """The prompt of a real person's session: it has no key that anything else could share."""
+    return f"live/{session_id}"
+
+
+class Ledger:
+    """Single-epoch bookkeeping over a Store; safe for any number of processes."""
+
+    def __init__(self, store: Store) -> None:
+        self._database = store.database
+
+    def bind(self, chain: str) -> None:
+        """Name the chain of weights that is trained from this store; `chain` is the `run` of its manifests.
+
+        Raises LedgerError when the store belongs to another chain.
+        """
+        with self._database.write() as connection:
+            known = connection.scalar(select(schema.chains.c.chain))
+            if known is None:
+                connection.execute(schema.chains.insert(), {"chain": chain})
+            elif known != chain:
+                raise LedgerError(
+                    f"{self._database.where} is the record of the chain of weights {known!r}, not of "
+                    f"{chain!r}: train with the objects it was trained with, or start another store"
+                )
+
+    def reserve(self, prompt: str, stage: Stage = Stage.PRACTICE, sessions: Sequence[str] = ()) -> bool:
+        """True for the first caller, of all processes and for ever; False afterwards.
+
+        `sessions`: ids of the sessions in which the prompt will be shown, where no group will name them.
+        """
+        with self._database.write() as connection:
+            if not self._reserve(connection, prompt, stage):
+                return False
+            if sessions:
+                shown = [{"session_id": id, "prompt": prompt} for id in sessions]
+                connection.execute(schema.shown.insert(), shown)
+            return True
+
+    def _reserve(self, connection: Connection, prompt: str, stage: Stage) -> bool:
+        row = {"prompt": prompt, "stage": stage.value, "phase": Phase.RESERVED.value, "reason": None}
+        return connection.execute(self._database.insert_new(schema.prompts), row).rowcount == 1
+
+    def drop(self, prompt: str, reason: str) -> None:
+        """End a reserved prompt that never became a group. Raises LedgerError unless it is reserved."""
+        with self._database.write() as connection:
+            move(connection, [prompt], Phase.DROPPED, reason)
+
+    def offer(self, group: Group, *, stage: Stage = Stage.PRACTICE, facts: int | None = None) -> bool:
+        """Hand a complete group to the trainer, reserving its prompt in the same transaction where that was
+        not done; offering the same id again changes nothing.
+
+        `facts`: how many turns and signals its sessions had when it was scored, if more may follow. Returns
+        False, and changes nothing, when there are more of them already, or when a session was purged. Raises
+        LedgerError when another group of the same prompt was offered before, or the prompt has had its end.
+        """
+        with self._database.write() as connection:
+            known = connection.scalar(
+                select(schema.groups.c.id).where(schema.groups.c.prompt == group.prompt)
+            )
+            if known is not None and known != group.id:
+                raise LedgerError(
+                    f"group {group.id!r}: prompt {group.prompt!r} was offered before as {known!r}: "
+                    f"sample only prompts that reserve() granted"
+                )
+            if known is None:
+                sessions = {sample.session_id for sample in group.samples}
+                if group_queries.purged(connection, sorted(sessions)):
+                    return False
+                if facts is not None and facts != group_queries.facts(connection, sorted(sessions)):
+                    return False
+                self._reserve(connection, group.prompt, stage)
+                move(connection, [group.prompt], Phase.OFFERED)
+                connection.execute(
+                    schema.groups.insert(), {**row_conversion.group_row(group), "facts": facts}
+                )
+                values = [
+                    row_conversion.sample_row(group.id, i, sample) for i, sample in enumerate(group.samples)
+                ]
+                connection.execute(schema.samples.insert(), values)
+            return True
+
+    def ready(self, oldest_allowed_version: int) -> int:
+        """How many groups wait whose tokens are all of `oldest_allowed_version` or newer."""
+        with self._database.read() as connection:
+            return len(
+                group_queries.in_phase(
+                    connection, Phase.OFFERED, group_queries.not_older(oldest_allowed_version)
+                )
+            )
+
+    def claim(self, target_version: int, count: int, oldest_allowed_version: int) -> list[Group]:
+        """Take the `count` oldest offered groups (fewer if there are no more) to train `target_version`.
+
+        In the same transaction, first: groups of people who took their consent back become WITHHELD, live
+        groups of which more was heard since they were scored go back to be scored anew, and groups with older
+        tokens than allowed become STALE.
+        """
+        with self._database.write() as connection:
+            self._withhold(connection)
+            self._reopen(connection)
+            self._end(connection, Phase.STALE, ~group_queries.not_older(oldest_allowed_version))
+            found = group_queries.in_phase(connection, Phase.OFFERED, limit=count)
+            ids = [row.id for row in found]
+            move(connection, [row.prompt for row in found], Phase.CLAIMED)
+            group_queries.aim(connection, ids, target_version)
+            samples = group_queries.samples_of(connection, ids)
+        return [row_conversion.group_of(row._mapping, samples[row.id]) for row in found]
+
+    def reopen(self) -> int:
+        """Return offered live groups of which more was heard since they were scored; returns how many."""
+        with self._database.write() as connection:
+            return self._reopen(connection)
+
+    def _reopen(self, connection: Connection) -> int:
+        waiting = group_queries.in_phase(connection, Phase.OFFERED, schema.groups.c.facts.is_not(None))
+        sessions = group_queries.sessions_of(connection, [row.id for row in waiting])
+        stale = [row for row in waiting if group_queries.facts(connection, sessions[row.id]) != row.facts]
+        ids = [row.id for row in stale]
+        set_states(self._database, connection, turns_of_groups(connection, ids), State.CENSORED)
+        for some in chunks(ids):
+            connection.execute(delete(schema.samples).where(schema.samples.c.group_id.in_(some)))
+            connection.execute(delete(schema.groups).where(schema.groups.c.id.in_(some)))
+        move(connection, [row.prompt for row in stale], Phase.RESERVED, "more was heard of it")
+        return len(stale)
+
+    def _withhold(self, connection: Connection) -> None:
+        session, sample = schema.sessions.c, schema.samples.c
+        joined = schema.sessions.join(schema.samples, sample.session_id == session.id)
+        joined = joined.join(schema.groups).join(schema.prompts)
+        query = select(session.id, session.organisation, session.user).select_from(joined).distinct()
+        waiting = query.where(
+            schema.prompts.c.phase == Phase.OFFERED.value,
+            session.source == Source.LIVE.value,
+            session.consent,
+        )
+        found = connection.execute(waiting).all()
+        agreed = {pair: consented(connection, *pair) for pair in {(row[1], row[2]) for row in found}}
+        lost = [id for id, *pair in found if not agreed[*pair]]
+        if lost:
+            self.withdraw(connection, lost, State.WITHHELD)
+
+    def close_out(self) -> int:
+        """At the end of training: groups that still wait become STALE, and lessons and practice prompts of
+        which no group came are dropped.
+
+        Returns how many groups. Claims are left alone: commit or release them first. Live sessions that wait
+        for a word are left too, a later collection takes them.
+        """
+        ours = schema.prompts.c.stage != Stage.LIVE.value
+        with self._database.write() as connection:
+            _drop(connection, ours, "no group came of it")
+            return self._end(connection, Phase.STALE, true())
+
+    def _end(self, connection: Connection, phase: Phase, which: Any) -> int:
+        """Offered groups that satisfy `which` will not be trained."""
+        found = group_queries.in_phase(connection, Phase.OFFERED, which)
+        ids = [row.id for row in found]
+        move(connection, [row.prompt for row in found], phase)
+        set_states(self._database, connection, turns_of_groups(connection, ids), State.STALE)
+        return len(ids)
+
+    def commit(self, row: Checkpoint, prompts: Sequence[str] = ()) -> int:
+        """After publishing: record the version, and that its batch is trained, whatever the record called the
+        groups before, since the weights contain them.
+
+        `prompts`: those of `row.batch`, in its order, for a record that has lost a group. Returns how many
+        groups became trained, 0 when that was done before. Raises StoreError when the version is known with
+        another digest, LedgerError for a group that is not known and whose prompt is not given.
+        """
+        with self._database.write() as connection:
+            put_version(self._database, connection, row)
+            prompt_of = group_queries.prompts_of(connection, row.batch) | dict(
+                zip(row.batch, prompts, strict=False)
+            )
+            if unknown := [id for id in row.batch if id not in prompt_of]:
+                raise LedgerError(
+                    f"version {row.version} was trained on {unknown[0]!r}, which is not in the record"
+                )
+            new = [id for id in row.batch if id not in prompt_queries.trained_in(connection, row.version)]
+            if new:
+                self._train(connection, row, {id: prompt_of[id] for id in new})
+            return len(new)
+
+    def _train(self, connection: Connection, row: Checkpoint, prompt_of: Mapping[str, str]) -> None:
+        ids = list(prompt_of)
+        for prompt in prompt_of.values():
+            self._reserve(connection, prompt, Stage.PRACTICE)  # where the record has lost it
+        trained = set(prompt_queries.in_phase(connection, Phase.TRAINED, prompt_of.values()))
+        move(connection, sorted(set(prompt_of.values()) - trained), Phase.TRAINED)
+        group_queries.aim(connection, ids, row.version)
+        told = {"version": row.version, "digest": row.digest}
+        trainings = [{**told, "group_id": id, "prompt": prompt} for id, prompt in prompt_of.items()]
+        connection.execute(schema.trainings.insert(), trainings)
+        flat = without_advantage(connection, ids)
+        taught = turns_of_groups(connection, [id for id in ids if id not in flat])
+        set_states(self._database, connection, taught, State.TRAINED)
+        set_states(self._database, connection, turns_of_groups(connection, list(flat)), State.NO_ADVANTAGE)
+
+    def lessons_read(self) -> tuple[str, ...]:
+        """The batch of a version that was taught: a group id for each lesson with a session that was trained
+        on, in order."""
+        return tuple(f"{group_queries.LESSON}{prompt}" for prompt in self._lessons_read())
+
+    def _lessons_read(self) -> list[str]:
+        turn, state, shown, prompt = schema.turns.c, schema.states.c, schema.shown, schema.prompts
+        joined = shown.join(prompt).join(schema.turns, turn.session_id == shown.c.session_id)
+        joined = joined.join(schema.states, state.turn_id == turn.id)
+        query = select(prompt.c.prompt).select_from(joined).distinct().order_by(prompt.c.prompt)
+        read = (prompt.c.stage == Stage.LESSON.value, state.state == State.TRAINED.value)
+        with self._database.read() as connection:
+            return list(connection.scalars(query.where(*read)))
+
+    def release(self) -> int:
+        """After a restart, once the published version is committed: what is still claimed is offered again.
+
+        Returns how many groups. One that was purged of a session meanwhile is withdrawn instead.
+        """
+        with self._database.write() as connection:
+            claimed = group_queries.in_phase(connection, Phase.CLAIMED)
+            move(connection, [row.prompt for row in claimed], Phase.OFFERED)
+            group_queries.aim(connection, [row.id for row in claimed], None)
+            return len(claimed) - self._end(connection, Phase.WITHDRAWN, schema.groups.c.withdrawn)
+
+    def withdraw(self, connection: Connection, session_ids: Sequence[str], state: State) -> None:
+        """Inside a transaction: no group with a turn of these sessions is offered any more.
+
+        Their turns become `state`, the other turns of a group that waited become STALE. What the trainer has
+        claimed it goes on with, but never claims again.
+        """
+        phase = Phase.WITHHELD if state is State.WITHHELD else Phase.WITHDRAWN
+        column = schema.samples.c
+        for ids in chunks(session_ids):
+            theirs = select(column.group_id).where(column.session_id.in_(ids))
+            connection.execute(
+                update(schema.groups).where(schema.groups.c.id.in_(theirs)).values(withdrawn=True)
+            )
+        self._end(connection, phase, schema.groups.c.withdrawn)
+        if phase is Phase.WITHDRAWN:
+            reserved = prompt_queries.in_phase(
+                connection, Phase.RESERVED, _live_prompts(connection, session_ids).values()
+            )
+            move(connection, reserved, phase)
+        turns = turns_of_sessions(connection, session_ids)
+        set_states(self._database, connection, turns, state)
+
+    def account(self, turn_ids: Iterable[str], state: State, reason: str | None = None) -> None:
+        """Say what became of these turns, and for what reason. Raises LedgerError when a turn was never
+        recorded."""
+        with self._database.write() as connection:
+            set_states(self._database, connection, list(turn_ids), state, reason)
+
+    def account_sessions(self, session_ids: Iterable[str], state: State, reason: str | None = None) -> None:
+        """Say what became of all turns that these sessions have so far.
+
+        A live session that is void, measured or untrainable as a whole is never collected: its prompt is
+        dropped in the same transaction.
+        """
+        ids = list(session_ids)
+        with self._database.write() as connection:
+            set_states(self._database, connection, turns_of_sessions(connection, ids), state, reason)
+            if state in ENDS_A_LIVE_PROMPT:
+                self._drop_live(connection, ids, state.value)
+
+    def give_up(self, session_ids: Sequence[str], reason: str) -> None:
+        """Drop the prompts of live sessions that can never be collected."""
+        with self._database.write() as connection:
+            self._drop_live(connection, session_ids, reason)
+
+    def _drop_live(self, connection: Connection, session_ids: Sequence[str], reason: str) -> None:
+        session, live = schema.sessions.c, list[str]()
+        for some in chunks(session_ids):
+            query = select(session.id).where(session.id.in_(some), session.source == Source.LIVE.value)
+            live += connection.scalars(query)
+        shown = prompt_queries.shown_in(connection, session_ids, Stage.LIVE)
+        prompts = {shown.get(id, prompt_of_session(id)) for id in (*live, *shown)}
+        for prompt in prompts:
+            self._reserve(connection, prompt, Stage.LIVE)
+        move(connection, prompt_queries.in_phase(connection, Phase.RESERVED, prompts), Phase.DROPPED, reason)
+
+    def live_prompts(self, session_ids: Sequence[str]) -> dict[str, tuple[str, Phase | None]]:
+        """By session id, the prompt it is collected under and where that is; None when nothing is known."""
+        with self._database.read() as connection:
+            prompts = _live_prompts(connection, session_ids)
+            phases = prompt_queries.phases(connection, prompts.values())
+        return {id: (prompt, phases.get(prompt)) for id, prompt in prompts.items()}
+
+    def wait(self, prompts: Iterable[str], reason: str) -> None:
+        """Say what reserved prompts of live sessions wait for; those that are not reserved are left alone."""
+        with self._database.write() as connection:
+            for some in chunks(prompt_queries.in_phase(connection, Phase.RESERVED, prompts)):
+                change = update(schema.prompts).where(schema.prompts.c.prompt.in_(some))
+                connection.execute(change.values(reason=reason))
+
+    def account_late(self, session_ids: Sequence[str]) -> None:
+        """Turns that were recorded after their session was collected come too late: they become STALE."""
+        with self._database.write() as connection:
+            late = turns_of_sessions(connection, session_ids, without_state=True)
+            set_states(self._database, connection, late, State.STALE)
+
+    def void_interrupted(self) -> int:
+        """After a restart of a run: what nobody will go on with becomes VOID. Returns how many turns.
+
+        Kept are turns in groups that wait for the trainer, a teacher's, and ended live sessions, which are
+        collected later. Prompts of practice, and of live sessions that did not end, are dropped.
+        """
+        turn, session = schema.turns.c, schema.sessions.c
+        ended = and_(session.source == Source.LIVE.value, session.ending.is_not(None))
+        joined = schema.turns.join(schema.sessions).outerjoin(schema.states)
+        orphans = select(turn.id).select_from(joined).where(schema.states.c.state.is_(None))
+        orphans = orphans.where(~or_(session.source == Source.TEACHER.value, ended))
+        shown = select(schema.shown.c.prompt).join(schema.sessions, session.id == schema.shown.c.session_id)
+        stage, prompt = schema.prompts.c.stage, schema.prompts.c.prompt
+        gone = and_(stage == Stage.LIVE.value, prompt.not_in(shown.where(session.ending.is_not(None))))
+        with self._database.write() as connection:
+            waiting = [
+                row.id
+                for each in (Phase.OFFERED, Phase.CLAIMED)
+                for row in group_queries.in_phase(connection, each)
+            ]
+            kept = set(turns_of_groups(connection, waiting))
+            lost = [id for id in connection.scalars(orphans) if id not in kept]
+            set_states(self._database, connection, lost, State.VOID)
+            unheard = schema.prompts.c.reason.is_(None)
+            _drop(connection, and_(or_(stage == Stage.PRACTICE.value, gone), unheard), "interrupted")
+        return len(lost)
+
+    def states(self) -> dict[State, int]:
+        """How many turns ended in each state; every state is there."""
+        with self._database.read() as connection:
+            return count_states(connection)
+
+    def reasons(self, state: State) -> dict[str, int]:
+        """How many turns ended in `state` for each reason that was given."""
+        with self._database.read() as connection:
+            return count_reasons(connection, state)
+
+    def tally(self, phase: Phase) -> dict[str, tuple[int, float]]:
+        """By the kind of their task, how many groups are in `phase` and the mean length of their rows."""
+        with self._database.read() as connection:
+            return group_queries.tally(connection, phase)
+
+    def unaccounted(self) -> int:
+        """How many recorded turns have no state yet."""
+        with self._database.read() as connection:
+            return count_unaccounted(connection)
+
+    def unended(self) -> int:
+        """How many prompts have neither an end nor, for live sessions, a word that they wait for."""
+        with self._database.read() as connection:
+            return prompt_queries.unended(connection)
+
+    def trained_twice(self) -> int:
+        """How many prompts were trained more than once, by the record of trainings and by the batches."""
+        with self._database.read() as connection:
+            return prompt_queries.trained_twice(connection)
+
+
+def _drop(connection: Connection, which: Any, reason: str) -> None:
+    """Reserved prompts that satisfy `which` have had their end."""
+    query = select(schema.prompts.c.prompt).where(schema.prompts.c.phase == Phase.RESERVED.value, which)
+    move(connection, list(connection.scalars(query)), Phase.DROPPED, reason)
+
+
+def _live_prompts(connection: Connection, session_ids: Sequence[str]) -> dict[str, str]:
+    shown = prompt_queries.shown_in(connection, session_ids, Stage.LIVE)
+    return {id: shown.get(id, prompt_of_session(id)) for id in session_ids}

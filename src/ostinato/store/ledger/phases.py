@@ -1,0 +1,95 @@
+"""Where a prompt is on its way through training, and the one function that moves it.
+
+::
+
+    reserved ──► offered ──► claimed ──► trained
+       │  ▲        │  ▲         │
+       │  │ more   │  └─────────┤ released after a crash
+       │  │ facts  │            │
+       │  └────────┤            └──► withdrawn
+       │           ├──► stale
+       │           ├──► withheld
+       │           └──► withdrawn
+       ├──► dropped (with its reason)
+       └──► withdrawn
+
+A prompt that weights contain is `trained` from whatever phase the record had it in: the weights are the fact
+and the record follows. The phases on the right are ends.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from sqlalchemy import Connection, select, update
+
+from ostinato.store.sql.database import StoreError
+from ostinato.store.sql.recording import chunks
+from ostinato.store.sql.schema import prompts
+
+
+class LedgerError(StoreError):
+    """The ledger refused something that would break its promise."""
+
+
+class Stage(StrEnum):
+    """What shows a prompt to a model."""
+
+    LESSON = "lesson"
+    PRACTICE = "practice"
+    LIVE = "live"
+
+
+class Phase(StrEnum):
+    """Where a prompt is on its way through training."""
+
+    RESERVED = "reserved"
+    """Shown to a model, or about to be. A reason says what a live session still waits for."""
+    OFFERED = "offered"
+    CLAIMED = "claimed"
+    TRAINED = "trained"
+    STALE = "stale"
+    WITHHELD = "withheld"
+    """The consent was taken back while its group waited."""
+    WITHDRAWN = "withdrawn"
+    """A session of its group was purged before it was trained on."""
+    DROPPED = "dropped"
+    """It never became a group; the reason says why."""
+
+
+ENDS = frozenset({Phase.TRAINED, Phase.STALE, Phase.WITHHELD, Phase.WITHDRAWN, Phase.DROPPED})
+BEFORE: dict[Phase, frozenset[Phase]] = {
+    Phase.RESERVED: frozenset({Phase.OFFERED}),
+    Phase.OFFERED: frozenset({Phase.RESERVED, Phase.CLAIMED}),
+    Phase.CLAIMED: frozenset({Phase.OFFERED}),
+    Phase.TRAINED: frozenset(Phase) - {Phase.TRAINED},
+    Phase.STALE: frozenset({Phase.OFFERED}),
+    Phase.WITHHELD: frozenset({Phase.OFFERED}),
+    Phase.WITHDRAWN: frozenset({Phase.RESERVED, Phase.OFFERED, Phase.CLAIMED}),
+    Phase.DROPPED: frozenset({Phase.RESERVED}),
+}
+"""From which phases each phase may be entered."""
+
+
+def move(connection: Connection, names: Sequence[str], to: Phase, reason: str | None = None) -> None:
+    """Move prompts to another phase inside a transaction.
+
+    Raises LedgerError when one of them is in a phase from which `to` may not be entered; the transaction must
+    then be rolled back.
+    """
+    allowed = [phase.value for phase in BEFORE[to]]
+    for some in chunks(names):
+        change = update(prompts).where(prompts.c.prompt.in_(some), prompts.c.phase.in_(allowed))
+        moved = connection.execute(change.values(phase=to.value, reason=reason)).rowcount
+        if moved != len(some):
+            raise LedgerError(_refusal(connection, some, to))
+
+
+def _refusal(connection: Connection, names: Sequence[str], to: Phase) -> str:
+    query = select(prompts.c.prompt, prompts.c.phase).where(prompts.c.prompt.in_(names))
+    phases: dict[str, str] = {row[0]: row[1] for row in connection.execute(query)}
+    # Those that were moved are in the phase `to` now, so what is wrong is missing or in another phase.
+    wrong = next((name for name in names if phases.get(name) != to.value), names[0])
+    found = phases.get(wrong, "unknown")
+    return (
+        f"prompt {wrong!r} is {found}, so it cannot become {to}: read `store/ledger/phases.py` for the order"
+    )

@@ -1,0 +1,152 @@
+"""Secrets by what they are called: the value after a name such as `password`, in whatever syntax."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from ostinato.store.redaction.likelihood import is_chance, is_password, is_token
+from ostinato.store.redaction.run_ends import Runs
+
+Found = tuple[str, int, int]
+NAMES = tuple(map(re.compile, ("pass", "pwd", "secret", "token", "credential", "auth", "key")))
+"""Parts of names, looked for one by one in lower case: several times faster than one pattern of them all."""
+WHOSE = re.compile(
+    r"(?:api|access|private|secret|signing|encryption|master|account|auth|service|client|shared|app|deploy|"
+    r"session|license|admin|root|write|read|functions|instrumentation|storage)[_\-. ]?$"
+)
+"""What must stand before `key`, which by itself is a name for anything."""
+BARE = r"""[^\s"'`,;(){}\[\]<>$\\&|]"""
+WIDE = r"""[^\s"'`<>]"""
+"""Of a value that has its line to itself, as in `.env` and YAML."""
+QUOTED = r"""[^"'`\s\\]"""
+VALUE = re.compile(
+    rf"""(?x)
+    (?P<tail> (?i:wor[dt]|wd|phrase|s)? [\w\-]{{0,24}} )
+    (?: (?:\.\w{{1,16}})? [\\"'\]]{{0,4}}
+        (?: \[\d{{0,4}}\] | \s{{0,4}} : \s{{0,2}} [\w&'.?]{{1,24}} | [ ] [\w.*&]{{1,16}} )?
+        \s{{0,4}} (?P<sign> => | := | [|?]{{2}}= | == | != | <- | = | : ) \s{{0,4}}
+        (?: [|>][-+]?[ ]*\n\s{{1,20}} | [\w.\[\]"'()]{{1,40}} [ ] (?:\?\?|\|\|) [ ] )?
+      | ["']\s{{0,2}},\s{{0,2}}
+      | ["']?\s{{0,20}},?\s{{0,20}}["']?value["']?\s{{0,4}}[:=]\s{{0,4}}
+      | (?P<call> \(\s{{0,2}}(?=["']) )
+      | [ \t]{{1,4}}(?=["'][^"'\s]{{8,200}}["'])
+      | (?P<apart> [ \t]{{1,4}})(?=[^\s"']{{16}})
+      | (?P<tag> >)(?=[^\s<>]{{6,512}}</) )
+    (?: [rbfuLR@]{{0,2}} (?P<quote>\\{{0,3}}["'`]) (?P<quoted>{QUOTED}{{6,256}}+)
+      | (?P<bare>{BARE}{{6,256}}+) | (?P<wide>{WIDE}{{6,256}}+) )
+    """
+)
+QUOTE = re.compile(r"""\\{0,3}["'`]""")
+AFTER = re.compile(r"""[\s,;&|"'\\<]|$""")
+BEARER = re.compile(
+    r"(?i:\b(?:bearer|basic|token|apikey)\s{1,4})(?P<secret>(?=[\w.~+/-]{0,512}?\d)[\w.~+/-]{20,512}+=*)"
+)
+FLAG = re.compile(
+    r"(?i)--?(?:pass(?:word|phrase)?|secret|token|api-?key|auth)[ =]"
+    r"(?P<secret>[^\s'\"$<>{}()\[\],;|&-][^\s'\"<>,;|&]{5,511})"
+)
+RANDOM = re.compile(r"""(?P<quote>\\?["'`])(?P<secret>[A-Za-z0-9+/_\-]{24,200}={0,2})(?P=quote)""")
+ENV = re.compile(r"(?i:(?:export|set|env|arg|setenv|setx|-|\+|\$env:|#|//)?\s*)[\w.\-]*")
+MOST_IN_A_RUN = 16
+"""Names whose values are judged in one run without a space or a quote: each of them reads the run."""
+LOOKED_BACK = 64
+"""Characters before a name in which its line must begin for the value to have the line to itself."""
+SHOUTED = re.compile(r"(?:^|[\s\"'])[A-Z][A-Z0-9_]*$")
+"""The start of a name as variables of the environment are written."""
+SNAKE = re.compile(r"(?:\w+\.)*[a-z]+(?:_[a-z0-9]+)+|[\w.]+\.[A-Za-z_]\w+")
+HASH_NAMES = re.compile(
+    r"(?i)(?:sha\d*|md5|hash|digest|checksum|integrity|commit|revision|fingerprint|etag|uuid|guid)\W{0,6}$"
+)
+
+
+def by_name(text: str) -> Iterator[Found]:
+    """What is secret because of the name before it."""
+    lowered, runs = _lower(text), Runs(text)
+    if any(word in lowered for word in ("bearer", "basic", "token", "apikey")):
+        for match in BEARER.finditer(text):
+            if is_token(match["secret"]):
+                yield "authorization", *match.span("secret")
+    if any(word in lowered for word in ("-p", "-t", "-s", "-a")):
+        for match in FLAG.finditer(text):
+            if is_password(match["secret"]):
+                yield "flag", *match.span("secret")
+    for name in NAMES:
+        tried: Counter[int] = Counter()
+        for at in name.finditer(lowered):
+            if name is NAMES[-1] and not WHOSE.search(lowered, max(0, at.start() - 16), at.start()):
+                continue
+            if "public" in lowered[max(0, at.start() - 10) : at.start()]:
+                continue
+            run = runs.end(WIDE, at.start())
+            tried[run] += 1
+            if tried[run] > MOST_IN_A_RUN:
+                continue
+            if value := VALUE.match(text, at.end()):
+                yield from _value(text, at.start(), value, runs)
+
+
+def by_chance(text: str) -> Iterator[Found]:
+    """Quoted strings in which nothing but chance can be read."""
+    for match in RANDOM.finditer(text):
+        named = HASH_NAMES.search(text, max(0, match.start() - 24), match.start())
+        if not named and is_chance(match["secret"]):
+            yield "chance", *match.span("secret")
+
+
+def is_named(name: str, value: str) -> bool:
+    """Whether `value` is the secret that `name` promises, as in a JSON object."""
+    lowered = name.lower()
+    known = any(part.pattern in lowered for part in NAMES[:-1])
+    last = lowered.rfind("key")
+    known = known or (last >= 0 and bool(WHOSE.search(lowered, 0, last)))
+    return known and len(value) >= 6 and not re.search(r"\s", value[:256]) and is_password(value)
+
+
+def _value(text: str, start: int, match: re.Match[str], runs: Runs) -> Iterator[Found]:
+    """The value that `match` begins, followed to its end, if it is one of a secret."""
+    if match["quoted"] is not None:
+        end = runs.end(QUOTED, match.end("quoted"))
+        real = _is_mixed if match["call"] else is_password
+        closed = text.startswith(match["quote"], end) or end == len(text)  # the text may be cut
+        if closed and real(match["quoted"]):
+            yield "named", match.start("quoted"), end
+        return
+    group = "bare" if match["bare"] is not None else "wide"
+    at = match.start(group)
+    end = runs.end(BARE, match.end(group)) if group == "bare" else at
+    alone = bool(match["tag"]) or (not match["apart"] and _is_alone(text, start))
+    if group == "bare" and AFTER.match(text, end):
+        value = text[at : min(end, at + 256)]
+        close = match["sign"] == "=" and text[at - 1] == "=" and bool(re.search("[0-9]", value))
+        odd = close and bool(re.search(r"[^\w.:/+*-]", value))
+        if is_token(value) or ((alone or odd) and is_password(value) and not SNAKE.fullmatch(value)):
+            yield "named", at, end
+    elif alone:
+        end = runs.end(WIDE, at)
+        value = text[at : min(end, at + 256)]
+        if is_password(value.rstrip(",;)")) and re.search("[0-9]", value) and not SNAKE.fullmatch(value):
+            yield "named", at, end
+
+
+def _is_mixed(value: str) -> bool:
+    """As a password beside a name that may be any function's."""
+    return is_password(value) and all(
+        re.search(each, value) for each in ("[a-z]", "[0-9]", r"[A-Z]|[^\w./:-]")
+    )
+
+
+def _is_alone(text: str, start: int) -> bool:
+    """Whether the name begins its line, as in `DB_PASSWORD=…` or YAML, or is a variable of a command."""
+    line = text.rfind("\n", max(0, start - LOOKED_BACK), start)
+    if line < 0 and start > LOOKED_BACK:
+        head = text[start - LOOKED_BACK : start]
+        return bool(SHOUTED.search(head)) and text[start].isupper()
+    head = text[line + 1 : start]
+    shouted = bool(SHOUTED.search(head)) or not head
+    return bool(ENV.fullmatch(head.strip())) or (shouted and text[start].isupper())
+
+
+def _lower(text: str) -> str:
+    """`text` in lower case, character for character: a few letters have a longer one, those stay."""
+    lowered = text.lower()
+    return lowered if len(lowered) == len(text) else "".join(c.lower() if c.isascii() else c for c in text)

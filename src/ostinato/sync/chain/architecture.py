@@ -1,0 +1,48 @@
+"""What makes two checkpoints those of one model: the dtype and shape of every tensor."""
+
+from collections.abc import Mapping
+
+import torch
+
+from ostinato.sync.chain.manifest import Patch
+from ostinato.sync.errors import OtherArchitecture
+from ostinato.sync.shards import whole_shape
+
+Signature = Mapping[str, tuple[str, tuple[int, ...]]]
+SHOWN = 3
+"""Differences that a refusal names."""
+
+
+def signature_of(tensors: Mapping[str, torch.Tensor]) -> Signature:
+    return {
+        name: (str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
+        for name, tensor in tensors.items()
+    }
+
+
+def patch_signature(patch: Patch) -> Signature:
+    """Of the whole tensors, however they were sharded."""
+    rows = [(*whole_shape(entry.name, entry.shape), entry.dtype) for entry in patch.tensors]
+    return {name: (dtype, shape) for name, shape, dtype in rows}
+
+
+def check_architecture(what: str, found: Signature, like: Signature) -> None:
+    """Raises OtherArchitecture with the first differences."""
+    differences = [
+        *(f"it has {name!r}" for name in found.keys() - like.keys()),
+        *(f"it lacks {name!r}" for name in like.keys() - found.keys()),
+        *(
+            f"{name!r} is {_text(found[name])}, not {_text(like[name])}"
+            for name in like.keys() & found.keys()
+            if found[name] != like[name]
+        ),
+    ]
+    if differences:
+        shown = "; ".join(sorted(differences)[:SHOWN])
+        more = f"; {len(differences) - SHOWN} more" if len(differences) > SHOWN else ""
+        raise OtherArchitecture(f"{what} is of another architecture: {shown}{more}; refused")
+
+
+def _text(kind: tuple[str, tuple[int, ...]]) -> str:
+    dtype, shape = kind
+    return f"{dtype} {list(shape)}"

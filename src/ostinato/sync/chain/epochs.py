@@ -1,0 +1,72 @@
+"""Who may publish: each publisher takes the next epoch when it starts, and whoever sees a newer one stops."""
+
+import secrets
+from dataclasses import asdict, dataclass
+
+from ostinato.store import AlreadyExists, Objects, ObjectsError
+from ostinato.sync.chain.keys import Keys, number_of
+from ostinato.sync.chain.sealed import none_such, read, seal
+from ostinato.sync.errors import Fenced, NotThere
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Epoch:
+    """The token of one publisher, created once and never removed.
+
+    >>> Epoch(number=1, run="5e", job="c0").number
+    1
+    """
+
+    number: int
+    run: str
+    """Same for all epochs of a prefix: what tells its manifests from those of another run."""
+    job: str
+    """Random, so that two publishers never write equal tokens; shared by the ranks of one."""
+
+
+def claim(objects: Objects, keys: Keys, job: str) -> Epoch:
+    """Take the next epoch: from now on every earlier publisher is fenced. Raises ObjectsError."""
+    while True:
+        newest = newest_epoch(objects, keys)
+        number = 1 if newest is None else newest.number + 1
+        run = secrets.token_hex(8) if newest is None else newest.run
+        epoch = Epoch(number=number, run=run, job=job)
+        if _created(objects, keys, epoch):
+            return epoch
+
+
+def _created(objects: Objects, keys: Keys, epoch: Epoch) -> bool:
+    """Whether the token is ours; what lies there decides, not what the store said about the write."""
+    try:
+        objects.create(keys.epoch(epoch.number), seal(asdict(epoch)))
+    except AlreadyExists:
+        pass
+    except ObjectsError as error:
+        try:
+            return read_epoch(objects, keys, epoch.number) == epoch
+        except (NotThere, ObjectsError):
+            raise error from None
+    return read_epoch(objects, keys, epoch.number) == epoch
+
+
+def newest_epoch(objects: Objects, keys: Keys) -> Epoch | None:
+    numbers = [number_of(key) for key in objects.list(keys.epochs)]
+    return read_epoch(objects, keys, max(numbers)) if numbers else None
+
+
+def read_epoch(objects: Objects, keys: Keys, number: int) -> Epoch:
+    """Raises NotThere, DigestMismatch."""
+    key = keys.epoch(number)
+    body = read(objects, key)
+    try:
+        return Epoch(**body)
+    except TypeError as error:
+        raise none_such(key, b"", error) from error
+
+
+def check_newest(objects: Objects, keys: Keys, epoch: Epoch) -> None:
+    """Raises Fenced once somebody has taken a later epoch."""
+    if objects.exists(keys.epoch(epoch.number + 1)):
+        raise Fenced(
+            f"{objects.where}/{keys.prefix}: another publisher took epoch {epoch.number + 1}: stop this one"
+        )

@@ -1,0 +1,83 @@
+"""A reader says which version it is fetching, or may come back to; collecting spares what that needs."""
+
+import logging
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+
+from ostinato.store import Missing, Objects, ObjectsError
+from ostinato.sync.chain.keys import Keys, number_of
+from ostinato.sync.chain.sealed import create_once, none_such, seal, unseal
+
+log = logging.getLogger(__name__)
+LEASE_S = 3600.0
+"""A reader that died is forgotten after this long; clocks may be a minute apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """What one reader needs.
+
+    >>> Lease(version=9, holding=4, until=1.8e9).holding
+    4
+    """
+
+    version: int
+    holding: int | None
+    until: float
+    """Seconds since 1970."""
+
+
+@contextmanager
+def lease(objects: Objects, keys: Keys, version: int, holding: int | None) -> Iterator[bool]:
+    """While this is held `version` can be reached, from `holding` or from nothing. Gives whether that is
+    assured; False if the version was given up before: then it may be there, or not.
+
+    First the lease, then a look at what was given up; the collector first gives up, then looks for leases. So
+    at least one of the two sees the other.
+    """
+    key = keys.lease(secrets.token_hex(8))
+    record = Lease(version=version, holding=holding, until=time.time() + LEASE_S)
+    objects.create(key, seal(asdict(record)))
+    try:
+        yield version >= horizon(objects, keys)
+    finally:
+        try:
+            objects.delete(key)
+        except ObjectsError as error:
+            log.warning("a lease is left to run out: %s", error)
+
+
+def leases(objects: Objects, keys: Keys) -> list[Lease]:
+    """Those that are held; what ran out is removed. Raises DigestMismatch."""
+    found = []
+    for key in objects.list(keys.leases):
+        try:
+            data = objects.get(key)
+        except Missing:
+            continue  # given back since the listing
+        try:
+            held = Lease(**unseal(data, key))
+        except TypeError as error:
+            raise none_such(key, data, error) from error
+        if held.until < time.time():
+            objects.delete(key)
+        else:
+            found.append(held)
+    return found
+
+
+def horizon(objects: Objects, keys: Keys) -> int:
+    """Versions before this one were given up."""
+    return max(map(number_of, objects.list(keys.horizons)), default=0)
+
+
+def give_up(objects: Objects, keys: Keys, version: int) -> None:
+    """Give up all versions before `version`, for good."""
+    earlier = [key for key in objects.list(keys.horizons) if number_of(key) < version]
+    if horizon(objects, keys) < version:
+        create_once(objects, keys.horizon(version), b"")
+    for key in earlier:
+        objects.delete(key)

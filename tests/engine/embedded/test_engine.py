@@ -1,0 +1,184 @@
+import asyncio
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.engine.toolbox import FORWARDS, VOCABULARY, decoder, fresh, request
+
+from ostinato.engine.base import EngineError
+from ostinato.engine.embedded.engine import EmbeddedEngine
+from ostinato.types import Completion, GenerateRequest
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "dense": {},
+    "moe": {"experts": 4},
+    "moe mha": {"experts": 4, "kv_heads": 4},
+}
+
+
+@pytest.fixture(autouse=True, params=FORWARDS)
+def forward(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways to compute keep every promise."""
+    monkeypatch.setattr("ostinato.engine.embedded.engine.fastest", request.param)
+
+
+def engine(slots: int = 8, max_len: int = 128, **sizes: Any) -> EmbeddedEngine:
+    return EmbeddedEngine(decoder(**sizes), version=1, slots=slots, max_len=max_len)
+
+
+def assert_exact(asked: GenerateRequest, got: Completion, **sizes: Any) -> None:
+    logprobs, routes = fresh(decoder(**sizes), asked, got)
+    assert (logprobs - torch.tensor(got.logprobs)).abs().max() < 1e-4
+    if routes is not None:
+        assert got.routes == routes.numpy().tobytes()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_logprobs_and_routes_equal_a_fresh_forward(shape: str) -> None:
+    served = engine(**SHAPES[shape])
+    asked = [request(i, length=3 + 7 * i, max_tokens=20, temperature=0.5 + i % 3) for i in range(14)]
+    for sent, got in zip(asked, await asyncio.gather(*map(served.generate, asked)), strict=True):
+        assert len(got.ids) == 20
+        assert set(got.versions) == {1}
+        assert_exact(sent, got, **SHAPES[shape])
+
+
+async def test_routes_hold_experts_beyond_one_byte() -> None:
+    sizes = {"experts": 300, "experts_per_token": 2, "expert_size": 2}
+    served, asked = engine(**sizes), request(1, length=60)
+    got = await served.generate(asked)
+    assert_exact(asked, got, **sizes)
+    assert got.routes is not None
+    chosen = np.frombuffer(got.routes, "<u2").reshape(60 + 12 - 1, -1, 2)
+    assert 256 <= chosen.max() < 300
+
+
+async def test_tokens_do_not_depend_on_batch_mates() -> None:
+    asked = [request(i, length=5 + i) for i in range(12)]
+    together = await asyncio.gather(*map(engine().generate, asked))
+    lonely = engine()
+    assert [(await lonely.generate(one)).ids for one in asked] == [got.ids for got in together]
+
+
+async def test_the_seed_decides() -> None:
+    served = engine()
+    one, again, other = [await served.generate(request(1, seed=seed, max_tokens=30)) for seed in (5, 5, 6)]
+    assert one.ids == again.ids != other.ids
+
+
+async def test_sampling_follows_the_distribution() -> None:
+    served = engine(slots=64)
+    asked = [request(1, seed=seed, max_tokens=1) for seed in range(3000)]
+    drawn = [got.ids[0] for got in await asyncio.gather(*map(served.generate, asked))]
+    with torch.no_grad():
+        expected = torch.softmax(decoder()(torch.tensor([asked[0].prompt_ids]))[0][0, -1], -1)
+    counted = torch.bincount(torch.tensor(drawn), minlength=VOCABULARY) / len(drawn)
+    assert (counted - expected).abs().max() < 4 * (0.25 / len(drawn)) ** 0.5
+
+
+async def test_a_continued_session_computes_only_what_is_new() -> None:
+    served = engine(experts=4)
+    asked = request(1, length=40)
+    for turn in range(4):
+        got = await served.generate(asked)
+        before = served.stats()
+        asked = request(turn + 2, prompt_ids=asked.prompt_ids + got.ids + (turn, 9, 8))
+        got = await served.generate(asked)
+        after = served.stats()
+        # All but the last sampled token and the three new ones were known.
+        assert after["reused_tokens"] - before["reused_tokens"] == len(asked.prompt_ids) - 4
+        assert_exact(asked, got, experts=4)
+
+
+async def test_rollouts_of_one_prompt_share_it_without_disturbing_each_other() -> None:
+    served = engine(slots=4, experts=4)
+    first = request(1, length=30)
+    await served.generate(first)
+    asked = [request(seed, prompt_ids=first.prompt_ids) for seed in range(12)]
+    for sent, got in zip(asked, await asyncio.gather(*map(served.generate, asked)), strict=True):
+        assert_exact(sent, got, experts=4)
+    assert served.stats()["reused_tokens"] >= 11 * 29
+
+
+async def test_logprobs_after_a_swap_are_those_of_the_new_weights() -> None:
+    served = engine(experts=4)
+    asked = request(1, length=40)
+    mixed = asyncio.create_task(served.generate(request(1, length=40, max_tokens=60)))
+    await served.generate(asked)
+    new = decoder(9, experts=4)
+    await served.swap(2, new.state_dict())
+    old_tokens = (await mixed).ids
+    for prompt in (asked.prompt_ids, asked.prompt_ids + old_tokens[:50]):
+        again = request(2, prompt_ids=prompt)
+        got = await served.generate(again)
+        logprobs, _ = fresh(new, again, got)
+        assert (logprobs - torch.tensor(got.logprobs)).abs().max() < 1e-4
+        assert set(got.versions) == {2}
+
+
+async def test_the_first_token_after_a_swap_comes_from_the_new_weights() -> None:
+    """The keys are old, the weights that read them are new: exactly what the recorded version says."""
+    served = engine(slots=1)
+    sent = [request(i, max_tokens=100) for i in range(20)]
+    tasks = [asyncio.create_task(served.generate(one)) for one in sent]
+    while served.stats()["tokens"] < 7:
+        await asyncio.sleep(0)
+    await served.swap(2, decoder(3).state_dict())
+    taken = int(served.stats()["tokens"])
+    done = await asyncio.gather(*tasks)
+    assert 7 <= taken < 2000
+    assert [version for got in done for version in got.versions] == [1] * taken + [2] * (2000 - taken)
+
+
+async def test_cancelling_frees_the_slot() -> None:
+    served = engine(slots=1)
+    waiting = [asyncio.create_task(served.generate(request(i, max_tokens=100))) for i in range(3)]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    waiting[0].cancel()
+    waiting[1].cancel()
+    assert len((await waiting[2]).ids) == 100
+    assert served.stats()["running"] == served.stats()["waiting"] == 0
+
+
+async def test_closing_a_stream_frees_the_slot() -> None:
+    served = engine(slots=1)
+    events = served.stream(request(1, max_tokens=100))
+    await anext(events)
+    await events.aclose()
+    assert served.stats()["running"] == 0
+    assert len((await served.generate(request(2))).ids) == 12
+
+
+async def test_closing_tells_those_who_wait() -> None:
+    served = engine()
+    task = asyncio.create_task(served.generate(request(1, max_tokens=100)))
+    await asyncio.sleep(0)
+    await served.aclose()
+    with pytest.raises(EngineError, match="closed"):
+        await task
+
+
+def test_more_context_than_positions_is_refused() -> None:
+    with pytest.raises(EngineError, match="128 positions"):
+        engine(max_len=129)
+
+
+async def test_a_long_mixed_life_stays_exact() -> None:
+    """Sessions that grow, die and share prefixes on few slots: every logprob still equals a forward."""
+    served, rng = engine(slots=5, experts=4), random.Random(0)
+    histories: list[tuple[int, ...]] = [request(i, length=6).prompt_ids for i in range(4)]
+
+    async def session(seed: int) -> None:
+        ids = rng.choice(histories)
+        for turn in range(3):
+            asked = request(seed * 10 + turn, prompt_ids=ids, max_tokens=rng.randint(1, 9))
+            got = await served.generate(asked)
+            assert_exact(asked, got, experts=4)
+            ids = asked.prompt_ids + got.ids + (rng.randrange(VOCABULARY),)
+            histories.append(ids)
+
+    await asyncio.gather(*(session(seed) for seed in range(25)))
+    assert served.stats()["failed"] == 0

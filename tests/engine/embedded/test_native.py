@@ -1,0 +1,78 @@
+"""The kernel against the decoder it stands for, over shapes that fit no vector."""
+
+import asyncio
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.engine.toolbox import NEEDS_KERNEL, decoder, fresh, request
+
+from ostinato.engine.embedded.engine import EmbeddedEngine
+from ostinato.engine.embedded.native import NativeForward
+from ostinato.model.decoder import Decoder
+from ostinato.types import Completion, GenerateRequest
+
+pytestmark = NEEDS_KERNEL
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> dict[str, Any]:
+    kv, group = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    experts = draw(st.sampled_from([0, 1, 3, 7]))
+    return {
+        "vocab_size": draw(st.integers(64, 150)),
+        "hidden_size": draw(st.integers(3, 70)),
+        "layers": draw(st.integers(1, 3)),
+        "heads": kv * group,
+        "kv_heads": kv,
+        "head_dim": 2 * draw(st.integers(1, 20)),
+        "intermediate_size": draw(st.integers(1, 70)),
+        "experts": experts,
+        "experts_per_token": draw(st.integers(1, max(experts, 1))),
+        "expert_size": draw(st.integers(1, 40)),
+        "shared_expert_size": draw(st.sampled_from([0, 17])) if experts else 0,
+        "norm_topk": draw(st.booleans()),
+        "tied": draw(st.booleans()),
+    }
+
+
+async def sampled(model: Decoder, asked: list[GenerateRequest], slots: int = 4) -> list[Completion]:
+    engine = EmbeddedEngine(model, version=1, slots=slots, max_len=128, forward=NativeForward)
+    return list(await asyncio.gather(*map(engine.generate, asked)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(shapes(), st.integers(1, 90))
+def test_any_shape_is_the_decoder(shape: dict[str, Any], length: int) -> None:
+    model = decoder(3, **shape)
+    asked = [request(i, length=length + i, max_tokens=9, temperature=(1.0, 0.0, 0.7)[i]) for i in range(3)]
+    for sent, got in zip(asked, asyncio.run(sampled(model, asked)), strict=True):
+        logprobs, routes = fresh(model, sent, got)
+        assert (logprobs - torch.tensor(got.logprobs)).abs().max() < 1e-4
+        assert got.routes == (None if routes is None else routes.numpy().tobytes())
+
+
+@pytest.mark.parametrize("experts", [0, 4])
+async def test_a_row_is_the_same_to_the_bit_whoever_shares_its_batch(experts: int) -> None:
+    """Alone, among others, in pieces of other sizes, on a prefix that another request computed."""
+    model = decoder(experts=experts)
+    asked = [request(i, length=7 * i + 3, max_tokens=20) for i in range(14)]
+    alone = [(await sampled(model, [one], slots=1))[0] for one in asked]
+    assert await sampled(model, asked, slots=14) == alone
+    engine = EmbeddedEngine(model, version=1, slots=9, max_len=128, forward=NativeForward)
+    for one, expected in zip(asked, alone, strict=True):
+        for known in (1, len(one.prompt_ids) // 2):
+            await engine.generate(request(99, prompt_ids=one.prompt_ids[: max(known, 1)], max_tokens=1))
+        assert await engine.generate(one) == expected
+
+
+async def test_extreme_temperatures_and_the_last_uniform_number() -> None:
+    model = decoder()
+    asked = [request(i, temperature=t) for i, t in enumerate([1e-6, 1e-3, 50.0, 1e6])]
+    for sent, got in zip(asked, await sampled(model, asked), strict=True):
+        logprobs, _ = fresh(model, sent, got)
+        expected = torch.tensor(got.logprobs)
+        assert torch.isfinite(expected).all()
+        assert (logprobs - expected).abs().max() < 1e-4 * max(1, 1 / sent.temperature)

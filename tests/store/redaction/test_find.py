@@ -1,0 +1,185 @@
+"""Secrets are found where they stand, and ordinary source is left alone."""
+
+import json
+import random
+import sysconfig
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from fuzz.planted_secrets import FORMS, plant, removed
+from fuzz.secret_shapes import SHAPES
+from fuzz.secret_shapes import draw as draw_form
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ostinato.store.redaction.find import SHARED, WINDOW, find, redact, redact_json
+
+
+def found(text: str) -> list[str]:
+    return [text[secret.start : secret.end] for secret in find(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "secrets"),
+    [
+        ('api_key = "q8Zt3LmX90pWv2Rb"', ["q8Zt3LmX90pWv2Rb"]),
+        ("export DB_PASSWORD=t1ger!Horse", ["t1ger!Horse"]),
+        ('{"client_secret": "q8Zt3LmX90pWv2Rb"}', ["q8Zt3LmX90pWv2Rb"]),
+        (r"{\"password\": \"t1ger!Horse\"}", ["t1ger!Horse"]),
+        ("postgres://app:t1ger!Horse@db:5432/app", ["t1ger!Horse"]),
+        ("Authorization: Bearer q8Zt3LmX90pWv2RbAA77xx", ["q8Zt3LmX90pWv2RbAA77xx"]),
+        ("mysql --password t1ger!Horse app", ["t1ger!Horse"]),
+        ('password = "MyPassword2024!x"', ["MyPassword2024!x"]),
+        ('password = "testing9!Kq7"', ["testing9!Kq7"]),
+        ("DB_PASSWORD=ab[c$D9)x!", ["ab[c$D9)x!"]),
+        ("machine h login ada password t1ger!Horse", ["t1ger!Horse"]),
+        ("db:5432:shop:app:t1ger!Horse", ["t1ger!Horse"]),
+        ("curl -u ada:t1ger!Horse https://h", ["t1ger!Horse"]),
+        ("mysql -uroot -pt1ger!Horse shop", ["t1ger!Horse"]),
+        ("sshpass -p t1ger!Horse ssh h", ["t1ger!Horse"]),
+        ("Cookie: a=b; sid=q8Zt3LmX90pWv2RbAA77", ["q8Zt3LmX90pWv2RbAA77"]),
+        ("a  dDpnaHBfYWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXowMTIzNDU2Nzg5  ", None),
+        ("x = 'AKIAIOSFODNN7ABCDEFG'", ["AKIAIOSFODNN7ABCDEFG"]),
+        ("a -----BEGIN PRIVATE KEY-----\nAA\n-----END PRIVATE KEY----- b", None),
+    ],
+)
+def test_a_secret_is_found(text: str, secrets: list[str] | None) -> None:
+    assert found(text) == (secrets or [text[2:-2].strip()])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'password = "your-password-here"',
+        'api_key = os.environ["API_KEY"]',
+        "token = tokens[0]",
+        "PASSWORD=${PASSWORD}",
+        'secret = "<redacted>"',
+        "commit 3f786850e387550fdab836ed7e6dc881de23001b",
+        'sha256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"',
+        'integrity: "sha512-z4PhNX7vuL3xVChQ1m2AB9Yg5AULVxXcg/SpIdNs6c5H0NE8XYXysP+DGNKHfuwvY7kxvUdBeoGlO=="',
+        "def authenticate(self, password: str) -> Token:",
+        "http://localhost:8080/path@v2",
+        "git@github.com:owner/name.git",
+        'KEYWORDS = "class def return yield lambda nonlocal"',
+        "key = keys.index(name)",
+    ],
+)
+def test_ordinary_text_is_left_alone(text: str) -> None:
+    assert redact(text) is text
+
+
+@pytest.mark.parametrize("form", SHAPES)
+def test_a_form_nobody_had_in_mind_is_found(form: str) -> None:
+    """At least 85 of 100 of each form are found; `benchmarks/redaction.py` measures it with an interval."""
+    rng = random.Random(f"{form} 3")
+    drawn = [draw_form(form, rng) for _ in range(40)]
+    assert sum(covered(f"x = 1\n{each.text}\ny = 2\n", each.secret) for each in drawn) >= 34
+
+
+def test_a_value_of_any_length_goes_as_a_whole() -> None:
+    for size in (300, 5_000, 700_000):
+        value = "".join(random.Random(size).choices("abcXYZ0123456789+/", k=size))
+        plain = value.replace("+", "_").replace("/", "-")
+        for text in (f"AWS_SESSION_TOKEN={value}", f'client_secret: "{value}"', f"x sk-{plain}"):
+            (secret,) = find(f"a\n{text}\nb")
+            assert secret.end - secret.start >= size
+
+
+def test_a_long_text_is_searched_to_its_end() -> None:
+    """Windows neither lose what lies across their ends nor find it twice."""
+    line = "the quick brown fox jumps over the lazy dog\n"
+    secret = 'api_key = "q8Zt3LmX90pWv2Rb"\n'
+    for before in (WINDOW - 40, WINDOW - SHARED - 10, WINDOW, 3 * WINDOW - 20):
+        text = (line * (before // len(line) + 1))[:before] + "\n" + secret + line * 1_000
+        assert found(text) == ["q8Zt3LmX90pWv2Rb"]
+        assert found(text.replace("\n", " ")) == ["q8Zt3LmX90pWv2Rb"]
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "token=Abcdefg!, ",
+        "password=",
+        "key: |\n",
+        "eyJ-",
+        "eyJa.",
+        "sk-a1",
+        "://a:b1",
+        "curl -u a:",
+        "QUJD",
+        '"aA1',
+    ],
+)
+def test_time_grows_with_the_text_and_not_with_its_square(unit: str) -> None:
+    """CPU time of this thread: four times the text takes about four times as long, and not sixteen."""
+
+    def seconds(size: int) -> float:
+        text = (unit * (size // len(unit) + 1))[:size]
+        return min(_spent(text) for _ in range(2))
+
+    assert seconds(2**18) < 9 * seconds(2**16) + 0.02
+
+
+def _spent(text: str) -> float:
+    began = time.thread_time()
+    find(text)
+    return time.thread_time() - began
+
+
+def covered(text: str, secret: str) -> bool:
+    at = text.index(secret)
+    parts = [min(s.end, at + len(secret)) - max(s.start, at) for s in find(text)]
+    return sum(part for part in parts if part > 0) >= len(secret) - 3
+
+
+def test_what_is_planted_is_removed() -> None:
+    rng = random.Random(1)
+    planted = [each for each in (plant(rng) for _ in range(400)) if each.family != "nothing but chance"]
+    missed = [each for each in planted if not removed(f"x = 1\n{each.line}\ny = 2", each)]
+    assert not missed
+
+
+def test_real_source_is_left_alone() -> None:
+    stdlib = Path(sysconfig.get_paths()["stdlib"])
+    names = ("ast", "argparse", "ssl", "secrets", "http/client", "smtplib", "getpass", "tokenize", "hashlib")
+    assert [(name, found(text)) for name in names if found(text := (stdlib / f"{name}.py").read_text())] == []
+
+
+def test_every_form_leaves_its_name() -> None:
+    rng = random.Random(2)
+    for name, draw in FORMS.items():
+        secret = draw(rng)
+        redacted = redact(f"({secret})")
+        assert redacted.startswith("([redacted ") and redacted.endswith("])"), (name, secret, redacted)
+
+
+def test_json_is_redacted_inside_and_by_name() -> None:
+    value = {
+        "password": "t1ger!Horse",
+        "n": 1,
+        "list": ["x", {"t": "glpat-abcdefghij0123456789"}],
+        "ok": True,
+    }
+    told = redact_json(value)
+    assert told["password"] == "[redacted named]"
+    assert told["list"][1]["t"] == "[redacted gitlab_token]"
+    assert (told["n"], told["ok"], told["list"][0]) == (1, True, "x")
+    assert "t1ger" not in json.dumps(told)
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_read_and_once_is_enough(text: str) -> None:
+    redacted = redact(text)
+    secrets = find(text)
+    assert all(a.end <= b.start for a, b in pairwise(secrets))
+    assert (redacted == text) == (not secrets)
+
+
+@pytest.mark.parametrize(
+    "text", ["sk-" * 20_000, "eyJ-" * 20_000, "password=" * 10_000, "://" * 20_000, "-----BEGIN " * 9000]
+)
+def test_text_made_to_be_slow_is_read(text: str) -> None:
+    assert len(find(text)) < len(text)

@@ -1,0 +1,171 @@
+"""A database that cannot be used says why."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select, update
+from tests.store.builders import session, start_python, turn
+
+from ostinato.store import Store, StoreError
+from ostinato.store.sql.database import Database, is_open_elsewhere
+from ostinato.store.sql.schema import SCHEMA, counters
+
+OPEN = """
+import sys
+from ostinato.store import Store
+sys.stdin.readline()
+Store.open(sys.argv[1])
+"""
+FILL_TO_THE_LIMIT = """
+import resource, sys
+from ostinato.store import Store, StoreError
+from tests.store.builders import session, turn
+store = Store.open(sys.argv[1])
+store.start_session(session())
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 17, resource.RLIM_INFINITY))
+number = 0
+try:
+    while True:
+        store.record([turn(number)])
+        number += 1
+except StoreError as error:
+    print(number, error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("sqlite://", "give a file path, not a database in memory"),
+        ("sqlite:///:memory:", "give a file path, not a database in memory"),
+        ("mysql://host/name", "mysql databases are not supported: use one of sqlite, postgresql"),
+        ("no such://thing", "neither a file path nor a database URL"),
+    ],
+)
+def test_unusable_urls_are_refused(url: str, message: str) -> None:
+    with pytest.raises(StoreError, match=message):
+        Database(url)
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"absent/record\.db.*check that the folder exists"):
+        Database(tmp_path / "absent" / "record.db")
+
+
+def test_a_file_of_another_kind_is_named(tmp_path: Path) -> None:
+    (tmp_path / "record.db").write_bytes(b"a letter to ada\n" * 64)
+    with pytest.raises(StoreError, match="not written by ostinato"):
+        Database(tmp_path / "record.db")
+
+
+def test_another_layout_is_refused(tmp_path: Path) -> None:
+    database = Database(tmp_path / "record.db")
+    with database.write() as connection:
+        connection.execute(update(counters).values(value=SCHEMA + 1))
+    with pytest.raises(StoreError, match=f"has layout {SCHEMA + 1}, this version of ostinato reads {SCHEMA}"):
+        Database(tmp_path / "record.db")
+
+
+def test_a_path_and_its_url_are_the_same_file(tmp_path: Path) -> None:
+    Store.open(tmp_path / "record.db").start_session(session())
+    assert Store.open(f"sqlite:///{tmp_path}/record.db").sessions() == [session()]
+
+
+def test_a_failed_write_is_rolled_back(tmp_path: Path) -> None:
+    database = Database(tmp_path / "record.db")
+
+    def fail() -> None:
+        with database.write() as connection:
+            connection.execute(update(counters).values(value=0))
+            raise KeyError("name")
+
+    with pytest.raises(KeyError):
+        fail()
+    with database.read() as connection:
+        assert connection.scalar(select(counters.c.value)) == SCHEMA
+
+
+def test_processes_may_create_it_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "record.db"
+    openers = [start_python(OPEN, path) for _ in range(3)]
+    for opener in openers:
+        with opener:
+            opener.communicate("go\n")
+            assert opener.returncode == 0
+
+
+def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    path = tmp_path / "record.db"
+    with start_python(FILL_TO_THE_LIMIT, path) as writer:
+        said, _ = writer.communicate()
+    number, _, complaint = said.partition(" ")
+    assert str(path) in complaint
+    assert Store.open(path).turns("s1") == [turn(i) for i in range(int(number))]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of 1 MiB, for those who may mount one."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", path]
+    if subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("may not mount")
+    yield path
+    subprocess.run(["umount", "--lazy", path], check=True)
+
+
+def test_recording_goes_on_once_there_is_space_again(small_disk: Path) -> None:
+    store = Store.open(small_disk / "record.db")
+    store.start_session(session())
+    (small_disk / "filler").write_bytes(b"\0" * (500 << 10))
+    with pytest.raises(StoreError, match="free space and try again"):
+        store.record([turn(i) for i in range(5000)])
+    (small_disk / "filler").unlink()
+    store.record([turn(0)])
+    assert store.turns("s1") == [turn(0)]
+
+
+def test_nobody_else_reads_the_file_or_its_log(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        (tmp_path / "old.db").touch(0o666)
+        for name in ("new.db", "old.db"):
+            Store.open(tmp_path / name).start_session(session())
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert set(modes.values()) == {0o600}, modes
+
+
+def test_what_was_promised_is_flushed_and_what_is_only_recorded_is_not(tmp_path: Path) -> None:
+    """2 is FULL: the log is flushed before a commit returns; 1 is NORMAL. See https://sqlite.org/pragma.html."""
+    database = Database(tmp_path / "record.db")
+    with database.write() as connection:
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+    assert database._direct is not None
+    assert database._direct._connection.execute("PRAGMA synchronous").fetchone() == (1,)
+
+
+def test_a_file_is_open_elsewhere_until_it_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "record.db"
+    assert not is_open_elsewhere(path)
+    store = Store.open(path)
+    assert is_open_elsewhere(path)
+    store.close()
+    assert not is_open_elsewhere(path)
+
+
+def test_opening_it_again_leaves_the_locks_of_this_process_alone(tmp_path: Path) -> None:
+    """Or the next process to close it takes itself for the last, and removes the log that we read."""
+    path = tmp_path / "record.db"
+    first, second = Store.open(path), Store.open(path)
+    second.close()
+    with start_python(OPEN, path) as other:
+        other.communicate("go\n")
+    assert (tmp_path / "record.db-wal").exists()
+    first.start_session(session())
+    assert Store.open(path).sessions() == [session()]
