@@ -116,12 +116,9 @@ class Ledger:
 
     def ready(self, oldest_allowed_version: int) -> int:
         """How many groups wait whose tokens are all of `oldest_allowed_version` or newer."""
+        young = group_queries.not_older(oldest_allowed_version)
         with self._database.read() as connection:
-            return len(
-                group_queries.in_phase(
-                    connection, Phase.OFFERED, group_queries.not_older(oldest_allowed_version)
-                )
-            )
+            return len(group_queries.in_phase(connection, Phase.OFFERED, young))
 
     def claim(self, target_version: int, count: int, oldest_allowed_version: int) -> list[Group]:
         """Take the `count` oldest offered groups (fewer if there are no more) to train `target_version`.
