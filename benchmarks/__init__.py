@@ -1,0 +1,1 @@
+"""Benchmarks: one file each, beside its peer in the same run. Nothing imports them."""

@@ -1,18 +1,18 @@
-"""Size and speed of weight deltas beside what others send, synthetic and real.
+"""The size and speed of weight deltas beside other encodings, synthetic and real.
 
     python -m benchmarks.codec [--json] [--traces runs/traces] [--rates 1e-6 3e-6 1e-5 3e-5 1e-4] [--runs 9]
 
-Synthetic: 4 M weights of N(0, 0.02), fp32 masters, bf16 copies; one Adam step (betas 0.9, 0.95) after 24 on
-gradient noise whose scale differs from weight to weight. Real: pairs kept by `benchmarks.traces`, which has
-to be run before; without them the figures named `real_trace_…` are null. No ratio means anything without the
-learning rate it was taken at.
+The synthetic weights are 4 M values of N(0, 0.02), fp32 masters and bf16 copies, with one Adam step (betas
+0.9, 0.95) after 24 on gradient noise whose scale differs from weight to weight. The real ones are pairs
+written by `benchmarks.traces`, which must run before; without them the figures named `real_trace_…` are null.
+No ratio means anything without its learning rate.
 
-Peers, each told to do its best here, in the same run: gaps in 16 bits and new values, zstd (what PULSE sends;
+The peers, each at its best setting, in the same run: gaps in 16 bits and new values, zstd (PULSE sends this;
 values as they are or by byte, whichever is smaller); xor and zstd (as it is or by byte); 4 bytes of index and
 2 of value (COO); the whole copy in zstd; and, where installed, zipnn on the whole.
 
-`floor` is what places and values need when each change is independent: H2(p) / p + H(step in ordinals). It
-does not know the old values; `| exponent` is the same for each exponent of the old value on its own.
+`floor` is the size of places and values when each change is independent: H2(p) / p + H(step in ordinals),
+without knowledge of the old values; `| exponent` is the same for each exponent of the old value on its own.
 
 Rates are bytes of the bf16 weights per CPU second of one thread, digest included; a figure is the median of
 `--runs` with its 95 % order-statistic interval (see `measure.py`).
@@ -49,18 +49,18 @@ EXPONENT = 7
 
 Words = NDArray[np.uint16]
 Pair = tuple[Mapping[str, torch.Tensor], Mapping[str, torch.Tensor]]
-"""Weights before and after."""
+"""The weights before and after a step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One step of one set of weights: sizes in bytes, `bits` per changed value."""
+    """One step of one set of weights, with sizes in bytes and `bits` per changed value."""
 
     weights: str
     rate: float
     changed: float
     ratio: float
-    """Of the bf16 weights to the delta."""
+    """The size of the bf16 weights divided by that of the delta."""
     bits: float
     floor: float
     floor_given_exponent: float
@@ -81,7 +81,7 @@ HEADER = ["weights", "rate", "changed", "ours ×", "bits", "floor", "| exponent"
 
 
 def synthetic() -> Callable[[float], Pair]:
-    """Masters before and after a step at the given rate; the direction of the step is drawn once."""
+    """Return a function from a rate to masters before and after a step, whose direction is drawn once."""
     random = np.random.default_rng(0)
     weights = (random.standard_normal((ROWS, COUNT // ROWS)) * STD).astype(np.float32)
     scale = np.exp(random.standard_normal(weights.shape)).astype(np.float32)
@@ -99,13 +99,13 @@ def synthetic() -> Callable[[float], Pair]:
 
 
 def in_bf16(pair: Pair) -> tuple[Blobs, Blobs]:
-    """The serving copies of a pair."""
+    """Return the serving copies of a pair."""
     before, after = ({name: w.bfloat16() for name, w in tensors.items()} for tensors in pair)
     return to_blobs(before, copy=True), to_blobs(after, copy=True)
 
 
 def in_int8(name: str, rate: float, pair: Pair) -> dict[str, object]:
-    """What a step costs a reader of codes in 8 bits; `ratio` is of codes and scales to their delta."""
+    """Return the delta for a reader of 8-bit codes; `ratio` is the size of codes and scales over it."""
     before, after = (to_blobs(quantised(tensors), copy=True) for tensors in pair)
     codes = [key for key in after if after[key].dtype == "int8"]
     changed = sum(int((before[key].data != after[key].data).sum()) for key in codes)
@@ -142,14 +142,14 @@ def zipped(data: NDArray[np.generic]) -> int:
 
 
 def either(values: Words) -> int:
-    """Words in zstd as they are or by byte, whichever is smaller."""
+    """Return the size in zstd of the words as they are or by byte, whichever is smaller."""
     return min(
         zipped(values), zipped((values & 0xFF).astype(np.uint8)) + zipped((values >> 8).astype(np.uint8))
     )
 
 
 def gap16(old: Words, new: Words) -> int:
-    """Gaps of 16 bits, a longer one in several words, and new values, zstd."""
+    """Return the size of gaps of 16 bits (a longer one in several words) and new values, in zstd."""
     places = np.flatnonzero(old != new)
     gaps = np.diff(places, prepend=-1) - 1
     long = np.full(int((gaps // 0xFFFF).sum()), 0xFFFF, np.uint16)
@@ -157,13 +157,13 @@ def gap16(old: Words, new: Words) -> int:
 
 
 def entropy(values: NDArray[np.integer]) -> float:
-    """Bits in all of the values together, from their own frequencies."""
+    """Return the bits of all values together, from their own frequencies."""
     _, counts = np.unique(values, return_counts=True)
     return float(-(counts * np.log2(counts / counts.sum())).sum())
 
 
 def needed(old: Words, new: Words) -> float:
-    """Bits for the places of changes among these values and for the steps, were all independent."""
+    """Return the bits for the places of changes and for the steps, if all were independent."""
     flags = old != new
     return entropy(flags) + entropy(ordinals(new[flags]) - ordinals(old[flags]))
 
@@ -174,7 +174,7 @@ def ordinals(values: Words) -> NDArray[np.int64]:
 
 
 def floors(before: Blobs, after: Blobs) -> tuple[float, float]:
-    """Bits per changed value that no code beats which is blind to the old values, or sees their exponents."""
+    """Return the least bits per changed value, without the old values and with their exponents."""
     old, new = (np.concatenate([words(blobs[name]) for name in after]) for blobs in (before, after))
     exponents = old >> EXPONENT & 0xFF
     each = (exponents == exponent for exponent in np.unique(exponents))
@@ -213,7 +213,7 @@ def compare(name: str, rate: float, before: Blobs, after: Blobs) -> Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """MB of bf16 weights a CPU second."""
+    """The speed in MB of bf16 weights per CPU second."""
 
     weights: str
     rate: float
@@ -252,15 +252,15 @@ def taken(work: Callable[[], None]) -> float:
 
 
 def real(folder: Path) -> Iterator[tuple[str, float, Pair]]:
-    """The pairs there are, none where no trace was made."""
+    """Yield the written pairs, none without a trace."""
     for pair in pairs(folder) if (folder / INDEX).exists() else []:
         yield f"real, {pair.before} to {pair.after}", pair.rate, copies(folder, pair)
 
 
 def whole_copy(blobs: Blobs) -> dict[str, float]:
-    """How many times smaller a full copy gets: ours, plain zstd, and zipnn if it is there."""
+    """Return the ratio for a full copy by the anchor codec, plain zstd, and zipnn if it is installed."""
     size = sum(blob.data.size for blob in blobs.values())
-    found = {
+    ratios_by_codec = {
         "ours": size / sum(len(encode(None, blob)[1]) for blob in blobs.values()),
         "zstd": size / sum(zipped(blob.data) for blob in blobs.values()),
     }
@@ -268,8 +268,10 @@ def whole_copy(blobs: Blobs) -> dict[str, float]:
         from zipnn import ZipNN
 
         peer = ZipNN(bytearray_dtype="bfloat16", input_format="byte")
-        found["zipnn"] = size / sum(len(peer.compress(blob.data.tobytes())) for blob in blobs.values())
-    return found
+        ratios_by_codec["zipnn"] = size / sum(
+            len(peer.compress(blob.data.tobytes())) for blob in blobs.values()
+        )
+    return ratios_by_codec
 
 
 def main(run: Run) -> None:
@@ -308,7 +310,7 @@ def show(speeds: list[Speed]) -> None:
 
 
 def figures(rows: list[Row], traced: list[Row], usual: Speed) -> dict[str, object]:
-    """What `--json` prints: of synthetic steps the one at 1 %, of real ones the least gain."""
+    """Return the figures of `--json`: the synthetic step at 1 %, and the least gain of the real ones."""
     first = rows[0]
     return {
         "rate_at_1pct": first.rate,

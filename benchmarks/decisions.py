@@ -1,17 +1,18 @@
-"""How often a promotion or a roll-back is wrong, and how often a real gain is found.
+"""The rates of wrong promotions and roll-backs, and the chance that a real gain is found.
 
     python -m benchmarks.decisions [--runs 5000] [--sequences 2000] [--json]
 
-Simulated tests are decided by the functions of `ostinato.deploy` themselves, on arrays of many tests at once.
+The functions of `ostinato.deploy` themselves decide simulated tests, on arrays of many tests at once.
 
 - `aa_promote`, `aa_rollback`: two equal versions before 40 to 80 users of Pareto(1.5) activity who arrive
-  over time, a look at every session, for several kinds of outcome that are alike within a user. The
-  nominal levels are those of a first trial without any budget, which is the hardest to hold.
+  over time, with a look at every session, for several kinds of outcome that are correlated within a user.
+  The nominal levels are those of a first trial without any budget, which is the hardest case.
 - `gate_identical`, `gate_minus3`: the whole path, gate and then A/B, at the sizes of `ostinato demo`, for a
-  candidate that is as good, and for one that solves 3 points less. Tasks have the clusters of the held-out
-  tasks; a cluster has a difficulty and moves as a whole when a version is trained; each pass is sampled anew.
-- `thirty_cycles`: the same candidates thirty times in a row, each trial at the level that the budget gives.
-- `power`: how often a better candidate is promoted, and the sizes that 80 % would need.
+  candidate that is equally good, and for one that solves 3 points less. Tasks have the clusters of the
+  held-out tasks; a cluster has a difficulty and moves as a whole when a version is trained; each pass is
+  sampled anew.
+- `thirty_cycles`: the same candidates thirty times in a row, each trial at its level from the budget.
+- `power`: the chance that a better candidate is promoted, and the sizes that 80 % would need.
 
 Intervals are Wilson's, 95 %.
 """
@@ -41,13 +42,13 @@ Rng = np.random.Generator
 CONFIG = DemoConfig()
 CYCLES = 30
 PLANNED = 200
-"""Sessions after which an A/A test is over, or when its users have had all of theirs."""
+"""The sessions after which an A/A test is over, unless its users have had all of theirs before."""
 SOLVES = {"seeds": 0.6, "names": 0.55, "pairs": 0.5, "larger": 0.15, "families": 0.02}
-"""Of the champion, about what the README has."""
+"""The solve rates of the champion, about those of the README."""
 SPREAD, WOBBLE = 0.25, 0.05
-"""Standard deviations between clusters: of how hard they are, and of what another version changes there."""
+"""The standard deviations between clusters of their difficulty and of the change by another version."""
 WORTH = 1.5
-"""Reward between an edit that is kept and one that is reverted: what a point of solve rate is worth live."""
+"""The difference in reward between a kept and a reverted edit, which turns solve rate into live reward."""
 
 
 def rate(happened: int, n: int, **more: Any) -> Row:
@@ -58,7 +59,7 @@ def rate(happened: int, n: int, **more: Any) -> Row:
 # ---------------------------------------------------------------- A/A tests, a look at every session
 
 Outcomes = Callable[[Rng, NDArray[np.int_], NDArray[np.float64]], Floats]
-"""From the user of each session and the habit of each user to the value of each session."""
+"""A function from the user of each session and the habit of each user to the value of each session."""
 KINDS: dict[str, Outcomes] = {
     "reward": lambda rng, user, habit: (
         np.where(rng.random(len(user)) < 1 / (1 + np.exp(-0.4 - habit[user])), 1.0, -0.5)
@@ -73,7 +74,7 @@ KINDS: dict[str, Outcomes] = {
 
 
 def aa(rng: Rng, outcomes: Outcomes, alpha: float, *, share: float = 0.5) -> tuple[bool, bool]:
-    """Whether an A/A test ever promoted, and whether it ever rolled back, looked at after every session."""
+    """Return whether an A/A test ever promoted or ever rolled back, with a look after every session."""
     users = int(rng.integers(40, 81))
     each = np.minimum(np.ceil(rng.pareto(1.5, users) + 1), 2000).astype(int)
     member = np.repeat(np.arange(users), each)
@@ -86,30 +87,29 @@ def aa(rng: Rng, outcomes: Outcomes, alpha: float, *, share: float = 0.5) -> tup
     once = np.zeros((n, users))
     once[np.arange(n), user] = 1.0
     counts, sums = np.cumsum(once, axis=0), np.cumsum(once * values[:, None], axis=0)
-    found = effect(counts, sums, challenger, before)
+    difference = effect(counts, sums, challenger, before)
     met = counts > 0
     enough = np.minimum((met & challenger).sum(axis=1), (met & ~challenger).sum(axis=1)) >= MIN_USERS
     fraction = np.arange(1, n + 1) / n
-    better = found.value - half_width(found, alpha, fraction) > 0
-    worse = found.value + half_width(found, HARM / 2, fraction) < 0
+    better = difference.value - half_width(difference, alpha, fraction) > 0
+    worse = difference.value + half_width(difference, HARM / 2, fraction) < 0
     return bool((better & enough).any()), bool((worse & enough).any())
 
 
 def aa_tests(runs: int, seed: int) -> tuple[Row, Row]:
-    """Rates of false promotion and false roll-back by kind of outcome, and the worst of them."""
+    """Return the rates of false promotion and roll-back by kind of outcome, and the worst of them."""
     promoted, rolled_back = {}, {}
     for kind, outcomes in KINDS.items():
         rng, started = np.random.default_rng([seed, len(promoted)]), time.process_time()
-        found = np.array([aa(rng, outcomes, 0.05) for _ in range(runs)])
+        decided = np.array([aa(rng, outcomes, 0.05) for _ in range(runs)])
         spent = {"cpu_s": round(time.process_time() - started, 1)}
-        promoted[kind] = rate(int(found[:, 0].sum()), runs, nominal=0.05, **spent)
-        rolled_back[kind] = rate(int(found[:, 1].sum()), runs, nominal=HARM, **spent)
+        promoted[kind] = rate(int(decided[:, 0].sum()), runs, nominal=0.05, **spent)
+        rolled_back[kind] = rate(int(decided[:, 1].sum()), runs, nominal=HARM, **spent)
     return promoted, rolled_back
 
 
 def agrees_with_judge(runs: int = 40) -> int:
-    """How many trials `judge` decides as the arrays do, of `runs` that differ in their effect: must be
-    all."""
+    """Return the number of `runs` trials that `judge` decides as the arrays do, which must be all."""
     rng, same = np.random.default_rng(17), 0
     for index in range(runs):
         users, gain = 40, (index % 5 - 2) * 0.4
@@ -118,7 +118,7 @@ def agrees_with_judge(runs: int = 40) -> int:
         values = rng.normal(0, 1, len(member)) + gain * challenger[member]
         before = rng.normal(0, 1, users)
         trial = Trial(experiment="e", share=0.5, horizon=len(member), alpha=0.05)
-        seen = [
+        sessions_of_trial = [
             TrialSession(
                 arm="challenger" if challenger[u] else "champion",
                 user=str(u),
@@ -128,11 +128,11 @@ def agrees_with_judge(runs: int = 40) -> int:
             )
             for number, (u, value) in enumerate(zip(member, values, strict=True))
         ]
-        verdict = judge(1, trial, seen, {str(u): float(b) for u, b in enumerate(before)})
+        verdict = judge(1, trial, sessions_of_trial, {str(u): float(b) for u, b in enumerate(before)})
         counts = np.bincount(member).astype(float)
-        found = effect(counts, np.bincount(member, weights=values), challenger, before)
-        low = float(found.value - half_width(found, 0.05, 1.0))
-        high = float(found.value + half_width(found, HARM / 2, 1.0))
+        difference = effect(counts, np.bincount(member, weights=values), challenger, before)
+        low = float(difference.value - half_width(difference, 0.05, 1.0))
+        high = float(difference.value + half_width(difference, HARM / 2, 1.0))
         expected = Decision.PROMOTE if low > 0 else Decision.ROLL_BACK if high < 0 else Decision.HOLD
         same += verdict.decision is expected
     return same
@@ -143,7 +143,7 @@ def agrees_with_judge(runs: int = 40) -> int:
 
 @cache
 def held_out(split: str, n: int) -> Floats:
-    """(tasks, clusters) of the demo's own held-out tasks."""
+    """Return (tasks, clusters) of the demo's own held-out tasks."""
     stream = pebbles(split, HELD_OUT_SEED)
     names = [next(stream).cluster for _ in range(n)]
     _, member = np.unique(names, return_inverse=True)
@@ -151,7 +151,7 @@ def held_out(split: str, n: int) -> Floats:
 
 
 def gates(rng: Rng, n: int, gain: float, *, margin: float, alpha: Any, scale: int = 1) -> dict[str, Floats]:
-    """`n` gates before a candidate that solves `gain` more where the champion solves anything to speak of."""
+    """Return the decisions of `n` gates on a candidate that solves `gain` more where possible."""
     passes, changes = CONFIG.bench.passes, {}
     for split in SPLITS:
         clusters = held_out(split, scale * CONFIG.bench.tasks(split))
@@ -163,7 +163,9 @@ def gates(rng: Rng, n: int, gain: float, *, margin: float, alpha: Any, scale: in
         moved = wobble + (gain if middle > 0.1 else 0.0)
         champion = np.clip(middle + hard, 0.02 if middle > 0.1 else 0.0, 0.98)
         candidate = np.clip(champion + moved, 0.0, 1.0)
-        candidate += (moved - (candidate - champion)).mean(axis=1, keepdims=True)  # what the edges took
+        candidate += (moved - (candidate - champion)).mean(
+            axis=1, keepdims=True
+        )  # make up for the clipping at 0 and 1
         won = [rng.binomial(passes, np.clip(p, 0, 1)) / passes for p in (candidate, champion)]
         changes[split] = change(won[0] - won[1], clusters)
     tasks = np.eye(sum(len(held_out(split, scale * CONFIG.bench.tasks(split))) for split in SPLITS))
@@ -188,7 +190,7 @@ def gates(rng: Rng, n: int, gain: float, *, margin: float, alpha: Any, scale: in
 def trials(
     rng: Rng, n: int, gain: float, *, alpha: Any, margin: float = 0.0, cheaper: bool = False, scale: int = 1
 ) -> dict[str, Floats]:
-    """`n` A/Bs of the demo's sizes, looked at twenty times; the challenger's reward is higher by `gain`."""
+    """Return `n` A/B trials of the demo's sizes with twenty looks; the true effect is `gain`."""
     live = CONFIG.live
     users, each, looks = scale * live.developers, live.ab_sessions_each, 20
     habit = rng.normal(0.4, 0.6, (n, users, 1))
@@ -196,38 +198,38 @@ def trials(
 
     def rewards(sessions: int, more: Any) -> Floats:
         p = 1 / (1 + np.exp(-habit)) + more / WORTH
-        kept = rng.random((n, users, sessions)) < p
-        costs = 0.3 * (rng.random(kept.shape) < 0.05) + 0.1 * rng.random(kept.shape)
-        return np.asarray(np.where(kept, 1.0, -0.5) - costs)
+        good = rng.random((n, users, sessions)) < p
+        costs = 0.3 * (rng.random(good.shape) < 0.05) + 0.1 * rng.random(good.shape)
+        return np.asarray(np.where(good, 1.0, -0.5) - costs)
 
     before = rewards(live.sessions_each, 0.0).mean(axis=2)
     values = rewards(each, gain * challenger[:, :, None])
     steps = np.linspace(each / looks, each, looks)
     whole = np.floor(steps).astype(int)
-    # Between two rounds of sessions only some of the users have had the next one: users in order.
+    # Between two rounds of sessions only the first users have had the next one.
     extra = (np.arange(users)[None, :] < ((steps - whole) * users)[:, None]).astype(int)
     counts = whole[:, None] + extra
     total = np.concatenate([np.zeros((n, users, 1)), np.cumsum(values, axis=2)], axis=2)
     index = np.broadcast_to(counts[None], (n, looks, users))
     sums = np.take_along_axis(total.transpose(0, 2, 1), index, axis=1)
-    found = effect(index.astype(float), sums, challenger[:, None, :], before[:, None, :])
+    difference = effect(index.astype(float), sums, challenger[:, None, :], before[:, None, :])
     fraction = counts.sum(axis=1) / counts[-1].sum()
     level = np.asarray(alpha, dtype=float).reshape(-1, 1)
-    low = found.value - half_width(found, level, fraction)
+    low = difference.value - half_width(difference, level, fraction)
     better = low > 0
-    if cheaper:  # what it samples is so much less that there is no doubt of it
+    if cheaper:  # it samples so many fewer tokens that there is no doubt
         better |= low > -margin
-    worse = found.value + half_width(found, HARM / 2, fraction) < 0
+    worse = difference.value + half_width(difference, HARM / 2, fraction) < 0
     first = _first(better), _first(worse)
     return {
         "promoted": first[0] < first[1],
         "rolled_back": (first[1] <= first[0]) & (first[1] < looks),
-        "error": found.error[:, -1],
+        "error": difference.error[:, -1],
     }
 
 
 def _first(happened: NDArray[np.bool_]) -> NDArray[np.int_]:
-    """The look at which it first happened, the number of looks if never."""
+    """Return the look at which it first happened, or the number of looks if it never did."""
     return np.where(happened.any(axis=1), happened.argmax(axis=1), happened.shape[1])
 
 
@@ -244,7 +246,7 @@ def joined(rows: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """What is true of a candidate, in points of solve rate and reward a session."""
+    """The true gain of a candidate, in points of solve rate and reward per session."""
 
     solve: float
     claim: str = "better"
@@ -255,7 +257,7 @@ class Candidate:
 
 
 def cycle(rng: Rng, n: int, candidate: Candidate, alpha: NDArray[np.float64]) -> dict[str, Floats]:
-    """`n` gates, each followed by an A/B where it admits; `alpha`: (n,), each trial's level."""
+    """Return `n` gates, each followed by an A/B trial where it admits; `alpha` (n,) is each trial's level."""
     live, cheaper = CONFIG.live, candidate.claim == "cheaper"
     margin = live.cheaper_solve_margin if cheaper else live.gate_margin
     level = alpha if cheaper else np.full(n, ALPHA)
@@ -282,7 +284,7 @@ def cycle(rng: Rng, n: int, candidate: Candidate, alpha: NDArray[np.float64]) ->
 
 @cache
 def levels() -> tuple[float, ...]:
-    """What the budget gives the k-th trial when none before it promoted."""
+    """Return the level of the k-th trial when none before it promoted."""
     verdicts: list[Verdict] = []
     for number in range(CYCLES):
         evidence = {"experiment": str(number), "alpha": next_alpha(verdicts)}
@@ -291,24 +293,26 @@ def levels() -> tuple[float, ...]:
 
 
 def first_cycle(runs: int, candidate: Candidate, seed: int) -> Row:
-    """The path of a store's first candidate."""
+    """Return the rates on the path of a store's first candidate."""
     rng, started = np.random.default_rng([seed, 1]), time.process_time()
-    found = joined([cycle(rng, n, candidate, np.full(n, levels()[0])) for n in chunks(runs)])
-    told = {name: rate(int(happened.sum()), runs) for name, happened in found.items()}
-    return told | {"alpha": levels()[0], "cpu_s": round(time.process_time() - started, 1)}
+    results = joined([cycle(rng, n, candidate, np.full(n, levels()[0])) for n in chunks(runs)])
+    rates = {name: rate(int(happened.sum()), runs) for name, happened in results.items()}
+    return rates | {"alpha": levels()[0], "cpu_s": round(time.process_time() - started, 1)}
 
 
 def many_cycles(sequences: int, candidate: Candidate, seed: int) -> Row:
-    """Whether any of thirty such candidates is promoted. A trial takes the next level when it is begun;
-    one for `cheaper` is begun by its gate."""
+    """Return the rate at which any of thirty such candidates is promoted.
+
+    A trial takes the next level of the budget when it begins; a claim of `cheaper` begins with its gate.
+    """
     rng, started = np.random.default_rng([seed, 2]), time.process_time()
     budget, ever, begun_at_all = np.array(levels()), 0, 0
     for n in chunks(sequences):
         begun, promoted = np.zeros(n, dtype=int), np.zeros(n, dtype=bool)
         for _ in range(CYCLES):
-            found = cycle(rng, n, candidate, budget[np.minimum(begun, CYCLES - 1)])
-            promoted |= found["promoted"].astype(bool)
-            begun += 1 if candidate.claim == "cheaper" else found["admitted"].astype(int)
+            results = cycle(rng, n, candidate, budget[np.minimum(begun, CYCLES - 1)])
+            promoted |= results["promoted"].astype(bool)
+            begun += 1 if candidate.claim == "cheaper" else results["admitted"].astype(int)
         ever += int(promoted.sum())
         begun_at_all += int(begun.sum())
     spent = round(time.process_time() - started, 1)
@@ -316,7 +320,7 @@ def many_cycles(sequences: int, candidate: Candidate, seed: int) -> Row:
 
 
 def power(runs: int, seed: int) -> Row:
-    """By what is true of the candidate, how often it is found; then the sizes for four in five."""
+    """Return the chance of promotion by the true gain, and the sizes for a chance of four in five."""
     started, alpha = time.process_time(), levels()[0]
     paths = {
         f"+{points}": first_cycle(runs, Candidate(solve=points / 100), seed + points)
@@ -325,9 +329,9 @@ def power(runs: int, seed: int) -> Row:
     rng = np.random.default_rng([seed, 3])
     alone, needed, errors = {}, {}, []
     for gain in (0.05, 0.1, 0.2, 0.3):
-        found = joined([trials(rng, n, gain, alpha=alpha) for n in chunks(runs)])
-        alone[f"{gain:g}"] = rate(int(found["promoted"].sum()), runs)
-        errors.append(float(np.median(found["error"])))
+        results = joined([trials(rng, n, gain, alpha=alpha) for n in chunks(runs)])
+        alone[f"{gain:g}"] = rate(int(results["promoted"].sum()), runs)
+        errors.append(float(np.median(results["error"])))
         widths = -float(ndtri(alpha / 2)) - float(ndtri(0.2))
         needed[f"{gain:g}"] = int(np.ceil(CONFIG.live.developers * (widths * errors[-1] / gain) ** 2))
     margin = CONFIG.live.gate_margin
@@ -380,12 +384,12 @@ def show(figures: Row) -> None:
         ["candidate", "n", "promoted"],
         [[k, str(r["n"]), shown(r)] for k, r in figures["thirty_cycles"].items()],
     )
-    found = figures["power"]
-    print(f"\nA/B alone, {found['sizes']['users']} users of {found['sizes']['sessions_each']} sessions")
-    needed = found["ab_users_for_80_percent"]
-    rows = [[gain, shown(row), f"{needed[gain]:,}"] for gain, row in found["ab_alone"].items()]
+    powers = figures["power"]
+    print(f"\nA/B alone, {powers['sizes']['users']} users of {powers['sizes']['sessions_each']} sessions")
+    needed = powers["ab_users_for_80_percent"]
+    rows = [[gain, shown(row), f"{needed[gain]:,}"] for gain, row in powers["ab_alone"].items()]
     table(["reward a session", "promoted", "users for 80 %"], rows)
-    tasks = found["gate_seeds_tasks_to_admit_an_equal_one_80_percent"]
+    tasks = powers["gate_seeds_tasks_to_admit_an_equal_one_80_percent"]
     print(f"\n`seeds` tasks that would admit an equal candidate four times in five: {tasks:,}")
 
 

@@ -1,12 +1,11 @@
-"""Tokens a second of the embedded engine, of vLLM and of transformers' `generate`: one checkpoint.
+"""The tokens per second of the embedded engine, of vLLM and of transformers' `generate` on one checkpoint.
 
     python -m benchmarks.engine [--json] [--experts 4] [--sequences 1 16 64] [--runs 7]
 
-Every side samples at temperature 1 for a fixed number of tokens after prompts that it never saw. The sides
-take turns after one run each that does not count, and each may use every core of the machine. Float32 on all
-sides. Ours and transformers are on one thread each; vLLM is its own engine, in a process of its own without a
-server before it, as it sets itself up. `make test-vllm` installs it; without it only transformers is
-compared.
+Every side samples at temperature 1, a fixed number of tokens after new prompts. The sides take turns after
+one run each that does not count, and each may use every core of the machine. All sides use float32. The
+embedded engine and transformers use one thread each; vLLM runs as its own engine with its own defaults, in a
+process without a server. `make test-vllm` installs it; without it only transformers is compared.
 
 A rate is tokens by the clock, or by CPU seconds of all processes and threads of that side. A figure is the
 median over the runs, a ratio (ours / peer) the median of those of neighbouring runs; in brackets the 95 %
@@ -34,7 +33,7 @@ from transformers import AutoModelForCausalLM, GenerationConfig
 from transformers.utils.logging import disable_progress_bar
 
 from benchmarks.measure import Figure, Run, quantile, ratios, table
-from benchmarks.vllm_side import Vllm, vllm
+from benchmarks.vllm_peer import Vllm, vllm
 from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.model.checkpoint import save
 from ostinato.model.config import ModelConfig
@@ -47,12 +46,12 @@ PEERS = ("vllm", "transformers")
 
 Prompts = list[list[int]]
 Side = Callable[[Prompts, int], "Spent"]
-"""Samples that many tokens after each prompt."""
+"""A function that samples so many tokens after each prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What a run took."""
+    """The time of a run."""
 
     tokens: int
     wall_s: float
@@ -63,7 +62,7 @@ class Spent:
 
 
 def model(experts: int) -> Decoder:
-    """The shape that `ostinato demo` trains, with random weights."""
+    """Return a decoder of the shape that `ostinato demo` trains, with random weights."""
     torch.manual_seed(0)
     decoder = Decoder(ModelConfig(vocab_size=VOCABULARY, experts=experts, expert_size=128))
     with torch.no_grad():
@@ -78,7 +77,7 @@ def prompts(count: int, length: int, seed: int) -> Prompts:
 
 
 def timed(sample: Callable[[], int]) -> Spent:
-    """A run in this process."""
+    """Time a run in this process."""
     wall, cpu = time.perf_counter(), time.process_time()
     tokens = sample()
     return Spent(tokens=tokens, wall_s=time.perf_counter() - wall, cpu_s=time.process_time() - cpu)
@@ -90,7 +89,7 @@ def ours(decoder: Decoder, slots: int, max_len: int) -> Iterator[Side]:
         engine = EmbeddedEngine(decoder, version=1, slots=slots, max_len=max_len)
 
         async def sample(rows: Prompts, tokens: int) -> int:
-            asked = [
+            requests = [
                 GenerateRequest(
                     request_id=str(i),
                     session_id=str(i),
@@ -101,7 +100,7 @@ def ours(decoder: Decoder, slots: int, max_len: int) -> Iterator[Side]:
                 )
                 for i, row in enumerate(rows)
             ]
-            return sum(len(done.ids) for done in await asyncio.gather(*map(engine.generate, asked)))
+            return sum(len(done.ids) for done in await asyncio.gather(*map(engine.generate, requests)))
 
         yield lambda rows, tokens: timed(lambda: runner.run(sample(rows, tokens)))
         runner.run(engine.aclose())
@@ -137,7 +136,7 @@ def of_vllm(peer: Vllm) -> Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One number of sequences: what every side spent in each run."""
+    """One number of sequences, and the time of every side in each run."""
 
     sequences: int
     spent: dict[str, list[Spent]]
@@ -146,17 +145,17 @@ class Row:
         return quantile([run.rate(clock) for run in self.spent[side]])
 
     def ratio(self, side: str, clock: str) -> Figure:
-        mine, theirs = ([run.rate(clock) for run in self.spent[name]] for name in ("ours", side))
-        return ratios(mine, theirs)
+        our_rates, their_rates = ([run.rate(clock) for run in self.spent[name]] for name in ("ours", side))
+        return ratios(our_rates, their_rates)
 
     def cells(self, clock: str) -> list[str]:
         rates = [self.rate(side, clock).text(0) for side in self.spent]
-        found = [self.ratio(side, clock).text(2) for side in self.spent if side != "ours"]
-        return [str(self.sequences), *rates, *found]
+        ratios_shown = [self.ratio(side, clock).text(2) for side in self.spent if side != "ours"]
+        return [str(self.sequences), *rates, *ratios_shown]
 
 
 def compare(sides: dict[str, Side], count: int, options: argparse.Namespace) -> Row:
-    """All sides in turns; the first run of each warms up."""
+    """Run all sides in turns; the first run of each warms up."""
     spent: dict[str, list[Spent]] = {name: [] for name in sides}
     for run in range(1 + options.runs):
         rows = prompts(count, options.prompt, run)
@@ -210,8 +209,8 @@ def main(run: Run) -> None:
         header = ["sequences", *(f"{s} {unit}" for s in sides), *(f"ours / {s}" for s in sides[1:])]
         table(header, [row.cells(clock) for row in rows])
     size = {"experts": options.experts, "prompt": options.prompt, "tokens": options.tokens}
-    found = figures(rows, "wall") | {"cpu": figures(rows, "cpu")} | size | {"runs": options.runs}
-    run.finish(found, as_json=options.json)
+    report = figures(rows, "wall") | {"cpu": figures(rows, "cpu")} | size | {"runs": options.runs}
+    run.finish(report, as_json=options.json)
 
 
 if __name__ == "__main__":

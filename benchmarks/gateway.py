@@ -1,19 +1,19 @@
-"""What our gateway adds to a request, beside LiteLLM's proxy: same requests, same upstream, one worker each.
+"""The time that the gateway adds to a request, beside LiteLLM's proxy with the same requests and upstream.
 
     python -m benchmarks.gateway [--json] [--blocks 6] [--windows 16] [--warm 34000] [--requests 18000]
 
-The load is sessions of eight turns whose history grows. Ours records every turn before it answers; LiteLLM
-records nothing. The three sides (upstream alone, ours, LiteLLM's) take turns block by block, so that what
-else the machine does falls on all; a figure is the median over the blocks with its 95 % order-statistic
-interval (see `measure.py`). LiteLLM is installed once into `.clients/litellm`.
+The load is sessions of eight turns whose history grows; each proxy has one worker. The gateway records every
+turn before it responds; LiteLLM records nothing. The three sides (upstream alone, the gateway, LiteLLM) take
+turns block by block, so that other load affects all; a figure is the median over the blocks with its 95 %
+order-statistic interval (see `measure.py`). LiteLLM is installed once into `.clients/litellm`.
 
 - added p50: one request at a time, median of a block minus that of the upstream alone.
 - throughput: requests a second with 32 under way; `cpu_ratio` compares the CPU time of a request.
-- half saturation: requests due at even distances at half our rate; p99 counted from when each was due, minus
-  the upstream's own p99 at that rate in the window beside it (`--windows` of 2 s each).
-- lost turns: `kill -9` under load; acknowledged turns that are not in the store.
-- memory: an hour of five requests a second (`--requests`), as fast as it goes, after `--warm` requests have
-  filled the caches (4,000 sessions are held).
+- half saturation: requests due at even distances at half the gateway's rate; p99 from the due time of each,
+  minus the upstream's own p99 at that rate in the neighbouring window (`--windows` of 2 s each).
+- lost turns: acknowledged turns that are not in the store after `kill -9` under load.
+- memory: an hour of five requests per second (`--requests`), as fast as possible, after `--warm` requests
+  have filled the caches (which hold 4,000 sessions).
 """
 
 import argparse
@@ -30,10 +30,10 @@ from typing import Any
 import numpy as np
 import uvloop
 
-from benchmarks import peers
-from benchmarks.load import (
-    AnswerError,
+from benchmarks import gateway_peers as peers
+from benchmarks.http_load import (
     Connection,
+    ResponseError,
     closed,
     connections,
     latency,
@@ -56,7 +56,7 @@ Talks = Callable[[], Iterator[bytes]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """What one block found, by side."""
+    """The figures of one block, by side."""
 
     added_ms: dict[str, float] = field(default_factory=dict)
     rate: dict[str, float] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Block:
 
 
 def bodies(answer: str, *, stream: bool) -> list[bytes]:
-    """The requests of one session."""
+    """Return the requests of one session."""
     messages = [
         {"role": "system", "content": SYSTEM},
         {"role": "user", "content": "add subtracts. " + RESULT},
@@ -78,7 +78,7 @@ def bodies(answer: str, *, stream: bool) -> list[bytes]:
 
 
 async def measure(sides: Mapping[str, peers.Peer], talks: Talks, count: int) -> list[Block]:
-    """Blocks in which the sides take turns; the first one warms up."""
+    """Return blocks in which the sides take turns; the first one warms up."""
     blocks: list[Block] = []
     for _ in range(1 + count):
         block = Block()
@@ -94,31 +94,31 @@ async def measure(sides: Mapping[str, peers.Peer], talks: Talks, count: int) -> 
 async def added_p99_ms(
     sides: Mapping[str, peers.Peer], talks: Talks, rate: float, windows: int
 ) -> list[float]:
-    """Ours minus the upstream alone, a window of each in turns; `rate` in requests a second."""
-    found = []
+    """Return the gateway's p99 minus the upstream's, by windows in turns at `rate` per second."""
+    differences = []
     for _ in range(windows):
         p99 = {
             name: float(np.quantile(await opened(sides[name].port, talks, rate=rate, seconds=2.0), 0.99))
             for name in SIDES[:2]
         }
-        found.append(p99["ours"] - p99["upstream"])
-    return found
+        differences.append(p99["ours"] - p99["upstream"])
+    return differences
 
 
 async def _one_at_a_time(sides: Mapping[str, peers.Peer], talks: Talks, block: Block) -> None:
-    """The sides answer in turns, so that each request has its neighbours at the other sides."""
-    found: dict[str, list[float]] = {name: [] for name in sides}
+    """Send each request to all sides in turn, so that neighbours are compared."""
+    latencies: dict[str, list[float]] = {name: [] for name in sides}
     async with AsyncExitStack() as stack:
         opened_ = [await stack.enter_async_context(connections(side.port, 1)) for side in sides.values()]
-        for asked, _ in zip(talks(), range(4 * TURNS), strict=False):
+        for request_bytes, _ in zip(talks(), range(4 * TURNS), strict=False):
             for name, (connection,) in zip(sides, opened_, strict=True):
-                found[name].append(await latency(connection, asked))
-    alone = float(np.median(found["upstream"]))
-    block.added_ms.update({name: float(np.median(each)) - alone for name, each in found.items()})
+                latencies[name].append(await latency(connection, request_bytes))
+    alone = float(np.median(latencies["upstream"]))
+    block.added_ms.update({name: float(np.median(each)) - alone for name, each in latencies.items()})
 
 
 async def memory(gateway: peers.Peer, talks: Talks, warm: int, count: int) -> dict[str, float]:
-    """MB of the gateway after `warm` requests, when its caches are full, and after `count` more."""
+    """Return the MB of the gateway after `warm` requests, which fill its caches, and after `count` more."""
     sizes = []
     for requests in (warm, count):
         done = 0
@@ -129,7 +129,7 @@ async def memory(gateway: peers.Peer, talks: Talks, warm: int, count: int) -> di
 
 
 async def lost(gateway: peers.Peer, store: Path, turns: Sequence[bytes]) -> tuple[int, int]:
-    """How many turns were acknowledged before a `kill -9` under load, and how many of them are gone."""
+    """Return the turns acknowledged before a `kill -9` under load, and the number of lost ones among them."""
     acknowledged: set[str] = set()
 
     async def developer(connection: Connection) -> None:
@@ -144,15 +144,15 @@ async def lost(gateway: peers.Peer, store: Path, turns: Sequence[bytes]) -> tupl
         await asyncio.sleep(3.0)
         gateway.process.kill()
         ends = await asyncio.gather(*load, return_exceptions=True)
-    assert all(isinstance(end, AnswerError) for end in ends), ends
+    assert all(isinstance(end, ResponseError) for end in ends), ends
     record = Store.open(store)
-    found = record.turns_of({turn.rpartition("/")[0] for turn in acknowledged})
+    stored = record.turns_of({turn.rpartition("/")[0] for turn in acknowledged})
     record.close()
-    return len(acknowledged), len(acknowledged - {turn.id for each in found.values() for turn in each})
+    return len(acknowledged), len(acknowledged - {turn.id for each in stored.values() for turn in each})
 
 
 def compare(blocks: Sequence[Block], name: str) -> dict[str, Figure]:
-    """Ratios of the two proxies; a throughput ratio is ours / theirs, of cost theirs / ours."""
+    """Return the ratios of the two proxies: ours / theirs for throughput, theirs / ours for cost."""
 
     def of(field_: str, side: str) -> list[float]:
         return [getattr(block, field_)[side] for block in blocks]
@@ -188,8 +188,8 @@ async def everything(
         parts = await measure(sides, lambda: talk(streamed, peers.KEY), options.blocks)
         figures |= compare(parts, "streaming")
         facts = await memory(ours, lambda: talk(plain, peers.KEY), options.warm, options.requests)
-        acknowledged, gone = await lost(ours, directory / "store.db", plain)
-    return figures, facts | {"turns_acknowledged": acknowledged, "turns_lost_after_kill": gone}
+        acknowledged, lost_turns = await lost(ours, directory / "store.db", plain)
+    return figures, facts | {"turns_acknowledged": acknowledged, "turns_lost_after_kill": lost_turns}
 
 
 def main(run: Run) -> None:
@@ -220,7 +220,7 @@ GOALS = {
     "added_p99_ms_half_saturation",
     "streaming_ratio_vs_litellm",
 }
-"""The figures that stand on the first level of the JSON; the lost turns stand there as well."""
+"""The figures on the first level of the JSON, beside the lost turns."""
 
 if __name__ == "__main__":
     with Run("gateway", "uvicorn", "aiohttp") as run_:

@@ -1,8 +1,8 @@
-"""What a hook costs the tool that calls it, beside the bare start of Python; what a look at an edit costs.
+"""The cost of a hook to the tool that calls it, beside the bare start of Python, and of one look at an edit.
 
     python -m benchmarks.hooks [--rounds 40] [--json]
 
-Processes are started one after another, ours and the peer in turns, so that a change of load meets both.
+Processes start one after another, the hook and the peer in turns, so that a change of load affects both.
 Figures are medians in milliseconds, of wall time and of CPU time (which a busy machine stretches less);
 `look` is one measurement of one edit in a file of 2,000 lines that was reformatted since.
 """
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(folder: Path, rounds: int) -> dict[str, float]:
-    """Milliseconds."""
+    """Return milliseconds by figure."""
     subprocess.run(["git", "init", "-q", str(folder)], check=True)
     install(find(folder), git_hooks=False)
     calls = {"before": event(folder, "PreToolUse"), "after": event(folder, "PostToolUse")}
@@ -50,9 +50,9 @@ def run(folder: Path, rounds: int) -> dict[str, float]:
         started["bare"].append(start(PEER, b""))
         for name, data in calls.items():
             started[name].append(start(HOOK, data))
-    (folder / ".git" / "ostinato" / "enabled").unlink()  # the reporter goes
-    wall = {f"{name}_ms": statistics.median(w for w, _ in found) for name, found in started.items()}
-    cpu = {f"{name}_cpu_ms": statistics.median(c for _, c in found) for name, found in started.items()}
+    (folder / ".git" / "ostinato" / "enabled").unlink()  # the reporter ends
+    wall = {f"{name}_ms": statistics.median(w for w, _ in times) for name, times in started.items()}
+    cpu = {f"{name}_cpu_ms": statistics.median(c for _, c in times) for name, times in started.items()}
     return wall | cpu | {"look_ms": look(folder)}
 
 
@@ -79,12 +79,14 @@ def look(folder: Path) -> float:
 
 
 def event(folder: Path, name: str) -> bytes:
-    told = {"session_id": "s", "cwd": str(folder), "hook_event_name": name, "tool_name": "Edit"}
-    return json.dumps(told | {"tool_use_id": "t", "tool_input": {"file_path": str(folder / "a.py")}}).encode()
+    event = {"session_id": "s", "cwd": str(folder), "hook_event_name": name, "tool_name": "Edit"}
+    return json.dumps(
+        event | {"tool_use_id": "t", "tool_input": {"file_path": str(folder / "a.py")}}
+    ).encode()
 
 
 def start(command: Sequence[str], data: bytes) -> tuple[float, float]:
-    """Wall and CPU milliseconds of a process."""
+    """Return the wall and CPU milliseconds of a process."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     wall = timed(lambda: subprocess.run(command, input=data, check=True))
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,12 +1,13 @@
-"""What practice and the live cycle teach: the whole circle for several seeds, on tasks never practised.
+"""The gains of practice and of the live cycle: the whole circle for several seeds, on tasks never practised.
 
     python -m benchmarks.learning [--seeds 1 2 3] [--directory runs/learning] [--json]
 
-Each seed is one `ostinato demo` in its own folder. A folder with a report is read, not run again; one without
-goes on where it stopped. The peer in the same run is version 0, the supervised policy without practice.
+Each seed is one `ostinato demo` in its own folder. A folder with a report is read, not run again; a run
+without one goes on where it stopped. The peer in the same run is version 0, the supervised policy without
+practice.
 
-Intervals are 95 % and for a number of tasks settled beforehand; tasks that share what their split holds out
-are one cluster, since they were won or lost together. A solve rate's interval is Wilson's for as many tasks
+Intervals are 95 % for a number of tasks fixed beforehand; tasks that share what their split holds out are one
+cluster, since they are won or lost together. A solve rate's interval is Wilson's for as many tasks
 as the clusters are worth, a gain's is a jackknife over clusters of the same tasks before and after. The gain
 over seeds has Student's t-interval for the mean of as many runs. The A/B's bounds hold at every look, each
 side at the level its verdict states. `machine` and `cpu_s` describe this run of the benchmark; a seed's own
@@ -35,17 +36,17 @@ from ostinato.deploy.statistics import clustered, interval
 Row = dict[str, Any]
 
 TASKS = 288
-"""Held-out tasks of every split; the demo itself measures fewer, but more than one pass of each."""
+"""The number of held-out tasks of every split; the demo itself measures fewer, in more passes."""
 LEVEL = 0.025
-"""Of each side of an interval."""
+"""The level of each side of an interval."""
 
 
 class LearningError(RuntimeError):
-    """A seed's run failed, or its folder holds something else."""
+    """The run of a seed failed, or its folder holds something else."""
 
 
 def turn(seed: int, directory: Path) -> str:
-    """Makes sure of the seed's report; says where it came from."""
+    """Run the demo of a seed unless its report exists; return the origin of the report."""
     if (directory / "report.json").exists():
         return "read"
     resumed = (directory / "stages").exists()
@@ -56,11 +57,11 @@ def turn(seed: int, directory: Path) -> str:
 
 
 def demo(seed: int, directory: Path) -> int:
-    """Runs the demo to its end; gives the exit status. Its progress goes to stderr."""
+    """Run the demo to its end, with progress on stderr; return the exit status."""
     command = ["demo", "--seed", str(seed), "--directory", str(directory), "--json"]
     for setting in (f"bench.others={TASKS}", f"bench.seeds={TASKS}", "bench.passes=1"):
         command += ["--set", setting]
-    # In a session of its own it is told to stop once, by us, and leaves nothing running behind.
+    # In a session of its own it gets one signal to stop, from here, and leaves no process behind.
     with subprocess.Popen(
         [sys.executable, "-m", "ostinato.cli", *command], stdout=subprocess.DEVNULL, start_new_session=True
     ) as process:
@@ -73,7 +74,7 @@ def demo(seed: int, directory: Path) -> int:
 
 
 def read(seed: int, directory: Path, origin: str) -> Row:
-    """The figures of one seed's run folder."""
+    """Return the figures of one seed's run folder."""
     report = _load(directory / "report.json")
     if report["seed"] != seed:
         raise LearningError(f"{directory} holds a run of seed {report['seed']}: name another folder")
@@ -99,7 +100,7 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 def _outcomes(path: Path) -> list[TaskOutcome]:
-    """What each task came to; only what a gain is computed from."""
+    """Return the outcome of each task, without what the gain does not need."""
     return [
         TaskOutcome(task=row["task"], split=row["split"], cluster=row["cluster"], solved=tuple(row["solved"]))
         for row in _load(path)["result"]["measurement"]["outcomes"]
@@ -109,9 +110,9 @@ def _outcomes(path: Path) -> list[TaskOutcome]:
 def splits(
     report: Mapping[str, Any], before: Sequence[TaskOutcome], after: Sequence[TaskOutcome]
 ) -> dict[str, Row]:
-    """For every split: version 0, the practised version, their gain and ratio, and the live cycle's."""
+    """Return version 0, the practised version, their gain and ratio, and the live gain, by split."""
     held, cycled = report["practice"]["held_out"], report["cycle"]["held_out"]
-    found = {}
+    by_split = {}
     for split in SPLITS:
         peer, ours = held["before"][split], held["after"][split]
         pairs = [(a, b) for a, b in zip(before, after, strict=True) if a.split == split]
@@ -121,7 +122,7 @@ def splits(
         if abs(gains.mean() - (ours["solve"] - peer["solve"])) > 1e-9:
             raise LearningError(f"split {split}: the report and the outcomes of its stages disagree")
         clusters = clusters_of([a for a, _ in pairs])
-        found[split] = {
+        by_split[split] = {
             "n": peer["n"],
             "clusters": clusters.shape[1],
             "before": peer,
@@ -130,25 +131,25 @@ def splits(
             "ratio": ours["solve"] / peer["solve"] if peer["solve"] else None,
             "live": cycled.get(split),
         }
-    return found
+    return by_split
 
 
 def ab(evidence: Mapping[str, Any]) -> Row | None:
-    """Challenger minus champion per session; None where the gate held it back or too few took part."""
+    """Return challenger minus champion per session; None if there was no trial or too few users."""
     if "promoting" not in evidence:
         return None
     return {**evidence["promoting"], "n": evidence["sessions"], "level": evidence["alpha"]}
 
 
 def smallest(rows: Sequence[Row]) -> Row:
-    """The worst seed's gain on `seeds`, and the lowest of the lower bounds."""
+    """Return the worst seed's gain on `seeds`, and the lowest of the lower bounds."""
     gains = [row["splits"]["seeds"]["gain"] for row in rows]
     low = min(gain["low"] for gain in gains)
     return {"gain": min(gain["estimate"] for gain in gains), "low": low, "n": len(rows)}
 
 
 def across(rows: Sequence[Row]) -> Row | None:
-    """The mean gain on `seeds` of another run, with Student's t-interval over seeds; None for one seed."""
+    """Return the mean gain on `seeds` over runs, with Student's t-interval; None for one run."""
     if len(rows) < 2:
         return None
     gains = [row["splits"]["seeds"]["gain"]["estimate"] for row in rows]
@@ -156,7 +157,7 @@ def across(rows: Sequence[Row]) -> Row | None:
 
 
 def show(row: Row) -> None:
-    """Prints one seed."""
+    """Print one seed."""
     print(f"seed {row['seed']} ({row['origin']}): wall {row['wall_s']:,.0f} s, CPU {row['cpu_s']:,.0f} s")
     header = ["split", "n", "version 0", "after practice", "gain", "ratio", "after the live cycle"]
     table(header, [[split, *cells(each)] for split, each in row["splits"].items()])
@@ -197,7 +198,7 @@ def main(run: Run) -> None:
     parser.add_argument("--directory", type=Path, default=Path("runs/learning"))
     parser.add_argument("--json", action="store_true", help="print JSON as well, last line of the output")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # stop as cleanly
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # stop as cleanly as for an interrupt
     rows = []
     try:
         for seed in options.seeds:

@@ -1,8 +1,8 @@
-"""Thin, slow, lossy links between network namespaces, where the kernel has no `netem`.
+"""Slow and lossy links between network namespaces, for kernels without `netem`.
 
-One process holds a TUN device in either namespace of each link and forwards packets between them: each waits
-for the bits before it, travels for `delay` and a random part of `jitter`, in order, and is lost by chance or
-when the queue is full. TCP above does not know that these are not wires. Root, Linux.
+One process holds a TUN device in both namespaces of each link and forwards packets between them. A packet
+waits for the bits before it, travels for `delay` and a random part of `jitter`, in order, and is lost by
+chance or when the queue is full. TCP cannot tell these links from wires. It needs root on Linux.
 """
 
 import argparse
@@ -26,14 +26,14 @@ from pathlib import Path
 
 TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
 QUEUE_S = 0.1
-"""Of bits that may wait in front of a link; what comes then is lost."""
+"""The seconds of bits that may wait in front of a link; packets beyond them are lost."""
 PACKET = 65536
 ECHO_PORT, PROBES, PROBE_EVERY_S, PATIENCE_S = 9999, 1000, 0.003, 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What a link does to packets, in each direction.
+    """The effect of a link on packets, in each direction.
 
     >>> Shape(mbit=50.0, delay_ms=40.0, jitter_ms=2.0, loss=0.005).loss
     0.005
@@ -46,18 +46,18 @@ class Shape:
 
 
 @dataclass(slots=True)
-class Way:
+class Direction:
     """One direction of a link: from a device to another."""
 
     source: int
     target: int
     free_at: float = 0.0
-    """When the last bit accepted so far has left."""
+    """The time at which the last accepted bit has left."""
     last_due: float = 0.0
     counts: dict[str, int] = field(default_factory=lambda: {"carried": 0, "lost": 0, "overflowed": 0})
 
     def due(self, size: int, now: float, shape: Shape, chance: random.Random) -> float | None:
-        """When a packet that came just now arrives; None if it does not."""
+        """Return the arrival time of a packet sent now; None if it is lost."""
         if chance.random() < shape.loss:
             self.counts["lost"] += 1
             return None
@@ -71,34 +71,34 @@ class Way:
         return self.last_due
 
 
-def forward(ways: list[Way], shape: Shape, stopped: Callable[[], bool]) -> None:
-    """Carries packets until `stopped()`."""
+def forward(directions: list[Direction], shape: Shape, stopped: Callable[[], bool]) -> None:
+    """Carry packets until `stopped()`."""
     chance, number = random.Random(0), itertools.count()
     under_way: list[tuple[float, int, int, bytes]] = []
-    poll, by_source = select.poll(), {way.source: way for way in ways}
+    poll, by_source = select.poll(), {direction.source: direction for direction in directions}
     for source in by_source:
         poll.register(source, select.POLLIN)
     while not stopped():
         wait = max(0.0, under_way[0][0] - time.monotonic()) if under_way else 0.1
         for source, _ in poll.poll(min(wait, 0.1) * 1e3):
-            way, packet = by_source[source], os.read(source, PACKET)
-            due = way.due(len(packet), time.monotonic(), shape, chance)
+            direction, packet = by_source[source], os.read(source, PACKET)
+            due = direction.due(len(packet), time.monotonic(), shape, chance)
             if due is not None:
-                heapq.heappush(under_way, (due, next(number), way.target, packet))
+                heapq.heappush(under_way, (due, next(number), direction.target, packet))
         while under_way and under_way[0][0] <= time.monotonic():
             _, _, target, packet = heapq.heappop(under_way)
             os.write(target, packet)
 
 
 def join(space: str) -> None:
-    """This process's sockets and devices are those of the namespace `space` from now on."""
+    """Enter the network namespace `space` with this process."""
     with Path(f"/var/run/netns/{space}").open() as file:
         if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), 0):
             raise OSError(ctypes.get_errno(), f"cannot enter {space}")
 
 
 def tun(space: str, name: str) -> int:
-    """A descriptor of a new device in a namespace; it is gone once that is closed."""
+    """Return a descriptor of a new device in a namespace; the device ends when it is closed."""
     join(space)
     device = os.open("/dev/net/tun", os.O_RDWR)
     fcntl.ioctl(device, TUNSETIFF, struct.pack("16sH", name.encode(), IFF_TUN | IFF_NO_PI))
@@ -106,7 +106,7 @@ def tun(space: str, name: str) -> int:
 
 
 def echo() -> None:
-    """Sends every datagram back."""
+    """Send every datagram back."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("0.0.0.0", ECHO_PORT))
         print("ready", flush=True)
@@ -115,7 +115,7 @@ def echo() -> None:
 
 
 def probe(host: str) -> dict[str, float]:
-    """The round trip, ms, and the share of datagrams that one way or the other were lost, by asking often."""
+    """Return the round trip in ms, and the share of datagrams lost in either direction, over many probes."""
     trips: dict[int, float] = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.connect((host, ECHO_PORT))
@@ -154,16 +154,16 @@ def main() -> None:
 
 
 def carry(links: list[tuple[str, ...]], shape: Shape) -> None:
-    """Until SIGTERM; then one line of what every direction carried and lost."""
-    ways = []
+    """Carry packets until SIGTERM; then print one line with the packets carried and lost by direction."""
+    directions = []
     for near, far in links:
         one, other = (tun(*end.split(":")) for end in (near, far))
-        ways += [Way(one, other), Way(other, one)]
+        directions += [Direction(one, other), Direction(other, one)]
     ended: list[int] = []
     signal.signal(signal.SIGTERM, lambda *_: ended.append(1))
     print("ready", flush=True)
-    forward(ways, shape, lambda: bool(ended))
-    print(json.dumps([way.counts for way in ways]), flush=True)
+    forward(directions, shape, lambda: bool(ended))
+    print(json.dumps([direction.counts for direction in directions]), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""What every benchmark shares: the machine it ran on, a median with its interval, a table, a line of JSON.
+"""The common parts of benchmarks: the machine, a median with its interval, a table, a line of JSON.
 
 Intervals are those of order statistics, which assume nothing about the distribution. Of `n` sorted values the
 l-th and the u-th enclose the q-quantile with probability P(l <= B < u), B ~ Binomial(n, q) (David and
 Nagaraja, Order Statistics, 7.1). `confidence` is that probability, at least 95 % where `n` suffices (a median
-needs 6 values); with fewer the interval ends at the extremes, and `confidence` says how little it is.
+needs 6 values); with fewer values the interval ends at the extremes, and `confidence` is lower.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ CPU_ROOT = Path("/sys/fs/cgroup/cpuacct")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A quantile of `n` values (the median, if nothing else is said) and its interval."""
+    """A quantile of `n` values, usually the median, and its interval."""
 
     value: float
     low: float
@@ -36,12 +36,12 @@ class Figure:
     confidence: float
 
     def text(self, digits: int) -> str:
-        """The figure as people read it."""
+        """Return the figure as people read it."""
         return f"{self.value:,.{digits}f} [{self.low:,.{digits}f}, {self.high:,.{digits}f}]"
 
 
 def quantile(values: Sequence[float], q: float = 0.5, confidence: float = 0.95) -> Figure:
-    """The `q`-quantile of independent values with its order-statistic interval.
+    """Return the `q`-quantile of independent values with its order-statistic interval.
 
     >>> quantile([3.0, 1.0, 2.0, 6.0, 5.0, 4.0]).high
     6.0
@@ -50,25 +50,25 @@ def quantile(values: Sequence[float], q: float = 0.5, confidence: float = 0.95) 
     below = binom.cdf(np.arange(n), n, q)  # P(B <= 0), …, P(B <= n - 1)
     low = max(1, int((below <= tail).sum()))
     high = min(n, int((1 - below > tail).sum()) + 1)
-    held = float(below[high - 1] - below[low - 1])
-    found = float(np.quantile(rows, q))
-    return Figure(value=found, low=rows[low - 1], high=rows[high - 1], n=n, confidence=held)
+    probability = float(below[high - 1] - below[low - 1])
+    value = float(np.quantile(rows, q))
+    return Figure(value=value, low=rows[low - 1], high=rows[high - 1], n=n, confidence=probability)
 
 
 def ratios(above: Sequence[float], below: Sequence[float]) -> Figure:
-    """The median ratio of values measured side by side, so that what slows both cancels."""
+    """Return the median ratio of values measured side by side, so that common slowdowns cancel."""
     return quantile([a / b for a, b in zip(above, below, strict=True)])
 
 
 class Cpu:
-    """CPU time of this process and all it started, in seconds; `whole` says whether nothing is left out.
+    """The CPU time of this process and its descendants, in seconds; `whole` is True when none is left out.
 
-    The kernel counts a group of processes (`cpuacct`) where root may use it, else it is `getrusage`, which
-    leaves out children that still run and those nobody waited for, such as a sandbox's.
+    The kernel counts a group of processes (`cpuacct`) where root may use it. Elsewhere `getrusage` counts,
+    which leaves out children that still run and those nobody waited for, such as a sandbox's.
     """
 
     def __init__(self) -> None:
-        self._before = _waited_for()
+        self._before = _resource_usage()
         self._outer = CPU_ROOT / _own_group()
         self._group = self._outer / f"bench-{os.getpid()}"
         try:
@@ -80,21 +80,21 @@ class Cpu:
 
     def seconds(self) -> float:
         if not self.whole:
-            return _waited_for()
+            return _resource_usage()
         return self._before + int((self._group / "cpuacct.usage").read_text()) / 1e9
 
     def leave(self) -> None:
-        """Takes the group away; who is still in it goes back to where we came from."""
+        """Remove the group; its last processes go back to the group this process came from."""
         if not self.whole:
             return
         end = time.monotonic() + DYING_S
         while True:
             for process in (self._group / "cgroup.procs").read_text().split():
-                with contextlib.suppress(ProcessLookupError):  # ended meanwhile
+                with contextlib.suppress(ProcessLookupError):  # it ended meanwhile
                     (self._outer / "cgroup.procs").write_text(process)
             try:
                 self._group.rmdir()
-            except OSError:  # of what was killed, the last is still dying
+            except OSError:  # a killed process is still dying
                 if time.monotonic() > end:
                     raise
                 time.sleep(0.05)
@@ -103,14 +103,14 @@ class Cpu:
 
 
 def _own_group() -> str:
-    """The group this process is in already: ours goes inside, so whoever counts that one still does."""
+    """Return the present group of this process: the new group goes inside, so the outer count stays right."""
     listed = Path("/proc/self/cgroup")
     lines = listed.read_text().splitlines() if listed.exists() else []
     rows = (line.split(":", 2) for line in lines)
     return next((path.strip("/") for _, kinds, path in rows if "cpuacct" in kinds.split(",")), "")
 
 
-def _waited_for() -> float:
+def _resource_usage() -> float:
     usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
@@ -133,15 +133,15 @@ class Run:
         self.cpu.leave()
 
     def finish(self, figures: Mapping[str, Any], *, as_json: bool) -> None:
-        """Prints the one JSON object, if it is asked for, as the last line."""
+        """Print one JSON object as the last line, with `as_json`."""
         spent = {"cpu_s": round(self.cpu.seconds(), 2), "cpu_whole": self.cpu.whole}
         if as_json:
-            whole = {"benchmark": self._name, "machine": self._machine, **spent, **figures}
-            print(json.dumps(whole, allow_nan=False), flush=True)
+            report = {"benchmark": self._name, "machine": self._machine, **spent, **figures}
+            print(json.dumps(report, allow_nan=False), flush=True)
 
 
 def machine(packages: Sequence[str]) -> dict[str, Any]:
-    """Where it runs: `cores` that may be used, the load average over 1, 5 and 15 minutes, versions."""
+    """Return the usable cores, the load average over 1, 5 and 15 minutes, and versions."""
     return {
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "cpu": _cpu_name(),
@@ -152,14 +152,14 @@ def machine(packages: Sequence[str]) -> dict[str, Any]:
 
 
 def _cpu_name() -> str:
-    known = Path("/proc/cpuinfo")
-    lines = known.read_text().splitlines() if known.exists() else []
+    listed = Path("/proc/cpuinfo")
+    lines = listed.read_text().splitlines() if listed.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Prints rows under a header; the first column to the left, the others to the right."""
+    """Print rows under a header, the first column aligned left, the others right."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     for row in (header, *rows):
         first, *others = (

@@ -179,36 +179,38 @@ def write_all(directory: Path, texts: Sequence[str]) -> list[Path]:
 class Outcome:
     """The result of one scanner: which planted secrets it found, and its alarms in each file of source."""
 
-    found: list[bool]
+    hits: list[bool]
     alarms: list[int]
 
     def figures(self, planted: Sequence[Planted], lines: Sequence[int]) -> dict[str, Figure]:
-        recall = {f"recall, {name}": each for name, each in by_family(planted, self.found).items()}
+        recall = {f"recall, {name}": each for name, each in by_family(planted, self.hits).items()}
         return {**recall, ALARMS: rate(self.alarms, lines)}
 
 
-def by_family(planted: Sequence[Planted], found: Sequence[bool]) -> dict[str, Figure]:
+def by_family(planted: Sequence[Planted], hits_of: Sequence[bool]) -> dict[str, Figure]:
     hits: dict[str, Counter[bool]] = defaultdict(Counter)
-    for each, hit in zip(planted, found, strict=True):
+    for each, hit in zip(planted, hits_of, strict=True):
         hits[each.family][hit] += 1
         hits["all"][hit] += 1
     return {family: wilson(counts[True], counts.total()) for family, counts in sorted(hits.items())}
 
 
-def ours(texts: Sequence[str], planted: Sequence[Planted], source: Mapping[Path, list[str]]) -> Outcome:
-    found = [removed(text, each) for text, each in zip(texts, planted, strict=True)]
-    return Outcome(found=found, alarms=[len(flagged("\n".join(lines))) for lines in source.values()])
+def of_ostinato(
+    texts: Sequence[str], planted: Sequence[Planted], source: Mapping[Path, list[str]]
+) -> Outcome:
+    hits = [removed(text, each) for text, each in zip(texts, planted, strict=True)]
+    return Outcome(hits=hits, alarms=[len(flagged("\n".join(lines))) for lines in source.values()])
 
 
-def theirs(
+def of_peer(
     python: Path, written: Sequence[Path], planted: Sequence[Planted], source: Mapping[Path, list[str]]
 ) -> Outcome:
     flagged_lines, alarms = peer_lines(python, written), peer_lines(python, list(source))
     places = [range(4, 5 + each.line.count("\n")) for each in planted]
-    found = [
+    hits = [
         any(n in lines for n in flagged_lines[str(path)]) for path, lines in zip(written, places, strict=True)
     ]
-    return Outcome(found=found, alarms=[len(alarms[str(path)]) for path in source])
+    return Outcome(hits=hits, alarms=[len(alarms[str(path)]) for path in source])
 
 
 def by_form(each: int, rng: random.Random) -> dict[str, Figure]:
@@ -265,16 +267,17 @@ def main(run: Run) -> None:
     texts = hosts(planted, source, rng)
     lines = [len(each) for each in source.values()]
     began = time.process_time()
-    outcomes = {"ostinato": ours(texts, planted, source)}
+    outcomes = {"ostinato": of_ostinato(texts, planted, source)}
     spent = time.process_time() - began
     with tempfile.TemporaryDirectory() as directory:
         python = None if options.no_peer else make_peer(options.peer or Path(directory) / "peer")
         if python is not None:
             (folder := Path(directory) / "planted").mkdir()
-            outcomes[PEER_NAME] = theirs(python, write_all(folder, texts), planted, source)
-    found = {name: outcome.figures(planted, lines) for name, outcome in outcomes.items()}
+            outcomes[PEER_NAME] = of_peer(python, write_all(folder, texts), planted, source)
+    figures_of = {name: outcome.figures(planted, lines) for name, outcome in outcomes.items()}
     table(
-        ["", *found], [[name, *(each[name].text(3) for each in found.values())] for name in found["ostinato"]]
+        ["", *figures_of],
+        [[name, *(each[name].text(3) for each in figures_of.values())] for name in figures_of["ostinato"]],
     )
     speed = sum(len(line) + 1 for each in source.values() for line in each) / 1e6 / spent
     print(f"{len(planted)} planted, {sum(lines)} lines of {len(source)} files, {speed:.1f} MB a CPU second")
@@ -291,25 +294,27 @@ def main(run: Run) -> None:
         [[u.strip(), *(f"{v:.2f}" for v in t.values())] for u, t in slow.items()],
     )
     if options.missed:
-        print_misses(planted, outcomes["ostinato"].found, source)
+        print_misses(planted, outcomes["ostinato"].hits, source)
     run.finish(
         {
-            "recall": found["ostinato"]["recall, all"].value,
-            "false_alarms_per_1000_lines": found["ostinato"][ALARMS].value,
+            "recall": figures_of["ostinato"]["recall, all"].value,
+            "false_alarms_per_1000_lines": figures_of["ostinato"][ALARMS].value,
             "new_forms": {form: asdict(each) for form, each in new.items()},
             "other_text": asdict(alarms),
             "slow_lines": slow,
             "n": {"planted": len(planted), "lines": sum(lines), "files": len(source)},
             "mb_per_cpu_s": speed,
-            "rows": {name: {row: asdict(each) for row, each in rows.items()} for name, rows in found.items()},
+            "rows": {
+                name: {row: asdict(each) for row, each in rows.items()} for name, rows in figures_of.items()
+            },
         },
         as_json=options.json,
     )
 
 
-def print_misses(planted: Sequence[Planted], found: Sequence[bool], source: Mapping[Path, list[str]]) -> None:
+def print_misses(planted: Sequence[Planted], hits: Sequence[bool], source: Mapping[Path, list[str]]) -> None:
     print("\n".join(alarm for lines in source.values() for alarm in alarming(lines)))
-    missed = (each for each, hit in zip(planted, found, strict=True) if not hit)
+    missed = (each for each, hit in zip(planted, hits, strict=True) if not hit)
     print("\n".join(f"missed {each.kind}: {each.line}" for each in missed))
 
 

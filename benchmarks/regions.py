@@ -1,12 +1,11 @@
-"""One bucket, three regions behind thin links: how long until all have a new version, for how many bytes?
+"""One bucket and three regions behind slow links: the time until all have a new version, and its bytes.
 
 The bucket's server and each region are hosts of their own: network namespaces joined by links with a rate, a
-delay and loss in both directions, which a process carries between TUN devices (`benchmarks/link.py`). Where
-there is no `/dev/net/tun` they are `veth` links that have a rate only (`tc tbf`), and it says so. The round
-trip and the loss are measured before, with datagrams. A region is a mirror
-with a bucket of its own (a folder) and a reader; its peers fetch the whole checkpoint, plain or by zstd. A
-version counts as there once its state root is verified. Weights: bf16, normal; a step moves a share of them
-by one unit in the last place.
+delay and loss in both directions, which a process carries between TUN devices (`benchmarks/link.py`). Without
+`/dev/net/tun` they are `veth` links that have a rate only (`tc tbf`), as the output states. The round trip
+and the loss are measured before, with datagrams. A region is a mirror with a bucket of its own (a folder) and
+a reader; its peers fetch the whole checkpoint, plain or by zstd. A version has arrived once its state root is
+verified. Weights are bf16 and normal; a step moves a share of them by one unit in the last place.
 
 `python -m benchmarks.regions --json`, as root.
 """
@@ -48,7 +47,7 @@ def sh(command: str) -> str:
 
 @contextmanager
 def links(shape: Shape) -> Iterator[str]:
-    """Namespaces `hub` and one a region, each with a link to the hub; gives how they are shaped."""
+    """Create namespaces, `hub` and one per region with a link to it; yield the direction they are shaped."""
     spaces = ["ost-hub", *(f"ost-{region}" for region in REGIONS)]
     with ExitStack() as stack:
         for space in spaces:
@@ -57,8 +56,8 @@ def links(shape: Shape) -> Iterator[str]:
             sh(f"ip -n {space} link set lo up")
         if Path("/dev/net/tun").exists():
             stack.enter_context(_carried(shape))
-            made = f"{shape.mbit:g} Mbit/s, {shape.delay_ms:g} ms + {shape.jitter_ms:g} each way"
-            yield f"{made}, {shape.loss:.2%} lost each way"
+            made = f"{shape.mbit:g} Mbit/s, {shape.delay_ms:g} ms + {shape.jitter_ms:g} each direction"
+            yield f"{made}, {shape.loss:.2%} lost each direction"
         else:
             _joined(shape)
             yield f"tbf {shape.mbit:g} Mbit/s (there is no /dev/net/tun: no added delay, no loss)"
@@ -66,7 +65,7 @@ def links(shape: Shape) -> Iterator[str]:
 
 @contextmanager
 def _carried(shape: Shape) -> Iterator[None]:
-    """TUN devices, and the process that carries what goes between them."""
+    """Create TUN devices, and the process that carries packets between them."""
     pairs = [f"--link=ost-hub:hub{n},ost-{region}:trunk" for n, region in enumerate(REGIONS)]
     command = [sys.executable, "-m", "benchmarks.link", *pairs, "--shape", json.dumps(asdict(shape))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as carrier:
@@ -82,7 +81,7 @@ def _carried(shape: Shape) -> Iterator[None]:
 
 
 def _joined(shape: Shape) -> None:
-    """Links of the kernel's own."""
+    """Create links of the kernel."""
     for number, region in enumerate(REGIONS):
         sh(f"ip link add hub{number} netns ost-hub type veth peer name trunk netns ost-{region}")
         _address(number, region)
@@ -98,23 +97,23 @@ def _address(number: int, region: str) -> None:
 
 
 def probed() -> dict[str, Mapping[str, float]]:
-    """The round trip and the loss of each link, as datagrams see them."""
+    """Return the round trip and the loss of each link, measured with datagrams."""
     module = [sys.executable, "-m", "benchmarks.link"]
     command = ["ip", "netns", "exec", "ost-hub", *module, "--echo"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
         server.stdout.readline()
-        asked = {
+        commands = {
             region: ["ip", "netns", "exec", f"ost-{region}", *module, "--probe", f"10.77.{number}.1"]
             for number, region in enumerate(REGIONS)
         }
-        found = {region: json.loads(sh(" ".join(words))) for region, words in asked.items()}
+        links_measured = {region: json.loads(sh(" ".join(words))) for region, words in commands.items()}
         server.kill()
-    return found
+    return links_measured
 
 
 def crossed(region: str) -> int:
-    """Bytes that came over the link so far, headers included."""
+    """Return the bytes received over the link so far, headers included."""
     path = "/sys/class/net/trunk/statistics/rx_bytes"
     return int(sh(f"ip netns exec ost-{region} cat {path}"))
 
@@ -126,7 +125,7 @@ def weights(params: int) -> dict[str, torch.Tensor]:
 
 
 def step(tensors: dict[str, torch.Tensor], changed: float, seed: int) -> dict[str, torch.Tensor]:
-    """Another version: a share of `changed` moves by one unit in the last place."""
+    """Return the next version: a share of `changed` values moves by one unit in the last place."""
     random = torch.Generator().manual_seed(seed)
     moved = {}
     for name, tensor in tensors.items():
@@ -140,7 +139,7 @@ def pack(tensors: dict[str, torch.Tensor]) -> bytes:
 
 
 class Trainer:
-    """Publishes a version in each of the forms."""
+    """The trainer, which publishes a version in each of the forms."""
 
     def __init__(self, bucket: Objects) -> None:
         self._bucket = bucket
@@ -156,7 +155,7 @@ class Trainer:
 
 
 class Region:
-    """Waits for a version and says when it has it, verified; runs inside its namespace."""
+    """A region inside its namespace, which waits for a version and returns when it is verified."""
 
     def __init__(self, bucket: Objects, own: Objects, sizes: dict[str, int]) -> None:
         self._bucket = bucket
@@ -185,7 +184,7 @@ class Region:
 
 
 def serve_region(folder: str, params: int) -> None:
-    """Reads `form version` lines, answers each with a time and a state root."""
+    """Read `form version` lines and respond to each with a time and a state root."""
     sizes = {f"layer.{i}": params // 8 for i in range(8)}
     region = Region(Objects.open(f"s3://{NAME}/run"), Objects.open(folder), sizes)
     for line in sys.stdin:
@@ -194,7 +193,7 @@ def serve_region(folder: str, params: int) -> None:
 
 
 class Hosts:
-    """The bucket's host, which this process joins, and a process in each region."""
+    """The bucket's host, which this process enters, and a process in each region."""
 
     def __init__(self, stack: ExitStack, params: int) -> None:
         server = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "0.0.0.0", "-p", "9000"]
@@ -244,9 +243,9 @@ class Hosts:
 
 
 def measure(hosts: Hosts, form: str, rounds: int, params: int, changed: float) -> dict[str, list[float]]:
-    """Seconds until the last region has each version, and bytes over each link for it."""
+    """Return the seconds until the last region has each version, and the bytes over each link for it."""
     trainer, tensors = Trainer(hosts.bucket), weights(params)
-    found: dict[str, list[float]] = {"seconds": [], "bytes": []}
+    spent: dict[str, list[float]] = {"seconds": [], "bytes": []}
     for version in range(rounds + 1):
         before = {region: crossed(region) for region in REGIONS}
         hosts.ask(form, version)
@@ -257,10 +256,10 @@ def measure(hosts: Hosts, form: str, rounds: int, params: int, changed: float) -
         root = state_root(to_blobs(tensors, copy=False))
         assert {got for _, got in answers.values()} == {root}, f"{form} {version}: another state root"
         if version:  # the first is the cold start, the same for all forms
-            found["seconds"].append(max(at for at, _ in answers.values()) - started)
-            found["bytes"] += [crossed(region) - before[region] for region in REGIONS]
+            spent["seconds"].append(max(at for at, _ in answers.values()) - started)
+            spent["bytes"] += [crossed(region) - before[region] for region in REGIONS]
         tensors = step(tensors, changed, seed=version)
-    return found
+    return spent
 
 
 def main() -> int:
@@ -274,22 +273,22 @@ def main() -> int:
             mbit=options.mbit, delay_ms=options.delay, jitter_ms=options.jitter, loss=options.loss / 100
         )
         shaped = stack.enter_context(links(shape))
-        seen = probed()
+        link_quality = probed()
         hosts = Hosts(stack, options.params)
         figures: dict[str, Any] = {
             "links": shaped,
-            "probed": seen,
+            "probed": link_quality,
             "weights_mb": 2e-6 * options.params,
             "changed": options.changed,
         }
         rows = []
         for form in FORMS:
-            found = measure(hosts, form, options.rounds, options.params, options.changed)
-            seconds, size = quantile(found["seconds"]), quantile(found["bytes"])
+            spent = measure(hosts, form, options.rounds, options.params, options.changed)
+            seconds, size = quantile(spent["seconds"]), quantile(spent["bytes"])
             figures[form] = {"seconds": asdict(seconds), "bytes_per_link": asdict(size)}
             rows.append([form, seconds.text(2), f"{size.value / 1e6:,.2f}"])
         print(f"{len(REGIONS)} regions, {shaped}")
-        for region, trip in seen.items():
+        for region, trip in link_quality.items():
             print(f"  {region}: {', '.join(f'{name} {value:.4g}' for name, value in trip.items())}")
         table(["form", "seconds until the last region", "MB over a link"], rows)
         run.finish(figures, as_json=options.json)
@@ -301,10 +300,10 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--params", type=int, default=16_000_000)
     parser.add_argument("--changed", type=float, default=0.01, help="share of the weights that a step moves")
     parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--mbit", type=float, default=50.0, help="rate of each link, each way")
-    parser.add_argument("--delay", type=float, default=40.0, help="ms, each way")
-    parser.add_argument("--jitter", type=float, default=2.0, help="ms at most, each way")
-    parser.add_argument("--loss", type=float, default=0.25, help="percent of the packets, each way")
+    parser.add_argument("--mbit", type=float, default=50.0, help="rate of each link, each direction")
+    parser.add_argument("--delay", type=float, default=40.0, help="ms, each direction")
+    parser.add_argument("--jitter", type=float, default=2.0, help="ms at most, each direction")
+    parser.add_argument("--loss", type=float, default=0.25, help="percent of the packets, each direction")
     parser.add_argument("--region", help="internal: be a region, with this folder as its bucket")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()

@@ -1,28 +1,27 @@
-"""Sandboxes of every backend that works here, beside bubblewrap, `runsc do` and SWE-ReX, in the same run.
+"""The cost of sandboxes of every usable backend, beside bubblewrap, `runsc do` and SWE-ReX, in one run.
 
     python -m benchmarks.sandbox [--backends ns,gvisor] [--peers bubblewrap] [--rounds 100] [--live 500]
                                  [--patience 12] [--json]
 
-One key for each backend and peer; null where it has no such thing:
+There is one key for each backend and peer; a figure is null where it does not apply:
 
-    start_p50_ms, start_p99_ms   from the call to a sandbox that takes commands; of a peer, until `true` ended
-    fork_p50_ms                  from the call to one more that takes commands, when eight files are written;
-                                 with its memory, where the backend has that
-    fork_answer_ms               the same, until the fork has answered its first request: a file's content
-    fork_exec_ms                 the same, until a command in the fork has answered
-    load_ms, load_pooled_ms      a saved machine into a fresh process, and into one that waits (qemu)
-    envs_per_s, cpu_ms_each      created and destroyed, four at a time, and the CPU of all that takes part
-    mb_each, live_500_s          memory that 500 at once take of the machine, and the time to create them;
-                                 of a slow starter, what it says of itself when it has run a command
-    snapshot_pause_ms            how long a sandbox stands still for a snapshot, of its memory too if it can
-    egress_start_ms              start_p50_ms of a sandbox that may reach one host
-    egress_mb_s                  what a program in it receives from there through its proxy, MB/s
-    step_ratio                   `python -m pytest` in a sandbox over the same in a bare directory
-    step_warm_ratio              the same, where the sandbox may run it without starting Python
+    start_p50_ms, start_p99_ms   from the call to a sandbox that takes commands; for a peer, to the end of
+    `true` fork_p50_ms                  from the call to one more that takes commands, after eight files were
+    written; with its memory, where the backend can fork_answer_ms               the same, to the first
+    response of the fork: the content of a file fork_exec_ms                 the same, to the end of a command
+    in the fork load_ms, load_pooled_ms      a saved machine into a fresh process, and into a waiting one
+    (qemu) envs_per_s, cpu_ms_each      created and destroyed, four at a time, and the CPU of all processes
+    involved mb_each, live_500_s          memory of the machine per sandbox of 500 at once, and the time to
+    create them; for a slow starter, its own figure after one command snapshot_pause_ms            the pause
+    of a sandbox during a snapshot, of its memory too if it can egress_start_ms              start_p50_ms of a
+    sandbox that may reach one host egress_mb_s                  the rate at which a program in it receives
+    from there through its proxy, MB/s step_ratio                   `python -m pytest` in a sandbox over the
+    same in a bare directory step_warm_ratio              the same, where the sandbox may run it without
+    starting Python
 
-What cannot be run here is null, with the reason in `missing`; `intervals` has [low, high, n] of each median.
-Steps inside and outside go in turns, so that a change of load meets both; their ratio is the median over the
-turns.
+A figure that cannot be measured here is null, with the reason in `missing`; `intervals` has [low, high, n] of
+each median. Steps inside and outside take turns, so that a change of load affects both; their ratio is the
+median over the turns.
 """
 
 import argparse
@@ -58,7 +57,7 @@ KEYS = (
 )
 PEERS = ("bubblewrap", "runsc do", "swe-rex local")
 FEW = 30
-"""A start slower than this many milliseconds is not made 500 times at once."""
+"""The milliseconds of a start above which 500 are not started at once."""
 SENT = 32 << 20
 TAKE = """
 import socket
@@ -74,14 +73,14 @@ Call = Callable[[], Awaitable[object]]
 
 
 async def timed(call: Call) -> float:
-    """Milliseconds."""
+    """Return the milliseconds of a call."""
     start = time.perf_counter()
     await call()
     return (time.perf_counter() - start) * 1e3
 
 
 class Trial:
-    """All figures of one backend."""
+    """The measurement of all figures of one backend."""
 
     def __init__(self, backend: Backend, folder: Path, options: argparse.Namespace, cpu: Cpu) -> None:
         self._backend = backend
@@ -105,11 +104,11 @@ class Trial:
         return self.row
 
     async def _repeat(self, once: Callable[[], Awaitable[float]]) -> list[float]:
-        """What `once` answers, all rounds or as often as the patience lasts, at least twice."""
-        end, found = time.monotonic() + self._patience_s, [await once() for _ in range(3)]
-        while len(found) <= self._rounds and time.monotonic() < end:
-            found.append(await once())
-        return found[1:]  # the first warms up
+        """Return the results of `once`, for all rounds or as long as the patience lasts, at least two."""
+        end, results = time.monotonic() + self._patience_s, [await once() for _ in range(3)]
+        while len(results) <= self._rounds and time.monotonic() < end:
+            results.append(await once())
+        return results[1:]  # the first warms up
 
     async def _start(self) -> None:
         self.row |= starts(await self._repeat(partial(self._start_once, self._spec)))
@@ -119,7 +118,7 @@ class Trial:
         sandbox = await self._backend.create(spec)
         took = (time.perf_counter() - start) * 1e3
         await sandbox.destroy()
-        await asyncio.sleep(max(0.02, took / 1e3))  # one at a time: what a burst costs is `envs_per_s`
+        await asyncio.sleep(max(0.02, took / 1e3))  # one at a time: `envs_per_s` measures bursts
         return took
 
     async def _throughput(self) -> None:
@@ -160,7 +159,7 @@ class Trial:
         await sandbox.destroy()
 
     async def _load(self) -> None:
-        """Only where loading is a step of its own: QEMU."""
+        """Measure loading where it is a step of its own: in QEMU."""
         if self._backend.name != "qemu":
             return
         from ostinato.sandbox.backends.vm.qemu.backend import QemuBackend  # Linux only
@@ -173,7 +172,7 @@ class Trial:
 
             async def once(backend: QemuBackend = backend, place: Path = place) -> float:
                 backend.engine.refill(self._spec)
-                await asyncio.sleep(0.3)  # until those that wait have started
+                await asyncio.sleep(0.3)  # until the waiting ones have started
                 start = time.perf_counter()
                 machine = await backend.engine.load(place, self._spec)
                 took = (time.perf_counter() - start) * 1e3
@@ -189,7 +188,7 @@ class Trial:
         return sandbox
 
     async def _pause(self) -> None:
-        """The longest silence of a heart that beats each millisecond, at every snapshot, less a usual one."""
+        """Measure the longest gap in beats of one per millisecond at each snapshot, less the usual gap."""
         kinds = self._backend.capabilities.snapshots
         if not kinds:
             return
@@ -203,12 +202,12 @@ class Trial:
         listener = asyncio.create_task(beats.listen(heart.output()))
 
         async def once() -> float:
-            seen = len(beats.times)
+            count_before = len(beats.times)
             await beats.more(20)
             await self._backend.remove(await sandbox.snapshot(kind))
             await beats.more(20)
-            found = beats.times[seen:]
-            gaps = [b - a for a, b in itertools.pairwise(found)]
+            during = beats.times[count_before:]
+            gaps = [b - a for a, b in itertools.pairwise(during)]
             return (max(gaps) - statistics.median(gaps)) * 1e3
 
         self.row["snapshot_pause_ms"] = quantile(await self._repeat(once))
@@ -225,7 +224,7 @@ class Trial:
             await reader.readuntil(b"\r\n\r\n")
             start = time.perf_counter()
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % SENT + bytes(SENT))
-            await reader.read()  # the proxy hangs up when the program has taken all but what pipes hold
+            await reader.read()  # the proxy closes when the program has read all but the content of the pipes
             rates.append(SENT / 1e6 / (time.perf_counter() - start))
             writer.close()
 
@@ -258,12 +257,12 @@ class Trial:
             if turn > 1 and time.monotonic() > end:
                 break
             await sandbox.write("stamp", b"%d" % turn)
-            ours = await timed(lambda: sandbox.exec(FRESH))
+            inside = await timed(lambda: sandbox.exec(FRESH))
             await sandbox.write("stamp", b"%d!" % turn)
             short = await timed(lambda: sandbox.exec("python -m pytest -q"))
-            theirs = await timed(lambda: shell(FRESH, bare, outside))
-            fresh.append(ours / theirs)
-            warm.append(short / theirs)
+            outside_ms = await timed(lambda: shell(FRESH, bare, outside))
+            fresh.append(inside / outside_ms)
+            warm.append(short / outside_ms)
         self.row |= {"step_ratio": quantile(fresh), "step_warm_ratio": quantile(warm)}
         await sandbox.destroy()
         await asyncio.to_thread(shutil.rmtree, bare)
@@ -300,7 +299,7 @@ class Trial:
 
 
 class Beats:
-    """When each arrived: by our clock, since a guest's own may stand still with it."""
+    """The arrival times of beats by the host's clock, since a guest's own may stop with it."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
@@ -313,7 +312,7 @@ class Beats:
                 self._more.notify_all()
 
     async def more(self, count: int) -> None:
-        """Until there are `count` more."""
+        """Wait for `count` more beats."""
         wanted = len(self.times) + count
         async with self._more:
             await self._more.wait_for(lambda: len(self.times) >= wanted)
@@ -346,15 +345,15 @@ async def measured(name: str, options: argparse.Namespace, cpu: Cpu) -> Row:
 
 async def main(run: Run) -> None:
     options = arguments()
-    found: dict[str, Row | None] = {}
+    rows: dict[str, Row | None] = {}
     missing: dict[str, str] = {}
     for name, trial in trials(options, run.cpu).items():
         try:
-            found[name] = await trial()
+            rows[name] = await trial()
         except SandboxError as error:
-            found[name], missing[name] = None, str(error)
-    show(found, missing)
-    run.finish({**as_json(found), "missing": missing}, as_json=options.json)
+            rows[name], missing[name] = None, str(error)
+    show(rows, missing)
+    run.finish({**as_json(rows), "missing": missing}, as_json=options.json)
 
 
 def arguments() -> argparse.Namespace:
@@ -371,7 +370,7 @@ def arguments() -> argparse.Namespace:
 
 
 def trials(options: argparse.Namespace, cpu: Cpu) -> dict[str, Callable[[], Awaitable[Row]]]:
-    """What is wanted, by its name."""
+    """Return the requested trials by name."""
     rounds, patience_s = options.rounds, options.patience
     peers: dict[str, Callable[[], Awaitable[Row]]] = {
         PEERS[0]: lambda: command_peer(BWRAP, rounds, patience_s, cpu),
@@ -385,14 +384,14 @@ def trials(options: argparse.Namespace, cpu: Cpu) -> dict[str, Callable[[], Awai
     return wanted | {f"peer: {name}": peers[name] for name in options.peers.split(",") if name}
 
 
-def as_json(found: dict[str, Row | None]) -> dict[str, Any]:
+def as_json(measured_rows: dict[str, Row | None]) -> dict[str, Any]:
     rows = {
         name: None if row is None else {key: value(row.get(key)) for key in KEYS}
-        for name, row in found.items()
+        for name, row in measured_rows.items()
     }
     intervals = {
         name: {key: [round(each.low, 3), round(each.high, 3), each.n] for key, each in (row or {}).items()}
-        for name, row in found.items()
+        for name, row in measured_rows.items()
     }
     return {"backends": rows, "intervals": intervals}
 
@@ -401,8 +400,8 @@ def value(figure: Figure | None) -> float | None:
     return None if figure is None else round(figure.value, 3)
 
 
-def show(found: dict[str, Row | None], missing: dict[str, str]) -> None:
-    rows = {name: row for name, row in found.items() if row is not None}
+def show(all_rows: dict[str, Row | None], missing: dict[str, str]) -> None:
+    rows = {name: row for name, row in all_rows.items() if row is not None}
     lines = [
         [key, *(f"{row[key].value:,.2f}" if key in row else "" for row in rows.values())] for key in KEYS
     ]

@@ -1,4 +1,4 @@
-"""The peers of the sandbox benchmark: bubblewrap, `runsc do`, and SWE-ReX's deployment on this machine."""
+"""The peers of the sandbox benchmark: bubblewrap, `runsc do`, and SWE-ReX's local deployment."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ asyncio.run(main(int(sys.argv[1]), float(sys.argv[2])))
 
 
 async def command_peer(command: str, rounds: int, patience_s: float, cpu: Cpu) -> Row:
-    """A program that runs `true` in a sandbox of its own: from its start until it has ended."""
+    """Measure a program that runs `true` in a sandbox of its own, from its start to its end."""
     if shutil.which(command.split(maxsplit=1)[0]) is None:
         raise SandboxError(f"{command.split(maxsplit=1)[0]} is not installed")
     walls, end = [await run_once(command)], time.monotonic() + patience_s
@@ -61,15 +61,15 @@ async def churn(command: str, count: int) -> None:
 
 
 async def run_once(command: str) -> float:
-    """Milliseconds."""
+    """Return the milliseconds of one run."""
     start = time.perf_counter()
     process = await asyncio.create_subprocess_exec(
         *command.split(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     output, _ = await process.communicate()
     if process.returncode != 0:
-        said = output.decode(errors="replace").strip()[-200:]
-        raise SandboxError(f"{command.split(maxsplit=1)[0]} failed: {said}")
+        output_end = output.decode(errors="replace").strip()[-200:]
+        raise SandboxError(f"{command.split(maxsplit=1)[0]} failed: {output_end}")
     return (time.perf_counter() - start) * 1e3
 
 
@@ -78,7 +78,7 @@ def starts(walls: list[float]) -> Row:
 
 
 async def swerex_peer(rounds: int, patience_s: float) -> Row:
-    """No isolation, a shell session; in an environment of its own, which is kept between runs."""
+    """Measure SWE-ReX: a shell session without isolation. Its environment is kept between runs."""
     python = await asyncio.to_thread(install)
     process = await asyncio.create_subprocess_exec(
         *(str(python), "-c", SCRIPT, str(rounds), str(patience_s)),
@@ -91,7 +91,7 @@ async def swerex_peer(rounds: int, patience_s: float) -> Row:
 
 
 def install() -> Path:
-    """The Python that has it."""
+    """Install SWE-ReX if needed and return the Python that has it."""
     stamp = HOME / "benchmark.stamp"
     if not stamp.exists() or stamp.read_text() != SWEREX:
         print(f"installing {SWEREX} …", file=sys.stderr, flush=True)

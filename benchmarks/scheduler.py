@@ -1,4 +1,4 @@
-"""The scheduler beside first-fit-decreasing and beside spreading, on simulated fleets of 1,000 nodes.
+"""The scheduler beside first-fit-decreasing and spreading, on simulated fleets of 1,000 nodes.
 
 `python -m benchmarks.scheduler [--json]`. The decisions are those of `ostinato.fleet.scheduler`, called as
 the service calls them; machines, pods and clients are simulated (`simulate.py`), so CPU seconds are real and
@@ -7,10 +7,10 @@ never start, a warm pool is drained at the first moment, some pods are forks. `p
 time inside the scheduler, `pods_per_s_all` also the simulated world.
 
 Packing compares the nodes in use when most pods live with what first-fit-decreasing needs for the same pods,
-knowing all of them in advance (by the scarcest share; Panigrahy et al. 2011, "FFDMax"). In three directions
-that rule is far from perfect, so the volume, which nothing can beat, is given beside it.
+knowing all of them in advance (by the scarcest share; Panigrahy et al. 2011, "FFDMax"). In three dimensions
+that rule is far from perfect, so the volume, which nothing can beat, is listed too.
 
-`large_wait_s` is how long the last of two pods that need a whole node waits among small ones without end.
+`large_wait_s` is the wait of the later of two pods that need a whole node, among endless small ones.
 """
 
 import argparse
@@ -34,16 +34,16 @@ from ostinato.fleet.scheduler.truth import Use
 CAPACITY = Size(64_000, 256 * 1024, 1000 * 1024)
 EVENTS = ("place", "started", "failed", "ended", "join", "measure", "hear", "lose", "tick")
 FIRST_S = 30.0
-"""Within what time the pods of the burst are asked for."""
+"""The seconds in which the pods of the burst are requested."""
 WAVES = 4
 STREAM_S = 600.0
-"""For how long small pods come where large ones wait."""
+"""The seconds in which small pods arrive while large ones wait."""
 WHOLE = Size(4000, 4096, 4096)
 """A node of the stream, and a pod that needs all of it."""
 
 
 def plan(seed: int, nodes: int, pods: int) -> FleetPlan:
-    """A burst that fills half of the fleet, and waves after it."""
+    """Return a plan with a burst that fills half of the fleet, and waves after it."""
     chance = random.Random(seed)
     wave = pods // 20
     burst = [_pod(chance, FIRST_S * chance.random(), None) for _ in range(pods - WAVES * wave)]
@@ -84,7 +84,7 @@ def _pod(chance: random.Random, at: float, parents: int | None) -> PodPlan:
 
 
 class Timed(Scheduler):
-    """Counts the CPU seconds spent in its events."""
+    """The scheduler, with a count of the CPU seconds spent in its events."""
 
     spent_s = 0.0
 
@@ -120,7 +120,7 @@ class SpreadingScheduler(Scheduler):
 
 
 def first_fit_decreasing(sizes: list[Size], room: Size) -> int:
-    """Nodes that an off-line packer needs."""
+    """Return the number of nodes that an off-line packer needs."""
     shares = np.array(sizes, dtype=float) / np.array(room)
     free = np.ones((len(sizes), 3))
     used = 0
@@ -132,12 +132,12 @@ def first_fit_decreasing(sizes: list[Size], room: Size) -> int:
 
 
 def volume(sizes: list[Size], room: Size) -> float:
-    """Nodes that no packer can do without: the scarcest thing's sum."""
+    """Return the number of nodes that every packer needs: the sum of the scarcest resource."""
     return float((np.array(sizes, dtype=float).sum(axis=0) / np.array(room)).max())
 
 
 def measure(seed: int, nodes: int, pods: int) -> dict[str, float]:
-    """One fleet, from the first pod to the last."""
+    """Run one fleet, from the first pod to the last."""
     fleet = plan(seed, nodes, pods)
     Timed.spent_s, start = 0.0, time.process_time()
     tally = World(fleet, Timed).run()
@@ -169,7 +169,7 @@ def _figures(fleet: FleetPlan, tally: Tally) -> dict[str, float]:
 
 
 def peer(seed: int) -> dict[str, float]:
-    """Both rules on the same fleet a tenth as large, which half of the nodes would hold."""
+    """Run both rules on the same fleet, a tenth as large, that half of the nodes would hold."""
     fleet = plan(seed, 100, 5_000)
     ours, spread = (_figures(fleet, World(fleet, kind).run()) for kind in (Scheduler, SpreadingScheduler))
     return {
@@ -181,7 +181,7 @@ def peer(seed: int) -> dict[str, float]:
 def among_small(
     *, nodes: int, load: float, life_s: float, large_at: Sequence[float], seed: int, most_s: float
 ) -> FleetPlan:
-    """Small pods that never cease, `load` of what fits, and then in the plan those as large as a node."""
+    """Return a plan of endless small pods, `load` of the fleet's room, and of pods as large as a node."""
     chance, at, pods = random.Random(seed), 0.0, []
     small = Use(size=Size(1000, 1024, 1024))
     while at < most_s:
@@ -200,7 +200,7 @@ def among_small(
 
 
 def crowded(seed: int) -> dict[str, float]:
-    """Two pods as large as a node, among small ones that never cease: a little more than 32 nodes hold."""
+    """Run two pods as large as a node among endless small ones on 32 nearly full nodes."""
     fleet = among_small(nodes=32, load=0.92, life_s=3.0, large_at=(100.0, 100.0), seed=seed, most_s=STREAM_S)
     small = len(fleet.pods) - 2
     waited = World(fleet).run().waited_s

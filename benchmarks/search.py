@@ -1,8 +1,9 @@
-"""`python -m benchmarks.search`: does search by meaning find the function that a sentence describes?
+"""The recall of search by meaning: does it find the function that a sentence describes?
 
-Queries are first sentences of docstrings in the installed standard library; the docstring is taken out of the
-file, and the answer is the function it stood in. The peer is grep in the same run: every word of the query,
-pieces ranked by how many different words they hold, then by matches. Both rank the same pieces.
+`python -m benchmarks.search`. Queries are first sentences of docstrings in the installed standard library;
+the docstring is removed from the file, and the right result is its function. The peer is grep in the same
+run, with every word of the query; it ranks pieces by the number of different words in them, then by matches.
+Both rank the same pieces.
 """
 
 import argparse
@@ -29,7 +30,7 @@ from ostinato.search.server import SearchConfig, open_index
 
 LEFT_OUT = {"test", "tests", "idlelib", "lib2to3", "site-packages", "turtledemo", "ensurepip", "pydoc_data"}
 Place = tuple[str, int]
-"""A path, and the line that a piece starts at."""
+"""A path, and the first line of a piece."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,14 +59,14 @@ def main() -> None:
 
 
 def corpus(most_files: int, most: int, seed: int) -> tuple[dict[str, bytes], list[Query]]:
-    """The library without the docstrings that are asked for."""
+    """Return the library without the docstrings of the queries, and the queries."""
     library = Path(sysconfig.get_path("stdlib"))
     paths = [path.relative_to(library) for path in sorted(library.rglob("*.py"))]
     chosen = [path for path in paths if not LEFT_OUT & set(path.parts)]
     draw = random.Random(seed)
     draw.shuffle(chosen)
     texts = {str(path): (library / path).read_bytes() for path in chosen[: most_files or None]}
-    described = [found for path, data in sorted(texts.items()) for found in documented(path, data)]
+    described = [query for path, data in sorted(texts.items()) for query in documented(path, data)]
     draw.shuffle(described)
     cut = {path: data.decode(errors="replace").split("\n") for path, data in texts.items()}
     for query, first, last in described[:most]:
@@ -76,20 +77,20 @@ def corpus(most_files: int, most: int, seed: int) -> tuple[dict[str, bytes], lis
 
 
 def documented(path: str, data: bytes) -> list[tuple[Query, int, int]]:
-    """Functions with a describing sentence of 5 to 30 words, and the lines of their docstrings."""
+    """Return functions with a describing sentence of 5 to 30 words, and the lines of their docstrings."""
     try:
         module = ast.parse(data)
     except SyntaxError:
         return []
-    found = []
+    described = []
     for node in ast.walk(module):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and len(node.body) > 1:
             sentence = " ".join((ast.get_docstring(node) or "").strip().split("\n\n")[0].split())
             if 5 <= len(sentence.split()) <= 30:
                 doc = node.body[0]
                 query = Query(text=sentence, path=path, line=node.lineno)
-                found.append((query, doc.lineno, doc.end_lineno or doc.lineno))
-    return found
+                described.append((query, doc.lineno, doc.end_lineno or doc.lineno))
+    return described
 
 
 def measure(model: str, files: Mapping[str, bytes], queries: Sequence[Query]) -> dict[str, float]:

@@ -1,13 +1,13 @@
-"""Thousands of sandboxes, created, used, killed at random and destroyed: what is left in the end?
+"""Thousands of sandboxes, created, used, killed at random and destroyed: does anything leak?
 
     python -m benchmarks.soak [--cycles 10000] [--backend ns|…|served] [--at-once 4] [--seed 1] [--json]
 
-Each cycle draws what becomes of its sandbox: used and destroyed, abandoned in the middle of a command,
-forked, snapshot and restored, examined, its processes killed from outside, or the zygote under all of them.
-Whatever happens must come out as an answer or as SandboxError. `served` puts a scheduler and a node between,
-processes of their own that are killed as well, and started again on the state they left. In the end the
-backend is closed and all that was not there before counts as a leak: processes (orphans come to us), mounts,
-control groups, network namespaces, files in the temporary directory, open files, sandboxes of the node.
+Each cycle draws the fate of its sandbox: used and destroyed, abandoned in the middle of a command, forked,
+snapshot and restored, examined, its processes killed from outside, or the zygote under all of them killed.
+Every call must return or raise SandboxError. `served` puts a scheduler and a node between, processes of their
+own that are killed as well, and restarted on the state they left. In the end the backend is closed, and
+everything that did not exist before counts as a leak: processes (orphans are adopted here), mounts, control
+groups, network namespaces, files in the temporary directory, open files, sandboxes of the node.
 """
 
 import argparse
@@ -39,15 +39,15 @@ from ostinato.types import Task
 
 LIMITS = Limits(wall_s=20.0)
 PATIENCE_S = 120.0
-"""How long one cycle may take before it counts as hung."""
+"""The seconds after which a cycle counts as hung."""
 SETTLE_S = 15.0
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
-"""How a command ends whose shell, or what the shell ran, another cycle took for its victim."""
+"""The exit codes of a command whose shell, or a child of it, another cycle killed."""
 _KNOCK = 'import socket; socket.create_connection(("127.0.0.1", 3128), 5).sendall(b"GET http://x.test/")'
 
 
 class Soak:
-    """The cycles, and what happened in them."""
+    """The cycles, and the counts of what happened in them."""
 
     def __init__(self, backend: Backend, task: Task, seed: int, servers: "Servers | None" = None) -> None:
         self._backend = backend
@@ -55,7 +55,7 @@ class Soak:
         self._task = task
         self._random = random.Random(seed)
         self._verifier = Verifier(backend, LIMITS)
-        self.seen: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
         self._kinds: dict[str, tuple[int, Callable[[], Awaitable[None]]]] = {
             "used": (60, self._use),
             "abandoned": (10, self._abandon),
@@ -70,19 +70,19 @@ class Soak:
             self._kinds |= {name: (1, partial(self._kill_server, name)) for name in servers.names}
 
     async def cycle(self) -> None:
-        """One sandbox; what the backend says about a killed one is noted, all else is raised."""
+        """Run one sandbox through its fate; an error about a killed one is counted, any other is raised."""
         weights = [weight for weight, _ in self._kinds.values()]
         (kind,) = self._random.choices(list(self._kinds), weights)
-        self.seen[kind] += 1
+        self.counts[kind] += 1
         if self._servers is not None:
-            await self._servers.answer()
+            await self._servers.wait_ready()
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await self._kinds[kind][1]()
         except SandboxError:
-            self.seen["ended in SandboxError"] += 1  # another cycle killed what this one stood on
+            self.counts["ended in SandboxError"] += 1  # another cycle killed the processes under this one
         except TimeoutError:
-            self.seen["hung"] += 1
+            self.counts["hung"] += 1
             traceback.print_exc()
 
     async def _open(self, egress: Egress | None = None) -> Sandbox:
@@ -109,7 +109,7 @@ class Soak:
         sandbox = await self._open()
         try:
             running = asyncio.create_task(sandbox.exec("sleep 0.05"))
-            victims = sorted(descendants(os.getpid()))[2:]  # the first two are the zygote's
+            victims = sorted(descendants(os.getpid()))[2:]  # the first two belong to the zygote
             if victims:
                 _kill(self._random.choice(victims))
             await running
@@ -132,7 +132,7 @@ class Soak:
             self._servers.kill(name)
             await running
         finally:
-            await self._servers.answer()
+            await self._servers.wait_ready()
             await sandbox.destroy()
 
     async def _fork(self) -> None:
@@ -164,9 +164,9 @@ class Soak:
             await self._backend.remove(snapshot)
 
     async def _examine(self) -> None:
-        found = await self._verifier.verify(self._task, {"calc.py": CALC.format("+").encode()})
-        if not found.passed:  # a worker killed from outside looks as if it had ended itself
-            self.seen["examined: void" if found.void is not None else "examined: not passed"] += 1
+        verification = await self._verifier.verify(self._task, {"calc.py": CALC.format("+").encode()})
+        if not verification.passed:  # a worker killed from outside seems to have ended by itself
+            self.counts["examined: void" if verification.void is not None else "examined: not passed"] += 1
 
     async def _let_out(self) -> None:
         sandbox = await self._open(Egress(allow=("nowhere.invalid:80",)))
@@ -177,7 +177,7 @@ class Soak:
 
 
 class Servers:
-    """A node and a scheduler in front of it, which start again on their state when they have been killed."""
+    """A node and a scheduler in front of it, which restart on their state after a kill."""
 
     def __init__(self, state: Path) -> None:
         self._state = state
@@ -187,13 +187,13 @@ class Servers:
 
     @property
     def names(self) -> dict[str, str]:
-        """What the cycles that kill one are called."""
+        """The names of the cycles that kill one of them."""
         return {f"{name} killed": name for name in self._ports}
 
     async def start(self) -> Backend:
-        """Both answer; a client of theirs."""
+        """Start both and return a client when both respond."""
         self._keeper = asyncio.create_task(self._keep())
-        await self.answer()
+        await self.wait_ready()
         return await RemoteBackend.connect(self._url("scheduler"), self._key("scheduler"))
 
     async def _keep(self) -> None:
@@ -236,8 +236,8 @@ class Servers:
             time.sleep(0.05)
         return key
 
-    async def answer(self) -> None:
-        """Waits until both do. TimeoutError after `PATIENCE_S`."""
+    async def wait_ready(self) -> None:
+        """Wait until both respond. Raises TimeoutError after `PATIENCE_S`."""
         async with asyncio.timeout(PATIENCE_S):
             while not all([await self._answers(name) for name in self._ports]):  # noqa: ASYNC110 - they are other processes
                 await asyncio.sleep(0.05)
@@ -255,7 +255,7 @@ class Servers:
         return True
 
     async def left(self) -> int:
-        """How many sandboxes there still are, once what was ended late has had time to end."""
+        """Return the number of remaining sandboxes, after a wait for late ends."""
         client, deadline = self._client("scheduler"), time.monotonic() + SETTLE_S
         while (left := len(await client.call("GET", "/sandboxes"))) and time.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.2)
@@ -266,7 +266,7 @@ class Servers:
         self._running[name.removesuffix(" killed")].kill()
 
     async def aclose(self) -> None:
-        """Ends both as an operator would."""
+        """End both as an operator would."""
         assert self._keeper is not None
         self._keeper.cancel()
         for process in reversed(self._running.values()):
@@ -280,15 +280,15 @@ def _free_port() -> int:
 
 
 def descendants(root: int) -> set[int]:
-    """Processes below `root`."""
+    """Return the processes below `root`."""
     parents: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(FileNotFoundError, ProcessLookupError):
             parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
-    found = {root}
-    while grown := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= grown
-    return found - {root}
+    family = {root}
+    while grown := {pid for pid, parent in parents.items() if parent in family} - family:
+        family |= grown
+    return family - {root}
 
 
 def _kill(pid: int) -> None:
@@ -297,7 +297,7 @@ def _kill(pid: int) -> None:
 
 
 def things(temporary: Path) -> dict[str, int]:
-    """What there is of each kind of thing that could be left behind."""
+    """Return the number of things of each kind that can leak."""
     mine = descendants(os.getpid())
     own = Path("/proc/self/ns/net").stat().st_ino
     networks = set()
@@ -315,20 +315,20 @@ def things(temporary: Path) -> dict[str, int]:
 
 
 def _groups() -> Path:
-    """Where we and what we start make control groups; what others of this machine make lies elsewhere."""
-    found = cgroup.usable()
-    return found[1] if found is not None else Path("/sys/fs/cgroup")
+    """Return the folder of control groups of this process and its children."""
+    group = cgroup.usable()
+    return group[1] if group is not None else Path("/sys/fs/cgroup")
 
 
 def _reap() -> None:
-    """The orphans that came to us."""
+    """Reap adopted orphans."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
 
 
 async def settled(before: dict[str, int], temporary: Path) -> dict[str, int]:
-    """What is more than before, once the kernel has had time to clean up."""
+    """Return what there is more of than before, once the kernel has had time to clean up."""
     deadline = time.monotonic() + SETTLE_S
     while True:
         _reap()
@@ -354,7 +354,9 @@ async def main(run: Run) -> None:
         task = make_task(Path(directory, "task"))
         temporary = Path(tempfile.mkdtemp(dir=directory))
         tempfile.tempdir = os.environ["TMPDIR"] = str(temporary)
-        await asyncio.to_thread(time.sleep, 0)  # the loop's own threads and files are there before we count
+        await asyncio.to_thread(
+            time.sleep, 0
+        )  # so that the loop's own threads and files exist before the count
         before, start = things(temporary), time.monotonic()
         servers = Servers(Path(directory, "state")) if options.backend == "served" else None
         backend = await (choose_backend(options.backend) if servers is None else servers.start())
@@ -369,16 +371,16 @@ async def main(run: Run) -> None:
                 await servers.aclose()
         leaks = await settled(before, temporary) | ({"sandboxes": left} if left else {})
         tempfile.tempdir = None
-    rows = [[name, str(count)] for name, count in sorted(soak.seen.items())]
+    rows = [[name, str(count)] for name, count in sorted(soak.counts.items())]
     table(
         [backend.name, "count"], [*rows, *([f"LEAKED {name}", str(count)] for name, count in leaks.items())]
     )
     figures = {
         "backend": backend.name,
         "cycles": options.cycles,
-        "leaks": sum(leaks.values()) + soak.seen["hung"],
+        "leaks": sum(leaks.values()) + soak.counts["hung"],
         "leaked": leaks,
-        "seen": dict(soak.seen),
+        "seen": dict(soak.counts),
         "seconds": round(time.monotonic() - start, 1),
         "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }

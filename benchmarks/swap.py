@@ -1,18 +1,18 @@
-"""New weights into an engine that is sampling: what fails, what is wrong, how long anybody waits.
+"""New weights for an engine that is sampling: failures, wrong tokens, and the length of the pause.
 
     python -m benchmarks.swap [--json] [--swaps 1000] [--clients 8]
 
 A publisher in a process of its own commits one version after another to an object store in a folder; the
 engine follows it as `ostinato.engine.server --follow` does, while clients stream completions without a break.
-The next version is published once a token of the last one was seen.
+The next version is published once a token of the last one has arrived.
 
 - failed: requests that ended in an error.
-- wrong: tokens whose id or log-probability is not, to the bit, what a fresh engine samples that was given the
-  same request and the same versions at the same tokens. Checked are all completions that more than one
-  version sampled, and `--sampled` of the others.
-- pause: what a swap adds at a quantile. The time between the two tokens of one request on both sides of a
-  swap, in decode steps (the median of all such times), less the same quantile between two tokens of one
-  version. The latter is not one step either: a step may compute the prompts of others.
+- wrong: tokens whose id or log-probability differs in any bit from those of a fresh engine with the same
+  request and the same versions at the same tokens. All completions that more than one version sampled are
+  checked, and `--sampled` of the others.
+- pause: the time that a swap adds at a quantile. It is the time between the two tokens of one request on both
+  sides of a swap, in decode steps (the median of all such times), less the same quantile between two tokens
+  of one version, which is more than one step too, because a step may compute the prompts of others.
 - publish to token: from the call that publishes a version to the first token sampled by it.
 """
 
@@ -42,14 +42,14 @@ from ostinato.sync import Publisher, Subscriber
 from ostinato.types import Completion, GenerateRequest
 
 KINDS = 16
-"""Different weights there are; version `v` has those of `v % KINDS`."""
+"""The number of different weights; version `v` has those of `v % KINDS`."""
 MAX_LEN = 192
 CHANGE = 1e-3
-"""Of the standard deviation of each tensor: what a step of the optimizer does, roughly."""
+"""The change as a part of each tensor's standard deviation, roughly that of an optimizer step."""
 
 
 def weights(version: int) -> dict[str, torch.Tensor]:
-    """The default model of `ostinato demo`, a little different in each version."""
+    """Return the default model of `ostinato demo`, a little different in each version."""
     torch.manual_seed(0)
     base = model(experts=4)
     draw = torch.Generator().manual_seed(version % KINDS)
@@ -63,7 +63,7 @@ def weights(version: int) -> dict[str, torch.Tensor]:
 
 
 def publish(folder: Path) -> None:
-    """The publisher's process: a line on stdin publishes the next version; the answer says when it began."""
+    """Run the publisher's process: for each line on stdin publish the next version and print its start."""
     publisher, kinds = Publisher(Objects.open(folder)), [weights(kind) for kind in range(KINDS)]
     for version, _ in enumerate(sys.stdin, start=1):
         began = time.monotonic()
@@ -75,16 +75,16 @@ def publish(folder: Path) -> None:
 
 
 @dataclass(slots=True)
-class Seen:
-    """What the clients saw."""
+class Observed:
+    """The observations of the clients."""
 
     done: list[tuple[GenerateRequest, Completion]] = field(default_factory=list)
     failed: int = 0
     first: dict[int, float] = field(default_factory=dict)
-    """When the first token of a version was seen."""
+    """The time of the first token of each version."""
     at_swaps: list[float] = field(default_factory=list)
     between: list[float] = field(default_factory=list)
-    """Seconds between two tokens of one request: on both sides of a swap, and else."""
+    """The seconds between two tokens of one request, on both sides of a swap and elsewhere."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def token(self, version: int, before: int | None, gap: float, now: float) -> None:
@@ -95,13 +95,13 @@ class Seen:
             (self.between if version == before else self.at_swaps).append(gap)
 
 
-async def client(engine: EmbeddedEngine, seen: Seen, number: int) -> None:
-    """Streams one completion after the other; a part of them continue the one before."""
+async def client(engine: EmbeddedEngine, observed: Observed, number: int) -> None:
+    """Stream one completion after the other; some continue the one before."""
     rng, prompt = random.Random(number), tuple[int, ...]()
     for count in range(sys.maxsize):
         if len(prompt) < 10 or len(prompt) > MAX_LEN // 2 or rng.random() < 0.4:
             prompt = tuple(rng.randrange(VOCABULARY) for _ in range(rng.randint(10, 60)))
-        asked = GenerateRequest(
+        request = GenerateRequest(
             request_id=f"{number}/{count}",
             session_id=str(number),
             prompt_ids=prompt,
@@ -110,46 +110,46 @@ async def client(engine: EmbeddedEngine, seen: Seen, number: int) -> None:
             seed=number * 1_000_000 + count,
         )
         try:
-            done = await follow(engine, asked, seen)
+            done = await follow(engine, request, observed)
         except Exception as error:
-            print(f"{asked.request_id}: {error!r}", file=sys.stderr)
-            seen.failed += 1
+            print(f"{request.request_id}: {error!r}", file=sys.stderr)
+            observed.failed += 1
             continue
-        seen.done.append((asked, done))
-        prompt = asked.prompt_ids + done.ids
+        observed.done.append((request, done))
+        prompt = request.prompt_ids + done.ids
 
 
-async def follow(engine: EmbeddedEngine, asked: GenerateRequest, seen: Seen) -> Completion:
+async def follow(engine: EmbeddedEngine, request: GenerateRequest, observed: Observed) -> Completion:
     before, at = None, time.monotonic()
-    async for event in engine.stream(asked):
+    async for event in engine.stream(request):
         if isinstance(event, Completion):
             return event
         now = time.monotonic()
-        seen.token(event.version, before, now - at, now)
+        observed.token(event.version, before, now - at, now)
         before, at = event.version, now
     raise RuntimeError("the stream ended without a completion")
 
 
-async def drive(folder: Path, options: argparse.Namespace) -> tuple[Seen, list[float], dict[str, float]]:
-    """All swaps; what was seen, seconds from publishing to the first token, the engine's counters."""
+async def drive(folder: Path, options: argparse.Namespace) -> tuple[Observed, list[float], dict[str, float]]:
+    """Do all swaps; return observations, seconds from publishing to first token, engine counters."""
     command = [sys.executable, "-m", "benchmarks.swap", "--publish", str(folder)]
     publisher = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
-    await told(publisher)
+    await publish_next(publisher)
     base = model(experts=4)
     base.load_state_dict(weights(1))
     engine = EmbeddedEngine(base, version=1, slots=options.clients, max_len=MAX_LEN)
     loader = SyncLoader(engine, Subscriber(Objects.open(folder)))
     await loader.catch_up()
-    seen = Seen()
-    tasks = [asyncio.create_task(client(engine, seen, i)) for i in range(options.clients)]
+    observed = Observed()
+    tasks = [asyncio.create_task(client(engine, observed, i)) for i in range(options.clients)]
     tasks.append(asyncio.create_task(loader.follow()))
     waits = []
     for version in range(2, 2 + options.swaps):
-        began = await told(publisher)
-        while version not in seen.first:
-            seen.changed.clear()
-            await seen.changed.wait()
-        waits.append(seen.first[version] - began)
+        began = await publish_next(publisher)
+        while version not in observed.first:
+            observed.changed.clear()
+            await observed.changed.wait()
+        waits.append(observed.first[version] - began)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -157,11 +157,11 @@ async def drive(folder: Path, options: argparse.Namespace) -> tuple[Seen, list[f
     await engine.aclose()
     publisher.kill()
     await publisher.wait()
-    return seen, waits, stats
+    return observed, waits, stats
 
 
-async def told(publisher: Process) -> float:
-    """Publish the next version; when that began."""
+async def publish_next(publisher: Process) -> float:
+    """Publish the next version; return the time at which that began."""
     assert publisher.stdin is not None
     assert publisher.stdout is not None
     publisher.stdin.write(b"\n")
@@ -170,7 +170,7 @@ async def told(publisher: Process) -> float:
 
 
 class Replay:
-    """An engine of one slot that knows nothing of the request before, and takes the versions as recorded."""
+    """An engine of one slot without memory of earlier requests, which takes the versions as recorded."""
 
     def __init__(self) -> None:
         decoder = model(experts=4)
@@ -178,25 +178,27 @@ class Replay:
         self._forward = NativeForward(decoder, self._table)
         self._kinds: list[Packed] = [self._forward.prepare(weights(kind)) for kind in range(KINDS)]
 
-    def wrong(self, asked: GenerateRequest, got: Completion) -> int:
-        """Tokens of `got` that it does not sample."""
-        self._table.admit(0, asked, Reuse(0, 0), 0)
+    def wrong(self, request: GenerateRequest, completion: Completion) -> int:
+        """Return the number of tokens of `completion` that it does not sample."""
+        self._table.admit(0, request, Reuse(0, 0), 0)
         slot = np.zeros(1, np.int64)
-        for version in got.versions:
+        for version in completion.versions:
             self._forward.use(self._kinds[version % KINDS])
             self._forward.advance(slot, version)
         again = self._table.completion(0)
-        pairs = zip(got.ids, got.logprobs, again.ids, again.logprobs, strict=True)
+        pairs = zip(completion.ids, completion.logprobs, again.ids, again.logprobs, strict=True)
         return sum((id_, logprob) != (same, equal) for id_, logprob, same, equal in pairs)
 
 
-def check(seen: Seen, sampled: int) -> tuple[int, int]:
-    """Tokens checked, and how many of them are wrong."""
+def check(observed: Observed, sampled: int) -> tuple[int, int]:
+    """Return the number of checked tokens, and of wrong ones among them."""
     replay = Replay()
-    mixed = [pair for pair in seen.done if len(set(pair[1].versions)) > 1]
-    whole = [pair for pair in seen.done if len(set(pair[1].versions)) == 1]
+    mixed = [pair for pair in observed.done if len(set(pair[1].versions)) > 1]
+    whole = [pair for pair in observed.done if len(set(pair[1].versions)) == 1]
     chosen = mixed + random.Random(0).sample(whole, min(sampled, len(whole)))
-    return sum(len(got.ids) for _, got in chosen), sum(replay.wrong(asked, got) for asked, got in chosen)
+    return sum(len(completion.ids) for _, completion in chosen), sum(
+        replay.wrong(request, completion) for request, completion in chosen
+    )
 
 
 def arguments() -> argparse.Namespace:
@@ -214,10 +216,10 @@ def arguments() -> argparse.Namespace:
 def main(run: Run, options: argparse.Namespace) -> None:
     sys.setswitchinterval(SWITCH_S)
     with tempfile.TemporaryDirectory() as folder:
-        seen, waits, stats = asyncio.run(drive(Path(folder), options))
-    checked, wrong = check(seen, options.sampled)
-    step = quantile(seen.between).value
-    at_swaps, others = ([gap / step for gap in gaps] for gaps in (seen.at_swaps, seen.between))
+        observed, waits, stats = asyncio.run(drive(Path(folder), options))
+    checked, wrong = check(observed, options.sampled)
+    step = quantile(observed.between).value
+    at_swaps, others = ([gap / step for gap in gaps] for gaps in (observed.at_swaps, observed.between))
     rows = {
         "publish to token, ms": [wait * 1e3 for wait in waits],
         "to the token after a swap, steps": at_swaps,
@@ -227,12 +229,12 @@ def main(run: Run, options: argparse.Namespace) -> None:
         ["", "p50", "p99", "n"],
         [[name, quantile(v).text(2), quantile(v, 0.99).text(2), str(len(v))] for name, v in rows.items()],
     )
-    found = {
+    report = {
         "swaps": int(stats["swaps"]),
-        "failed_requests": seen.failed + int(stats["failed"]),
+        "failed_requests": observed.failed + int(stats["failed"]),
         "wrong_tokens": wrong,
         "checked_tokens": checked,
-        "requests": len(seen.done),
+        "requests": len(observed.done),
         "tokens": int(stats["tokens"]),
         "step_ms": round(step * 1e3, 3),
         "pause_p50_steps": round(quantile(at_swaps).value - quantile(others).value, 3),
@@ -242,8 +244,8 @@ def main(run: Run, options: argparse.Namespace) -> None:
         "publish_to_token_p50_s": round(quantile(waits).value, 4),
         "publish_to_token_p99_s": round(quantile(waits, 0.99).value, 4),
     }
-    print({name: value for name, value in found.items() if not name.endswith(("steps", "_s"))})
-    run.finish(found, as_json=options.json)
+    print({name: value for name, value in report.items() if not name.endswith(("steps", "_s"))})
+    run.finish(report, as_json=options.json)
 
 
 if __name__ == "__main__":

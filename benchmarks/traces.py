@@ -4,9 +4,9 @@
 
 A 53 M parameter decoder learns the Python sources of the standard library, first at a high rate (so that the
 weights and Adam's moments are not those of initialisation), then, from that same state, at each low rate.
-What is kept is what a trainer would publish: fp32 masters rounded to bf16. Takes about 1.2 s of one core a
-step; products run in bf16 where the CPU has them. OUT holds `traces.json`, the parameters of the run and its
-pairs, and one file a copy, 3 GB in all; nothing of it belongs in the repository.
+It writes what a trainer would publish: fp32 masters rounded to bf16. A step takes about 1.2 s of one core;
+products run in bf16 where the CPU can. OUT holds `traces.json`, the parameters of the run and its pairs, and
+one file per copy, 3 GB in all; none of them belongs in the repository.
 """
 
 import argparse
@@ -34,26 +34,26 @@ from ostinato.train.optimizer import AdamW, adamw, set_rate
 VOCABULARY, ROWS, TOKENS = 8192, 4, 128
 WARM_RATE, RISE_STEPS, LARGEST_GRADIENT = 1e-3, 30, 1.0
 SKIP = 8
-"""Steps between the two copies of a late joiner's pair."""
+"""The number of steps between the two copies of a late joiner's pair."""
 TEXT_BYTES = 12_000_000
 INDEX = "traces.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """Two kept copies of one run: the weights after `before` and after `after` steps at `rate`."""
+    """Two copies of one run: the weights after `before` and after `after` steps at `rate`."""
 
     rate: float
     before: int
     after: int
     changed: float
-    """Fraction of values whose bf16 bits differ."""
+    """The fraction of values whose bf16 bits differ."""
     loss: float
-    """Mean over the last steps, nats a token."""
+    """The mean over the last steps, in nats per token."""
 
 
 def copies(folder: Path, pair: Pair) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The serving copies of a pair."""
+    """Return the serving copies of a pair."""
     before, after = (load_file(copy_path(folder, pair.rate, step)) for step in (pair.before, pair.after))
     return before, after
 
@@ -67,7 +67,7 @@ def copy_path(folder: Path, rate: float, step: int) -> Path:
 
 
 def tokens() -> Tensor:
-    """Ids of the standard library's sources, [tokens]."""
+    """Return the ids of the standard library's sources, [tokens]."""
     files = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
     files += sorted(Path(sysconfig.get_path("stdlib")).glob("[a-z]*/*.py"))
     text = "".join(path.read_text(errors="replace") for path in files)[:TEXT_BYTES]
@@ -77,7 +77,7 @@ def tokens() -> Tensor:
 
 
 class Training:
-    """A decoder, its optimizer and where in the text it reads; `advance` is one step."""
+    """A decoder, its optimizer and its place in the text; `advance` is one step."""
 
     def __init__(self, ids: Tensor) -> None:
         torch.manual_seed(0)
@@ -121,15 +121,15 @@ class Training:
         return sum(last) / len(last)
 
 
-def kept(steps: int) -> list[tuple[int, int]]:
-    """Pairs of step counts: neighbours early, in the middle and at the end, and one over `SKIP` steps."""
+def pair_steps(steps: int) -> list[tuple[int, int]]:
+    """Return pairs of step counts: neighbours early, in the middle and at the end; one over `SKIP`."""
     ends = sorted({max(1, steps // 10), max(1, steps // 2), steps})
     return [(end - 1, end) for end in ends] + ([(steps - SKIP, steps)] if steps > SKIP else [])
 
 
 def trace(training: Training, rate: float, steps: int, folder: Path) -> Iterator[Pair]:
-    """Train at `rate`, writing the copies that the pairs need; gives a pair once both are there."""
-    wanted, held = kept(steps), {}
+    """Train at `rate` and write the copies that the pairs need; yield a pair once both exist."""
+    wanted, held = pair_steps(steps), {}
     for step in range(steps + 1):
         if step:
             training.advance(rate)
@@ -164,14 +164,14 @@ def main() -> None:
     size = sum(parameter.numel() for parameter in training.decoder.parameters())
     run = {"parameters": size, "rows": ROWS, "tokens": TOKENS, "warm_rate": WARM_RATE, **vars(options)}
     warm = copy.deepcopy((training.decoder.state_dict(), training.optimizer.state_dict()))
-    found: list[Pair] = []
+    pairs: list[Pair] = []
     for rate in options.rates:
         training.decoder.load_state_dict(warm[0])
         training.optimizer.load_state_dict(copy.deepcopy(warm[1]))
         for pair in trace(training, rate, options.steps, options.out):
-            found.append(pair)
+            pairs.append(pair)
             print(json.dumps({**asdict(pair), "cpu_s": round(time.process_time())}), flush=True)
-            index = {"run": {**run, "out": None}, "pairs": [asdict(each) for each in found]}
+            index = {"run": {**run, "out": None}, "pairs": [asdict(each) for each in pairs]}
             (options.out / INDEX).write_text(json.dumps(index, indent=1))
 
 

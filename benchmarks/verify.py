@@ -1,13 +1,13 @@
-"""Sandboxes and verdicts, each beside what one would do without them, in the same run on the same repository.
+"""The time of sandbox calls and verdicts, each beside its plain counterpart, in one run on one repository.
 
     python -m benchmarks.verify [--rounds 120] [--backend ns|process] [--json]
 
 The peers: a fresh `python -m pytest`, `sh -c`, Python's own file access, and a copy of the folder. Calls run
-one after another in blocks, and the blocks of all calls in turns, so that a change of load meets them all.
-Wall times are quantiles over the rounds, the ratio (peer / ours) is that of the medians of one turn's blocks;
-CPU is that of this process and all it started, each block's mean per call with what a wait of 0.2 s after it
-costs, counted by the kernel (`cpuacct`) where root may use it, else left out. In brackets the 95 %
-order-statistic interval (see `measure.py`).
+one after another in blocks, and the blocks of all calls in turns, so that a change of load affects all. Wall
+times are quantiles over the rounds, the ratio (peer / ours) is that of the medians of one turn's blocks; CPU
+is that of this process and its descendants, each block's mean per call including a wait of 0.2 s after it,
+counted by the kernel (`cpuacct`) where root may use it, else left out. In brackets the 95 % order-statistic
+interval (see `measure.py`).
 """
 
 import argparse
@@ -29,7 +29,7 @@ from ostinato.sandbox import Backend, Sandbox, Spec, Verifier, choose_backend
 from ostinato.types import Task
 
 BLOCKS, AT_ONCE = 6, 4
-"""The fewest that have a 95 % interval of the median."""
+"""The fewest blocks that have a 95 % interval of the median, and the verdicts under way at once."""
 CALC = "def alpha(a, b):\n    return a {} b\n\n\ndef beta(n):\n    return n * 2\n"
 VISIBLE = (
     "from calc import alpha, beta\n\n\ndef test_alpha():\n    assert alpha(2, 3) == 5\n\n\n"
@@ -54,7 +54,7 @@ Call = Callable[[], Awaitable[object]]
 
 @dataclass(slots=True)
 class Samples:
-    """What was measured of one call, in milliseconds: each round's wall time, each block's median and CPU."""
+    """The measurements of one call, in milliseconds: wall time by round, median and CPU by block."""
 
     walls: list[float] = field(default_factory=list)
     medians: list[float] = field(default_factory=list)
@@ -86,7 +86,7 @@ async def block(samples: Samples, cpu: Cpu, rounds: int, call: Call) -> None:
         began = time.perf_counter()
         await call()
         walls.append((time.perf_counter() - began) * 1e3)
-    await asyncio.sleep(0.2)  # what ends in the background counts too
+    await asyncio.sleep(0.2)  # work that ends in the background counts too
     samples.walls += walls
     samples.medians.append(statistics.median(walls))
     samples.cpu.append((cpu.seconds() - start) * 1e3 / rounds)
@@ -97,7 +97,7 @@ async def open_and_close(backend: Backend, repo: Path) -> None:
 
 
 async def touch_and_run(sandbox: Sandbox, command: str) -> None:
-    """A new tree each time: nothing is remembered."""
+    """Change the tree before each run, so that no result is remembered."""
     await sandbox.write("stamp", os.urandom(8))
     await sandbox.exec(command)
 
@@ -118,7 +118,7 @@ def our_calls(backend: Backend, sandbox: Sandbox, verifier: Verifier, task: Task
 
 
 def peer_calls(repo: Path) -> dict[str, Call]:
-    """The same work on a plain folder, `repo`."""
+    """Return the same calls on a plain folder, `repo`."""
     bare = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # as in the sandbox
 
     async def start(*command: str) -> None:
@@ -147,8 +147,8 @@ def peer_calls(repo: Path) -> dict[str, Call]:
 
 
 async def rates(backend: Backend, task: Task, rounds: int) -> Figure:
-    """Verdicts a second, examined once, `AT_ONCE` under way: one value for each block."""
-    verifier, good, found = Verifier(backend, variations=0), {"calc.py": CALC.format("+").encode()}, []
+    """Return verdicts per second with `AT_ONCE` under way, one value per block."""
+    verifier, good, samples = Verifier(backend, variations=0), {"calc.py": CALC.format("+").encode()}, []
     for _ in range(BLOCKS):
         left, began = iter(range(rounds)), time.perf_counter()
 
@@ -157,8 +157,8 @@ async def rates(backend: Backend, task: Task, rounds: int) -> Figure:
                 assert (await verifier.verify(task, good)).passed
 
         await asyncio.gather(*(drive(left) for _ in range(AT_ONCE)))
-        found.append(rounds / (time.perf_counter() - began))
-    return quantile(found)
+        samples.append(rounds / (time.perf_counter() - began))
+    return quantile(samples)
 
 
 async def measure(backend: Backend, task: Task, directory: Path, rounds: int, cpu: Cpu) -> dict[str, Samples]:
@@ -167,19 +167,19 @@ async def measure(backend: Backend, task: Task, directory: Path, rounds: int, cp
     good = await verifier.verify(task, {"calc.py": CALC.format("+").encode()})
     assert good.passed, good
     calls = {**our_calls(backend, sandbox, verifier, task), **peer_calls(folder)}
-    found = {name: Samples() for name in calls}
+    samples = {name: Samples() for name in calls}
     for _ in range(BLOCKS):
         for name, call in calls.items():
-            await block(found[name], cpu, math.ceil(rounds / BLOCKS), call)
+            await block(samples[name], cpu, math.ceil(rounds / BLOCKS), call)
     await sandbox.destroy()
-    return found
+    return samples
 
 
-def rows(found: Mapping[str, Samples], *, cpu: bool) -> dict[str, dict[str, object]]:
-    """Every call's figures, and for ours the peer's name, median and ratio."""
-    done: dict[str, dict[str, object]] = {name: {**each.figures(cpu=cpu)} for name, each in found.items()}
+def rows(samples: Mapping[str, Samples], *, cpu: bool) -> dict[str, dict[str, object]]:
+    """Return every call's figures, and for sandbox calls the peer's name, median and ratio."""
+    done: dict[str, dict[str, object]] = {name: {**each.figures(cpu=cpu)} for name, each in samples.items()}
     for name, peer in PEERS.items():
-        ratio = ratios(found[peer].medians, found[name].medians)
+        ratio = ratios(samples[peer].medians, samples[name].medians)
         done[name] |= {"peer": peer, "peer_p50_ms": done[peer]["p50_ms"], "ratio": ratio}
     return done
 
@@ -207,11 +207,11 @@ async def main(run: Run) -> None:
         backend = await choose_backend(options.backend)
         try:
             task = make_task(Path(directory, "task"))
-            found = await measure(backend, task, Path(directory), options.rounds, run.cpu)
+            samples = await measure(backend, task, Path(directory), options.rounds, run.cpu)
             rate = await rates(backend, task, options.rounds)
         finally:
             await backend.aclose()
-    done = rows(found, cpu=run.cpu.whole)
+    done = rows(samples, cpu=run.cpu.whole)
     header = [backend.name, "p50 ms", "p90 ms", "CPU ms", "ratio", "to"]
     table(header, [[name, *cells(row)] for name, row in done.items()])
     print(f"verdicts a second, {AT_ONCE} at once, examined once: {rate.text(1)}")

@@ -1,36 +1,77 @@
-"""vLLM as a process that samples what it is told; it runs with the Python of vLLM's environment.
-
-    python vllm_peer.py MODEL MAX_LEN SLOTS
-
-Each line on stdin, `{"prompts": [[id, …], …], "tokens": n}`, is answered by one on stdout, `{"tokens": n,
-"wall_s": s}`. It is vLLM's own engine without a server before it, so nothing is lost on HTTP.
-"""
+"""vLLM as the peer of a benchmark: its process, and the CPU time of the process and its descendants."""
 
 import json
 import os
-import sys
-import time
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
 
-answers = os.fdopen(os.dup(1), "w", buffering=1)
-os.dup2(2, 1)  # whatever vLLM prints is no answer
+from tests.vllm.install import PYTHON
 
-
-def main() -> None:
-    from vllm import LLM, SamplingParams
-
-    model, max_len, slots = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    # Compiled, not eager, as vLLM does by default.
-    llm = LLM(model, dtype="float32", max_model_len=max_len, max_num_seqs=slots, disable_log_stats=True)
-    for line in sys.stdin:
-        asked = json.loads(line)
-        rows = [{"prompt_token_ids": ids} for ids in asked["prompts"]]
-        settings = SamplingParams(max_tokens=asked["tokens"], ignore_eos=True, detokenize=False, logprobs=0)
-        started = time.perf_counter()
-        done = llm.generate(rows, settings, use_tqdm=False)
-        spent = time.perf_counter() - started
-        tokens = sum(len(each.outputs[0].token_ids) for each in done)
-        answers.write(json.dumps({"tokens": tokens, "wall_s": spent}) + "\n")
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
-if __name__ == "__main__":  # vLLM starts its workers by importing this file again
-    main()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vllm:
+    """A running `vllm_worker.py`."""
+
+    process: subprocess.Popen[str]
+    requests: IO[str]
+    results: IO[str]
+
+    def sample(self, prompts: list[list[int]], tokens: int) -> tuple[int, float, float]:
+        """Return the number of tokens sampled, wall seconds and CPU seconds."""
+        before = self._cpu_s()
+        self.requests.write(json.dumps({"prompts": prompts, "tokens": tokens}) + "\n")
+        self.requests.flush()
+        line = self.results.readline()
+        if not line:
+            raise RuntimeError(f"vLLM ended with {self.process.wait()}")
+        answer = json.loads(line)
+        return answer["tokens"], answer["wall_s"], self._cpu_s() - before
+
+    def _cpu_s(self) -> float:
+        """Return user and system time of the process and its living descendants."""
+        stats = {
+            pid: fields
+            for path in Path("/proc").glob("[0-9]*")
+            if (fields := _stat(path))
+            for pid in [int(path.name)]
+        }
+        family = {self.process.pid}
+        while more := {pid for pid, fields in stats.items() if int(fields[1]) in family} - family:
+            family |= more
+        return sum(int(stats[pid][11]) + int(stats[pid][12]) for pid in family & stats.keys()) / TICKS
+
+
+def _stat(process: Path) -> list[str]:
+    """Return the fields after the name; none for a process that has just ended."""
+    try:
+        return (process / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+@contextmanager
+def vllm(model: Path, max_len: int, slots: int) -> Iterator[Vllm]:
+    """Start vLLM on a checkpoint; it responds to the first request once it is ready."""
+    own = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_LOGGING_LEVEL": "ERROR", "HF_HUB_OFFLINE": "1"}
+    inherited = {
+        name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "OMP_NUM_THREADS"}
+    }
+    command = [
+        str(PYTHON),
+        str(Path(__file__).with_name("vllm_worker.py")),
+        str(model),
+        str(max_len),
+        str(slots),
+    ]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=inherited | own) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        yield Vllm(process=process, requests=process.stdin, results=process.stdout)
+        process.stdin.close()

@@ -1,4 +1,4 @@
-"""The processes of the gateway benchmark: one upstream, our gateway, LiteLLM's proxy; one worker each."""
+"""The processes of the gateway benchmark: the upstream, the gateway and LiteLLM's proxy, one worker each."""
 
 import json
 import os
@@ -21,20 +21,20 @@ ROOT = Path(__file__).parents[1]
 HOME = ROOT / ".clients" / "litellm"
 KEY = "sk-benchmark"
 ANSWER = 32
-"""Tokens of every answer."""
+"""The number of tokens of every response."""
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """A process that answers at a port of this machine."""
+    """A server process at a port of this machine."""
 
     process: subprocess.Popen[str]
     port: int
 
     def cpu_s(self) -> float:
-        """User and system time since it started; its threads included."""
+        """Return user and system time since its start, threads included."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS
 
@@ -43,7 +43,7 @@ class Peer:
 
 
 def install() -> Path:
-    """LiteLLM's command, in an environment of its own that is kept between runs."""
+    """Return LiteLLM's command, installed in an environment of its own that is kept between runs."""
     stamp = HOME / "benchmark.stamp"
     if not stamp.exists() or stamp.read_text() != LITELLM:
         print(f"installing {LITELLM} …", file=sys.stderr, flush=True)
@@ -54,7 +54,7 @@ def install() -> Path:
 
 
 def checkpoint(directory: Path) -> list[tuple[int, str]]:
-    """Saves a tokenizer trained on our own sources; ids and texts of an answer, the stop token last."""
+    """Save a tokenizer trained on these sources; return ids and texts of a response, stop token last."""
     corpus = [path.read_text() for path in sorted((ROOT / "src").rglob("*.py"))]
     tokenizer = Tokenizer.train(corpus, 8_000)
     tokenizer.save(directory)
@@ -85,13 +85,13 @@ def _announced(process: subprocess.Popen[str]) -> Peer:
 
 @contextmanager
 def upstream(tokens: Sequence[tuple[int, str]]) -> Iterator[Peer]:
-    with started([sys.executable, "-m", "benchmarks.upstream", json.dumps(tokens)]) as process:
+    with started([sys.executable, "-m", "benchmarks.gateway_upstream", json.dumps(tokens)]) as process:
         yield _announced(process)
 
 
 @contextmanager
 def ostinato(store: Path, tokenizer: Path, engine: Peer) -> Iterator[Peer]:
-    """Our gateway, which records every turn in `store`."""
+    """Start the gateway, which records every turn in `store`."""
     record = Store.open(store)
     record.add_key(hash_key(KEY), "ada")
     record.set_arms([Arm(name="main", version=1, share=1.0, engine=f"http://127.0.0.1:{engine.port}")])
@@ -103,7 +103,7 @@ def ostinato(store: Path, tokenizer: Path, engine: Peer) -> Iterator[Peer]:
 
 @contextmanager
 def litellm(directory: Path, engine: Peer) -> Iterator[Peer]:
-    """LiteLLM's proxy without a database, as its documentation sets it up for speed; it records nothing."""
+    """Start LiteLLM's proxy without a database, in its documented setup for speed; it records nothing."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     model = {"model": "openai/ostinato", "api_base": f"http://127.0.0.1:{engine.port}/v1", "api_key": "none"}

@@ -1,9 +1,9 @@
-"""A model that answers at once: in OpenAI's chat completions, and in what our gateway asks an engine.
+"""A model that responds at once, by OpenAI's chat completions and by the engine protocol of the gateway.
 
-    python -m benchmarks.upstream TOKENS
+    python -m benchmarks.gateway_upstream TOKENS
 
-Both say the same, in as many tokens, whole or token by token. TOKENS is a JSON list of [id, text]; the last
-is the stop token. Prints its port. Both sides of the gateway benchmark forward to it, so it does little.
+Both responses have the same tokens, whole or streamed. TOKENS is a JSON list of [id, text]; the last is the
+stop token. It prints its port. Both sides of the gateway benchmark forward to it, so it does little.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ import uvloop
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\n"
 UNKNOWN = (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",)
 Answer = tuple[bytes, ...]
-"""What is written to the socket, one after another."""
+"""The pieces written to the socket, one after another."""
 Tokens = Sequence[tuple[int, str]]
 
 
 class Answers(asyncio.Protocol):
-    """One connection: reads whole requests, writes answers that were made before."""
+    """One connection, which reads whole requests and writes prepared responses."""
 
     def __init__(self, answers: Mapping[tuple[bytes, bool], Answer]) -> None:
         self._answers = answers

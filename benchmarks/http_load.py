@@ -1,7 +1,7 @@
-"""A load of HTTP requests that costs little itself: connections that stay open, bodies encoded before.
+"""A load of HTTP requests that costs little CPU: connections stay open, and bodies are encoded before.
 
-`closed` keeps a number of requests under way and gives the rate; `opened` sends at a rate, whatever comes
-back, and counts latencies from when each request was due, so that a stall is charged to all who waited.
+`closed` keeps a number of requests under way and returns the rate; `opened` sends at a rate, whatever comes
+back, and measures latencies from the due time of each request, so that a stall counts for all that waited.
 """
 
 import asyncio
@@ -16,12 +16,12 @@ import httptools
 PATIENCE_S = 30.0
 
 
-class AnswerError(Exception):
+class ResponseError(Exception):
     """A status other than 200, or a connection that was closed."""
 
 
 class Connection(asyncio.Protocol):
-    """One request at a time."""
+    """A connection with one request at a time."""
 
     def __init__(self) -> None:
         self._answer: asyncio.Future[bytes] | None = None
@@ -33,7 +33,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, _: Exception | None) -> None:
         self._gone = True
-        self._settle(AnswerError("the connection was closed"))
+        self._settle(ResponseError("the connection was closed"))
 
     def data_received(self, data: bytes) -> None:
         self._parser.feed_data(data)
@@ -47,20 +47,20 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         status = self._parser.get_status_code()
         body = b"".join(self._body)
-        self._settle(body if status == 200 else AnswerError(f"status {status}: {body[:300]!r}"))
+        self._settle(body if status == 200 else ResponseError(f"status {status}: {body[:300]!r}"))
 
     def close(self) -> None:
         self._transport.close()
 
     async def ask(self, request: bytes) -> bytes:
-        """The body of the answer. AnswerError when it is refused or lost, TimeoutError when it stays away."""
+        """Return the body of the response. Raises ResponseError or TimeoutError."""
         if self._gone:
-            raise AnswerError("the connection was closed")
+            raise ResponseError("the connection was closed")
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         return await asyncio.wait_for(self._answer, PATIENCE_S)
 
-    def _settle(self, result: bytes | AnswerError) -> None:
+    def _settle(self, result: bytes | ResponseError) -> None:
         if self._answer is None or self._answer.done():
             return
         if isinstance(result, bytes):
@@ -81,7 +81,7 @@ async def connections(port: int, count: int) -> AsyncIterator[list[Connection]]:
 
 
 def talk(bodies: Sequence[bytes], key: str) -> Iterator[bytes]:
-    """Requests of one developer after another session, each session through all of `bodies`."""
+    """Yield requests, session after session, each session through all of `bodies`."""
     while True:
         session = uuid.uuid4().hex
         for body in bodies:
@@ -95,13 +95,13 @@ def request(body: bytes, key: str, session: str) -> bytes:
 
 
 async def closed(port: int, talks: Callable[[], Iterator[bytes]], *, at_once: int, seconds: float) -> float:
-    """Requests per second with `at_once` under way all the time."""
+    """Return requests per second, with `at_once` under way all the time."""
     done, started = 0, time.perf_counter()
 
     async def one(connection: Connection) -> None:
         nonlocal done
-        for asked in talks():
-            await connection.ask(asked)
+        for request_bytes in talks():
+            await connection.ask(request_bytes)
             done += 1
             if time.perf_counter() - started > seconds:
                 return
@@ -114,17 +114,17 @@ async def closed(port: int, talks: Callable[[], Iterator[bytes]], *, at_once: in
 async def opened(
     port: int, talks: Callable[[], Iterator[bytes]], *, rate: float, seconds: float, at_once: int = 64
 ) -> list[float]:
-    """Latencies in ms of requests due at even distances, `rate` of them a second."""
+    """Return latencies in ms of requests due at even distances, `rate` per second."""
     count, latencies = int(rate * seconds), list[float]()
     async with connections(port, min(at_once, count)) as free:
         idle: asyncio.LifoQueue[tuple[Connection, Iterator[bytes]]] = asyncio.LifoQueue()
         for connection in free:
             idle.put_nowait((connection, talks()))
 
-        async def one(connection: Connection, asked: Iterator[bytes], due: float) -> None:
-            await connection.ask(next(asked))
+        async def one(connection: Connection, requests: Iterator[bytes], due: float) -> None:
+            await connection.ask(next(requests))
             latencies.append(1e3 * (time.perf_counter() - due))
-            idle.put_nowait((connection, asked))
+            idle.put_nowait((connection, requests))
 
         started = time.perf_counter()
         async with asyncio.TaskGroup() as group:
@@ -136,22 +136,22 @@ async def opened(
     return latencies
 
 
-async def latency(connection: Connection, asked: bytes) -> float:
-    """Milliseconds of one request."""
+async def latency(connection: Connection, request_bytes: bytes) -> float:
+    """Return the milliseconds of one request."""
     started = time.perf_counter()
-    await connection.ask(asked)
+    await connection.ask(request_bytes)
     return 1e3 * (time.perf_counter() - started)
 
 
-async def reach(port: int, asked: bytes, patience_s: float) -> None:
-    """Waits until a request is answered. The last AnswerError or OSError when the time is up."""
+async def reach(port: int, request_bytes: bytes, patience_s: float) -> None:
+    """Wait until a request succeeds. Raises the last ResponseError or OSError when the time is up."""
     deadline = time.monotonic() + patience_s
     while True:
         try:
             async with connections(port, 1) as (connection,):
-                await connection.ask(asked)
+                await connection.ask(request_bytes)
                 return
-        except (AnswerError, OSError):
+        except (ResponseError, OSError):
             if time.monotonic() > deadline:
                 raise
             await asyncio.sleep(0.5)
