@@ -28,12 +28,11 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
-from tests.vllm.install import missing
 from transformers import AutoModelForCausalLM, GenerationConfig
 from transformers.utils.logging import disable_progress_bar
 
 from benchmarks.measure import Figure, Run, quantile, ratios, table
-from benchmarks.vllm_peer import Vllm, vllm
+from benchmarks.vllm_peer import Vllm, missing, vllm
 from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.model.checkpoint import save
 from ostinato.model.config import ModelConfig

@@ -27,7 +27,6 @@ from typing import Any
 
 import torch
 import zstandard
-from tests.sync.bucket import NAME, SETTINGS
 
 from benchmarks.link import Shape, join
 from benchmarks.measure import Run, quantile, table
@@ -36,6 +35,13 @@ from ostinato.sync import Publisher, Subscriber
 from ostinato.sync.mirror import Mirror
 from ostinato.sync.weights import state_root, to_blobs
 
+NAME = "weights-bucket"
+SETTINGS = {
+    "AWS_ACCESS_KEY_ID": "key",
+    "AWS_SECRET_ACCESS_KEY": "secret",
+    "AWS_REGION": "us-east-1",
+    "AWS_ALLOW_HTTP": "true",
+}
 FORMS = ("full", "zstd", "ours")
 REGIONS = ("near", "far", "farthest")
 POLL_S = 0.02
@@ -47,7 +53,7 @@ def sh(command: str) -> str:
 
 @contextmanager
 def links(shape: Shape) -> Iterator[str]:
-    """Create namespaces, `hub` and one per region with a link to it; yield the direction they are shaped."""
+    """Create namespaces, `hub` and one per region with a link to it; yield a description of their shape."""
     spaces = ["ost-hub", *(f"ost-{region}" for region in REGIONS)]
     with ExitStack() as stack:
         for space in spaces:

@@ -207,16 +207,8 @@ class Servers:
     def _spawn(self, name: str) -> "subprocess.Popen[bytes]":
         words = ["node"]
         if name == "scheduler":
-            words = [
-                "serve",
-                "--node",
-                self._url("node"),
-                "--node-key-file",
-                str(self._key_file("node")),
-                "--cpu-limit",
-                "2",
-            ]
-            words += ["--memory-overcommit", "8"]
+            words = ["serve", "--node", self._url("node"), "--cpu-limit", "2", "--memory-overcommit", "8"]
+            words += ["--node-key-file", str(self._key_file("node"))]
         place = ["--state", str(self._state / name), "--port", str(self._ports[name])]
         command = [sys.executable, "-m", "ostinato", "sandbox", *words, *place]
         return subprocess.Popen(command, stdout=subprocess.DEVNULL)
@@ -296,7 +288,7 @@ def _kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def things(temporary: Path) -> dict[str, int]:
+def resources(temporary: Path) -> dict[str, int]:
     """Return the number of things of each kind that can leak."""
     mine = descendants(os.getpid())
     own = Path("/proc/self/ns/net").stat().st_ino
@@ -332,7 +324,7 @@ async def settled(before: dict[str, int], temporary: Path) -> dict[str, int]:
     deadline = time.monotonic() + SETTLE_S
     while True:
         _reap()
-        now = things(temporary)
+        now = resources(temporary)
         leaks = {name: now[name] - before[name] for name in now if now[name] > before[name]}
         if not leaks or time.monotonic() > deadline:
             return leaks
@@ -354,16 +346,14 @@ async def main(run: Run) -> None:
         task = make_task(Path(directory, "task"))
         temporary = Path(tempfile.mkdtemp(dir=directory))
         tempfile.tempdir = os.environ["TMPDIR"] = str(temporary)
-        await asyncio.to_thread(
-            time.sleep, 0
-        )  # so that the loop's own threads and files exist before the count
-        before, start = things(temporary), time.monotonic()
+        await asyncio.to_thread(time.sleep, 0)  # the loop's own threads and files are not leaks
+        before, start = resources(temporary), time.monotonic()
         servers = Servers(Path(directory, "state")) if options.backend == "served" else None
         backend = await (choose_backend(options.backend) if servers is None else servers.start())
         soak = Soak(backend, task, options.seed, servers)
-        left = iter(range(options.cycles))
+        remaining = iter(range(options.cycles))
         try:
-            await asyncio.gather(*(_drive(soak, left) for _ in range(options.at_once)))
+            await asyncio.gather(*(_drive(soak, remaining) for _ in range(options.at_once)))
             await backend.aclose()
             left = 0 if servers is None else await servers.left()
         finally:
@@ -387,8 +377,8 @@ async def main(run: Run) -> None:
     run.finish(figures, as_json=options.json)
 
 
-async def _drive(soak: Soak, left: Iterator[int]) -> None:
-    for _ in left:
+async def _drive(soak: Soak, cycles: Iterator[int]) -> None:
+    for _ in cycles:
         await soak.cycle()
 
 

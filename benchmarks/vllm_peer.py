@@ -9,9 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from tests.vllm.install import PYTHON
-
+HOME = Path(__file__).parents[1] / ".clients" / "vllm"
+"""The place where `make test-vllm` installs vLLM, and reports whether that worked."""
+PYTHON = HOME / "bin" / "python"
 TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def missing() -> str | None:
+    """Return the reason why vLLM cannot be used, None when it can."""
+    report = HOME / "installed.json"
+    if not report.exists():
+        return "vLLM is not installed: run `make test-vllm`"
+    problem: str | None = json.loads(report.read_text())["problem"]
+    return problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,7 +56,7 @@ from ostinato.types import (
 
 MOST_PROMPTS = 64
 STEPS = (10, 22)
-KILL, CUT, ASIDE = 0.02, 0.008, 0.12
+KILL, CUT, INTERVENE = 0.02, 0.008, 0.12
 """The chances, at one point, of a kill, of a power failure, and of an action by another actor."""
 STATEMENT = 0.25
 """The chance that a death falls between two statements, not between two calls."""
@@ -197,10 +197,10 @@ class World:
                 self._statements = self.chance.randint(1, 12)
             else:
                 self._end()
-        elif drawn < KILL + CUT + ASIDE and not self._deep:
+        elif drawn < KILL + CUT + INTERVENE and not self._deep:
             self._deep += 1
             try:
-                self.chance.choice(self._aside())()
+                self.chance.choice(self._interventions())()
             finally:
                 self._deep -= 1
 
@@ -212,7 +212,7 @@ class World:
     def run(self) -> None:
         """Run the schedule, then let everybody work without faults until nothing is left to do."""
         for _ in range(self.chance.randint(*STEPS)):
-            action = self.chance.choice(self._acts())
+            action = self.chance.choice(self._actions())
             try:
                 action()
             except DiedError:
@@ -226,7 +226,7 @@ class World:
             self.kinds[action.__name__] += 1
         self._settle()
 
-    def _acts(self) -> list[Callable[[], None]]:
+    def _actions(self) -> list[Callable[[], None]]:
         often = [self.practise, self.live, self.collect, self.learn]
         return [
             *often,
@@ -241,7 +241,7 @@ class World:
     def _rare(self) -> list[Callable[[], None]]:
         return [self.retract, self.forget, self.put_back]
 
-    def _aside(self) -> list[Callable[[], None]]:
+    def _interventions(self) -> list[Callable[[], None]]:
         return [self.practise, self.live, self.give_late_feedback, self.give_late_feedback, *self._rare()]
 
     def _cut(self) -> None:

@@ -33,7 +33,7 @@ from ostinato.deploy.statistics import (
 from ostinato.types import Decision, Verdict
 
 MIN_USERS = 8
-"""Per arm; below that no error estimate can be trusted."""
+"""The fewest users per arm; with fewer, no error estimate can be trusted."""
 ALIKE = 0.2
 """The assumed correlation of two sessions of one user in the weights of users. It decides how narrow the
 intervals are, not whether they hold."""

@@ -34,7 +34,7 @@ class WeightsError(ValueError):
 
 
 class KeyValueCache(Protocol):
-    """Keys and values of earlier tokens, and the attention over them."""
+    """The keys and values of earlier tokens, and the attention over them."""
 
     def attend(self, layer: int, q_BHTD: Tensor, k_BKTD: Tensor, v_BKTD: Tensor) -> Tensor:
         """Store the new keys and values, then return the attention to all that are stored: [B, H, T, D]."""

@@ -43,7 +43,7 @@ class Intent:
         return self.kind != "question"
 
     @property
-    def names_it(self) -> bool:
+    def wants_certain_edit(self) -> bool:
         """True when the person has a certain change of a certain function in mind, beyond passing tests."""
         return self.kind in {"ambiguous", "impossible"}
 
@@ -157,7 +157,7 @@ class Developer:
 
     def _works(self, result: SessionResult) -> bool:
         """Return whether the function they named, or else the tests, show what they meant."""
-        if self.intent is None or not self.intent.names_it:
+        if self.intent is None or not self.intent.wants_certain_edit:
             return result.tests_pass is not False
         return _options_in_use(result, self.intent) == {self.intent.wants}
 

@@ -26,7 +26,7 @@ class Ending(StrEnum):
     BROKEN = "broken"
     ABANDONED = "abandoned"
     INFRASTRUCTURE = "infrastructure"
-    """Our side failed. Such a session gets no reward: it is void and counted."""
+    """The infrastructure failed. Such a session gets no reward: it is void and counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

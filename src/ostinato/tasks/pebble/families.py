@@ -6,7 +6,7 @@ which one is right; names and bodies do not. A test checks both.
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 Arguments = tuple[Any, ...]
@@ -84,15 +84,11 @@ CONSTANT = Family(
     hidden=((3,), (20,)),
     compute=lambda option, given: given[0] + int(option),
 )
-SCALE = Family(
+SCALE = replace(
+    CONSTANT,
     name="scale",
     noun="factor",
     body="{0} * {v}",
-    arity=1,
-    parameters=LETTERS,
-    options=tuple("234567"),
-    visible=(10,),
-    hidden=((3,), (20,)),
     compute=lambda option, given: given[0] * int(option),
     held_out=True,
 )
