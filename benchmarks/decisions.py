@@ -44,7 +44,7 @@ CYCLES = 30
 PLANNED = 200
 """The sessions after which an A/A test is over, unless its users have had all of theirs before."""
 SOLVES = {"seeds": 0.6, "names": 0.55, "pairs": 0.5, "larger": 0.15, "families": 0.02}
-"""The solve rates of the champion, about those of the README."""
+"""The solve rates of the champion, about those of `docs/results.md`."""
 SPREAD, WOBBLE = 0.25, 0.05
 """The standard deviations between clusters of their difficulty and of the change by another version."""
 WORTH = 1.5
@@ -163,9 +163,8 @@ def gates(rng: Rng, n: int, gain: float, *, margin: float, alpha: Any, scale: in
         moved = wobble + (gain if middle > 0.1 else 0.0)
         champion = np.clip(middle + hard, 0.02 if middle > 0.1 else 0.0, 0.98)
         candidate = np.clip(champion + moved, 0.0, 1.0)
-        candidate += (moved - (candidate - champion)).mean(
-            axis=1, keepdims=True
-        )  # make up for the clipping at 0 and 1
+        # Make up for the clipping at 0 and 1.
+        candidate += (moved - (candidate - champion)).mean(axis=1, keepdims=True)
         won = [rng.binomial(passes, np.clip(p, 0, 1)) / passes for p in (candidate, champion)]
         changes[split] = change(won[0] - won[1], clusters)
     tasks = np.eye(sum(len(held_out(split, scale * CONFIG.bench.tasks(split))) for split in SPLITS))
@@ -388,7 +387,7 @@ def show(figures: Row) -> None:
     print(f"\nA/B alone, {powers['sizes']['users']} users of {powers['sizes']['sessions_each']} sessions")
     needed = powers["ab_users_for_80_percent"]
     rows = [[gain, shown(row), f"{needed[gain]:,}"] for gain, row in powers["ab_alone"].items()]
-    table(["reward a session", "promoted", "users for 80 %"], rows)
+    table(["reward per session", "promoted", "users for 80 %"], rows)
     tasks = powers["gate_seeds_tasks_to_admit_an_equal_one_80_percent"]
     print(f"\n`seeds` tasks that would admit an equal candidate four times in five: {tasks:,}")
 

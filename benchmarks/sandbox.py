@@ -360,8 +360,8 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--backends", default=",".join(KINDS), help="of " + ", ".join(KINDS))
-    parser.add_argument("--peers", default=",".join(PEERS), help="of " + ", ".join(PEERS))
+    parser.add_argument("--backends", default=",".join(KINDS), help="any of " + ", ".join(KINDS))
+    parser.add_argument("--peers", default=",".join(PEERS), help="any of " + ", ".join(PEERS))
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--live", type=int, default=500)
     parser.add_argument("--patience", type=float, default=12.0, help="seconds for each figure, about")

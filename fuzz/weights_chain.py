@@ -262,18 +262,18 @@ class World:
             yield
 
     def _train_rows(self, actor: str, *, rank: int, job: Job) -> Iterator[None]:
-        publisher, mine, objects = None, 0, self.store(actor)
+        publisher, start, objects = None, 0, self.store(actor)
         job.start(rank)
         for _ in range(self.chance.randint(6, 12)):
-            if publisher is None or mine != job.starts:
-                mine = job.starts
+            if publisher is None or start != job.starts:
+                start = job.starts
                 publisher = Publisher(objects, cadence=CADENCE, group=job.group(rank))
                 if not self._resumed(publisher):
                     publisher = None
                     continue
-            if not self._publish_rows(publisher, rank, job, mine):
+            if not self._publish_rows(publisher, rank, job, start):
                 publisher = None
-                if mine == job.starts:
+                if start == job.starts:
                     job.again()
             yield
 
@@ -462,12 +462,18 @@ class World:
     @property
     def mismatches(self) -> int:
         """The number of versions served with different bits, or with bits that no trainer proposed."""
-        return sum(len(got) > 1 or not got <= self.proposed[v] for v, got in self.served.items())
+        return sum(
+            len(digests) > 1 or not digests <= self.proposed[version]
+            for version, digests in self.served.items()
+        )
 
     @property
     def lost(self) -> int:
         """The number of versions that were acknowledged to a trainer and are served with other bits."""
-        return sum(len(bits | self.served.get(v, bits)) > 1 for v, bits in self.acknowledged.items())
+        return sum(
+            len(digests | self.served.get(version, digests)) > 1
+            for version, digests in self.acknowledged.items()
+        )
 
 
 def run_schedule(seed: int) -> Counter[str]:

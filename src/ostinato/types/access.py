@@ -9,12 +9,9 @@ _ID_DIGITS = 12
 class Role(StrEnum):
     """A permission of a key; a key has a set of them."""
 
-    USE = "use"
-    """Send requests to the model."""
-    FEEDBACK = "feedback"
-    """Report what became of a session: signals and events."""
-    ADMIN = "admin"
-    """Both, for sessions of any user, and declare that a session is not a person's."""
+    USE = "use"  # send requests to the model
+    FEEDBACK = "feedback"  # report what became of a session: signals and events
+    ADMIN = "admin"  # both, for sessions of any user, and declare that a session is not a person's
 
 
 DEVELOPER = frozenset({Role.USE, Role.FEEDBACK})

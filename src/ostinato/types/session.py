@@ -55,39 +55,28 @@ class Session:
 class SignalKind(StrEnum):
     """The kinds of facts observed of a session. The value is 1.0 or 0.0 unless a comment says otherwise."""
 
-    ENDING = "ending"
-    """The value is an Ending."""
-    HIDDEN_TESTS = "hidden_tests"
-    """1.0 when every hidden test passed."""
-    TAMPERED = "tampered"
-    """1.0 when a protected file was changed."""
+    ENDING = "ending"  # the value is an Ending
+    HIDDEN_TESTS = "hidden_tests"  # 1.0 when every hidden test passed
+    TAMPERED = "tampered"  # 1.0 when a protected file was changed
     FORGEABLE = "forgeable"
     """1.0 when the tested code could have written the verdict itself; recorded only where it could."""
     REPORTED = "reported"
     """1.0 when the final message names the contradiction in the request; recorded only where there is one."""
     EDIT_KEPT = "edit_kept"
-    EDIT_EDITED = "edit_edited"
-    """The developer kept the edit after changing it."""
+    EDIT_EDITED = "edit_edited"  # the developer kept the edit after changing it
     EDIT_REVERTED = "edit_reverted"
     NO_EDIT_WANTED = "no_edit_wanted"
     """A person judged a session that needed no edit; 1.0 when its answer was right."""
-    COMPLAINT = "complaint"
-    """A follow-up in anger."""
-    ABANDONED = "abandoned"
-    """A simulated developer left. For real developers the ending says so."""
+    COMPLAINT = "complaint"  # a follow-up in anger
+    ABANDONED = "abandoned"  # a simulated developer left. For real developers the ending says so
     QUESTION_ANSWERED = "question_answered"
     """The agent asked; 1.0 when the question was needed. Only simulated developers can tell, so no reward
     reads it."""
-    COMMENT = "comment"
-    """The value is free text."""
-    DEMONSTRATION = "demonstration"
-    """The value is the edited final text."""
-    TOOL_DECISION = "tool_decision"
-    """A person was asked for permission; 1.0 when they allowed the call."""
-    USER_PROMPT = "user_prompt"
-    """The developer said something to the agent; 1.0 each time."""
-    ERROR = "error"
-    """The value is the client's account of its error."""
+    COMMENT = "comment"  # the value is free text
+    DEMONSTRATION = "demonstration"  # the value is the edited final text
+    TOOL_DECISION = "tool_decision"  # a person was asked for permission; 1.0 when they allowed the call
+    USER_PROMPT = "user_prompt"  # the developer said something to the agent; 1.0 each time
+    ERROR = "error"  # the value is the client's account of its error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,21 +31,14 @@ class State(StrEnum):
     """The fate of a recorded turn. Each turn ends in exactly one state, so none is dropped silently."""
 
     TRAINED = "trained"
-    NO_ADVANTAGE = "no_advantage"
-    """Every rollout of the group scored the same, so the gradient is zero."""
+    NO_ADVANTAGE = "no_advantage"  # every rollout of the group scored the same, so the gradient is zero
     STALE = "stale"
-    MEASURED = "measured"
-    """Sampled by a benchmark or an A/B trial: for scoring, never for training."""
-    CENSORED = "censored"
-    """Live: the fact that its reward needs can still arrive."""
-    VOID = "void"
-    """The infrastructure failed or the run was interrupted."""
-    UNTRAINABLE = "untrainable"
-    """Its tokens are not known exactly."""
-    WITHHELD = "withheld"
-    """Live: nobody consented to training on it."""
-    PURGED = "purged"
-    """Its tokens were removed at the user's request before they were trained on."""
+    MEASURED = "measured"  # sampled by a benchmark or an A/B trial: for scoring, never for training
+    CENSORED = "censored"  # live: the fact that its reward needs can still arrive
+    VOID = "void"  # the infrastructure failed or the run was interrupted
+    UNTRAINABLE = "untrainable"  # its tokens are not known exactly
+    WITHHELD = "withheld"  # live: nobody consented to training on it
+    PURGED = "purged"  # its tokens were removed at the user's request before they were trained on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
