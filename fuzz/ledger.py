@@ -162,7 +162,7 @@ class World:
         with database.engine.connect() as connection:
             connection.connection.execute("PRAGMA wal_autocheckpoint=0").close()
             flushes = connection.connection.execute("PRAGMA synchronous").fetchone()[0] >= FULL
-        direct = database._direct._connection.execute("PRAGMA synchronous").fetchone()[0] >= FULL
+        direct = database._sqlite._connection.execute("PRAGMA synchronous").fetchone()[0] >= FULL
         self._flushed = self._length()
         for name, full in (("write", flushes), ("recording", direct)):
             setattr(database, name, self._flushing(getattr(database, name), full))

@@ -1,4 +1,7 @@
-"""The embedded engine keeps the contract, whichever way it computes."""
+"""The embedded engine keeps the contract of every engine, with each forward pass.
+
+Covers engine/base.py and engine/limits.py.
+"""
 
 from collections.abc import AsyncIterator
 

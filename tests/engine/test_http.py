@@ -1,4 +1,4 @@
-"""Whose fault it was: 4xx for the caller's, 503 for the engine's own."""
+"""The status of an error says whose fault it is: 4xx the client's, 503 the engine's."""
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""From the object store into an engine: at once where the store can tell, nothing of another model."""
+"""Versions come from the object store into an engine at once, and nothing of another model does."""
 
 import asyncio
 import sys

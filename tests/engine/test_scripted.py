@@ -1,3 +1,5 @@
+"""A scripted engine returns what its policy says, over the same HTTP as a model."""
+
 import aiohttp
 import pytest
 from tests.engine.toolbox import request

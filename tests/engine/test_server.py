@@ -1,4 +1,4 @@
-"""The server as a process: what it prints, serves, refuses and survives."""
+"""The server as a process: its output, what it serves, refuses and survives."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Small models and requests for the tests of this room."""
+"""Small models and requests for the tests of the engines."""
 
 import random
 from typing import Any

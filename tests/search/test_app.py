@@ -1,4 +1,4 @@
-"""The wire: what a client sends that is wrong is a clear 4xx."""
+"""The HTTP interface: an invalid request gets a clear 4xx."""
 
 import pytest
 from tests.search.toolbox import packed, post

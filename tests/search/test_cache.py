@@ -1,4 +1,4 @@
-"""What is on disk can be damaged in any way: it counts as missing, and is never believed."""
+"""A cache file can be damaged in any way: damaged entries count as missing and are never used."""
 
 import sqlite3
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Files are cut where their syntax says, and nothing that they hold can break it."""
+"""Files are cut where their syntax says, and no content can break the cutter."""
 
 from itertools import pairwise
 

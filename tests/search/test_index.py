@@ -1,4 +1,4 @@
-"""Trees: the same files give the same answers anywhere, and a new tree costs what changed in it."""
+"""Trees: the same files give the same answers anywhere, and a new tree costs only what changed in it."""
 
 from pathlib import Path
 

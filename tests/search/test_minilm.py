@@ -1,4 +1,4 @@
-"""The numpy model computes what transformers' BERT computes, and reads what safetensors wrote."""
+"""The numpy model computes what the BERT of transformers computes, and reads what safetensors wrote."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""A search service with real HTTP and a cache on disk, and how its tests talk to it."""
+"""A search service with real HTTP and a cache on disk, and a client for its tests."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""Keys and consent: what was said last holds, and what was said before is still there."""
+"""Keys and consent: the last decision holds, and the earlier ones are kept."""
 
 import pytest
 
@@ -108,7 +108,7 @@ def test_who_belongs_to_no_organisation_decides_alone(store: Store) -> None:
 
 
 def test_nobodys_consent_is_refused(store: Store) -> None:
-    with pytest.raises(AccountError, match="whose consent"):
+    with pytest.raises(AccountError, match="consent needs an owner"):
         store.accounts.set_consent(granted=True, by="me")
 
 

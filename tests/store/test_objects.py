@@ -1,4 +1,4 @@
-"""An object is there whole or not at all, and never changes."""
+"""An object exists whole or not at all, and never changes."""
 
 import os
 import signal

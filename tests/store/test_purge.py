@@ -1,4 +1,4 @@
-"""After a purge nothing of what was said is left, and every count still holds."""
+"""After a purge none of the user's data is left, and every count still holds."""
 
 import sqlite3
 from dataclasses import replace

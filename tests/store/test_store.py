@@ -1,4 +1,4 @@
-"""The record keeps what it was given: once, whole, for every process."""
+"""The store keeps what it is given: once, whole, for every process."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""A wait ends when something is created, or by itself."""
+"""A wait ends when an object is created, or by itself."""
 
 import asyncio
 import sys

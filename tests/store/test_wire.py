@@ -1,4 +1,4 @@
-"""What gateway and engine say to each other survives JSON, and nonsense is named."""
+"""Requests and completions survive JSON, and an invalid field is named."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Weights for the tests: any version can be made again, anywhere, from its number."""
+"""Weights for the tests: any version can be built again, anywhere, from its number."""
 
 from pathlib import Path
 from typing import Any

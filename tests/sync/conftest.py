@@ -1,4 +1,4 @@
-"""Nothing is timed: a busy machine is not a bug."""
+"""Hypothesis without deadlines: nothing is timed, because a busy machine is not a bug."""
 
 from hypothesis import HealthCheck, settings
 

@@ -1,4 +1,7 @@
-"""Random faults on a chain of weights: no reader gets wrong ones, and every reader reaches the newest."""
+"""Random faults on a chain of weights: no reader gets wrong weights, and every reader reaches the newest.
+
+Covers sync/faulty_objects.py and sync/errors.py.
+"""
 
 import pytest
 from fuzz.weights_chain import run_schedule

@@ -1,4 +1,7 @@
-"""What is collected nobody can need; what somebody needs is never collected."""
+"""Nothing is collected that a reader may need, and a lease keeps a version.
+
+Covers sync/collect.py and sync/chain/leases.py.
+"""
 
 from pathlib import Path
 

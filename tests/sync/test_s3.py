@@ -1,4 +1,4 @@
-"""The chain on a bucket: the same promises as on a folder, over a real wire."""
+"""The chain on a bucket keeps the same promises as on a folder, over a real wire."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

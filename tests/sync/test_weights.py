@@ -1,4 +1,4 @@
-"""Tensors become bytes and back without losing a bit."""
+"""Tensors become bytes and come back without the loss of a bit."""
 
 import pytest
 import torch

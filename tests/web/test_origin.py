@@ -1,4 +1,4 @@
-"""Web pages and foreign names are not answered; programs of this machine are."""
+"""Web pages and foreign host names are refused; programs of this machine are served."""
 
 import pytest
 from starlette.applications import Starlette

@@ -1,4 +1,4 @@
-"""What a stranger may make a server hold: heads, trailers, pipelines, connections and time have an end."""
+"""Heads, trailers, pipelines, connections and time that a stranger can take from a server are limited."""
 
 import asyncio
 from collections.abc import AsyncIterator

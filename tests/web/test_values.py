@@ -1,3 +1,5 @@
+"""Bodies with too many values are refused before they are parsed."""
+
 import json
 
 import pytest

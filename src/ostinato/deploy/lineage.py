@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import select
 
 from ostinato.store import Store
-from ostinato.store.sql.recording import chunks
+from ostinato.store.sql.chunks import chunks
 from ostinato.store.sql.schema import samples
 from ostinato.types import Checkpoint, Report, Reward, Session, Signal, Verdict
 

@@ -1,4 +1,8 @@
-"""The record: sessions, turns, signals and the ledger in SQL, weights as immutable objects."""
+"""The record: sessions, turns, signals and the ledger in SQL, weights as immutable objects.
+
+Every room may come in by the names exported here; `redaction.find`, `purge`, `accounts` and `wire` are
+imported from their modules by the few that need them.
+"""
 
 from ostinato.store.accounts import AccountError, Accounts, Consent
 from ostinato.store.ledger.ledger import Ledger

@@ -1,4 +1,7 @@
-"""Immutable objects by key: a folder, memory, or a bucket. An object is created once and never changed."""
+"""Immutable objects by key, in a folder, in memory or in a bucket.
+
+An object is created once and never changes.
+"""
 
 import os
 from collections import deque
@@ -15,19 +18,17 @@ from obstore.store import LocalStore, MemoryStore, ObjectStore, from_url
 from ostinato.store.watch import Watch
 
 FULL = ("os error 28", "os error 27", "os error 122")
-"""No space left on device, file too large, quota exceeded: how the object store spells a full disk."""
-
-
+"""The object store's texts for a full disk: no space left on device, file too large, quota exceeded."""
 AHEAD = 8
-"""Objects of one stream that are under way or wait to be taken: what memory it may cost."""
+"""Objects of one stream that are under way or wait to be used; this bounds its memory."""
 
 
 class ObjectsError(Exception):
-    """The object store could not do what was asked; the message says what, where and what to do."""
+    """The object store could not serve a request; the message says what, where and what to do."""
 
 
 class AlreadyExists(ObjectsError):  # noqa: N818
-    """Somebody created this key before; nothing was written."""
+    """The key was created before; nothing was written."""
 
 
 class Missing(ObjectsError):  # noqa: N818
@@ -35,23 +36,29 @@ class Missing(ObjectsError):  # noqa: N818
 
 
 class StorageFull(ObjectsError):  # noqa: N818
-    """No space left; nothing was written under the key."""
+    """There is no space left; nothing was written under the key."""
 
 
 class Objects:
-    """Thread-safe and shared by any number of processes. A key is a path with `/`, without a leading one."""
+    """A thread-safe object store that any number of processes share.
+
+    A key is a path without a leading `/`.
+    """
 
     def __init__(self, store: ObjectStore, where: str, folder: Path | None = None) -> None:
         self._store = store
         self.where = where
         self._folder = folder
-        """Where the objects are files; None for memory and buckets."""
-        self._known = {folder}
+        """The folder in which the objects are files; None for memory and buckets."""
+        self._flushed = {folder}
         """Folders whose own names are on the disk."""
 
     @classmethod
     def open(cls, url_or_path: str | Path) -> Self:
-        """A folder (created if needed), or a URL: `memory://`, `file:///…`, `s3://bucket/prefix`, `gs://`, `az://`."""
+        """Open a folder, which is created if needed, or a URL.
+
+        URLs are `memory://`, `file:///…`, `s3://bucket/prefix`, `gs://…` and `az://…`.
+        """
         where = str(url_or_path)
         with _named(where, "open"):
             if "://" not in where or where.startswith("file://"):
@@ -60,37 +67,40 @@ class Objects:
             return cls(MemoryStore() if where == "memory://" else from_url(where), where)
 
     def create(self, key: str, data: bytes) -> None:
-        """Write all of `data` or nothing; on the disk for good when this returns. Raises AlreadyExists,
-        StorageFull."""
+        """Write all of `data` or nothing; it is on the disk when this returns.
+
+        Raises AlreadyExists, StorageFull.
+        """
         with _named(self.where, key):
             obstore.put(self._store, key, data, mode="create", use_multipart=False)
             if self._folder is not None:
                 self._sync(self._folder / key)
 
     def _sync(self, path: Path) -> None:
-        """A bucket keeps what it acknowledged; a folder only what was flushed, its name included."""
-        _sync(path)
+        """Flush a file and its name. A bucket keeps what it acknowledged, a folder only what was flushed."""
+        flush(path)
         for folder in path.parents:
-            sync_folder(folder)
-            if folder in self._known:
+            flush(folder)
+            if folder in self._flushed:
                 break
-            self._known.add(folder)
+            self._flushed.add(folder)
 
     def get(self, key: str) -> bytes:
-        """Raises Missing."""
+        """Return the bytes of an object. Raises Missing."""
         with _named(self.where, key):
             return bytes(obstore.get(self._store, key).bytes())
 
     @contextmanager
     def stream(self, keys: Sequence[str]) -> Iterator[Iterator[bytes]]:
-        """What lies under each of `keys`, in order, the next ones under way while one is used. Raises
-        Missing when it is taken.
+        """Yield an iterator over the objects under `keys`, in order; it fetches ahead while one is used.
+
+        The iterator raises Missing when it comes to a key that is not there.
         """
         if len(keys) < 2:
             yield map(self.get, keys)
             return
-        # Not left to the garbage collector: it may run inside of a lock of `threading`, and to join threads
-        # there takes that lock again, for ever.
+        # The pool is not left to the garbage collector: that may run while a lock of `threading` is held, and
+        # joining threads takes the same lock, so it would wait for ever.
         pool = ThreadPoolExecutor(AHEAD, thread_name_prefix="objects")
         try:
             yield self._in_order(pool, keys)
@@ -115,31 +125,30 @@ class Objects:
         return True
 
     def list(self, prefix: str = "") -> list[str]:
-        """All keys below the folder `prefix`, sorted."""
+        """Return all keys below the folder `prefix`, sorted."""
         return sorted(self.sizes(prefix))
 
     def sizes(self, prefix: str = "") -> dict[str, int]:
-        """Key and bytes of everything below the folder `prefix`."""
+        """Return the key and the size in bytes of every object below the folder `prefix`."""
         with _named(self.where, prefix):
             pages = obstore.list(self._store, prefix)
-            return {found["path"]: found["size"] for page in pages for found in page}
+            return {entry["path"]: entry["size"] for page in pages for entry in page}
 
     def watch(self, prefix: str) -> Watch:
-        """Tells of new objects in the folder `prefix`, but not of those in folders in it. To be closed."""
+        """Return a watch for new objects in the folder `prefix`, not in folders below it.
+
+        Close it after use.
+        """
         return Watch(None if self._folder is None else self._folder / prefix)
 
     def delete(self, key: str) -> None:
-        """Only for what nobody needs any more. Raises Missing, or not, as the store will have it."""
+        """Delete an object that nobody needs any more. Some stores raise Missing when it is not there."""
         with _named(self.where, key):
             obstore.delete(self._store, key)
 
 
-def sync_folder(folder: Path) -> None:
-    """Flush the names in a folder, so that a file made or renamed there outlives a power failure."""
-    _sync(folder)
-
-
-def _sync(path: Path) -> None:
+def flush(path: Path) -> None:
+    """Flush a file, or the names in a folder, so that it outlives a power failure."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -156,9 +165,9 @@ def _named(where: str, key: str) -> Iterator[None]:
     except (NotFoundError, FileNotFoundError) as error:
         raise Missing(f"{where}: there is no {key}") from error
     except (BaseError, OSError, ValueError) as error:
-        cause, *_ = str(error).partition(
-            "\n"
-        )  # below the first line the object store repeats itself at length
+        cause = str(error).partition("\n")[
+            0
+        ]  # the object store repeats itself at length below the first line
         if any(sign in cause for sign in FULL):
             raise StorageFull(f"{where}: no space left to write {key}; free some and try again") from error
         raise ObjectsError(f"{where}: {key}: {cause}") from error

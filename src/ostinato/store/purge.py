@@ -1,8 +1,8 @@
-"""Removing what a user said: tokens, signals, events and samples go, the counts stay.
+"""Removal of a user's data: tokens, signals, events and samples go, the counts stay.
 
-What is left of a session is a tombstone: its row under a random name, its turns without tokens, when it was
-purged and how much there was. So every figure of integrity stays true, and nobody can add to the session
-again. Weights are not changed: the versions trained on it are listed for whoever decides about them.
+A tombstone is left of each session: its row under a random name, its turns without tokens, when it was purged
+and how much there was. So every figure of integrity stays true, and nobody can add to the session again.
+Weights are not changed: the versions that were trained on it are listed, and people decide about them.
 """
 
 import json
@@ -12,29 +12,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Select, Table, delete, func, select, update
+from sqlalchemy import Connection, Table, delete, func, select, update
 
 from ostinato.store.ledger.ledger import Ledger
 from ostinato.store.sql import schema
+from ostinato.store.sql.chunks import chunks, values_in
 from ostinato.store.sql.database import StoreError
-from ostinato.store.sql.recording import chunks
 from ostinato.store.store import Store
 from ostinato.types import Ending, State, new_id
 
-GONE = "purged"
-WHO = (schema.sessions, schema.keys, schema.consents, schema.events)
-"""Where a user is named, with their organisation."""
+PURGED = "purged"
+TABLES_WITH_USERS = (schema.sessions, schema.keys, schema.consents, schema.events)
+"""The tables that name a user and their organisation."""
 NO_TOKENS: dict[str, Any] = {"ids": b"", "logprobs": b"", "versions": b""}
 NO_PROMPT: dict[str, Any] = {"prompt_ids": b"", "routes": None, "broken": None}
 
 
 class PurgeError(StoreError):
-    """There is nothing of this name to purge."""
+    """There is nothing of this name to purge, or the request is ambiguous."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purge:
-    """What was removed.
+    """The result of a purge.
 
     >>> Purge(sessions=("s1",), counts={"turns": 2}).trained
     ()
@@ -46,22 +46,22 @@ class Purge:
     trained: tuple[int, ...] = ()
     """Versions whose own training batch held a turn of these sessions."""
     descended: tuple[int, ...] = ()
-    """Versions that grew out of those: their weights still depend on it."""
+    """Versions that were trained from those, and whose weights therefore still depend on the sessions."""
     scrubbed: bool = True
-    """False when somebody still reads the log of the database, in which removed pages lie. It is emptied as
-    soon as nobody does, by whoever has the store open."""
+    """False when another process still reads the log of the database, which holds removed pages. The log is
+    emptied once nothing reads it, by any process that has the store open."""
 
 
 def purge(
     store: Store, *, by: str, user: str = "", organisation: str | None = None, session: str = ""
 ) -> Purge:
-    """Removes one session, or all of a user (of one organisation, if it is given), their consent and keys.
+    """Remove one session, or a user's sessions, consent and keys, in one organisation if it is given.
 
-    All or nothing. Purging the same session again changes nothing and names the versions trained since.
-    Raises PurgeError, also for a user of several organisations when none is named.
+    The purge is one transaction. Purging the same session again changes nothing, and names the versions that
+    were trained since. Raises PurgeError, also for a user of several organisations when none is given.
     """
     if bool(user) == bool(session):
-        raise PurgeError("purge what? give either a user or a session")
+        raise PurgeError("nothing to purge is named: give either a user or a session")
     with store.database.write() as connection:
         if user and organisation is None:
             _refuse_ambiguous(connection, user)
@@ -83,24 +83,29 @@ def purge(
 
 
 def _refuse_ambiguous(connection: Connection, user: str) -> None:
-    """Two people of one name in two organisations are two people."""
-    found = {name for table in WHO for name in connection.scalars(_organisations(table, user))}
-    if len(found) > 1:
-        names = ", ".join(repr(name) for name in sorted(found))
+    """Raise PurgeError when several organisations know this user: those may be different people."""
+    organisations = _organisations(connection, user)
+    if len(organisations) > 1:
+        names = ", ".join(repr(name) for name in sorted(organisations))
         raise PurgeError(
-            f"user {user!r} is known in several organisations ({names}): say which with --organisation, "
-            f"'' being none"
+            f"user {user!r} is known in several organisations ({names}): say which with --organisation; "
+            f"'' means none"
         )
 
 
 def _known(connection: Connection, user: str, organisation: str | None) -> bool:
-    found = {name for table in WHO for name in connection.scalars(_organisations(table, user))}
-    return bool(found) if organisation is None else organisation in found
+    organisations = _organisations(connection, user)
+    return bool(organisations) if organisation is None else organisation in organisations
 
 
-def _organisations(table: Table, user: str) -> Select[Any]:
-    query = select(table.c.organisation).where(table.c.user == user).distinct()
-    return query.where(table.c.revoked_at.is_(None)) if table is schema.keys else query
+def _organisations(connection: Connection, user: str) -> set[str]:
+    """Return the organisations in which the user has sessions, events, consent or a key that still works."""
+    names: set[str] = set()
+    for table in TABLES_WITH_USERS:
+        query = select(table.c.organisation).where(table.c.user == user).distinct()
+        valid = query.where(table.c.revoked_at.is_(None)) if table is schema.keys else query
+        names.update(connection.scalars(valid))
+    return names
 
 
 def _sessions(connection: Connection, user: str, organisation: str | None, session: str) -> list[str]:
@@ -135,19 +140,17 @@ def _delete(connection: Connection, table: Table, *where: Any) -> int:
 def _trained_on(connection: Connection, ids: Sequence[str]) -> tuple[int, ...]:
     sample, training = schema.samples.c, schema.trainings.c
     joined = schema.trainings.join(schema.samples, sample.group_id == training.group_id)
-    found: set[int] = set()
-    for some in chunks(ids):
-        query = select(training.version).select_from(joined).where(sample.session_id.in_(some))
-        found.update(connection.scalars(query))
-    return tuple(sorted(found))
+    query = select(training.version).select_from(joined)
+    return tuple(sorted(set(values_in(connection, query, sample.session_id, ids))))
 
 
 def _bury(connection: Connection, ids: Sequence[str], *, by: str) -> None:
-    """Leaves a tombstone for each session that has none yet, under one new name for all of them."""
-    name, now = f"{GONE}-{new_id()[:8]}", time.time()
+    """Leave a tombstone for each session that has none yet, under one new name for all of them."""
+    name, now = f"{PURGED}-{new_id()[:8]}", time.time()
     column = schema.sessions.c
     ending = func.coalesce(column.ending, Ending.ABANDONED.value)
-    for id in _without_tombstone(connection, ids):
+    buried = set(values_in(connection, select(schema.purges.c.session_id), schema.purges.c.session_id, ids))
+    for id in (id for id in ids if id not in buried):
         turns = connection.scalar(select(func.count()).where(schema.turns.c.session_id == id))
         counts = json.dumps({"turns": turns})
         row = {"session_id": id, "purged_at": now, "purged_by": by, "counts": counts}
@@ -156,34 +159,33 @@ def _bury(connection: Connection, ids: Sequence[str], *, by: str) -> None:
         connection.execute(update(schema.sessions).where(column.id == id).values(**values))
 
 
-def _without_tombstone(connection: Connection, ids: Sequence[str]) -> list[str]:
-    column = schema.purges.c.session_id
-    buried: set[str] = set()
-    for some in chunks(ids):
-        buried.update(connection.scalars(select(column).where(column.in_(some))))
-    return [id for id in ids if id not in buried]
-
-
 def _take_consent_back(connection: Connection, user: str, organisation: str | None, by: str) -> None:
     column = schema.consents.c
     query = select(column.organisation).where(column.user == user).distinct()
     if organisation is not None:
         query = query.where(column.organisation == organisation)
-    said = {"user": user, "granted": False, "set_by": by, "set_at": time.time()}
+    refusal = {"user": user, "granted": False, "set_by": by, "set_at": time.time()}
     for (name,) in connection.execute(query).all():
-        connection.execute(schema.consents.insert(), {**said, "organisation": name})
+        connection.execute(schema.consents.insert(), {**refusal, "organisation": name})
 
 
 def _take_keys_away(connection: Connection, user: str, organisation: str | None) -> None:
-    """Or the same key would begin to record them again. Its hash stays, so that it is refused for ever."""
+    """Revoke the user's keys, which would otherwise begin to record the user again.
+
+    The hash of a key stays, so that the key is refused for ever.
+    """
     column = schema.keys.c
     theirs = [column.user == user] + ([] if organisation is None else [column.organisation == organisation])
-    gone = {"user": GONE, "organisation": "", "revoked_at": func.coalesce(column.revoked_at, time.time())}
-    connection.execute(update(schema.keys).where(*theirs).values(**gone))
+    revoked = {
+        "user": PURGED,
+        "organisation": "",
+        "revoked_at": func.coalesce(column.revoked_at, time.time()),
+    }
+    connection.execute(update(schema.keys).where(*theirs).values(**revoked))
 
 
 def _descendants(connection: Connection, versions: Sequence[int]) -> tuple[int, ...]:
-    """Versions later in the line of `versions`, themselves left out."""
+    """Return the versions that were trained from `versions`, directly or through others, without these."""
     column = schema.versions.c
     touched = set(versions)
     for version, parent in connection.execute(select(column.version, column.parent).order_by(column.version)):

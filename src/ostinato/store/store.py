@@ -1,4 +1,4 @@
-"""The record: everything that was sampled, observed, decided and released, in one SQL database."""
+"""The store: everything that was sampled, observed, decided and released, in one SQL database."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,10 +9,11 @@ from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection, RowMapping, Select, Table, bindparam, delete, func, select, update
 
-from ostinato.store.accounts import Accounts, read_roles
+from ostinato.store.accounts import DECISIONS, Accounts, agrees, read_roles
 from ostinato.store.sql import row_conversion, schema
+from ostinato.store.sql.chunks import rows_in, values_in
 from ostinato.store.sql.database import Database, StoreError
-from ostinato.store.sql.recording import KEY, SAID, SET_ENDING, Recording, agrees, chunks
+from ostinato.store.sql.recording import SET_ENDING, Recording
 from ostinato.types import (
     ApiKey,
     Arm,
@@ -31,25 +32,28 @@ from ostinato.types import (
 
 T = TypeVar("T")
 NO_KEYS: Mapping[str, bool] = {}
-BUMP_ARMS = (
+COUNT_ARMS_REVISION = (
     update(schema.counters).where(schema.counters.c.name == "arms").values(value=schema.counters.c.value + 1)
+)
+OWNER_OF_KEY = select(schema.keys.c.user, schema.keys.c.organisation, schema.keys.c.revoked_at).where(
+    schema.keys.c.hash == bindparam("hash")
 )
 
 
 class PurgedError(StoreError):
-    """The session was removed at its user's wish: nothing is added to it any more."""
+    """The session was removed at the request of its user: nothing can be added to it any more."""
 
 
 class KeyChangedError(StoreError):
-    """The key was revoked, or its consent taken back, since it was looked up: look again."""
+    """The key was revoked, or its consent was taken back, after it was looked up: look it up again."""
 
 
 class TakenError(StoreError):
-    """Another session or turn is stored under this id: two gateways answered in one session at once."""
+    """Another session or turn is stored under this id: two gateways served one session at once."""
 
 
 class Store:
-    """Synchronous, thread-safe, shared by any number of processes on the same file.
+    """A synchronous, thread-safe record that any number of processes share on one database.
 
     Writes are idempotent: recording the same ids again changes nothing. Every method raises StoreError when
     the database cannot be read or written, and then nothing of the call was recorded.
@@ -81,21 +85,21 @@ class Store:
         return self._one(select(schema.sessions).where(schema.sessions.c.id == id), row_conversion.session_of)
 
     def lacks_session(self, id: str) -> bool:
-        """Whether the session is known not to be stored, at the cost of one look-up in a local file.
+        """Return True when one look-up in a local file shows that the session is not stored.
 
-        False where that would mean a wait: `session` knows.
+        Return False where finding out could take a while; `session` finds out.
         """
         return self.database.lacks_session(id)
 
     def recorded_turns(self, session_id: str) -> int:
-        """The number after that of the session's last turn, at the cost of one look-up in a local file.
+        """Return the number after that of the session's last turn, by one look-up in a local file.
 
-        0 where that would mean a wait, and for a session without turns.
+        Return 0 where finding out could take a while, and for a session without turns.
         """
         return self.database.recorded_turns(session_id)
 
     def newest_session(self, prefix: str) -> Session | None:
-        """The session started last of those whose id begins with `prefix`."""
+        """Return the session that started last of those whose id begins with `prefix`."""
         table = schema.sessions.c
         named = select(schema.sessions).where(table.id >= prefix, table.id < prefix + "\x7f")
         return self._one(
@@ -111,7 +115,7 @@ class Store:
         since: float = 0.0,
         limit: int | None = None,
     ) -> list[Session]:
-        """Sessions started at `since` or later, oldest first; `limit` keeps the newest ones."""
+        """Return the sessions that started at `since` or later, oldest first; `limit` keeps the newest."""
         table = schema.sessions.c
         query = select(schema.sessions).where(table.started_at >= since).limit(limit)
         if source is not None:
@@ -124,7 +128,7 @@ class Store:
         return self._all(newest_first, row_conversion.session_of)[::-1]
 
     def idle_sessions(self, before: float, most: int = 1_000) -> list[str]:
-        """Live sessions without an ending whose last turn was over before `before`, oldest first."""
+        """Return the live sessions without an ending whose last turn ended before `before`, oldest first."""
         session, turn = schema.sessions.c, schema.turns.c
         over = select(func.max(turn.started_at + turn.latency_s)).where(turn.session_id == session.id)
         idle = select(session.id).where(
@@ -146,32 +150,31 @@ class Store:
     ) -> None:
         """Write all of them in one transaction; an ENDING signal also ends its session.
 
-        `keys`: the API keys in whose name it comes, by hash, and whether what they were told with is kept
-        only because of their consent. Keys and consent are looked up again within the transaction, so what
-        was revoked or purged a moment ago is not recorded; a session whose consent was taken back since it
-        began is recorded without it.
+        `keys` are the hashes of the API keys in whose name this is recorded, each with True when the texts
+        are kept only because its owner consents. Keys and consent are looked up again within the transaction,
+        so nothing is recorded for a key that was revoked or purged a moment ago; a session whose consent was
+        taken back since it began is recorded without consent.
 
         Raises StoreError when a turn or signal names a session that is neither stored nor in `sessions`,
         PurgedError when one names a session that was purged, KeyChangedError for a key that was revoked or
-        whose consent was taken back, and TakenError when a session or turn of this id is stored already and
-        is another one.
+        whose consent was taken back, and TakenError when another session or turn is stored under an id.
         """
         endings = [
             {"session": s.session_id, "how": Ending(str(s.value)).value}
             for s in signals
             if s.kind is SignalKind.ENDING
         ]
-        named = {t.session_id for t in turns} | {s.session_id for s in signals}
-        told = {e.session_id for e in events if e.session_id is not None}
+        facts: tuple[Turn | Signal | Event, ...] = (*turns, *signals, *events)
+        named = {fact.session_id for fact in facts if fact.session_id is not None}
         with self.database.recording() as to:
-            _refuse_purged(to, list(named | told))
+            _refuse_purged(to, list(named))
             _refuse_changed(to, keys)
-            begun = [row_conversion.session_row(_as_agreed(to, session)) for session in sessions]
-            if to.insert_new(schema.sessions, begun) != len(begun):
-                _refuse_taken(to, schema.sessions, begun, ("user", "organisation"))
-            taken = [row_conversion.turn_row(turn) for turn in turns]
-            if to.insert_new(schema.turns, taken) != len(taken):
-                _refuse_taken(to, schema.turns, taken, schema.turns.c.keys())
+            session_rows = [row_conversion.session_row(_as_agreed(to, session)) for session in sessions]
+            if to.insert_new(schema.sessions, session_rows) != len(session_rows):
+                _refuse_taken(to, schema.sessions, session_rows, ("user", "organisation"))
+            turn_rows = [row_conversion.turn_row(turn) for turn in turns]
+            if to.insert_new(schema.turns, turn_rows) != len(turn_rows):
+                _refuse_taken(to, schema.turns, turn_rows, schema.turns.c.keys())
             to.insert_new(schema.signals, [row_conversion.signal_row(signal) for signal in signals])
             to.insert_new(schema.events, [row_conversion.event_row(event) for event in events])
             to.end(endings)
@@ -180,7 +183,7 @@ class Store:
         return self.turns_of((session_id,)).get(session_id, [])
 
     def turns_of(self, session_ids: Iterable[str]) -> dict[str, list[Turn]]:
-        """The turns of each session in order; a session without turns is not in the dict."""
+        """Return the turns of each session in order; a session without turns is not in the dict."""
         order = (schema.turns.c.session_id, schema.turns.c.number)
         return self._by_session(schema.turns, session_ids, order, row_conversion.turn_of)
 
@@ -188,7 +191,7 @@ class Store:
         return self.signals_of((session_id,)).get(session_id, [])
 
     def signals_of(self, session_ids: Iterable[str]) -> dict[str, list[Signal]]:
-        """The signals of each session by time observed; a session without signals is not in the dict."""
+        """Return the signals of each session by time observed; one without signals is not in the dict."""
         order = (schema.signals.c.observed_at, schema.signals.c.id)
         return self._by_session(schema.signals, session_ids, order, row_conversion.signal_of)
 
@@ -201,44 +204,39 @@ class Store:
             return connection.scalar(query) is not None
 
     def events(self, session_id: str) -> list[Event]:
-        """The events of a session by time observed, whoever sent them."""
+        """Return the events of a session from all senders, by time observed."""
         query = select(schema.events).where(schema.events.c.session_id == session_id)
         return self._all(
             query.order_by(schema.events.c.observed_at, schema.events.c.id), row_conversion.event_of
         )
 
     def known_events(self, ids: Sequence[str]) -> dict[str, Event]:
-        """Those of these events that are recorded."""
-        found: dict[str, Event] = {}
-        for some in chunks(ids):
-            query = select(schema.events).where(schema.events.c.id.in_(some))
-            found |= {event.id: event for event in self._all(query, row_conversion.event_of)}
-        return found
+        """Return the recorded ones of these events, by id."""
+        with self.database.read() as connection:
+            rows = rows_in(connection, select(schema.events), schema.events.c.id, ids)
+            return {row.id: row_conversion.event_of(row._mapping) for row in rows}
 
     def purged(self, session_ids: Iterable[str]) -> set[str]:
-        """Those of these sessions that were purged."""
+        """Return the ids of the sessions that were purged, of those given."""
         column = schema.purges.c.session_id
-        found: set[str] = set()
         with self.database.read() as connection:
-            for some in chunks(list(session_ids)):
-                found.update(connection.scalars(select(column).where(column.in_(some))))
-        return found
+            return set(values_in(connection, select(column), column, list(session_ids)))
 
     def add_reward(self, reward: Reward) -> None:
         self.add_rewards((reward,))
 
     def add_rewards(self, rewards: Iterable[Reward]) -> None:
-        """Append: a later reward of the same session does not erase the earlier one."""
+        """Append rewards: a later reward of the same session does not erase an earlier one."""
         with self.database.write() as connection:
             self._insert(connection, schema.rewards, map(row_conversion.reward_row, rewards))
 
     def rewards(self, session_id: str) -> list[Reward]:
-        """Every reward ever computed for the session, oldest first."""
+        """Return every reward ever computed for the session, oldest first."""
         query = select(schema.rewards).where(schema.rewards.c.session_id == session_id)
         return self._all(query.order_by(schema.rewards.c.order), row_conversion.reward_of)
 
     def add_version(self, row: Checkpoint) -> None:
-        """Raises StoreError when the version is known with another digest."""
+        """Record a version. Raises StoreError when it is known with another digest."""
         with self.database.write() as connection:
             put_version(self.database, connection, row)
 
@@ -252,7 +250,7 @@ class Store:
             self._insert(connection, schema.reports, (row_conversion.report_row(report),))
 
     def reports(self, version: int | None = None) -> list[Report]:
-        """Reports of one version, or of all, in the order they were added."""
+        """Return the reports of one version, or of all, in the order in which they were added."""
         return self._all(_of_version(schema.reports, version), row_conversion.report_of)
 
     def add_verdict(self, verdict: Verdict) -> None:
@@ -260,7 +258,7 @@ class Store:
             self._insert(connection, schema.verdicts, (row_conversion.verdict_row(verdict),))
 
     def verdicts(self, version: int | None = None) -> list[Verdict]:
-        """Verdicts on one version, or on all, in the order they were added."""
+        """Return the verdicts on one version, or on all, in the order in which they were added."""
         return self._all(_of_version(schema.verdicts, version), row_conversion.verdict_of)
 
     def set_arms(self, arms: Sequence[Arm]) -> None:
@@ -270,19 +268,19 @@ class Store:
             if arms:
                 connection.execute(schema.arms.insert(), row_conversion.arm_rows(arms))
             self._insert(connection, schema.counters, ({"name": "arms", "value": 0},))
-            connection.execute(BUMP_ARMS)
+            connection.execute(COUNT_ARMS_REVISION)
 
     def arms(self) -> list[Arm]:
         return self._all(select(schema.arms).order_by(schema.arms.c.position), row_conversion.arm_of)
 
     def arms_revision(self) -> int:
-        """How often the arms were set."""
+        """Return how often the arms were set."""
         column = schema.counters.c
         with self.database.read() as connection:
             return connection.scalar(select(column.value).where(column.name == "arms")) or 0
 
     def add_key(self, hash: str, user: str, roles: str = "use,feedback", arm: str | None = None) -> None:
-        """Add a key by its SHA-256, or change whose it is; `accounts` knows organisations and limits."""
+        """Add a key by its SHA-256, or change its owner; `accounts` also sets organisations and limits."""
         self.accounts.add(ApiKey(hash=hash, user=user, roles=read_roles(roles), arm=arm))
 
     def key(self, hash: str) -> ApiKey | None:
@@ -306,44 +304,46 @@ class Store:
         order: Sequence[Any],
         convert: Callable[[RowMapping], T],
     ) -> dict[str, list[T]]:
-        found: dict[str, list[T]] = {}
-        for ids in chunks(list(dict.fromkeys(session_ids))):
-            query = select(table).where(table.c.session_id.in_(ids)).order_by(*order)
-            with self.database.read() as connection:
-                for row in connection.execute(query).mappings():
-                    found.setdefault(row["session_id"], []).append(convert(row))
-        return found
+        by_session: dict[str, list[T]] = {}
+        query, ids = select(table).order_by(*order), list(dict.fromkeys(session_ids))
+        with self.database.read() as connection:
+            for row in rows_in(connection, query, table.c.session_id, ids):
+                by_session.setdefault(row.session_id, []).append(convert(row._mapping))
+        return by_session
 
 
 def _refuse_changed(to: Recording, keys: Mapping[str, bool]) -> None:
     for hash, needs_consent in keys.items():
-        found = to.all(KEY, {"hash": hash})
-        if not found or found[0][2] is not None:
+        rows = to.all(OWNER_OF_KEY, {"hash": hash})
+        if not rows or rows[0][2] is not None:
             raise KeyChangedError("this API key was revoked: ask for another one")
-        user, organisation, _ = found[0]
+        user, organisation, _ = rows[0]
         if needs_consent and not _agrees(to, organisation, user):
-            raise KeyChangedError("consent was taken back since this API key was looked up: send it again")
+            raise KeyChangedError("consent was taken back after this API key was looked up: send it again")
 
 
 def _as_agreed(to: Recording, session: Session) -> Session:
-    """A session that begins now has the consent that holds now; one that began without it stays without."""
+    """Return the session with the consent that holds now; one that began without consent stays without."""
     if session.source is not Source.LIVE or not session.consent:
         return session
     return replace(session, consent=_agrees(to, session.organisation, session.user))
 
 
 def _agrees(to: Recording, organisation: str, user: str) -> bool:
-    return agrees(to.all(SAID, {"organisation": organisation, "user": user}), organisation, user)
+    return agrees(to.all(DECISIONS, {"organisation": organisation, "user": user}), organisation, user)
 
 
 def _refuse_taken(
     to: Recording, table: Table, new: Sequence[row_conversion.Row], names: Sequence[str]
 ) -> None:
-    """The same row again is no news; another one under its id would be lost without a word."""
+    """Raise TakenError when one of these rows is stored with other content, which would be lost silently.
+
+    The same row twice is allowed.
+    """
     query = _by_id(table, tuple(names))
     for row in new:
-        (found,) = to.all(query, {"id": row["id"]})
-        if tuple(found) != tuple(row[name] for name in names):
+        (stored,) = to.all(query, {"id": row["id"]})
+        if tuple(stored) != tuple(row[name] for name in names):
             raise TakenError(
                 f"{table.name.removesuffix('s')} {row['id']!r} is stored already and is another one"
             )
@@ -355,7 +355,7 @@ def _by_id(table: Table, names: tuple[str, ...]) -> Select[Any]:
 
 
 def put_version(database: Database, connection: Connection, row: Checkpoint) -> None:
-    """Record a version inside a transaction; one that is known without a batch gets this one.
+    """Record a version inside a transaction; a version known without a batch gets the batch of `row`.
 
     Raises StoreError when it is known with another digest.
     """
@@ -374,9 +374,9 @@ def put_version(database: Database, connection: Connection, row: Checkpoint) -> 
 
 
 def _refuse_purged(to: Recording, session_ids: Sequence[str]) -> None:
-    gone = to.purged_of(session_ids)
-    if gone is not None:
-        raise PurgedError(f"session {gone!r} was purged: start another one")
+    purged = to.purged_of(session_ids)
+    if purged is not None:
+        raise PurgedError(f"session {purged!r} was purged: start another one")
 
 
 def _of_version(table: Table, version: int | None) -> Select[Any]:

@@ -1,7 +1,7 @@
-"""Waking up when something is created below a key: at once in a folder of this machine, else after a while.
+"""Waiting until an object is created below a key: a folder of this machine reports that at once.
 
-A bucket cannot call anybody, and what another machine writes to a shared folder is not told either. So a wait
-always ends by itself, and whoever waits looks again.
+A bucket reports nothing, and neither does a shared folder that another machine writes to. So a wait always
+ends by itself, and the caller looks again.
 """
 
 import asyncio
@@ -11,12 +11,15 @@ import os
 from pathlib import Path
 
 CREATED = 0x100 | 0x80
-"""IN_CREATE and IN_MOVED_TO of Linux' inotify: an object appears by a link or by being renamed."""
+"""IN_CREATE and IN_MOVED_TO of Linux's inotify: an object appears by a link or by a rename."""
 EVENT_BYTES = 1 << 16
 
 
 class Watch:
-    """Wakes one waiter on one event loop. `folder` need not exist yet; None where there is no folder."""
+    """Wakes one waiting task of one event loop.
+
+    `folder` need not exist yet; it is None for stores that are no folder.
+    """
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
@@ -25,7 +28,7 @@ class Watch:
         self._watched = False
 
     async def wait(self, seconds: float) -> None:
-        """Until something was created since the last call ended, or for `seconds`."""
+        """Wait until something has been created since the last call ended, or for `seconds`."""
         self._watch()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._created.wait(), seconds)
@@ -38,13 +41,13 @@ class Watch:
             self._descriptor = -1
 
     def _watch(self) -> None:
-        """Begins once the folder is there."""
+        """Begin to watch the folder once it exists."""
         if self._watched or self._descriptor < 0:
             return
         self._watched = _added(self._descriptor, os.fsencode(str(self._folder)))
         if self._watched:
             asyncio.get_running_loop().add_reader(self._descriptor, self._read)
-            self._created.set()  # it may have been created before anybody watched
+            self._created.set()  # an object may have been created before the watch began
 
     def _read(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -53,7 +56,7 @@ class Watch:
 
 
 def _opened() -> int:
-    """A descriptor of inotify; negative where the system has none, or gives no more."""
+    """Return a descriptor of inotify; negative where the system has no inotify, or no descriptor left."""
     open_ = getattr(ctypes.CDLL(None), "inotify_init1", None)
     return -1 if open_ is None else int(open_(os.O_NONBLOCK | os.O_CLOEXEC))
 

@@ -1,7 +1,7 @@
-"""Requests and completions as JSON: what gateway and engine say to each other.
+"""Requests and completions as the JSON that gateway and engine exchange.
 
-`*_to_json` gives a dict ready for any JSON encoder; `*_from_json` reads such a dict, or its text, and raises
-ValueError naming the field that is wrong. Unknown fields are left alone, so either side may add some.
+`*_to_json` returns a dict for any JSON encoder; `*_from_json` reads such a dict, or its text, and raises
+ValueError naming the field that is wrong. Unknown fields are ignored, so that either side may add some.
 """
 
 import base64
@@ -16,18 +16,20 @@ from ostinato.types import Completion, FinishReason, GenerateRequest
 
 T = TypeVar("T")
 INT32 = range(-(2**31), 2**31)
+REQUEST_FIELDS = (
+    "request_id",
+    "session_id",
+    "prompt_ids",
+    "stop_ids",
+    "max_tokens",
+    "temperature",
+    "seed",
+)
 
 
 def request_to_json(request: GenerateRequest) -> dict[str, Any]:
-    return {
-        "request_id": request.request_id,
-        "session_id": request.session_id,
-        "prompt_ids": list(request.prompt_ids),
-        "stop_ids": list(request.stop_ids),
-        "max_tokens": request.max_tokens,
-        "temperature": request.temperature,
-        "seed": request.seed,
-    }
+    fields = {name: getattr(request, name) for name in REQUEST_FIELDS}
+    return fields | {"prompt_ids": list(request.prompt_ids), "stop_ids": list(request.stop_ids)}
 
 
 def request_from_json(data: Mapping[str, Any] | str | bytes) -> GenerateRequest:
@@ -117,17 +119,17 @@ def _not_negative(value: Any) -> float:
 
 
 def _ints(value: Any) -> tuple[int, ...]:
-    found = tuple(_list(value))
-    if not {int}.issuperset(map(type, found)):
-        found = tuple(map(_int, found))  # says which it is
-    if found and not (min(found) in INT32 and max(found) in INT32):
-        raise ValueError(f"expected 32-bit numbers, got {max(found, key=abs)}")
-    return found
+    numbers = tuple(_list(value))
+    if not {int}.issuperset(map(type, numbers)):
+        numbers = tuple(map(_int, numbers))  # raises an error that names the value
+    if numbers and not (min(numbers) in INT32 and max(numbers) in INT32):
+        raise ValueError(f"expected 32-bit numbers, got {max(numbers, key=abs)}")
+    return numbers
 
 
 def _floats(value: Any) -> tuple[float, ...]:
-    found = _list(value)
-    return tuple(found) if {float}.issuperset(map(type, found)) else tuple(map(_float, found))
+    numbers = _list(value)
+    return tuple(numbers) if {float}.issuperset(map(type, numbers)) else tuple(map(_float, numbers))
 
 
 def _list(value: Any) -> list[Any] | tuple[Any, ...]:

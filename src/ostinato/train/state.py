@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from ostinato.store.objects import sync_folder
+from ostinato.store.objects import flush
 from ostinato.train.optimizer import AdamW, scales, set_scales
 
 Note = dict[str, Any]
@@ -45,7 +45,7 @@ class States:
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-        sync_folder(self._directory)
+        flush(self._directory)
         for old in self.saved(before=number)[: -(KEPT - 1)]:
             self._path(old).unlink(missing_ok=True)
 

@@ -1,3 +1,8 @@
+"""The embedded engine samples, reuses prefixes, swaps weights and survives failures.
+
+Covers engine/embedded/engine.py, engine/embedded/forward.py and engine/embedded/slots.py.
+"""
+
 import asyncio
 import random
 from typing import Any

@@ -1,4 +1,4 @@
-"""A machine without a compiler, or with one that fails, samples with torch; a kernel is compiled once."""
+"""A machine without a working compiler samples with torch; elsewhere the kernel is compiled once."""
 
 import logging
 from collections.abc import Iterator

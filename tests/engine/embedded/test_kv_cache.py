@@ -1,4 +1,4 @@
-"""Attention over slots against the plain formula, for every way a step can read them."""
+"""Attention over slots agrees with the plain formula, for every way in which a step can read them."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The kernel against the decoder it stands for, over shapes that fit no vector."""
+"""The kernel agrees with the decoder that it stands for, over shapes that fit no vector register."""
 
 import asyncio
 from typing import Any

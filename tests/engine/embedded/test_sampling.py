@@ -1,3 +1,5 @@
+"""Sampling follows the distribution of the logits, and each request only its own seed."""
+
 import torch
 from hypothesis import given
 from hypothesis import strategies as st

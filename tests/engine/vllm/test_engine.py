@@ -1,4 +1,4 @@
-"""The routes that vLLM tells, without a vLLM: what does not fit into two bytes is refused."""
+"""Routes as vLLM returns them, without a vLLM: numbers that do not fit into two bytes are refused."""
 
 import base64
 import io

@@ -1,3 +1,5 @@
+"""A patch turns one set of weights into another, bit for bit, and sends only what changed."""
+
 import numpy as np
 import pytest
 import torch

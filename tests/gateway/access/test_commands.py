@@ -53,7 +53,7 @@ def test_consent_is_shown_as_it_holds(path: str, capsys) -> None:
         (["keys", "add", "ada", "--roles", "king"], "roles are use, feedback, admin"),
         (["keys", "add", "ada", "--concurrent", "0"], "concurrent must be at least 1"),
         (["keys", "revoke", "12"], "0 keys begin with '12'"),
-        (["consent", "set", "yes"], "whose consent"),
+        (["consent", "set", "yes"], "consent needs an owner"),
         (["purge", "--user", "ada"], "no user 'ada'"),
     ],
 )

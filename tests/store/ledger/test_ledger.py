@@ -1,4 +1,8 @@
-"""No prompt is trained twice and no turn disappears, whoever dies when."""
+"""No prompt is trained twice and no turn disappears, whenever a process dies.
+
+Covers store/ledger/ledger.py, store/ledger/group_queries.py, store/ledger/prompt_queries.py,
+store/ledger/phases.py and store/ledger/turn_states.py.
+"""
 
 import json
 from pathlib import Path

@@ -1,4 +1,8 @@
-"""Secrets are found where they stand, and ordinary source is left alone."""
+"""Secrets are found wherever they stand, and ordinary source is left alone.
+
+Covers store/redaction/find.py, store/redaction/known_forms.py, store/redaction/by_name.py,
+store/redaction/likelihood.py and store/redaction/run_ends.py.
+"""
 
 import json
 import random

@@ -1,4 +1,7 @@
-"""A database that cannot be used says why."""
+"""A database that cannot be used says why, and what was promised is flushed to the disk.
+
+Covers store/sql/database.py, store/sql/schema.py and store/sql/recording.py.
+"""
 
 import os
 import subprocess
@@ -146,8 +149,8 @@ def test_what_was_promised_is_flushed_and_what_is_only_recorded_is_not(tmp_path:
     database = Database(tmp_path / "record.db")
     with database.write() as connection:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
-    assert database._direct is not None
-    assert database._direct._connection.execute("PRAGMA synchronous").fetchone() == (1,)
+    assert database._sqlite is not None
+    assert database._sqlite._connection.execute("PRAGMA synchronous").fetchone() == (1,)
 
 
 def test_a_file_is_open_elsewhere_until_it_is_closed(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Nouns survive their rows to the bit."""
+"""Nouns survive their conversion to rows to the bit."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,7 @@
-"""A manifest is read back exactly, or refused."""
+"""A manifest is read back exactly, or refused.
+
+Covers sync/chain/manifest.py, sync/chain/sealed.py and sync/chain/keys.py.
+"""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The way that is taken is the cheapest there is, by comparison with trying all of them."""
+"""The path that is taken is the cheapest there is, by comparison with trying all of them."""
 
 from collections.abc import Iterator
 

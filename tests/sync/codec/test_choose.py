@@ -1,4 +1,8 @@
-"""A tensor comes back to the bit, whatever its values, in whichever form; what does not fit is refused."""
+"""A tensor comes back to the bit from every codec; a base that does not fit is refused.
+
+Covers sync/codec/choose.py, sync/codec/symbols.py, sync/codec/overwrite.py, sync/codec/planes.py,
+sync/codec/steps.py and sync/codec/bounds.py.
+"""
 
 import math
 

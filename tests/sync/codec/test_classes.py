@@ -1,4 +1,7 @@
-"""Ranks and places agree with sorting; ordinals keep order and tell all bits apart."""
+"""Ranks and places agree with sorting; ordinals keep the order and distinguish all bit patterns.
+
+Covers sync/codec/classes.py and sync/codec/ordinal.py.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,7 @@
-"""A damaged payload is refused by name: no crash, no other error, no memory beyond the tensor's."""
+"""A damaged payload raises DamagedPayload: no crash, no other error, no memory beyond the tensor's.
+
+Covers sync/codec/payload.py.
+"""
 
 import tracemalloc
 

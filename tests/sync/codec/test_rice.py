@@ -1,4 +1,7 @@
-"""Numbers come back from Rice codes, in about the bits that theory gives them."""
+"""Numbers come back from Rice codes, in about the bits that theory predicts.
+
+Covers sync/codec/rice.py and sync/codec/sparse_rows.py.
+"""
 
 import numpy as np
 import pytest

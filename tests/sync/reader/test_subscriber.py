@@ -1,4 +1,7 @@
-"""What is not exactly what was published is refused, by name, and never returned."""
+"""Weights that are not exactly those published are refused, with the reason, and never returned.
+
+Covers sync/reader/subscriber.py, sync/reader/download.py and sync/chain/architecture.py.
+"""
 
 import threading
 from collections.abc import Callable

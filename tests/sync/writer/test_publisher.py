@@ -1,4 +1,7 @@
-"""A version is published whole or not at all, by one publisher, whatever happens in between."""
+"""A version is published whole or not at all, by one publisher, whatever happens meanwhile.
+
+Covers sync/writer/publisher.py, sync/writer/upload.py and sync/chain/epochs.py.
+"""
 
 import json
 import resource

@@ -1,4 +1,7 @@
-"""Each rank publishes what it holds; a version is that of all ranks or none."""
+"""Each rank publishes the rows it holds; a version holds the rows of all ranks or does not exist.
+
+Covers sync/writer/ranks.py and sync/shards.py.
+"""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Queries about the groups of the ledger, each inside the transaction of whoever asks."""
+"""Queries about the groups of the ledger, each inside the transaction of its caller."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -8,88 +8,82 @@ from sqlalchemy import Connection, Row, func, select, update
 
 from ostinato.store.ledger.phases import Phase
 from ostinato.store.sql import row_conversion, schema
-from ostinato.store.sql.recording import chunks
+from ostinato.store.sql.chunks import chunks, rows_in, values_in
 from ostinato.types import Sample
 
 LESSON = "lesson/"
-"""What the id of a lesson's group begins with: it has no samples, the sessions are in `shown`."""
+"""The prefix of the id of a lesson's group: it has no samples, and its sessions are in `shown`."""
 
 
 def not_older(version: int) -> Any:
-    """A condition: all tokens are of `version` or newer."""
+    """Return the condition that all tokens of a group are of `version` or newer."""
     return schema.groups.c.oldest_version >= version
 
 
 def in_phase(
     connection: Connection, phase: Phase, *where: Any, limit: int | None = None
 ) -> Sequence[Row[Any]]:
-    """Groups in a phase, in the order they were offered, locked where the database can."""
+    """Return the groups in a phase, in the order of their offers, locked where the database can do that."""
     joined = schema.groups.join(schema.prompts)
     query = select(schema.groups).select_from(joined).where(schema.prompts.c.phase == phase.value, *where)
     ordered = query.order_by(schema.groups.c.order).limit(limit)
     return connection.execute(ordered.with_for_update(skip_locked=True)).all()
 
 
-def aim(connection: Connection, group_ids: Sequence[str], version: int | None) -> None:
-    """Say which version these groups are to be trained into."""
+def set_target(connection: Connection, group_ids: Sequence[str], version: int | None) -> None:
+    """Set the version into which these groups are to be trained."""
     for some in chunks(group_ids):
         change = update(schema.groups).where(schema.groups.c.id.in_(some))
         connection.execute(change.values(target_version=version))
 
 
 def facts(connection: Connection, session_ids: Sequence[str]) -> int:
-    """How many turns and signals these sessions have."""
-    total = 0
-    for table in (schema.turns, schema.signals):
-        for some in chunks(session_ids):
-            query = select(func.count()).select_from(table).where(table.c.session_id.in_(some))
-            total += connection.scalar(query) or 0
-    return total
-
-
-def purged(connection: Connection, session_ids: Sequence[str]) -> bool:
-    """Whether one of these sessions was purged, so that its tokens must not come back."""
-    column = schema.purges.c.session_id
-    return any(
-        connection.scalar(select(column).where(column.in_(some)).limit(1)) is not None
-        for some in chunks(session_ids)
+    """Return the number of turns and signals that these sessions have."""
+    return sum(
+        count
+        for table in (schema.turns, schema.signals)
+        for count in values_in(
+            connection, select(func.count()).select_from(table), table.c.session_id, session_ids
+        )
     )
 
 
+def purged(connection: Connection, session_ids: Sequence[str]) -> bool:
+    """Return True when one of these sessions was purged, so that its tokens must not come back."""
+    column = schema.purges.c.session_id
+    return any(values_in(connection, select(column), column, session_ids))
+
+
 def sessions_of(connection: Connection, group_ids: Sequence[str]) -> dict[str, list[str]]:
-    """The sessions of each group."""
-    found: dict[str, list[str]] = defaultdict(list)
+    """Return the sessions of each group."""
+    sessions: dict[str, list[str]] = defaultdict(list)
     column = schema.samples.c
-    for some in chunks(group_ids):
-        query = select(column.group_id, column.session_id).where(column.group_id.in_(some)).distinct()
-        for group_id, session_id in connection.execute(query):
-            found[group_id].append(session_id)
-    return found
+    query = select(column.group_id, column.session_id).distinct()
+    for group_id, session_id in rows_in(connection, query, column.group_id, group_ids):
+        sessions[group_id].append(session_id)
+    return sessions
 
 
 def tally(connection: Connection, phase: Phase) -> dict[str, tuple[int, float]]:
-    """By the kind of their task, how many groups are in a phase and the mean length of their rows."""
+    """Return, by kind of task, the number of groups in a phase and the mean length of their samples."""
     groups, samples, prompts = schema.groups, schema.samples, schema.prompts
     counted = func.count(groups.c.id.distinct()), func.avg(func.length(samples.c.mask))
     query = select(groups.c.kind, *counted).select_from(groups.join(samples).join(prompts))
-    found = connection.execute(query.where(prompts.c.phase == phase.value).group_by(groups.c.kind))
-    return {kind: (count, float(length)) for kind, count, length in found}
+    rows = connection.execute(query.where(prompts.c.phase == phase.value).group_by(groups.c.kind))
+    return {kind: (count, float(length)) for kind, count, length in rows}
 
 
 def prompts_of(connection: Connection, group_ids: Sequence[str]) -> dict[str, str]:
-    """The prompt of each of these groups that is known."""
-    found = {id: id.removeprefix(LESSON) for id in group_ids if id.startswith(LESSON)}
-    for some in chunks(group_ids):
-        query = select(schema.groups.c.id, schema.groups.c.prompt).where(schema.groups.c.id.in_(some))
-        found |= {row[0]: row[1] for row in connection.execute(query)}
-    return found
+    """Return the prompt of each of these groups that is known."""
+    lessons = {id: id.removeprefix(LESSON) for id in group_ids if id.startswith(LESSON)}
+    query = select(schema.groups.c.id, schema.groups.c.prompt)
+    return lessons | {row[0]: row[1] for row in rows_in(connection, query, schema.groups.c.id, group_ids)}
 
 
 def samples_of(connection: Connection, group_ids: Sequence[str]) -> dict[str, list[Sample]]:
-    """The samples of each group, in order."""
+    """Return the samples of each group, in order."""
     samples: dict[str, list[Sample]] = defaultdict(list)
-    for some in chunks(group_ids):
-        query = select(schema.samples).where(schema.samples.c.group_id.in_(some))
-        for row in connection.execute(query.order_by(schema.samples.c.position)).mappings():
-            samples[row["group_id"]].append(row_conversion.sample_of(row))
+    query = select(schema.samples).order_by(schema.samples.c.position)
+    for row in rows_in(connection, query, schema.samples.c.group_id, group_ids):
+        samples[row.group_id].append(row_conversion.sample_of(row._mapping))
     return samples

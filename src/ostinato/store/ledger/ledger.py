@@ -1,8 +1,8 @@
-"""The promise that no prompt is trained twice, and that what is called trained is in the weights.
+"""The promise that no prompt is trained twice, and that everything called trained is in the weights.
 
-A prompt moves as `store/ledger/phases.py` draws it. The trainer claims groups for the version it is about to
-publish, publishes, then commits the version with the groups that its weights contain, by their ids and the
-digest of the weights. After a crash it commits what the published weights contain and releases the rest.
+A prompt moves as `phases.py` draws it. The trainer claims groups for the version it is about to publish,
+publishes, then commits the version with the groups that its weights contain, by their ids and the digest of
+the weights. After a crash it commits the groups that the published weights contain and releases the others.
 Every transition is one transaction that is on the disk when the call returns.
 """
 
@@ -23,8 +23,9 @@ from ostinato.store.ledger.turn_states import (
     turns_of_sessions,
     without_advantage,
 )
-from ostinato.store.sql import row_conversion, schema
-from ostinato.store.sql.recording import chunks
+from ostinato.store.sql import schema
+from ostinato.store.sql.chunks import chunks, values_in
+from ostinato.store.sql.row_conversion import group_of, group_row, sample_row
 from ostinato.store.store import Store, put_version
 from ostinato.types import Checkpoint, Group, Source, State
 
@@ -33,7 +34,7 @@ ENDS_A_LIVE_PROMPT = {State.VOID, State.MEASURED, State.UNTRAINABLE}
 
 
 def prompt_of_session(session_id: str) -> str:
-    """The prompt of a real person's session: it has no key that anything else could share."""
+    """Return the prompt of a real person's session: nothing else can share its key."""
     return f"live/{session_id}"
 
 
@@ -59,9 +60,10 @@ class Ledger:
                 )
 
     def reserve(self, prompt: str, stage: Stage = Stage.PRACTICE, sessions: Sequence[str] = ()) -> bool:
-        """True for the first caller, of all processes and for ever; False afterwards.
+        """Return True to the first caller, of all processes and for ever; False afterwards.
 
-        `sessions`: ids of the sessions in which the prompt will be shown, where no group will name them.
+        `sessions` are the ids of the sessions in which the prompt will be shown, where no group will name
+        them.
         """
         with self._database.write() as connection:
             if not self._reserve(connection, prompt, stage):
@@ -81,12 +83,12 @@ class Ledger:
             move(connection, [prompt], Phase.DROPPED, reason)
 
     def offer(self, group: Group, *, stage: Stage = Stage.PRACTICE, facts: int | None = None) -> bool:
-        """Hand a complete group to the trainer, reserving its prompt in the same transaction where that was
-        not done; offering the same id again changes nothing.
+        """Hand a complete group to the trainer, and reserve its prompt if that was not done before.
 
-        `facts`: how many turns and signals its sessions had when it was scored, if more may follow. Returns
-        False, and changes nothing, when there are more of them already, or when a session was purged. Raises
-        LedgerError when another group of the same prompt was offered before, or the prompt has had its end.
+        Offering the same id again changes nothing. `facts` is the number of turns and signals that its
+        sessions had when it was scored, if more may follow. Return False, and change nothing, when there are
+        more of them already, or when a session was purged. Raises LedgerError when another group of the same
+        prompt was offered before, or when the prompt has ended.
         """
         with self._database.write() as connection:
             known = connection.scalar(
@@ -105,41 +107,37 @@ class Ledger:
                     return False
                 self._reserve(connection, group.prompt, stage)
                 move(connection, [group.prompt], Phase.OFFERED)
-                connection.execute(
-                    schema.groups.insert(), {**row_conversion.group_row(group), "facts": facts}
-                )
-                values = [
-                    row_conversion.sample_row(group.id, i, sample) for i, sample in enumerate(group.samples)
-                ]
-                connection.execute(schema.samples.insert(), values)
+                connection.execute(schema.groups.insert(), {**group_row(group), "facts": facts})
+                samples = [sample_row(group.id, i, sample) for i, sample in enumerate(group.samples)]
+                connection.execute(schema.samples.insert(), samples)
             return True
 
     def ready(self, oldest_allowed_version: int) -> int:
-        """How many groups wait whose tokens are all of `oldest_allowed_version` or newer."""
+        """Return the number of waiting groups whose tokens are all of `oldest_allowed_version` or newer."""
         young = group_queries.not_older(oldest_allowed_version)
         with self._database.read() as connection:
             return len(group_queries.in_phase(connection, Phase.OFFERED, young))
 
     def claim(self, target_version: int, count: int, oldest_allowed_version: int) -> list[Group]:
-        """Take the `count` oldest offered groups (fewer if there are no more) to train `target_version`.
+        """Take the `count` oldest offered groups, or fewer if there are no more, to train `target_version`.
 
-        In the same transaction, first: groups of people who took their consent back become WITHHELD, live
-        groups of which more was heard since they were scored go back to be scored anew, and groups with older
-        tokens than allowed become STALE.
+        Before that, in the same transaction, groups of people who took their consent back become WITHHELD,
+        live groups whose sessions have new turns or signals go back to be scored again, and groups with
+        tokens older than allowed become STALE.
         """
         with self._database.write() as connection:
             self._withhold(connection)
             self._reopen(connection)
             self._end(connection, Phase.STALE, ~group_queries.not_older(oldest_allowed_version))
-            found = group_queries.in_phase(connection, Phase.OFFERED, limit=count)
-            ids = [row.id for row in found]
-            move(connection, [row.prompt for row in found], Phase.CLAIMED)
-            group_queries.aim(connection, ids, target_version)
+            offered = group_queries.in_phase(connection, Phase.OFFERED, limit=count)
+            ids = [row.id for row in offered]
+            move(connection, [row.prompt for row in offered], Phase.CLAIMED)
+            group_queries.set_target(connection, ids, target_version)
             samples = group_queries.samples_of(connection, ids)
-        return [row_conversion.group_of(row._mapping, samples[row.id]) for row in found]
+        return [group_of(row._mapping, samples[row.id]) for row in offered]
 
     def reopen(self) -> int:
-        """Return offered live groups of which more was heard since they were scored; returns how many."""
+        """Send offered live groups back whose sessions have new turns or signals; return their number."""
         with self._database.write() as connection:
             return self._reopen(connection)
 
@@ -165,39 +163,38 @@ class Ledger:
             session.source == Source.LIVE.value,
             session.consent,
         )
-        found = connection.execute(waiting).all()
-        agreed = {pair: consented(connection, *pair) for pair in {(row[1], row[2]) for row in found}}
-        lost = [id for id, *pair in found if not agreed[*pair]]
-        if lost:
-            self.withdraw(connection, lost, State.WITHHELD)
+        sessions = connection.execute(waiting).all()
+        agreed = {pair: consented(connection, *pair) for pair in {(row[1], row[2]) for row in sessions}}
+        withheld = [id for id, *pair in sessions if not agreed[*pair]]
+        if withheld:
+            self.withdraw(connection, withheld, State.WITHHELD)
 
     def close_out(self) -> int:
-        """At the end of training: groups that still wait become STALE, and lessons and practice prompts of
-        which no group came are dropped.
+        """End what still waits when training is over, and return the number of groups that became STALE.
 
-        Returns how many groups. Claims are left alone: commit or release them first. Live sessions that wait
-        for a word are left too, a later collection takes them.
+        Lessons and practice prompts that became no group are dropped. Claims are left alone: commit or
+        release them first. Live sessions that wait for more signals are left too, for a later collection.
         """
-        ours = schema.prompts.c.stage != Stage.LIVE.value
+        simulated = schema.prompts.c.stage != Stage.LIVE.value
         with self._database.write() as connection:
-            _drop(connection, ours, "no group came of it")
+            _drop(connection, simulated, "no group came of it")
             return self._end(connection, Phase.STALE, true())
 
     def _end(self, connection: Connection, phase: Phase, which: Any) -> int:
-        """Offered groups that satisfy `which` will not be trained."""
-        found = group_queries.in_phase(connection, Phase.OFFERED, which)
-        ids = [row.id for row in found]
-        move(connection, [row.prompt for row in found], phase)
+        """End the offered groups that satisfy `which` without training; return their number."""
+        ended = group_queries.in_phase(connection, Phase.OFFERED, which)
+        ids = [row.id for row in ended]
+        move(connection, [row.prompt for row in ended], phase)
         set_states(self._database, connection, turns_of_groups(connection, ids), State.STALE)
         return len(ids)
 
     def commit(self, row: Checkpoint, prompts: Sequence[str] = ()) -> int:
-        """After publishing: record the version, and that its batch is trained, whatever the record called the
-        groups before, since the weights contain them.
+        """Record a published version, and its batch as trained, in whatever phase the record had the groups.
 
-        `prompts`: those of `row.batch`, in its order, for a record that has lost a group. Returns how many
-        groups became trained, 0 when that was done before. Raises StoreError when the version is known with
-        another digest, LedgerError for a group that is not known and whose prompt is not given.
+        The weights contain the batch, so the record follows. `prompts` are those of `row.batch`, in its
+        order, for a record that has lost a group. Return the number of groups that became trained, 0 when
+        that was done before. Raises StoreError when the version is known with another digest, and LedgerError
+        for an unknown group whose prompt is not given.
         """
         with self._database.write() as connection:
             put_version(self._database, connection, row)
@@ -219,9 +216,9 @@ class Ledger:
             self._reserve(connection, prompt, Stage.PRACTICE)  # where the record has lost it
         trained = set(prompt_queries.in_phase(connection, Phase.TRAINED, prompt_of.values()))
         move(connection, sorted(set(prompt_of.values()) - trained), Phase.TRAINED)
-        group_queries.aim(connection, ids, row.version)
-        told = {"version": row.version, "digest": row.digest}
-        trainings = [{**told, "group_id": id, "prompt": prompt} for id, prompt in prompt_of.items()]
+        group_queries.set_target(connection, ids, row.version)
+        version = {"version": row.version, "digest": row.digest}
+        trainings = [{**version, "group_id": id, "prompt": prompt} for id, prompt in prompt_of.items()]
         connection.execute(schema.trainings.insert(), trainings)
         flat = without_advantage(connection, ids)
         taught = turns_of_groups(connection, [id for id in ids if id not in flat])
@@ -229,35 +226,34 @@ class Ledger:
         set_states(self._database, connection, turns_of_groups(connection, list(flat)), State.NO_ADVANTAGE)
 
     def lessons_read(self) -> tuple[str, ...]:
-        """The batch of a version that was taught: a group id for each lesson with a session that was trained
-        on, in order."""
-        return tuple(f"{group_queries.LESSON}{prompt}" for prompt in self._lessons_read())
+        """Return the batch of a version trained by a teacher: one group id for each lesson, in order.
 
-    def _lessons_read(self) -> list[str]:
+        A lesson counts when a session in which it was shown was trained on.
+        """
         turn, state, shown, prompt = schema.turns.c, schema.states.c, schema.shown, schema.prompts
         joined = shown.join(prompt).join(schema.turns, turn.session_id == shown.c.session_id)
         joined = joined.join(schema.states, state.turn_id == turn.id)
         query = select(prompt.c.prompt).select_from(joined).distinct().order_by(prompt.c.prompt)
         read = (prompt.c.stage == Stage.LESSON.value, state.state == State.TRAINED.value)
         with self._database.read() as connection:
-            return list(connection.scalars(query.where(*read)))
+            return tuple(f"{group_queries.LESSON}{name}" for name in connection.scalars(query.where(*read)))
 
     def release(self) -> int:
-        """After a restart, once the published version is committed: what is still claimed is offered again.
+        """Offer the claimed groups again after a restart, once the published version is committed.
 
-        Returns how many groups. One that was purged of a session meanwhile is withdrawn instead.
+        Return their number, without groups that lost a session to a purge meanwhile: those are withdrawn.
         """
         with self._database.write() as connection:
             claimed = group_queries.in_phase(connection, Phase.CLAIMED)
             move(connection, [row.prompt for row in claimed], Phase.OFFERED)
-            group_queries.aim(connection, [row.id for row in claimed], None)
+            group_queries.set_target(connection, [row.id for row in claimed], None)
             return len(claimed) - self._end(connection, Phase.WITHDRAWN, schema.groups.c.withdrawn)
 
     def withdraw(self, connection: Connection, session_ids: Sequence[str], state: State) -> None:
-        """Inside a transaction: no group with a turn of these sessions is offered any more.
+        """Withdraw, inside a transaction, every offered group with a turn of these sessions.
 
-        Their turns become `state`, the other turns of a group that waited become STALE. What the trainer has
-        claimed it goes on with, but never claims again.
+        Their turns become `state`, the other turns of those groups become STALE. The trainer goes on with a
+        group that it has claimed, but cannot claim it again.
         """
         phase = Phase.WITHHELD if state is State.WITHHELD else Phase.WITHDRAWN
         column = schema.samples.c
@@ -276,13 +272,12 @@ class Ledger:
         set_states(self._database, connection, turns, state)
 
     def account(self, turn_ids: Iterable[str], state: State, reason: str | None = None) -> None:
-        """Say what became of these turns, and for what reason. Raises LedgerError when a turn was never
-        recorded."""
+        """Set the state of these turns, and the reason. Raises LedgerError when a turn was never recorded."""
         with self._database.write() as connection:
             set_states(self._database, connection, list(turn_ids), state, reason)
 
     def account_sessions(self, session_ids: Iterable[str], state: State, reason: str | None = None) -> None:
-        """Say what became of all turns that these sessions have so far.
+        """Set the state of all turns that these sessions have so far.
 
         A live session that is void, measured or untrainable as a whole is never collected: its prompt is
         dropped in the same transaction.
@@ -299,10 +294,9 @@ class Ledger:
             self._drop_live(connection, session_ids, reason)
 
     def _drop_live(self, connection: Connection, session_ids: Sequence[str], reason: str) -> None:
-        session, live = schema.sessions.c, list[str]()
-        for some in chunks(session_ids):
-            query = select(session.id).where(session.id.in_(some), session.source == Source.LIVE.value)
-            live += connection.scalars(query)
+        session = schema.sessions.c
+        query = select(session.id).where(session.source == Source.LIVE.value)
+        live = values_in(connection, query, session.id, session_ids)
         shown = prompt_queries.shown_in(connection, session_ids, Stage.LIVE)
         prompts = {shown.get(id, prompt_of_session(id)) for id in (*live, *shown)}
         for prompt in prompts:
@@ -310,30 +304,30 @@ class Ledger:
         move(connection, prompt_queries.in_phase(connection, Phase.RESERVED, prompts), Phase.DROPPED, reason)
 
     def live_prompts(self, session_ids: Sequence[str]) -> dict[str, tuple[str, Phase | None]]:
-        """By session id, the prompt it is collected under and where that is; None when nothing is known."""
+        """Return, by session id, the prompt it is collected under and the prompt's phase, None if unknown."""
         with self._database.read() as connection:
             prompts = _live_prompts(connection, session_ids)
             phases = prompt_queries.phases(connection, prompts.values())
         return {id: (prompt, phases.get(prompt)) for id, prompt in prompts.items()}
 
     def wait(self, prompts: Iterable[str], reason: str) -> None:
-        """Say what reserved prompts of live sessions wait for; those that are not reserved are left alone."""
+        """Set the reason why reserved prompts of live sessions wait; others are left alone."""
         with self._database.write() as connection:
             for some in chunks(prompt_queries.in_phase(connection, Phase.RESERVED, prompts)):
                 change = update(schema.prompts).where(schema.prompts.c.prompt.in_(some))
                 connection.execute(change.values(reason=reason))
 
     def account_late(self, session_ids: Sequence[str]) -> None:
-        """Turns that were recorded after their session was collected come too late: they become STALE."""
+        """Make turns STALE that were recorded after their session was collected."""
         with self._database.write() as connection:
             late = turns_of_sessions(connection, session_ids, without_state=True)
             set_states(self._database, connection, late, State.STALE)
 
     def void_interrupted(self) -> int:
-        """After a restart of a run: what nobody will go on with becomes VOID. Returns how many turns.
+        """Make turns VOID that nothing continues after a restart of a run; return their number.
 
-        Kept are turns in groups that wait for the trainer, a teacher's, and ended live sessions, which are
-        collected later. Prompts of practice, and of live sessions that did not end, are dropped.
+        Turns of a teacher and in groups that wait for the trainer are kept, and those of ended live sessions,
+        which are collected later. Prompts of practice, and of live sessions that did not end, are dropped.
         """
         turn, session = schema.turns.c, schema.sessions.c
         ended = and_(session.source == Source.LIVE.value, session.ending.is_not(None))
@@ -342,53 +336,49 @@ class Ledger:
         orphans = orphans.where(~or_(session.source == Source.TEACHER.value, ended))
         shown = select(schema.shown.c.prompt).join(schema.sessions, session.id == schema.shown.c.session_id)
         stage, prompt = schema.prompts.c.stage, schema.prompts.c.prompt
-        gone = and_(stage == Stage.LIVE.value, prompt.not_in(shown.where(session.ending.is_not(None))))
+        left = and_(stage == Stage.LIVE.value, prompt.not_in(shown.where(session.ending.is_not(None))))
         with self._database.write() as connection:
-            waiting = [
-                row.id
-                for each in (Phase.OFFERED, Phase.CLAIMED)
-                for row in group_queries.in_phase(connection, each)
-            ]
-            kept = set(turns_of_groups(connection, waiting))
-            lost = [id for id in connection.scalars(orphans) if id not in kept]
-            set_states(self._database, connection, lost, State.VOID)
-            unheard = schema.prompts.c.reason.is_(None)
-            _drop(connection, and_(or_(stage == Stage.PRACTICE.value, gone), unheard), "interrupted")
-        return len(lost)
+            phases = (group_queries.in_phase(connection, each) for each in (Phase.OFFERED, Phase.CLAIMED))
+            waiting = set(turns_of_groups(connection, [row.id for rows in phases for row in rows]))
+            void = [id for id in connection.scalars(orphans) if id not in waiting]
+            set_states(self._database, connection, void, State.VOID)
+            no_reason = schema.prompts.c.reason.is_(None)
+            _drop(connection, and_(or_(stage == Stage.PRACTICE.value, left), no_reason), "interrupted")
+        return len(void)
 
     def states(self) -> dict[State, int]:
-        """How many turns ended in each state; every state is there."""
+        """Return the number of turns in each state; every state is there."""
         with self._database.read() as connection:
             return count_states(connection)
 
     def reasons(self, state: State) -> dict[str, int]:
-        """How many turns ended in `state` for each reason that was given."""
+        """Return the number of turns in `state` for each reason that was given."""
         with self._database.read() as connection:
             return count_reasons(connection, state)
 
     def tally(self, phase: Phase) -> dict[str, tuple[int, float]]:
-        """By the kind of their task, how many groups are in `phase` and the mean length of their rows."""
+        """Return, by kind of task, the number of groups in `phase` and the mean length of their samples."""
         with self._database.read() as connection:
             return group_queries.tally(connection, phase)
 
     def unaccounted(self) -> int:
-        """How many recorded turns have no state yet."""
+        """Return the number of recorded turns without a state."""
         with self._database.read() as connection:
             return count_unaccounted(connection)
 
     def unended(self) -> int:
-        """How many prompts have neither an end nor, for live sessions, a word that they wait for."""
+        """Return the number of prompts that neither ended nor, for live sessions, have a reason to wait."""
         with self._database.read() as connection:
             return prompt_queries.unended(connection)
 
     def trained_twice(self) -> int:
-        """How many prompts were trained more than once, by the record of trainings and by the batches."""
+        """Return the number of prompts trained more than once, by the record of trainings and the batches."""
         with self._database.read() as connection:
             return prompt_queries.trained_twice(connection)
 
 
 def _drop(connection: Connection, which: Any, reason: str) -> None:
-    """Reserved prompts that satisfy `which` have had their end."""
+    """End the reserved prompts that satisfy `which`."""
     query = select(schema.prompts.c.prompt).where(schema.prompts.c.phase == Phase.RESERVED.value, which)
     move(connection, list(connection.scalars(query)), Phase.DROPPED, reason)
 

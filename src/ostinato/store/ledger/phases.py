@@ -1,4 +1,4 @@
-"""Where a prompt is on its way through training, and the one function that moves it.
+"""The phases of a prompt on its way through training, and the one function that moves it.
 
 ::
 
@@ -13,8 +13,8 @@
        ├──► dropped (with its reason)
        └──► withdrawn
 
-A prompt that weights contain is `trained` from whatever phase the record had it in: the weights are the fact
-and the record follows. The phases on the right are ends.
+A prompt that weights contain becomes `trained` from any phase: the weights are the fact and the record
+follows. The phases on the right are ends.
 """
 
 from collections.abc import Sequence
@@ -22,17 +22,17 @@ from enum import StrEnum
 
 from sqlalchemy import Connection, select, update
 
+from ostinato.store.sql.chunks import chunks
 from ostinato.store.sql.database import StoreError
-from ostinato.store.sql.recording import chunks
 from ostinato.store.sql.schema import prompts
 
 
 class LedgerError(StoreError):
-    """The ledger refused something that would break its promise."""
+    """The ledger refused a change that would break its promise."""
 
 
 class Stage(StrEnum):
-    """What shows a prompt to a model."""
+    """The part of the loop that shows a prompt to a model."""
 
     LESSON = "lesson"
     PRACTICE = "practice"
@@ -40,10 +40,10 @@ class Stage(StrEnum):
 
 
 class Phase(StrEnum):
-    """Where a prompt is on its way through training."""
+    """A phase of a prompt on its way through training."""
 
     RESERVED = "reserved"
-    """Shown to a model, or about to be. A reason says what a live session still waits for."""
+    """Shown to a model, or about to be. A live session may have a reason to wait longer."""
     OFFERED = "offered"
     CLAIMED = "claimed"
     TRAINED = "trained"
@@ -67,7 +67,7 @@ BEFORE: dict[Phase, frozenset[Phase]] = {
     Phase.WITHDRAWN: frozenset({Phase.RESERVED, Phase.OFFERED, Phase.CLAIMED}),
     Phase.DROPPED: frozenset({Phase.RESERVED}),
 }
-"""From which phases each phase may be entered."""
+"""The phases from which each phase may be entered."""
 
 
 def move(connection: Connection, names: Sequence[str], to: Phase, reason: str | None = None) -> None:
@@ -87,9 +87,9 @@ def move(connection: Connection, names: Sequence[str], to: Phase, reason: str | 
 def _refusal(connection: Connection, names: Sequence[str], to: Phase) -> str:
     query = select(prompts.c.prompt, prompts.c.phase).where(prompts.c.prompt.in_(names))
     phases: dict[str, str] = {row[0]: row[1] for row in connection.execute(query)}
-    # Those that were moved are in the phase `to` now, so what is wrong is missing or in another phase.
+    # The prompts that were moved are in the phase `to` now, so a wrong one is missing or in another phase.
     wrong = next((name for name in names if phases.get(name) != to.value), names[0])
-    found = phases.get(wrong, "unknown")
     return (
-        f"prompt {wrong!r} is {found}, so it cannot become {to}: read `store/ledger/phases.py` for the order"
+        f"prompt {wrong!r} is {phases.get(wrong, 'unknown')}, so it cannot become {to}: "
+        f"read `store/ledger/phases.py` for the order"
     )

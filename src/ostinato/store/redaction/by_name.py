@@ -1,23 +1,24 @@
-"""Secrets by what they are called: the value after a name such as `password`, in whatever syntax."""
+"""Secrets by their name: the value after a word such as `password`, in the syntax of any language."""
 
 import re
 from collections import Counter
 from collections.abc import Iterator
 
 from ostinato.store.redaction.likelihood import is_chance, is_password, is_token
-from ostinato.store.redaction.run_ends import Runs
+from ostinato.store.redaction.run_ends import RunEnds
 
-Found = tuple[str, int, int]
+Match = tuple[str, int, int]
+"""Kind, start and end of a secret."""
 NAMES = tuple(map(re.compile, ("pass", "pwd", "secret", "token", "credential", "auth", "key")))
-"""Parts of names, looked for one by one in lower case: several times faster than one pattern of them all."""
-WHOSE = re.compile(
+"""Parts of names. They are searched one by one in lower case, several times faster than as one pattern."""
+OWNER_OF_KEY = re.compile(
     r"(?:api|access|private|secret|signing|encryption|master|account|auth|service|client|shared|app|deploy|"
     r"session|license|admin|root|write|read|functions|instrumentation|storage)[_\-. ]?$"
 )
-"""What must stand before `key`, which by itself is a name for anything."""
+"""The words of which one must stand before `key`, which by itself is a name for anything."""
 BARE = r"""[^\s"'`,;(){}\[\]<>$\\&|]"""
 WIDE = r"""[^\s"'`<>]"""
-"""Of a value that has its line to itself, as in `.env` and YAML."""
+"""Characters of a value that has its line to itself, as in `.env` and YAML."""
 QUOTED = r"""[^"'`\s\\]"""
 VALUE = re.compile(
     rf"""(?x)
@@ -48,20 +49,21 @@ FLAG = re.compile(
 RANDOM = re.compile(r"""(?P<quote>\\?["'`])(?P<secret>[A-Za-z0-9+/_\-]{24,200}={0,2})(?P=quote)""")
 ENV = re.compile(r"(?i:(?:export|set|env|arg|setenv|setx|-|\+|\$env:|#|//)?\s*)[\w.\-]*")
 MOST_IN_A_RUN = 16
-"""Names whose values are judged in one run without a space or a quote: each of them reads the run."""
+"""Names that are followed by a value in one run without spaces or quotes: each of them reads the run."""
 LOOKED_BACK = 64
-"""Characters before a name in which its line must begin for the value to have the line to itself."""
+"""The line of a name must begin within this many characters before it for its value to be alone on the
+line."""
 SHOUTED = re.compile(r"(?:^|[\s\"'])[A-Z][A-Z0-9_]*$")
-"""The start of a name as variables of the environment are written."""
+"""The start of a name that is written like an environment variable."""
 SNAKE = re.compile(r"(?:\w+\.)*[a-z]+(?:_[a-z0-9]+)+|[\w.]+\.[A-Za-z_]\w+")
 HASH_NAMES = re.compile(
     r"(?i)(?:sha\d*|md5|hash|digest|checksum|integrity|commit|revision|fingerprint|etag|uuid|guid)\W{0,6}$"
 )
 
 
-def by_name(text: str) -> Iterator[Found]:
-    """What is secret because of the name before it."""
-    lowered, runs = _lower(text), Runs(text)
+def by_name(text: str) -> Iterator[Match]:
+    """Yield the values that are secret because of the name before them."""
+    lowered, runs = _lower(text), RunEnds(text)
     if any(word in lowered for word in ("bearer", "basic", "token", "apikey")):
         for match in BEARER.finditer(text):
             if is_token(match["secret"]):
@@ -73,7 +75,7 @@ def by_name(text: str) -> Iterator[Found]:
     for name in NAMES:
         tried: Counter[int] = Counter()
         for at in name.finditer(lowered):
-            if name is NAMES[-1] and not WHOSE.search(lowered, max(0, at.start() - 16), at.start()):
+            if name is NAMES[-1] and not OWNER_OF_KEY.search(lowered, max(0, at.start() - 16), at.start()):
                 continue
             if "public" in lowered[max(0, at.start() - 10) : at.start()]:
                 continue
@@ -85,8 +87,8 @@ def by_name(text: str) -> Iterator[Found]:
                 yield from _value(text, at.start(), value, runs)
 
 
-def by_chance(text: str) -> Iterator[Found]:
-    """Quoted strings in which nothing but chance can be read."""
+def by_chance(text: str) -> Iterator[Match]:
+    """Yield the quoted strings that look random, except digests and ids with a name such as `sha256`."""
     for match in RANDOM.finditer(text):
         named = HASH_NAMES.search(text, max(0, match.start() - 24), match.start())
         if not named and is_chance(match["secret"]):
@@ -94,16 +96,16 @@ def by_chance(text: str) -> Iterator[Found]:
 
 
 def is_named(name: str, value: str) -> bool:
-    """Whether `value` is the secret that `name` promises, as in a JSON object."""
+    """Return True when `name` names a secret and `value` looks like one, as in a JSON object."""
     lowered = name.lower()
     known = any(part.pattern in lowered for part in NAMES[:-1])
     last = lowered.rfind("key")
-    known = known or (last >= 0 and bool(WHOSE.search(lowered, 0, last)))
+    known = known or (last >= 0 and bool(OWNER_OF_KEY.search(lowered, 0, last)))
     return known and len(value) >= 6 and not re.search(r"\s", value[:256]) and is_password(value)
 
 
-def _value(text: str, start: int, match: re.Match[str], runs: Runs) -> Iterator[Found]:
-    """The value that `match` begins, followed to its end, if it is one of a secret."""
+def _value(text: str, start: int, match: re.Match[str], runs: RunEnds) -> Iterator[Match]:
+    """Yield the value that `match` begins, followed to its end, if it looks like a secret."""
     if match["quoted"] is not None:
         end = runs.end(QUOTED, match.end("quoted"))
         real = _is_mixed if match["call"] else is_password
@@ -129,14 +131,14 @@ def _value(text: str, start: int, match: re.Match[str], runs: Runs) -> Iterator[
 
 
 def _is_mixed(value: str) -> bool:
-    """As a password beside a name that may be any function's."""
+    """Return True for a password of several kinds of characters; the name may be that of any function."""
     return is_password(value) and all(
         re.search(each, value) for each in ("[a-z]", "[0-9]", r"[A-Z]|[^\w./:-]")
     )
 
 
 def _is_alone(text: str, start: int) -> bool:
-    """Whether the name begins its line, as in `DB_PASSWORD=…` or YAML, or is a variable of a command."""
+    """Return True when the name begins its line, as in `DB_PASSWORD=…`, or is a variable before a command."""
     line = text.rfind("\n", max(0, start - LOOKED_BACK), start)
     if line < 0 and start > LOOKED_BACK:
         head = text[start - LOOKED_BACK : start]
@@ -147,6 +149,6 @@ def _is_alone(text: str, start: int) -> bool:
 
 
 def _lower(text: str) -> str:
-    """`text` in lower case, character for character: a few letters have a longer one, those stay."""
+    """Return `text` in lower case and of the same length: if a letter would grow, only ASCII changes."""
     lowered = text.lower()
     return lowered if len(lowered) == len(text) else "".join(c.lower() if c.isascii() else c for c in text)

@@ -1,31 +1,33 @@
-"""Secrets in text: found by their form, by what they are called, or by looking like nothing but chance.
+"""The search for secrets in text, by their form, by their name, or because they look random.
 
-A *form* is what a vendor prints in front of a token, the frame of a private key, or the place of a password
-in a file or command of a known layout (`forms.py`). A *name* is a word such as `password` before an equals
-sign or a colon; its value counts unless it reads like a placeholder or like code (`named.py`, `judge.py`).
-*Chance* is a long quoted string whose characters are spread as only random ones are.
+A *form* is the prefix that a vendor gives a token, the frame of a private key, or the place of a password in
+a file or command of a known layout (`known_forms.py`). A *name* is a word such as `password` before an equals
+sign or a colon; its value counts unless it reads like a placeholder or like code (`by_name.py`,
+`likelihood.py`). A *random* string is long and quoted, and its characters are spread as only random ones are.
 
-The time is linear in the text, whoever wrote it: `python -m benchmarks.redaction` measures that.
-Redaction is not proof: a password that is a plain word, with no name beside it, looks like any other word.
+The time is linear in the text, also in text that was made to be slow: `python -m benchmarks.redaction`
+measures it. Redaction is no guarantee: a password that is a plain word, with no name beside it, looks like
+any word.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from ostinato.store.redaction.by_name import by_chance, by_name, is_named
-from ostinato.store.redaction.known_forms import Found, by_form, by_place
-from ostinato.store.redaction.run_ends import Runs
+from ostinato.store.redaction.known_forms import by_form, by_place
+from ostinato.store.redaction.run_ends import RunEnds
 
 WINDOW = 2**18
 SHARED = 2**14
-"""Characters that neighbouring windows share: more than a private key has."""
+"""Characters that neighbouring windows share, which is more than a private key has."""
 UNBROKEN = r"""[^\s"'`]"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secret:
-    """Where one is in a text.
+    """The place of a secret in a text.
 
     >>> [text[s.start : s.end] for text in ["x = 'AKIAIOSFODNN7EXAMPLQ'"] for s in find(text)]
     ['AKIAIOSFODNN7EXAMPLQ']
@@ -37,19 +39,18 @@ class Secret:
 
 
 def find(text: str) -> list[Secret]:
-    """Secrets in `text`, in order, none inside another."""
-    found = sorted(_candidates(text), key=lambda secret: (secret.start, -secret.end))
-    kept: list[Secret] = []
-    for secret in found:
-        if not kept or secret.start >= kept[-1].end:
-            kept.append(secret)
-        elif secret.end > kept[-1].end:
-            kept[-1] = Secret(kind=kept[-1].kind, start=kept[-1].start, end=secret.end)
-    return kept
+    """Return the secrets in `text`, in order; overlapping ones are joined."""
+    secrets: list[Secret] = []
+    for secret in sorted(_candidates(text), key=lambda each: (each.start, -each.end)):
+        if not secrets or secret.start >= secrets[-1].end:
+            secrets.append(secret)
+        elif secret.end > secrets[-1].end:
+            secrets[-1] = Secret(kind=secrets[-1].kind, start=secrets[-1].start, end=secret.end)
+    return secrets
 
 
 def redact(text: str) -> str:
-    """`text` with each secret replaced by `[redacted KIND]`; the same text if there is none."""
+    """Return `text` with each secret replaced by `[redacted KIND]`; the same text if there is none."""
     secrets = find(text)
     if not secrets:
         return text
@@ -61,7 +62,7 @@ def redact(text: str) -> str:
 
 
 def redact_json(value: Any) -> Any:
-    """A JSON value with every text in it redacted; a name before a text counts, as in `{"password": "…"}`."""
+    """Return a JSON value with every text in it redacted; keys count as names, as in `{"password": "…"}`."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, Mapping):
@@ -80,23 +81,17 @@ def _redact_named(name: str, value: Any) -> Any:
 def _candidates(text: str) -> Iterator[Secret]:
     for start, end in _windows(text):
         part = text[start:end]
-        after = Runs(text).end(UNBROKEN, end)
-        for kind, first, last in _found(part):
-            # What ends with its window may go on in the next one, where nothing says what it is.
+        after = RunEnds(text).end(UNBROKEN, end)
+        for kind, first, last in chain(by_form(part), by_place(part), by_name(part), by_chance(part)):
+            # A match that ends with its window may go on in the next one, where nothing shows that it is
+            # secret.
             yield Secret(kind=kind, start=start + first, end=after if last == len(part) else start + last)
 
 
-def _found(text: str) -> Iterator[Found]:
-    yield from by_form(text)
-    yield from by_place(text)
-    yield from by_name(text)
-    yield from by_chance(text)
-
-
 def _windows(text: str) -> Iterator[tuple[int, int]]:
-    """Pieces that are searched one by one, each with the end of the one before.
+    """Yield the start and end of pieces that are searched one by one; each overlaps the one before.
 
-    A search holds the interpreter, and so every other thread, until it finds something.
+    A search holds the interpreter, and so every other thread, until it finds a match.
     """
     start, size = 0, len(text)
     while size - start > WINDOW:

@@ -1,8 +1,8 @@
-"""Secrets that their look gives away: a vendor's prefix of a token, the frame of a key, a file's layout.
+"""Secrets of known form: tokens with a vendor's prefix, framed keys, and places in files of a known layout.
 
-A form is looked for only where a literal part of it occurs, which costs one search of the text each and keeps
-clean text cheap. Every pattern is linear: what repeats is bounded or begins only where its run begins, and
-what may be longer than its bound is followed to the end of its run once (`runs.py`).
+A form is searched only where one of its literal parts occurs: that costs one search of the text per part and
+keeps clean text cheap. Every pattern is linear: repetitions are bounded or begin only where their run begins,
+and a match that may be longer than its bound is followed to the end of its run once (`run_ends.py`).
 """
 
 import base64
@@ -11,11 +11,9 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from ostinato.store.redaction.by_name import Match, by_name
 from ostinato.store.redaction.likelihood import is_password, is_token
-from ostinato.store.redaction.run_ends import Runs
-
-Found = tuple[str, int, int]
-"""Kind, start and end of a secret."""
+from ostinato.store.redaction.run_ends import RunEnds
 
 WORD = r"[A-Za-z0-9_\-]"
 LETTERS = r"[A-Za-z0-9]"
@@ -23,7 +21,7 @@ LETTERS = r"[A-Za-z0-9]"
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """A token whose look gives it away: literal parts of which one must occur, and the whole."""
+    """The form of a vendor's token: literal parts of which one must occur, and the pattern of the whole."""
 
     kind: str
     anchors: tuple[str, ...]
@@ -83,7 +81,7 @@ FORMS = (
     ),
 )
 DIGIT = re.compile("[0-9]")
-"""Nearly every token has one, and hardly any name in a program that begins as one does."""
+"""Nearly every token has a digit, and hardly any name in a program that begins like a token does."""
 FRAME = re.compile(
     r"-----BEGIN ((?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?)-----(?:(?!-----BEGIN).)*?(?:-----END \1-----|\Z)"
     r"|---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----(?:(?!---- BEGIN).)*?(?:---- END SSH2 |\Z)",
@@ -96,12 +94,12 @@ DOTTED = re.compile(r"(?<![\w.\-])[\w\-]{3,}+(?:\.[\w\-]*+)++", re.ASCII)
 ENCODED = re.compile(r"(?<![A-Za-z0-9+/_\-])[A-Za-z0-9+/_\-]{20,}+={0,2}")
 TEXT = re.compile(rb"[\x20-\x7e\t\r\n]*+\Z")
 DEEPEST = 2
-"""How often base64 may be wrapped in base64."""
+"""The number of times that base64 may be wrapped in base64."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a secret stands by the layout of a file or of a command: `secret` is a group of the pattern."""
+    """The place of a secret in the layout of a file or of a command: `secret` is a group of the pattern."""
 
     kind: str
     anchors: tuple[str, ...]
@@ -113,8 +111,8 @@ def _place(kind: str, anchors: str, pattern: str, real: Callable[[str], bool] = 
     return _Place(kind, tuple(anchors.split("|")), re.compile(pattern), real)
 
 
-def _is_said(value: str) -> bool:
-    """A value that stands where only a password can stand: anything but a variable or a placeholder."""
+def _is_in_password_place(value: str) -> bool:
+    """Return True, in a place where only a password can stand, for all but variables and placeholders."""
     return is_password(value) or (len(value) >= 4 and value.isalnum() and is_password(value + "1!aZ"))
 
 
@@ -124,7 +122,7 @@ PLACES = (
         "netrc",
         "login ",
         r"\blogin\s{1,8}[^\s]{1,128}\s{1,8}(?:account\s{1,8}\S{1,128}\s{1,8})?password\s{1,8}(?P<secret>\S{4,512})",
-        _is_said,
+        _is_in_password_place,
     ),
     _place(
         "pgpass",
@@ -140,20 +138,20 @@ PLACES = (
         "flag",
         "mysql|mariadb|sshpass",
         rf"\b(?:mysql\w{{0,12}}|mariadb\S{{0,12}}|sshpass)\b[^\n|;]{{0,200}}?\s-p{ARGUMENT}",
-        _is_said,
+        _is_in_password_place,
     ),
-    _place("flag", "sshpass", rf"\bsshpass\s{{1,4}}-p\s{{0,4}}{ARGUMENT}", _is_said),
+    _place("flag", "sshpass", rf"\bsshpass\s{{1,4}}-p\s{{0,4}}{ARGUMENT}", _is_in_password_place),
     _place(
         "flag",
         "docker|podman|helm|az |redis-cli|ldap|smbclient|7z|unzip|zip |mongo|kinit|keytool",
         rf"\b(?:docker|podman|helm|az|redis-cli|ldap\w{{1,8}}|7z|unzip|zip|mongo\w{{0,8}})\b[^\n|;]{{0,200}}?\s-(?:p|a|w|P)\s{{0,2}}{ARGUMENT}",
     ),
-    _place("flag", "pass:", rf"-(?:pass|passin|passout)\s{{1,4}}pass:{ARGUMENT}", _is_said),
+    _place("flag", "pass:", rf"-(?:pass|passin|passout)\s{{1,4}}pass:{ARGUMENT}", _is_in_password_place),
     _place(
         "flag",
         "htpasswd",
         rf"\bhtpasswd\s{{1,4}}-\w{{0,8}}b\w{{0,8}}\s{{1,4}}\S{{1,128}}\s{{1,4}}\S{{1,64}}\s{{1,4}}{ARGUMENT}",
-        _is_said,
+        _is_in_password_place,
     ),
     _place("flag", "/pass", rf"(?i)\s/pass(?:word)?:{ARGUMENT}"),
     _place("url_token", "://", r"(?<=://)(?P<secret>[\w\-]{20,512})@(?=[\w.\[-])", is_token),
@@ -174,9 +172,9 @@ COOKIE = re.compile(
 PAIR = re.compile(r"[\w.\-]{1,80}=(?P<secret>[^;\s,]{12,4096})")
 
 
-def by_form(text: str, depth: int = 0) -> Iterator[Found]:
-    """What is secret by its form alone."""
-    runs = Runs(text)
+def by_form(text: str, depth: int = 0) -> Iterator[Match]:
+    """Yield the matches that are secret by their form alone."""
+    runs = RunEnds(text)
     for form in FORMS:
         if any(anchor in text for anchor in form.anchors):
             for match in form.pattern.finditer(text):
@@ -193,8 +191,8 @@ def by_form(text: str, depth: int = 0) -> Iterator[Found]:
         yield from _encoded(text, depth)
 
 
-def by_place(text: str) -> Iterator[Found]:
-    """What is secret by where it stands in a file or a command of a known layout."""
+def by_place(text: str) -> Iterator[Match]:
+    """Yield the matches that are secret by their place in a file or a command of a known layout."""
     for place in PLACES:
         if any(anchor in text for anchor in place.anchors):
             for match in place.pattern.finditer(text):
@@ -207,8 +205,8 @@ def by_place(text: str) -> Iterator[Found]:
                     yield "cookie", *pair.span("secret")
 
 
-def _dotted(text: str) -> Iterator[Found]:
-    """Signed and encrypted JSON (JWT, JWE): base64 of `{"`, then two or four parts, some perhaps empty."""
+def _dotted(text: str) -> Iterator[Match]:
+    """Yield signed and encrypted JSON (JWT, JWE): base64 of `{"`, then two or four parts, also empty ones."""
     for match in DOTTED.finditer(text):
         at = match[0].find("eyJ")
         while at > 0 and match[0][at - 1].isalnum():
@@ -218,23 +216,16 @@ def _dotted(text: str) -> Iterator[Found]:
             yield "jwt", match.start() + at, match.end()
 
 
-def _encoded(text: str, depth: int) -> Iterator[Found]:
-    """Base64 of text in which there is a secret, or of `user:password`."""
+def _encoded(text: str, depth: int) -> Iterator[Match]:
+    """Yield base64 of a text with a secret in it, or of `user:password`."""
     for match in ENCODED.finditer(text):
-        told = match[0]
-        if _decoded(told[:24]) is None:
+        if _decoded(match[0][:24]) is None:
             continue
-        inner = _decoded(told)
-        if inner is not None and (any(_inside(inner, depth + 1)) or _is_login(inner)):
+        inner = _decoded(match[0])
+        if inner is not None and (
+            any(by_form(inner, depth + 1)) or any(by_place(inner)) or any(by_name(inner)) or _is_login(inner)
+        ):
             yield "encoded", match.start(), match.end()
-
-
-def _inside(text: str, depth: int) -> Iterator[Found]:
-    from ostinato.store.redaction.by_name import by_name
-
-    yield from by_form(text, depth)
-    yield from by_place(text)
-    yield from by_name(text)
 
 
 def _is_login(text: str) -> bool:
@@ -242,9 +233,9 @@ def _is_login(text: str) -> bool:
     return bool(colon) and user.isidentifier() and not re.search(r"\s", password) and is_password(password)
 
 
-def _decoded(told: str) -> str | None:
-    """The text that `told` encodes; None when it encodes none."""
-    plain = told.rstrip("=").translate(URLSAFE)
+def _decoded(encoded: str) -> str | None:
+    """Return the text that base64 encodes, or None when it is not base64 of text."""
+    plain = encoded.rstrip("=").translate(URLSAFE)
     plain = plain[: len(plain) // 4 * 4] if len(plain) % 4 == 1 else plain + "=" * (-len(plain) % 4)
     try:
         data = base64.b64decode(plain, validate=True)

@@ -1,26 +1,26 @@
-"""Whether a value was chosen or drawn to be secret, or is a word of a program or of a manual."""
+"""Judgement of values: secrets were chosen or drawn by somebody, others are words of programs and manuals."""
 
 import math
 import re
 from collections import Counter
 
 READ = 512
-"""Characters of a value that are judged: the others are like them."""
+"""Characters of a value that are judged; the others are assumed to be like them."""
 STAND_INS = re.compile(
     r"(?i)example|placeholder|change_?(?:me|it|this)|replace|your|dummy|sample|redacted|foo|bar|baz|none|null|true|"
     r"false|undefined|getenv|environ|fake|mock|todo|insert|secret|key|passw(?:or)?d|passphrase|token|test|user|admin|"
     r"api|here|my|the|value|string|auth|x{3,}|\*{3,}|\.{3,}|0?123456789?0?|12345|123|abcdef|abc|default|some|name|"
     r"access|client|hidden|invalid|valid|wrong|correct|super|very|long"
 )
-"""Words of which placeholders are made."""
+"""The words that placeholders consist of."""
 LEAST_OWN = 5
-"""Letters and digits that a value must have beside such words, if it has one."""
+"""Letters and digits that a value must have beside such words, if it holds one."""
 TEMPLATE = re.compile(
     r"^<|>$|\$\{|\$\(|\{\{|\{[\w.:!]*\}|%\(\w|%[sdr](?=$|[\s/._:&=-])|^\$\w+$|^%\w+%$|^@\w+@$|\(\?|\[\^|\w-\w\]|"
     r"\\[dwsbn]|^[\w.:>-]*[\w>]\(|^[\w.]+\[[\w:'\", ]*\]|^__\w+__$|^(?:\.{1,2}|~)/|"
     r"^/(?:[\w.-]{1,20}/)*[\w.-]{0,20}$|^[#&*]|^\(|^\[|^\{|::|->|=>|^--?[a-z][a-z-]*(?:=|$)|\)\.|\]\."
 )
-"""Variables, fields to be filled, calls, indices, types, regular expressions, paths."""
+"""Variables, fields to be filled in, calls, indices, types, regular expressions and paths."""
 CODE = re.compile(
     r"[a-z_]+(?:[._/:-][a-z_]+)+|[A-Z_]+|[a-z]+|[A-Z]?[a-z]+(?:[A-Z][a-z]+)+|[\w.]+\.[a-z]{2,}\w*|"
     r"[A-Za-z_]+[(\[)\]:=,.;!?*\\]+|\w+=[A-Za-z_.]+",
@@ -30,12 +30,12 @@ BRACKETS = re.compile(r"[(){}\[\]<>$]")
 WORDS = re.compile(r"[A-Z]?[a-z]{3,}")
 LEAST_WORDS = 0.5
 SPREAD = 4.3
-"""Bits a character of a quoted string of chance; English lies below 4, code identifiers below 4.2."""
+"""Least entropy of a random string, bits per character; English lies below 4, code identifiers below 4.2."""
 CLASSES = tuple(map(re.compile, ("[a-z]", "[A-Z]", "[0-9]", r"[^\w]")))
 
 
 def is_password(value: str) -> bool:
-    """A value that somebody chose or drew, not a word of a program or of a manual."""
+    """Return True for a value that somebody chose or drew, False for a word of a program or of a manual."""
     value = value[:READ]
     if TEMPLATE.search(value) or CODE.fullmatch(value) or len(set(value)) < 5 or is_stand_in(value):
         return False
@@ -46,17 +46,17 @@ def is_password(value: str) -> bool:
 
 
 def is_stand_in(value: str) -> bool:
-    """Whether little is left of `value` without the words of which placeholders are made.
+    """Return True when little is left of `value` without the words that placeholders consist of.
 
     >>> is_stand_in("your-secret-key"), is_stand_in("MyPassword2024!x")
     (True, False)
     """
-    own, found = STAND_INS.subn("", value)
-    return bool(found) and sum(map(str.isalnum, own)) < LEAST_OWN
+    rest, words = STAND_INS.subn("", value)
+    return bool(words) and sum(map(str.isalnum, rest)) < LEAST_OWN
 
 
 def is_token(value: str) -> bool:
-    """Long, mixed and without a pattern."""
+    """Return True for a long value of letters and digits that is not made of words."""
     return (
         len(value) >= 16
         and is_password(value)
@@ -66,7 +66,7 @@ def is_token(value: str) -> bool:
 
 
 def is_chance(value: str) -> bool:
-    """Letters of both cases and digits, spread as only random ones are."""
+    """Return True for letters of both cases and digits that are as evenly spread as only random ones are."""
     if not (re.search("[a-z]", value) and re.search("[A-Z]", value) and len(re.findall("[0-9]", value)) >= 2):
         return False
     least = min(SPREAD, math.log2(len(value)) * 0.86)
@@ -74,12 +74,12 @@ def is_chance(value: str) -> bool:
 
 
 def _is_words(value: str) -> bool:
-    """Whether it is mostly made of words, as names in programs are: chance leaves few letters together."""
+    """Return True for a value of mostly words, like a program's names: chance leaves few letters together."""
     return sum(map(len, WORDS.findall(value))) >= len(value) * LEAST_WORDS
 
 
 def spread(text: str) -> float:
-    """Shannon entropy of the characters of `text`, bits each.
+    """Return the Shannon entropy of the characters of `text`, in bits per character.
 
     >>> spread("aabb")
     1.0

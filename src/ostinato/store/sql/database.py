@@ -1,4 +1,4 @@
-"""One SQL database behind the record: how it is opened, how a transaction begins, how its errors read."""
+"""The SQL database behind the record: opening it, beginning transactions, and translating its errors."""
 
 import os
 import sqlite3
@@ -27,19 +27,19 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from ostinato.store.sql.recording import Direct, Portable, Recording, finish_scrub
+from ostinato.store.sql.recording import Recording, SqlAlchemyRecording, SqliteRecording, finish_scrub
 from ostinato.store.sql.schema import METADATA, SCHEMA, counters
 
 BUSY_S = 30.0
 """How long a writer waits for another process's transaction, seconds."""
 SCRUB_S = 5.0
-"""How long a purge waits for readers of what it removed, seconds."""
+"""How long a purge waits for readers of the pages it removed, seconds."""
 PRAGMAS = (
     "journal_mode=WAL",
-    "synchronous=FULL",  # what was promised outlives a power failure; see Direct for what is recorded
+    "synchronous=FULL",  # a promise outlives a power failure; `_sqlite_recording` relaxes it for turns
     "foreign_keys=ON",
     "temp_store=MEMORY",
-    "secure_delete=ON",  # what is purged is overwritten, not only forgotten
+    "secure_delete=ON",  # purged rows are overwritten, not only forgotten
 )
 INSERTS: dict[str, Callable[[Table], Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
@@ -49,7 +49,7 @@ class StoreError(Exception):
 
 
 class Database:
-    """Many processes and threads may hold one on the same file; each write is one transaction."""
+    """A database that any number of processes and threads may open at once; each write is one transaction."""
 
     def __init__(self, url_or_path: str | Path) -> None:
         self.url = _url(url_or_path)
@@ -61,21 +61,24 @@ class Database:
         opened = ExitStack()
         opened.callback(self.engine.dispose)
         self.close = weakref.finalize(self, opened.close)
-        """Close every connection; happens by itself when the last user is gone."""
+        """Close every connection; this happens by itself when nothing refers to the database any more."""
         self.insert_new = cache(self._insert_new)
         with self.write() as connection:
             _create(connection, self.where)
-        self.scrub(patience_s=0.0)  # what an earlier purge left to do
-        self._direct = _direct(self.url)
-        if self._direct is not None:
-            opened.callback(self._direct.close)
+        self.scrub(patience_s=0.0)  # in case an earlier purge could not finish it
+        self._sqlite = _sqlite_recording(self.url)
+        if self._sqlite is not None:
+            opened.callback(self._sqlite.close)
 
     def _insert_new(self, table: Table) -> Any:
-        """An insert that leaves rows alone whose key is already there."""
+        """Return an insert that leaves rows alone whose key is already there."""
         return INSERTS[self.engine.dialect.name](table).on_conflict_do_nothing()
 
     def upsert(self, table: Table, *changed: str, unless: Any = None) -> Any:
-        """An insert that overwrites `changed` where the key is there, except in rows that are `unless`."""
+        """Return an insert that overwrites the columns `changed` where the key is there already.
+
+        Rows that satisfy `unless` stay as they are.
+        """
         insert = INSERTS[self.engine.dialect.name](table)
         return insert.on_conflict_do_update(
             index_elements=list(table.primary_key),
@@ -85,53 +88,53 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A connection that sees one consistent snapshot."""
+        """Yield a connection that sees one consistent snapshot."""
         with _translated(self.where), self.engine.begin() as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A connection inside one transaction that holds the write lock from its first statement on."""
-        # The lock spares threads of one process SQLite's own waiting, which polls.
+        """Yield a connection inside one transaction that holds the write lock from its first statement on."""
+        # Threads of one process queue here, because SQLite's own waiting polls.
         with self._turn_to_write, _translated(self.where), self._writer.begin() as connection:
             yield connection
 
     @contextmanager
     def recording(self) -> Iterator[Recording]:
-        """As `write`, for what every turn goes through."""
-        if self._direct is None:
+        """Yield the transaction in which turns are recorded; it begins faster than that of `write`."""
+        if self._sqlite is None:
             with self.write() as connection:
-                yield Portable(connection, self.insert_new)
+                yield SqlAlchemyRecording(connection, self.insert_new)
             return
-        with self._turn_to_write, _translated(self.where), self._direct.transaction() as recording:
+        with self._turn_to_write, _translated(self.where), self._sqlite.transaction() as recording:
             yield recording
 
     def lacks_session(self, id_: str) -> bool:
-        """Whether a look-up in a local file says so; False on other databases."""
-        if self._direct is None:
+        """Return True when a look-up in a local file shows no such session; False on other databases."""
+        if self._sqlite is None:
             return False
         with _translated(self.where):
-            return not self._direct.has_session(id_)
+            return not self._sqlite.has_session(id_)
 
     def recorded_turns(self, session_id: str) -> int:
-        """One more than the last turn's number, by a look-up in a local file; 0 on other databases."""
-        if self._direct is None:
+        """Return one more than the last turn's number, looked up in a local file; 0 on other databases."""
+        if self._sqlite is None:
             return 0
         with _translated(self.where):
-            return self._direct.recorded_turns(session_id)
+            return self._sqlite.recorded_turns(session_id)
 
     def must_scrub(self, connection: Connection) -> None:
-        """Inside a transaction: from its commit on the log holds what was purged, until `scrub`."""
+        """Note, inside a transaction, that after its commit the log holds purged pages until `scrub`."""
         if self.engine.dialect.name == "sqlite":
             connection.execute(self.insert_new(counters), {"name": "scrub", "value": 0})
             scrub = update(counters).where(counters.c.name == "scrub")
             connection.execute(scrub.values(value=counters.c.value + 1))
 
     def scrub(self, patience_s: float = SCRUB_S) -> bool:
-        """After a purge: empty SQLite's write-ahead log, where old pages lie until it is used again.
+        """Empty SQLite's write-ahead log after a purge, because old pages lie in it until it is used again.
 
-        Waits `patience_s` for those who still read older pages. False when that was not enough: then it is
-        done by the next who opens the store, or by a gateway that has it open.
+        Wait `patience_s` for connections that still read older pages. Return False when that was not enough:
+        then the next process that opens the store does it, or a gateway that has it open.
         """
         if self.engine.dialect.name != "sqlite":
             return True
@@ -145,7 +148,7 @@ class Database:
 
 
 def is_open_elsewhere(path: Path) -> bool:
-    """Whether another connection, of any process, has the SQLite file open.
+    """Return whether another connection, of any process, has the SQLite file open.
 
     Raises StoreError when the file cannot be read.
     """
@@ -186,20 +189,20 @@ def _engine(url: URL) -> Engine:
 
 
 def _keep_private(url: URL) -> None:
-    """Nobody but its owner reads the file, nor the log beside it, which takes over its permissions."""
+    """Let only the owner read the file, and the log beside it, which takes over its permissions."""
     if url.get_backend_name() != "sqlite" or url.database is None or url.query:
         return
     try:
         with suppress(FileExistsError):
             os.close(os.open(url.database, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        # Never opened when it is there: to close it would drop the locks of this process's other connections.
+        # An existing file is not opened: closing it would drop the locks of this process's other connections.
         if Path(url.database).stat().st_uid == os.geteuid():
             Path(url.database).chmod(0o600)
     except OSError as error:
         raise StoreError(f"{url.database}: {error.strerror}: {ADVICE['unable to open']}") from error
 
 
-def _direct(url: URL) -> Direct | None:
+def _sqlite_recording(url: URL) -> SqliteRecording | None:
     path = url.database
     if url.get_backend_name() != "sqlite" or url.query or path is None:
         return None
@@ -211,11 +214,11 @@ def _direct(url: URL) -> Direct | None:
         return connection
 
     with _translated(path):
-        return Direct(connect)
+        return SqliteRecording(connect)
 
 
 def _configure(connection: sqlite3.Connection, _record: object) -> None:
-    connection.isolation_level = None  # SQLAlchemy says BEGIN itself, see _begin
+    connection.isolation_level = None  # `_begin` sends BEGIN itself
     for pragma in PRAGMAS:
         connection.execute(f"PRAGMA {pragma}").close()
 
@@ -226,15 +229,15 @@ def _begin(connection: Connection) -> None:
 
 
 def _create(connection: Connection, where: str) -> None:
-    found = None
+    layout = None
     if inspect(connection).has_table(counters.name):
-        found = connection.scalar(select(counters.c.value).where(counters.c.name == "schema"))
-    if found is None:
+        layout = connection.scalar(select(counters.c.value).where(counters.c.name == "schema"))
+    if layout is None:
         METADATA.create_all(connection)
         connection.execute(counters.insert(), {"name": "schema", "value": SCHEMA})
-    elif found != SCHEMA:
+    elif layout != SCHEMA:
         raise StoreError(
-            f"{where} has layout {found}, this version of ostinato reads {SCHEMA}: use another file"
+            f"{where} has layout {layout}, this version of ostinato reads {SCHEMA}: use another file"
         )
 
 
@@ -256,7 +259,7 @@ def _advice(cause: str) -> str:
 
 ADVICE = {
     "unable to open": "check that the folder exists and is writable",
-    "locked": f"another process held the database for more than {BUSY_S:.0f} s, is one suspended?",
+    "locked": f"another process held the database for more than {BUSY_S:.0f} s; look for a suspended one",
     "disk is full": "nothing of this transaction was recorded; free space and try again",
     "not a database": "this file was not written by ostinato, choose another path",
     "malformed": "the file is damaged, restore it from a copy",

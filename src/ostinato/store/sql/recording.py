@@ -1,30 +1,32 @@
 """The transaction that every turn of every session goes through, and nothing else.
 
-On SQLite it runs on the driver's own connection, with statements compiled once: SQLAlchemy's work for one
-transaction costs several times what the database does in it. Elsewhere it is SQLAlchemy's connection.
+On SQLite it runs on a connection of the driver's own, with statements that were compiled once: the work that
+SQLAlchemy does for one transaction costs several times what the database does in it. On other databases it
+runs on a connection of SQLAlchemy.
 """
 
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, Protocol
 
-from sqlalchemy import Connection, Select, Table, bindparam, literal_column, or_, select, update
+from sqlalchemy import Connection, Select, Table, bindparam, select, update
 from sqlalchemy.dialects import sqlite
 
 from ostinato.store.sql import schema
+from ostinato.store.sql.chunks import chunks
 
 log = logging.getLogger(__name__)
 EVERY_ROWS = 150
-"""Often and little: a turn that comes while a log is copied waits for the disk, in part."""
+"""Rows between two copies of the log. Copies are small and frequent, because a turn that is recorded while
+one runs waits for the disk, in part."""
 MOST_PAGES = 16_384
+"""Pages in the log above which writers are made to start it again."""
 RESTART_MS = 20
-"""How long a log may keep writers waiting to start again; if readers do not let it, the next one tries."""
-CHUNK = 500
-"""Ids in one SELECT … IN: databases limit the number of parameters."""
+"""How long a log may keep writers waiting to start again; if readers do not let it, the next copy tries."""
 SET_ENDING = (
     update(schema.sessions)
     .where(schema.sessions.c.id == bindparam("session"), schema.sessions.c.ending.is_(None))
@@ -35,18 +37,7 @@ PURGED_OF = (
     .where(schema.purges.c.session_id.in_(bindparam("ids", expanding=True)))
     .limit(1)
 )
-"""Built once: it runs within every transaction that records turns."""
-SAID = (
-    select(schema.consents.c.user, schema.consents.c.granted)
-    .where(
-        schema.consents.c.organisation == bindparam("organisation"),
-        or_(schema.consents.c.user == bindparam("user"), schema.consents.c.user == literal_column("''")),
-    )
-    .order_by(schema.consents.c.order)
-)
-KEY = select(schema.keys.c.user, schema.keys.c.organisation, schema.keys.c.revoked_at).where(
-    schema.keys.c.hash == bindparam("hash")
-)
+"""Built once, because it runs within every transaction that records turns."""
 IS_PURGED = "SELECT 1 FROM purges WHERE session_id = ?"
 HAS_SESSION = "SELECT 1 FROM sessions WHERE id = ?"
 LAST_TURN = "SELECT max(number) FROM turns WHERE session_id = ?"
@@ -54,27 +45,27 @@ NAMED = sqlite.dialect(paramstyle="named")
 
 
 class Recording(Protocol):
-    """One transaction."""
+    """One transaction in which turns are recorded."""
 
     def insert_new(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
-        """Rows of all columns; those whose key is already there are left alone. Returns how many are new."""
+        """Insert rows of all columns, except those whose key is already there. Return how many are new."""
         ...
 
     def all(self, query: Select[Any], values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
-        """The rows that a query finds, whose parameters are named in `values`."""
+        """Return the rows of a query whose parameters are named in `values`."""
         ...
 
     def end(self, endings: Sequence[Mapping[str, str]]) -> None:
-        """How sessions ended, as `{session, how}`; the first ending stays."""
+        """Set how sessions ended, given as `{session, how}`; the first ending stays."""
         ...
 
     def purged_of(self, session_ids: Sequence[str]) -> str | None:
-        """One of these sessions that was purged."""
+        """Return one of these sessions that was purged, or None."""
         ...
 
 
-class Portable:
-    """On any database."""
+class SqlAlchemyRecording:
+    """A recording on any database, through SQLAlchemy."""
 
     def __init__(self, connection: Connection, insert_new: Any) -> None:
         self._connection = connection
@@ -92,22 +83,22 @@ class Portable:
 
     def purged_of(self, session_ids: Sequence[str]) -> str | None:
         for ids in chunks(session_ids):
-            gone: str | None = self._connection.scalar(PURGED_OF, {"ids": ids})
-            if gone is not None:
-                return gone
+            purged: str | None = self._connection.scalar(PURGED_OF, {"ids": ids})
+            if purged is not None:
+                return purged
         return None
 
 
-class Direct:
-    """On a SQLite file; the caller sees to it that there is one transaction at a time."""
+class SqliteRecording:
+    """Recordings on a SQLite file; the caller makes sure that there is one transaction at a time."""
 
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
         self._connection, self._reader = connect(), connect()
         self._connection.execute("PRAGMA wal_autocheckpoint=0")
-        self._checkpoints = Checkpoints(connect())
+        self._log = LogCopier(connect())
 
     def close(self) -> None:
-        self._checkpoints.close()
+        self._log.close()
         self._connection.close()
         self._reader.close()
 
@@ -121,17 +112,17 @@ class Direct:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
-        self._checkpoints.after(self._connection.total_changes)
+        self._log.copy_when_due(self._connection.total_changes)
 
     def insert_new(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
         return self._connection.executemany(_insert(table), rows).rowcount if rows else 0
 
     def all(self, query: Select[Any], values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
-        return self._connection.execute(_query(query), values).fetchall()
+        return self._connection.execute(_compiled(query), values).fetchall()
 
     def end(self, endings: Sequence[Mapping[str, str]]) -> None:
         if endings:
-            self._connection.executemany(_ending(), endings)
+            self._connection.executemany(_compiled(SET_ENDING), endings)
 
     def purged_of(self, session_ids: Sequence[str]) -> str | None:
         for id_ in session_ids:
@@ -140,19 +131,23 @@ class Direct:
         return None
 
     def has_session(self, id_: str) -> bool:
-        """On a connection of its own: it waits for no writer."""
+        """Return whether a session is stored.
+
+        It has a connection of its own, so that it waits for no writer.
+        """
         return self._reader.execute(HAS_SESSION, (id_,)).fetchone() is not None
 
     def recorded_turns(self, session_id: str) -> int:
-        """On the same connection; the index answers it."""
+        """Return one more than the number of the last turn, read from the index on that same connection."""
         (last,) = self._reader.execute(LAST_TURN, (session_id,)).fetchone()
         return 0 if last is None else int(last) + 1
 
 
-class Checkpoints:
-    """Copies SQLite's write-ahead log into the database in a thread of its own.
+class LogCopier:
+    """Copies SQLite's write-ahead log into the database, in a thread of its own.
 
-    The commit that fills the log would do it else, and its fsyncs would be waited for by every turn.
+    Otherwise the commit that fills the log would do it, and every turn would wait for its flushes to the
+    disk.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -161,14 +156,14 @@ class Checkpoints:
         self._changes = 0
         self._under_way = threading.Lock()
 
-    def after(self, changes: int) -> None:
-        """Start one when there is enough to copy; `changes`: rows written so far."""
+    def copy_when_due(self, changes: int) -> None:
+        """Start a copy when there is enough to copy; `changes` is the number of rows written so far."""
         if changes - self._changes >= EVERY_ROWS and self._under_way.acquire(blocking=False):
             self._changes = changes
             threading.Thread(target=self._run, name="checkpoint").start()
 
     def close(self) -> None:
-        """Waits for the one under way."""
+        """Wait for the copy that is under way, and close the connection."""
         with self._under_way:
             self._connection.close()
 
@@ -176,10 +171,12 @@ class Checkpoints:
         try:
             _, pages, _ = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             finish_scrub(self._connection)
-            if pages > MOST_PAGES:  # with a turn always being written it would never start again by itself
+            if (
+                pages > MOST_PAGES
+            ):  # while turns are always being written it would never start again by itself
                 self._connection.execute("PRAGMA wal_checkpoint(RESTART)")
         except sqlite3.Error as error:
-            log.warning("the log could not be copied into the database, it grows: %s", error)
+            log.warning("the write-ahead log could not be copied into the database and grows: %s", error)
         finally:
             self._under_way.release()
 
@@ -190,35 +187,20 @@ def _insert(table: Table) -> str:
 
 
 @cache
-def _query(query: Select[Any]) -> str:
-    return str(query.compile(dialect=NAMED))
-
-
-@cache
-def _ending() -> str:
-    return str(SET_ENDING.compile(dialect=NAMED))
-
-
-def agrees(said: Iterable[Sequence[Any]], organisation: str, user: str) -> bool:
-    """By the words of a user and of their organisation, as (user, granted), oldest first; no word is no."""
-    last: dict[str, bool] = {row[0]: row[1] for row in said}
-    return bool(last.get(user)) and (not organisation or bool(last.get("")))
+def _compiled(statement: Any) -> str:
+    return str(statement.compile(dialect=NAMED))
 
 
 def finish_scrub(connection: sqlite3.Connection) -> bool:
-    """Empty the write-ahead log where a purge is waiting for it; waits for readers as the connection is set.
+    """Empty the write-ahead log if a purge is waiting for that; wait for readers as long as `connection`
+    does.
 
-    Returns False, and leaves it to the next one, when a reader still holds the log.
+    Return False, and leave it to the next caller, when a reader still holds the log.
     """
     waiting = connection.execute("SELECT value FROM counters WHERE name = 'scrub' AND value > 0").fetchone()
     if waiting is None:
         return True
     busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    if not busy:  # a purge that came meanwhile has raised the value, and waits for the next one
+    if not busy:  # a purge that began meanwhile has raised the value, and waits for the next scrub
         connection.execute("UPDATE counters SET value = 0 WHERE name = 'scrub' AND value = ?", waiting)
     return not busy
-
-
-def chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Pieces of `ids` small enough for one SELECT … IN."""
-    return (ids[start : start + CHUNK] for start in range(0, len(ids), CHUNK))

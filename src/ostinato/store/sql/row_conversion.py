@@ -1,6 +1,8 @@
-"""Nouns to rows and back. Token columns are little-endian blobs: int32 ids, float32 logprobs, versions as
-int32 runs (version, length, version, length, …) since a turn nearly always has one version, and temperatures
-as runs of (float64, int32) for the same reason.
+"""Conversion of the nouns of `types` to rows and back.
+
+Token columns are little-endian blobs: int32 ids, float32 logprobs, and versions as int32 runs (version,
+length, version, length, …), because a turn nearly always has one version. Temperatures are runs of (float64,
+int32) for the same reason.
 """
 
 import json
@@ -40,6 +42,7 @@ from ostinato.types import (
 Row = dict[str, Any]
 _FLOAT_RUN = struct.Struct("<di")
 SAMPLING_COLUMNS = tuple(each.name for each in fields(Sampling))
+SESSION_COLUMNS = tuple(each.name for each in fields(Session))
 EVENT_COLUMNS = ("id", "name", "user", "organisation", "session_id", "turn", "observed_at")
 
 
@@ -77,24 +80,13 @@ def unpack_float_runs(blob: bytes) -> tuple[float, ...]:
 
 
 def session_row(session: Session) -> Row:
-    return {
-        "id": session.id,
-        "source": session.source.value,
-        "user": session.user,
-        "arm": session.arm,
-        "task_id": session.task_id,
-        "harness": session.harness,
-        "started_at": session.started_at,
-        "ending": session.ending and session.ending.value,
-        "organisation": session.organisation,
-        "consent": session.consent,
-    }
+    row = {name: getattr(session, name) for name in SESSION_COLUMNS}
+    return row | {"source": session.source.value, "ending": session.ending and session.ending.value}
 
 
 def session_of(row: RowMapping) -> Session:
     ending = row["ending"]
-    fields = {**row, "source": Source(row["source"]), "ending": ending and Ending(ending)}
-    return Session(**fields)
+    return Session(**{**row, "source": Source(row["source"]), "ending": ending and Ending(ending)})
 
 
 def turn_row(turn: Turn) -> Row:
@@ -159,28 +151,18 @@ def signal_row(signal: Signal) -> Row:
 
 
 def signal_of(row: RowMapping) -> Signal:
-    return Signal(
-        id=row["id"],
-        session_id=row["session_id"],
-        kind=SignalKind(row["kind"]),
-        value=row["number"] if row["text"] is None else row["text"],
-        observed_at=row["observed_at"],
-        turn=row["turn"],
-        edit=row["edit"],
-        received_at=row["received_at"],
-    )
+    same = {name: row[name] for name in ("id", "session_id", "observed_at", "turn", "edit", "received_at")}
+    value = row["number"] if row["text"] is None else row["text"]
+    return Signal(**same, kind=SignalKind(row["kind"]), value=value)
 
 
 def event_row(event: Event) -> Row:
-    return {**{name: getattr(event, name) for name in EVENT_COLUMNS}, "attributes": _json(event.attributes)}
+    attributes = json.dumps(dict(event.attributes), ensure_ascii=False)
+    return {**{name: getattr(event, name) for name in EVENT_COLUMNS}, "attributes": attributes}
 
 
 def event_of(row: RowMapping) -> Event:
     return Event(**{**row, "attributes": json.loads(row["attributes"])})
-
-
-def _json(attributes: Mapping[str, Any]) -> str:
-    return json.dumps(dict(attributes), ensure_ascii=False)
 
 
 def reward_row(reward: Reward) -> Row:
@@ -198,8 +180,10 @@ def reward_of(row: RowMapping) -> Reward:
     return Reward(session_id=row["session_id"], definition=row["definition"], parts=parts)
 
 
-def _part(told: dict[str, Any]) -> RewardPart:
-    return RewardPart(**{**told, "evidence": tuple(told["evidence"]), "state": PartState(told["state"])})
+def _part(fields: dict[str, Any]) -> RewardPart:
+    return RewardPart(
+        **{**fields, "evidence": tuple(fields["evidence"]), "state": PartState(fields["state"])}
+    )
 
 
 def version_row(row: Checkpoint) -> Row:
@@ -223,8 +207,8 @@ def report_row(report: Report) -> Row:
 
 def report_of(row: RowMapping) -> Report:
     scores = {split: Score(**score) for split, score in json.loads(row["scores"]).items()}
-    told = {name: row[name] for name in ("id", "version", "harness")}
-    return Report(**told, scores=scores, rates=json.loads(row["rates"]))
+    same = {name: row[name] for name in ("id", "version", "harness")}
+    return Report(**same, scores=scores, rates=json.loads(row["rates"]))
 
 
 def verdict_row(verdict: Verdict) -> Row:
@@ -238,13 +222,8 @@ def verdict_row(verdict: Verdict) -> Row:
 
 
 def verdict_of(row: RowMapping) -> Verdict:
-    return Verdict(
-        id=row["id"],
-        version=row["version"],
-        decision=Decision(row["decision"]),
-        reason=row["reason"],
-        evidence=json.loads(row["evidence"]),
-    )
+    same = {name: row[name] for name in ("id", "version", "reason")}
+    return Verdict(**same, decision=Decision(row["decision"]), evidence=json.loads(row["evidence"]))
 
 
 def arm_rows(arms: Iterable[Arm]) -> list[Row]:

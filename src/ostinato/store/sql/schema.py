@@ -1,4 +1,4 @@
-"""The tables. One row is one fact; only arms and states of turns and groups are ever changed."""
+"""The tables of the record. One row is one fact; only arms and the states of turns and groups change."""
 
 from sqlalchemy import (
     BigInteger,
@@ -16,7 +16,7 @@ from sqlalchemy import (
 )
 
 SCHEMA = 4
-"""Raised when a table changes its layout."""
+"""The number of this layout; it rises whenever a table changes."""
 METADATA = MetaData()
 
 
@@ -81,7 +81,7 @@ states = Table(
     Column("reason", Text),
     sqlite_with_rowid=False,
 )
-"""Beside turns, not in them: a state must not rewrite the row that holds the tokens."""
+"""A table beside `turns`, so that a new state does not rewrite the row that holds the tokens."""
 signals = Table(
     "signals",
     METADATA,
@@ -170,7 +170,7 @@ consents = Table(
     Column("set_at", Float, nullable=False),
     Index("consents_of", "organisation", "user"),
 )
-"""Append-only: the last row of a pair holds, and of no user the organisation's own word."""
+"""Append-only: the last row of an organisation and user holds. A row without a user is the organisation's."""
 events = Table(
     "events",
     METADATA,
@@ -183,7 +183,7 @@ events = Table(
     Column("observed_at", Float, nullable=False),
     Column("attributes", Text, nullable=False),
 )
-"""Without a foreign key: a client may tell of a session before its first turn is recorded."""
+"""`session_id` has no foreign key: a client may report on a session before its first turn is recorded."""
 purges = Table(
     "purges",
     METADATA,
@@ -192,7 +192,7 @@ purges = Table(
     Column("purged_by", Text, nullable=False),
     Column("counts", Text, nullable=False),
 )
-"""What is left of a session that was removed: when, by whom, how much there was."""
+"""The tombstones of removed sessions: when, by whom, how much there was."""
 prompts = Table(
     "prompts",
     METADATA,
@@ -209,8 +209,8 @@ shown = Table(
     Column("session_id", Text, primary_key=True),
     Column("prompt", Text, ForeignKey("prompts.prompt"), nullable=False, index=True),
 )
-"""The sessions in which a prompt was shown, where no group names them. Without a foreign key to sessions,
-since a row is written before its session begins."""
+"""The sessions in which a prompt was shown, where no group names them. There is no foreign key to sessions,
+because a row is written before its session begins."""
 groups = Table(
     "groups",
     METADATA,
@@ -224,8 +224,8 @@ groups = Table(
     Column("target_version", Integer),
     Column("withdrawn", Boolean, nullable=False),
 )
-"""A group is in the phase of its prompt. `facts`: how many turns and signals its sessions had when it was
-scored, where more of them may follow."""
+"""Groups of samples; a group is in the phase of its prompt. `facts` is the number of turns and signals that
+its sessions had when it was scored, where more of them may follow."""
 samples = Table(
     "samples",
     METADATA,
@@ -249,6 +249,6 @@ trainings = Table(
     Column("group_id", Text, nullable=False),
     Column("prompt", Text, nullable=False, index=True),
 )
-"""Append-only and without a unique key, so that counting it is evidence and not a tautology."""
+"""Append-only and without a unique key, so that a count of its rows is evidence and not a tautology."""
 chains = Table("chains", METADATA, Column("chain", Text, primary_key=True))
 """The one chain of weights that is trained from this store, by the name that its manifests carry."""

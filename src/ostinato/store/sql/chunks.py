@@ -1,0 +1,25 @@
+"""Queries for any number of ids, in as many statements as the databases' limit of parameters needs."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Select
+
+CHUNK = 500
+"""Ids in one `SELECT … IN`: databases limit the number of parameters of a statement."""
+
+
+def chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Return pieces of `ids` that are small enough for one `SELECT … IN`."""
+    return (ids[start : start + CHUNK] for start in range(0, len(ids), CHUNK))
+
+
+def rows_in(connection: Connection, query: Select[Any], column: Any, ids: Sequence[str]) -> Iterator[Any]:
+    """Yield the rows of `query` in which `column` is one of `ids`."""
+    for some in chunks(ids):
+        yield from connection.execute(query.where(column.in_(some)))
+
+
+def values_in(connection: Connection, query: Select[Any], column: Any, ids: Sequence[str]) -> Iterator[Any]:
+    """Yield the first value of each row of `query` in which `column` is one of `ids`."""
+    return (row[0] for row in rows_in(connection, query, column, ids))
