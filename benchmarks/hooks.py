@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ostinato.edits.follow.edit import Edit, proposed
+from ostinato.edits.follow.edit import FollowedEdit, proposed
 from ostinato.edits.follow.measure import measure
 from ostinato.edits.git import WorkTree
 from ostinato.edits.install.git_hooks import find, install
@@ -60,7 +60,7 @@ def look(folder: Path) -> float:
     lines = [f"value_{n} = compute('{n}', {n} + {n * 7 % 13})\n" for n in range(LINES)]
     before, after = "".join(lines), "".join([*lines[:900], "x = replaced()\n" * 9, *lines[950:]])
     (folder / "b.py").write_text(after.replace("'", '"').replace(", ", ",\n    "))
-    edit = Edit(
+    edit = FollowedEdit(
         id="e",
         session_id="s",
         turn=None,

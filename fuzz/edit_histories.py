@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
-from ostinato.edits.follow.edit import Verdict
+from ostinato.edits.follow.edit import EditVerdict
 
 CALL = re.compile(r"(\s+)([\w.]+ = |return )?([\w.]+)\(([\w.]+(?:, [\w.]+)+)\)\n")
 """A call on one line that a formatter may break up."""
@@ -88,7 +88,7 @@ class SkippedError(Exception):
     reason: str
 
 
-def verdict(edit: Proposal, files: Files) -> Verdict:
+def verdict(edit: Proposal, files: Files) -> EditVerdict:
     """Return the exact verdict on an edit, by the identity of its lines.
 
     Kept: every inserted line exists and no replaced one. Reverted: at most a tenth of the edit (by
@@ -96,21 +96,21 @@ def verdict(edit: Proposal, files: Files) -> Verdict:
     """
     present = {line.origin: line for lines in files.values() for line in lines}
     states = [(hunk.weight, _state(hunk, present)) for hunk in edit.hunks]
-    if all(state is Verdict.KEPT for _, state in states):
-        return Verdict.KEPT
-    left = sum(weight for weight, state in states if state is not Verdict.REVERTED)
-    return Verdict.REVERTED if left <= 0.1 * sum(weight for weight, _ in states) else Verdict.EDITED
+    if all(state is EditVerdict.KEPT for _, state in states):
+        return EditVerdict.KEPT
+    left = sum(weight for weight, state in states if state is not EditVerdict.REVERTED)
+    return EditVerdict.REVERTED if left <= 0.1 * sum(weight for weight, _ in states) else EditVerdict.EDITED
 
 
-def _state(hunk: Hunk, present: dict[Line, Line]) -> Verdict:
+def _state(hunk: Hunk, present: dict[Line, Line]) -> EditVerdict:
     lines = [present.get(line) for line in hunk.inserted]
     back = [line.origin in present for line in hunk.removed]
     file_deleted = hunk.before is not None and hunk.before.origin not in present
     if not any(lines) and file_deleted:
-        return Verdict.REVERTED
+        return EditVerdict.REVERTED
     if not any(back) and all(line is not None and not line.changed for line in lines):
-        return Verdict.KEPT
-    return Verdict.REVERTED if not any(lines) and all(back) else Verdict.EDITED
+        return EditVerdict.KEPT
+    return EditVerdict.REVERTED if not any(lines) and all(back) else EditVerdict.EDITED
 
 
 def sources(rng: random.Random, n: int) -> list[list[str]]:

@@ -19,7 +19,7 @@ from fuzz.edit_histories import (
     swap,
     verdict,
 )
-from ostinato.edits.follow.edit import Verdict
+from ostinato.edits.follow.edit import EditVerdict
 
 TELLING = 60
 """The least number of characters that a person moves as a block: fewer could match by chance."""
@@ -60,7 +60,7 @@ def git_revert(here: Repository) -> None:
 def git_revert_of_the_revert(here: Repository) -> None:
     if not here.is_clean or not here.git("log", "-1", "--format=%s").startswith('Revert "'):
         raise SkippedError("the last commit is no revert")
-    edit = next((e for e in here.edits if verdict(e, here.files) is Verdict.REVERTED), None)
+    edit = next((e for e in here.edits if verdict(e, here.files) is EditVerdict.REVERTED), None)
     if edit is None:
         raise SkippedError("nothing is reverted")
     for hunk in edit.hunks:
@@ -75,7 +75,7 @@ def _commit_that_added(here: Repository, edit: Proposal) -> str:
     known = [(sha, here.commits[sha]) for sha in commits if sha in here.commits]
     root = here.commits[here.git("rev-parse", "main")]
     for (_, was), (sha, now) in zip([("", root), *known], known, strict=False):
-        if verdict(edit, was) is Verdict.REVERTED and verdict(edit, now) is Verdict.KEPT:
+        if verdict(edit, was) is EditVerdict.REVERTED and verdict(edit, now) is EditVerdict.KEPT:
             return sha
     raise SkippedError("no commit of its own")
 
@@ -89,7 +89,7 @@ def undo_by_hand(here: Repository) -> None:
 
 def redo_by_hand(here: Repository) -> None:
     edit = here.rng.choice(here.edits)
-    if verdict(edit, here.files) is not Verdict.REVERTED:
+    if verdict(edit, here.files) is not EditVerdict.REVERTED:
         raise SkippedError("it is not reverted")
     for hunk in edit.hunks:
         swap(here.files, hunk, undo=False)
@@ -101,7 +101,7 @@ def undo_in_part(here: Repository) -> None:
     edit = here.rng.choice(here.edits)
     hunks = here.rng.sample(edit.hunks, here.rng.randrange(1, len(edit.hunks) + 1))
     share = sum(hunk.weight for hunk in hunks) / sum(hunk.weight for hunk in edit.hunks)
-    if verdict(edit, here.files) is not Verdict.KEPT or not 0.2 < share < 0.8:
+    if verdict(edit, here.files) is not EditVerdict.KEPT or not 0.2 < share < 0.8:
         raise SkippedError("all or nearly nothing")
     for hunk in hunks:
         swap(here.files, hunk, undo=True)
@@ -297,7 +297,7 @@ def merge_squashed(here: Repository) -> None:
 
 def _whole(here: Repository) -> None:
     """Skip unless every edit is whole, since absent lines cannot be followed to another branch."""
-    if any(verdict(edit, here.files) is not Verdict.KEPT for edit in here.edits):
+    if any(verdict(edit, here.files) is not EditVerdict.KEPT for edit in here.edits):
         raise SkippedError("an edit is not whole")
 
 

@@ -15,14 +15,14 @@ from pathlib import Path
 from fuzz.edit_histories import Line, Repository, propose, sources
 from fuzz.edit_histories import verdict as exact_verdict
 from fuzz.edit_steps import STEPS
-from ostinato.edits.capture.places import state_of
-from ostinato.edits.follow.edit import Edit, opened
+from ostinato.edits.capture.hook_command import record_edit
+from ostinato.edits.capture.repository_paths import state_of
+from ostinato.edits.follow.edit import FollowedEdit, opened
 from ostinato.edits.follow.measure import measure
 from ostinato.edits.follow.windows import ManualClock
 from ostinato.edits.git import WorkTree
 from ostinato.edits.install.git_hooks import find, install
-from ostinato.edits.record import record_edit
-from ostinato.edits.report.reporter import Reporter
+from ostinato.edits.report.reporter import EditReporter
 from ostinato.edits.report.settings import Settings
 
 SETTLED = (900, 3_600, 86_400, 259_200)
@@ -52,7 +52,7 @@ def run_history(seed: int, folder: Path) -> Outcome:
     """Run one history in an empty folder, up to the first disagreement."""
     rng = random.Random(f"survival/{seed}")
     here, clock = begin(rng, folder), ManualClock()
-    reporter = Reporter(find(folder), clock, Settings(url="", key=""), None)
+    reporter = EditReporter(find(folder), clock, Settings(url="", key=""), None)
     state, outcome, done = Path(state_of(find(folder))), Outcome(), []
     for number in range(rng.choice((1, 1, 2))):
         agent(here, clock, number)
@@ -113,21 +113,20 @@ def agent(here: Repository, clock: ManualClock, number: int) -> None:
         if edit := propose(here.rng, here.files, path, at=clock.now(), donor=donor, busy=here.busy()):
             break
     here.save()
-    record_edit(
-        str(here.root),
-        f"s{number}",
-        number,
-        path,
-        before=before,
-        after=here.text(path),
-        at=clock.now(),
-        start_reporter=False,
-    )
+    event = {
+        "session_id": f"s{number}",
+        "turn": number,
+        "cwd": str(here.root),
+        "path": path,
+        "before": before,
+        "after": here.text(path),
+    }
+    record_edit(event, at=clock.now(), start_reporter=False)
     here.edits.append(edit)
 
 
 def compared(
-    seed: int, here: Repository, edit: Edit, edits: dict[str, Edit], done: Sequence[str]
+    seed: int, here: Repository, edit: FollowedEdit, edits: dict[str, FollowedEdit], done: Sequence[str]
 ) -> Disagreement | None:
     later = [other for other in edits.values() if other.proposed_at > edit.proposed_at]
     verdict, expected = measure(edit, WorkTree(str(here.root)), later).verdict.value, truth(here, edit)
@@ -136,12 +135,12 @@ def compared(
     return Disagreement(seed=seed, after=tuple(done), verdict=verdict, expected=expected, reported=False)
 
 
-def truth(here: Repository, edit: Edit) -> str:
+def truth(here: Repository, edit: FollowedEdit) -> str:
     (proposal,) = [p for p in here.edits if p.at == edit.proposed_at]
     return exact_verdict(proposal, here.files).value
 
 
-def reported(reporter: Reporter, edit: str) -> str:
+def reported(reporter: EditReporter, edit: str) -> str:
     """Return the last verdict on an edit in the journal."""
     signals = [e["signal"] for e in reporter.journal.entries() if "signal" in e and e["edit"] == edit]
     return signals[-1].removeprefix("edit_") if signals else ""

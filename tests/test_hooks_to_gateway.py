@@ -116,8 +116,8 @@ async def test_an_edit_that_was_committed_becomes_a_signal_and_its_session_is_co
     async with serving(store, renderer) as url:
         monkeypatch.setenv("OSTINATO_URL", url)
         monkeypatch.setenv("OSTINATO_KEY", KEY)
-        places = find(repository)
-        install(places)
+        repo = find(repository)
+        install(repo)
         try:
             call = await messages(url)
             edit = {"tool_name": "Edit", "tool_use_id": call, "tool_input": {"file_path": "calc.py"}}
@@ -130,7 +130,7 @@ async def test_an_edit_that_was_committed_becomes_a_signal_and_its_session_is_co
             await asyncio.to_thread(hook, repository, hook_event_name="SessionEnd", reason="other")
             assert await ended(store) is Ending.ABANDONED  # its call never got a result here
         finally:
-            uninstall(places)  # the reporter in the background ends with it
+            uninstall(repo)  # the reporter in the background ends with it
     await engine.close()
     assert kept.turn == 0  # joined by the id of the call: Claude Code does not know our turns
     assert kept.edit is not None and kept.received_at is not None and kept.observed_at <= kept.received_at

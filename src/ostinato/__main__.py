@@ -6,7 +6,7 @@ import sys
 def main() -> int:
     """Run one command and return its exit status."""
     if sys.argv[1:2] == ["hook"] and not {"-h", "--help"} & set(sys.argv[2:]):
-        from ostinato.edits.capture.entry import main as hook
+        from ostinato.edits.capture.hook_command import main as hook
 
         return hook(sys.argv[2:])
     from ostinato.cli import main as command

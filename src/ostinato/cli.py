@@ -211,7 +211,7 @@ def _search_serve(options: argparse.Namespace) -> int:
 
 
 def _hook(options: argparse.Namespace) -> int:
-    from ostinato.edits.capture.entry import main as hook
+    from ostinato.edits.capture.hook_command import main as hook
 
     return hook(["--git", options.git] if options.git else ["--input", "stdin"])
 

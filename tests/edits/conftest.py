@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 import pytest
 
 import ostinato
-from ostinato.edits.capture.places import Places, state_of
+from ostinato.edits.capture.hook_command import record_edit
+from ostinato.edits.capture.repository_paths import RepositoryPaths, state_of
 from ostinato.edits.follow.windows import ManualClock
 from ostinato.edits.install.git_hooks import find, install
-from ostinato.edits.record import record_edit
-from ostinato.edits.report.journal import Journal
-from ostinato.edits.report.reporter import Reporter
+from ostinato.edits.report.journal import EventJournal
+from ostinato.edits.report.reporter import EditReporter
 from ostinato.edits.report.settings import Settings
 
 BASE = """import os
@@ -99,10 +99,10 @@ class Desk:
     BASE: ClassVar[str] = BASE
     PROPOSED: ClassVar[str] = PROPOSED
     root: Path
-    places: Places
+    repo: RepositoryPaths
     clock: ManualClock
     gateway: FakeGateway
-    reporter: Reporter
+    reporter: EditReporter
 
     def git(self, *arguments: str, check: bool = True) -> str:
         return run_git(self.root, *arguments, check=check)
@@ -121,8 +121,15 @@ class Desk:
             file.unlink()
         else:
             self.write(path, after)
-        told = {"before": before, "after": after, "at": self.clock.now(), "start_reporter": False} | more
-        assert record_edit(str(self.root), session, turn, path, **told)
+        event = {
+            "session_id": session,
+            "turn": turn,
+            "cwd": str(self.root),
+            "path": path,
+            "agent": "ostinato",
+        }
+        texts = {"before": before, "after": after, "agent": "ostinato"}
+        assert record_edit(event | texts | more, at=self.clock.now(), start_reporter=False)
         self.reporter.tick()
 
     def after(self, seconds: float) -> None:
@@ -141,13 +148,13 @@ class Desk:
         """A git hook fires."""
         from ostinato.edits.capture import spool
 
-        record = {"kind": "git", "hook": "post-commit", "root": self.places.root, "at": self.clock.now()}
-        spool.put(state_of(self.places), record)
+        record = {"kind": "git", "hook": "post-commit", "root": self.repo.root, "at": self.clock.now()}
+        spool.put(state_of(self.repo), record)
         self.reporter.tick()
 
     @property
     def journal(self) -> list[dict[str, Any]]:
-        return Journal(Path(state_of(self.places))).entries()
+        return EventJournal(Path(state_of(self.repo))).entries()
 
     def named(self, name: str) -> list[dict[str, Any]]:
         return [entry for entry in self.journal if entry.get("name") == name]
@@ -180,11 +187,11 @@ def make_repo(root: Path) -> Path:
 
 
 def sit_down(root: Path, *, content: bool = False) -> Desk:
-    places = find(root)
-    install(places, git_hooks=False)
+    repo = find(root)
+    install(repo, git_hooks=False)
     clock, gateway = ManualClock(), FakeGateway()
-    reporter = Reporter(places, clock, Settings(url="", key="", content=content), gateway)
-    return Desk(root=root, places=places, clock=clock, gateway=gateway, reporter=reporter)
+    reporter = EditReporter(repo, clock, Settings(url="", key="", content=content), gateway)
+    return Desk(root=root, repo=repo, clock=clock, gateway=gateway, reporter=reporter)
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 from fuzz.edit_survival import run_history
 
 from ostinato.edits.follow import locate
-from ostinato.edits.follow.edit import Edit
-from ostinato.edits.git import Tree
+from ostinato.edits.follow.edit import FollowedEdit
+from ostinato.edits.git import FileTree
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -21,7 +21,7 @@ def test_the_reference_notices_lines_that_were_there_before(
 ) -> None:
     """The comparison can fail: it does under the rule that equal lines anywhere have moved there."""
 
-    def met(edit: Edit, tree: Tree, wanted, was):
+    def met(edit: FollowedEdit, tree: FileTree, wanted, was):
         return locate.Counter(dict.fromkeys(wanted, 100))
 
     monkeypatch.setattr(locate, "_gained", met)

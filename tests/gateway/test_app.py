@@ -507,7 +507,7 @@ async def test_an_edited_history_is_kept_marked_and_counted(chat, http, gateway:
 
 
 async def test_a_silent_stream_says_that_it_is_alive(http, serve_lines, gateway_of, monkeypatch) -> None:
-    monkeypatch.setattr("ostinato.gateway.reply.PING_S", 0.05)
+    monkeypatch.setattr("ostinato.gateway.turn_response.PING_S", 0.05)
 
     async def lines(asked):
         yield {"id": 70, "logprob": -0.5, "version": 1}

@@ -1,4 +1,4 @@
-"""The three dialects say the same thing: one conversation, written in each, is one prompt and one trail."""
+"""The three dialects agree: one conversation, written in each, is one prompt and one chain of digests."""
 
 import json
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from ostinato.gateway.dialects.request import ChatRequest
 from ostinato.gateway.dialects.responses import parse_responses
 from ostinato.gateway.dialects.responses_reply import Responses
 from ostinato.gateway.errors import ApiError
-from ostinato.gateway.tokens.reply_parser import answer_of, read, trail
+from ostinato.gateway.tokens.reply_parser import answer_of, parse_reply, prefix_digests
 from ostinato.gateway.tokens.text_stream import TextStream
 from ostinato.model.renderer import Renderer
 from ostinato.types import Completion, FinishReason, Turn
@@ -91,13 +91,13 @@ def as_responses(system: str, told: list) -> dict[str, Any]:
 
 
 @given(words, rounds)
-def test_one_conversation_is_one_trail_in_every_dialect(system: str, told: list) -> None:
+def test_one_conversation_is_one_chain_of_digests_in_every_dialect(system: str, told: list) -> None:
     requests = [
         parse_chat(as_chat(system, told)),
         parse_messages(as_messages(system, told)),
         parse_responses(as_responses(system, told)),
     ]
-    assert len({tuple(trail(request)) for request in requests}) == 1
+    assert len({tuple(prefix_digests(request)) for request in requests}) == 1
 
 
 def answered(renderer: Renderer, text: str, finish: FinishReason, stops: tuple[str, ...]) -> Answer:
@@ -114,7 +114,7 @@ def answered(renderer: Renderer, text: str, finish: FinishReason, stops: tuple[s
         started_at=0.0,
         latency_s=0.0,
     )
-    return answer_of(turn, read(renderer, completion, stops))
+    return answer_of(turn, parse_reply(renderer, completion, stops))
 
 
 def written(said: str, called: list[tuple[str, dict[str, Any]]]) -> str:
@@ -143,7 +143,9 @@ def test_what_is_answered_is_read_back_as_the_same(
     answer = answered(renderer, written(said, called), FinishReason.STOP, ())
     chat = ChatRequest(model="ostinato", messages=({"role": "user", "content": "go"},))
     again = READ_BACK[name](json.loads(DIALECTS[name].whole(chat, answer)))
-    before, after = (trail(ChatRequest(model="o", messages=m)) for m in ((answer.message,), tuple(again)))
+    before, after = (
+        prefix_digests(ChatRequest(model="o", messages=m)) for m in ((answer.message,), tuple(again))
+    )
     assert before == after
 
 

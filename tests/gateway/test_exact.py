@@ -18,7 +18,7 @@ from ostinato.types import Arm, Completion, GenerateRequest, Sampling
 SAID = "the tokens of a conversation"
 
 
-class Telling(ScriptedEngine):
+class TelemetrySources(ScriptedEngine):
     """Says with every token another logprob, and swaps to version 8 in the middle."""
 
     async def generate(self, request: GenerateRequest) -> Completion:
@@ -37,7 +37,7 @@ class Telling(ScriptedEngine):
 @pytest.fixture
 async def door(store: Store, renderer: Renderer, script: Script) -> AsyncIterator[str]:
     script.say = lambda prompt: SAID
-    engine = await serve_scripted(Telling(script))
+    engine = await serve_scripted(TelemetrySources(script))
     store.set_arms([Arm(name="main", version=7, share=1.0, engine=engine.url)])
     async with serving(store, renderer) as url:
         yield url

@@ -6,7 +6,7 @@ import pytest
 
 from ostinato.engine.scripted import ScriptedEngine
 from ostinato.gateway.errors import ApiError
-from ostinato.gateway.upstream import EngineClient, Sampled
+from ostinato.gateway.upstream import EngineClient, SampledToken
 from ostinato.types import Completion, FinishReason, GenerateRequest
 
 ASKED = GenerateRequest(
@@ -20,7 +20,7 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-async def everything(client: EngineClient, url: str) -> tuple[list[Sampled], Completion]:
+async def everything(client: EngineClient, url: str) -> tuple[list[SampledToken], Completion]:
     events = [event async for event in client.stream(lambda: url, ASKED)]
     *parts, completion = events
     assert isinstance(completion, Completion)

@@ -14,7 +14,7 @@ MOST_CANDIDATES = 300
 """Files looked into for lines that left theirs."""
 
 
-class GitError(Exception):
+class GitCommandError(Exception):
     """git failed, or there is no repository to work in; the message says what to do."""
 
 
@@ -25,18 +25,18 @@ def clean_environment() -> dict[str, str]:
 
 
 def git(root: str | Path, *arguments: str) -> bytes:
-    """Output of one command. Raises GitError with git's own words."""
+    """Output of one command. Raises GitCommandError with git's own words."""
     command = ["git", "-C", str(root), "-c", "core.fsmonitor=false", *arguments]
     try:
         done = subprocess.run(
             command, capture_output=True, check=False, env=clean_environment(), timeout=TIMEOUT_S, input=b""
         )
     except FileNotFoundError:
-        raise GitError("git is not installed") from None
+        raise GitCommandError("git is not installed") from None
     except subprocess.TimeoutExpired:
-        raise GitError(f"git {arguments[0]} took longer than {TIMEOUT_S:.0f} s in {root}") from None
+        raise GitCommandError(f"git {arguments[0]} took longer than {TIMEOUT_S:.0f} s in {root}") from None
     if done.returncode:
-        raise GitError(done.stderr.decode(errors="replace").strip().removeprefix("fatal: "))
+        raise GitCommandError(done.stderr.decode(errors="replace").strip().removeprefix("fatal: "))
     return done.stdout
 
 
@@ -44,7 +44,7 @@ def ask(root: str | Path, *arguments: str) -> str | None:
     """As `git`, one stripped line; None when git says no."""
     try:
         return git(root, *arguments).decode(errors="surrogateescape").strip()
-    except GitError:
+    except GitCommandError:
         return None
 
 
@@ -58,7 +58,7 @@ def contains(root: str | Path, commit: str, head: str) -> bool:
     return ask(root, "merge-base", "--is-ancestor", commit, head) is not None
 
 
-class Tree(Protocol):
+class FileTree(Protocol):
     """Files at one moment."""
 
     def read(self, path: str) -> tuple[str | None, str]:
@@ -73,7 +73,7 @@ class Tree(Protocol):
         """What git says `path` of `base` is called here."""
         ...
 
-    def at(self, base: str | None) -> "Tree":
+    def at(self, base: str | None) -> "FileTree":
         """The same repository at the commit `base`; an empty tree for None."""
         ...
 
@@ -96,7 +96,7 @@ class WorkTree:
     def renamed(self, base: str | None, path: str) -> str | None:
         return _renamed(self.root, path, base)
 
-    def at(self, base: str | None) -> Tree:
+    def at(self, base: str | None) -> FileTree:
         return _at(self.root, base, self._bases)
 
 
@@ -118,13 +118,13 @@ class CommitTree:
     def renamed(self, base: str | None, path: str) -> str | None:
         return _renamed(self.root, path, base, self.commit)
 
-    def at(self, base: str | None) -> Tree:
+    def at(self, base: str | None) -> FileTree:
         return _at(self.root, base, self._bases)
 
     def _read(self, path: str) -> tuple[str | None, str]:
         try:
             return text_of(git(self.root, "cat-file", "blob", f"{self.commit}:{path}"))
-        except GitError:
+        except GitCommandError:
             return None, "missing"
 
 
@@ -145,11 +145,11 @@ class OneFile:
     def renamed(self, base: str | None, path: str) -> str | None:
         return None
 
-    def at(self, base: str | None) -> Tree:
+    def at(self, base: str | None) -> FileTree:
         return OneFile(path="", text=None)
 
 
-def _at(root: str, base: str | None, known: dict[str, CommitTree]) -> Tree:
+def _at(root: str, base: str | None, known: dict[str, CommitTree]) -> FileTree:
     if base is None:
         return OneFile(path="", text=None)
     return known.setdefault(base, CommitTree(root, base))
@@ -194,7 +194,7 @@ def _paths(root: str, *arguments: str) -> list[str]:
     """The fields between NULs; none when git cannot say (the commit is gone)."""
     try:
         output = git(root, *arguments)
-    except GitError:
+    except GitCommandError:
         return []
     return [field.decode(errors="surrogateescape") for field in output.split(b"\0") if field]
 

@@ -16,11 +16,10 @@ from starlette.types import ASGIApp
 
 from ostinato.gateway.access.identity import identify
 from ostinato.gateway.access.keys import KeyRing
-from ostinato.gateway.access.limits import Limits
+from ostinato.gateway.access.limits import KeyLimits
 from ostinato.gateway.arms import ArmTable
 from ostinato.gateway.body import encode, parse_json, read_body
-from ostinato.gateway.catalogue import catalogue_routes
-from ostinato.gateway.censor import Censor, Secrets
+from ostinato.gateway.conversation_cache import ConversationCache
 from ostinato.gateway.dialects.base import Dialect
 from ostinato.gateway.dialects.chat_reply import Chat
 from ostinato.gateway.dialects.messages import parse_count
@@ -28,18 +27,19 @@ from ostinato.gateway.dialects.messages_reply import Messages
 from ostinato.gateway.dialects.request import ChatRequest, Models, check_length
 from ostinato.gateway.dialects.responses_reply import Responses
 from ostinato.gateway.errors import ApiError, invalid, unavailable
-from ostinato.gateway.harness import Matched
+from ostinato.gateway.harness_check import HarnessMiddleware
+from ostinato.gateway.info_routes import info_routes
 from ostinato.gateway.metrics import Metrics
+from ostinato.gateway.offload import offload
 from ostinato.gateway.recorder import Recorder
-from ostinato.gateway.reply import Reply
-from ostinato.gateway.sessions import Conversations
-from ostinato.gateway.signals.endings import Endings
+from ostinato.gateway.secret_filter import SecretFilter, SecretPolicy
+from ostinato.gateway.signals.endings import SessionEndings
 from ostinato.gateway.signals.telemetry import telemetry_routes
-from ostinato.gateway.timing import Timed, timing_of
-from ostinato.gateway.tokens.reply_parser import settled, trail
-from ostinato.gateway.turns import Call, Turns
+from ostinato.gateway.timing import TimingMiddleware, timing_of
+from ostinato.gateway.tokens.reply_parser import prefix_digests, without_defaults
+from ostinato.gateway.turn_response import TurnResponse
+from ostinato.gateway.turns import ModelCall, Turns
 from ostinato.gateway.upstream import EngineClient
-from ostinato.gateway.work import work
 from ostinato.model.renderer import Renderer, RenderError
 from ostinato.store import PurgedError, Store, StoreError
 from ostinato.types import ApiKey
@@ -61,7 +61,7 @@ class GatewayConfig:
     engine_wait_s: float = 30.0
     """How long a request waits for an engine that is away."""
     max_body_bytes: int = 8 * 2**20
-    secrets: Secrets = "withhold"
+    secrets: SecretPolicy = "withhold"
     """What becomes of secrets in prompts: see `censor.py`."""
     aliases: tuple[str, ...] = ()
     """Other names of the model; `claude-*` stands for every name that begins so."""
@@ -82,17 +82,17 @@ class Gateway:
         self.models = Models(config.aliases)
         self.keys = KeyRing(store)
         self.arms = ArmTable(store, config.salt)
-        self.limits = Limits()
+        self.limits = KeyLimits()
         self.recorder = Recorder(store)
         self.engines = EngineClient(config.engine_wait_s, config.engine_secret)
-        self.conversations = Conversations(store)
-        self.endings = Endings(store, self.conversations, self.recorder, renderer)
+        self.conversations = ConversationCache(store)
+        self.endings = SessionEndings(store, self.conversations, self.recorder, renderer)
         self.metrics = Metrics(held=lambda: len(self.conversations))
         self.renderer = renderer
-        self.censor = Censor(renderer, config.secrets)
+        self.secret_filter = SecretFilter(renderer, config.secrets)
         self.turns = Turns(
             renderer=renderer,
-            censor=self.censor,
+            secret_filter=self.secret_filter,
             arms=self.arms,
             conversations=self.conversations,
             recorder=self.recorder,
@@ -108,29 +108,29 @@ class Gateway:
             with self.limits.admitted(key) as admission:
                 body = await read_body(request, self.max_body_bytes)
                 call = await self._call(
-                    request, key, len(body), await work(len(body), self._read, body, dialect)
+                    request, key, len(body), await offload(len(body), self._read, body, dialect)
                 )
-                return admission.until_sent(Reply(self.turns, call, dialect, self.metrics))
+                return admission.until_sent(TurnResponse(self.turns, call, dialect, self.metrics))
 
         return endpoint
 
     def _read(self, body: bytes, dialect: Dialect) -> tuple[ChatRequest, list[bytes]]:
-        """The request as the model may read it, and its trail."""
+        """The request as the model may read it, and its digests."""
         chat = dialect.parse(parse_json(body))
         self.models.check(chat.model)
         check_length(chat)
-        chat = self.censor.admit(replace(chat, messages=settled(chat.messages, chat.tools)))
-        return chat, trail(chat)
+        chat = self.secret_filter.admit(replace(chat, messages=without_defaults(chat.messages, chat.tools)))
+        return chat, prefix_digests(chat)
 
     async def _call(
         self, request: Request, key: ApiKey, size: int, read: tuple[ChatRequest, list[bytes]]
-    ) -> Call:
+    ) -> ModelCall:
         chat, digests = read
         identity = identify(request.headers, key, chat)
-        return Call(
+        return ModelCall(
             chat=chat,
             size=size,
-            trail=digests,
+            digests=digests,
             identity=identity,
             key=key,
             conversation=await self.conversations.find(identity, key, chat, digests),
@@ -142,7 +142,7 @@ class Gateway:
         key = await self.keys.authenticate(request.headers)
         with self.limits.admitted(key):
             body = await read_body(request, self.max_body_bytes)
-            return encode({"input_tokens": await work(len(body), self._count, body)})
+            return encode({"input_tokens": await offload(len(body), self._count, body)})
 
     def _count(self, body: bytes) -> int:
         chat = parse_count(parse_json(body))
@@ -175,7 +175,7 @@ def create_app(store: Store, renderer: Renderer, settings: GatewayConfig = Gatew
         Route("/v1/messages/count_tokens", gateway.count, methods=["POST"]),
         Route("/v1/responses", gateway.answering(RESPONSES), methods=["POST"]),
         *telemetry_routes(gateway),
-        *catalogue_routes(gateway),
+        *info_routes(gateway),
     ]
     handlers: Any = {
         ApiError: _api_error,
@@ -186,10 +186,10 @@ def create_app(store: Store, renderer: Renderer, settings: GatewayConfig = Gatew
         RecursionError: _too_deep,
         Exception: _our_fault,
     }
-    matched = Middleware(Matched, trained=settings.harness)
+    matched = Middleware(HarnessMiddleware, trained=settings.harness)
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers, middleware=[matched])
     # Around everything, so that an answer to our own fault has its request id too.
-    return Timed(Addressed(app, settings.allowed_hosts), gateway.metrics.replied)
+    return TimingMiddleware(Addressed(app, settings.allowed_hosts), gateway.metrics.replied)
 
 
 def _dialect_of(request: Request) -> Dialect:

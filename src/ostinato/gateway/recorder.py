@@ -15,7 +15,7 @@ MOST_QUEUED = 8_192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class PendingRecord:
     """What one request wants recorded, and the future its answer waits for."""
 
     turn: Turn | None
@@ -37,9 +37,9 @@ class Recorder:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._gathered: list[Entry] = []
+        self._gathered: list[PendingRecord] = []
         self._waiting = 0
-        self._queue: queue.SimpleQueue[list[Entry] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[list[PendingRecord] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
 
     def start(self) -> None:
@@ -71,7 +71,7 @@ class Recorder:
             done.set_exception(StoreError(f"{MOST_QUEUED} requests wait for the disk"))
             return done
         keys = {} if key is None else {key.hash: bool(events) and key.consent}
-        entry = Entry(
+        entry = PendingRecord(
             turn=turn, signals=signals, events=events, session=session, keys=keys, loop=loop, done=done
         )
         self._waiting += 1
@@ -102,7 +102,7 @@ class Recorder:
             if last:
                 return
 
-    def _commit(self, entries: Sequence[Entry]) -> None:
+    def _commit(self, entries: Sequence[PendingRecord]) -> None:
         error = self._try(entries)
         if error is None or len(entries) == 1:
             _announce(entries, error)
@@ -111,7 +111,7 @@ class Recorder:
         for entry in entries:
             _announce([entry], self._try([entry]))
 
-    def _try(self, entries: Sequence[Entry]) -> Exception | None:
+    def _try(self, entries: Sequence[PendingRecord]) -> Exception | None:
         try:
             self._store.record(
                 [entry.turn for entry in entries if entry.turn is not None],
@@ -125,7 +125,7 @@ class Recorder:
         return None
 
 
-def _together(entries: Sequence[Entry]) -> dict[str, bool]:
+def _together(entries: Sequence[PendingRecord]) -> dict[str, bool]:
     """The keys of several entries; one that needs consent anywhere needs it."""
     keys: dict[str, bool] = {}
     for entry in entries:
@@ -134,7 +134,7 @@ def _together(entries: Sequence[Entry]) -> dict[str, bool]:
     return keys
 
 
-def _announce(entries: Sequence[Entry], error: Exception | None) -> None:
+def _announce(entries: Sequence[PendingRecord], error: Exception | None) -> None:
     """One wake-up of the event loop for the whole batch."""
 
     def settle() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import uvicorn
 
 from ostinato.gateway.app import GatewayConfig, create_app
-from ostinato.gateway.harness import trained_under
+from ostinato.gateway.harness_check import trained_under
 from ostinato.model.renderer import Renderer, RenderError
 from ostinato.model.tokenizer import Tokenizer, TokenizerError
 from ostinato.store import Store, StoreError

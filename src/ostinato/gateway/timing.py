@@ -46,7 +46,7 @@ def timing_of(scope: Scope) -> Timing:
     return found
 
 
-class Timed:
+class TimingMiddleware:
     """ASGI: gives each request its clock and each reply `x-request-id` and `x-ostinato-overhead-ms`.
 
     The overhead is the time until the reply began without the wait for the engine. In a stream the engine's

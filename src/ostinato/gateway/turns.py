@@ -10,35 +10,35 @@ from dataclasses import dataclass, replace
 from ostinato.gateway.access.identity import Identity
 from ostinato.gateway.access.keys import KeyRing
 from ostinato.gateway.arms import ArmTable
-from ostinato.gateway.censor import Censor
+from ostinato.gateway.conversation_cache import ConversationCache, check_owner, ends_of
 from ostinato.gateway.dialects.base import Answer
 from ostinato.gateway.dialects.request import ChatRequest
 from ostinato.gateway.errors import ApiError, unavailable
+from ostinato.gateway.offload import offload
 from ostinato.gateway.recorder import Recorder
-from ostinato.gateway.sessions import Conversations, check_owner, ends_of
+from ostinato.gateway.secret_filter import SecretFilter
 from ostinato.gateway.timing import Timing
-from ostinato.gateway.tokens.message_graph import Conversation, Place
-from ostinato.gateway.tokens.reply_parser import answer_of, plain, read, settled
+from ostinato.gateway.tokens.message_graph import GraphPosition, HeldConversation
+from ostinato.gateway.tokens.reply_parser import answer_of, parse_reply, plain, without_defaults
 from ostinato.gateway.tokens.text_stream import TextStream
 from ostinato.gateway.tokens.tool_calls import misuse
-from ostinato.gateway.upstream import EngineClient, Event, Sampled
-from ostinato.gateway.work import work
+from ostinato.gateway.upstream import EngineClient, EngineEvent, SampledToken
 from ostinato.model.renderer import Renderer
 from ostinato.store import KeyChangedError, PurgedError, StoreError, TakenError
 from ostinato.types import ApiKey, Arm, Completion, FinishReason, GenerateRequest, Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class ModelCall:
     """A request on its way: who asks what of which conversation."""
 
     chat: ChatRequest
     size: int
     """Bytes of the request's body: whether to work on it beside the event loop."""
-    trail: list[bytes]
+    digests: list[bytes]
     identity: Identity
     key: ApiKey
-    conversation: Conversation
+    conversation: HeldConversation
     timing: Timing
 
 
@@ -47,7 +47,7 @@ class Plan:
     """What will be asked of which arm."""
 
     arm: Arm
-    place: Place
+    position: GraphPosition
     index: int
     request: GenerateRequest
     started_at: float
@@ -60,22 +60,22 @@ class Turns:
         self,
         *,
         renderer: Renderer,
-        censor: Censor,
+        secret_filter: SecretFilter,
         arms: ArmTable,
-        conversations: Conversations,
+        conversations: ConversationCache,
         recorder: Recorder,
         engines: EngineClient,
         keys: KeyRing,
     ) -> None:
         self._keys = keys
         self.renderer = renderer
-        self._censor = censor
+        self._secret_filter = secret_filter
         self._arms = arms
         self._conversations = conversations
         self._recorder = recorder
         self._engines = engines
 
-    async def begin(self, call: Call) -> Plan | Answer:
+    async def begin(self, call: ModelCall) -> Plan | Answer:
         """What to ask, or the answer itself when this turn was recorded before and its answer got lost."""
         conversation, chat = call.conversation, call.chat
         async with conversation.lock:
@@ -85,13 +85,13 @@ class Turns:
             expected = call.identity.turn
             if expected is not None and expected != conversation.turns:
                 return self._again(call, expected)
-            if conversation.is_partial(chat, call.trail):
+            if conversation.is_partial(chat, call.digests):
                 turns = turns or await self._conversations.reread(conversation)
-                conversation.recall(turns, chat, call.trail, self.renderer)
+                conversation.recall(turns, chat, call.digests, self.renderer)
             await self._arms.refresh()
             return await self._plan(call, self._arm(conversation, call.key))
 
-    async def generate(self, call: Call, plan: Plan) -> Completion:
+    async def generate(self, call: ModelCall, plan: Plan) -> Completion:
         call.timing.ask()
         if not call.chat.stop:
             completion = await self._engines.generate(lambda: self._address(plan.arm), plan.request)
@@ -104,13 +104,15 @@ class Turns:
                     return event
         raise AssertionError("a stream ends with its completion")
 
-    def stream(self, call: Call, plan: Plan) -> AsyncGenerator[Event]:
+    def stream(self, call: ModelCall, plan: Plan) -> AsyncGenerator[EngineEvent]:
         """Tokens as they are sampled, then the completion. A stop text ends both, and frees the engine."""
         events = self._engines.stream(lambda: self._address(plan.arm), plan.request)
         return self._until(events, call.chat.stop) if call.chat.stop else events
 
-    async def _until(self, events: AsyncGenerator[Event], stops: tuple[str, ...]) -> AsyncGenerator[Event]:
-        text, got = TextStream(self.renderer, stops), list[Sampled]()
+    async def _until(
+        self, events: AsyncGenerator[EngineEvent], stops: tuple[str, ...]
+    ) -> AsyncGenerator[EngineEvent]:
+        text, got = TextStream(self.renderer, stops), list[SampledToken]()
         async with aclosing(events):
             async for event in events:
                 if isinstance(event, Completion):
@@ -124,9 +126,9 @@ class Turns:
                         return
                 yield event
 
-    async def finish(self, call: Call, plan: Plan, completion: Completion) -> Answer:
+    async def finish(self, call: ModelCall, plan: Plan, completion: Completion) -> Answer:
         """Records the turn; returns when it is committed. ApiError 503 when the store refuses."""
-        found = read(self.renderer, completion, call.chat.stop)
+        found = parse_reply(self.renderer, completion, call.chat.stop)
         # One that `max_tokens` cut is short, not wrong: `finish` says so, and nobody knows how it would end.
         cut = completion.finish is FinishReason.LENGTH
         broken = None if cut else found.parsed.broken or misuse(found.parsed.tool_calls, call.chat.tools)
@@ -141,26 +143,26 @@ class Turns:
             latency_s=time.time() - plan.started_at,
             broken=None if broken is None else plain(broken),
             kind=call.identity.kind,
-            untrainable=plan.place.untrainable,
+            untrainable=plan.position.untrainable,
             sampling=plan.request.sampling,
         )
-        turn, stored = await work(call.size, self._censor.mark, turn, call.chat)
-        segment = call.conversation.segment_of(plan.place)
+        turn, stored = await offload(call.size, self._secret_filter.mark, turn, call.chat)
+        segment = call.conversation.segment_of(plan.position)
         turn, stored = replace(turn, segment=segment), replace(stored, segment=segment)
         answer = answer_of(turn, found)
-        await self._commit(call, plan.place, answer, stored)
+        await self._commit(call, plan.position, answer, stored)
         return answer
 
-    def end(self, call: Call, plan: Plan) -> None:
+    def end(self, call: ModelCall, plan: Plan) -> None:
         """Gives back what the plan held, unless the turn took place."""
-        call.conversation.leave(plan.place, plan.index)
+        call.conversation.leave(plan.position, plan.index)
 
-    async def _commit(self, call: Call, place: Place, answer: Answer, stored: Turn) -> None:
+    async def _commit(self, call: ModelCall, position: GraphPosition, answer: Answer, stored: Turn) -> None:
         conversation = call.conversation
         new_session = None if conversation.recorded else conversation.session
         # Before the wait: if the client goes away during it, the writer still commits this turn.
-        (said,) = settled((answer.message,), call.chat.tools)
-        end = conversation.add(answer.turn, place, call.trail[-1], said)
+        (said,) = without_defaults((answer.message,), call.chat.tools)
+        end = conversation.add(answer.turn, position, call.digests[-1], said)
         conversation.recorded = True
         unnamed = call.identity.session_id is None
         self._conversations.note(conversation, ends_of(end, said) if unnamed else ())
@@ -183,7 +185,7 @@ class Turns:
         except StoreError as error:
             raise unavailable(f"the turn could not be recorded: {error}", "not_recorded") from error
 
-    def _again(self, call: Call, expected: int) -> Answer:
+    def _again(self, call: ModelCall, expected: int) -> Answer:
         last = call.conversation.last
         if last is None or expected != last.index:
             raise ApiError(
@@ -192,9 +194,9 @@ class Turns:
                 f"X-Turn says {expected}",
                 code="turn_conflict",
             )
-        return answer_of(last, read(self.renderer, last.completion, call.chat.stop))
+        return answer_of(last, parse_reply(self.renderer, last.completion, call.chat.stop))
 
-    def _arm(self, conversation: Conversation, key: ApiKey) -> Arm:
+    def _arm(self, conversation: HeldConversation, key: ApiKey) -> Arm:
         """The session's arm for as long as it exists, so that no session changes its model half-way."""
         arm = self._arms.get(conversation.session.arm) or self._arms.choose(key.user, key.arm)
         if not conversation.recorded:
@@ -204,23 +206,23 @@ class Turns:
     def _address(self, arm: Arm) -> str:
         return (self._arms.get(arm.name) or arm).engine
 
-    async def _plan(self, call: Call, arm: Arm) -> Plan:
+    async def _plan(self, call: ModelCall, arm: Arm) -> Plan:
         conversation, chat = call.conversation, call.chat
-        place = await conversation.place(chat, call.trail, self.renderer, call.size)
+        position = await conversation.find_position(chat, call.digests, self.renderer, call.size)
         session_id, index = conversation.session.id, conversation.plan()
         request = GenerateRequest(
             request_id=f"{session_id}/{index}",
             session_id=session_id,
-            prompt_ids=place.prompt_ids,
+            prompt_ids=position.prompt_ids,
             stop_ids=self.renderer.stop_ids,
             max_tokens=chat.max_tokens,
             temperature=chat.temperature,
             seed=_seed(session_id, index) if chat.seed is None else chat.seed,
         )
-        return Plan(arm=arm, place=place, index=index, request=request, started_at=time.time())
+        return Plan(arm=arm, position=position, index=index, request=request, started_at=time.time())
 
 
-def _cut(got: list[Sampled]) -> Completion:
+def _cut(got: list[SampledToken]) -> Completion:
     """What was sampled until a stop text was complete."""
     return Completion(
         ids=tuple(token.id for token in got),

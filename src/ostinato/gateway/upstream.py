@@ -12,7 +12,7 @@ import aiohttp
 import orjson
 
 from ostinato.gateway.errors import ApiError, unavailable
-from ostinato.gateway.work import work
+from ostinato.gateway.offload import offload
 from ostinato.store.wire import completion_from_json, request_to_json
 from ostinato.types import Completion, FinishReason, GenerateRequest
 from ostinato.web.secret import ENGINE_SECRET, bearer
@@ -31,10 +31,10 @@ Address = Callable[[], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sampled:
+class SampledToken:
     """One token as it arrives.
 
-    >>> Sampled(id=3, logprob=-0.5, version=7).id
+    >>> SampledToken(id=3, logprob=-0.5, version=7).id
     3
     """
 
@@ -43,7 +43,7 @@ class Sampled:
     version: int
 
 
-Event = tuple[Sampled, ...] | Completion
+EngineEvent = tuple[SampledToken, ...] | Completion
 
 
 class _EngineFailedError(Exception):
@@ -76,13 +76,13 @@ class EngineClient:
             except (*AWAY, _EngineFailedError) as error:
                 await patience.wait(error)
 
-    async def stream(self, address: Address, request: GenerateRequest) -> AsyncGenerator[Event]:
+    async def stream(self, address: Address, request: GenerateRequest) -> AsyncGenerator[EngineEvent]:
         """Tokens as they are sampled, those that arrive together as one tuple, then the Completion.
 
         When the engine dies on the way, the next one continues after the tokens already sampled: each keeps
         the logprob and version it was sampled with.
         """
-        got: list[Sampled] = []
+        got: list[SampledToken] = []
         patience = _Patience(self._patience_s)
         while (ready := _already_complete(request, got)) is None:
             before = tuple(got)
@@ -100,7 +100,7 @@ class EngineClient:
                 await patience.wait(error)
         yield ready
 
-    async def _stream_once(self, address: str, request: GenerateRequest) -> AsyncGenerator[Event]:
+    async def _stream_once(self, address: str, request: GenerateRequest) -> AsyncGenerator[EngineEvent]:
         body = await _encoded(request, stream=True)
         async with self._open(address, body) as response:
             rest = b""
@@ -132,7 +132,7 @@ class EngineClient:
 
 async def _encoded(request: GenerateRequest, **more: bool) -> bytes:
     size = BYTES_OF_AN_ID * len(request.prompt_ids)
-    return await work(size, lambda: orjson.dumps(request_to_json(request) | more))
+    return await offload(size, lambda: orjson.dumps(request_to_json(request) | more))
 
 
 class _Patience:
@@ -151,7 +151,7 @@ class _Patience:
         self._next = min(2 * self._next, LONGEST_WAIT_S)
 
 
-def _continued(request: GenerateRequest, got: tuple[Sampled, ...]) -> GenerateRequest:
+def _continued(request: GenerateRequest, got: tuple[SampledToken, ...]) -> GenerateRequest:
     if not got:
         return request
     return replace(
@@ -162,7 +162,7 @@ def _continued(request: GenerateRequest, got: tuple[Sampled, ...]) -> GenerateRe
     )
 
 
-def _joined(got: tuple[Sampled, ...], rest: Completion) -> Completion:
+def _joined(got: tuple[SampledToken, ...], rest: Completion) -> Completion:
     if not got:
         return rest
     return replace(
@@ -173,7 +173,7 @@ def _joined(got: tuple[Sampled, ...], rest: Completion) -> Completion:
     )
 
 
-def _already_complete(request: GenerateRequest, got: list[Sampled]) -> Completion | None:
+def _already_complete(request: GenerateRequest, got: list[SampledToken]) -> Completion | None:
     """The completion when all tokens arrived and only the engine's last line, with the routes, was lost."""
     stopped = bool(got) and got[-1].id in request.stop_ids
     if not stopped and len(got) < request.max_tokens:
@@ -182,13 +182,13 @@ def _already_complete(request: GenerateRequest, got: list[Sampled]) -> Completio
     return _joined(tuple(got), Completion(ids=(), logprobs=(), versions=(), finish=finish))
 
 
-def _events(lines: list[bytes]) -> Iterator[Event]:
+def _events(lines: list[bytes]) -> Iterator[EngineEvent]:
     """The tokens of all lines at once, then the completion if it is among them."""
-    sampled: list[Sampled] = []
+    sampled: list[SampledToken] = []
     for line in lines:
         value = _object(line)
         if "id" in value:
-            sampled.append(Sampled(id=value["id"], logprob=value["logprob"], version=value["version"]))
+            sampled.append(SampledToken(id=value["id"], logprob=value["logprob"], version=value["version"]))
             continue
         if sampled:
             yield tuple(sampled)

@@ -9,7 +9,7 @@ from ostinato.edits.attribution import trace
 from ostinato.edits.attribution.blame import authors
 from ostinato.edits.attribution.notes import REF, parse_note, read_note
 from ostinato.edits.attribution.trace import Contributor, Range, content_hash, ranges_of, read
-from ostinato.edits.capture.places import state_of
+from ostinato.edits.capture.repository_paths import state_of
 
 NOTE = """calc.py
   d9978a8844 6-8
@@ -33,7 +33,7 @@ MINIMAL = {
 
 
 def records(desk):
-    path = Path(state_of(desk.places)) / trace.FILE
+    path = Path(state_of(desk.repo)) / trace.FILE
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
@@ -76,13 +76,13 @@ def test_what_the_developer_changed_before_the_commit_is_mixed(desk) -> None:
 
 def test_a_pure_deletion_has_no_lines_to_trace(desk) -> None:
     desk.agent("other.py", "def other():\n")
-    assert not (Path(state_of(desk.places)) / trace.FILE).exists()
+    assert not (Path(state_of(desk.repo)) / trace.FILE).exists()
 
 
 def test_records_are_read_back(desk) -> None:
     desk.agent("calc.py", desk.PROPOSED)
     commit = desk.commit("agent")
-    found = read(Path(state_of(desk.places)) / trace.FILE)
+    found = read(Path(state_of(desk.repo)) / trace.FILE)
     assert [(r.start, r.end, r.contributor, r.revision) for r in found][-1] == (7, 9, Contributor.AI, commit)
 
 
@@ -134,7 +134,7 @@ def test_blame_says_who_wrote_each_line(desk) -> None:
     desk.git("mv", "calc.py", "sums.py")
     desk.write("sums.py", desk.PROPOSED.replace("hello", "good day"))
     desk.git("commit", "-q", "-a", "-m", "mine")
-    found = authors(desk.places, "sums.py")
+    found = authors(desk.repo, "sums.py")
     who = {a.line: (a.contributor.value, a.model) for a in found}
     assert who[1] == ("ai", "") and who[4] == ("human", "")
     assert [who[n] for n in (7, 8, 9)] == [("ai", "m-1")] * 3

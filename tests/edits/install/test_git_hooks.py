@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ostinato.edits.capture.places import repository, state_of
+from ostinato.edits.capture.repository_paths import find_repository, state_of
 from ostinato.edits.install.commands import hooks
 from ostinato.edits.install.git_hooks import (
     BEGIN,
@@ -60,12 +60,12 @@ def snapshot(root):
 
 def test_install_twice_is_install_once_and_uninstall_leaves_nothing(repo) -> None:
     before = set(hook_of(repo).parent.iterdir())
-    places = find(repo)
-    install(places)
-    install(places)
+    paths = find(repo)
+    install(paths)
+    install(paths)
     assert all(hook_of(repo, name).read_text().count(BEGIN) == 1 for name in HOOKS)
     assert all(os.access(hook_of(repo, name), os.X_OK) for name in HOOKS)
-    uninstall(places)
+    uninstall(paths)
     assert set(hook_of(repo).parent.iterdir()) == before
     assert git(repo, "status", "--porcelain") == ""
 
@@ -215,10 +215,10 @@ def test_a_submodule_has_its_own(repo, tmp_path) -> None:
 
 def test_places_agree_with_git(repo) -> None:
     (repo / "deep" / "er").mkdir(parents=True)
-    places = repository(str(repo / "deep" / "er" / "new.py"))
-    assert places.git_dir == git(repo, "rev-parse", "--absolute-git-dir")
-    assert places.root == git(repo, "rev-parse", "--show-toplevel")
-    assert repository("/") is None
+    paths = find_repository(str(repo / "deep" / "er" / "new.py"))
+    assert paths.git_dir == git(repo, "rev-parse", "--absolute-git-dir")
+    assert paths.root == git(repo, "rev-parse", "--show-toplevel")
+    assert find_repository("/") is None
 
 
 def test_the_command_line_says_what_it_did(repo, capsys) -> None:

@@ -9,13 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ostinato.edits.report import journal as module
-from ostinato.edits.report.journal import Journal
+from ostinato.edits.report.journal import EventJournal
 
 WRITER = """
 import sys
 from pathlib import Path
-from ostinato.edits.report.journal import Journal
-journal = Journal(Path(sys.argv[1]))
+from ostinato.edits.report.journal import EventJournal
+journal = EventJournal(Path(sys.argv[1]))
 for n in range(100_000):
     journal.append([{"id": f"{sys.argv[2]}-{n}", "text": "x" * 5_000}, {"id": f"{sys.argv[2]}-{n}b"}])
     print(n, flush=True)
@@ -23,14 +23,14 @@ for n in range(100_000):
 
 
 def test_what_is_appended_is_read(tmp_path) -> None:
-    Journal(tmp_path).append([{"id": "a", "n": 1}, {"id": "b", "n": 2}])
-    Journal(tmp_path).append([])
-    assert [e["n"] for e in Journal(tmp_path).entries()] == [1, 2]
+    EventJournal(tmp_path).append([{"id": "a", "n": 1}, {"id": "b", "n": 2}])
+    EventJournal(tmp_path).append([])
+    assert [e["n"] for e in EventJournal(tmp_path).entries()] == [1, 2]
     assert (tmp_path / "journal.jsonl").stat().st_mode & 0o77 == 0
 
 
 def test_told_twice_counts_once(tmp_path) -> None:
-    journal = Journal(tmp_path)
+    journal = EventJournal(tmp_path)
     journal.append([{"id": "a", "n": 1}])
     journal.append([{"id": "a", "n": 2}])
     assert [e["n"] for e in journal.entries()] == [1]
@@ -38,7 +38,7 @@ def test_told_twice_counts_once(tmp_path) -> None:
 
 @pytest.mark.parametrize("torn", [b'{"id": "b", "te', b'{"id"', b"\0\0\0", b"[1, 2]", b"{}"])
 def test_what_a_crash_tore_is_passed_over(tmp_path, torn) -> None:
-    journal = Journal(tmp_path)
+    journal = EventJournal(tmp_path)
     journal.append([{"id": "a"}])
     with (tmp_path / "journal.jsonl").open("ab") as file:
         file.write(torn)
@@ -51,12 +51,12 @@ def test_what_a_crash_tore_is_passed_over(tmp_path, torn) -> None:
 @given(st.integers(0, 200))
 def test_cut_anywhere_it_holds_the_whole_lines(tmp_path_factory, cut) -> None:
     folder = tmp_path_factory.mktemp("j")
-    Journal(folder).append([{"id": f"e{n}", "text": "é" * n} for n in range(8)])
+    EventJournal(folder).append([{"id": f"e{n}", "text": "é" * n} for n in range(8)])
     data = (folder / "journal.jsonl").read_bytes()[:cut]
     (folder / "journal.jsonl").write_bytes(data)
-    assert len(Journal(folder).entries()) == data.count(b"\n")
-    Journal(folder).append([{"id": "last"}])
-    assert Journal(folder).entries()[-1] == {"id": "last"}
+    assert len(EventJournal(folder).entries()) == data.count(b"\n")
+    EventJournal(folder).append([{"id": "last"}])
+    assert EventJournal(folder).entries()[-1] == {"id": "last"}
 
 
 def test_killed_while_writing_nothing_acknowledged_is_lost(tmp_path) -> None:
@@ -71,8 +71,8 @@ def test_killed_while_writing_nothing_acknowledged_is_lost(tmp_path) -> None:
             writer.wait()
             writer.stdout.close()
             acknowledged += [f"{life}{name}-{int(line)}" for line in lines if line.endswith("\n")]
-    Journal(tmp_path).append([{"id": "after"}])
-    kept = {entry["id"] for entry in Journal(tmp_path).entries()}
+    EventJournal(tmp_path).append([{"id": "after"}])
+    kept = {entry["id"] for entry in EventJournal(tmp_path).entries()}
     assert len(acknowledged) >= 30 and kept >= {*acknowledged, *(f"{a}b" for a in acknowledged), "after"}
 
 
@@ -83,7 +83,7 @@ def start(folder, name):
 
 def test_a_long_journal_makes_room_once_it_is_sent(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(module, "TURNOVER", 100)
-    journal = Journal(tmp_path)
+    journal = EventJournal(tmp_path)
     journal.append([{"id": "a", "text": "x" * 200}])
     journal.turn_over()
     assert journal.entries()
@@ -95,4 +95,4 @@ def test_a_long_journal_makes_room_once_it_is_sent(tmp_path, monkeypatch) -> Non
 
 def test_a_spoiled_mark_sends_again(tmp_path) -> None:
     (tmp_path / "sent.json").write_text("nonsense")
-    assert Journal(tmp_path).sent() == 0
+    assert EventJournal(tmp_path).sent() == 0

@@ -12,22 +12,22 @@ import pytest
 
 from ostinato.cli import main as hooks_main
 from ostinato.edits.capture import spool
-from ostinato.edits.capture.places import state_of
+from ostinato.edits.capture.hook_command import record_edit
+from ostinato.edits.capture.repository_paths import state_of
 from ostinato.edits.follow.edit import load, opened, save
 from ostinato.edits.follow.windows import LIVE_S, ManualClock
 from ostinato.edits.install.git_hooks import install
-from ostinato.edits.record import record_edit
-from ostinato.edits.report.reporter import Reporter, main, report
+from ostinato.edits.report.reporter import EditReporter, main, report
 from ostinato.edits.report.settings import Settings
 
 
 def state(desk) -> Path:
-    return Path(state_of(desk.places))
+    return Path(state_of(desk.repo))
 
 
-def again(desk) -> Reporter:
+def again(desk) -> EditReporter:
     """Another reporter, as after a reboot."""
-    return Reporter(desk.places, desk.clock, Settings(url="", key=""), desk.gateway)
+    return EditReporter(desk.repo, desk.clock, Settings(url="", key=""), desk.gateway)
 
 
 def test_it_stays_for_fifteen_minutes_and_goes(desk) -> None:
@@ -85,10 +85,11 @@ def test_what_was_told_before_a_crash_is_not_told_otherwise_after_it(desk) -> No
 
 
 def test_an_event_taken_in_twice_counts_once(desk) -> None:
-    told = {"before": desk.BASE, "after": desk.PROPOSED, "at": desk.clock.at, "start_reporter": False}
+    event = {"session_id": "s1", "turn": 1, "cwd": str(desk.root), "path": "calc.py"}
+    texts = {"before": desk.BASE, "after": desk.PROPOSED}
     desk.write("calc.py", desk.PROPOSED)
-    record_edit(str(desk.root), "s1", 1, "calc.py", **told)
-    [path] = spool.waiting(state_of(desk.places))
+    record_edit(event | texts, at=desk.clock.at, start_reporter=False)
+    [path] = spool.waiting(state_of(desk.repo))
     data = Path(path).read_bytes()
     desk.reporter.tick()
     Path(path).write_bytes(data)
@@ -97,7 +98,7 @@ def test_an_event_taken_in_twice_counts_once(desk) -> None:
 
 
 def test_an_event_that_is_none_is_put_aside(desk) -> None:
-    spool.put(state_of(desk.places), {"kind": "odd"})
+    spool.put(state_of(desk.repo), {"kind": "odd"})
     (state(desk) / "inbox" / "0.json").write_bytes(b"{torn")
     desk.agent("calc.py", desk.PROPOSED)
     assert len(list((state(desk) / "bad").iterdir())) == 2
@@ -134,7 +135,7 @@ def test_uninstalling_ends_it(desk) -> None:
 
 
 def test_status_tells_what_is_followed_and_unsent(desk, capsys, monkeypatch) -> None:
-    monkeypatch.setattr(spool, "wake", lambda places: None)
+    monkeypatch.setattr(spool, "wake", lambda repo: None)
     desk.gateway.status = 503
     desk.agent("calc.py", desk.PROPOSED)
     desk.agent("large.txt", "x\n" * 3_000_000)
@@ -148,9 +149,9 @@ def test_status_tells_what_is_followed_and_unsent(desk, capsys, monkeypatch) -> 
 
 
 def test_only_one_runs(desk) -> None:
-    with spool.Lock(state_of(desk.places)) as is_free:
-        assert is_free and not report(desk.places, desk.clock)
-    assert report(desk.places, desk.clock)
+    with spool.ReporterLock(state_of(desk.repo)) as is_free:
+        assert is_free and not report(desk.repo, desk.clock)
+    assert report(desk.repo, desk.clock)
 
 
 def test_a_folder_that_did_not_ask_gets_none(tmp_path, desk) -> None:
@@ -179,9 +180,9 @@ def test_the_whole_of_it_with_git_and_processes(repo) -> None:
     """Real hooks start real reporters; one is killed, the next commit starts another."""
     from ostinato.edits.install.git_hooks import find
 
-    places = find(repo)
-    install(places)
-    journal = Path(state_of(places)) / "journal.jsonl"
+    paths = find(repo)
+    install(paths)
+    journal = Path(state_of(paths)) / "journal.jsonl"
     git(repo, "commit", "-q", "--allow-empty", "-m", "nothing")
     text = (repo / "calc.py").read_text()
     (repo / "calc.py").write_text(text.replace("-= value", "+= value"))

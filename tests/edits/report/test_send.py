@@ -6,8 +6,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from ostinato.edits.report.journal import Journal
-from ostinato.edits.report.send import BATCH, GatewayAwayError, HttpGateway, Sent, deliver
+from ostinato.edits.report.journal import EventJournal
+from ostinato.edits.report.send import BATCH, GatewayAwayError, HttpGatewayClient, Sent, deliver
 from ostinato.edits.report.settings import Settings, SettingsError, settings, settings_path
 
 
@@ -29,7 +29,7 @@ def signal(n, turn=2):
 
 @pytest.fixture
 def journal(tmp_path):
-    journal = Journal(tmp_path)
+    journal = EventJournal(tmp_path)
     journal.append([event(1), event(2), signal(1), event(3), signal(2, None)])
     return journal
 
@@ -112,7 +112,7 @@ def test_an_answer_without_a_list_of_errors_is_a_yes(journal, answer) -> None:
 
 
 def test_many_go_in_batches_and_torn_lines_not_at_all(tmp_path, gateway) -> None:
-    journal = Journal(tmp_path)
+    journal = EventJournal(tmp_path)
     journal.append([event(n) for n in range(BATCH + 3)])
     with (tmp_path / "journal.jsonl").open("ab") as file:
         file.write(b'{"torn')
@@ -134,14 +134,14 @@ def test_the_reporter_tries_again_after_a_while(desk) -> None:
 
 
 def test_no_text_leaves_unless_its_owner_says_so(desk, repo) -> None:
-    from ostinato.edits.report.reporter import Reporter
+    from ostinato.edits.report.reporter import EditReporter
 
     secret = desk.PROPOSED.replace("scale_of", "sk_live_1234567890")
     desk.agent("calc.py", secret)
     desk.commit("agent")
     desk.after(900)
     assert b"sk_live" not in b"".join(desk.gateway.bodies) and b"calc.py" not in b"".join(desk.gateway.bodies)
-    open_desk = Reporter(desk.places, desk.clock, Settings(url="", key="", content=True), desk.gateway)
+    open_desk = EditReporter(desk.repo, desk.clock, Settings(url="", key="", content=True), desk.gateway)
     desk.reporter = open_desk
     desk.agent("other.py", "def other():\n    return 77\n")
     told = next(e for e in desk.gateway.events if "hunks" in e["attributes"])["attributes"]
@@ -164,7 +164,7 @@ def test_the_real_one_speaks_http(journal) -> None:
     server = HTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    gateway = HttpGateway(Settings(url=f"http://127.0.0.1:{server.server_port}/base/", key="k1"))
+    gateway = HttpGatewayClient(Settings(url=f"http://127.0.0.1:{server.server_port}/base/", key="k1"))
     assert deliver(journal, gateway).taken == 5
     server.shutdown()
     thread.join()
@@ -183,7 +183,7 @@ def deliver_again(journal, gateway):
 
 def test_an_address_that_is_none_is_named() -> None:
     with pytest.raises(GatewayAwayError, match="set OSTINATO_URL"):
-        HttpGateway(Settings(url="localhost:8080", key=""))
+        HttpGatewayClient(Settings(url="localhost:8080", key=""))
 
 
 def test_settings_from_the_environment_and_the_file(monkeypatch) -> None:

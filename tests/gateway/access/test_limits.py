@@ -1,6 +1,6 @@
 import pytest
 
-from ostinato.gateway.access.limits import MOST_COUNTED, Limits
+from ostinato.gateway.access.limits import MOST_COUNTED, KeyLimits
 from ostinato.gateway.errors import ApiError
 from ostinato.types import ApiKey
 
@@ -16,7 +16,7 @@ async def nothing(*_: object) -> None:
     pass
 
 
-def refused(limits: Limits, key: ApiKey) -> ApiError:
+def refused(limits: KeyLimits, key: ApiKey) -> ApiError:
     with pytest.raises(ApiError) as caught, limits.admitted(key):
         pass
     assert (caught.value.status, caught.value.code) == (429, "rate_limit_exceeded")
@@ -25,7 +25,7 @@ def refused(limits: Limits, key: ApiKey) -> ApiError:
 
 def test_a_minute_has_so_many_requests() -> None:
     clock = Clock()
-    limits, key = Limits(clock), ApiKey(hash="1", user="ada", requests_per_minute=3)
+    limits, key = KeyLimits(clock), ApiKey(hash="1", user="ada", requests_per_minute=3)
     for _ in range(3):
         with limits.admitted(key):
             pass
@@ -44,7 +44,7 @@ def test_a_minute_has_so_many_requests() -> None:
 
 
 async def test_so_many_are_under_way_until_their_answer_is_sent() -> None:
-    limits, key = Limits(), ApiKey(hash="1", user="ada", concurrent=2)
+    limits, key = KeyLimits(), ApiKey(hash="1", user="ada", concurrent=2)
     with limits.admitted(key) as first:
         reply = first.until_sent(nothing)
     with limits.admitted(key):
@@ -57,7 +57,7 @@ async def test_so_many_are_under_way_until_their_answer_is_sent() -> None:
 
 
 async def test_what_fails_is_over_too() -> None:
-    limits, key = Limits(), ApiKey(hash="1", user="ada", concurrent=1)
+    limits, key = KeyLimits(), ApiKey(hash="1", user="ada", concurrent=1)
 
     async def fails(*_: object) -> None:
         raise OSError("gone")
@@ -73,7 +73,7 @@ async def test_what_fails_is_over_too() -> None:
 
 
 def test_keys_do_not_share_and_none_is_free() -> None:
-    limits = Limits()
+    limits = KeyLimits()
     ada, bob, eve = (ApiKey(hash=n, user=n, requests_per_minute=1) for n in ("ada", "bob", "eve"))
     with limits.admitted(ada), limits.admitted(bob), limits.admitted(eve):
         pass
@@ -84,7 +84,7 @@ def test_keys_do_not_share_and_none_is_free() -> None:
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    limits = Limits()
+    limits = KeyLimits()
     busy = ApiKey(hash="busy", user="busy", concurrent=1)
     with limits.admitted(busy):
         for i in range(MOST_COUNTED + 50):

@@ -1,17 +1,17 @@
 import pytest
 
-from ostinato.gateway.access.turn_kind import HABITS, Habit, kind_of
+from ostinato.gateway.access.turn_kind import PHRASES, ClientPhrase, kind_of
 from ostinato.gateway.dialects.request import ChatRequest
 from ostinato.types import TurnKind
 
 HI = {"role": "user", "content": "hi"}
 
 
-@pytest.mark.parametrize("habit", HABITS, ids=lambda habit: habit.words)
-def test_habits_of_clients_are_known(habit: Habit) -> None:
-    told = {"role": habit.role, "content": [{"type": "text", "text": f"Please: {habit.words}."}]}
-    messages = (told, HI) if habit.role == "system" else (HI, told)
-    assert kind_of({}, ChatRequest(model="ostinato", messages=messages)) is habit.kind
+@pytest.mark.parametrize("phrase", PHRASES, ids=lambda phrase: phrase.words)
+def test_habits_of_clients_are_known(phrase: ClientPhrase) -> None:
+    told = {"role": phrase.role, "content": [{"type": "text", "text": f"Please: {phrase.words}."}]}
+    messages = (told, HI) if phrase.role == "system" else (HI, told)
+    assert kind_of({}, ChatRequest(model="ostinato", messages=messages)) is phrase.kind
     assert kind_of({"x-turn-type": "main"}, ChatRequest(model="ostinato", messages=messages)) is TurnKind.MAIN
 
 

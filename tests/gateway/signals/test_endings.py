@@ -8,10 +8,10 @@ import pytest
 from tests.gateway.conftest import READ
 
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
+from ostinato.gateway.conversation_cache import ConversationCache
 from ostinato.gateway.recorder import Recorder
-from ostinato.gateway.sessions import Conversations
-from ostinato.gateway.signals.endings import IDLE_S, Endings
-from ostinato.gateway.tokens.message_graph import Conversation
+from ostinato.gateway.signals.endings import IDLE_S, SessionEndings
+from ostinato.gateway.tokens.message_graph import HeldConversation
 from ostinato.store import Store
 from ostinato.types import Ending, GenerateRequest, SignalKind
 
@@ -63,11 +63,11 @@ async def test_a_late_word_of_an_end_does_not_end_what_went_on(chat, http, gatew
 async def endings(store: Store, renderer):
     recorder = Recorder(store)
     recorder.start()
-    yield Endings(store, Conversations(store), recorder, renderer)
+    yield SessionEndings(store, ConversationCache(store), recorder, renderer)
     recorder.stop()
 
 
-async def test_a_session_that_nobody_comes_back_to_ends(chat, store: Store, endings: Endings) -> None:
+async def test_a_session_that_nobody_comes_back_to_ends(chat, store: Store, endings: SessionEndings) -> None:
     await chat(HI, headers={"X-Session-Id": "s1"})
     await chat(HI, headers={"X-Session-Id": "s2", "X-Turn-Type": "side"})
     now = time.time()
@@ -79,7 +79,9 @@ async def test_a_session_that_nobody_comes_back_to_ends(chat, store: Store, endi
     assert len([s for s in store.signals("s1") if s.kind is SignalKind.ENDING]) == 1
 
 
-async def test_sessions_of_our_own_are_not_ended(http, gateway, store: Store, endings: Endings) -> None:
+async def test_sessions_of_our_own_are_not_ended(
+    http, gateway, store: Store, endings: SessionEndings
+) -> None:
     headers = {"Authorization": "Bearer key-of-admin", "X-Session-Id": "p1", "X-Session-Source": "practice"}
     body = {"model": "ostinato", "messages": [HI]}
     async with http.post(gateway + "/v1/chat/completions", json=body, headers=headers) as response:
@@ -123,11 +125,11 @@ async def test_no_session_ends_while_a_turn_is_under_way(http, store: Store, ren
 
 
 async def test_what_was_said_during_a_turn_is_done_by_the_next_sweep(
-    chat, store: Store, endings: Endings
+    chat, store: Store, endings: SessionEndings
 ) -> None:
     await chat(HI, headers={"X-Session-Id": "s1"})
     conversation = await endings._conversations.held("s1")
-    assert isinstance(conversation, Conversation)
+    assert isinstance(conversation, HeldConversation)
     conversation.waiting += 1
     await endings.said("s1", time.time())
     await endings.sweep(time.time())

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ostinato.gateway.signals.events import (
     MOST_LINES,
     EventError,
-    Refused,
+    RefusedLine,
     parse_event,
     parse_lines,
     signals_of,
@@ -64,8 +64,8 @@ def test_what_is_wrong_is_named(change: dict[str, Any], message: str) -> None:
 def test_each_line_is_judged_alone() -> None:
     good = json.dumps(LINE).encode()
     found = list(parse_lines(b"\n".join([good, b"", b"{", b"[1]", b'{"id": NaN}', b'"\\ud800"', good]), ADA))
-    wrong = {each.line: each.message for each in found if isinstance(each, Refused)}
-    assert [each[0] for each in found if not isinstance(each, Refused)] == [1, 7]
+    wrong = {each.line: each.message for each in found if isinstance(each, RefusedLine)}
+    assert [each[0] for each in found if not isinstance(each, RefusedLine)] == [1, 7]
     assert wrong.keys() == {3, 4, 5, 6}
     assert "not JSON" in wrong[5]
 
@@ -73,7 +73,7 @@ def test_each_line_is_judged_alone() -> None:
 def test_a_line_that_is_too_long_is_refused() -> None:
     line = json.dumps(LINE | {"attributes": {"x": "y" * 300_000}}).encode()
     (refused,) = parse_lines(line, ADA)
-    assert isinstance(refused, Refused) and "a line may have 262144 bytes" in refused.message
+    assert isinstance(refused, RefusedLine) and "a line may have 262144 bytes" in refused.message
 
 
 def test_lines_beyond_the_limit_are_one_refusal() -> None:
@@ -86,7 +86,7 @@ def test_lines_beyond_the_limit_are_one_refusal() -> None:
         MOST_LINES + 1,
         f"a request may have {MOST_LINES} lines: send this line and all after it in the next",
     )
-    assert isinstance(next(parse_lines(b"\n" * MOST_LINES + good, ADA)), Refused)
+    assert isinstance(next(parse_lines(b"\n" * MOST_LINES + good, ADA)), RefusedLine)
 
 
 def test_text_is_kept_only_where_they_agreed() -> None:
@@ -169,4 +169,4 @@ def test_any_object_is_read_or_refused(line: dict[str, Any], name: str) -> None:
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(body: bytes) -> None:
-    assert all(isinstance(each, Refused) for each in parse_lines(body, ADA))
+    assert all(isinstance(each, RefusedLine) for each in parse_lines(body, ADA))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.gateway.errors import ApiError
-from ostinato.gateway.signals.otlp import Record, event_of, records
+from ostinato.gateway.signals.otlp import LogRecord, event_of, records
 from ostinato.types import ApiKey
 
 ADA = ApiKey(hash="1", user="ada", organisation="acme", consent=True)
@@ -130,7 +130,7 @@ def test_a_failed_tool_says_so() -> None:
 
 def test_a_session_that_is_not_unique_is_its_users() -> None:
     ada, bob = (
-        event_of(Record(name="codex.user_prompt", attributes={"conversation.id": "app"}), key, 0.0)
+        event_of(LogRecord(name="codex.user_prompt", attributes={"conversation.id": "app"}), key, 0.0)
         for key in (ADA, ApiKey(hash="2", user="bob"))
     )
     assert ada is not None and bob is not None

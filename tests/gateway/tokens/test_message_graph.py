@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ostinato.gateway.dialects.request import ChatRequest
-from ostinato.gateway.tokens.message_graph import MOST_SEGMENTS, Conversation
-from ostinato.gateway.tokens.reply_parser import answer_of, read, trail
+from ostinato.gateway.tokens.message_graph import MOST_SEGMENTS, HeldConversation
+from ostinato.gateway.tokens.reply_parser import answer_of, parse_reply, prefix_digests
 from ostinato.model.renderer import Renderer
 from ostinato.types import Completion, FinishReason, Session, Source, Turn
 
@@ -34,31 +34,31 @@ class Story:
         session = Session(
             id="s1", source=Source.LIVE, user="ada", arm="", task_id=None, harness="", started_at=0.0
         )
-        self.held = Conversation(session)
+        self.held = HeldConversation(session)
         self.held.load(None, self.turns)
 
     def ask(self, chat: ChatRequest, words: str = "done", *, stop: bool = True) -> dict[str, object]:
         """One turn in which the model says `words`; the message the client gets."""
-        held, digests = self.held, trail(chat)
+        held, digests = self.held, prefix_digests(chat)
         if held.is_partial(chat, digests):
             held.recall(self.turns, chat, digests, self.renderer)
-        place = asyncio.run(held.place(chat, digests, self.renderer))
+        position = asyncio.run(held.find_position(chat, digests, self.renderer))
         ids = (*self.renderer.tokenizer.encode_untrusted(words), *self.renderer.stop_ids[: int(stop)])
         n = len(ids)
         finish = FinishReason.STOP if stop else FinishReason.LENGTH
         turn = Turn(
             session_id="s1",
             index=held.plan(),
-            segment=held.segment_of(place),
+            segment=held.segment_of(position),
             arm="main",
-            prompt_ids=place.prompt_ids,
+            prompt_ids=position.prompt_ids,
             completion=Completion(ids=ids, logprobs=(-0.5,) * n, versions=(1,) * n, finish=finish),
             started_at=0.0,
             latency_s=0.0,
-            untrainable=place.untrainable,
+            untrainable=position.untrainable,
         )
-        answer = answer_of(turn, read(self.renderer, turn.completion, ())).message
-        held.add(turn, place, digests[-1], answer)
+        answer = answer_of(turn, parse_reply(self.renderer, turn.completion, ())).message
+        held.add(turn, position, digests[-1], answer)
         held.committed(turn.index)
         self.turns.append(turn)
         return answer
@@ -141,18 +141,18 @@ def test_the_end_and_a_fork_go_on_in_turns(story: Story) -> None:
 def test_two_at_once_never_share_a_segment(story: Story) -> None:
     first = story.ask(request(GO), "one")
     chat = request(GO, first, user("a"))
-    digests = trail(chat)
-    places = [asyncio.run(story.held.place(chat, digests, story.renderer)) for _ in range(2)]
-    assert [place.how for place in places] == ["extended", "forked"]
+    digests = prefix_digests(chat)
+    places = [asyncio.run(story.held.find_position(chat, digests, story.renderer)) for _ in range(2)]
+    assert [position.how for position in places] == ["extended", "forked"]
     indices = [story.held.plan() for _ in places]
-    for place, index in zip(places, indices, strict=True):
-        story.held.leave(place, index)
-    assert asyncio.run(story.held.place(chat, digests, story.renderer)).how == "extended"
+    for position, index in zip(places, indices, strict=True):
+        story.held.leave(position, index)
+    assert asyncio.run(story.held.find_position(chat, digests, story.renderer)).how == "extended"
 
 
 def test_a_turn_that_did_not_happen_gives_its_index_back(story: Story) -> None:
-    place = asyncio.run(story.held.place(request(GO), trail(request(GO)), story.renderer))
-    story.held.leave(place, story.held.plan())
+    position = asyncio.run(story.held.find_position(request(GO), prefix_digests(request(GO)), story.renderer))
+    story.held.leave(position, story.held.plan())
     assert story.held.turns == 0
     story.ask(request(GO))
     assert [turn.index for turn in story.turns] == [0]

@@ -1,7 +1,7 @@
 import json
 from typing import Any
 
-from ostinato.gateway.tokens.reply_parser import essence, settled
+from ostinato.gateway.tokens.reply_parser import canonical_form, without_defaults
 
 PROPERTIES = {
     "path": {"type": "string"},
@@ -23,8 +23,8 @@ def made(arguments: Any, name: str = "edit") -> dict[str, Any]:
 
 
 def same(one: Any, other: Any, name: str = "edit") -> bool:
-    first, second = settled([made(one, name), made(other, name)], [BARE, EDIT])
-    return essence(first) == essence(second)
+    first, second = without_defaults([made(one, name), made(other, name)], [BARE, EDIT])
+    return canonical_form(first) == canonical_form(second)
 
 
 def test_a_default_that_a_client_filled_in_changes_nothing() -> None:
@@ -47,4 +47,4 @@ def test_arguments_that_cannot_be_read_stay_as_they_are() -> None:
 
 def test_messages_without_calls_stay_as_they_are() -> None:
     said = ({"role": "user", "content": "hi"},)
-    assert settled(said, [EDIT]) == said and settled(said, ()) == said
+    assert without_defaults(said, [EDIT]) == said and without_defaults(said, ()) == said

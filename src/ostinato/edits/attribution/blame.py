@@ -8,7 +8,7 @@ from pathlib import Path
 from ostinato.edits.attribution import trace
 from ostinato.edits.attribution.notes import read_note
 from ostinato.edits.attribution.trace import Contributor, Range
-from ostinato.edits.capture.places import Places, state_of
+from ostinato.edits.capture.repository_paths import RepositoryPaths, state_of
 from ostinato.edits.git import git
 
 HEADER = re.compile(r"([0-9a-f]{40,64}) (\d+) (\d+)")
@@ -28,18 +28,18 @@ class Authored:
     model: str
 
 
-def authors(places: Places, path: str) -> list[Authored]:
-    """Of every line of `path` (relative to the work tree) as it lies there. Raises GitError.
+def authors(repo: RepositoryPaths, path: str) -> list[Authored]:
+    """Of every line of `path` (relative to the work tree) as it lies there. Raises GitCommandError.
 
     A line of a commit that nobody traced is `unknown` when the commit has no records at all, else `human`.
     """
-    output = git(places.root, "blame", "--porcelain", "-w", "-M", "-C", "--", path).decode(errors="replace")
-    known = _records(places)
+    output = git(repo.root, "blame", "--porcelain", "-w", "-M", "-C", "--", path).decode(errors="replace")
+    known = _records(repo)
     notes: dict[str, list[Range]] = {}
     found = []
     for commit, original, line, name in _lines(output, path):
         if commit not in notes:
-            notes[commit] = read_note(places.root, commit) + [r for r in known if r.revision == commit]
+            notes[commit] = read_note(repo.root, commit) + [r for r in known if r.revision == commit]
         hit = _latest(notes[commit], name, original)
         nobody = Contributor.HUMAN if notes[commit] else Contributor.UNKNOWN
         who, model = (hit.contributor, hit.model) if hit else (nobody, "")
@@ -47,8 +47,8 @@ def authors(places: Places, path: str) -> list[Authored]:
     return found
 
 
-def _records(places: Places) -> list[Range]:
-    return trace.read(Path(state_of(places)) / trace.FILE) + trace.read(Path(places.root) / trace.SHARED)
+def _records(repo: RepositoryPaths) -> list[Range]:
+    return trace.read(Path(state_of(repo)) / trace.FILE) + trace.read(Path(repo.root) / trace.SHARED)
 
 
 def _latest(ranges: Sequence[Range], path: str, line: int) -> Range | None:

@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ostinato import __version__
-from ostinato.edits.follow.edit import Edit, live
+from ostinato.edits.follow.edit import FollowedEdit, live
 from ostinato.edits.follow.measure import Measured
 
 VERSION = "0.1.0"
@@ -57,14 +57,14 @@ class Range:
 Record = dict[str, Any]
 
 
-def of_proposal(edit: Edit) -> Record:
+def of_proposal(edit: FollowedEdit) -> Record:
     """Of an accepted edit: the lines it proposed."""
     ranges = [(hunk.b1 + 1, hunk.b2) for hunk in live(edit) if hunk.b2 > hunk.b1]
     told = _ranges(ranges, edit.lines())
     return _record(edit, edit.path, told, who=Contributor.AI, revision=None, at=edit.proposed_at)
 
 
-def of_commit(edit: Edit, found: Measured, lines: Sequence[str], commit: str, at: float) -> Record:
+def of_commit(edit: FollowedEdit, found: Measured, lines: Sequence[str], commit: str, at: float) -> Record:
     """Of a commit: the lines that are left of it there; `mixed` when somebody changed them."""
     who = Contributor.AI if found.kept else Contributor.MIXED
     return _record(edit, found.path, _ranges(found.lines, lines), who=who, revision=commit, at=at)
@@ -117,7 +117,7 @@ def _range(path: str, talk: Record, lines: Record, revision: str | None) -> Rang
 
 
 def _record(
-    edit: Edit, path: str, ranges: list[Record], *, who: Contributor, revision: str | None, at: float
+    edit: FollowedEdit, path: str, ranges: list[Record], *, who: Contributor, revision: str | None, at: float
 ) -> Record:
     contributor = {"type": who.value} | ({"model_id": edit.model[:250]} if edit.model else {})
     talk = {
@@ -140,7 +140,7 @@ def _record(
     }
 
 
-def _metadata(edit: Edit) -> Record:
+def _metadata(edit: FollowedEdit) -> Record:
     return {
         "edit_id": edit.id,
         "session_id": edit.session_id,

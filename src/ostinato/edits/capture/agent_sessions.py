@@ -11,7 +11,7 @@ FILE = "sessions.json"
 MOST = 200
 
 
-class Sessions:
+class AgentSessions:
     """The models of recent sessions, and their calls that have no end yet."""
 
     def __init__(self, state: Path) -> None:

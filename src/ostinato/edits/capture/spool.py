@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Mapping
 
-from ostinato.edits.capture.places import Places, size_of, state_of
+from ostinato.edits.capture.repository_paths import RepositoryPaths, size_of, state_of
 
 INBOX, PENDING, LOCK, ERRORS = "inbox", "pending", "reporter.lock", "errors.log"
 LARGEST = 5 << 20
@@ -68,7 +68,7 @@ def text_of(data: bytes) -> tuple[str | None, str]:
         return None, "binary"
 
 
-class Lock:
+class ReporterLock:
     """The reporter's place: `with` gives whether it was free, and holds it if so."""
 
     def __init__(self, state: str) -> None:
@@ -85,12 +85,12 @@ class Lock:
         os.close(self._handle)
 
 
-def wake(places: Places) -> None:
+def wake(repo: RepositoryPaths) -> None:
     """Starts a reporter that outlives this process, unless one runs: that one watches the inbox."""
-    with Lock(state_of(places)) as is_free:
+    with ReporterLock(state_of(repo)) as is_free:
         if not is_free:
             return
-    command = [sys.executable, "-P", "-m", "ostinato.edits.report.reporter", places.root]
+    command = [sys.executable, "-P", "-m", "ostinato.edits.report.reporter", repo.root]
     null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     os.posix_spawn(sys.executable, command, clean, file_actions=null, setsid=True)

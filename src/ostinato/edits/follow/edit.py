@@ -17,7 +17,7 @@ from ostinato.edits.text.align import blocks, split
 FOLDER = "edits"
 
 
-class Verdict(StrEnum):
+class EditVerdict(StrEnum):
     """What the developer made of an edit, so far."""
 
     KEPT = "kept"
@@ -26,10 +26,10 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hunk:
+class EditHunk:
     """Lines [a1, a2) of the text before became lines [b1, b2) of the text proposed.
 
-    >>> Hunk(a1=1, a2=2, b1=1, b2=2).superseded
+    >>> EditHunk(a1=1, a2=2, b1=1, b2=2).superseded
     False
     """
 
@@ -42,10 +42,10 @@ class Hunk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class EarlierLines:
     """Lines of an edit that another file held when the edit was made, without their formatting.
 
-    >>> Seen(path="b.py", lines=("x=compute(1)",)).path
+    >>> EarlierLines(path="b.py", lines=("x=compute(1)",)).path
     'b.py'
     """
 
@@ -54,11 +54,11 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Edit:
+class FollowedEdit:
     """What was proposed, where, by whom, and how far its story is told.
 
-    >>> Edit(id="e1", session_id="s1", turn=2, tool="Edit", tool_use_id="t1", root="/repo", path="a.py",
-    ...      before=None, after="x", hunks=(), proposed_at=0.0, base=None, home="refs/heads/main").verdict
+    >>> FollowedEdit(id="e1", session_id="s1", turn=2, tool="Edit", tool_use_id="t1", root="/repo",
+    ...      path="a.py", before=None, after="x", hunks=(), proposed_at=0.0, base=None, home="main").verdict
     """
 
     id: str
@@ -73,7 +73,7 @@ class Edit:
     before: str | None
     """Text of the file; None when it did not exist."""
     after: str | None
-    hunks: tuple[Hunk, ...]
+    hunks: tuple[EditHunk, ...]
     proposed_at: float
     base: str | None
     """Commit that HEAD was at; None in a repository without commits."""
@@ -84,7 +84,7 @@ class Edit:
     stashes: int = 0
     made_in: str = ""
     """Path of the file when the edit was made; empty while that is `path`."""
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[EarlierLines, ...] = ()
     """Files that differed from `base` when it was made, and what they held of its lines."""
     model: str = ""
     agent: str = ""
@@ -93,14 +93,14 @@ class Edit:
     commit: str | None = None
     head: str | None = None
     """The commit HEAD was at when it was last looked at."""
-    verdict: Verdict | None = None
+    verdict: EditVerdict | None = None
 
     @property
     def first_path(self) -> str:
         """Where the file lay when the edit was made."""
         return self.made_in or self.path
 
-    def found_in(self, path: str) -> "Edit":
+    def found_in(self, path: str) -> "FollowedEdit":
         """The same edit, its lines last seen in `path`."""
         return dataclasses.replace(
             self, path=path, made_in="" if path == self.first_path else self.first_path
@@ -113,10 +113,10 @@ class Edit:
         return split(self.before or "")
 
 
-def proposed(before: str | None, after: str | None) -> tuple[Hunk, ...]:
+def proposed(before: str | None, after: str | None) -> tuple[EditHunk, ...]:
     """The hunks that turn one text into the other; every byte counts here."""
     changes = blocks(split(before or ""), split(after or ""), by=lambda line: line)
-    return tuple(Hunk(a1=c.a1, a2=c.a2, b1=c.b1, b2=c.b2) for c in changes)
+    return tuple(EditHunk(a1=c.a1, a2=c.a2, b1=c.b1, b2=c.b2) for c in changes)
 
 
 def edit_id(*parts: object) -> str:
@@ -124,24 +124,26 @@ def edit_id(*parts: object) -> str:
     return hashlib.sha256("\0".join(map(str, parts)).encode(errors="surrogateescape")).hexdigest()[:32]
 
 
-def save(state: Path, edit: Edit) -> None:
+def save(state: Path, edit: FollowedEdit) -> None:
     """Keeps the edit, texts included, readable by its owner only."""
     values = dataclasses.asdict(edit) | {"before": _pack(edit.before), "after": _pack(edit.after)}
     write(str(_path(state, edit.id)), values)
 
 
-def load(path: Path) -> Edit:
+def load(path: Path) -> FollowedEdit:
     """Raises ValueError (or KeyError, TypeError) for a file that is none of ours."""
     values: dict[str, Any] = json.loads(path.read_bytes())
-    hunks = tuple(Hunk(**hunk) for hunk in values.pop("hunks"))
+    hunks = tuple(EditHunk(**hunk) for hunk in values.pop("hunks"))
     before, after = _unpack(values.pop("before")), _unpack(values.pop("after"))
-    there = tuple(Seen(path=each["path"], lines=tuple(each["lines"])) for each in values.pop("seen"))
+    there = tuple(EarlierLines(path=each["path"], lines=tuple(each["lines"])) for each in values.pop("seen"))
     done, verdict = tuple(values.pop("done")), values.pop("verdict")
-    told = Verdict(verdict) if verdict else None
-    return Edit(**values, before=before, after=after, hunks=hunks, seen=there, done=done, verdict=told)
+    told = EditVerdict(verdict) if verdict else None
+    return FollowedEdit(
+        **values, before=before, after=after, hunks=hunks, seen=there, done=done, verdict=told
+    )
 
 
-def opened(state: Path) -> list[Edit]:
+def opened(state: Path) -> list[FollowedEdit]:
     """The edits whose story is not told to its end, oldest first."""
     folder = state / FOLDER
     paths = sorted(folder.glob("*.json")) if folder.is_dir() else []
@@ -157,7 +159,7 @@ def close(state: Path, identity: str) -> None:
     _path(state, identity).unlink(missing_ok=True)
 
 
-def live(edit: Edit) -> Sequence[Hunk]:
+def live(edit: FollowedEdit) -> Sequence[EditHunk]:
     """The hunks that still speak."""
     return [hunk for hunk in edit.hunks if not hunk.superseded]
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from ostinato.edits.follow.edit import Edit, Hunk, Seen, live
-from ostinato.edits.git import Tree
+from ostinato.edits.follow.edit import EarlierLines, EditHunk, FollowedEdit, live
+from ostinato.edits.git import FileTree
 from ostinato.edits.text.align import Region, blocks, follow, split
 from ostinato.edits.text.rates import alike
 from ostinato.edits.text.tokens import key, tokens
@@ -30,10 +30,10 @@ MOST_BROKEN = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
+class TextFile:
     """A file that was read.
 
-    >>> Text(path="a.py", lines=("x\\n",)).path
+    >>> TextFile(path="a.py", lines=("x\\n",)).path
     'a.py'
     """
 
@@ -41,24 +41,26 @@ class Text:
     lines: tuple[str, ...]
 
 
-def present(edit: Edit, tree: Tree) -> Text | None:
+def present(edit: FollowedEdit, tree: FileTree) -> TextFile | None:
     """The file of the edit, under the name it has now; None when it is gone."""
     text, _ = tree.read(edit.path)
     if text is not None:
-        return Text(path=edit.path, lines=tuple(split(text)))
+        return TextFile(path=edit.path, lines=tuple(split(text)))
     renamed = tree.renamed(edit.base, edit.first_path)
     moved = _text(tree, renamed) if renamed else None
     return moved or _likest(edit, tree)
 
 
-def regions(edit: Edit, hunks: Sequence[Hunk], text: Text) -> list[Region]:
+def regions(edit: FollowedEdit, hunks: Sequence[EditHunk], text: TextFile) -> list[Region]:
     """The place of each hunk in `text`."""
     lines = edit.lines()
     changes = blocks(lines, text.lines)
     return [follow(changes, lines, text.lines, hunk.b1, hunk.b2) for hunk in hunks]
 
 
-def elsewhere(edit: Edit, hunk: Hunk, tree: Tree, taken: Counter[str]) -> tuple[Text, Region] | None:
+def elsewhere(
+    edit: FollowedEdit, hunk: EditHunk, tree: FileTree, taken: Counter[str]
+) -> tuple[TextFile, Region] | None:
     """Where the lines of a hunk went that are no longer in their place; None when they are nowhere.
 
     `taken`: lines that are there now and belong to something else, by what `key` makes of them.
@@ -69,7 +71,7 @@ def elsewhere(edit: Edit, hunk: Hunk, tree: Tree, taken: Counter[str]) -> tuple[
     gained = _gained(edit, tree, Counter(wanted), was) - taken
     if _share(wanted, gained) < ENOUGH or not _tells(wanted, gained):
         return None
-    best: tuple[float, Text, Region] | None = None
+    best: tuple[float, TextFile, Region] | None = None
     for path in _likely(edit, tree):
         text = _text(tree, path)
         if text is None or _share(wanted, counted(text.lines)) < ENOUGH:
@@ -81,7 +83,7 @@ def elsewhere(edit: Edit, hunk: Hunk, tree: Tree, taken: Counter[str]) -> tuple[
     return (best[1], best[2]) if best else None
 
 
-def taken(later: Sequence[Edit], tree: Tree) -> Counter[str]:
+def taken(later: Sequence[FollowedEdit], tree: FileTree) -> Counter[str]:
     """The lines of other edits, proposed later, that stand in their places: they are not what moved there."""
     found: Counter[str] = Counter()
     for other in later:
@@ -92,16 +94,18 @@ def taken(later: Sequence[Edit], tree: Tree) -> Counter[str]:
     return found
 
 
-def seen(lines: Iterable[str], files: Iterable[tuple[str, str | None]]) -> tuple[Seen, ...]:
+def earlier_lines(lines: Iterable[str], files: Iterable[tuple[str, str | None]]) -> tuple[EarlierLines, ...]:
     """How often each of `lines` that tells anything stands in `files` (path and text), at this moment."""
     wanted = {word for line in lines if len(word := key(line)) >= SHORTEST}
     return tuple(
-        Seen(path=path, lines=tuple(word for line in split(text or "") if (word := key(line)) in wanted))
+        EarlierLines(
+            path=path, lines=tuple(word for line in split(text or "") if (word := key(line)) in wanted)
+        )
         for path, text in files
     )
 
 
-def _likest(edit: Edit, tree: Tree) -> Text | None:
+def _likest(edit: FollowedEdit, tree: FileTree) -> TextFile | None:
     """The changed file that holds most of the lines of the edit's file, and did not hold them before."""
     wanted = [key(line) for line in edit.lines()]
     if _share(wanted, _gained(edit, tree, Counter(wanted), {edit.first_path: Counter()})) < ENOUGH:
@@ -111,7 +115,9 @@ def _likest(edit: Edit, tree: Tree) -> Text | None:
     return best if best and _share(wanted, counted(best.lines)) >= ENOUGH else None
 
 
-def _gained(edit: Edit, tree: Tree, wanted: Counter[str], was: dict[str, Counter[str]]) -> Counter[str]:
+def _gained(
+    edit: FollowedEdit, tree: FileTree, wanted: Counter[str], was: dict[str, Counter[str]]
+) -> Counter[str]:
     """How many more of the `wanted` lines there are than before the edit; `was` overrides single files."""
     base = tree.at(edit.base)
     was = {each.path: Counter(each.lines) for each in edit.seen} | was
@@ -138,7 +144,7 @@ def _tells(wanted: Sequence[str], found: Counter[str]) -> bool:
     return sum(len(word) for word in set(wanted) if len(word) >= SHORTEST and found[word]) >= TELLING
 
 
-def _likely(edit: Edit, tree: Tree) -> list[str]:
+def _likely(edit: FollowedEdit, tree: FileTree) -> list[str]:
     """Its own file and the changed ones, those of the same name and kind first."""
     own = PurePosixPath(edit.path)
     paths = {edit.path, edit.first_path, *tree.changed(edit.base)}
@@ -183,6 +189,6 @@ def _grown(wanted: Sequence[str], lines: Sequence[str], region: Region) -> Regio
     return Region(start=start, end=end)
 
 
-def _text(tree: Tree, path: str) -> Text | None:
+def _text(tree: FileTree, path: str) -> TextFile | None:
     text, _ = tree.read(path)
-    return None if text is None else Text(path=path, lines=tuple(split(text)))
+    return None if text is None else TextFile(path=path, lines=tuple(split(text)))

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ostinato.edits.follow.edit import Edit, Hunk, Verdict, live
-from ostinato.edits.follow.locate import Text, counted, elsewhere, present, regions, taken
-from ostinato.edits.git import Tree
+from ostinato.edits.follow.edit import EditHunk, EditVerdict, FollowedEdit, live
+from ostinato.edits.follow.locate import TextFile, counted, elsewhere, present, regions, taken
+from ostinato.edits.git import FileTree
 from ostinato.edits.text.align import Region
 from ostinato.edits.text.rates import GONE, Rates, mean, rates
 from ostinato.edits.text.tokens import same_meaning, tokens
@@ -34,13 +34,13 @@ class Measured:
     """Whether nothing but formatting changed."""
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> EditVerdict:
         if self.kept:
-            return Verdict.KEPT
-        return Verdict.REVERTED if self.rates.no_revert <= REVERTED else Verdict.EDITED
+            return EditVerdict.KEPT
+        return EditVerdict.REVERTED if self.rates.no_revert <= REVERTED else EditVerdict.EDITED
 
 
-def measure(edit: Edit, tree: Tree, later: Sequence[Edit] = ()) -> Measured:
+def measure(edit: FollowedEdit, tree: FileTree, later: Sequence[FollowedEdit] = ()) -> Measured:
     """Rates of the edit's hunks, weighted by their length. At least one is not superseded.
 
     `later`: edits proposed after this one, whose lines are theirs.
@@ -66,7 +66,7 @@ def measure(edit: Edit, tree: Tree, later: Sequence[Edit] = ()) -> Measured:
     return _joined(edit, text.path, hunks, _followed(edit, hunks, here, tree, others))
 
 
-def _joined(edit: Edit, path: str, hunks: Sequence[Hunk], parts: Sequence[Measured]) -> Measured:
+def _joined(edit: FollowedEdit, path: str, hunks: Sequence[EditHunk], parts: Sequence[Measured]) -> Measured:
     """Of all hunks together."""
     return Measured(
         rates=mean([(_weight(edit, hunk), part.rates) for hunk, part in zip(hunks, parts, strict=True)]),
@@ -76,7 +76,7 @@ def _joined(edit: Edit, path: str, hunks: Sequence[Hunk], parts: Sequence[Measur
     )
 
 
-def _of_deletion(edit: Edit, tree: Tree) -> Measured:
+def _of_deletion(edit: FollowedEdit, tree: FileTree) -> Measured:
     """Of an edit that removed its file."""
     text, why = tree.read(edit.path)
     gone = text is None and why == "missing"
@@ -84,13 +84,17 @@ def _of_deletion(edit: Edit, tree: Tree) -> Measured:
     return Measured(rates=found, path=edit.path, lines=(), kept=gone)
 
 
-def _stays(hunk: Hunk, here: Measured) -> bool:
+def _stays(hunk: EditHunk, here: Measured) -> bool:
     """Whether enough of a hunk is in its place; of one that only deleted, nothing can be elsewhere."""
     return here.kept or here.rates.four_gram >= LOST or hunk.b1 == hunk.b2
 
 
 def _followed(
-    edit: Edit, hunks: Sequence[Hunk], here: Sequence[Measured], tree: Tree, others: Counter[str]
+    edit: FollowedEdit,
+    hunks: Sequence[EditHunk],
+    here: Sequence[Measured],
+    tree: FileTree,
+    others: Counter[str],
 ) -> list[Measured]:
     """Each hunk in its place, or where its lines went when more of it is found there."""
     found = []
@@ -101,7 +105,7 @@ def _followed(
     return found
 
 
-def _at(edit: Edit, hunk: Hunk, region: Region, text: Text, *, whole: bool) -> Measured:
+def _at(edit: FollowedEdit, hunk: EditHunk, region: Region, text: TextFile, *, whole: bool) -> Measured:
     """One hunk against the place where it lies now."""
     lines, before = edit.lines()[hunk.b1 : hunk.b2], edit.lines_before()[hunk.a1 : hunk.a2]
     now = text.lines[region.start : region.end]
@@ -126,7 +130,7 @@ def _same(
     return same_meaning(path, lines, now) or (words == tokens(lines) and words != tokens(now))
 
 
-def _weight(edit: Edit, hunk: Hunk) -> float:
+def _weight(edit: FollowedEdit, hunk: EditHunk) -> float:
     """Characters that the hunk is about."""
     proposed = "".join(tokens(edit.lines()[hunk.b1 : hunk.b2]))
     before = "".join(tokens(edit.lines_before()[hunk.a1 : hunk.a2]))

@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ostinato.edits.follow.edit import Edit
+from ostinato.edits.follow.edit import FollowedEdit
 
 SECONDS = (0, 5, 30, 120, 300, 600, 900, 3_600, 86_400, 259_200, 604_800)
 LIVE_S = 900
@@ -61,7 +61,7 @@ class Due:
     missed: tuple[str, ...]
 
 
-def due(edit: Edit, now: float) -> Due:
+def due(edit: FollowedEdit, now: float) -> Due:
     """A window is open from its time until the next one's."""
     age = now - edit.proposed_at
     reached = [str(s) for s in SECONDS if s <= age and str(s) not in edit.done]
@@ -70,13 +70,13 @@ def due(edit: Edit, now: float) -> Due:
     return Due(window=open_window, missed=tuple(w for w in reached if w != open_window))
 
 
-def next_due(edit: Edit) -> float | None:
+def next_due(edit: FollowedEdit) -> float | None:
     """When the next window of the reporter's opens; None when there is none."""
     waiting = [s for s in SECONDS if s <= LIVE_S and str(s) not in edit.done]
     return edit.proposed_at + waiting[0] if waiting else None
 
 
-def finished(edit: Edit) -> bool:
+def finished(edit: FollowedEdit) -> bool:
     return all(str(s) in edit.done for s in SECONDS)
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from ostinato.edits.attribution.blame import authors
 from ostinato.edits.capture import spool
-from ostinato.edits.capture.places import Places, is_enabled, size_of, state_of
+from ostinato.edits.capture.repository_paths import RepositoryPaths, is_enabled, size_of, state_of
 from ostinato.edits.follow.edit import opened
-from ostinato.edits.git import GitError
+from ostinato.edits.git import GitCommandError
 from ostinato.edits.install.claude import has_claude, install_claude, uninstall_claude
 from ostinato.edits.install.git_hooks import InstallError, find, install, installed, uninstall
-from ostinato.edits.report.journal import Journal
+from ostinato.edits.report.journal import EventJournal
 from ostinato.edits.report.settings import SettingsError, settings, settings_path
 
 DONE, WRONG = 0, 2
@@ -23,9 +23,9 @@ DONE, WRONG = 0, 2
 def hooks(options: argparse.Namespace) -> int:
     """Runs one of `install`, `uninstall`, `status`, `blame`."""
     try:
-        places = find(options.directory)
-        lines = COMMANDS[options.action](places, options)
-    except (InstallError, SettingsError, GitError) as error:
+        repo = find(options.directory)
+        lines = COMMANDS[options.action](repo, options)
+    except (InstallError, SettingsError, GitCommandError) as error:
         print(f"ostinato: {error}", file=sys.stderr)  # noqa: T201
         return WRONG
     print("\n".join(lines))  # noqa: T201
@@ -49,34 +49,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print status or blame as JSON")
 
 
-def _install(places: Places, options: argparse.Namespace) -> list[str]:
-    said = install(places, git_hooks=not options.no_git_hooks)
+def _install(repo: RepositoryPaths, options: argparse.Namespace) -> list[str]:
+    said = install(repo, git_hooks=not options.no_git_hooks)
     if options.claude_code:
-        said += install_claude(Path(places.root), shared=options.shared)
+        said += install_claude(Path(repo.root), shared=options.shared)
     where = (
         settings().url or f"nobody: set OSTINATO_URL and OSTINATO_KEY, or url and key in {settings_path()}"
     )
     return [*said, f"reports to {where}"]
 
 
-def _uninstall(places: Places, _: argparse.Namespace) -> list[str]:
-    return uninstall_claude(Path(places.root)) + uninstall(places)
+def _uninstall(repo: RepositoryPaths, _: argparse.Namespace) -> list[str]:
+    return uninstall_claude(Path(repo.root)) + uninstall(repo)
 
 
-def _status(places: Places, options: argparse.Namespace) -> list[str]:
+def _status(repo: RepositoryPaths, options: argparse.Namespace) -> list[str]:
     """Also picks up windows that no event has picked up."""
-    if is_enabled(state_of(places)):
-        spool.wake(places)
-    facts = status(places)
+    if is_enabled(state_of(repo)):
+        spool.wake(repo)
+    facts = status(repo)
     if options.json:
         return [json.dumps(facts)]
     return [f"{name:<12} {_shown(value)}" for name, value in facts.items()]
 
 
-def status(places: Places) -> dict[str, Any]:
+def status(repo: RepositoryPaths) -> dict[str, Any]:
     """What is installed, followed, known and unsent."""
-    state = Path(state_of(places))
-    journal = Journal(state)
+    state = Path(state_of(repo))
+    journal = EventJournal(state)
     entries = journal.entries()
     names = Counter(entry.get("name", entry.get("signal")) for entry in entries)
     skipped = Counter(e["attributes"]["reason"] for e in entries if e.get("name") == "edit.skipped")
@@ -84,8 +84,8 @@ def status(places: Places) -> dict[str, Any]:
     errors = state / spool.ERRORS
     return {
         "recording": is_enabled(str(state)),
-        "git hooks": [name for name, there in installed(places).items() if there],
-        "claude code": has_claude(Path(places.root)),
+        "git hooks": [name for name, there in installed(repo).items() if there],
+        "claude code": has_claude(Path(repo.root)),
         "followed": len(opened(state)),
         "events": dict(names),
         "skipped": dict(skipped),
@@ -95,13 +95,13 @@ def status(places: Places) -> dict[str, Any]:
     }
 
 
-def _blame(places: Places, options: argparse.Namespace) -> list[str]:
+def _blame(repo: RepositoryPaths, options: argparse.Namespace) -> list[str]:
     if not options.path:
         raise InstallError("say which file: `ostinato hooks blame PATH`")
     full = (options.directory / options.path).resolve()
     if not full.is_file():
         raise InstallError(f"no such file {options.path}")
-    found = authors(places, str(full.relative_to(places.root)))
+    found = authors(repo, str(full.relative_to(repo.root)))
     if options.json:
         return [json.dumps([_authored(a) for a in found])]
     return [f"{a.line:>5} {a.commit[:10]} {a.contributor.value:<7} {a.model}".rstrip() for a in found]

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ostinato.edits.capture.places import ENABLED, Places, repository, state_of
-from ostinato.edits.git import GitError, ask, git
+from ostinato.edits.capture.repository_paths import ENABLED, RepositoryPaths, find_repository, state_of
+from ostinato.edits.git import GitCommandError, ask, git
 
 HOOKS = ("post-commit", "post-merge", "post-rewrite", "post-checkout", "post-applypatch")
 BEGIN = "# >>> ostinato hooks >>> (`ostinato hooks uninstall` removes this block)"
@@ -36,63 +36,63 @@ class HookFile:
     text: str | None
 
 
-def find(directory: Path) -> Places:
+def find(directory: Path) -> RepositoryPaths:
     """The repository to install in. Raises InstallError for none, a bare one, or the inside of .git."""
     if not directory.is_dir():
         raise InstallError(f"{directory} is no folder")
     try:
         bare = git(directory, "rev-parse", "--is-bare-repository").strip() == b"true"
         inside = git(directory, "rev-parse", "--is-inside-work-tree").strip() == b"true"
-    except GitError as error:
+    except GitCommandError as error:
         if "not a git repository" not in str(error):
             raise InstallError(f"git will not work in {directory}: {error}") from error
         raise InstallError(f"no git repository at {directory}: run `git init` there first") from error
     if bare:
         raise InstallError(f"{directory} is a bare repository, nobody edits in it: install in a clone of it")
-    places = repository(str(directory)) if inside else None
-    if places is None:
+    repo = find_repository(str(directory)) if inside else None
+    if repo is None:
         raise InstallError(f"{directory} is not in a work tree: name the folder with the files (--directory)")
-    return places
+    return repo
 
 
-def install(places: Places, *, git_hooks: bool = True) -> list[str]:
+def install(repo: RepositoryPaths, *, git_hooks: bool = True) -> list[str]:
     """Writes the hooks and opens the journal; gives what was done and what to know. Raises InstallError."""
-    plan = _plan(places) if git_hooks else []
+    plan = _plan(repo) if git_hooks else []
     _write_all(plan)
-    state = Path(state_of(places))
+    state = Path(state_of(repo))
     state.mkdir(mode=0o700, exist_ok=True)
     (state / ENABLED).touch()
     said = [f"journal in {state}"]
     if git_hooks:
-        said.insert(0, f"git hooks in {hooks_folder(places)}: {', '.join(HOOKS)}")
-    return said + _hints(places)
+        said.insert(0, f"git hooks in {hooks_folder(repo)}: {', '.join(HOOKS)}")
+    return said + _hints(repo)
 
 
-def uninstall(places: Places) -> list[str]:
+def uninstall(repo: RepositoryPaths) -> list[str]:
     """Takes out what `install` wrote; the journal stays. Raises InstallError."""
-    folder = hooks_folder(places)
+    folder = hooks_folder(repo)
     plan = [
         HookFile(path=folder / name, text=_without_block(_text(folder / name)) or None)
         for name in HOOKS
         if BEGIN in _text(folder / name)
     ]
     _write_all([HookFile(path=f.path, text=None if _is_empty(f.text) else f.text) for f in plan])
-    state = Path(state_of(places))
+    state = Path(state_of(repo))
     (state / ENABLED).unlink(missing_ok=True)
     removed = ", ".join(file.path.name for file in plan) or "none were there"
     return [f"git hooks removed: {removed}", f"what was recorded stays in {state} until you delete it"]
 
 
-def installed(places: Places) -> Mapping[str, bool]:
+def installed(repo: RepositoryPaths) -> Mapping[str, bool]:
     """Which hooks hold our block."""
-    folder = hooks_folder(places)
+    folder = hooks_folder(repo)
     return {name: BEGIN in _text(folder / name) for name in HOOKS}
 
 
-def hooks_folder(places: Places) -> Path:
+def hooks_folder(repo: RepositoryPaths) -> Path:
     """Where git looks for hooks; core.hooksPath included."""
-    told = git(places.root, "rev-parse", "--git-path", "hooks").decode().rstrip("\n")
-    return Path(os.path.normpath(Path(places.root) / Path(told).expanduser()))
+    told = git(repo.root, "rev-parse", "--git-path", "hooks").decode().rstrip("\n")
+    return Path(os.path.normpath(Path(repo.root) / Path(told).expanduser()))
 
 
 def block(name: str) -> str:
@@ -102,24 +102,24 @@ def block(name: str) -> str:
     return f"{BEGIN}\n[ -x {python} ] && {command} </dev/null >/dev/null 2>&1 &\n{END}\n"
 
 
-def _plan(places: Places) -> list[HookFile]:
-    folder = hooks_folder(places)
-    _check_folder(places, folder)
+def _plan(repo: RepositoryPaths) -> list[HookFile]:
+    folder = hooks_folder(repo)
+    _check_folder(repo, folder)
     return [_joined(folder / name) for name in HOOKS]
 
 
-def _check_folder(places: Places, folder: Path) -> None:
-    own = Path(places.common).resolve()
+def _check_folder(repo: RepositoryPaths, folder: Path) -> None:
+    own = Path(repo.common).resolve()
     where = folder.resolve()
     if where.is_relative_to(own):
         return
-    if not where.is_relative_to(Path(places.root).resolve()):
+    if not where.is_relative_to(Path(repo.root).resolve()):
         raise InstallError(
             f"core.hooksPath sends the hooks of several repositories to {folder}: add the block below to the "
             f"hooks there yourself, or run `git config --local core.hooksPath {own / 'hooks'}` here first; "
             f"`ostinato hooks install --no-git-hooks` records edits without git hooks\n\n{block('NAME')}"
         )
-    if ask(places.root, "check-ignore", "--quiet", str(folder / HOOKS[0])) is None:
+    if ask(repo.root, "check-ignore", "--quiet", str(folder / HOOKS[0])) is None:
         raise InstallError(
             f"the hooks in {folder} belong to the repository (core.hooksPath) and are shared with everybody: "
             f"add the block below to them yourself, or use `ostinato hooks install --no-git-hooks`\n\n"
@@ -209,12 +209,12 @@ def _is_empty(text: str | None) -> bool:
     return text is None or text.strip() in ("", "#!/bin/sh")
 
 
-def _hints(places: Places) -> list[str]:
+def _hints(repo: RepositoryPaths) -> list[str]:
     """What a person should know here."""
     hints = []
-    if ask(places.root, "rev-parse", "--verify", "--quiet", "HEAD") is None:
+    if ask(repo.root, "rev-parse", "--verify", "--quiet", "HEAD") is None:
         hints.append("no commit yet: edits are followed, and told from the first commit on")
-    modules = ask(places.root, "submodule", "status") or ""
+    modules = ask(repo.root, "submodule", "status") or ""
     names = [line.split()[1] for line in modules.splitlines() if line.strip()]
     if names:
         hints.append(f"submodules have hooks of their own, install there too: {', '.join(names)}")

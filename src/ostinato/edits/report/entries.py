@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ostinato.edits.follow.edit import Edit, Verdict
+from ostinato.edits.follow.edit import EditVerdict, FollowedEdit
 from ostinato.edits.follow.measure import Measured
-from ostinato.edits.report.journal import Entry
+from ostinato.edits.report.journal import JournalEntry
 
 SALT = "salt"
 SIGNALS = {
-    Verdict.KEPT: "edit_kept",
-    Verdict.EDITED: "edit_edited",
-    Verdict.REVERTED: "edit_reverted",
+    EditVerdict.KEPT: "edit_kept",
+    EditVerdict.EDITED: "edit_edited",
+    EditVerdict.REVERTED: "edit_reverted",
 }
 LANGUAGES = {
     "py": "python",
@@ -49,7 +49,7 @@ class Hasher:
 
 def event(
     name: str, identity: str, *, at: float, session_id: str, turn: int | None, attributes: Mapping[str, Any]
-) -> Entry:
+) -> JournalEntry:
     """One line of POST /v1/events. `at` in seconds since the epoch; telling an id twice changes nothing."""
     return {
         "id": identity,
@@ -61,7 +61,7 @@ def event(
     }
 
 
-def of_proposal(edit: Edit, hashed: Hasher, *, with_text: bool) -> Entry:
+def of_proposal(edit: FollowedEdit, hashed: Hasher, *, with_text: bool) -> JournalEntry:
     """`edit.proposed`."""
     facts: dict[str, Any] = {
         "edit_id": edit.id,
@@ -81,7 +81,7 @@ def of_proposal(edit: Edit, hashed: Hasher, *, with_text: bool) -> Entry:
     return _of(edit, "edit.proposed", "", edit.proposed_at, facts)
 
 
-def of_survival(edit: Edit, window: str, at: float, found: Measured) -> Entry:
+def of_survival(edit: FollowedEdit, window: str, at: float, found: Measured) -> JournalEntry:
     """`edit.survival`, measured."""
     return _of(
         edit,
@@ -99,13 +99,13 @@ def of_survival(edit: Edit, window: str, at: float, found: Measured) -> Entry:
     )
 
 
-def of_censoring(edit: Edit, window: str, at: float, why: str) -> Entry:
+def of_censoring(edit: FollowedEdit, window: str, at: float, why: str) -> JournalEntry:
     """`edit.survival` of a window in which nothing could be seen: no number, and why."""
     facts = _delay(edit, window, at) | {"censored": why, "did_branch_change": int(why == "branch_changed")}
     return _of(edit, "edit.survival", f"/survival/{window}", at, facts)
 
 
-def of_commit(edit: Edit, commit: str, at: float, found: Measured) -> Entry:
+def of_commit(edit: FollowedEdit, commit: str, at: float, found: Measured) -> JournalEntry:
     """`edit.commit`; told again when a rebase or an amend gave the commit another id."""
     facts = {
         "edit_id": edit.id,
@@ -117,7 +117,7 @@ def of_commit(edit: Edit, commit: str, at: float, found: Measured) -> Entry:
     return _of(edit, "edit.commit", f"/commit/{commit}", at, facts)
 
 
-def of_verdict(edit: Edit, window: str, at: float, verdict: Verdict) -> list[Entry]:
+def of_verdict(edit: FollowedEdit, window: str, at: float, verdict: EditVerdict) -> list[JournalEntry]:
     """The signal of a verdict that is new, and `edit.revert` if that is what it is."""
     signal = {
         "id": f"{edit.id}/{verdict.value}/{window}",
@@ -127,22 +127,22 @@ def of_verdict(edit: Edit, window: str, at: float, verdict: Verdict) -> list[Ent
         "turn": edit.turn,
         "edit": edit.id,
     }
-    if verdict is not Verdict.REVERTED:
+    if verdict is not EditVerdict.REVERTED:
         return [signal]
     return [_of(edit, "edit.revert", f"/revert/{window}", at, _delay(edit, window, at)), signal]
 
 
-def of_superseding(edit: Edit, by: str, at: float, hunks: int) -> Entry:
+def of_superseding(edit: FollowedEdit, by: str, at: float, hunks: int) -> JournalEntry:
     """`edit.superseded`: an agent wrote over hunks of it."""
     facts = {"edit_id": edit.id, "by": by, "hunks_left": hunks}
     return _of(edit, "edit.superseded", f"/superseded/{by}", at, facts)
 
 
-def _of(edit: Edit, name: str, suffix: str, at: float, facts: Mapping[str, Any]) -> Entry:
+def _of(edit: FollowedEdit, name: str, suffix: str, at: float, facts: Mapping[str, Any]) -> JournalEntry:
     return event(name, edit.id + suffix, at=at, session_id=edit.session_id, turn=edit.turn, attributes=facts)
 
 
-def _delay(edit: Edit, window: str, at: float) -> dict[str, Any]:
+def _delay(edit: FollowedEdit, window: str, at: float) -> dict[str, Any]:
     return {
         "edit_id": edit.id,
         "window": window,
@@ -155,7 +155,7 @@ def _language(path: str) -> str:
     return LANGUAGES.get(suffix, suffix or "plaintext")
 
 
-def _hunk_text(edit: Edit, index: int) -> dict[str, Any]:
+def _hunk_text(edit: FollowedEdit, index: int) -> dict[str, Any]:
     hunk = edit.hunks[index]
     return {
         "line": hunk.b1 + 1,

@@ -10,16 +10,27 @@ from typing import Any
 
 from ostinato.edits.attribution import trace
 from ostinato.edits.capture import snapshots
-from ostinato.edits.capture.agent_sessions import Sessions
-from ostinato.edits.capture.places import reflog_of, repository
+from ostinato.edits.capture.agent_sessions import AgentSessions
+from ostinato.edits.capture.repository_paths import find_repository, reflog_of
 from ostinato.edits.capture.spool import content, text_of
-from ostinato.edits.follow.edit import Edit, Hunk, Seen, close, edit_id, known, live, opened, proposed, save
-from ostinato.edits.follow.locate import seen
+from ostinato.edits.follow.edit import (
+    EarlierLines,
+    EditHunk,
+    FollowedEdit,
+    close,
+    edit_id,
+    known,
+    live,
+    opened,
+    proposed,
+    save,
+)
+from ostinato.edits.follow.locate import earlier_lines
 from ostinato.edits.git import ask, dirty, head_commit
 from ostinato.edits.report import entries
 from ostinato.edits.report.entries import Hasher, event
-from ostinato.edits.report.journal import Entry, Journal
-from ostinato.edits.report.story import overwritten
+from ostinato.edits.report.journal import EventJournal, JournalEntry
+from ostinato.edits.report.observe import observe_overwriting
 from ostinato.edits.text.align import blocks, follow, split
 from ostinato.edits.text.tokens import same_meaning, tokens
 from ostinato.types import turn_of_call
@@ -36,12 +47,12 @@ STOPS = ("Stop", "SessionEnd")
 class Ingest:
     """Takes events in; each may come twice (after a crash) and counts once."""
 
-    def __init__(self, state: Path, journal: Journal, hashed: Hasher, *, with_text: bool) -> None:
+    def __init__(self, state: Path, journal: EventJournal, hashed: Hasher, *, with_text: bool) -> None:
         self._state = state
         self._journal = journal
         self._hashed = hashed
         self._with_text = with_text
-        self._sessions = Sessions(state)
+        self._sessions = AgentSessions(state)
         self._kinds: Mapping[str, Callable[[Record], None]] = {
             "edit": self._edit,
             "trees": self._trees,
@@ -83,9 +94,9 @@ class Ingest:
         ignored = ask(record["root"], "check-ignore", "--quiet", "--", record["path"]) is not None
         return "outside" if outside else "ignored" if ignored else ""
 
-    def _built(self, record: Record, identity: str) -> Edit:
+    def _built(self, record: Record, identity: str) -> FollowedEdit:
         base, hunks = _base(record), proposed(record["before"], record["after"])
-        return Edit(
+        return FollowedEdit(
             id=identity,
             session_id=record["session_id"],
             turn=_turn(record),
@@ -107,7 +118,7 @@ class Ingest:
             head=base,
         )
 
-    def _follow(self, edit: Edit) -> None:
+    def _follow(self, edit: FollowedEdit) -> None:
         told = [entries.of_proposal(edit, self._hashed, with_text=self._with_text)]
         for other in opened(self._state):
             if other.root == edit.root and other.path == edit.path:
@@ -116,11 +127,11 @@ class Ingest:
         trace.append(self._state, trace.of_proposal(edit))
         save(self._state, edit)
 
-    def _write_over(self, other: Edit, edit: Edit) -> list[Entry]:
+    def _write_over(self, other: FollowedEdit, edit: FollowedEdit) -> list[JournalEntry]:
         hunks = _after_overwriting(other, edit)
         if hunks == other.hunks:
             return []
-        seen = overwritten(other, edit, hunks)
+        seen = observe_overwriting(other, edit, hunks)
         if live(seen.edit):
             save(self._state, seen.edit)
         else:
@@ -129,11 +140,11 @@ class Ingest:
 
     def _trees(self, record: Record) -> None:
         """The files that a command changed, as edits."""
-        places = repository(record["root"])
-        if places is None:
+        repo = find_repository(record["root"])
+        if repo is None:
             return
-        for path in _changed(record, snapshots.environment(places)):
-            pair = [_blob(record, side, path, snapshots.environment(places)) for side in ("before", "after")]
+        for path in _changed(record, snapshots.environment(repo)):
+            pair = [_blob(record, side, path, snapshots.environment(repo)) for side in ("before", "after")]
             texts = {"before": pair[0][0], "after": pair[1][0]}
             skip = next((why for _, why in pair if why != "missing"), "")
             self._edit(record | texts | {"path": path, "skip": skip})
@@ -168,12 +179,12 @@ class Ingest:
         self._journal.append([event(name, identity, at=record["at"], attributes=facts, **who)])
 
 
-def _seen_elsewhere(record: Record, hunks: Sequence[Hunk]) -> tuple[Seen, ...]:
+def _seen_elsewhere(record: Record, hunks: Sequence[EditHunk]) -> tuple[EarlierLines, ...]:
     """What uncommitted files other than its own hold of the edit's lines: that did not move there later."""
     lines = split(record["after"] or "")
     wanted = [line for hunk in hunks for line in lines[hunk.b1 : hunk.b2]]
     paths = [path for path in dirty(record["root"]) if path != record["path"]] if wanted else []
-    return seen(wanted, [(path, content(f"{record['root']}/{path}")[0]) for path in paths])
+    return earlier_lines(wanted, [(path, content(f"{record['root']}/{path}")[0]) for path in paths])
 
 
 def _turn(record: Record) -> int | None:
@@ -189,7 +200,7 @@ def _is_format(record: Record) -> bool:
     return same_meaning(record["path"], split(record["before"]), split(record["after"]))
 
 
-def _after_overwriting(other: Edit, edit: Edit) -> tuple[Hunk, ...]:
+def _after_overwriting(other: FollowedEdit, edit: FollowedEdit) -> tuple[EditHunk, ...]:
     """The hunks of `other`, those marked that `edit` changes in more than their formatting."""
     lines, before, after = other.lines(), edit.lines_before(), edit.lines()
     changes = blocks(lines, before)
@@ -202,7 +213,7 @@ def _after_overwriting(other: Edit, edit: Edit) -> tuple[Hunk, ...]:
     return tuple(hunks)
 
 
-def _overlap(start: int, end: int, new: Hunk) -> bool:
+def _overlap(start: int, end: int, new: EditHunk) -> bool:
     if start == end or new.a1 == new.a2:
         return new.a1 <= end and start <= new.a2 and (start == end or start < new.a1 < end)
     return new.a1 < end and start < new.a2
@@ -210,8 +221,8 @@ def _overlap(start: int, end: int, new: Hunk) -> bool:
 
 def _base(record: Record) -> str | None:
     """The commit HEAD was at then: the last line of the reflog, as long as it was."""
-    places = repository(record["root"])
-    log = Path(reflog_of(places)) if places else None
+    repo = find_repository(record["root"])
+    log = Path(reflog_of(repo)) if repo else None
     if log is None or not record["reflog"] or not log.exists():
         return head_commit(record["root"])
     with log.open("rb") as file:

@@ -14,30 +14,30 @@ JOURNAL, SENT, OLD = "journal.jsonl", "sent.json", "journal.old.jsonl"
 TURNOVER = 8 << 20
 """Bytes after which a journal that is sent to its end makes room for a new one."""
 
-Entry = dict[str, Any]
+JournalEntry = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class JournalLine:
     """An entry and the byte behind it.
 
-    >>> Line(entry={"id": "e1"}, end=12).end
+    >>> JournalLine(entry={"id": "e1"}, end=12).end
     12
     """
 
-    entry: Entry | None
+    entry: JournalEntry | None
     """None for a line that cannot be read."""
     end: int
 
 
-class Journal:
+class EventJournal:
     """The file below `state`. Several processes may append."""
 
     def __init__(self, state: Path) -> None:
         self._path = state / JOURNAL
         self._sent = state / SENT
 
-    def append(self, entries: Sequence[Entry]) -> None:
+    def append(self, entries: Sequence[JournalEntry]) -> None:
         """Returns when the entries are on the disk."""
         if not entries:
             return
@@ -50,7 +50,7 @@ class Journal:
                 data = data[file.write(data) :]
             os.fsync(file)
 
-    def read(self, start: int = 0) -> Iterator[Line]:
+    def read(self, start: int = 0) -> Iterator[JournalLine]:
         """Whole lines from byte `start` on."""
         if not self._path.exists():
             return
@@ -59,11 +59,11 @@ class Journal:
             for raw in file:
                 start += len(raw)
                 if raw.endswith(b"\n"):
-                    yield Line(entry=_parse(raw), end=start)
+                    yield JournalLine(entry=_parse(raw), end=start)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[JournalEntry]:
         """What can be read, each id once: the first telling stands."""
-        found: dict[str, Entry] = {}
+        found: dict[str, JournalEntry] = {}
         for line in self.read():
             if line.entry:
                 found.setdefault(line.entry["id"], line.entry)
@@ -92,7 +92,7 @@ class Journal:
         return b"\n" if size and os.pread(handle, 1, size - 1) != b"\n" else b""
 
 
-def _parse(raw: bytes) -> Entry | None:
+def _parse(raw: bytes) -> JournalEntry | None:
     try:
         entry = json.loads(raw)
     except ValueError:

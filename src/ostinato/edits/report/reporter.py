@@ -16,15 +16,15 @@ from pathlib import Path
 
 from ostinato.edits.attribution import trace
 from ostinato.edits.capture import snapshots, spool
-from ostinato.edits.capture.places import Places, is_enabled, repository, state_of
-from ostinato.edits.follow.edit import Edit, close, live, opened, save
+from ostinato.edits.capture.repository_paths import RepositoryPaths, find_repository, is_enabled, state_of
+from ostinato.edits.follow.edit import FollowedEdit, close, live, opened, save
 from ostinato.edits.follow.windows import LIVE_S, Clock, SystemClock, finished, next_due
 from ostinato.edits.report.entries import Hasher
 from ostinato.edits.report.ingest import Ingest
-from ostinato.edits.report.journal import Journal
-from ostinato.edits.report.send import Gateway, GatewayAwayError, HttpGateway, Sent, deliver
+from ostinato.edits.report.journal import EventJournal
+from ostinato.edits.report.observe import RepositoryView, observe
+from ostinato.edits.report.send import GatewayAwayError, GatewayClient, HttpGatewayClient, Sent, deliver
 from ostinato.edits.report.settings import Settings, SettingsError, settings
-from ostinato.edits.report.story import View, look
 
 POLL_S = 0.5
 RETRY_S = 60.0
@@ -33,7 +33,7 @@ STALE_S = 86_400.0
 
 
 @dataclass(slots=True)
-class Progress:
+class ReporterProgress:
     """Of one reporter."""
 
     next_due: float | None = None
@@ -41,16 +41,18 @@ class Progress:
     sent: Sent = Sent(taken=0, refused=0, waiting="")  # noqa: RUF009
 
 
-class Reporter:
+class EditReporter:
     """Tells the stories of one repository's edits."""
 
-    def __init__(self, places: Places, clock: Clock, told: Settings, gateway: Gateway | None = None) -> None:
-        self._places = places
+    def __init__(
+        self, repo: RepositoryPaths, clock: Clock, told: Settings, gateway: GatewayClient | None = None
+    ) -> None:
+        self._repo = repo
         self._clock = clock
-        self._state = Path(state_of(places))
+        self._state = Path(state_of(repo))
         self._gateway = gateway
-        self._progress = Progress()
-        self.journal = Journal(self._state)
+        self._progress = ReporterProgress()
+        self.journal = EventJournal(self._state)
         self._ingest = Ingest(self._state, self.journal, Hasher(self._state), with_text=told.content)
 
     def run(self) -> None:
@@ -86,12 +88,12 @@ class Reporter:
                 spool.complain(str(self._state), traceback.format_exc())
         return len(paths)
 
-    def _look_at_all(self, now: float) -> list[Edit]:
+    def _look_at_all(self, now: float) -> list[FollowedEdit]:
         """The edits that stay open."""
         edits = opened(self._state)
-        view, left = View(edits=edits), []
+        view, left = RepositoryView(edits=edits), []
         for edit in edits:
-            seen = look(edit, now, view)
+            seen = observe(edit, now, view)
             self.journal.append(seen.told)
             for record in seen.traces:
                 trace.append(self._state, record)
@@ -122,40 +124,40 @@ class Reporter:
             if self._clock.now() - path.stat().st_mtime > STALE_S:
                 path.unlink(missing_ok=True)
         if not pending:
-            snapshots.clear(self._places)
+            snapshots.clear(self._repo)
 
 
-def open_reporter(places: Places, clock: Clock) -> Reporter:
+def open_reporter(repo: RepositoryPaths, clock: Clock) -> EditReporter:
     """With the settings of this user. Raises SettingsError."""
     told = settings()
     try:
-        gateway = HttpGateway(told) if told.url else None
+        gateway = HttpGatewayClient(told) if told.url else None
     except GatewayAwayError as error:
         raise SettingsError(str(error)) from error
-    return Reporter(places, clock, told, gateway)
+    return EditReporter(repo, clock, told, gateway)
 
 
-def report(places: Places, clock: Clock) -> bool:
+def report(repo: RepositoryPaths, clock: Clock) -> bool:
     """Runs a reporter unless one runs; False in that case. An event that came as it left is seen."""
-    state = state_of(places)
+    state = state_of(repo)
     while True:
-        with spool.Lock(state) as is_free:
+        with spool.ReporterLock(state) as is_free:
             if not is_free:
                 return False
-            open_reporter(places, clock).run()
+            open_reporter(repo, clock).run()
         if not spool.waiting(state) or not is_enabled(state):
             return True
 
 
 def main(arguments: list[str]) -> int:
     """The detached process."""
-    places = repository(arguments[0])
-    if places is None or not is_enabled(state_of(places)):
+    repo = find_repository(arguments[0])
+    if repo is None or not is_enabled(state_of(repo)):
         return 1
     try:
-        report(places, SystemClock())
+        report(repo, SystemClock())
     except Exception:
-        spool.complain(state_of(places), traceback.format_exc())
+        spool.complain(state_of(repo), traceback.format_exc())
         return 1
     return 0
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from ostinato.edits.report.journal import Entry, Journal, Line
+from ostinato.edits.report.journal import EventJournal, JournalEntry, JournalLine
 from ostinato.edits.report.settings import Settings
 
 BATCH = 500
@@ -26,7 +26,7 @@ class GatewayAwayError(Exception):
     """Nobody answers, or not now; the message says what the gateway said."""
 
 
-class Gateway(Protocol):
+class GatewayClient(Protocol):
     """Takes a body and answers with a status."""
 
     def post(self, path: str, body: bytes, kind: str) -> tuple[int, bytes]:
@@ -50,7 +50,7 @@ class Sent:
     """Why the first of the refused lines was; empty when none was."""
 
 
-class HttpGateway:
+class HttpGatewayClient:
     """The real one."""
 
     def __init__(self, settings: Settings) -> None:
@@ -74,7 +74,7 @@ class HttpGateway:
             connection.close()
 
 
-def deliver(journal: Journal, gateway: Gateway) -> Sent:
+def deliver(journal: EventJournal, gateway: GatewayClient) -> Sent:
     """Sends what is not sent yet."""
     taken, reasons = 0, list[str]()
     try:
@@ -94,9 +94,9 @@ def _sent(taken: int, reasons: Sequence[str], waiting: str) -> Sent:
     return Sent(taken=taken, refused=len(reasons), waiting=waiting, reason=reason)
 
 
-def _batch(journal: Journal) -> list[Line]:
+def _batch(journal: EventJournal) -> list[JournalLine]:
     """The next lines that travel together: events up to a number, a signal alone."""
-    batch: list[Line] = []
+    batch: list[JournalLine] = []
     for line in journal.read(journal.sent()):
         is_signal = line.entry is not None and "signal" in line.entry
         if is_signal:
@@ -107,7 +107,7 @@ def _batch(journal: Journal) -> list[Line]:
     return batch
 
 
-def _post(gateway: Gateway, entries: Sequence[Entry]) -> list[str]:
+def _post(gateway: GatewayClient, entries: Sequence[JournalEntry]) -> list[str]:
     """Why the gateway refuses lines, one reason each. Raises GatewayAwayError when it cannot take any now."""
     if not entries:
         return []
@@ -157,7 +157,7 @@ def _read(answer: bytes) -> object:
         return None
 
 
-def _feedback(entry: Entry) -> dict[str, object]:
+def _feedback(entry: JournalEntry) -> dict[str, object]:
     """As POST /feedback takes it: `time` is when it happened, which may be long before it is sent."""
     told = {
         "id": entry["id"],

@@ -86,7 +86,7 @@ def _shift(changes: Sequence[Block], at: int) -> int:
 def _border(
     changes: Sequence[Block], a: Sequence[str], b: Sequence[str], at: int, *, is_start: bool
 ) -> tuple[int, int]:
-    """Line of `b` where the border `at` of `a` lies, and how many words of that block are beyond it."""
+    """Return the line of `b` at the border `at` of `a`, and how many words of that block lie beyond it."""
     inside = next((c for c in changes if c.a1 < at < c.a2), None)
     if inside:
         return _inside(inside, a, b, at, is_start=is_start)

@@ -10,7 +10,7 @@ The first of these that is there wins:
     x-litellm-session-id
     metadata.user_id              a field of the body: ends in Claude Code's session
     conversation_id
-    nothing                       the conversation itself: see `Conversations.find`
+    nothing                       the conversation itself: see `ConversationCache.find`
 """
 
 import hashlib

@@ -25,7 +25,7 @@ class _Use:
     under_way: int = 0
 
 
-class Limits:
+class KeyLimits:
     """A token bucket and a counter for each key that has a limit; the busiest 10 000 are remembered."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -19,10 +19,10 @@ PROBE_TOKENS = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Habit:
+class ClientPhrase:
     """Words by which a client's call is known.
 
-    >>> Habit(client="aider", kind=TurnKind.SIDE, role="system", words="commit messages").kind.value
+    >>> ClientPhrase(client="aider", kind=TurnKind.SIDE, role="system", words="commit messages").kind.value
     'side'
     """
 
@@ -32,17 +32,29 @@ class Habit:
     words: str
 
 
-HABITS = (
-    Habit(client="claude", kind=TurnKind.SIDE, role="system", words="sentence-case title"),
-    Habit(client="claude", kind=TurnKind.SUMMARY, role="system", words="tasked with summarizing conversat"),
-    Habit(client="claude", kind=TurnKind.SUMMARY, role="user", words="detailed summary of the conversation"),
-    Habit(client="codex", kind=TurnKind.SUMMARY, role="user", words="CONTEXT CHECKPOINT COMPACTION"),
-    Habit(client="opencode", kind=TurnKind.SIDE, role="system", words="You are a title generator"),
-    Habit(client="opencode", kind=TurnKind.SIDE, role="user", words="Generate a title for this conversation"),
-    Habit(client="opencode", kind=TurnKind.SUMMARY, role="system", words="context summarization agent"),
-    Habit(client="opencode", kind=TurnKind.SIDE, role="system", words="Summarize what was done in this conv"),
-    Habit(client="aider", kind=TurnKind.SIDE, role="system", words="one-line Git commit messages"),
-    Habit(client="aider", kind=TurnKind.SUMMARY, role="system", words="summarize this partial conversation"),
+PHRASES = (
+    ClientPhrase(client="claude", kind=TurnKind.SIDE, role="system", words="sentence-case title"),
+    ClientPhrase(
+        client="claude", kind=TurnKind.SUMMARY, role="system", words="tasked with summarizing conversat"
+    ),
+    ClientPhrase(
+        client="claude", kind=TurnKind.SUMMARY, role="user", words="detailed summary of the conversation"
+    ),
+    ClientPhrase(client="codex", kind=TurnKind.SUMMARY, role="user", words="CONTEXT CHECKPOINT COMPACTION"),
+    ClientPhrase(client="opencode", kind=TurnKind.SIDE, role="system", words="You are a title generator"),
+    ClientPhrase(
+        client="opencode", kind=TurnKind.SIDE, role="user", words="Generate a title for this conversation"
+    ),
+    ClientPhrase(
+        client="opencode", kind=TurnKind.SUMMARY, role="system", words="context summarization agent"
+    ),
+    ClientPhrase(
+        client="opencode", kind=TurnKind.SIDE, role="system", words="Summarize what was done in this conv"
+    ),
+    ClientPhrase(client="aider", kind=TurnKind.SIDE, role="system", words="one-line Git commit messages"),
+    ClientPhrase(
+        client="aider", kind=TurnKind.SUMMARY, role="system", words="summarize this partial conversation"
+    ),
 )
 HEADERS: Mapping[str, Mapping[str, TurnKind]] = {
     "x-openai-subagent": {"compact": TurnKind.SUMMARY, "memory_consolidation": TurnKind.SIDE},
@@ -61,7 +73,7 @@ def kind_of(headers: Mapping[str, str], chat: ChatRequest) -> TurnKind:
     if chat.max_tokens <= PROBE_TOKENS:
         return TurnKind.SIDE
     texts = {"system": _text(chat.messages[0], "system"), "user": _text(chat.messages[-1], "user")}
-    return next((habit.kind for habit in HABITS if habit.words in texts[habit.role]), TurnKind.MAIN)
+    return next((phrase.kind for phrase in PHRASES if phrase.words in texts[phrase.role]), TurnKind.MAIN)
 
 
 def _told(value: str) -> TurnKind:

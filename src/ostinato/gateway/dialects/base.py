@@ -25,7 +25,7 @@ class Answer:
         return self.message.get("tool_calls") or []
 
 
-class Events(Protocol):
+class ReplyEvents(Protocol):
     """Server-sent events of one answer. Text as it is sampled; calls once they are recorded."""
 
     ping: bytes
@@ -55,7 +55,9 @@ class Dialect(Protocol):
 
     def whole(self, chat: ChatRequest, answer: Answer) -> bytes: ...
 
-    def events(self, chat: ChatRequest, turn_id: str, started_at: float, prompt_tokens: int) -> Events: ...
+    def events(
+        self, chat: ChatRequest, turn_id: str, started_at: float, prompt_tokens: int
+    ) -> ReplyEvents: ...
 
     def error(self, error: ApiError) -> bytes: ...
 

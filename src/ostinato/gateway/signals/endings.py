@@ -11,10 +11,10 @@ import asyncio
 import logging
 import time
 
+from ostinato.gateway.conversation_cache import ConversationCache
 from ostinato.gateway.recorder import Recorder
-from ostinato.gateway.sessions import Conversations
-from ostinato.gateway.tokens.message_graph import Conversation
-from ostinato.gateway.tokens.reply_parser import read
+from ostinato.gateway.tokens.message_graph import HeldConversation
+from ostinato.gateway.tokens.reply_parser import parse_reply
 from ostinato.model.renderer import Renderer
 from ostinato.store import PurgedError, Store, StoreError
 from ostinato.types import Ending, Signal, SignalKind, Source, Turn, TurnKind
@@ -27,11 +27,11 @@ LATE_S = 60.0
 """A word that a session ended, older than its last turn by more than this, is not about that turn."""
 
 
-class Endings:
+class SessionEndings:
     """Ends sessions; one per gateway."""
 
     def __init__(
-        self, store: Store, conversations: Conversations, recorder: Recorder, renderer: Renderer
+        self, store: Store, conversations: ConversationCache, recorder: Recorder, renderer: Renderer
     ) -> None:
         self._store = store
         self._conversations = conversations
@@ -75,7 +75,7 @@ class Endings:
         self._conversations.let_go(session_id)
         return True
 
-    async def _commit(self, conversation: Conversation, before: float) -> None:
+    async def _commit(self, conversation: HeldConversation, before: float) -> None:
         session_id = conversation.session.id
         session = await asyncio.to_thread(self._store.session, session_id)
         turns = await asyncio.to_thread(self._store.turns, session_id)
@@ -97,4 +97,4 @@ class Endings:
 
     def _waits(self, turn: Turn) -> bool:
         """Whether the turn made a call: a result was to follow."""
-        return bool(read(self._renderer, turn.completion, ()).parsed.tool_calls)
+        return bool(parse_reply(self._renderer, turn.completion, ()).parsed.tool_calls)

@@ -67,14 +67,14 @@ class EventError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class RefusedLine:
     """A line that was not taken, counted from 1, and why."""
 
     line: int
     message: str
 
 
-def parse_lines(body: bytes, key: ApiKey) -> Iterator[tuple[int, Event] | Refused]:
+def parse_lines(body: bytes, key: ApiKey) -> Iterator[tuple[int, Event] | RefusedLine]:
     """Each line that is not empty, as an event or as what is wrong with it.
 
     What follows the last of `MOST_LINES` is one refusal and is not read: a refusal for each line would
@@ -87,14 +87,14 @@ def parse_lines(body: bytes, key: ApiKey) -> Iterator[tuple[int, Event] | Refuse
         number += 1
         if number > MOST_LINES:
             message = f"a request may have {MOST_LINES} lines: send this line and all after it in the next"
-            yield Refused(line=number, message=message)
+            yield RefusedLine(line=number, message=message)
             return
         if not line.strip():
             continue
         try:
             yield number, parse_event(_object(line), key)
         except EventError as error:
-            yield Refused(line=number, message=str(error))
+            yield RefusedLine(line=number, message=str(error))
 
 
 def parse_event(line: Mapping[str, Any], key: ApiKey) -> Event:

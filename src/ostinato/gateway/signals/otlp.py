@@ -64,7 +64,7 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 
 @dataclass(slots=True)
-class Record:
+class LogRecord:
     """One log record, from either encoding."""
 
     nanos: int = 0
@@ -73,7 +73,7 @@ class Record:
     attributes: dict[str, Any] = field(default_factory=dict)
 
 
-def records(body: bytes, content_type: str) -> list[Record]:
+def records(body: bytes, content_type: str) -> list[LogRecord]:
     """Every record of an export request. ApiError 400 when it is not one, 415 for another encoding."""
     kind = content_type.partition(";")[0].strip().lower()
     if kind not in {"application/json", "application/x-protobuf"}:
@@ -93,7 +93,7 @@ def records(body: bytes, content_type: str) -> list[Record]:
     return found
 
 
-def event_of(record: Record, key: ApiKey, now: float) -> Event | None:
+def event_of(record: LogRecord, key: ApiKey, now: float) -> Event | None:
     """The event a record tells of; None for a record of no known name."""
     told = record.attributes
     name = NAMES.get(record.name) or NAMES.get(_name(record))
@@ -114,7 +114,7 @@ def event_of(record: Record, key: ApiKey, now: float) -> Event | None:
     )
 
 
-def _name(record: Record) -> str:
+def _name(record: LogRecord) -> str:
     """Claude Code writes the whole name as the body and its end as an attribute, Codex the whole as one."""
     for told in (record.attributes.get("event.name"), record.body):
         if isinstance(told, str) and (told in NAMES or f"claude_code.{told}" in NAMES):
@@ -129,16 +129,16 @@ def _session(told: str | None, key: ApiKey) -> str | None:
     return found if ID.fullmatch(found) else None
 
 
-def _digest(record: Record, key: ApiKey) -> str:
+def _digest(record: LogRecord, key: ApiKey) -> str:
     told = [key.organisation, key.user, record.nanos, record.name, record.body, record.attributes]
     return "otlp/" + hashlib.blake2b(json.dumps(told, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
-def _from_json(value: Any) -> Iterator[Record]:
+def _from_json(value: Any) -> Iterator[LogRecord]:
     for resource in value.get("resourceLogs") or ():
         for scope in resource.get("scopeLogs") or ():
             for told in scope.get("logRecords") or ():
-                yield Record(
+                yield LogRecord(
                     nanos=int(told.get("timeUnixNano") or told.get("observedTimeUnixNano") or 0),
                     name=str(told.get("eventName") or ""),
                     body=_json_value(told.get("body"), 0),
@@ -163,7 +163,7 @@ def _json_value(value: Any, depth: int) -> Any:
     return told if kind in {"stringValue", "boolValue", "doubleValue"} else None
 
 
-def _from_protobuf(body: bytes) -> Iterator[Record]:
+def _from_protobuf(body: bytes) -> Iterator[LogRecord]:
     """opentelemetry/proto/logs/v1/logs.proto, by field number."""
     left = [MOST_FIELDS]
     for resource in _messages(body, 1, left):
@@ -172,8 +172,8 @@ def _from_protobuf(body: bytes) -> Iterator[Record]:
                 yield _record(told, left)
 
 
-def _record(data: bytes, left: list[int]) -> Record:
-    record, observed = Record(), 0
+def _record(data: bytes, left: list[int]) -> LogRecord:
+    record, observed = LogRecord(), 0
     for number, wire, value in _fields(data, left):
         if number == 1 and wire == FIXED64:
             record.nanos = int(value)

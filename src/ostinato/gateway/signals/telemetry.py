@@ -21,17 +21,17 @@ from starlette.routing import Route
 
 from ostinato.gateway.access.identity import owned
 from ostinato.gateway.access.keys import KeyRing
-from ostinato.gateway.access.limits import Limits
+from ostinato.gateway.access.limits import KeyLimits
 from ostinato.gateway.body import encode, parse_json, read_body
+from ostinato.gateway.conversation_cache import ConversationCache, check_owner, may_use, owner_of
 from ostinato.gateway.errors import ApiError, unavailable
 from ostinato.gateway.metrics import Metrics
+from ostinato.gateway.offload import offload
 from ostinato.gateway.recorder import Recorder
-from ostinato.gateway.sessions import Conversations, check_owner, may_use, owner_of
-from ostinato.gateway.signals.endings import Endings
-from ostinato.gateway.signals.events import Refused, parse_lines, signals_of
+from ostinato.gateway.signals.endings import SessionEndings
+from ostinato.gateway.signals.events import RefusedLine, parse_lines, signals_of
 from ostinato.gateway.signals.feedback import Feedback, parse_feedback
 from ostinato.gateway.signals.otlp import event_of, records
-from ostinato.gateway.work import work
 from ostinato.store import KeyChangedError, PurgedError, Store, StoreError
 from ostinato.types import ApiKey, Event, Role, Session, Signal, SignalKind
 
@@ -39,25 +39,25 @@ MOST_CAUGHT_UP = 10_000
 MULTI_STATUS = 207
 
 
-class Telling(Protocol):
+class TelemetrySources(Protocol):
     """What is used of a gateway."""
 
     store: Store
     keys: KeyRing
     recorder: Recorder
-    conversations: Conversations
-    endings: Endings
+    conversations: ConversationCache
+    endings: SessionEndings
     metrics: Metrics
     max_body_bytes: int
 
 
-Told = Callable[[Request, ApiKey, bytes], Awaitable[Response]]
+Handler = Callable[[Request, ApiKey, bytes], Awaitable[Response]]
 
 
-def telemetry_routes(gateway: Telling) -> list[Route]:
-    telemetry, limits = Telemetry(gateway), Limits()
+def telemetry_routes(gateway: TelemetrySources) -> list[Route]:
+    telemetry, limits = Telemetry(gateway), KeyLimits()
 
-    def taking(answer: Told) -> Callable[[Request], Awaitable[Response]]:
+    def taking(answer: Handler) -> Callable[[Request], Awaitable[Response]]:
         """Within the limits of the key, counted beside its model calls: neither takes from the other."""
 
         async def endpoint(request: Request) -> Response:
@@ -77,13 +77,13 @@ def telemetry_routes(gateway: Telling) -> list[Route]:
 class Telemetry:
     """One per gateway."""
 
-    def __init__(self, gateway: Telling) -> None:
+    def __init__(self, gateway: TelemetrySources) -> None:
         self._gateway = gateway
         self._caught_up: OrderedDict[str, None] = OrderedDict()
         """Sessions whose early events have become signals."""
 
     async def feedback(self, _: Request, key: ApiKey, body: bytes) -> Response:
-        told = await self._about(await work(len(body), lambda: parse_feedback(parse_json(body))), key)
+        told = await self._about(await offload(len(body), lambda: parse_feedback(parse_json(body))), key)
         await self._check(told, key)
         if not told.dryrun:
             await self._commit([told.signal], _tags_event(told, key), key)
@@ -92,9 +92,9 @@ class Telemetry:
         return encode({"id": told.signal.id, "feedback_id": told.signal.id})
 
     async def events(self, _: Request, key: ApiKey, body: bytes) -> Response:
-        parsed = await work(len(body), lambda: list(parse_lines(body, key)))
-        good = [each for each in parsed if not isinstance(each, Refused)]
-        refused = [each for each in parsed if isinstance(each, Refused)]
+        parsed = await offload(len(body), lambda: list(parse_lines(body, key)))
+        good = [each for each in parsed if not isinstance(each, RefusedLine)]
+        refused = [each for each in parsed if isinstance(each, RefusedLine)]
         taken, wrong = await self._take(good, key)
         refused = sorted([*refused, *wrong], key=lambda each: each.line)
         self._count(taken=taken, refused=len(refused))
@@ -114,7 +114,7 @@ class Telemetry:
             told = records(body, content_type)
             return len(told), [event for each in told if (event := event_of(each, key, now)) is not None]
 
-        found, events = await work(len(body), read)
+        found, events = await offload(len(body), read)
         taken, wrong = await self._take(list(enumerate(events, start=1)), key)
         self._count(taken=taken, refused=len(wrong), ignored=found - len(events))
         if content_type.startswith("application/json"):
@@ -154,9 +154,9 @@ class Telemetry:
             message = f"feedback {signal.id!r} was given before and said something else: use another id"
             raise ApiError(409, message, code="feedback_conflict", param="id")
 
-    async def _take(self, lines: Sequence[tuple[int, Event]], key: ApiKey) -> tuple[int, list[Refused]]:
+    async def _take(self, lines: Sequence[tuple[int, Event]], key: ApiKey) -> tuple[int, list[RefusedLine]]:
         """Commits what may be recorded; how many that are, and the others. What is known counts as taken."""
-        wrong: list[Refused] = []
+        wrong: list[RefusedLine] = []
         before = await self._known(lines)
         theirs = await self._as_theirs(lines, before, key)
         if theirs is not lines:
@@ -170,7 +170,7 @@ class Telemetry:
             if why is None:
                 good.append(event)
             else:
-                wrong.append(Refused(line=line, message=why))
+                wrong.append(RefusedLine(line=line, message=why))
         if good:
             recorded = {id: session for id, session in known.items() if session is not None}
             await self._commit(await self._signals(good, recorded), good, key)
@@ -314,11 +314,11 @@ def _unpacked(body: bytes, request: Request, most: int) -> bytes:
     return text
 
 
-def _partial(wrong: Sequence[Refused]) -> dict[str, Any]:
+def _partial(wrong: Sequence[RefusedLine]) -> dict[str, Any]:
     return {"rejectedLogRecords": len(wrong), "errorMessage": wrong[0].message} if wrong else {}
 
 
-def _partial_protobuf(wrong: Sequence[Refused]) -> bytes:
+def _partial_protobuf(wrong: Sequence[RefusedLine]) -> bytes:
     """An ExportLogsServiceResponse by hand: empty, or a partial success with a count and a message."""
     if not wrong:
         return b""

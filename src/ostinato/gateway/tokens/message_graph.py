@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 from ostinato.gateway.dialects.request import ChatRequest, Message
 from ostinato.gateway.errors import ApiError, invalid
-from ostinato.gateway.tokens.reply_parser import START, answer_of, read, settled, step
-from ostinato.gateway.work import work
+from ostinato.gateway.offload import offload
+from ostinato.gateway.tokens.reply_parser import START, answer_of, next_digest, parse_reply, without_defaults
 from ostinato.model.renderer import Renderer, RenderError
 from ostinato.types import FinishReason, Session, Turn
 
@@ -52,7 +52,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class TurnNode:
     """The end of a turn: the first `length` ids of its segment."""
 
     segment: Segment
@@ -62,10 +62,10 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class GraphPosition:
     """Where in the graph a request goes on.
 
-    >>> Place(prompt_ids=(1,), segment=None, untrainable=None).untrainable
+    >>> GraphPosition(prompt_ids=(1,), segment=None, untrainable=None).untrainable
     """
 
     prompt_ids: tuple[int, ...]
@@ -76,7 +76,7 @@ class Place:
     """`extended`, `forked` or `root`."""
 
 
-class Conversation:
+class HeldConversation:
     """One session as the gateway holds it."""
 
     def __init__(self, session: Session) -> None:
@@ -95,7 +95,7 @@ class Conversation:
         self.last: Turn | None = None
         self._segments: dict[int, Segment] = {}
         self._next_segment = 0
-        self._nodes: dict[bytes, Node] = {}
+        self._nodes: dict[bytes, TurnNode] = {}
         self._said: set[bytes] = set()
         """Every answer of this session, and those that its first request brought along."""
         self._planned: set[int] = set()
@@ -155,26 +155,26 @@ class Conversation:
         if segment.first == index and segment.number == self._next_segment - 1:
             self._next_segment = segment.number
 
-    def is_partial(self, chat: ChatRequest, trail: Sequence[bytes]) -> bool:
+    def is_partial(self, chat: ChatRequest, digests: Sequence[bytes]) -> bool:
         """Whether the store may know more of this history than is held: after a restart, or a long time."""
         answers = [i for i, message in enumerate(chat.messages) if message["role"] == "assistant"]
-        return bool(self._unread and answers) and trail[answers[-1] + 1] not in self._nodes
+        return bool(self._unread and answers) and digests[answers[-1] + 1] not in self._nodes
 
-    async def place(
-        self, chat: ChatRequest, trail: Sequence[bytes], renderer: Renderer, size: int = 0
-    ) -> Place:
+    async def find_position(
+        self, chat: ChatRequest, digests: Sequence[bytes], renderer: Renderer, size: int = 0
+    ) -> GraphPosition:
         """Where the request goes on; its segment is then busy until `add` or `leave`.
 
         `size` is that of the request in bytes. ApiError 400 for text that cannot be rendered, or that has
         more tokens than any model reads.
         """
         if self.last is None:
-            self._said |= {step(START, m) for m in chat.messages if m["role"] == "assistant"}
-        seen = next((i for i in range(len(trail) - 1, 0, -1) if trail[i] in self._nodes), 0)
-        node = self._nodes.get(trail[seen])
+            self._said |= {next_digest(START, m) for m in chat.messages if m["role"] == "assistant"}
+        seen = next((i for i in range(len(digests) - 1, 0, -1) if digests[i] in self._nodes), 0)
+        node = self._nodes.get(digests[seen])
         untrainable = self._foreign(chat.messages, seen) or (node.segment.untrainable if node else None)
         try:
-            prompt = await work(size, _continued, node, chat, seen, renderer)
+            prompt = await offload(size, _continued, node, chat, seen, renderer)
         except RenderError as error:
             raise invalid(f"messages cannot be rendered: {error}", "messages") from error
         if len(prompt) > MOST_PROMPT:
@@ -184,31 +184,31 @@ class Conversation:
         if segment is not None:
             segment.busy = True
         how = "extended" if segment else "forked" if node else "root"
-        return Place(prompt_ids=prompt, segment=segment, untrainable=untrainable, how=how)
+        return GraphPosition(prompt_ids=prompt, segment=segment, untrainable=untrainable, how=how)
 
-    def leave(self, place: Place, index: int) -> None:
+    def leave(self, position: GraphPosition, index: int) -> None:
         """The turn did not happen; without effect after `add`."""
         if index not in self._planned:
             return
         self._planned.discard(index)
-        if place.segment is not None:
-            place.segment.busy = False
+        if position.segment is not None:
+            position.segment.busy = False
         if index == self.turns - 1:
             self.turns = index
 
-    def segment_of(self, place: Place) -> int:
+    def segment_of(self, position: GraphPosition) -> int:
         """The segment's number; a new one is numbered when its first turn is there."""
-        if place.segment is not None:
-            return place.segment.number
+        if position.segment is not None:
+            return position.segment.number
         self._next_segment += 1
         return self._next_segment - 1
 
-    def add(self, turn: Turn, place: Place, at: bytes, answer: Message) -> bytes:
+    def add(self, turn: Turn, position: GraphPosition, at: bytes, answer: Message) -> bytes:
         """Takes a sampled turn into the graph, `at` being the digest before it; gives the new node's.
 
         `committed` or `failed` follows.
         """
-        segment = place.segment or self._new_segment(turn.segment, turn.untrainable, turn.index)
+        segment = position.segment or self._new_segment(turn.segment, turn.untrainable, turn.index)
         self._planned.discard(turn.index)
         self._uncommitted[turn.index] = segment
         segment.busy = False
@@ -226,35 +226,39 @@ class Conversation:
         return index
 
     def recall(
-        self, turns: Sequence[Turn], chat: ChatRequest, trail: Sequence[bytes], renderer: Renderer
+        self, turns: Sequence[Turn], chat: ChatRequest, digests: Sequence[bytes], renderer: Renderer
     ) -> None:
         """After a restart: finds the nodes that the request's messages pass, id by id, never by guess."""
         self._unread -= 1
-        answers = [answer_of(turn, read(renderer, turn.completion, chat.stop)).message for turn in turns]
-        known = dict(zip((turn.id for turn in turns), settled(answers, chat.tools), strict=True))
-        self._said |= {step(START, answer) for answer in known.values()}
+        answers = [
+            answer_of(turn, parse_reply(renderer, turn.completion, chat.stop)).message for turn in turns
+        ]
+        known = dict(zip((turn.id for turn in turns), without_defaults(answers, chat.tools), strict=True))
+        self._said |= {next_digest(START, answer) for answer in known.values()}
         by_prompt: dict[tuple[int, ...], list[Turn]] = {}
         for turn in turns:
             by_prompt.setdefault(turn.prompt_ids, []).append(turn)
         passed = _passed(by_prompt, known, chat, renderer)
         newest = {turn.segment: turn for turn in turns}
         for at, turn in passed:
-            self._restore(turn, newest[turn.segment], chat, trail, at)
+            self._restore(turn, newest[turn.segment], chat, digests, at)
 
-    def _restore(self, turn: Turn, newest: Turn, chat: ChatRequest, trail: Sequence[bytes], at: int) -> None:
+    def _restore(
+        self, turn: Turn, newest: Turn, chat: ChatRequest, digests: Sequence[bytes], at: int
+    ) -> None:
         segment = self._segments.get(turn.segment) or self._new_segment(turn.segment, turn.untrainable)
         if len(newest.prompt_ids) + len(newest.completion.ids) > len(segment.ids):
             segment.ids = array(INT32, newest.prompt_ids + newest.completion.ids)
-        self._note(trail[at], turn, segment, chat.messages[at])
+        self._note(digests[at], turn, segment, chat.messages[at])
         given = (m for m in chat.messages[:at] if m["role"] == "assistant")
-        self._said |= {step(START, message) for message in given}
+        self._said |= {next_digest(START, message) for message in given}
 
     def _note(self, at: bytes, turn: Turn, segment: Segment, answer: Message) -> bytes:
         length = len(turn.prompt_ids) + len(turn.completion.ids)
         stopped = turn.completion.finish is FinishReason.STOP
-        digest = step(at, answer)
-        self._nodes[digest] = Node(segment=segment, length=length, stopped=stopped)
-        self._said.add(step(START, answer))
+        digest = next_digest(at, answer)
+        self._nodes[digest] = TurnNode(segment=segment, length=length, stopped=stopped)
+        self._said.add(next_digest(START, answer))
         return digest
 
     def _new_segment(self, number: int, untrainable: str | None, first: int | None = None) -> Segment:
@@ -270,22 +274,22 @@ class Conversation:
         """Why the history cannot be exact: the first answer in it that this session never gave."""
         for i in range(seen, len(messages)):
             message = messages[i]
-            if message["role"] == "assistant" and step(START, message) not in self._said:
+            if message["role"] == "assistant" and next_digest(START, message) not in self._said:
                 return "the history holds an answer that this session did not give"
         return None
 
 
-def _at_end(node: Node) -> bool:
+def _at_end(node: TurnNode) -> bool:
     segment = node.segment
     return node.length == len(segment.ids) and not segment.busy and not segment.closed
 
 
-def _same_trust(node: Node, untrainable: str | None) -> bool:
+def _same_trust(node: TurnNode, untrainable: str | None) -> bool:
     """A segment is trained as a whole, so exact and inexact turns never share one."""
     return (node.segment.untrainable is None) == (untrainable is None)
 
 
-def _continued(node: Node | None, chat: ChatRequest, seen: int, renderer: Renderer) -> tuple[int, ...]:
+def _continued(node: TurnNode | None, chat: ChatRequest, seen: int, renderer: Renderer) -> tuple[int, ...]:
     if node is None:
         return tuple(renderer.render(chat.messages, chat.tools))
     added = renderer.extend(chat.messages[seen:], stopped=node.stopped)
@@ -321,9 +325,9 @@ def _chain(
     try:
         expected = tuple(renderer.render(chat.messages[: answers[0]], chat.tools))
         for at, following in zip(answers, [*answers[1:], None], strict=True):
-            wanted = step(START, chat.messages[at])
+            wanted = next_digest(START, chat.messages[at])
             told = by_prompt.get(expected, ())
-            turn = next((turn for turn in told if step(START, known[turn.id]) == wanted), None)
+            turn = next((turn for turn in told if next_digest(START, known[turn.id]) == wanted), None)
             if turn is None:
                 break
             chain.append((at, turn))

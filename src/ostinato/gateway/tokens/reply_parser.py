@@ -15,23 +15,23 @@ START = hashlib.blake2b(b"conversation", digest_size=16).digest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Read:
+class ParsedReply:
     """A completion as read; `stop` is the stop text that ended it."""
 
     parsed: Parsed
     stop: str | None = None
 
 
-def read(renderer: Renderer, completion: Completion, stops: Sequence[str]) -> Read:
+def parse_reply(renderer: Renderer, completion: Completion, stops: Sequence[str]) -> ParsedReply:
     """The same completion and stops always read alike."""
     if completion.finish is not FinishReason.STOP_SEQUENCE:
-        return Read(parsed=renderer.parse(completion.ids))
+        return ParsedReply(parsed=renderer.parse(completion.ids))
     text = renderer.tokenizer.decode(completion.ids)
     at, stop = min(((text.find(stop), stop) for stop in stops if stop in text), default=(len(text), None))
-    return Read(parsed=parse_text(text[:at]), stop=stop)
+    return ParsedReply(parsed=parse_text(text[:at]), stop=stop)
 
 
-def answer_of(turn: Turn, found: Read) -> Answer:
+def answer_of(turn: Turn, found: ParsedReply) -> Answer:
     """The answer of a turn; the same turn always gives the same one."""
     parsed = found.parsed
     message = assistant_message(parsed, [call_id(turn.index, i) for i in range(len(parsed.tool_calls))])
@@ -48,15 +48,15 @@ def plain(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-def trail(chat: ChatRequest) -> list[bytes]:
+def prefix_digests(chat: ChatRequest) -> list[bytes]:
     """Entry i is a digest of the tools and the first i messages, whatever shape the client gave them."""
     found = [_digest(START, json.dumps(chat.tools).encode()) if chat.tools else START]
     for message in chat.messages:
-        found.append(step(found[-1], message))
+        found.append(next_digest(found[-1], message))
     return found
 
 
-def settled(messages: Sequence[Message], tools: Sequence[Message]) -> tuple[Message, ...]:
+def without_defaults(messages: Sequence[Message], tools: Sequence[Message]) -> tuple[Message, ...]:
     """The messages, without the arguments of calls that say what the tool's schema says by default.
 
     Clients fill defaults in before they keep a call in the history, so that what comes back is not what was
@@ -99,12 +99,12 @@ def _is_default(key: str, value: object, defaults: Mapping[str, Any]) -> bool:
     return key in defaults and json.dumps(value, sort_keys=True) == json.dumps(defaults[key], sort_keys=True)
 
 
-def step(before: bytes, message: Message) -> bytes:
+def next_digest(before: bytes, message: Message) -> bytes:
     """The digest after one more message."""
-    return _digest(before, essence(message))
+    return _digest(before, canonical_form(message))
 
 
-def essence(message: Message) -> bytes:
+def canonical_form(message: Message) -> bytes:
     """What is the same in two messages exactly when they say the same.
 
     Ids do not count, nor how arguments are printed, nor white space around an assistant's text: what was

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from ostinato.gateway.access.identity import Identity, owned
 from ostinato.gateway.dialects.request import ChatRequest, Message
 from ostinato.gateway.errors import ApiError
-from ostinato.gateway.tokens.message_graph import Conversation
-from ostinato.gateway.tokens.reply_parser import START, step
+from ostinato.gateway.tokens.message_graph import HeldConversation
+from ostinato.gateway.tokens.reply_parser import START, next_digest
 from ostinato.store import Store
 from ostinato.types import ApiKey, Event, Role, Session, Source, Turn, new_id
 
@@ -22,13 +22,13 @@ TELLING = 24
 """Characters from which an answer is unlikely to be said twice by chance."""
 
 
-class Conversations:
+class ConversationCache:
     """The newest conversations. One that was let go is read again from the store when it goes on."""
 
     def __init__(self, store: Store, most: int = MOST_HELD) -> None:
         self._store = store
         self._most = most
-        self._held: OrderedDict[str, Conversation] = OrderedDict()
+        self._held: OrderedDict[str, HeldConversation] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self._ids = 0
         self._ends: OrderedDict[tuple[str, bytes], str] = OrderedDict()
@@ -38,12 +38,12 @@ class Conversations:
         return len(self._held)
 
     async def find(
-        self, identity: Identity, key: ApiKey, chat: ChatRequest, trail: Sequence[bytes]
-    ) -> Conversation:
+        self, identity: Identity, key: ApiKey, chat: ChatRequest, digests: Sequence[bytes]
+    ) -> HeldConversation:
         """The conversation a request belongs to, perhaps not loaded yet."""
         if identity.session_id is not None:
             return self.get(identity, await self.named(identity.session_id, key), key)
-        return self.get(identity, await self._by_content(owner_of(key), chat, trail), key)
+        return self.get(identity, await self._by_content(owner_of(key), chat, digests), key)
 
     async def named(self, told: str, key: ApiKey) -> str:
         """Return the id of the user's own session of this name.
@@ -57,16 +57,16 @@ class Conversations:
         session = held.session if held is not None else await self.session(told)
         return told if session is None or may_use(session, key) else owned(told, key)
 
-    def get(self, identity: Identity, session_id: str, key: ApiKey) -> Conversation:
+    def get(self, identity: Identity, session_id: str, key: ApiKey) -> HeldConversation:
         conversation = self._held.get(session_id)
         if conversation is None:
-            conversation = Conversation(_new_session(identity, session_id, key))
+            conversation = HeldConversation(_new_session(identity, session_id, key))
             self._held[session_id] = conversation
             self._let_oldest_go()
         self._held.move_to_end(session_id)
         return conversation
 
-    def note(self, conversation: Conversation, ends: Sequence[bytes]) -> None:
+    def note(self, conversation: HeldConversation, ends: Sequence[bytes]) -> None:
         """After a turn: each of `ends` leads to this session from now on."""
         session = conversation.session
         self._resize(session.id, conversation.size)
@@ -75,7 +75,7 @@ class Conversations:
         while len(self._ends) > MOST_ENDS:
             self._ends.popitem(last=False)
 
-    def catch_up(self, conversation: Conversation) -> None:
+    def catch_up(self, conversation: HeldConversation) -> None:
         """Have a conversation read again when another gateway on the same store has recorded turns of it.
 
         Costs one look-up in a local file; on other databases such turns are found when ours is refused.
@@ -83,7 +83,7 @@ class Conversations:
         if conversation.loaded and self._store.recorded_turns(conversation.session.id) > conversation.turns:
             conversation.overtaken()
 
-    async def load(self, conversation: Conversation) -> list[Turn]:
+    async def load(self, conversation: HeldConversation) -> list[Turn]:
         """Asks the store, if that was not done yet; the turns it had, for `recall`."""
         if conversation.loaded:
             return []
@@ -94,7 +94,7 @@ class Conversations:
         conversation.load(session, turns)
         return turns
 
-    async def reread(self, conversation: Conversation) -> list[Turn]:
+    async def reread(self, conversation: HeldConversation) -> list[Turn]:
         """All turns again, to find nodes that are no longer held."""
         return await asyncio.to_thread(self._store.turns, conversation.session.id)
 
@@ -105,12 +105,12 @@ class Conversations:
             return held.session
         return await asyncio.to_thread(self._store.session, session_id)
 
-    async def held(self, session_id: str) -> Conversation | None:
+    async def held(self, session_id: str) -> HeldConversation | None:
         """The conversation of a recorded session, which is held from now on; None when none is recorded."""
         session = await self.session(session_id)
         if session is None:
             return None
-        conversation = self._held.setdefault(session_id, Conversation(session))
+        conversation = self._held.setdefault(session_id, HeldConversation(session))
         self._let_oldest_go()
         return conversation
 
@@ -120,15 +120,15 @@ class Conversations:
         if held is not None and not held.in_use:
             self._drop(session_id)
 
-    async def _by_content(self, owner: str, chat: ChatRequest, trail: Sequence[bytes]) -> str:
+    async def _by_content(self, owner: str, chat: ChatRequest, digests: Sequence[bytes]) -> str:
         """The session in which the request's last answers were given, else a new one.
 
         What is looked for: the whole history up to an answer, then the answer alone, then, since all that may
         have been before a restart, the newest session that began like this one.
         """
         answers = [i for i, message in enumerate(chat.messages) if message["role"] == "assistant"]
-        ends = [trail[i + 1] for i in reversed(answers)]
-        ends += [step(START, chat.messages[i]) for i in reversed(answers)]
+        ends = [digests[i + 1] for i in reversed(answers)]
+        ends += [next_digest(START, chat.messages[i]) for i in reversed(answers)]
         found = next((self._ends[owner, end] for end in ends if (owner, end) in self._ends), None)
         if found is not None:
             return found
@@ -180,14 +180,14 @@ def owner_of(one: ApiKey | Session | Event) -> str:
 def ends_of(end: bytes, answer: Message) -> list[bytes]:
     """By what a session may be known after an answer: its whole history, and the answer if it says enough."""
     telling = bool(answer.get("tool_calls")) or len(answer.get("content") or "") >= TELLING
-    return [end, step(START, answer)] if telling else [end]
+    return [end, next_digest(START, answer)] if telling else [end]
 
 
 def _beginning(owner: str, chat: ChatRequest) -> str:
     """A digest of the owner and the messages up to the first of a person."""
     at = hashlib.blake2b(owner.encode(), digest_size=16).digest()
     for message in chat.messages:
-        at = step(at, message)
+        at = next_digest(at, message)
         if message["role"] == "user":
             break
     return at.hex()[:16]

@@ -31,7 +31,7 @@ def trained_under(checkpoint: Path) -> str:
     return str(meta.get("harness", "")) if isinstance(meta, dict) else ""
 
 
-class Matched:
+class HarnessMiddleware:
     """ASGI: marks the replies to requests that name another harness than `trained`."""
 
     def __init__(self, app: ASGIApp, trained: str) -> None:

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ostinato.edits.capture.places import Places, head_of, reflog_of, size_of, stash_log_of
+from ostinato.edits.capture.repository_paths import RepositoryPaths, head_of, reflog_of, size_of, stash_log_of
 
 CHECKOUT = re.compile(r"checkout: moving from (\S+) to (\S+)")
 RETURNED = re.compile(r"(?:.*\(finish\): returning to|rebase: checkout) (\S+)")
@@ -34,10 +34,10 @@ class Whereabouts:
     is_home: bool
 
 
-def whereabouts(places: Places, home: str, since: int) -> Whereabouts:
+def whereabouts(repo: RepositoryPaths, home: str, since: int) -> Whereabouts:
     """Follows the reflog from byte `since`. Where it was not kept, the branch's name alone decides."""
-    log = Path(reflog_of(places))
-    here = head_of(places)
+    log = Path(reflog_of(repo))
+    here = head_of(repo)
     if size_of(str(log)) < since:
         return Whereabouts(home=home, is_home=here == home)
     is_home = True
@@ -47,26 +47,26 @@ def whereabouts(places: Places, home: str, since: int) -> Whereabouts:
     return Whereabouts(home=home, is_home=is_home if log.exists() and since else named)
 
 
-def unsettled(places: Places, now: float) -> bool:
+def unsettled(repo: RepositoryPaths, now: float) -> bool:
     """Whether git is rewriting the work tree at this moment. A lock that stays was left by a crash."""
-    lock = Path(places.git_dir) / "index.lock"
+    lock = Path(repo.git_dir) / "index.lock"
     return lock.exists() and now - lock.stat().st_mtime < LOCKED_S
 
 
-def rebasing(places: Places) -> bool:
+def rebasing(repo: RepositoryPaths) -> bool:
     """Whether a rebase stopped half-way: the work tree is nobody's."""
-    return any((Path(places.git_dir) / name).exists() for name in REBASING)
+    return any((Path(repo.git_dir) / name).exists() for name in REBASING)
 
 
-def came_by_checkout(places: Places) -> bool:
+def came_by_checkout(repo: RepositoryPaths) -> bool:
     """Whether HEAD last moved by a checkout, not by a commit, merge or pull."""
-    lines = _since(Path(reflog_of(places)), 0)
+    lines = _since(Path(reflog_of(repo)), 0)
     return bool(lines) and bool(CHECKOUT.match(lines[-1].partition("\t")[2]))
 
 
-def stashed_since(places: Places, since: int) -> list[str]:
+def stashed_since(repo: RepositoryPaths, since: int) -> list[str]:
     """Commits of the stashes made after byte `since` of their log, newest first; dropped ones are gone."""
-    log = Path(stash_log_of(places))
+    log = Path(stash_log_of(repo))
     lines = _since(log, since) if size_of(str(log)) >= since else []
     return [line.split(" ", 2)[1] for line in reversed(lines)][:STASHES]
 

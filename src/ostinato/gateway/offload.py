@@ -16,7 +16,7 @@ R = TypeVar("R")
 _THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large")
 
 
-async def work(size: int, function: Callable[P, R], *arguments: P.args, **named: P.kwargs) -> R:
+async def offload(size: int, function: Callable[P, R], *arguments: P.args, **named: P.kwargs) -> R:
     """What `function` returns or raises; in a thread when `size`, in bytes of text, is large."""
     if size <= LARGE:
         return function(*arguments, **named)

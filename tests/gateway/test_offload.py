@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ostinato.gateway.dialects.request import MOST_TEXT
-from ostinato.gateway.work import LARGE, work
+from ostinato.gateway.offload import LARGE, offload
 
 WORDS = "token=Abcdefg!, the quick brown fox "
 
@@ -73,8 +73,8 @@ async def test_log_records_are_counted_before_they_fill_memory(http, gateway: st
 
 async def test_small_work_is_done_at_once_and_large_work_in_a_thread() -> None:
     here = threading.get_ident()
-    assert await work(LARGE, threading.get_ident) == here
-    assert await work(LARGE + 1, threading.get_ident) != here
+    assert await offload(LARGE, threading.get_ident) == here
+    assert await offload(LARGE + 1, threading.get_ident) != here
     with pytest.raises(ValueError, match="invalid literal"):
-        await work(LARGE + 1, int, "x")
+        await offload(LARGE + 1, int, "x")
     await asyncio.sleep(0)

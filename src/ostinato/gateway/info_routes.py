@@ -20,7 +20,7 @@ from ostinato.types import Role
 LOOPBACK = {"127.0.0.1", "::1"}
 
 
-class Offering(Protocol):
+class InfoSources(Protocol):
     """What is read of a gateway."""
 
     keys: KeyRing
@@ -29,7 +29,7 @@ class Offering(Protocol):
     metrics: Metrics
 
 
-def catalogue_routes(gateway: Offering) -> list[Route]:
+def info_routes(gateway: InfoSources) -> list[Route]:
     started = time.time()
 
     async def models(request: Request) -> Response:

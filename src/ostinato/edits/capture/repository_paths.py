@@ -9,26 +9,26 @@ from collections import namedtuple
 STATE = "ostinato"
 ENABLED = "enabled"
 
-Places = namedtuple("Places", ["root", "git_dir", "common"])
+RepositoryPaths = namedtuple("RepositoryPaths", ["root", "git_dir", "common"])
 """Absolute paths: top of the work tree, its own git directory, and the one all work trees share."""
 
 
-def repository(start: str) -> Places | None:
+def find_repository(start: str) -> RepositoryPaths | None:
     """The repository whose work tree `start` lies in; None when there is none. `start` need not exist."""
     here = os.path.realpath(start)
     while True:
         git_dir = _git_dir(here)
         if git_dir:
-            return Places(here, git_dir, _common(git_dir))
+            return RepositoryPaths(here, git_dir, _common(git_dir))
         above = os.path.dirname(here)
         if above == here:
             return None
         here = above
 
 
-def state_of(places: Places) -> str:
+def state_of(repo: RepositoryPaths) -> str:
     """The folder below .git that holds everything this room writes."""
-    return os.path.join(places.common, STATE)
+    return os.path.join(repo.common, STATE)
 
 
 def is_enabled(state: str) -> bool:
@@ -36,17 +36,17 @@ def is_enabled(state: str) -> bool:
     return os.path.exists(os.path.join(state, ENABLED))
 
 
-def head_of(places: Places) -> str:
+def head_of(repo: RepositoryPaths) -> str:
     """What HEAD says: `refs/heads/main`, or a commit when it is detached."""
-    return _read(os.path.join(places.git_dir, "HEAD")).strip().removeprefix("ref: ")
+    return _read(os.path.join(repo.git_dir, "HEAD")).strip().removeprefix("ref: ")
 
 
-def reflog_of(places: Places) -> str:
-    return os.path.join(places.git_dir, "logs", "HEAD")
+def reflog_of(repo: RepositoryPaths) -> str:
+    return os.path.join(repo.git_dir, "logs", "HEAD")
 
 
-def stash_log_of(places: Places) -> str:
-    return os.path.join(places.common, "logs", "refs", "stash")
+def stash_log_of(repo: RepositoryPaths) -> str:
+    return os.path.join(repo.common, "logs", "refs", "stash")
 
 
 def size_of(path: str) -> int:

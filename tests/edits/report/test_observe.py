@@ -602,13 +602,14 @@ def test_two_edits_in_one_file_live_side_by_side(edited) -> None:
 
 
 def test_a_removed_worktree_is_censored(desk) -> None:
-    from ostinato.edits.record import record_edit
+    from ostinato.edits.capture.hook_command import record_edit
 
     desk.git("worktree", "add", "-q", "../second")
     second = desk.root.parent / "second"
     (second / "calc.py").write_text(desk.PROPOSED)
-    told = {"before": desk.BASE, "after": desk.PROPOSED, "at": desk.clock.now(), "start_reporter": False}
-    assert record_edit(str(second), "s9", None, "calc.py", **told)
+    event = {"session_id": "s9", "cwd": str(second), "path": "calc.py"}
+    texts = {"before": desk.BASE, "after": desk.PROPOSED}
+    assert record_edit(event | texts, at=desk.clock.now(), start_reporter=False)
     desk.after(0)
     assert rates(desk.survival("0")) == WHOLE
     desk.git("worktree", "remove", "--force", "../second")
@@ -630,13 +631,13 @@ def test_a_repository_without_commits(tmp_path, desk) -> None:
 
 def at(root, desk):
     from ostinato.edits.install.git_hooks import find, install
-    from ostinato.edits.report.reporter import Reporter
+    from ostinato.edits.report.reporter import EditReporter
     from ostinato.edits.report.settings import Settings
 
-    places = find(root)
-    install(places)
-    reporter = Reporter(places, desk.clock, Settings(url="", key=""), desk.gateway)
-    return {"root": root, "places": places, "reporter": reporter}
+    repo = find(root)
+    install(repo)
+    reporter = EditReporter(repo, desk.clock, Settings(url="", key=""), desk.gateway)
+    return {"root": root, "repo": repo, "reporter": reporter}
 
 
 def test_without_reflogs_the_branch_name_decides(tmp_path, desk) -> None:

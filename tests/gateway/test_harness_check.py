@@ -8,14 +8,14 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from ostinato.gateway.harness import Matched, trained_under
+from ostinato.gateway.harness_check import HarnessMiddleware, trained_under
 
 
 def client(trained: str) -> TestClient:
     async def ok(_):
         return PlainTextResponse("ok")
 
-    return TestClient(Matched(Starlette(routes=[Route("/", ok)]), trained))
+    return TestClient(HarnessMiddleware(Starlette(routes=[Route("/", ok)]), trained))
 
 
 def test_another_harness_is_marked_and_named_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -8,8 +8,8 @@ from fuzz.planted_secrets import FORMS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostinato.gateway.censor import WITHHELD, Censor
 from ostinato.gateway.dialects.request import ChatRequest
+from ostinato.gateway.secret_filter import WITHHELD, SecretFilter
 from ostinato.model.renderer import Renderer
 from ostinato.store import Store
 from ostinato.train.samples import UntrainableError, samples_of
@@ -112,12 +112,12 @@ async def test_replaced_it_never_reaches_the_model_and_tokens_stay_exact(
 
 
 def test_every_form_is_hidden_token_by_token(renderer: Renderer) -> None:
-    censor, rng = Censor(renderer), random.Random(3)
+    secret_filter, rng = SecretFilter(renderer), random.Random(3)
     for name, draw in FORMS.items():
         secret = draw(rng)
         chat = ChatRequest(model="ostinato", messages=({"role": "tool", "content": f'x = "{secret}" # é'},))
         turn = turn_of(renderer, f'before é x = "{secret}" # é after {secret}', "fine")
-        marked, stored = censor.mark(turn, chat)
+        marked, stored = secret_filter.mark(turn, chat)
         text = renderer.tokenizer.decode(stored.prompt_ids)
         assert marked.prompt_ids == turn.prompt_ids and marked.untrainable == WITHHELD
         assert secret not in text and len(stored.prompt_ids) == len(turn.prompt_ids), name
@@ -128,14 +128,14 @@ def test_every_form_is_hidden_token_by_token(renderer: Renderer) -> None:
 def test_what_holds_no_secret_is_stored_as_it_is(renderer: Renderer, text: str) -> None:
     turn = turn_of(renderer, text, "fine")
     chat = ChatRequest(model="ostinato", messages=({"role": "user", "content": text},))
-    marked, stored = Censor(renderer).mark(turn, chat)
+    marked, stored = SecretFilter(renderer).mark(turn, chat)
     assert (stored is turn) == (marked is turn)
 
 
 def test_a_message_is_searched_once(renderer: Renderer, monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[str] = []
-    monkeypatch.setattr("ostinato.gateway.censor.find", lambda text: searched.append(text) or [])
-    censor = Censor(renderer)
+    monkeypatch.setattr("ostinato.gateway.secret_filter.find", lambda text: searched.append(text) or [])
+    censor = SecretFilter(renderer)
     messages = tuple({"role": "user", "content": str(i)} for i in range(20))
     for n in range(1, 20):
         censor.mark(turn_of(renderer, "p", "a"), ChatRequest(model="m", messages=messages[:n]))

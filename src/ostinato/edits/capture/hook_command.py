@@ -17,8 +17,18 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from ostinato.edits.capture import places as at
 from ostinato.edits.capture import spool
+from ostinato.edits.capture.repository_paths import (
+    STATE,
+    RepositoryPaths,
+    find_repository,
+    head_of,
+    is_enabled,
+    reflog_of,
+    size_of,
+    stash_log_of,
+    state_of,
+)
 
 FILE_TOOLS = {"Edit", "Write", "MultiEdit", "NotebookEdit"}
 SHELL_TOOLS = {"Bash"}
@@ -51,16 +61,16 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _on_git(hook: str, directory: str) -> None:
-    places = at.repository(directory)
-    if places and at.is_enabled(at.state_of(places)):
-        spool.put(at.state_of(places), {"kind": "git", "hook": hook, "root": places.root, "at": time.time()})
-        spool.wake(places)
+    repo = find_repository(directory)
+    if repo and is_enabled(state_of(repo)):
+        spool.put(state_of(repo), {"kind": "git", "hook": hook, "root": repo.root, "at": time.time()})
+        spool.wake(repo)
 
 
 def _on_event(event: Event) -> None:
     name, tool = event.get("hook_event_name"), event.get("tool_name")
     if name == "edit.proposed":
-        _on_plain(event)
+        record_edit(event)
     elif name in SESSION_EVENTS:
         _on_session(event)
     elif tool in FILE_TOOLS:
@@ -69,13 +79,25 @@ def _on_event(event: Event) -> None:
         _on_shell(event)
 
 
-def _on_plain(event: Event) -> None:
+def record_edit(event: Event, *, at: float | None = None, start_reporter: bool = True) -> bool:
+    """Record an edit that is described in the plain form of the module's docstring.
+
+    Code that runs an agent itself may call this. `at` is when the edit happened, in seconds since the epoch;
+    now by default. Return False, and record nothing, in a repository where `ostinato hooks install` was not
+    run.
+    """
     path = os.path.join(_text(event, "cwd"), _text(event, "path"))
-    if _enabled(os.path.realpath(os.path.dirname(path))):
-        _propose(event, path, told_texts(path, event.get("before"), event.get("after")))
+    repo = _enabled(os.path.dirname(path))
+    if repo is None:
+        return False
+    texts = whole_texts(path, event.get("before"), event.get("after"))
+    spool.put(state_of(repo), _edit_record(event, repo, path, texts, at))
+    if start_reporter:
+        spool.wake(repo)
+    return True
 
 
-def told_texts(path: str, before: object, after: object) -> Mapping[str, object]:
+def whole_texts(path: str, before: object, after: object) -> Mapping[str, object]:
     """Whole texts before and after an edit just made, from whole texts or from the piece that changed.
 
     The file itself decides which they are, and why the edit cannot be followed when it fits neither.
@@ -105,13 +127,13 @@ def _is_formatted(path: str, told: str, now: str) -> bool:
 
 
 def _on_session(event: Event) -> None:
-    places = _enabled(_text(event, "cwd"))
-    if places:
+    repo = _enabled(_text(event, "cwd"))
+    if repo:
         told = {name: event[name] for name in TOLD if name in event}
         name = event["hook_event_name"]
         record = {"kind": "session", "name": name, "session_id": event["session_id"], "at": time.time()}
-        spool.put(at.state_of(places), record | {"told": told, "root": places.root})
-        spool.wake(places)
+        spool.put(state_of(repo), record | {"told": told, "root": repo.root})
+        spool.wake(repo)
 
 
 def _on_file_tool(event: Event) -> None:
@@ -119,16 +141,17 @@ def _on_file_tool(event: Event) -> None:
     if not isinstance(told, Mapping):
         return
     path = os.path.join(_text(event, "cwd"), str(told.get("file_path") or told.get("notebook_path")))
-    places = _enabled(os.path.dirname(path))
-    if not places:
+    repo = _enabled(os.path.dirname(path))
+    if not repo:
         return
-    pending = _pending(places, event)
+    pending = _pending(repo, event)
     if event["hook_event_name"] == "PreToolUse":
         text, why = spool.content(path)
-        facts = _facts(event, places) | {"path": path, "before": text, "skip": why}
+        facts = _facts(event, repo) | {"path": path, "before": text, "skip": why}
         spool.write(pending, facts, sync=False)
     elif event["hook_event_name"] == "PostToolUse":
-        _propose(event, path, _both(pending, path, event))
+        spool.put(state_of(repo), _edit_record(event, repo, path, _both(pending, path, event)))
+        spool.wake(repo)
     if event["hook_event_name"] != "PreToolUse":
         _forget(pending)
 
@@ -152,43 +175,41 @@ def _on_shell(event: Event) -> None:
     """A command may change any file: the trees before and after are compared."""
     from ostinato.edits.capture.snapshots import snapshot
 
-    places = _enabled(_text(event, "cwd"))
-    if not places:
+    repo = _enabled(_text(event, "cwd"))
+    if not repo:
         return
-    pending = _pending(places, event)
+    pending = _pending(repo, event)
     if event["hook_event_name"] == "PreToolUse":
-        spool.write(pending, {"tree": snapshot(places)}, sync=False)
+        spool.write(pending, {"tree": snapshot(repo)}, sync=False)
         return
     if os.path.exists(pending):
         with open(pending, "rb") as file:
             before = json.load(file)["tree"]
-        after = snapshot(places)
+        after = snapshot(repo)
         if before != after:
-            record = _facts(event, places) | {"kind": "trees", "before": before, "after": after}
-            spool.put(at.state_of(places), record)
-            spool.wake(places)
+            record = _facts(event, repo) | {"kind": "trees", "before": before, "after": after}
+            spool.put(state_of(repo), record)
+            spool.wake(repo)
         _forget(pending)
 
 
-def _propose(event: Event, path: str, texts: Mapping[str, object]) -> None:
-    places = _enabled(os.path.realpath(os.path.dirname(path)))
-    if places:
-        spool.put(at.state_of(places), edit_record(event, places, path, texts))
-        spool.wake(places)
-
-
-def edit_record(
-    event: Event, places: at.Places, path: str, texts: Mapping[str, object]
+def _edit_record(
+    event: Event,
+    repo: RepositoryPaths,
+    path: str,
+    texts: Mapping[str, object],
+    at: float | None = None,
 ) -> Mapping[str, object]:
-    """An edit of `path` as the inbox takes it; `texts` as `told_texts` gives them."""
+    """Return an edit of `path` as the inbox takes it, with `texts` as `whole_texts` returns them."""
     full = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
-    name = os.path.relpath(full, places.root)
+    name = os.path.relpath(full, repo.root)
     if texts["skip"] == MISMATCH:
-        spool.complain(at.state_of(places), f"edit of {name}: {NEITHER}")
-    return _facts(event, places) | {"kind": "edit", "path": name, **texts}
+        spool.complain(state_of(repo), f"edit of {name}: {NEITHER}")
+    time_of_edit = {} if at is None else {"at": at}
+    return _facts(event, repo) | {"kind": "edit", "path": name, **texts, **time_of_edit}
 
 
-def _facts(event: Event, places: at.Places) -> dict[str, object]:
+def _facts(event: Event, repo: RepositoryPaths) -> dict[str, object]:
     """Who, where and when, as it is at this moment."""
     turn = event.get("turn")
     return {
@@ -199,24 +220,24 @@ def _facts(event: Event, places: at.Places) -> dict[str, object]:
         "agent_id": str(event.get("agent_id") or ""),
         "agent": str(event.get("agent") or ("claude-code" if "transcript_path" in event else "")),
         "model": str(event.get("model") or ""),
-        "root": places.root,
-        "home": at.head_of(places),
-        "reflog": at.size_of(at.reflog_of(places)),
-        "stashes": at.size_of(at.stash_log_of(places)),
+        "root": repo.root,
+        "home": head_of(repo),
+        "reflog": size_of(reflog_of(repo)),
+        "stashes": size_of(stash_log_of(repo)),
         "at": time.time(),
     }
 
 
-def _enabled(directory: str) -> at.Places | None:
-    places = at.repository(directory)
-    return places if places and at.is_enabled(at.state_of(places)) else None
+def _enabled(directory: str) -> RepositoryPaths | None:
+    repo = find_repository(directory)
+    return repo if repo and is_enabled(state_of(repo)) else None
 
 
-def _pending(places: at.Places, event: Event) -> str:
+def _pending(repo: RepositoryPaths, event: Event) -> str:
     """Where the state before a call waits for the state after it."""
     call = str(event.get("tool_use_id") or event.get("tool_name"))
     name = "".join(c if c.isalnum() or c in "-_" else "_" for c in f"{event['session_id']}.{call}")
-    return os.path.join(at.state_of(places), spool.PENDING, name[:200] + ".json")
+    return os.path.join(state_of(repo), spool.PENDING, name[:200] + ".json")
 
 
 def _forget(path: str) -> None:
@@ -234,8 +255,8 @@ def _text(event: Event, name: str) -> str:
 def _complain(what: str) -> None:
     """Into the repository's own log, or the user's when there is no repository."""
     try:
-        places = at.repository(os.getcwd())
+        repo = find_repository(os.getcwd())
         home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-        spool.complain(at.state_of(places) if places else os.path.join(home, at.STATE), what)
+        spool.complain(state_of(repo) if repo else os.path.join(home, STATE), what)
     except OSError:
         return  # no place is left to say it

@@ -30,13 +30,13 @@ WITHHELD = "secret redacted"
 MOST_REMEMBERED = 50_000
 """About 10 MB."""
 SHORTEST = 4
-Secrets = Literal["withhold", "replace"]
+SecretPolicy = Literal["withhold", "replace"]
 
 
-class Censor:
+class SecretFilter:
     """Searches messages and hides what it found in what is stored."""
 
-    def __init__(self, renderer: Renderer, secrets: Secrets = "withhold") -> None:
+    def __init__(self, renderer: Renderer, secrets: SecretPolicy = "withhold") -> None:
         self._tokenizer = renderer.tokenizer
         self._filler = renderer.tokenizer.encode("*")[0]
         self._replaces = secrets == "replace"

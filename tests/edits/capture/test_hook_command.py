@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ostinato.edits.capture import entry, spool
-from ostinato.edits.capture.places import state_of
+from ostinato.edits.capture import hook_command, spool
+from ostinato.edits.capture.repository_paths import state_of
 
 COMMAND = [sys.executable, "-P", "-m", "ostinato", "hook", "--input", "stdin"]
 
@@ -21,11 +21,11 @@ COMMAND = [sys.executable, "-P", "-m", "ostinato", "hook", "--input", "stdin"]
 @pytest.fixture
 def hook(desk, monkeypatch):
     """Tells an event to the hook command, in this process; no reporter is started."""
-    monkeypatch.setattr(spool, "wake", lambda places: None)
+    monkeypatch.setattr(spool, "wake", lambda repo: None)
 
     def tell(event):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(event).encode())))
-        assert entry.main(["--input", "stdin"]) == 0
+        assert hook_command.main(["--input", "stdin"]) == 0
         desk.clock.at = time.time()
 
     return tell
@@ -155,7 +155,7 @@ def test_what_a_shell_command_changed(desk, hook) -> None:
 def test_a_shell_command_that_changed_nothing(desk, hook) -> None:
     hook(claude(desk, "PreToolUse", "Bash", {"command": "ls"}))
     hook(claude(desk, "PostToolUse", "Bash", {"command": "ls"}))
-    assert not edits(desk) and not spool.waiting(state_of(desk.places))
+    assert not edits(desk) and not spool.waiting(state_of(desk.repo))
 
 
 def test_sessions_and_their_models(desk, hook) -> None:
@@ -171,7 +171,7 @@ def test_sessions_and_their_models(desk, hook) -> None:
     names = [e["name"] for e in desk.journal if e.get("name", "").startswith(("session", "user"))]
     assert names == ["session.start", "user.prompt", "session.end"]
     assert desk.named("user.prompt")[0]["attributes"]["prompt_id"] == "p1"
-    everything = "".join(p.read_text() for p in Path(state_of(desk.places)).rglob("*.json*"))
+    everything = "".join(p.read_text() for p in Path(state_of(desk.repo)).rglob("*.json*"))
     assert "secret plan" not in everything
 
 
@@ -216,7 +216,7 @@ def test_what_is_neither_the_file_nor_a_piece_of_it_is_counted_and_said(desk, ho
     hook(plain(desk, before, after))
     assert not edits(desk)
     assert [e["attributes"]["reason"] for e in desk.named("edit.skipped")] == ["mismatch"]
-    assert "give whole texts" in Path(state_of(desk.places), spool.ERRORS).read_text()
+    assert "give whole texts" in Path(state_of(desk.repo), spool.ERRORS).read_text()
 
 
 def test_a_formatter_that_ran_on_save_makes_no_mismatch(desk, hook) -> None:
@@ -233,7 +233,7 @@ def test_a_piece_that_is_no_text_is_noted(desk, hook, monkeypatch) -> None:
     monkeypatch.chdir(desk.root)
     hook(plain(desk, 3, "x"))
     assert not edits(desk)
-    assert "before must be text or null" in Path(state_of(desk.places), spool.ERRORS).read_text()
+    assert "before must be text or null" in Path(state_of(desk.repo), spool.ERRORS).read_text()
 
 
 def test_a_link_into_the_repository_names_the_file_itself(desk, hook, tmp_path) -> None:
@@ -248,11 +248,11 @@ def test_a_link_into_the_repository_names_the_file_itself(desk, hook, tmp_path) 
 def test_files_elsewhere_and_repositories_that_did_not_ask_are_nobodys(desk, hook, tmp_path) -> None:
     for name in ("PreToolUse", "PostToolUse"):
         hook(claude(desk, name, "Write", {"file_path": str(tmp_path / "notes.txt")}))
-    (Path(state_of(desk.places)) / "enabled").unlink()
+    (Path(state_of(desk.repo)) / "enabled").unlink()
     for name in ("PreToolUse", "PostToolUse"):
         hook(claude(desk, name, "Edit", {"file_path": str(desk.root / "calc.py")}))
-    assert not spool.waiting(state_of(desk.places))
-    assert not list((Path(state_of(desk.places))).glob("pending/*"))
+    assert not spool.waiting(state_of(desk.repo))
+    assert not list((Path(state_of(desk.repo))).glob("pending/*"))
 
 
 NAMES = st.sampled_from(["PreToolUse", "PostToolUse", "SessionStart", "Stop", "edit.proposed", "x"])
@@ -268,9 +268,9 @@ EVENT = st.fixed_dictionaries(
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_nonsense_is_noted_and_never_an_error(desk, monkeypatch, capsys, data) -> None:
     monkeypatch.chdir(desk.root)
-    monkeypatch.setattr(spool, "wake", lambda places: None)
+    monkeypatch.setattr(spool, "wake", lambda repo: None)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-    assert entry.main(["--input", "stdin"]) == 0
+    assert hook_command.main(["--input", "stdin"]) == 0
     assert capsys.readouterr() == ("", "")
     desk.reporter.tick()
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from starlette.types import Message, Receive, Scope, Send
 
-from ostinato.gateway.dialects.base import Answer, Dialect, Events, headers_of
+from ostinato.gateway.dialects.base import Answer, Dialect, ReplyEvents, headers_of
 from ostinato.gateway.errors import ApiError
 from ostinato.gateway.metrics import Metrics
 from ostinato.gateway.tokens.text_stream import TextStream
-from ostinato.gateway.turns import Call, Plan, Turns
+from ostinato.gateway.turns import ModelCall, Plan, Turns
 from ostinato.types import Completion
 
 JSON = {"content-type": "application/json"}
@@ -20,10 +20,10 @@ PING_S = 10.0
 """A stream that is silent for so long says that it is alive."""
 
 
-class Reply:
+class TurnResponse:
     """Answers one request. A client that leaves cancels it, which frees the engine's slot."""
 
-    def __init__(self, turns: Turns, call: Call, dialect: Dialect, metrics: Metrics) -> None:
+    def __init__(self, turns: Turns, call: ModelCall, dialect: Dialect, metrics: Metrics) -> None:
         self._turns = turns
         self._call = call
         self._dialect = dialect
@@ -101,7 +101,7 @@ class Reply:
                 if begun or piece:
                     await sender.body(begun + (events.text(piece) if piece else b""))
 
-    async def _begin(self, plan: Plan, sender: "_Sender", events: Events) -> bytes:
+    async def _begin(self, plan: Plan, sender: "_Sender", events: ReplyEvents) -> bytes:
         """The stream's first event, to be sent with what made it begin."""
         self._call.timing.heard()
         await sender.stream(EVENTS | _headers_of(plan), events)
@@ -109,10 +109,10 @@ class Reply:
 
     async def _finish(self, plan: Plan, completion: Completion) -> Answer:
         answer = await self._turns.finish(self._call, plan, completion)
-        self._metrics.recorded(answer.turn, self._dialect.name, plan.place.how)
+        self._metrics.recorded(answer.turn, self._dialect.name, plan.position.how)
         return answer
 
-    def _events(self, turn_id: str, started_at: float, prompt_tokens: int) -> Events:
+    def _events(self, turn_id: str, started_at: float, prompt_tokens: int) -> ReplyEvents:
         return self._dialect.events(self._call.chat, turn_id, started_at, prompt_tokens)
 
 
@@ -121,7 +121,7 @@ class _Sender:
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self._events: Events | None = None
+        self._events: ReplyEvents | None = None
         self.started = False
         self.quiet = True
         """Nothing was sent since this was last set."""
@@ -131,7 +131,7 @@ class _Sender:
         raw = [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()]
         await self._send({"type": "http.response.start", "status": status, "headers": raw})
 
-    async def stream(self, headers: Mapping[str, str], events: Events) -> None:
+    async def stream(self, headers: Mapping[str, str], events: ReplyEvents) -> None:
         await self.start(200, headers)
         self._events = events
 
