@@ -25,9 +25,11 @@ def main() -> int:
     """Return 0 when the wheel works, 1 with a sentence when it does not."""
     try:
         with tempfile.TemporaryDirectory(prefix="ostinato-wheel-") as place:
-            wheel = build(Path(place))
+            programs = environment(Path(place) / "venv")
+            wheel = build(programs, Path(place))
             check_contents(wheel)
-            check_demo(install(wheel, Path(place) / "venv"), Path(place))
+            install(programs, wheel)
+            check_demo(programs, Path(place))
             kept = Path(shutil.copy(wheel, made(ROOT / "dist")))
     except (AssertionError, subprocess.CalledProcessError) as error:
         print(f"wheel: {error}", file=sys.stderr)
@@ -41,56 +43,66 @@ def made(directory: Path) -> Path:
     return directory
 
 
-def build(place: Path) -> Path:
+def environment(place: Path) -> Path:
+    """Return the folder of programs of a new virtual environment."""
+    subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
+    return place / "bin"
+
+
+def pip(programs: Path, *arguments: str) -> None:
+    """Run pip quietly. Raises CalledProcessError when it fails."""
+    subprocess.run([str(programs / "python"), "-m", "pip", "--quiet", *arguments], check=True)
+
+
+def tracked() -> list[str]:
+    """Return the files of the repository, as paths from its root."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True)
+    return [name for name in listed.stdout.split("\0") if name and (ROOT / name).exists()]
+
+
+def build(programs: Path, place: Path) -> Path:
     """Return the wheel of the tracked files; a copy is built, so that no old `build/` gets into it."""
     source = place / "source"
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True)
-    for name in listed.stdout.split("\0"):
-        if name and (ROOT / name).exists():
-            shutil.copy(ROOT / name, made((source / name).parent))
-    pip = [sys.executable, "-m", "pip", "--quiet"]
-    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", str(place), str(source)], check=True)
+    for name in tracked():
+        shutil.copy(ROOT / name, made((source / name).parent))
+    pip(programs, "wheel", "--no-deps", "--wheel-dir", str(place), str(source))
     return next(place.glob("ostinato-*.whl"))
 
 
 def check_contents(wheel: Path) -> None:
     """Raise AssertionError unless every file of the package, and nothing of the tests, is in the wheel."""
     inside = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    package = ROOT / "src" / "ostinato"
-    wanted = {f"ostinato/{path.relative_to(package).as_posix()}" for path in package.rglob("*.py")}
-    wanted |= {"ostinato/py.typed", "ostinato/engine/kernel.c"}
+    wanted = {name.removeprefix("src/") for name in tracked() if name.startswith("src/ostinato/")}
+    assert {Path(name).name for name in wanted} >= {"kernel.c", "py.typed"}
     assert not wanted - inside, f"the wheel lacks {sorted(wanted - inside)}"
     assert not inside - wanted, f"the wheel holds {sorted(inside - wanted)}, which the clone does not"
 
 
-def install(wheel: Path, place: Path) -> Path:
-    """Return the folder of programs of a new virtual environment that holds the wheel."""
-    subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
-    pip = [str(place / "bin" / "python"), "-m", "pip", "--quiet", "install"]
-    subprocess.run([*pip, "--constraint", str(CONSTRAINTS), f"{wheel}[demo]"], check=True)
-    return place / "bin"
+def install(programs: Path, wheel: Path) -> None:
+    """Install the wheel with the dependencies of the demo, in the versions that the tests use."""
+    pip(programs, "install", "--constraint", str(CONSTRAINTS), f"{wheel}[demo]")
 
 
 def check_demo(programs: Path, place: Path) -> None:
     """Raise AssertionError unless the demo ends well in an empty directory, without a way to the clone."""
     empty = made(place / "empty")
     settings = shutil.copy(SMALL, made(place / "settings"))
-    environment = {"PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(made(place / "home"))}
-    environment |= {"OMP_NUM_THREADS": "1"}
+    variables = {"PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(made(place / "home"))}
+    variables |= {"OMP_NUM_THREADS": "1"}
     where = "import ostinato; print(ostinato.__file__)"
-    imported = run([str(programs / "python"), "-c", where], empty, environment)
+    imported = run([str(programs / "python"), "-c", where], empty, variables)
     assert imported.startswith(str(programs.parent)), f"ostinato is imported from {imported}"
     command = [str(programs / "ostinato"), "demo", "--config", str(settings), "--json"]
-    whole = json.loads(run(command, empty, environment).splitlines()[-1])["integrity"]
+    whole = json.loads(run(command, empty, variables).splitlines()[-1])["integrity"]
     wrong = {name: whole[name] for name in INTEGRITY if whole[name]}
     assert not wrong, f"the demo ran, but not whole: {wrong}"
     assert (empty / "runs" / "demo" / "report.md").exists(), "the demo wrote no report"
 
 
-def run(command: list[str], directory: Path, environment: Mapping[str, str]) -> str:
+def run(command: list[str], directory: Path, variables: Mapping[str, str]) -> str:
     """Return what a program writes to its standard output; its errors go to ours."""
     done = subprocess.run(
-        command, cwd=directory, env=environment, check=True, stdout=subprocess.PIPE, text=True
+        command, cwd=directory, env=variables, check=True, stdout=subprocess.PIPE, text=True
     )
     return done.stdout.strip()
 
