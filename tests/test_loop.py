@@ -22,13 +22,7 @@ from ostinato.loop.folder import open_run, owned
 from ostinato.store import Store
 
 pytestmark = pytest.mark.slow
-SMALL = [
-    *("teach.lessons=24", "teach.demonstrations=2", "teach.steps=60"),
-    *("model.hidden_size=32", "model.layers=2", "model.kv_heads=1", "model.heads=1", "model.expert_size=32"),
-    *("practice.group_size=4", "practice.groups_at_once=6", "practice.ready_ahead=4"),
-    *("refine.versions=4", "refine.groups=2", "bench.seeds=12", "bench.others=2", "slots=24", "context=512"),
-    *("live.developers=12", "live.sessions_each=2", "live.versions=1", "live.ab_sessions_each=2"),
-]
+SMALL = Path(__file__).parent / "small.toml"
 
 
 def pids(module: str, directory: Path) -> list[int]:
@@ -43,7 +37,7 @@ def pids(module: str, directory: Path) -> list[int]:
 
 
 async def turn(directory: Path, *overrides: str) -> dict[str, Any]:
-    config = load(DemoConfig, None, [*SMALL, *overrides])
+    config = load(DemoConfig, SMALL, overrides)
     console = Console(quiet=True)
     with owned(directory, "demo") as run:
         opened = open_run(run, dump(config), fresh=False)
@@ -93,7 +87,7 @@ async def test_the_circle_turns_though_every_process_is_killed_once(tmp_path: Pa
 async def test_an_interrupted_run_goes_on_and_accounts_for_everything(tmp_path: Path) -> None:
     directory = tmp_path / "run"
     command = [sys.executable, "-m", "ostinato.cli", "demo", "--directory", str(directory)]
-    command += [word for setting in SMALL for word in ("--set", setting)]
+    command += ["--config", str(SMALL)]
     process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.DEVNULL)
     for sign in (("stages", "before.json"), ("learner-practice", "learner.jsonl")):
         while not directory.joinpath(*sign).exists():
