@@ -45,7 +45,7 @@ from benchmarks.sandbox_peers import BWRAP, RUNSC, Row, command_peer, starts, sw
 from benchmarks.verify import CALC, make_task
 from ostinato.fleet.choose import KINDS
 from ostinato.sandbox import Backend, Sandbox, SandboxError, SnapshotKind, Spec, Unsupported, Verifier
-from ostinato.sandbox.backends.vm.sandbox import GuestSandbox
+from ostinato.sandbox.backends.vm.sandbox import VmSandbox
 from ostinato.sandbox.base import Egress
 from ostinato.sandbox.choose import probe
 
@@ -167,7 +167,7 @@ class Trial:
         for key, pool in (("load_ms", 0), ("load_pooled_ms", 2)):
             backend = QemuBackend(pool=pool)
             sandbox = await backend.create(self._spec)
-            assert isinstance(sandbox, GuestSandbox)
+            assert isinstance(sandbox, VmSandbox)
             place = await sandbox.save()
 
             async def once(backend: QemuBackend = backend, place: Path = place) -> float:

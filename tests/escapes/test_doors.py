@@ -12,7 +12,7 @@ from tests.sandbox.egress.test_listener import LIMITS, hello
 from tests.sandbox.egress.turned import python
 
 from ostinato.sandbox import Backend, Spec
-from ostinato.sandbox.backends.agent_sandbox import WireSandbox
+from ostinato.sandbox.backends.agent_sandbox import AgentSandbox
 from ostinato.sandbox.base import Egress
 
 __all__ = ["backend", "resolving"]
@@ -87,21 +87,21 @@ FLOODS = {
 
 
 @pytest.fixture
-async def held(backend: Backend, outside: Outside) -> AsyncIterator[WireSandbox]:
+async def held(backend: Backend, outside: Outside) -> AsyncIterator[AgentSandbox]:
     """May reach one port of `good.test` and nothing else."""
     async with serving(hello) as port:
         outside.facts["allowed"] = port
         egress = Egress(allow=(f"good.test:{port}",), networks=("127.0.0.0/8",), connections=8)
         with_facts = Spec(repo=outside.folder / "repo", egress=egress, limits=LIMITS)
         sandbox = await backend.create(with_facts)
-        assert isinstance(sandbox, WireSandbox)
+        assert isinstance(sandbox, AgentSandbox)
         await sandbox.write("facts.json", json.dumps(outside.facts).encode())
         yield sandbox
         await sandbox.destroy()
     assert outside.knocks == []
 
 
-async def tried(sandbox: WireSandbox, bodies: dict[str, str]) -> dict[str, str]:
+async def tried(sandbox: AgentSandbox, bodies: dict[str, str]) -> dict[str, str]:
     """What each gave that gave anything."""
     attempts = [
         f"def attempt_{number}():\n    {body.strip()}\n" for number, body in enumerate(bodies.values())
@@ -112,23 +112,23 @@ async def tried(sandbox: WireSandbox, bodies: dict[str, str]) -> dict[str, str]:
     return {name: got for name, got in found if got != "None"}
 
 
-async def reaches(sandbox: WireSandbox, outside: Outside) -> bool:
+async def reaches(sandbox: AgentSandbox, outside: Outside) -> bool:
     target = f"b'GET http://good.test:{outside.facts['allowed']}/ HTTP/1.1\\r\\n\\r\\n'"
     return "hello" in (await tried(sandbox, {"it": f"return said({target})"})).get("it", "")
 
 
-async def test_nothing_gets_around_the_door(held: WireSandbox, outside: Outside) -> None:
+async def test_nothing_gets_around_the_door(held: AgentSandbox, outside: Outside) -> None:
     assert await tried(held, AROUND) == {}
     assert await reaches(held, outside)
 
 
-async def test_a_door_is_the_only_way(held: WireSandbox) -> None:
+async def test_a_door_is_the_only_way(held: AgentSandbox) -> None:
     result = await held.exec(f"python attempts.py facts.json {' '.join(NETWORK)}")
     found = json.loads(result.output.splitlines()[-1])
     assert found == dict.fromkeys(NETWORK)
 
 
 @pytest.mark.parametrize("flood", FLOODS)
-async def test_a_flood_ends_with_its_program(held: WireSandbox, outside: Outside, flood: str) -> None:
+async def test_a_flood_ends_with_its_program(held: AgentSandbox, outside: Outside, flood: str) -> None:
     await tried(held, {flood: FLOODS[flood]})
     assert await reaches(held, outside)

@@ -116,4 +116,4 @@ async def explode(sandbox: Sandbox, code: str) -> None:
         assert result.timed_out or result.exit_code != 0
         assert (await sandbox.exec("echo alive")).output == "alive\n"
     except SandboxError as error:
-        assert "died" in str(error) or "did not answer" in str(error)  # noqa: PT017
+        assert "died" in str(error) or "did not respond" in str(error)  # noqa: PT017

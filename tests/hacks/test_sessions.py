@@ -11,7 +11,7 @@ from tests.hacks.sessions import LAME
 from ostinato.sandbox import Backend, Limits, Spec
 from ostinato.sandbox.backends.namespaces.backend import NsBackend, NsSandbox
 from ostinato.sandbox.base import ChangesError, EndedWithinError, Sandbox
-from ostinato.sandbox.protocol.connection import LostError
+from ostinato.sandbox.protocol.connection import ConnectionLostError
 
 WAITS = 'import time; print("up", flush=True); time.sleep(20)'
 LIMITS = Limits(wall_s=8.0, cpu_s=6, processes=20, memory_mb=300)
@@ -51,7 +51,7 @@ async def ended(backend: Backend, repo: Path) -> Sandbox:
     """A sandbox whose agent is gone as if a command could end it."""
     sandbox = await backend.create(Spec(repo=repo, limits=LIMITS))
     assert isinstance(sandbox, NsSandbox)
-    sandbox._wire.end("lost", LostError)
+    sandbox._connection.end("lost", ConnectionLostError)
     return sandbox
 
 

@@ -18,7 +18,7 @@ async def _broken(_: object) -> Backend:
 def test_every_line_comes_from_something_that_ran(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    broken = choose.Kind(name="broken", make=_broken, advice="install the engine")
+    broken = choose.BackendKind(name="broken", make=_broken, advice="install the engine")
     monkeypatch.setattr(cli, "KINDS", {"process": choose.KINDS["process"], "broken": broken})
     monkeypatch.setattr(cgroup, "usable", lambda: None)
     monkeypatch.setattr(kvm, "kvm_runs", lambda: True)
@@ -38,7 +38,7 @@ def test_every_line_comes_from_something_that_ran(
 
 
 def test_the_table_is_for_people(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    broken = choose.Kind(name="broken", make=_broken, advice="install the engine")
+    broken = choose.BackendKind(name="broken", make=_broken, advice="install the engine")
     monkeypatch.setattr(cli, "KINDS", {"broken": broken})
     monkeypatch.setattr(kvm, "kvm_runs", lambda: True)
     assert cli.main(["doctor"]) == 1, "no backend works"

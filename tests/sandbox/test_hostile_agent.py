@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from ostinato.sandbox import SandboxError, Spec
-from ostinato.sandbox.backends.agent_sandbox import WireProcess, WireSandbox
+from ostinato.sandbox.backends.agent_sandbox import AgentProcess, AgentSandbox
 from ostinato.sandbox.backends.vm.sandbox import between
-from ostinato.sandbox.guest.exam_calls import Calls
+from ostinato.sandbox.guest.exam_calls import ExamCalls
 from ostinato.sandbox.protocol import frames
-from ostinato.sandbox.protocol.agent_link import Link, Watch
-from ostinato.sandbox.protocol.connection import Wire
+from ostinato.sandbox.protocol.agent_link import AgentLink, Poller
+from ostinato.sandbox.protocol.connection import AgentConnection
 
 MB = 2**20
 FLOOD = 80 * MB
@@ -67,11 +67,11 @@ def hostile() -> Iterator[Hostile]:
 
 
 @pytest.fixture
-async def wire(hostile: Hostile) -> AsyncIterator[Wire]:
+async def wire(hostile: Hostile) -> AsyncIterator[AgentConnection]:
     loop = asyncio.get_running_loop()
-    _, wire = await loop.create_unix_connection(lambda: Wire("one", seek=True), sock=hostile.ours)
+    _, wire = await loop.create_unix_connection(lambda: AgentConnection("one", seek=True), sock=hostile.ours)
     hostile.say(hostile.frame(id=0, ready=True))
-    await wire.first(20)
+    await wire.wait_until_ready(20)
     yield wire
     await wire.close("the test is over")
 
@@ -84,9 +84,9 @@ def announced(size: int, **header: object) -> bytes:
 
 @pytest.mark.parametrize("op", ["write", "state", "usage", "pause", "hello", "apply"])
 async def test_a_large_body_where_none_belongs_ends_the_sandbox(
-    wire: Wire, hostile: Hostile, op: str
+    wire: AgentConnection, hostile: Hostile, op: str
 ) -> None:
-    asked = asyncio.create_task(wire.ask({"op": op}, within_s=20))
+    asked = asyncio.create_task(wire.request({"op": op}, within_s=20))
     await asyncio.sleep(0)
     hostile.say(announced(1 << 29, id=1))
     with pytest.raises(SandboxError, match="protocol"):
@@ -97,9 +97,9 @@ async def test_a_large_body_where_none_belongs_ends_the_sandbox(
     "read", [lambda box: box.read("a"), lambda box: box.files(), lambda box: box.changes()]
 )
 async def test_each_operation_has_its_bound(
-    wire: Wire, hostile: Hostile, read: Callable[[WireSandbox], object]
+    wire: AgentConnection, hostile: Hostile, read: Callable[[AgentSandbox], object]
 ) -> None:
-    sandbox = WireSandbox(wire, Spec(repo=Path()), "/repo")
+    sandbox = AgentSandbox(wire, Spec(repo=Path()), "/repo")
     asked = asyncio.ensure_future(read(sandbox))  # type: ignore[arg-type]
     await asyncio.sleep(0)
     hostile.say(announced(100 * MB, id=1))
@@ -107,9 +107,9 @@ async def test_each_operation_has_its_bound(
         await asked
 
 
-async def test_output_beyond_its_window_ends_the_sandbox(wire: Wire, hostile: Hostile) -> None:
+async def test_output_beyond_its_window_ends_the_sandbox(wire: AgentConnection, hostile: Hostile) -> None:
     with little_memory():
-        process = WireProcess(wire, RUN, within_s=20, keep=1000)
+        process = AgentProcess(wire, RUN, within_s=20, keep=1000)
         piece = hostile.frame(bytes(frames.CHUNK), id=1, event="output")
         hostile.say(*[piece] * (FLOOD // frames.CHUNK))
         while not process._stream._ended:
@@ -118,8 +118,8 @@ async def test_output_beyond_its_window_ends_the_sandbox(wire: Wire, hostile: Ho
             await process.wait()
 
 
-async def test_output_in_pieces_of_a_byte_is_joined(wire: Wire, hostile: Hostile) -> None:
-    process = WireProcess(wire, RUN, within_s=60, keep=frames.WINDOW)
+async def test_output_in_pieces_of_a_byte_is_joined(wire: AgentConnection, hostile: Hostile) -> None:
+    process = AgentProcess(wire, RUN, within_s=60, keep=frames.WINDOW)
     piece = hostile.frame(b"x", id=1, event="output") * 100
     hostile.say(*[piece] * 50, hostile.frame(id=1, exit_code=0, timed_out=False, duration_s=1.0))
     while not process._stream._ended:
@@ -128,8 +128,8 @@ async def test_output_in_pieces_of_a_byte_is_joined(wire: Wire, hostile: Hostile
     assert (await process.wait()).output == "x" * 5000
 
 
-async def test_what_nobody_asked_for_is_dropped_as_it_comes(wire: Wire, hostile: Hostile) -> None:
-    asked = asyncio.create_task(wire.ask({"op": "state"}, within_s=60))
+async def test_what_nobody_asked_for_is_dropped_as_it_comes(wire: AgentConnection, hostile: Hostile) -> None:
+    asked = asyncio.create_task(wire.request({"op": "state"}, within_s=60))
     await asyncio.sleep(0)
     flood = [bytes(MB)] * (FLOOD // MB)
     with little_memory():
@@ -147,8 +147,10 @@ async def test_what_nobody_asked_for_is_dropped_as_it_comes(wire: Wire, hostile:
     [b"[]", b"7", b"null", b"{", b"[" * 60_000, b'{"id": []}', b'{"generation": "one"}', b"\xff"],
     ids=lambda header: repr(header[:10]),
 )
-async def test_a_header_that_is_none_ends_the_sandbox(wire: Wire, hostile: Hostile, header: bytes) -> None:
-    asked = asyncio.create_task(wire.ask({"op": "state"}, within_s=20))
+async def test_a_header_that_is_none_ends_the_sandbox(
+    wire: AgentConnection, hostile: Hostile, header: bytes
+) -> None:
+    asked = asyncio.create_task(wire.request({"op": "state"}, within_s=20))
     await asyncio.sleep(0)
     if b"id" in header:
         header = header.replace(b"}", b', "generation": "one"}')
@@ -168,30 +170,30 @@ async def test_a_header_that_is_none_ends_the_sandbox(wire: Wire, hostile: Hosti
     ],
 )
 async def test_an_answer_that_is_none_is_no_result(
-    wire: Wire, hostile: Hostile, answer: dict[str, object]
+    wire: AgentConnection, hostile: Hostile, answer: dict[str, object]
 ) -> None:
-    process = WireProcess(wire, RUN, within_s=20, keep=10)
+    process = AgentProcess(wire, RUN, within_s=20, keep=10)
     hostile.say(hostile.frame(id=1, **answer))
     with pytest.raises(SandboxError, match="protocol"):
         await process.wait()
 
 
-async def test_more_taken_than_given_ends_the_sandbox(wire: Wire, hostile: Hostile) -> None:
-    process = WireProcess(wire, RUN, within_s=20, keep=10)
+async def test_more_taken_than_given_ends_the_sandbox(wire: AgentConnection, hostile: Hostile) -> None:
+    process = AgentProcess(wire, RUN, within_s=20, keep=10)
     hostile.say(hostile.frame(id=1, event="taken", bytes=1 << 40))
     with pytest.raises(SandboxError, match="more than it was given"):
         await process.wait()
 
 
 class Examined:
-    """A guest's agent with a worker that floods, behind the real `Calls`."""
+    """A guest's agent with a worker that floods, behind the real `ExamCalls`."""
 
     def __init__(self, end: socket.socket, flood: int) -> None:
         self._end, self._flood = end, flood
         self.worker, self._agents = socket.socketpair()
-        self._watch = Watch()
-        self._link = Link(end.fileno(), end.fileno(), "one")
-        self._calls: Calls | None = None
+        self._watch = Poller()
+        self._link = AgentLink(end.fileno(), end.fileno(), "one")
+        self._calls: ExamCalls | None = None
         threading.Thread(target=self._serve, daemon=True).start()
         threading.Thread(target=self._say, daemon=True).start()
 
@@ -203,13 +205,13 @@ class Examined:
         self._link.send({"id": 0, "ready": True})
         self._watch.add(self._link.incoming, select.POLLIN, self._hear)
         while self._link.open:
-            self._watch.turn(0.1)
+            self._watch.poll_once(0.1)
 
     def _hear(self, _: int) -> None:
         for request, body in self._link.receive():
             match request["op"]:
                 case "worker":
-                    self._calls = Calls(
+                    self._calls = ExamCalls(
                         request["id"], self._agents, request["window"], self._watch, self._link.send
                     )
                 case "input" if self._calls is not None:
@@ -227,12 +229,12 @@ async def test_a_worker_that_nobody_reads_waits_in_its_guest(hostile: Hostile) -
     """An exam's worker may say gigabytes while the judge is busy."""
     examined = Examined(hostile.theirs, FLOOD)
     loop = asyncio.get_running_loop()
-    _, wire = await loop.create_unix_connection(lambda: Wire("one", seek=True), sock=hostile.ours)
-    await wire.first(20)
+    _, wire = await loop.create_unix_connection(lambda: AgentConnection("one", seek=True), sock=hostile.ours)
+    await wire.wait_until_ready(20)
     judge, calls = socket.socketpair()
     request = {"op": "worker", "variation": 0, "stdin": True}
     with little_memory():
-        worker = WireProcess(wire, request, within_s=60, keep=0)
+        worker = AgentProcess(wire, request, within_s=60, keep=0)
         working = asyncio.create_task(between(calls, worker))
         before = -1
         while (held := worker._owed) != before or before == frames.WINDOW + frames.DRAIN:
@@ -249,10 +251,10 @@ async def test_a_worker_that_nobody_reads_waits_in_its_guest(hostile: Hostile) -
 async def test_questions_and_answers_of_any_size_pass_between_judge_and_worker(hostile: Hostile) -> None:
     examined = Examined(hostile.theirs, 0)
     loop = asyncio.get_running_loop()
-    _, wire = await loop.create_unix_connection(lambda: Wire("one", seek=True), sock=hostile.ours)
-    await wire.first(20)
+    _, wire = await loop.create_unix_connection(lambda: AgentConnection("one", seek=True), sock=hostile.ours)
+    await wire.wait_until_ready(20)
     judge, calls = socket.socketpair()
-    worker = WireProcess(wire, {"op": "worker", "variation": 0, "stdin": True}, within_s=60, keep=0)
+    worker = AgentProcess(wire, {"op": "worker", "variation": 0, "stdin": True}, within_s=60, keep=0)
     working = asyncio.create_task(between(calls, worker))
     large = os.urandom(3 * MB)
 

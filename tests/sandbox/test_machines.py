@@ -17,8 +17,8 @@ from tests.sandbox.backends.namespaces.test_backend import descendants, until_go
 from tests.sandbox.conftest import MACHINES, opened
 
 from ostinato.sandbox import Backend, Mount, SandboxError, SnapshotKind, Spec
-from ostinato.sandbox.backends.vm.backend import GuestBackend
-from ostinato.sandbox.backends.vm.machine import Machine
+from ostinato.sandbox.backends.vm.backend import VmBackend
+from ostinato.sandbox.backends.vm.machine import VirtualMachine
 
 pytestmark = pytest.mark.machines
 COUNT = "i=0; while :; do i=$((i+1)); echo $i > count; sleep 0.05; done"
@@ -134,7 +134,7 @@ async def test_a_full_disk_leaves_no_snapshot_and_the_sandbox_alive(
 ) -> None:
     sandbox = await machines.create(Spec(repo=repo))
     await sandbox.exec("head -c 1000000 /dev/urandom > big")
-    monkeypatch.setattr(machines.shelf, "_state", tiny)  # type: ignore[attr-defined]
+    monkeypatch.setattr(machines.snapshot_store, "_state", tiny)  # type: ignore[attr-defined]
     for kind in SnapshotKind:
         with pytest.raises(SandboxError):
             await sandbox.snapshot(kind)
@@ -147,8 +147,8 @@ SCRIPT = """
 import asyncio, sys
 from pathlib import Path
 from ostinato.sandbox import Spec
-from ostinato.sandbox.backends.vm.backend import GuestBackend
-from ostinato.sandbox.backends.vm.machine import Machine
+from ostinato.sandbox.backends.vm.backend import VmBackend
+from ostinato.sandbox.backends.vm.machine import VirtualMachine
 from ostinato.fleet.choose import KINDS
 
 async def main():
@@ -199,10 +199,10 @@ def _named(directory: str) -> dict[int, str]:
 async def test_a_machine_lost_while_it_is_loaded_is_loaded_again_once(
     machines: Backend, repo: Path, monkeypatch: pytest.MonkeyPatch, losses: int
 ) -> None:
-    assert isinstance(machines, GuestBackend)
+    assert isinstance(machines, VmBackend)
     sandbox, load, left = await machines.create(Spec(repo=repo)), machines.engine.load, [None] * losses
 
-    async def lose(place: Path, spec: Spec) -> Machine:
+    async def lose(place: Path, spec: Spec) -> VirtualMachine:
         machine = await load(place, spec)
         if left:
             left.pop()

@@ -16,7 +16,7 @@ async def _remote(_: Path | None) -> Backend:
     return await RemoteBackend.connect(url, key)
 
 
-REMOTE = choose.Kind(
+REMOTE = choose.BackendKind(
     name="remote",
     make=_remote,
     advice="start ostinato sandbox serve, then set OSTINATO_SANDBOX_URL and OSTINATO_SANDBOX_KEY",

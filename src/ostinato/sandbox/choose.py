@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class BackendKind:
     """One kind of backend, before anybody knows whether it works here."""
 
     name: str
@@ -76,30 +76,30 @@ def _need_linux(what: str) -> None:
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind(
+        BackendKind(
             name="ns",
             make=_ns,
             advice="allow unprivileged user namespaces: sysctl kernel.unprivileged_userns_clone=1, on Ubuntu "
             "kernel.apparmor_restrict_unprivileged_userns=0, in Docker --security-opt seccomp=unconfined",
         ),
-        Kind(
+        BackendKind(
             name="landlock",
             make=_landlock,
             advice="boot Linux 5.13 or later with `landlock` in its lsm= list",
         ),
-        Kind(
+        BackendKind(
             name="gvisor",
             make=_gvisor,
             advice="install runsc and util-linux; on Debian 12 from the backports: "
             "apt-get install -t bookworm-backports runsc",
         ),
-        Kind(
+        BackendKind(
             name="qemu",
             make=_qemu,
             advice="install QEMU 10 or later, e2fsprogs and util-linux; on Debian 12 from the backports: "
             "apt-get install -t bookworm-backports qemu-system-x86; for the guest's kernel, " + KERNEL_ADVICE,
         ),
-        Kind(name="process", make=_process, advice="install a POSIX shell at /bin/sh"),
+        BackendKind(name="process", make=_process, advice="install a POSIX shell at /bin/sh"),
     )
 }
 """Every backend of this machine, the preferred one first; `ostinato.fleet.choose` adds those elsewhere."""
@@ -112,7 +112,7 @@ _FALLING_BACK = {
 
 
 async def choose_backend(
-    want: str = "auto", snapshots: Path | None = None, kinds: Mapping[str, Kind] = KINDS
+    want: str = "auto", snapshots: Path | None = None, kinds: Mapping[str, BackendKind] = KINDS
 ) -> Backend:
     """A backend by its name, or `auto`: namespaces where they work, else the next best, the reason logged.
 
@@ -131,7 +131,7 @@ async def choose_backend(
     return await probe(kinds["process"], snapshots)
 
 
-async def probe(kind: Kind, snapshots: Path | None = None) -> Backend:
+async def probe(kind: BackendKind, snapshots: Path | None = None) -> Backend:
     """A backend that has just created a sandbox and run a command in it; raises SandboxError."""
     backend = await kind.make(snapshots)
     try:

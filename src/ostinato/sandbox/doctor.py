@@ -20,7 +20,7 @@ from rich.table import Table
 
 from ostinato.sandbox.backends.vm.qemu import kvm
 from ostinato.sandbox.base import SandboxError
-from ostinato.sandbox.choose import KINDS, Kind, probe
+from ostinato.sandbox.choose import KINDS, BackendKind, probe
 from ostinato.sandbox.egress import authority, transparent
 from ostinato.sandbox.linux import cgroup, landlock
 
@@ -44,14 +44,14 @@ class Finding:
     advice: str = ""
 
 
-def register(commands: Any, kinds: Mapping[str, Kind] = KINDS) -> None:
+def register(commands: Any, kinds: Mapping[str, BackendKind] = KINDS) -> None:
     """Adds the command to the subparsers of `ostinato`."""
     doctor = commands.add_parser("doctor", help="try every sandbox backend and what it needs on this machine")
     doctor.add_argument("--json", action="store_true", help="print JSON")
     doctor.set_defaults(run=partial(_run, kinds=kinds))
 
 
-def _run(options: argparse.Namespace, *, kinds: Mapping[str, Kind]) -> int:
+def _run(options: argparse.Namespace, *, kinds: Mapping[str, BackendKind]) -> int:
     findings = asyncio.run(examine(kinds))
     if options.json:
         print(json.dumps({"machine": machine(), "findings": [asdict(each) for each in findings]}))  # noqa: T201
@@ -71,7 +71,7 @@ def machine() -> dict[str, Any]:
     }
 
 
-async def examine(kinds: Mapping[str, Kind] = KINDS) -> list[Finding]:
+async def examine(kinds: Mapping[str, BackendKind] = KINDS) -> list[Finding]:
     """Every backend, then what they build on."""
     found = [await _timed(name, _try_backend(kind), kind.advice) for name, kind in kinds.items()]
     found += [
@@ -105,7 +105,7 @@ async def _timed(name: str, attempt: Attempt, advice: str) -> Finding:
     return Finding(name=name, works=True, took_s=time.monotonic() - start, detail=detail, lost=lost)
 
 
-async def _try_backend(kind: Kind) -> tuple[str, tuple[str, ...]]:
+async def _try_backend(kind: BackendKind) -> tuple[str, tuple[str, ...]]:
     backend = await probe(kind)
     can = backend.capabilities
     await backend.aclose()

@@ -19,31 +19,31 @@ from ostinato.sandbox import SandboxError
 from ostinato.sandbox.base import Egress
 from ostinato.sandbox.egress.frame_transport import MOST, CarriedWay
 from ostinato.sandbox.protocol import frames
-from ostinato.sandbox.protocol.connection import Wire
+from ostinato.sandbox.protocol.connection import AgentConnection
 
 GUEST = """
 import os, select, sys
-from ostinato.sandbox.protocol.agent_link import Link, Watch
-from ostinato.sandbox.guest.proxy_forwarder import Porter
+from ostinato.sandbox.protocol.agent_link import AgentLink, Poller
+from ostinato.sandbox.guest.proxy_forwarder import ProxyForwarder
 
-link, watch = Link(os.dup(0), os.dup(1), ""), Watch()
-porter = Porter(watch, link.send, os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND))
+link, watch = AgentLink(os.dup(0), os.dup(1), ""), Poller()
+porter = ProxyForwarder(watch, link.send, os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND))
 
 def hear(_):
     for request, body in link.receive():
         match request["op"]:
-            case "stream": porter.hear(request, body)
+            case "stream": porter.receive(request, body)
             case "trust": porter.trust(body)
             case "open": porter.open(request["door"])
             case "shut": porter.shut()
-            case "hello": porter.cut()
+            case "hello": porter.reset()
         if request["op"] not in ("stream", "trust"):
             told = {name: os.environ[name] for name in ("HTTP_PROXY", "SSL_CERT_FILE") if name in os.environ}
             link.send({"id": request["id"], "told": told})
 
 watch.add(link.incoming, select.POLLIN | select.POLLHUP | select.POLLERR, hear)
 while link.open:
-    watch.turn(None)
+    watch.poll_once(None)
 """
 
 
@@ -60,7 +60,7 @@ class Guest:
     channel: socket.socket
     trust: Path
     port: int
-    wire: Wire
+    wire: AgentConnection
     way: CarriedWay | None = None
 
     async def enter(self, policy: Egress) -> None:
@@ -70,7 +70,7 @@ class Guest:
         door = {**self.way.door({"SSL_CERT_FILE": "kept"}), "address": ("127.0.0.1", self.port)}
         for part in (b"whom ", b"to trust"):
             self.wire.send({"id": 0, "op": "trust"}, part)
-        answer, _ = await self.wire.ask({"op": "open", "door": door}, within_s=20)
+        answer, _ = await self.wire.request({"op": "open", "door": door}, within_s=20)
         assert answer["told"] == {"HTTP_PROXY": "http://127.0.0.1:3128"}
         assert self.trust.read_bytes() == b"whom to trust"
 
@@ -92,8 +92,10 @@ class Guest:
         return [each.refused for each in self.way.proxy.connections]
 
 
-async def wired(channel: socket.socket, **more: Any) -> Wire:
-    _, wire = await asyncio.get_running_loop().create_unix_connection(lambda: Wire("", **more), sock=channel)
+async def wired(channel: socket.socket, **more: Any) -> AgentConnection:
+    _, wire = await asyncio.get_running_loop().create_unix_connection(
+        lambda: AgentConnection("", **more), sock=channel
+    )
     return wire
 
 
@@ -284,7 +286,7 @@ async def test_a_copy_without_a_way_out_turns_away_who_waits(guest: Guest) -> No
         await guest.way.aclose()
         await guest.wire.hello("a copy", 20)
         reader, writer = await guest.knock()
-        answer, _ = await guest.wire.ask({"op": "shut"}, within_s=20)
+        answer, _ = await guest.wire.request({"op": "shut"}, within_s=20)
         with pytest.raises(ConnectionResetError):
             await reader.read()
         await close_broken(writer)
@@ -343,7 +345,7 @@ class Liar:
     """Our end of a wire to a backend that believes us to be a guest."""
 
     channel: socket.socket
-    wire: Wire
+    wire: AgentConnection
     way: CarriedWay
 
     async def say(self, body: bytes = b"", **header: object) -> None:
@@ -405,7 +407,7 @@ async def test_who_does_not_keep_to_the_protocol_is_ended(liar: Liar, lie: str) 
     for header, body in LIES[lie]:
         await liar.say(body, **header)
     with pytest.raises(SandboxError, match="does not speak the protocol"):
-        await liar.wire.ask({"op": "anything"}, within_s=20)
+        await liar.wire.request({"op": "anything"}, within_s=20)
 
 
 async def test_what_is_not_there_any_more_may_be_spoken_of(liar: Liar) -> None:
@@ -413,9 +415,9 @@ async def test_what_is_not_there_any_more_may_be_spoken_of(liar: Liar) -> None:
     await liar.say(event="opened", stream=1)
     await liar.say(event="close", stream=1)
     await liar.say(event="end", stream=1)
-    asked = liar.wire.begin({"op": "anything"}, within_s=20)
+    asked = liar.wire.send_request({"op": "anything"}, within_s=20)
     await liar.say(id=asked.number)
-    await liar.wire.answer(asked)
+    await liar.wire.response(asked)
 
 
 async def test_a_guest_that_takes_without_reading_fills_no_memory(liar: Liar) -> None:

@@ -14,7 +14,7 @@ from tests.sandbox.egress.conftest import serving
 from tests.sandbox.egress.turned import Internet, internet, python, refused, wheel
 
 from ostinato.sandbox import Backend, Limits, Mount, Sandbox, SandboxError, SnapshotKind, Spec
-from ostinato.sandbox.backends.agent_sandbox import WireSandbox
+from ostinato.sandbox.backends.agent_sandbox import AgentSandbox
 from ostinato.sandbox.base import Egress
 from ostinato.sandbox.egress.proxy_connection import Connection
 
@@ -49,11 +49,11 @@ class Opening:
         egress = Egress(allow=allow, networks=("127.0.0.0/8",), **policy)
         return Spec(repo=self.repo, egress=egress, limits=LIMITS)
 
-    async def open(self, *allow: str, **policy: Any) -> WireSandbox:
+    async def open(self, *allow: str, **policy: Any) -> AgentSandbox:
         return self.keep(await self.backend.create(self.spec(*allow, **policy)))
 
-    def keep(self, sandbox: Sandbox) -> WireSandbox:
-        assert isinstance(sandbox, WireSandbox)
+    def keep(self, sandbox: Sandbox) -> AgentSandbox:
+        assert isinstance(sandbox, AgentSandbox)
         self.made.append(sandbox)
         return sandbox
 
@@ -80,7 +80,7 @@ async def ask(sandbox: Sandbox, target: str) -> str:
     return (await sandbox.exec(f"python ask.py {target}")).output
 
 
-async def seen(sandbox: WireSandbox, wanted: Callable[[Connection], bool]) -> Connection:
+async def seen(sandbox: AgentSandbox, wanted: Callable[[Connection], bool]) -> Connection:
     """The record, which is written when the connection has ended."""
     async with asyncio.timeout(60):
         while not (found := [each for each in sandbox.connections if wanted(each)]):

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ostinato.sandbox import Limits, Sandbox, SandboxError, Spec
-from ostinato.sandbox.backends.agent_sandbox import WireSandbox
+from ostinato.sandbox.backends.agent_sandbox import AgentSandbox
 from ostinato.sandbox.backends.namespaces.backend import NsBackend, NsSandbox
 from ostinato.sandbox.base import Egress
 from ostinato.sandbox.egress import transparent
@@ -145,11 +145,11 @@ def wheel() -> bytes:
     return data.getvalue()
 
 
-def refusals(sandbox: WireSandbox) -> list[str]:
+def refusals(sandbox: AgentSandbox) -> list[str]:
     return [f"{each.host}: {each.refused}" for each in sandbox.connections if each.refused]
 
 
-async def refused(sandbox: WireSandbox, text: str) -> str:
+async def refused(sandbox: AgentSandbox, text: str) -> str:
     """The record of a refusal that has `text` in it; written when the connection has ended."""
     async with asyncio.timeout(30):
         while not (found := [each for each in refusals(sandbox) if text in each]):

@@ -9,12 +9,12 @@ import pytest
 SCRIPT = """
 import os, subprocess, sys
 from ostinato.sandbox.guest import child_watcher
-from ostinato.sandbox.protocol.agent_link import Watch
+from ostinato.sandbox.protocol.agent_link import Poller
 
 if sys.argv[1] == "signals":
     child_watcher._PIDFDS = False
-watch, ended = Watch(), []
-told = child_watcher.Endings(watch)
+watch, ended = Poller(), []
+told = child_watcher.ChildWatcher(watch)
 
 def act(pid):
     ended.append(pid)
@@ -26,7 +26,7 @@ children = [child.pid for child in started]
 for pid in children:
     told.add(pid, lambda pid=pid: act(pid))
 while len(ended) < len(children):
-    watch.turn(None)
+    watch.poll_once(None)
 assert sorted(ended) == sorted(children)
 os._exit(0)
 """

@@ -11,41 +11,41 @@ import pytest
 from tests.sandbox.test_conformance import HEADLESS
 
 from ostinato.sandbox import Spec
-from ostinato.sandbox.backends.agent_sandbox import WireSandbox
+from ostinato.sandbox.backends.agent_sandbox import AgentSandbox
 from ostinato.sandbox.protocol import frames
-from ostinato.sandbox.protocol.connection import Wire
+from ostinato.sandbox.protocol.connection import AgentConnection
 
 AGENT = """
 import os, sys
 from ostinato.sandbox.linux import processes, syscalls
 from ostinato.sandbox.guest.agent import Agent
 from ostinato.sandbox.base import Limits
-from ostinato.sandbox.protocol.agent_link import Link
-from ostinato.sandbox.files.workspace import PlainPlace
+from ostinato.sandbox.protocol.agent_link import AgentLink
+from ostinato.sandbox.files.workspace import DirectoryWorkspace
 
 syscalls.adopt_orphans()
-link = Link(os.dup(0), os.dup(1), "one")
-place = PlainPlace(os.path.realpath(sys.argv[1]))
+link = AgentLink(os.dup(0), os.dup(1), "one")
+place = DirectoryWorkspace(os.path.realpath(sys.argv[1]))
 Agent(link, place, Limits(wall_s=5), oom=processes.open_oom("/proc")).serve()
 """
 
 
 @pytest.fixture
-async def wire(repo: Path) -> AsyncIterator[Wire]:
+async def wire(repo: Path) -> AsyncIterator[AgentConnection]:
     command = [sys.executable, "-c", AGENT, str(repo)]
     ours, theirs = socket.socketpair()
     with theirs:
         process = subprocess.Popen(command, stdin=theirs, stdout=theirs)
     loop = asyncio.get_running_loop()
-    _, wire = await loop.create_unix_connection(lambda: Wire("one", seek=True), sock=ours)
-    await wire.first(20)
+    _, wire = await loop.create_unix_connection(lambda: AgentConnection("one", seek=True), sock=ours)
+    await wire.wait_until_ready(20)
     yield wire
     await wire.close("the test is over")
     await asyncio.to_thread(process.wait)
 
 
-async def test_it_does_what_every_agent_does(wire: Wire, repo: Path) -> None:
-    sandbox = WireSandbox(wire, Spec(repo=repo), str(repo))
+async def test_it_does_what_every_agent_does(wire: AgentConnection, repo: Path) -> None:
+    sandbox = AgentSandbox(wire, Spec(repo=repo), str(repo))
     assert (await sandbox.exec("cat sub/note.txt; rm calc.py; sleep 100 &")).output == "hello\n"
     await sandbox.write("new", b"1")
     assert await sandbox.changes() == {"calc.py": None, "new": b"1"}
@@ -62,9 +62,11 @@ async def test_it_does_what_every_agent_does(wire: Wire, repo: Path) -> None:
     assert (await sandbox.usage()).processes == 1
 
 
-async def test_a_process_whose_first_thread_has_ended_stands_still_too(wire: Wire, repo: Path) -> None:
+async def test_a_process_whose_first_thread_has_ended_stands_still_too(
+    wire: AgentConnection, repo: Path
+) -> None:
     (repo / "headless.py").write_text(HEADLESS)
-    sandbox = WireSandbox(wire, Spec(repo=repo), str(repo))
+    sandbox = AgentSandbox(wire, Spec(repo=repo), str(repo))
     process = await sandbox.start("python3 headless.py")
     counted = repo / "count"
     for _ in range(2):
@@ -79,14 +81,14 @@ async def test_a_process_whose_first_thread_has_ended_stands_still_too(wire: Wir
     await process.signal(9)
 
 
-async def test_an_older_generation_is_not_answered(wire: Wire) -> None:
+async def test_an_older_generation_is_not_answered(wire: AgentConnection) -> None:
     """A guest that was restored hears `hello`; what was on its way before belongs to the other one."""
-    old = wire.begin({"op": "read", "path": "calc.py"}, within_s=30)
+    old = wire.send_request({"op": "read", "path": "calc.py"}, within_s=30)
     await wire.hello("two", 5)
-    assert not old.answer.done()
+    assert not old.response.done()
     wire._generation = "one"
-    stale = wire.begin({"op": "files"}, within_s=30)
+    stale = wire.send_request({"op": "files"}, within_s=30)
     wire._generation = "two"
-    _, names = await wire.ask({"op": "files"}, within_s=5)
+    _, names = await wire.request({"op": "files"}, within_s=5)
     assert "calc.py" in frames.unpack_names(names)
-    assert not stale.answer.done()
+    assert not stale.response.done()

@@ -21,7 +21,7 @@ def place() -> Path:
 
 def test_a_room_leaves_nothing(place: Path) -> None:
     before = _ours(place)
-    room = cgroup.room()
+    room = cgroup.create_directory()
     assert room is not None
     child = subprocess.run(
         [sys.executable, "-c", CHILD, str(room.version), str(room.directory)],
@@ -31,7 +31,7 @@ def test_a_room_leaves_nothing(place: Path) -> None:
         check=False,
     )
     assert f"{room._path.name}/1" in child.stdout, child.stderr
-    room.leave("1")
+    room.release("1")
     os.mkdir("two", dir_fd=room.directory)
     room.close()
     assert _ours(place) == before
@@ -39,7 +39,7 @@ def test_a_room_leaves_nothing(place: Path) -> None:
 
 def test_closing_ends_what_a_killed_zygote_left_running(place: Path) -> None:
     before = _ours(place)
-    room = cgroup.room()
+    room = cgroup.create_directory()
     assert room is not None
     command = [sys.executable, "-c", f"{CHILD}input()", str(room.version), str(room.directory)]
     with subprocess.Popen(
@@ -67,29 +67,29 @@ def test_one_of_another_pid_namespace_is_not_taken_for_ourselves(tmp_path: Path)
 
 
 def test_a_group_is_used_again_when_nothing_is_left_in_it(place: Path) -> None:
-    room = cgroup.room()
+    room = cgroup.create_directory()
     assert room is not None
-    first = room.take()
-    room.leave(first)
-    assert room.take() == first
+    first = room.acquire()
+    room.release(first)
+    assert room.acquire() == first
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as inside:
         (room._path / first / "cgroup.procs").write_text(str(inside.pid))
-        room.leave(first)
-        second = room.take()
+        room.release(first)
+        second = room.acquire()
         assert second != first
         inside.communicate(b"\n")
-    room.leave(second)
-    assert room.take() == second
+    room.release(second)
+    assert room.acquire() == second
     room.close()
     assert not room._path.exists()
 
 
 def test_no_more_groups_than_a_bound_are_kept(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cgroup, "_MOST_LEFT", 2)
-    room = cgroup.room()
+    monkeypatch.setattr(cgroup, "_MAX_IDLE", 2)
+    room = cgroup.create_directory()
     assert room is not None
-    for name in [room.take() for _ in range(5)]:
-        room.leave(name)
+    for name in [room.acquire() for _ in range(5)]:
+        room.release(name)
     assert len([path for path in room._path.iterdir() if path.is_dir()]) == 2
     room.close()
 
@@ -100,9 +100,9 @@ def _ours(place: Path) -> set[str]:
 
 CHILD = """
 import sys
-from ostinato.sandbox.linux.cgroup import Groups
-groups = Groups(int(sys.argv[1]), int(sys.argv[2]))
-name = groups.take()
+from ostinato.sandbox.linux.cgroup import CgroupPool
+groups = CgroupPool(int(sys.argv[1]), int(sys.argv[2]))
+name = groups.acquire()
 groups.enter(name)
 groups.limit(name, 2**28)
 print(open("/proc/self/cgroup").read(), flush=True)
@@ -116,7 +116,7 @@ def test_what_a_dead_runner_left_is_swept(place: Path) -> None:
     (left / "1").mkdir(parents=True)
     ours = place / f"ostinato-{os.getpid()}-abc"
     ours.mkdir()
-    room = cgroup.room()
+    room = cgroup.create_directory()
     assert room is not None
     room.close()
     assert not left.exists()

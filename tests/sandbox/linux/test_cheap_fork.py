@@ -14,7 +14,7 @@ import ctypes, mmap, os
 from ostinato.sandbox.linux import cheap_fork
 
 kept = [bytes([n % 251]) * 300 for n in range(20_000)]
-cheap_fork.gather()
+cheap_fork.use_large_pages()
 assert kept == [bytes([n % 251]) * 300 for n in range(20_000)]
 child = os.fork()
 if child == 0:
@@ -29,7 +29,7 @@ HELD = """
 import os
 from ostinato.sandbox.linux import cheap_fork
 
-cheap_fork.hold()
+cheap_fork.defer_fork_hooks()
 import random, threading
 random.seed(7)
 first = random.Random(7).random()
@@ -37,12 +37,12 @@ read, write = os.pipe()
 for release in (False, True):
     if os.fork() == 0:
         if release:
-            cheap_fork.release()
+            cheap_fork.restore_fork_hooks()
         os.write(write, b"same" if random.random() == first else b"other")
         os._exit(0)
     os.wait()
     print(os.read(read, 9).decode())
-cheap_fork.release()
+cheap_fork.restore_fork_hooks()
 random.seed(7)
 if os.fork() == 0:
     os.write(write, b"same" if random.random() == first else b"other")
@@ -65,7 +65,7 @@ assert poll.poll(5000) == [(file, select.POLLIN)]
 heard = []
 child = os.fork()
 if child == 0:
-    syscalls.heed()
+    syscalls.unblock_child_signal()
     signal.signal(signal.SIGCHLD, lambda *_: heard.append(1))
     if os.fork() == 0:
         os._exit(0)

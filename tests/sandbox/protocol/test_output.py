@@ -1,12 +1,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostinato.sandbox.protocol.output import Tail
+from ostinato.sandbox.protocol.output import OutputTail
 
 
 @given(st.lists(st.binary(max_size=50)), st.integers(1, 60))
 def test_the_end_is_kept_and_the_rest_counted(parts: list[bytes], limit: int) -> None:
-    tail = Tail(limit)
+    tail = OutputTail(limit)
     for part in parts:
         tail.add(part)
     whole = b"".join(parts)
@@ -16,7 +16,7 @@ def test_the_end_is_kept_and_the_rest_counted(parts: list[bytes], limit: int) ->
 
 
 def test_nothing_is_kept_where_nothing_may_be() -> None:
-    tail = Tail(0)
+    tail = OutputTail(0)
     for piece in (b"a", b"bc" * 1000, b""):
         tail.add(piece)
     assert tail.text() == "[2001 bytes left out]\n"

@@ -6,7 +6,7 @@ from typing import Any
 
 from ostinato.fleet.client.client import Client
 from ostinato.sandbox.base import ExecResult, Limits
-from ostinato.sandbox.protocol.output import Tail
+from ostinato.sandbox.protocol.output import OutputTail
 
 INPUT_BYTES = 256 * 1024
 """Of standard input in one call."""
@@ -24,7 +24,7 @@ class RemoteProcess:
         limits: Limits,
     ) -> None:
         self._client, self._sandbox, self._pid, self._events = client, sandbox, pid, events
-        self._tail = Tail(limits.output_bytes)
+        self._tail = OutputTail(limits.output_bytes)
         self._result: Mapping[str, Any] | None = None
 
     @classmethod

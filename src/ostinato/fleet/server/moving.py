@@ -21,7 +21,7 @@ async def move(home: Link, parent: str, target: Link, wish: Wish) -> Info:
     try:
         for path, text in told["changes"].items():
             data = entries.unpacked(text)
-            if isinstance(data, entries.Link | entries.Folder):
+            if isinstance(data, entries.Symlink | entries.EmptyDirectory):
                 continue
             if data is None:
                 await target.client.rpc(wish.id, "filesystem.Filesystem/Remove", {"path": path})

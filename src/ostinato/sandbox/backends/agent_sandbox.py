@@ -1,4 +1,4 @@
-"""A sandbox whose agent is at the other end of a wire, and its commands: the same for every engine."""
+"""A sandbox whose agent is at the other end of a connection, and its commands: the same for every engine."""
 
 import asyncio
 import builtins
@@ -21,29 +21,31 @@ from ostinato.sandbox.base import (
 from ostinato.sandbox.egress.proxy_connection import Connection
 from ostinato.sandbox.egress.route import Way
 from ostinato.sandbox.protocol import frames
-from ostinato.sandbox.protocol.connection import Answer, Wire
+from ostinato.sandbox.protocol.connection import AgentConnection, Response
 from ostinato.sandbox.protocol.frames import FrameError
-from ostinato.sandbox.protocol.stream import Stream, follow
+from ostinato.sandbox.protocol.stream import OutputStream, follow
 
 GRACE_S = 10.0
 """How much longer than a command's time limit an agent is waited for, e.g. on a busy machine."""
 
 
-class WireProcess:
+class AgentProcess:
     """A command under way in a sandbox. See `Process`."""
 
-    def __init__(self, wire: Wire, request: Mapping[str, Any], *, within_s: float, keep: int) -> None:
-        self._wire = wire
+    def __init__(
+        self, connection: AgentConnection, request: Mapping[str, Any], *, within_s: float, keep: int
+    ) -> None:
+        self._connection = connection
         self._input = bool(request["stdin"])
         self._room = frames.WINDOW
         self._owed = frames.WINDOW + frames.DRAIN
         """Bytes of output that may still come without another credit."""
         self._broken = False
         self._changed = asyncio.Event()
-        self._stream = Stream(keep, self._credit)
+        self._stream = OutputStream(keep, self._credit)
         run = {"op": "run", **request, "window": frames.WINDOW}
-        self._pending = wire.begin(run, within_s=within_s, heard=self._heard)
-        self._pending.answer.add_done_callback(self._ended)
+        self._pending = connection.send_request(run, within_s=within_s, on_event=self._heard)
+        self._pending.response.add_done_callback(self._ended)
 
     def _heard(self, header: dict[str, Any], body: bytes) -> None:
         """Raises FrameError for what no honest agent says."""
@@ -59,7 +61,7 @@ class WireProcess:
         self._broken = self._broken or "broken" in header
         self._changed.set()
 
-    def _ended(self, answer: "asyncio.Future[Answer]") -> None:
+    def _ended(self, answer: "asyncio.Future[Response]") -> None:
         self._broken = True
         self._changed.set()
         error = answer.exception()
@@ -70,7 +72,7 @@ class WireProcess:
         self._order("credit", bytes=count)
 
     def _order(self, op: str, body: bytes = b"", **header: object) -> None:
-        self._wire.send({"id": self._pending.number, "op": op, **header}, body)
+        self._connection.send({"id": self._pending.number, "op": op, **header}, body)
 
     def output(self) -> AsyncIterator[bytes]:
         return self._stream.read()
@@ -102,7 +104,7 @@ class WireProcess:
     async def finish(self) -> tuple[ExecResult, Mapping[str, Any]]:
         """`wait`, and the agent's whole answer."""
         await self._stream.drain()
-        answer, _ = await self._wire.answer(self._pending)
+        answer, _ = await self._connection.response(self._pending)
         return _result(answer, self._stream.tail.text()), answer
 
 
@@ -123,13 +125,13 @@ def _number(answer: Mapping[str, Any], name: str) -> float:
     return value
 
 
-class WireSandbox:
+class AgentSandbox:
     """Everything that an agent does by itself; engines add snapshots, forks and their own end."""
 
-    def __init__(self, wire: Wire, spec: Spec, root: str, way: Way | None = None) -> None:
+    def __init__(self, connection: AgentConnection, spec: Spec, root: str, way: Way | None = None) -> None:
         self.id = uuid.uuid4().hex
         self.root = root
-        self._wire = wire
+        self._connection = connection
         self._way = way
         self._spec = spec
         self._limits = spec.limits
@@ -152,11 +154,11 @@ class WireSandbox:
         self._check_running()
         request = {"op": "run", "window": None, **_request(command, timeout_s, state=state)}
         most = 3 * self._limits.output_bytes + frames.SMALL  # what is no UTF-8 has three bytes for each
-        pending = self._wire.begin(request, within_s=self._patience_s(timeout_s), most=most)
+        pending = self._connection.send_request(request, within_s=self._patience_s(timeout_s), max_body=most)
         try:
-            answer, output = await self._wire.answer(pending)
+            answer, output = await self._connection.response(pending)
         except asyncio.CancelledError:
-            self._wire.send({"id": pending.number, "op": "signal", "number": signal.SIGKILL})
+            self._connection.send({"id": pending.number, "op": "signal", "number": signal.SIGKILL})
             raise
         return _result(answer, output.decode(errors="replace")), answer
 
@@ -170,10 +172,10 @@ class WireSandbox:
     async def start(self, command: str, *, timeout_s: float | None = None, stdin: bool = False) -> Process:
         return self._start(_request(command, timeout_s, stdin=stdin))
 
-    def _start(self, request: Mapping[str, Any]) -> WireProcess:
+    def _start(self, request: Mapping[str, Any]) -> AgentProcess:
         self._check_running()
         within_s = self._patience_s(request["timeout_s"])
-        return WireProcess(self._wire, request, within_s=within_s, keep=self._limits.output_bytes)
+        return AgentProcess(self._connection, request, within_s=within_s, keep=self._limits.output_bytes)
 
     def _patience_s(self, timeout_s: float | None) -> float:
         return (self._limits.wall_s if timeout_s is None else timeout_s) + GRACE_S
@@ -183,43 +185,45 @@ class WireSandbox:
             raise SandboxError(f"sandbox {self.id} is paused: resume it first")
 
     async def _ask(
-        self, op: str, body: bytes = b"", *, most: int = frames.SMALL, **request: object
-    ) -> Answer:
+        self, op: str, body: bytes = b"", *, max_body: int = frames.SMALL, **request: object
+    ) -> Response:
         self._check_running()
-        return await self._wire.ask({"op": op, **request}, body, within_s=self._within_s, most=most)
+        return await self._connection.request(
+            {"op": op, **request}, body, within_s=self._within_s, max_body=max_body
+        )
 
     async def read(self, path: str) -> bytes:
-        return (await self._ask("read", path=path, most=MAX_FILE_BYTES))[1]
+        return (await self._ask("read", path=path, max_body=MAX_FILE_BYTES))[1]
 
     async def write(self, path: str, data: bytes) -> None:
         await self._ask("write", data, path=path)
 
     async def files(self) -> list[str]:
-        return frames.unpack_names((await self._ask("files", most=frames.MAX_NAMES))[1])
+        return frames.unpack_names((await self._ask("files", max_body=frames.MAX_NAMES))[1])
 
     async def tree_hash(self) -> str:
         return str((await self._ask("state"))[0].get("tree"))
 
     async def changes(self) -> dict[str, bytes | None]:
         most = (self._limits.disk_mb << 20) + frames.MAX_NAMES
-        return frames.unpack_files((await self._ask("changes", most=most))[1])
+        return frames.unpack_files((await self._ask("changes", max_body=most))[1])
 
     async def pause(self) -> None:
         if self._paused:
             return
         await self._ask("pause")
-        self._wire.pause()
+        self._connection.pause()
         self._paused = True
 
     async def resume(self) -> None:
         if not self._paused:
             return
-        await self._wire.ask({"op": "resume"}, within_s=self._within_s)
-        self._wire.resume()
+        await self._connection.request({"op": "resume"}, within_s=self._within_s)
+        self._connection.resume()
         self._paused = False
 
     async def usage(self) -> Usage:
-        answer, _ = await self._wire.ask({"op": "usage"}, within_s=self._within_s)
+        answer, _ = await self._connection.request({"op": "usage"}, within_s=self._within_s)
         return Usage(
             cpu_s=_number(answer, "cpu_s"),
             memory_bytes=int(_number(answer, "memory_bytes")),
@@ -236,10 +240,10 @@ class WireSandbox:
     async def destroy(self) -> None:
         if self._way is not None:
             await self._way.aclose()
-        await self._wire.close("the sandbox is destroyed: create another")
+        await self._connection.close("the sandbox is destroyed: create another")
 
     async def list(self, path: str = ".") -> builtins.list[str]:
-        return frames.unpack_names((await self._ask("list", path=path, most=frames.MAX_NAMES))[1])
+        return frames.unpack_names((await self._ask("list", path=path, max_body=frames.MAX_NAMES))[1])
 
 
 def _request(

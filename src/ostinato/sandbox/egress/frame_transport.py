@@ -16,7 +16,7 @@ from ostinato.sandbox.egress import listener
 from ostinato.sandbox.egress.policy import Resolve
 from ostinato.sandbox.egress.route import Way
 from ostinato.sandbox.protocol import frames
-from ostinato.sandbox.protocol.connection import Wire
+from ostinato.sandbox.protocol.connection import AgentConnection
 from ostinato.sandbox.protocol.frames import FrameError
 
 MOST = 256
@@ -30,11 +30,11 @@ _HIGH, _LOW = 1 << 16, 1 << 14
 class CarriedWay(Way):
     """Tell the guest at the other end of `wire` of its `door` and whom to trust, `aclose` at the end."""
 
-    def __init__(self, policy: Egress, sandbox: str, resolve: Resolve | None, wire: Wire) -> None:
+    def __init__(self, policy: Egress, sandbox: str, resolve: Resolve | None, wire: AgentConnection) -> None:
         super().__init__(policy, sandbox, resolve)
         self._most = min(policy.connections + _REFUSABLE, MOST)
         self._carrier = Carrier(wire, self._most, self.proxy.accept)
-        wire.attach(self._carrier)
+        wire.set_event_listener(self._carrier)
 
     def door(self, own: Mapping[str, str]) -> dict[str, object]:
         """What a guest needs to open it; `own`: the environment that commands have, which stays."""
@@ -47,19 +47,19 @@ class CarriedWay(Way):
 
 
 class Carrier:
-    """All connections of one guest, as an `Aside`; `accept` gives what serves one.
+    """All connections of one guest, as an `EventListener`; `accept` gives what serves one.
 
     What no honest agent says, such as more than the `most` it was told, is a FrameError.
     """
 
-    def __init__(self, wire: Wire, most: int, accept: Callable[[], asyncio.Protocol]) -> None:
+    def __init__(self, wire: AgentConnection, most: int, accept: Callable[[], asyncio.Protocol]) -> None:
         self.wire = wire
         self._most = most
         self._accept = accept
         self._connections: dict[int, Carried] = {}
         self.stopped = False
 
-    def heard(self, header: Mapping[str, Any], body: bytes) -> None:
+    def on_event(self, header: Mapping[str, Any], body: bytes) -> None:
         number, event = _natural(header, "stream"), header["event"]
         if event == "opened":
             self._open(number)
@@ -72,14 +72,14 @@ class Carrier:
         if not self.stopped:
             self._connections[number] = Carried(number, self, self._accept())
 
-    def free(self) -> None:
+    def on_writable(self) -> None:
         """Let the next speak: whoever does is the last after that."""
         for number in tuple(self._connections):
-            if self.wire.free:
+            if self.wire.writable:
                 connection = self._connections[number] = self._connections.pop(number)
                 connection.flush()
 
-    def ended(self) -> None:
+    def on_closed(self) -> None:
         """The guest is gone."""
         for connection in tuple(self._connections.values()):
             connection.lose(ConnectionResetError("the sandbox is gone"))
@@ -159,7 +159,7 @@ class Carried(asyncio.Transport):
 
     def flush(self) -> None:
         """Say what there is to say, as far as the wire and the program take it."""
-        while self._carrier.wire.free and self._say():
+        while self._carrier.wire.writable and self._say():
             pass
         if self._paused and len(self._waiting) <= _LOW and not self._lost:
             self._paused = False

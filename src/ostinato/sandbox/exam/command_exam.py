@@ -31,7 +31,7 @@ from ostinato.sandbox.exam.host import repeated
 from ostinato.sandbox.exam.reports import READERS, ReportError
 from ostinato.sandbox.files import tree
 from ostinato.sandbox.files.scratch import Scratch
-from ostinato.sandbox.protocol.connection import LateError
+from ostinato.sandbox.protocol.connection import ResponseTimeoutError
 from ostinato.types import Task
 
 TESTS = "/mnt/tests"
@@ -92,7 +92,7 @@ async def _examine(backend: Backend, exam: Exam, check: Check, seed: int) -> dic
             await _check_tools(sandbox, check)
             tests = TESTS if mounted else f"{sandbox.root}/{_BESIDE}"
             return await _run(sandbox, check, tests, seed)
-        except (EndedWithinError, LateError):
+        except (EndedWithinError, ResponseTimeoutError):
             return {}  # no report: what ran there ended its sandbox, or keeps it from answering
         finally:
             await sandbox.destroy()

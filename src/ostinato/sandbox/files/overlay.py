@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ostinato.sandbox.files import tree
-from ostinato.sandbox.protocol.entries import Folder
+from ostinato.sandbox.protocol.entries import EmptyDirectory
 
 _OPAQUE = ("user.overlay.opaque", "trusted.overlay.opaque")
 """The one of an overlay in a user namespace, and the one of an overlay mounted with every right."""
@@ -76,7 +76,7 @@ def _touched(lower: str, upper: str) -> Iterator[tuple[str, bytes | None]]:
         if below is None or is_opaque(entry.path):
             yield from ((gone, None) for gone in _files_below(lower, path))
         if is_directory:
-            yield path, Folder() if below == [] and _kind(f"{lower}/{path}") != stat.S_IFDIR else None
+            yield path, EmptyDirectory() if below == [] and _kind(f"{lower}/{path}") != stat.S_IFDIR else None
         else:
             yield path, tree.grab(entry.path)
         waiting += below or ()

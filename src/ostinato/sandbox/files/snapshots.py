@@ -22,7 +22,7 @@ LAYER, RECORD = "layer", "snapshot.json"
 Write = Callable[[bytes], None]
 
 
-class Shelf:
+class SnapshotStore:
     """Where one backend keeps its snapshots. `state` None: in a temporary directory, gone with `close`."""
 
     def __init__(self, backend: str, state: Path | None) -> None:

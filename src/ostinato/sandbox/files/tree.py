@@ -22,7 +22,7 @@ from ostinato.sandbox.base import (
     SandboxError,
     SandboxPathError,
 )
-from ostinato.sandbox.protocol.entries import Folder, Link, Script
+from ostinato.sandbox.protocol.entries import EmptyDirectory, Executable, Symlink
 from ostinato.sandbox.protocol.frames import MAX_FILES
 
 GIT = ".git"
@@ -187,7 +187,7 @@ def apply(root: str, changes: Mapping[str, bytes | None]) -> None:
 
     What is gone goes first and links come last: no change is written through another one.
     """
-    order = (type(None), bytes, Script, Folder, Link)
+    order = (type(None), bytes, Executable, EmptyDirectory, Symlink)
     for path, data in sorted(changes.items(), key=lambda change: order.index(type(change[1]))):
         try:
             _put(root, path, data)
@@ -205,16 +205,16 @@ def _put(root: str, path: str, data: bytes | None) -> None:
     real = os.path.join(resolve(root, above), name)  # noqa: PTH118
     if os.path.islink(real):  # noqa: PTH114
         delete(root, path)
-    if not isinstance(data, Link | Folder):
+    if not isinstance(data, Symlink | EmptyDirectory):
         write(root, path, data)
-        if isinstance(data, Script):
+        if isinstance(data, Executable):
             os.chmod(real, _EXECUTABLE)  # noqa: PTH101
         return
     _check_no_git(root, real, path)
-    if isinstance(data, Link):
+    if isinstance(data, Symlink):
         _clear(real)
     with _parent(root, real, make=True) as (folder, last):
-        if isinstance(data, Link):
+        if isinstance(data, Symlink):
             os.symlink(data, last, dir_fd=folder)
         else:
             os.mkdir(last, dir_fd=folder)
@@ -342,9 +342,9 @@ def grab(real: str) -> bytes | None:
     try:
         status = os.lstat(real)
         if stat.S_ISLNK(status.st_mode):
-            return Link(os.fsencode(os.readlink(real)))  # noqa: PTH115
+            return Symlink(os.fsencode(os.readlink(real)))  # noqa: PTH115
         data = _read(real, real)
-        return Script(data) if status.st_mode & stat.S_IXUSR else data
+        return Executable(data) if status.st_mode & stat.S_IXUSR else data
     except (OSError, SandboxError):
         return None
 

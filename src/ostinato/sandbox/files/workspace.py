@@ -10,7 +10,7 @@ REPO_AREA, TMP_AREA = "repo", "tmp"
 Stamp = tuple[int, int, int]
 
 
-class Place(Protocol):
+class Workspace(Protocol):
     """What an agent needs to know of where it is."""
 
     root: str
@@ -36,7 +36,7 @@ class Place(Protocol):
         ...
 
 
-class OverlayPlace:
+class OverlayWorkspace:
     """An overlay mounted at `root`; `lower` and `upper` are open directories of its layers."""
 
     root = rootfs.REPO
@@ -63,7 +63,7 @@ class OverlayPlace:
         return (status.f_blocks - status.f_bfree) * status.f_frsize
 
 
-class PlainPlace:
+class DirectoryWorkspace:
     """Any directory: what was written is what differs from when this was made.
 
     `git`: `.git` is watched too; needed to pack it.
@@ -110,6 +110,6 @@ class PlainPlace:
         return {path: (s.st_ino, s.st_size, s.st_ctime_ns) for path, s in stats}
 
 
-def state(place: Place, *, alone: bool) -> dict[str, Any]:
+def state(place: Workspace, *, alone: bool) -> dict[str, Any]:
     """What decides whether a command's result may be remembered; `alone`: no other command is under way."""
     return {"tree": tree.digest(place.root), "pure": alone and place.pure()}

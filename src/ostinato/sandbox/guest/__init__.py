@@ -1,4 +1,5 @@
-"""The processes inside a sandbox: the agent, its jobs, and the first process of a virtual machine.
+"""The code that runs inside a sandbox: the agent, its jobs, and the first process of a virtual machine.
 
-The backends start these modules and copy them into guests; they use `protocol`, `linux`, `files`, `exam`.
+Only the backends import it, to start it and to copy it into guests; it uses `protocol`, `linux`, `files` and
+`exam`.
 """

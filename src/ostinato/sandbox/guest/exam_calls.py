@@ -1,4 +1,4 @@
-"""What a judge asks and an exam's worker answers, on its way through the agent of a guest."""
+"""Carries an exam's calls between the judge and the worker through the agent of a virtual machine."""
 
 import os
 import select
@@ -6,62 +6,62 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ostinato.sandbox.protocol.agent_link import Watch
+from ostinato.sandbox.protocol.agent_link import Poller
 from ostinato.sandbox.protocol.frames import CHUNK
 
-Tell = Callable[[Mapping[str, Any], bytes], None]
+Send = Callable[[Mapping[str, Any], bytes], None]
 
 
-class Calls:
+class ExamCalls:
     """The worker at the other end of `sock`, as a command's output and input under the request's `number`.
 
-    Of its answers no more than `window` bytes are told without another credit. What it does not read is kept:
-    the backend gives it no more than a window at a time. Neither ever makes the agent wait.
+    No more than `window` bytes of its output are sent without another credit. Input that it does not read is
+    kept: the backend sends no more than a window at a time. Neither ever makes the agent wait.
     """
 
-    def __init__(self, number: int, sock: socket.socket, window: int, watch: Watch, tell: Tell) -> None:
+    def __init__(self, number: int, sock: socket.socket, window: int, poller: Poller, send: Send) -> None:
         self.number = number
         self._sock = sock
         self._window = window
-        self._watch = watch
-        self._tell = tell
-        self._waiting = bytearray()
+        self._poller = poller
+        self._send = send
+        self._input = bytearray()
         self._ended = False
         sock.setblocking(False)
-        self._attend()
+        self._poll()
 
     def credit(self, count: int) -> None:
-        """The judge read so many bytes."""
+        """Allow `count` more bytes of output: the judge has read so many."""
         self._window += count
-        self._attend()
+        self._poll()
 
     def feed(self, data: bytes) -> None:
-        """What the judge asks."""
+        """Pass input from the judge on to the worker."""
         if self._ended:
-            self._refuse(len(data))
+            self._send_broken(len(data))
             return
-        self._waiting += data
-        self._pour()
+        self._input += data
+        self._write()
 
-    def _refuse(self, count: int) -> None:
-        self._tell({"id": self.number, "event": "taken", "bytes": count, "broken": True}, b"")
+    def _send_broken(self, count: int) -> None:
+        self._send({"id": self.number, "event": "taken", "bytes": count, "broken": True}, b"")
 
-    def _attend(self) -> None:
-        """Wait for what can be done next."""
+    def _poll(self) -> None:
+        """Poll the socket for what can be done next."""
         if self._ended:
             return
-        wanted = (select.POLLIN if self._window else 0) | (select.POLLOUT if self._waiting else 0)
-        self._watch.remove(self._sock.fileno())
-        if wanted:
-            self._watch.add(self._sock.fileno(), wanted, self._move)
+        events = (select.POLLIN if self._window else 0) | (select.POLLOUT if self._input else 0)
+        self._poller.remove(self._sock.fileno())
+        if events:
+            self._poller.add(self._sock.fileno(), events, self._on_ready)
 
-    def _move(self, events: int) -> None:
-        if self._waiting and events & ~select.POLLIN:
-            self._pour()
+    def _on_ready(self, events: int) -> None:
+        if self._input and events & ~select.POLLIN:
+            self._write()
         if self._window and events & ~select.POLLOUT and not self._ended:
-            self._hear()
+            self._read()
 
-    def _hear(self) -> None:
+    def _read(self) -> None:
         try:
             data = os.read(self._sock.fileno(), min(CHUNK, self._window))
         except BlockingIOError:
@@ -69,30 +69,27 @@ class Calls:
         except ConnectionError:
             data = b""
         if not data:
-            self._end()
+            self._ended = True
+            self._poller.remove(self._sock.fileno())
+            self._sock.close()
+            self._send({"id": self.number}, b"")
             return
         self._window -= len(data)
-        self._tell({"id": self.number, "event": "output"}, data)
-        self._attend()
+        self._send({"id": self.number, "event": "output"}, data)
+        self._poll()
 
-    def _pour(self) -> None:
-        """Write what the worker takes now."""
+    def _write(self) -> None:
+        """Write as much input as the worker takes now."""
         try:
-            count = self._sock.send(self._waiting) if self._waiting else 0
+            count = self._sock.send(self._input) if self._input else 0
         except BlockingIOError:
             count = 0
-        except OSError:  # it reads no more: what it has said is still to be heard, and then its end
-            self._refuse(len(self._waiting))
-            self._waiting.clear()
-            self._attend()
+        except OSError:  # it reads no more; its output, and then its end, are still to be read
+            self._send_broken(len(self._input))
+            self._input.clear()
+            self._poll()
             return
-        del self._waiting[:count]
+        del self._input[:count]
         if count:
-            self._tell({"id": self.number, "event": "taken", "bytes": count}, b"")
-        self._attend()
-
-    def _end(self) -> None:
-        self._ended = True
-        self._watch.remove(self._sock.fileno())
-        self._sock.close()
-        self._tell({"id": self.number}, b"")
+            self._send({"id": self.number, "event": "taken", "bytes": count}, b"")
+        self._poll()

@@ -1,8 +1,8 @@
-"""The commands under way in a sandbox, as children of its agent: started, fed, listened to, ended.
+"""Runs the commands of a sandbox as children of its agent, with their input and output.
 
-Output goes to the backend as it comes, as far as it is credited; of a command that nobody listens to only the
-end is kept. When the last command ends, every process but the agent is killed; while others run, those of
-its session.
+Output goes to the backend as it comes, as far as there is credit; of a command without a listener only the
+end of its output is kept. When a command ends, the rest of its session is killed; when the last command ends,
+every process but the agent is killed.
 """
 
 import os
@@ -19,75 +19,81 @@ from functools import partial
 from typing import Any
 
 from ostinato.sandbox.base import Limits, SandboxError
-from ostinato.sandbox.guest.child_watcher import Endings
+from ostinato.sandbox.guest.child_watcher import ChildWatcher
 from ostinato.sandbox.linux import cheap_fork, processes, syscalls
-from ostinato.sandbox.protocol.agent_link import Watch
+from ostinato.sandbox.protocol.agent_link import Poller
 from ostinato.sandbox.protocol.frames import CHUNK, DRAIN
-from ostinato.sandbox.protocol.output import Tail
+from ostinato.sandbox.protocol.output import OutputTail
 
 _SHELL = "/bin/sh"
 _MIB = 2**20
-_FOREVER = float("inf")
-Tell = Callable[[Mapping[str, Any], bytes], None]
-Recognise = Callable[[str, str], Callable[[], int] | None]
-"""Command and directory to what does the same in a fork of the agent, None for the shell."""
+Send = Callable[[Mapping[str, Any], bytes], None]
+FindForkBody = Callable[[str, str], Callable[[], int] | None]
+"""Returns, for a command and a directory, a function that does the same in a fork of the agent.
+
+None: the command needs the shell."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Job:
-    """One command. `credit` None: nobody listens."""
+    """A command under way."""
 
     id: int
     pid: int
     output: int
     input: int | None
     credit: int | None
-    tail: Tail
+    """Bytes of output that may be sent; None when there is no listener."""
+    tail: OutputTail
     started: float
     deadline: float
     state: bool
-    """Whether the answer says what became of the tree."""
+    """True when the response has to contain the state of the tree."""
     timed_out: bool = False
-    waiting: bytearray = field(default_factory=bytearray)
-    """For its standard input."""
+    unwritten: bytearray = field(default_factory=bytearray)
+    """Standard input that the command has not taken yet."""
     closing: bool = False
+    """True when standard input is closed behind `unwritten`."""
 
 
 class Jobs:
-    """All of them. `tell` sends a frame to the backend, `done` hears of each that ended.
+    """All commands of one sandbox.
 
-    `oom`: an open /proc/self/oom_score_adj. `crowd`: counts what is bounded together with the sandbox's own
-    processes, as many as there are when a command starts; None where the kernel counts those alone.
+    `send` sends a frame to the backend; `on_end` is called with each job that ended and its exit code.
+    `oom` is an open /proc/self/oom_score_adj. `user` is the user of commands, where that is not the agent's.
+    `count_foreign_threads` counts the threads that the kernel bounds together with the sandbox's own; it is
+    called when a command starts, and is None where the kernel counts the sandbox alone.
     """
 
     def __init__(
         self,
         root: str,
         limits: Limits,
-        watch: Watch,
+        poller: Poller,
         *,
-        tell: Tell,
-        done: Callable[[Job, int], None],
-        recognise: Recognise | None,
+        send: Send,
+        on_end: Callable[[Job, int], None],
+        find_fork_body: FindForkBody | None,
         oom: int,
         user: int | None = None,
-        crowd: Callable[[], int] | None = None,
+        count_foreign_threads: Callable[[], int] | None = None,
     ) -> None:
-        self._oom, self._user, self._crowd = oom, user, crowd
+        self._oom, self._user, self._count_foreign_threads = oom, user, count_foreign_threads
         self._root = root
         self._limits = limits
-        self._watch = watch
-        self._endings = Endings(watch)
-        self._tell = tell
-        self._done = done
-        self._recognise = recognise
+        self._poller = poller
+        self._child_watcher = ChildWatcher(poller)
+        self._send = send
+        self._on_end = on_end
+        self._find_fork_body = find_fork_body
         self._jobs: dict[int, Job] = {}
         self._statuses: dict[int, int] = {}
         self._helpers = 0
         self._orphans = 0
         self._paused: tuple[float, frozenset[int]] | None = None
-        _limit_for_ever(limits)
-        if crowd is None:
+        """The time of the pause, and the processes that were stopped before it."""
+        _limit_resources(limits)
+        if count_foreign_threads is None:
             _limit_processes(limits.processes)
 
     @property
@@ -119,7 +125,7 @@ class Jobs:
             output=output,
             input=feed,
             credit=window,
-            tail=Tail(self._limits.output_bytes),
+            tail=OutputTail(self._limits.output_bytes),
             state=request["state"],
             started=now,
             deadline=now + (self._limits.wall_s if timeout_s is None else timeout_s),
@@ -128,14 +134,14 @@ class Jobs:
         for fd in (output, feed):
             if fd is not None:
                 os.set_blocking(fd, False)
-        self._watch.add(output, select.POLLIN, partial(self._hear, job))
-        self._endings.add(pid, lambda: self._end(job))
+        self._poller.add(output, select.POLLIN, partial(self._read, job))
+        self._child_watcher.add(pid, lambda: self._end(job))
 
     def _start(self, command: str, read_end: int | None, write_end: int) -> int:
-        body = self._recognise(command, self._root) if self._recognise else None
+        body = self._find_fork_body(command, self._root) if self._find_fork_body else None
         if body is not None:
             return self._fork(lambda: os._exit(body()), read_end, write_end)
-        # subprocess starts it without copying this process, and gives signals their defaults back
+        # subprocess starts it without copying this process, and resets signals to their defaults
         with self._commands_user() as user:
             shell = subprocess.Popen(
                 [_SHELL, "-c", command],
@@ -145,7 +151,7 @@ class Jobs:
                 stderr=write_end,
                 start_new_session=True,
                 user=user,
-                preexec_fn=self._limits_processes(),  # noqa: PLW1509 - there is one thread here
+                preexec_fn=self._process_limit(),  # noqa: PLW1509 - there is one thread here
             )
         resource.prlimit(shell.pid, resource.RLIMIT_CPU, (self._limits.cpu_s, self._limits.cpu_s))
         shell.returncode = 0  # reaped in `_kill`, not by the object
@@ -153,29 +159,32 @@ class Jobs:
 
     @contextmanager
     def _commands_user(self) -> Iterator[int | None]:
-        """Who a command is to become; None when it is that already.
+        """Yield the user that a command has to change to, None when it has that user from its start.
 
-        A child that changes its user is a copy of this process, which takes a kernel in software longer than
-        all the rest. So this process becomes the user while it starts one, unless a process of his is there
-        already, which could end this one meanwhile.
+        A child that changes its user is a full copy of this process, which takes an emulated kernel longer
+        than the rest of the start. So this process itself becomes the user while it starts a command, unless
+        a process of that user is running, which could kill this one meanwhile.
         """
         if self._user is None or self._jobs or self._helpers:
             yield self._user
             return
-        with syscalls.wholly(self._user):
+        with syscalls.acting_as(self._user):
             yield None
 
     @contextmanager
     def _expendable(self) -> Iterator[None]:
-        """What is started is killed for want of memory before this process is: it inherits that."""
+        """Let processes that are started meanwhile inherit that the kernel kills them before this one.
+
+        It kills processes when memory runs out.
+        """
         os.pwrite(self._oom, b"500", 0)
         try:
             yield
         finally:
             os.pwrite(self._oom, b"0", 0)
 
-    def help(self, body: Callable[[], None], keep: Iterable[int]) -> None:
-        """A child beside the commands that runs `body`."""
+    def start_helper(self, body: Callable[[], None], keep: Iterable[int]) -> None:
+        """Run `body` in a child beside the commands, which keeps the descriptors in `keep`."""
         with self._expendable():
             self._fork(body, None, None, keep)
         self._helpers += 1
@@ -183,8 +192,8 @@ class Jobs:
     def _fork(
         self, body: Callable[[], None], source: int | None, target: int | None, keep: Iterable[int] = ()
     ) -> int:
-        """A child that runs `body` in its own session, without the agent's files."""
-        limit = self._limits_processes()
+        """Run `body` in a child with a session of its own, without the agent's files; return its pid."""
+        limit_processes = self._process_limit()
         child = os.fork()
         if child:
             return child
@@ -194,114 +203,117 @@ class Jobs:
             os.setsid()
             os.chdir(self._root)
             resource.setrlimit(resource.RLIMIT_CPU, (self._limits.cpu_s, self._limits.cpu_s))
-            if limit is not None:
-                limit()
+            if limit_processes is not None:
+                limit_processes()
             if self._user is not None:
                 os.setreuid(self._user, self._user)
                 syscalls.drop_capabilities()
             syscalls.set_dumpable(True)
-            cheap_fork.release()
+            cheap_fork.restore_fork_hooks()
             body()
         except BaseException:
             traceback.print_exc()
         finally:
             os._exit(1)
 
-    def _limits_processes(self) -> Callable[[], None] | None:
-        """What a command does at its start; None when this process' own limit is the command's as well."""
-        if self._crowd is None:
+    def _process_limit(self) -> Callable[[], None] | None:
+        """Return a function that a command calls at its start; None when it inherits the right limit."""
+        if self._count_foreign_threads is None:
             return None
-        return partial(_limit_processes, self._crowd() + self._limits.processes)
+        return partial(_limit_processes, self._count_foreign_threads() + self._limits.processes)
 
-    def _hear(self, job: Job, _: int) -> None:
-        """Take output as far as it is credited."""
+    def _read(self, job: Job, _: int) -> None:
+        """Read output as far as there is credit."""
         count = CHUNK if job.credit is None else min(CHUNK, job.credit)
         try:
             data = os.read(job.output, count)
         except BlockingIOError:
             return
         if not data:
-            self._watch.remove(job.output)
+            self._poller.remove(job.output)
         elif job.credit is None:
             job.tail.add(data)
         else:
             job.credit -= len(data)
-            self._tell({"id": job.id, "event": "output"}, data)
+            self._send({"id": job.id, "event": "output"}, data)
             if job.credit == 0:
-                self._watch.remove(job.output)
+                self._poller.remove(job.output)
 
     def credit(self, number: int, count: int) -> None:
-        """The reader took so many bytes."""
+        """Allow `count` more bytes of output: the reader took so many."""
         job = self._jobs.get(number)
         if job is None or job.credit is None:
             return
         if job.credit == 0:
-            self._watch.add(job.output, select.POLLIN, partial(self._hear, job))
+            self._poller.add(job.output, select.POLLIN, partial(self._read, job))
         job.credit += count
 
     def detach(self) -> None:
-        """Whoever listened is gone: the commands go on, under numbers that nobody asks for."""
+        """Let all commands go on without a listener, under numbers that no request has.
+
+        Called when another backend takes over the connection of the one that started them.
+        """
         jobs, self._jobs = self._jobs, {}
         for job in jobs.values():
             if job.credit == 0:
-                self._watch.add(job.output, select.POLLIN, partial(self._hear, job))
+                self._poller.add(job.output, select.POLLIN, partial(self._read, job))
             self._orphans += 1
             job.id, job.credit = -self._orphans, None
             self._jobs[job.id] = job
 
     def feed(self, number: int, data: bytes) -> None:
-        """For the standard input; nothing ends it."""
+        """Write `data` to the standard input; empty `data` closes it."""
         job = self._jobs.get(number)
         if job is None or job.input is None:
-            self._tell({"id": number, "event": "taken", "bytes": len(data), "broken": True}, b"")
+            self._send({"id": number, "event": "taken", "bytes": len(data), "broken": True}, b"")
             return
-        job.waiting += data
+        job.unwritten += data
         job.closing = job.closing or not data
-        self._pour(job)
+        self._write(job)
 
-    def _pour(self, job: Job) -> None:
-        """Write what its standard input takes now, and watch it while some is left."""
+    def _write(self, job: Job) -> None:
+        """Write as much as the standard input takes now, and poll it while something is left."""
         assert job.input is not None
         count = 0
         try:
-            count = os.write(job.input, job.waiting) if job.waiting else 0
+            count = os.write(job.input, job.unwritten) if job.unwritten else 0
         except BlockingIOError:
             pass
         except BrokenPipeError:
-            self._tell({"id": job.id, "event": "taken", "bytes": len(job.waiting), "broken": True}, b"")
+            self._send({"id": job.id, "event": "taken", "bytes": len(job.unwritten), "broken": True}, b"")
             self._close_input(job)
             return
-        del job.waiting[:count]
+        del job.unwritten[:count]
         if count:
-            self._tell({"id": job.id, "event": "taken", "bytes": count}, b"")
-        if job.waiting:
-            self._watch.add(job.input, select.POLLOUT, lambda _: self._pour(job))
+            self._send({"id": job.id, "event": "taken", "bytes": count}, b"")
+        if job.unwritten:
+            self._poller.add(job.input, select.POLLOUT, lambda _: self._write(job))
         elif job.closing:
             self._close_input(job)
         else:
-            self._watch.remove(job.input)
+            self._poller.remove(job.input)
 
     def _close_input(self, job: Job) -> None:
         if job.input is not None:
-            self._watch.remove(job.input)
+            self._poller.remove(job.input)
             os.close(job.input)
             job.input = None
 
     def signal(self, number: int, which: int) -> None:
-        """To its process group; nothing when it has ended."""
+        """Send a signal to the command's process group; does nothing when it has ended."""
         job = self._jobs.get(number)
         if job is not None:
             with suppress(ProcessLookupError):
                 os.killpg(job.pid, which)
 
-    def patience_s(self) -> float | None:
-        """Seconds until the next command's time is up; None when there is no such."""
+    def seconds_to_deadline(self) -> float | None:
+        """Return the seconds until the next command's deadline; None when no deadline is running."""
         if self._paused is not None or not self._jobs:
             return None
         return max(min(job.deadline for job in self._jobs.values()) - time.monotonic(), 0)
 
     def end_late(self) -> None:
-        """End the commands whose time is up."""
+        """End the commands whose deadline has passed."""
         if self._paused is None:
             now = time.monotonic()
             for job in [job for job in self._jobs.values() if job.deadline <= now]:
@@ -309,36 +321,36 @@ class Jobs:
                 self._end(job)
 
     def pause(self) -> None:
-        """Stop every process but this one; their time stands still as well."""
+        """Stop every process but this one, and the clocks of their deadlines."""
         if self._paused is None:
-            before = frozenset(processes.stopped())
+            before = frozenset(processes.stopped_processes())
             processes.stop_all()
             self._paused = time.monotonic(), before
 
     def resume(self) -> None:
-        """Let go on what `pause` stopped."""
+        """Let the processes run that `pause` stopped."""
         if self._paused is None:
             return
         since, before = self._paused
         self._paused = None
-        processes.go_on(before)
+        processes.continue_all(before)
         for job in self._jobs.values():
             job.deadline += time.monotonic() - since
 
     def _end(self, job: Job) -> None:
         status = self._kill(job)
-        self._endings.remove(job.pid)
-        self._watch.remove(job.output)
+        self._child_watcher.remove(job.pid)
+        self._poller.remove(job.output)
         self._close_input(job)
         del self._jobs[job.id]
         self._drain(job)
         os.close(job.output)
-        self._done(job, status)
+        self._on_end(job, status)
 
     def _drain(self, job: Job) -> None:
-        """What still lies in the pipe: no more than it holds, so it needs no credit.
+        """Read the rest of the pipe; that is no more than a pipe holds, so it needs no credit.
 
-        Bounded, since what left the command's session may still write into it.
+        It is bounded, since a process that left the command's session may still be writing to the pipe.
         """
         left = DRAIN
         with suppress(BlockingIOError):
@@ -347,22 +359,22 @@ class Jobs:
                 if job.credit is None:
                     job.tail.add(data)
                 else:
-                    self._tell({"id": job.id, "event": "output"}, data)
+                    self._send({"id": job.id, "event": "output"}, data)
 
     def _kill(self, job: Job) -> int:
-        """End it with all that belongs to it; answers its exit code, negative for a signal."""
+        """End a command with all that belongs to it; return its exit code, negative for a signal."""
         if len(self._jobs) == 1 and not self._helpers:
             processes.kill_all(self._statuses)
         else:
             processes.kill_session(job.pid, self._statuses)
         status = self._statuses.pop(job.pid, None)
         if status is None:
-            raise SandboxError(f"process {job.pid} was not ours to wait for")
+            raise SandboxError(f"process {job.pid} is not a child of this process: it cannot be waited for")
         return status
 
 
-def _limit_for_ever(limits: Limits) -> None:
-    """Limits of this process and, by inheritance, of every other; only CPU time is each command's own."""
+def _limit_resources(limits: Limits) -> None:
+    """Set the limits that every process inherits from this one; only CPU time is limited for each command."""
     for kind, value in (
         (resource.RLIMIT_AS, limits.memory_mb * _MIB),
         (resource.RLIMIT_FSIZE, limits.disk_mb * _MIB),

@@ -1,10 +1,12 @@
-"""At the door of a guest: programs connect to a proxy on the guest's own loopback, and what they say is
-carried out as frames (see `frames`); the proxy is outside, behind the backend's end (`egress.carried`).
+"""Carries connections of programs in a virtual machine to the egress proxy outside.
 
-    program ──127.0.0.1:3128──► Porter ──frames: opened, data, end──► backend
-            ◄───────────────────       ◄──frames: data, taken, close──
+Programs connect to a proxy address on the guest's own loopback. Their data travels as frames (see
+`sandbox.protocol.frames`) to the backend, where `egress.frame_transport` gives it to the proxy.
 
-Neither side is ever ahead of the other by more than `frames.WINDOW` bytes a connection.
+    program ──127.0.0.1:3128──► ProxyForwarder ──frames: opened, data, end──► backend
+            ◄───────────────────               ◄──frames: data, taken, close──
+
+Neither side is ever ahead of the other by more than `frames.WINDOW` bytes for each connection.
 """
 
 import itertools
@@ -20,200 +22,205 @@ from typing import Any
 
 from ostinato.sandbox.base import SandboxError
 from ostinato.sandbox.protocol import frames
-from ostinato.sandbox.protocol.agent_link import Watch
+from ostinato.sandbox.protocol.agent_link import Poller
 
 _BACKLOG = 64
-_AT_ONCE = struct.pack("ii", 1, 0)
-"""SO_LINGER that makes `close` reset the connection."""
-Tell = Callable[[Mapping[str, Any], bytes], None]
+_RESET = struct.pack("ii", 1, 0)
+"""The SO_LINGER with which `close` resets the connection."""
+Send = Callable[[Mapping[str, Any], bytes], None]
 
 
 @dataclass(slots=True, kw_only=True)
-class Visitor:
+class ForwardedConnection:
     """A program's connection."""
 
     number: int
     socket: socket.socket
     credit: int = frames.WINDOW
-    """How much more may be carried out before some of it is taken."""
-    waiting: bytearray = field(default_factory=bytearray)
-    """For the program."""
-    silent: bool = False
-    """The program says no more."""
-    ending: bool = False
-    """Nothing more comes for the program."""
+    """Bytes that may be sent to the backend before it takes some of them."""
+    unwritten: bytearray = field(default_factory=bytearray)
+    """Data from the backend that the program has not taken yet."""
+    program_ended: bool = False
+    """True when the program sends no more data."""
+    backend_ended: bool = False
+    """True when the backend sends no more data."""
     closing: bool = False
-    """Nobody listens to it either."""
+    """True when the backend has closed the connection behind `unwritten`."""
+
+    @property
+    def readable(self) -> bool:
+        """True when data of the program may be read and sent on."""
+        return self.credit > 0 and not self.program_ended and not self.closing
 
 
-class Porter:
-    """All of them. `trust`: a file, open to append to, in which programs look for whom to trust."""
+class ProxyForwarder:
+    """All forwarded connections; `ca_file` is the open file of certificates that programs trust."""
 
-    def __init__(self, watch: Watch, tell: Tell, trust: int) -> None:
-        self._watch = watch
-        self._tell = tell
-        self._trust = trust
-        self._door: socket.socket | None = None
-        self._most = 0
-        self._told: Mapping[str, str] = {}
-        self._visitors: dict[int, Visitor] = {}
+    def __init__(self, poller: Poller, send: Send, ca_file: int) -> None:
+        self._poller = poller
+        self._send = send
+        self._ca_file = ca_file
+        self._listener: socket.socket | None = None
+        self._max_connections = 0
+        self._environment: Mapping[str, str] = {}
+        self._connections: dict[int, ForwardedConnection] = {}
         self._numbers = itertools.count(1)
 
     def trust(self, data: bytes) -> None:
-        """More of the certificates that programs are to trust; `cut` takes back what there was."""
-        frames.write_all(self._trust, data)
+        """Append certificates that programs trust; `reset` removes all of them."""
+        frames.write_all(self._ca_file, data)
 
     def open(self, door: Mapping[str, Any]) -> None:
-        """Let programs in, at most `door["most"]` at a time. Raises OSError, SandboxError."""
-        self._forget_told()
-        if self._door is None:
-            self._door = _listen(*door["address"])
-        self._most, self._told = door["most"], door["environment"]
-        os.environ.update(self._told)
-        self._look_out()
+        """Accept programs at `door["address"]`, at most `door["most"]` at a time.
+
+        Commands get `door["environment"]`. Raises OSError, SandboxError.
+        """
+        self._remove_environment()
+        if self._listener is None:
+            self._listener = _listen(*door["address"])
+        self._max_connections, self._environment = door["most"], door["environment"]
+        os.environ.update(self._environment)
+        self._poll_listener()
 
     def shut(self) -> None:
-        """There is no way out: whoever waits at the door is turned away."""
-        self._forget_told()
-        if self._door is not None:
-            self._watch.remove(self._door.fileno())
-            self._door.close()
-            self._door = None
+        """Stop listening: programs that wait to be accepted are turned away."""
+        self._remove_environment()
+        if self._listener is not None:
+            self._poller.remove(self._listener.fileno())
+            self._listener.close()
+            self._listener = None
 
-    def _forget_told(self) -> None:
-        for name in self._told:
+    def _remove_environment(self) -> None:
+        for name in self._environment:
             os.environ.pop(name, None)
-        self._told = {}
+        self._environment = {}
 
-    def cut(self) -> None:
-        """Whoever heard them is gone: all connections are reset, and new ones wait for `open` or `shut`."""
-        for visitor in tuple(self._visitors.values()):
-            self._reset(visitor)
-        if self._door is not None:
-            self._watch.remove(self._door.fileno())
-        os.ftruncate(self._trust, 0)
+    def reset(self) -> None:
+        """Reset all connections, whose backend is gone; new ones wait until `open` or `shut`."""
+        for connection in tuple(self._connections.values()):
+            self._reset(connection)
+        if self._listener is not None:
+            self._poller.remove(self._listener.fileno())
+        os.ftruncate(self._ca_file, 0)
 
-    def hear(self, request: Mapping[str, Any], body: bytes) -> None:
-        """What the backend says of one connection, if it is still there."""
-        visitor = self._visitors.get(request["stream"])
-        if visitor is None:
+    def receive(self, request: Mapping[str, Any], body: bytes) -> None:
+        """Handle the backend's frame for one connection, if that still exists."""
+        connection = self._connections.get(request["stream"])
+        if connection is None:
             return
         match request["event"]:
             case "data":
-                visitor.waiting += body
+                connection.unwritten += body
             case "taken":
-                visitor.credit += request["bytes"]
+                connection.credit += request["bytes"]
             case "end":
-                visitor.ending = True
+                connection.backend_ended = True
             case "close":
-                visitor.closing = True
+                connection.closing = True
             case "cut":
-                self._reset(visitor)
+                self._reset(connection)
                 return
-        self._pour(visitor)
+        self._write(connection)
 
-    def _look_out(self) -> None:
-        """For the next, while there is room for one."""
-        if self._door is None or not self._most:
+    def _poll_listener(self) -> None:
+        """Wait for the next program while there is room for another connection."""
+        if self._listener is None or not self._max_connections:
             return
-        if len(self._visitors) < self._most:
-            self._watch.add(self._door.fileno(), select.POLLIN, self._admit)
+        if len(self._connections) < self._max_connections:
+            self._poller.add(self._listener.fileno(), select.POLLIN, self._accept)
         else:
-            self._watch.remove(self._door.fileno())
+            self._poller.remove(self._listener.fileno())
 
-    def _admit(self, _: int) -> None:
-        assert self._door is not None
+    def _accept(self, _: int) -> None:
+        assert self._listener is not None
         try:
-            connection, _ = self._door.accept()
-        except OSError:  # it has left again
+            accepted, _ = self._listener.accept()
+        except OSError:  # the program has hung up already
             return
-        connection.setblocking(False)
-        visitor = Visitor(number=next(self._numbers), socket=connection)
-        self._visitors[visitor.number] = visitor
-        self._say(visitor, "opened")
-        self._attend(visitor)
-        self._look_out()
+        accepted.setblocking(False)
+        connection = ForwardedConnection(number=next(self._numbers), socket=accepted)
+        self._connections[connection.number] = connection
+        self._send_event(connection, "opened")
+        self._poll(connection)
+        self._poll_listener()
 
-    def _say(self, visitor: Visitor, event: str, body: bytes = b"", **more: int) -> None:
-        self._tell({"id": 0, "event": event, "stream": visitor.number, **more}, body)
+    def _send_event(
+        self, connection: ForwardedConnection, event: str, body: bytes = b"", **more: int
+    ) -> None:
+        self._send({"id": 0, "event": event, "stream": connection.number, **more}, body)
 
-    def _attend(self, visitor: Visitor) -> None:
-        """Wait for whatever can be done next."""
-        wanted = select.POLLIN if self._hears(visitor) else 0
-        wanted |= select.POLLOUT if visitor.waiting else 0
-        if wanted:
-            self._watch.add(visitor.socket.fileno(), wanted, partial(self._move, visitor))
-        else:  # else its end would be told again and again
-            self._watch.remove(visitor.socket.fileno())
+    def _poll(self, connection: ForwardedConnection) -> None:
+        """Poll the connection for what can be done next."""
+        events = select.POLLIN if connection.readable else 0
+        events |= select.POLLOUT if connection.unwritten else 0
+        if events:
+            self._poller.add(connection.socket.fileno(), events, partial(self._on_ready, connection))
+        else:  # polled all the same, it would report its end again and again
+            self._poller.remove(connection.socket.fileno())
 
-    def _move(self, visitor: Visitor, events: int) -> None:
-        if visitor.waiting and events & ~select.POLLIN:
-            self._pour(visitor)
-        if events & ~select.POLLOUT and self._hears(visitor):
-            self._take(visitor)
-
-    def _hears(self, visitor: Visitor) -> bool:
-        there = visitor.number in self._visitors
-        return there and visitor.credit > 0 and not visitor.silent and not visitor.closing
-
-    def _take(self, visitor: Visitor) -> None:
-        """Carry out what the program says."""
+    def _on_ready(self, connection: ForwardedConnection, events: int) -> None:
+        """Write what the program takes, then send on what it has written."""
+        if connection.unwritten and events & ~select.POLLIN:
+            self._write(connection)
+        is_open = connection.number in self._connections
+        if not (is_open and connection.readable and events & ~select.POLLOUT):
+            return
         try:
-            data = visitor.socket.recv(min(frames.CHUNK, visitor.credit))
+            data = connection.socket.recv(min(frames.CHUNK, connection.credit))
         except BlockingIOError:
             return
         except OSError:
-            self._lose(visitor)
+            self._lose(connection)
             return
-        visitor.credit -= len(data)
-        visitor.silent = not data
-        self._say(visitor, "data" if data else "end", data)
-        self._attend(visitor)
+        connection.credit -= len(data)
+        connection.program_ended = not data
+        self._send_event(connection, "data" if data else "end", data)
+        self._poll(connection)
 
-    def _pour(self, visitor: Visitor) -> None:
-        """Give the program what it takes now."""
+    def _write(self, connection: ForwardedConnection) -> None:
+        """Write as much as the program takes now, and behind the last byte end or close the connection."""
         try:
-            count = visitor.socket.send(visitor.waiting) if visitor.waiting else 0
+            count = connection.socket.send(connection.unwritten) if connection.unwritten else 0
         except BlockingIOError:
             count = 0
         except OSError:
-            self._lose(visitor)
+            self._lose(connection)
             return
-        del visitor.waiting[:count]
+        del connection.unwritten[:count]
         if count:
-            self._say(visitor, "taken", bytes=count)
-        if visitor.closing and not visitor.waiting:
-            self._forget(visitor)
+            self._send_event(connection, "taken", bytes=count)
+        if connection.closing and not connection.unwritten:
+            self._forget(connection)
             return
-        if visitor.ending and not visitor.waiting:
-            with suppress(OSError):  # it is gone: whoever reads from it hears of that
-                visitor.socket.shutdown(socket.SHUT_WR)
-        self._attend(visitor)
+        if connection.backend_ended and not connection.unwritten:
+            with suppress(OSError):  # the program is gone: the next read notices that
+                connection.socket.shutdown(socket.SHUT_WR)
+        self._poll(connection)
 
-    def _lose(self, visitor: Visitor) -> None:
-        self._say(visitor, "close")
-        self._forget(visitor)
+    def _lose(self, connection: ForwardedConnection) -> None:
+        self._send_event(connection, "close")
+        self._forget(connection)
 
-    def _reset(self, visitor: Visitor) -> None:
+    def _reset(self, connection: ForwardedConnection) -> None:
         with suppress(OSError):
-            visitor.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
-        self._forget(visitor)
+            connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self._forget(connection)
 
-    def _forget(self, visitor: Visitor) -> None:
-        self._watch.remove(visitor.socket.fileno())
-        visitor.socket.close()
-        del self._visitors[visitor.number]
-        self._look_out()
+    def _forget(self, connection: ForwardedConnection) -> None:
+        self._poller.remove(connection.socket.fileno())
+        connection.socket.close()
+        del self._connections[connection.number]
+        self._poll_listener()
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    door = socket.socket()
+    listener = socket.socket()
     try:
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        door.bind((host, port))
-        door.listen(_BACKLOG)
-        door.setblocking(False)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)
     except OSError as error:
-        door.close()
-        raise SandboxError(f"no door to the proxy at {host}:{port}: {error}") from error
-    return door
+        listener.close()
+        raise SandboxError(f"the guest cannot listen for the proxy at {host}:{port}: {error}") from error
+    return listener

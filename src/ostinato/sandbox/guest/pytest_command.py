@@ -1,4 +1,4 @@
-"""Which commands are a run of the tests and nothing else."""
+"""Recognises commands that run pytest and do nothing else."""
 
 import shlex
 from dataclasses import dataclass
@@ -9,21 +9,23 @@ _PYTHONS = ("python", "python3")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """One pytest command."""
+    """A call of pytest."""
 
     python: str | None
-    """`python` or `python3` with `-m pytest`, which puts the working directory on the path; else None."""
+    """`python` or `python3` for a call with `-m pytest`, which puts the working directory on the path.
+
+    None for a call of `pytest` itself."""
     arguments: tuple[str, ...]
 
 
 def parse(command: str) -> Invocation | None:
-    """The invocation when `command` is nothing but a call of pytest, else None.
+    """Return the invocation when `command` is nothing but a call of pytest, otherwise None.
 
     >>> parse("python -m pytest -q 2>&1").arguments
     ('-q',)
     >>> parse("pytest | tail -3")
     """
-    plain = command.strip().removesuffix("2>&1")  # the two are one stream here anyway
+    plain = command.strip().removesuffix("2>&1")  # a sandbox joins the two streams anyway
     if not _SHELL_SYNTAX.isdisjoint(plain):
         return None
     try:

@@ -1,21 +1,21 @@
-"""The first process of a sandbox that has a kernel of its own: `python guest.py stdio | port PATH [warm]`.
+"""The first process of a virtual machine, which becomes a sandbox's agent: `stdio | port PATH [warm]`.
 
-    backend ──hello, enter, parts──► guest: mounts, gives up its rights ──► agent, until the machine ends
+    backend ──hello, enter, parts──► mounts, gives up its rights ──► agent, until the machine ends
             ──wake, after a snapshot or fork was loaded──► a name, randomness and a clock of its own
 
 It starts with every right, waits, and is saved in that state as the template of many sandboxes. `enter` makes
-it the agent of one: the repository becomes an overlay at /repo, commands get the user who owns it and no
-capability. The agent itself keeps the few that `wake` needs; commands run as another real user than it, so
-that they can neither signal nor look into it.
+it the agent of one: the repository becomes an overlay at /repo, and commands get the user who owns it and no
+capability. The agent itself keeps the few capabilities that `wake` needs. Its real user differs from that of
+commands, so that they can neither signal it nor read its memory.
 
-    enter     order, parts: [[kind, place], …]; then each part's bytes in frames `part`, the last one empty
-                        kind tree: a tar archive, unpacked at `place`; layer: see `sandbox.files.layer`
+    enter     order, parts: [[kind, place], …]; then each part's bytes in frames `part`, the last one empty;
+              kind `tree`: a tar archive to unpack at `place`; kind `layer`: see `sandbox.files.layer`
     wake      name, entropy, now (seconds since the epoch, None where the clock is not the guest's own),
-              door (None, or what `porter` needs to open one)
-    trust     certificates that programs are to trust then, before `wake`, in as many frames as it takes
+              door (None, or the argument of `ProxyForwarder.open`)
+    trust     certificates for programs, in any number of frames before `wake`
     stream    see `frames`
     clock     now
-    quiet     nothing: what was sent before it has been read
+    quiet     (its response says that all earlier frames have been read)
 """
 
 import errno
@@ -34,51 +34,54 @@ from pathlib import Path
 from ostinato.sandbox.base import Limits, SandboxError
 from ostinato.sandbox.exam import worker
 from ostinato.sandbox.files import layer_restore, rootfs
-from ostinato.sandbox.files.workspace import REPO_AREA, TMP_AREA, OverlayPlace
-from ostinato.sandbox.guest.agent import Agent, Answer, Request
-from ostinato.sandbox.guest.exam_calls import Calls
-from ostinato.sandbox.guest.jobs import Recognise
-from ostinato.sandbox.guest.proxy_forwarder import Porter
+from ostinato.sandbox.files.workspace import REPO_AREA, TMP_AREA, OverlayWorkspace
+from ostinato.sandbox.guest.agent import Agent, Request, Response
+from ostinato.sandbox.guest.exam_calls import ExamCalls
+from ostinato.sandbox.guest.jobs import FindForkBody
+from ostinato.sandbox.guest.proxy_forwarder import ProxyForwarder
 from ostinato.sandbox.linux import processes, syscalls
 from ostinato.sandbox.protocol import frames
-from ostinato.sandbox.protocol.agent_link import Link
+from ostinato.sandbox.protocol.agent_link import AgentLink
 
 PRISTINE = "/.pristine"
 _NOBODY = 65534
 _INODES = 16384
 _RESEED = 0x5207  # RNDRESEEDCRNG
-_KEPT = (syscalls.SYS_ADMIN, syscalls.SYS_RESOURCE, syscalls.SYS_TIME)
-_AWAY_S = 0.002
+_CAPABILITIES = (syscalls.SYS_ADMIN, syscalls.SYS_RESOURCE, syscalls.SYS_TIME)
+_RECONNECT_S = 0.002
 
 
-class Port(Link):
-    """A link whose other side may be away for a moment, while a snapshot is loaded."""
+class VirtioLink(AgentLink):
+    """A link whose other side may be closed for a moment, while a snapshot is loaded."""
 
     def receive(self) -> Iterator[frames.Frame]:
         yield from super().receive()
         if not self.open:
-            time.sleep(_AWAY_S)
+            time.sleep(_RECONNECT_S)
             self.open = True
 
 
 def main() -> None:
     incoming, outgoing = _channel(sys.argv[1:])
-    recognise: Recognise | None = None
+    find_fork_body: FindForkBody | None = None
     if "warm" in sys.argv:
-        from ostinato.sandbox.guest import (
-            warm_pytest,  # only where it is saved in the template: loading it takes its time
-        )
+        # loaded only where the template is saved with it, since loading takes seconds
+        from ostinato.sandbox.guest import warm_pytest
 
         warm_pytest.prepare()
-        _rehearse()
-        recognise = warm_pytest.fork_body
-    link = (Port if sys.argv[1] == "port" else Link)(incoming, outgoing, generation="")
+        _run_common_programs()
+        find_fork_body = warm_pytest.fork_body
+    link = (VirtioLink if sys.argv[1] == "port" else AgentLink)(incoming, outgoing, generation="")
     link.send({"id": 0, "ready": True})
-    _wait_and_serve(link, recognise)
+    _wait_and_serve(link, find_fork_body)
 
 
-def _rehearse() -> None:
-    """Run what most commands consist of: no copy has to read their files then, nor translate what reads."""
+def _run_common_programs() -> None:
+    """Run the programs that most commands use.
+
+    Copies of this machine then neither have to read their files nor, where QEMU emulates the processor, to
+    translate the kernel's code that reads them.
+    """
     for command in (
         ["tar", "--version"],
         ["/bin/sh", "-c", "cat; ls /; grep x; sed -n 1p; head; tail; find /tmp"],
@@ -87,9 +90,12 @@ def _rehearse() -> None:
 
 
 def _channel(arguments: list[str]) -> tuple[int, int]:
-    """Descriptors that no command inherits; what anything prints goes to the console, or nowhere."""
+    """Return the descriptors of the connection, which no command inherits.
+
+    Anything that this process prints goes to the console, or nowhere.
+    """
     if arguments[0] == "port":
-        syscalls.raise_loopback()  # nobody else does in a kernel of its own
+        syscalls.raise_loopback()  # in a virtual machine no other process does
         port = os.open(arguments[1], os.O_RDWR | os.O_CLOEXEC)
         return port, port
     incoming, outgoing = (fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 10) for number in (0, 1))
@@ -99,7 +105,7 @@ def _channel(arguments: list[str]) -> tuple[int, int]:
     return incoming, outgoing
 
 
-def _wait_and_serve(link: Link, recognise: Recognise | None) -> None:
+def _wait_and_serve(link: AgentLink, find_fork_body: FindForkBody | None) -> None:
     requests = _requests(link)
     request = next(requests)
     while request[0]["op"] != "enter":
@@ -107,17 +113,17 @@ def _wait_and_serve(link: Link, recognise: Recognise | None) -> None:
         request = next(requests)
     order = request[0]["order"]
     limits = Limits(**order["limits"])
-    oom = processes.open_oom("/proc")  # now: whoever has given up his rights may not
+    oom = processes.open_oom("/proc")  # opened now: it takes rights that `enter` gives up
     try:
-        place, trust = enter(limits, _Parts(request[0]["parts"], requests))
+        workspace, ca_file = enter(limits, _Parts(request[0]["parts"], requests))
     except (OSError, SandboxError) as error:
         link.send({"id": 0, "error": "SandboxError", "message": f"the sandbox was not created: {error}"})
         raise
     os.environ.update(order["environment"])
-    GuestAgent(link, place, limits, oom=oom, recognise=recognise, trust=trust).serve()
+    VmAgent(link, workspace, limits, oom=oom, find_fork_body=find_fork_body, ca_file=ca_file).serve()
 
 
-def _requests(link: Link) -> Iterator[frames.Frame]:
+def _requests(link: AgentLink) -> Iterator[frames.Frame]:
     poll = select.poll()
     poll.register(link.incoming, select.POLLIN)
     while link.open:
@@ -127,23 +133,23 @@ def _requests(link: Link) -> Iterator[frames.Frame]:
 
 
 class _Parts:
-    """What comes behind an `enter`."""
+    """The parts that follow an `enter`."""
 
     def __init__(self, kinds: list[tuple[str, str]], requests: Iterator[frames.Frame]) -> None:
         self.kinds = kinds
         self._requests = requests
 
     def bytes(self) -> Iterator[bytes]:
-        """Of the next part."""
+        """Yield the bytes of the next part."""
         while data := next(self._requests)[1]:
             yield data
 
 
-def enter(limits: Limits, parts: _Parts) -> tuple[OverlayPlace, int]:
-    """Finish the root for one sandbox and give up what it does not need for it.
+def enter(limits: Limits, parts: _Parts) -> tuple[OverlayWorkspace, int]:
+    """Finish the root for one sandbox and give up the rights that it does not need any more.
 
-    Answers the repository, and the open file that says whom programs are to trust: only whoever holds it open
-    can still write it.
+    Return the repository, and the open file of certificates that programs trust. It can only be written
+    through this descriptor.
     """
     trees = [place for kind, place in parts.kinds if kind == "tree"]
     _unpack_trees(trees, parts)
@@ -154,16 +160,16 @@ def enter(limits: Limits, parts: _Parts) -> tuple[OverlayPlace, int]:
         for path in (PRISTINE, f"{rootfs.SCRATCH}/upper")
     )
     syscalls.unmount(rootfs.SCRATCH)
-    trust = _open_trust()
+    ca_file = _open_ca_file()
     os.chdir(rootfs.REPO)
     _become(owner.st_uid, owner.st_gid)
     if len(parts.kinds) > len(trees):
         _unpack_layer(parts.bytes())
-    return OverlayPlace(lower, upper), trust
+    return OverlayWorkspace(lower, upper), ca_file
 
 
 def _unpack_trees(places: list[str], parts: "_Parts") -> None:
-    """Below a file system of its own for each top directory, bounded by the guest's memory."""
+    """Unpack trees, each top directory in a file system of its own that the guest's memory bounds."""
     tops = sorted({f"/{place.split('/')[1]}" for place in places})
     for top in tops:
         syscalls.mount("tmpfs", top, "tmpfs", syscalls.NOSUID | syscalls.NODEV, "mode=755")
@@ -188,7 +194,7 @@ def _unpack_tree(place: str, data: Iterator[bytes]) -> None:
 
 
 def _mount_scratch(limits: Limits, user: int, group: int) -> None:
-    """Everything that can be written."""
+    """Mount everything that commands can write: the repository's upper layer and /tmp."""
     scratch = rootfs.SCRATCH
     _mount_sized(scratch, limits)
     for name, mode in (("upper", 0o755), ("work", 0o755), ("tmp", 0o1777)):
@@ -210,15 +216,18 @@ def _mount_sized(place: str, limits: Limits) -> None:
         syscalls.mount("tmpfs", place, "tmpfs", flags, options)  # gVisor counts no inodes
 
 
-def _open_trust() -> int:
-    """The file, empty, in a place of its own, as what is above it may be read-only; it is nobody's, so that
-    commands, who may have root's number, cannot write it."""
+def _open_ca_file() -> int:
+    """Open the empty file of certificates.
+
+    It is in a file system of its own, since the one above it may be read-only. It belongs to the user
+    `nobody`, so that commands, which may have root's number, cannot write to it.
+    """
     place = os.path.dirname(rootfs.TRUST)  # noqa: PTH120
     syscalls.mount("tmpfs", place, "tmpfs", syscalls.NOSUID | syscalls.NODEV, "size=4m,mode=755")
-    trust = os.open(rootfs.TRUST, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    ca_file = os.open(rootfs.TRUST, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
     for path in (rootfs.TRUST, place):
         os.chown(path, _NOBODY, _NOBODY)
-    return trust
+    return ca_file
 
 
 def _unpack_layer(data: Iterator[bytes]) -> None:
@@ -231,54 +240,53 @@ def _unpack_layer(data: Iterator[bytes]) -> None:
 
 
 def _become(user: int, group: int) -> None:
-    """Files belong to `user`; the real user is nobody, so that commands, who are `user`, cannot signal us."""
+    """Create files as `user`; the real user is `nobody`, so that commands, as `user`, cannot signal us."""
     os.setgroups([])
     os.setresgid(group, group, group)
     syscalls.keep_capabilities()
     os.setresuid(_NOBODY, user, _NOBODY)
-    syscalls.drop_capabilities(but=_KEPT)
+    syscalls.drop_capabilities(but=_CAPABILITIES)
     syscalls.set_dumpable(False)
 
 
-class GuestAgent(Agent):
-    """An agent that may wake up as another sandbox."""
+class VmAgent(Agent):
+    """An agent whose machine may be copied, and that then wakes up as another sandbox."""
 
     def __init__(
         self,
-        link: Link,
-        place: OverlayPlace,
+        link: AgentLink,
+        workspace: OverlayWorkspace,
         limits: Limits,
         *,
         oom: int,
-        recognise: Recognise | None,
-        trust: int,
+        find_fork_body: FindForkBody | None,
+        ca_file: int,
     ) -> None:
-        super().__init__(link, place, limits, oom=oom, recognise=recognise, user=os.geteuid())
-        self._porter = Porter(self._watch, link.send, trust)
-        self._worker_calls: Calls | None = None
-        self._orders |= {
+        super().__init__(link, workspace, limits, oom=oom, find_fork_body=find_fork_body, user=os.geteuid())
+        self._forwarder = ProxyForwarder(self._poller, link.send, ca_file)
+        self._worker_calls: ExamCalls | None = None
+        self._later_handlers |= {
             "worker": self._start_worker,
             "input": self._input,
             "credit": self._credit,
-            "stream": self._porter.hear,
-            "trust": lambda _, body: self._porter.trust(body),
+            "stream": self._forwarder.receive,
+            "trust": lambda _, body: self._forwarder.trust(body),
         }
-        self._answers |= {
+        self._handlers |= {
             "hello": self._hello,
             "quiet": lambda *_: ({}, b""),
             "wake": self._wake,
             "clock": self._clock,
         }
 
-    def _hello(self, _: Request, __: bytes) -> Answer:
-        """Another backend's connection: whoever listened to the commands under way is gone, and to others'
-        connections."""
+    def _hello(self, _: Request, __: bytes) -> Response:
+        """Begin with another backend: the earlier one listens neither to commands nor to connections."""
         self._jobs.detach()
-        self._porter.cut()
+        self._forwarder.reset()
         return {}, b""
 
-    def _wake(self, request: Request, _: bytes) -> Answer:
-        """Forget what the snapshot knew of another sandbox: its name, random numbers, time and way out."""
+    def _wake(self, request: Request, _: bytes) -> Response:
+        """Replace what the snapshot holds of another sandbox: name, random numbers, time and proxy."""
         name: str = request["name"]
         socket.sethostname(name)
         tempfile._name_sequence = None  # type: ignore[attr-defined]
@@ -287,19 +295,21 @@ class GuestAgent(Agent):
             self._clock(request)
             _reseed(bytes.fromhex(request["entropy"]))
         if request["door"] is None:
-            self._porter.shut()
+            self._forwarder.shut()
         else:
-            self._porter.open(request["door"])
+            self._forwarder.open(request["door"])
         self._jobs.resume()
         return {}, b""
 
     def _start_worker(self, request: Request, _: bytes) -> None:
-        """An exam's worker on a socket of ours; what it says is output of the request until it ends."""
+        """Start an exam's worker on a socket of ours; its data is output of the request until it ends."""
         ours, theirs = socket.socketpair()
         with theirs:
             variation = request["variation"]
-            self._jobs.help(lambda: worker.serve(theirs, rootfs.REPO, variation), keep=(theirs.fileno(),))
-        self._worker_calls = Calls(request["id"], ours, request["window"], self._watch, self._link.send)
+            self._jobs.start_helper(
+                lambda: worker.serve(theirs, rootfs.REPO, variation), keep=(theirs.fileno(),)
+            )
+        self._worker_calls = ExamCalls(request["id"], ours, request["window"], self._poller, self._link.send)
 
     def _input(self, request: Request, body: bytes) -> None:
         if self._worker_calls is not None and self._worker_calls.number == request["id"]:
@@ -313,8 +323,8 @@ class GuestAgent(Agent):
         else:
             self._jobs.credit(request["id"], request["bytes"])
 
-    def _clock(self, request: Request, _: bytes = b"") -> Answer:
-        """It stood still while the machine did."""
+    def _clock(self, request: Request, _: bytes = b"") -> Response:
+        """Set the clock, which stood still while the machine did."""
         time.clock_settime(time.CLOCK_REALTIME, request["now"])
         return {}, b""
 

@@ -1,8 +1,8 @@
-"""`python -m pytest` without starting an interpreter: a process that has pytest loaded forks and runs it.
+"""Runs `python -m pytest` in a fork of a process that has pytest loaded, instead of a new interpreter.
 
-What it prints is what pytest prints; only its start is prepared. Three things make it cheap: a first run, so
-that lazy imports are done; a configuration built before the fork; and short `dir()`s of pytest's own plugins,
-which pytest scans for hooks and fixtures at every start although nothing else in them is of interest.
+Its output is the same as pytest's; only the start is prepared. Three things make the start fast: a first run,
+so that lazy imports are done; a configuration that is built before the fork; and a shorter `dir()` of
+pytest's own plugins, which pytest scans for hooks and fixtures at every start.
 """
 
 import gc
@@ -28,16 +28,19 @@ _TEST = "import pytest\n\n\ndef test_a(tmp_path):\n    assert 1 == 1\n\n\ndef te
 
 
 def fork_body(command: str, root: str) -> Callable[[], int] | None:
-    """What does the same as `command` in a fork of this process: a call of pytest; None for the shell."""
+    """Return a function that does the same as `command` in a fork of this process, a call of pytest.
+
+    None: the command is something else, and needs the shell.
+    """
     invocation = recognise(command, root)
     return None if invocation is None else lambda: run(invocation)
 
 
 def recognise(command: str, root: str) -> Invocation | None:
-    """The invocation when `command` is nothing but a call of pytest, else None.
+    """Return the invocation when `command` is nothing but a call of pytest, otherwise None.
 
-    None too when the repository at `root` has a module by the name of one that is loaded here: a fresh
-    interpreter would find the repository's.
+    Return None too when the repository at `root` has a module with the name of one that is loaded here: a
+    fresh interpreter would load the repository's.
 
     >>> recognise("python -m pytest -q 2>&1", "/nowhere").arguments
     ('-q',)
@@ -50,7 +53,7 @@ def recognise(command: str, root: str) -> Invocation | None:
 
 
 def run(invocation: Invocation) -> int:
-    """Run pytest in this process, which ends with the answer: its exit status."""
+    """Run pytest in this process, which then has to end, and return its exit status."""
     origin = importlib.util.find_spec("pytest.__main__")
     scripts = sysconfig.get_path("scripts")
     assert origin is not None
@@ -74,13 +77,13 @@ def run(invocation: Invocation) -> int:
 
 
 def _interpreter(script: Path) -> str:
-    """What the first line of a script runs it with."""
+    """Return the interpreter that the first line of a script names."""
     first = script.read_text().partition("\n")[0]
     return first.removeprefix("#!").strip() if first.startswith("#!/") else sys.executable
 
 
 def _open_standard_streams() -> None:
-    """The interpreter's own streams, on the files this process has now."""
+    """Make the standard streams anew, on the file descriptors that this process has now."""
     sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.FileIO(0, closefd=False))  # type: ignore[misc]
     sys.stdout = sys.__stdout__ = _writer(1)  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = _writer(2)  # type: ignore[misc]
@@ -92,7 +95,10 @@ def _writer(fd: int) -> io.TextIOWrapper:
 
 
 def prepare() -> None:
-    """Load pytest and everything a run needs, then keep it out of the collector's and the forks' way."""
+    """Load pytest and everything that a run needs, and hide it from the garbage collector.
+
+    A collection would write to all objects, and so make every fork copy their pages.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         Path(scratch, "test_warm.py").write_text(_TEST)
         Path(scratch, "pyproject.toml").write_text('[tool.pytest.ini_options]\naddopts = "-q"\n')
@@ -108,7 +114,7 @@ def prepare() -> None:
 
 
 class _Narrower:
-    """A plugin that shortens the `dir()` of all others at the end of the first run."""
+    """A plugin that shortens the `dir()` of all other plugins at the end of the first run."""
 
     def pytest_unconfigure(self, config: pytest.Config) -> None:
         for plugin in config.pluginmanager.get_plugins():
@@ -118,18 +124,18 @@ class _Narrower:
 
 
 def _narrow(holder: Any, plugin: object) -> None:
-    """pytest scans `dir(plugin)` for names that start with pytest_ and for fixtures: list only those."""
-    kept = [name for name in dir(plugin) if _is_wanted(name, getattr(holder, name, None))]
+    """Make `dir(plugin)` list only hooks and fixtures, which are all that pytest scans it for."""
+    names = [name for name in dir(plugin) if _is_hook_or_fixture(name, getattr(holder, name, None))]
     is_module = isinstance(holder, type(sys))
-    holder.__dir__ = (lambda: kept) if is_module else (lambda _self: kept)
+    holder.__dir__ = (lambda: names) if is_module else (lambda _self: names)
 
 
-def _is_wanted(name: str, value: object) -> bool:
+def _is_hook_or_fixture(name: str, value: object) -> bool:
     return name.startswith("pytest_") or type(value) is FixtureFunctionDefinition
 
 
 def _prebuild_configs() -> None:
-    """Build pytest's initial configurations now: by the program's name and the plugins left out with `-p`."""
+    """Build pytest's initial configurations now, for each program name, without plugins named by `-p`."""
     build: Callable[..., pytest.Config] = _pytest.config.get_config
     ready = {_config_key(prog, ()): build([], None, prog=prog) for prog in ("python -m pytest", "pytest")}
 

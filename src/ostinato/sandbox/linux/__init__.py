@@ -1,4 +1,4 @@
-"""Linux as this room needs it: system calls, cgroups, Landlock and processes.
+"""Linux as sandboxes need it: system calls, cgroups, Landlock and processes.
 
-Every folder of the room but `protocol` may come in; nothing here knows what a sandbox is.
+Every other folder of `sandbox` but `protocol` may import it; nothing here knows what a sandbox is.
 """

@@ -1,7 +1,7 @@
-"""Landlock: a process gives up, for itself and its children, what it does not need of files, TCP and signals.
+"""Landlock: a process gives up access to files, TCP and signals, for itself and its children.
 
-What a kernel can enforce is its ABI number (Documentation/userspace-api/landlock.rst); what it cannot is left
-out and told by `missing`.
+The kernel's ABI number says what it can enforce (Documentation/userspace-api/landlock.rst). What it cannot is
+left out, and listed by `missing`.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ from ostinato.sandbox.linux import syscalls
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _VERSION = 1
-_PATIENCE_S = 30.0
+_PROBE_TIMEOUT_S = 30.0
 _PATH_BENEATH = 1
 _READ, _LIST = 4, 8
 _FOR_FILES = 1 | 2 | _READ | 1 << 14 | 1 << 15
@@ -28,27 +28,27 @@ LOOK = 1 | _READ | _LIST
 """Execute, read and list; the bits are those of `LANDLOCK_ACCESS_FS_*`."""
 ALL = (1 << 16) - 1
 Rule = tuple[int, int]
-"""An open directory or file, and what is allowed below it."""
+"""An open directory or file, and the rights that are granted below it."""
 
 
 def abi() -> int:
-    """Of this kernel; 0 without Landlock."""
+    """Return the ABI number of this kernel, 0 without Landlock."""
     return max(syscalls.syscall(_CREATE, None, 0, _VERSION), 0)
 
 
 def missing(version: int) -> tuple[str, ...]:
-    """What a kernel of this ABI cannot hold back, one sentence each."""
-    wanted = (
-        (1, "files are not held by Landlock"),
+    """Return one sentence for each thing that a kernel of this ABI cannot restrict."""
+    restrictions = (
+        (1, "Landlock does not restrict files"),
         (3, "a file that may be read may be truncated (Linux 6.2)"),
-        (4, "TCP is not held by Landlock (Linux 6.7)"),
+        (4, "Landlock does not restrict TCP (Linux 6.7)"),
         (6, "signals and abstract sockets reach outside (Linux 6.12)"),
     )
-    return tuple(what for needed, what in wanted if version < needed)
+    return tuple(sentence for needed, sentence in restrictions if version < needed)
 
 
 def restrict(rules: Sequence[Rule], *, tcp: bool) -> None:
-    """Allow only `rules`, and TCP only if `tcp`; nobody outside can be signalled. Needs no_new_privs.
+    """Allow only `rules`, and TCP only if `tcp`; no process outside can be signalled. Needs no_new_privs.
 
     Raises OSError where there is no Landlock.
     """
@@ -71,7 +71,7 @@ def restrict(rules: Sequence[Rule], *, tcp: bool) -> None:
 
 
 def _rights(version: int) -> int:
-    """All that a kernel of this ABI knows."""
+    """Return all rights that a kernel of this ABI knows."""
     known = (0, 0x1FFF, 0x3FFF, 0x7FFF, 0x7FFF, 0xFFFF)
     return known[min(version, len(known) - 1)]
 
@@ -87,20 +87,23 @@ def _allow(ruleset: int, file: int, rights: int) -> None:
 
 
 def probe() -> int:
-    """The ABI, after a process held by it could not read a file outside; raises SandboxError."""
+    """Return the ABI after a trial: a restricted process could not read a file outside its rules.
+
+    Raises SandboxError when it could, or when there is no Landlock.
+    """
     with tempfile.TemporaryDirectory() as directory:
         for name in ("inside", "outside"):
             Path(directory, name).mkdir()
             Path(directory, name, "file").write_text("x")
         command = [sys.executable, "-m", "ostinato.sandbox.linux.landlock", directory]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S, check=False)
     if done.returncode != 0:
-        raise SandboxError(done.stderr.strip().rpartition("\n")[2] or "it holds nothing back")
+        raise SandboxError(done.stderr.strip().rpartition("\n")[2] or "it restricts nothing")
     return int(done.stdout)
 
 
-def _hold_back(directory: Path) -> bool:
-    """Whether a file that no rule allows cannot be read, and one that a rule allows can."""
+def _restricts(directory: Path) -> bool:
+    """Return True when a file without a rule cannot be read, and one with a rule can."""
     syscalls.drop_capabilities()
     restrict([(os.open(directory / "inside", os.O_PATH), LOOK)], tcp=False)
     (directory / "inside/file").read_text()
@@ -112,6 +115,6 @@ def _hold_back(directory: Path) -> bool:
 
 
 if __name__ == "__main__":
-    if not _hold_back(Path(sys.argv[1])):
+    if not _restricts(Path(sys.argv[1])):
         sys.exit("a file that no rule allows could be read")
     print(abi())  # noqa: T201

@@ -1,4 +1,4 @@
-"""A process and all that descend from it: what they use of the machine."""
+"""The resources that a process and all its descendants use."""
 
 import os
 from collections.abc import Iterator
@@ -9,17 +9,20 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def children(pid: int) -> list[int]:
-    """Of all its threads; none when it has ended."""
+    """Return the children of all threads of a process, none when it has ended."""
     try:
-        tasks = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
-        found = [Path(f"/proc/{pid}/task/{task}/children").read_text().split() for task in tasks]
+        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
+        lists = [Path(f"/proc/{pid}/task/{thread}/children").read_text().split() for thread in threads]
     except (FileNotFoundError, ProcessLookupError):
         return []
-    return [int(each) for part in found for each in part]
+    return [int(child) for each in lists for child in each]
 
 
-def spent(pid: int) -> tuple[float, int]:
-    """CPU seconds so far, and bytes resident now, shared pages counted by share; 0 for what has ended."""
+def usage(pid: int) -> tuple[float, int]:
+    """Return the CPU seconds so far and the bytes resident now of a process and its descendants.
+
+    A page that n processes share counts as a part of n for each. A process that has ended counts nothing.
+    """
     members = list(_members(pid))
     return sum(_cpu_s(each) for each in members), sum(_resident(each) for each in members)
 
@@ -33,7 +36,7 @@ def _members(pid: int) -> Iterator[int]:
 def _cpu_s(pid: int) -> float:
     with suppress(FileNotFoundError, ProcessLookupError):
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-        return sum(int(field) for field in fields[11:15]) / _TICKS  # its own, and of children waited for
+        return sum(int(field) for field in fields[11:15]) / _TICKS  # its own and of children it waited for
     return 0.0
 
 

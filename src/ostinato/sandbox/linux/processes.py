@@ -1,7 +1,8 @@
-"""The processes around an agent: counted, stopped, killed.
+"""Counts, stops and kills the processes around an agent.
 
-As process 1 of a pid namespace the agent can reach all of them with one call. Elsewhere (a guest with its own
-first process, or no namespace) what it started is found through /proc; orphans come to it, as their reaper.
+As process 1 of a pid namespace the agent can reach all of them with one call. Elsewhere (in a virtual machine
+with a first process of its own, or without a namespace) it finds what it started through /proc; orphans
+become its children, since it is their reaper.
 """
 
 import os
@@ -14,54 +15,54 @@ from dataclasses import dataclass
 from typing import Any
 
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD of Linux, include/linux/sched.h
-_PATIENCE_S = 5.0
-_TICK_S = 0.0003
+_STOP_S = 5.0
+_PAUSE_S = 0.0003
 _TICKS = os.sysconf("SC_CLK_TCK")
 _HIDDEN = "?"
-"""No state of the kernel's: the process lives, and nobody can see what it does."""
+"""Not a state of the kernel's: the process lives, and its state cannot be seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """One line of /proc."""
+class ProcessStatus:
+    """The line that /proc has for a process."""
 
     pid: int
     state: str
     parent: int
     session: int
     kernel: bool
-    """A thread of the guest's own kernel: nobody can stop or kill it."""
+    """True for a thread of the virtual machine's own kernel, which cannot be stopped or killed."""
     started: int
-    """When, in the kernel's ticks."""
+    """The time of its start, in the kernel's ticks."""
     cpu_s: float
 
 
-def others() -> Iterator[Seen]:
-    """Every process that is ours, but this one and what is dead already."""
-    there = {each.pid: each for each in seen()}
-    ours = there.keys() if os.getpid() == 1 else _descendants(there)
-    found = (there[pid] for pid in ours if pid != os.getpid())
-    yield from (each for each in found if each.state not in "ZX" and not each.kernel)
+def other_processes() -> Iterator[ProcessStatus]:
+    """Yield every living process of the sandbox except this one."""
+    statuses = {each.pid: each for each in visible_processes()}
+    ours = statuses.keys() if os.getpid() == 1 else _descendants(statuses)
+    others = (statuses[pid] for pid in ours if pid != os.getpid())
+    yield from (each for each in others if each.state not in "ZX" and not each.kernel)
 
 
-def _descendants(seen: dict[int, Seen]) -> set[int]:
-    found = {os.getpid()}
-    while grown := {pid for pid, each in seen.items() if each.parent in found} - found:
-        found |= grown
-    return found
+def _descendants(statuses: dict[int, ProcessStatus]) -> set[int]:
+    family = {os.getpid()}
+    while grown := {pid for pid, each in statuses.items() if each.parent in family} - family:
+        family |= grown
+    return family
 
 
-def seen() -> Iterator[Seen]:
-    """All that can be seen from here."""
+def visible_processes() -> Iterator[ProcessStatus]:
+    """Yield every process that /proc shows."""
     for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdigit():
             with suppress(FileNotFoundError, ProcessLookupError):
-                yield _seen(int(name))
+                yield _status(int(name))
 
 
-def _seen(pid: int) -> Seen:
+def _status(pid: int) -> ProcessStatus:
     fields = _stat(f"/proc/{pid}")
-    return Seen(
+    return ProcessStatus(
         pid=pid,
         state=_state_of_threads(pid) if int(fields[17]) > 1 else fields[0].decode(),
         parent=int(fields[1]),
@@ -72,16 +73,17 @@ def _seen(pid: int) -> Seen:
     )
 
 
-def _stat(place: str) -> list[bytes]:
-    """Of a process or thread, from its state on (proc(5))."""
-    with open(f"{place}/stat", "rb") as file:  # noqa: PTH123
+def _stat(directory: str) -> list[bytes]:
+    """Return the fields of a process or thread's `stat`, from its state on (proc(5))."""
+    with open(f"{directory}/stat", "rb") as file:  # noqa: PTH123
         return file.read().rpartition(b")")[2].split()
 
 
 def _state_of_threads(pid: int) -> str:
-    """Of one that is not stopped, if there is one: a process lives on when its first thread has ended.
+    """Return the state of a thread that is not stopped, if there is one, else of any that lives.
 
-    gVisor does not show the others then.
+    The state of the first thread is not enough: a process lives on after it has ended. gVisor does not show
+    the other threads then, which gives `_HIDDEN`.
     """
     states = set()
     with suppress(FileNotFoundError, ProcessLookupError):
@@ -91,14 +93,14 @@ def _state_of_threads(pid: int) -> str:
 
 
 def open_oom(proc: str) -> int:
-    """How eagerly the kernel kills this process for want of memory: open, to be written when needed."""
+    """Open the file that says how eagerly the kernel kills this process when memory runs out."""
     return os.open(f"{proc}/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
 
 
-def crowd() -> int:
-    """How many threads this process' user has on this machine beside what this process started.
+def count_foreign_threads() -> int:
+    """Return how many threads this process' user has on the machine, without those that this process started.
 
-    So many count against RLIMIT_NPROC where no user namespace has a count of its own.
+    They count against RLIMIT_NPROC where no user namespace has a count of its own.
     """
     count, user = 0, os.getuid()
     for name in os.listdir("/proc"):  # noqa: PTH208
@@ -106,49 +108,52 @@ def crowd() -> int:
             with suppress(FileNotFoundError, ProcessLookupError):
                 threads = os.stat(f"/proc/{name}/task")  # noqa: PTH116
                 count += (threads.st_nlink - 2) * (threads.st_uid == user)
-    return count - sum(1 for _ in others())
+    return count - sum(1 for _ in other_processes())
 
 
-def stopped() -> list[int]:
-    """Those that stand still already."""
-    return [each.pid for each in others() if each.state == "T"]
+def stopped_processes() -> list[int]:
+    """Return the processes of the sandbox that are stopped already."""
+    return [each.pid for each in other_processes() if each.state == "T"]
 
 
 def stop_all() -> None:
-    """Until every one stands still: nothing is written after this."""
-    deadline = time.monotonic() + _PATIENCE_S
-    running = [each.pid for each in others()]
+    """Stop every other process and wait until all stand still: they write nothing after this."""
+    deadline = time.monotonic() + _STOP_S
+    running = [each.pid for each in other_processes()]
     while running:
         _signal(running, signal.SIGSTOP)
         if time.monotonic() > deadline:
             _signal(running, signal.SIGCONT)
-            raise TimeoutError(f"processes {running} did not stop within {_PATIENCE_S:.0f} s")
-        time.sleep(_TICK_S)
-        running = _running(list(others()))
+            raise TimeoutError(f"processes {running} did not stop within {_STOP_S:.0f} s")
+        time.sleep(_PAUSE_S)
+        running = _running(list(other_processes()))
 
 
-def _running(seen: list[Seen]) -> list[int]:
-    """Those that can do something. Who waits in `vfork` for a child that stands still cannot."""
-    waiting = {each.parent for each in seen if each.state == "T"}
+def _running(statuses: list[ProcessStatus]) -> list[int]:
+    """Return the processes that can still do something.
+
+    A process in state D whose child is stopped waits for it in `vfork`, and so cannot.
+    """
+    waiting = {each.parent for each in statuses if each.state == "T"}
     return [
         each.pid
-        for each in seen
+        for each in statuses
         if each.state not in ("T", _HIDDEN) and not (each.state == "D" and each.pid in waiting)
     ]
 
 
-def go_on(but: Container[int]) -> None:
-    """Those that `stop_all` stopped."""
-    _signal([each.pid for each in others() if each.pid not in but], signal.SIGCONT)
+def continue_all(but: Container[int]) -> None:
+    """Let the processes run that `stop_all` stopped; those in `but` were stopped before."""
+    _signal([each.pid for each in other_processes() if each.pid not in but], signal.SIGCONT)
 
 
 def kill_all(statuses: dict[int, int]) -> None:
-    """Kill every one, wait for them, and add how each of our children ended."""
+    """Kill every other process, wait for them, and add the exit codes of our children to `statuses`."""
     while True:
         if os.getpid() == 1:
             _signal([-1], signal.SIGKILL)
         else:
-            _signal(_parents_first(others()), signal.SIGKILL)
+            _signal(_parents_first(other_processes()), signal.SIGKILL)
         try:
             _note(*os.waitpid(-1, 0), statuses)
         except ChildProcessError:
@@ -156,21 +161,21 @@ def kill_all(statuses: dict[int, int]) -> None:
 
 
 def kill_session(leader: int, statuses: dict[int, int]) -> None:
-    """Kill a session, wait for its leader, and add how each of our children that ended meanwhile did."""
+    """Kill a session, wait for its leader, and add the exit codes of children that ended meanwhile."""
     while True:
-        members = _parents_first(each for each in others() if leader in (each.session, each.pid))
+        members = _parents_first(each for each in other_processes() if leader in (each.session, each.pid))
         _signal(members, signal.SIGKILL)
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 _note(*ended, statuses)
         if not members and leader in statuses:
             return
-        time.sleep(_TICK_S)
+        time.sleep(_PAUSE_S)
 
 
-def _parents_first(these: Iterable[Seen]) -> list[int]:
-    """So that no shell lives to see its command killed, and to say so."""
-    return [each.pid for each in sorted(these, key=lambda each: (each.started, each.pid))]
+def _parents_first(statuses: Iterable[ProcessStatus]) -> list[int]:
+    """Return the processes, oldest first, so that no shell lives to report that its command was killed."""
+    return [each.pid for each in sorted(statuses, key=lambda each: (each.started, each.pid))]
 
 
 def _note(pid: int, code: int, statuses: dict[int, int]) -> None:
@@ -184,16 +189,16 @@ def _signal(pids: list[int], number: int) -> None:
 
 
 def usage() -> dict[str, Any]:
-    """CPU seconds so far, resident memory now (shared pages by share) and the number of processes."""
-    alive = list(others())
-    spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    cpu_s = sum(each.ru_utime + each.ru_stime for each in spent) + sum(each.cpu_s for each in alive)
+    """Return CPU seconds so far, resident memory now (shared pages by share) and the number of processes."""
+    alive = list(other_processes())
+    times = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    cpu_s = sum(each.ru_utime + each.ru_stime for each in times) + sum(each.cpu_s for each in alive)
     memory = sum(_resident(pid) for pid in (os.getpid(), *(each.pid for each in alive)))
     return {"cpu_s": cpu_s, "memory_bytes": memory, "processes": len(alive) + 1}
 
 
 def _resident(pid: int) -> int:
-    """0 for a process that ended meanwhile, or that hides its memory."""
+    """Return the resident bytes of a process; 0 if it ended meanwhile or hides its memory."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb") as file:  # noqa: PTH123
             return sum(int(line.split()[1]) * 1024 for line in file if line.startswith(b"Pss:"))

@@ -1,4 +1,4 @@
-"""The Linux calls that Python has no name for. Each raises OSError with the call's name."""
+"""Linux system calls that Python does not offer. Each raises OSError with the call's name."""
 
 import ctypes
 import fcntl
@@ -34,11 +34,11 @@ _PR_SET_THP_DISABLE, _PR_GET_THP_DISABLE = 41, 42
 
 _libc = ctypes.CDLL(None, use_errno=True)
 for _name in ("capset", "mount", "prctl", "setns", "sigprocmask", "socket", "syscall", "umount2", "unshare"):
-    getattr(_libc, _name)  # looked up now: a fresh fork would copy pages to do it again
+    getattr(_libc, _name)  # looked up now: a lookup in a fresh fork would copy pages
 
 
 def checked(call: str, result: int) -> int:
-    """What a system call answered; raises OSError with its name when that is an error."""
+    """Return the result of a system call; raises OSError with the call's name when that is an error."""
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{call}: {os.strerror(number)}")
@@ -46,7 +46,10 @@ def checked(call: str, result: int) -> int:
 
 
 def syscall(number: int, *arguments: object) -> int:
-    """Any call by its number, the same on all machines from 424 on; -1 on an error (`ctypes.get_errno`)."""
+    """Make a call by its number and return its result, -1 on an error (`ctypes.get_errno`).
+
+    Numbers from 424 on are the same on all machines.
+    """
     return int(_libc.syscall(number, *arguments))
 
 
@@ -66,7 +69,7 @@ def mount(source: str, target: str, kind: str, flags: int = 0, data: str = "") -
 
 
 def unmount(target: str) -> None:
-    """Take a mount and all below it out of sight; open files keep it alive."""
+    """Detach a mount and all below it; files that are open there stay usable."""
     checked(f"umount {target}", _libc.umount2(target.encode(), DETACH))
 
 
@@ -85,21 +88,21 @@ def seal(target: str) -> None:
 
 
 def raise_loopback() -> None:
-    """Let the processes of this network namespace reach each other at 127.0.0.1."""
-    # not by `socket.socket`: its enumerations make a fresh fork copy fifty pages
+    """Switch on the loopback: the processes of this network namespace reach each other at 127.0.0.1."""
+    # `socket.socket` would make a fresh fork copy fifty pages for its enumerations
     any_socket = checked("socket", _libc.socket(int(socket.AF_INET), int(socket.SOCK_DGRAM), 0))
     fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack("16sH22x", b"lo", _UP))
     os.close(any_socket)
 
 
 def collapse(start: int, length: int) -> None:
-    """Put the memory of this process between two addresses, multiples of 2 MiB, into large pages."""
+    """Move `length` bytes of this process' memory into large pages; both numbers are multiples of 2 MiB."""
     result = _libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), _COLLAPSE)
     checked("madvise", result)
 
 
 def write(path: str, text: str) -> None:
-    """Write a file of the kernel's: in one call, and without what `pathlib` makes a fresh fork copy."""
+    """Write a file of the kernel's in one call; `pathlib` would make a fresh fork copy more pages."""
     file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(file, text.encode())
@@ -108,13 +111,16 @@ def write(path: str, text: str) -> None:
 
 
 def watch_children() -> int:
-    """A descriptor that is readable when a child has ended. SIGCHLD itself waits, in children too: `heed`."""
+    """Return a descriptor that is readable when a child has ended.
+
+    It blocks SIGCHLD, in later children too: they call `unblock_child_signal`.
+    """
     checked("sigprocmask", _libc.sigprocmask(_BLOCK, _CHILD_SIGNAL, None))
     return checked("signalfd", _libc.signalfd(-1, _CHILD_SIGNAL, os.O_NONBLOCK | os.O_CLOEXEC))
 
 
-def heed() -> None:
-    """In a child: SIGCHLD does again what it always did."""
+def unblock_child_signal() -> None:
+    """Undo, in a child, the blocking of SIGCHLD by `watch_children`."""
     checked("sigprocmask", _libc.sigprocmask(_UNBLOCK, _CHILD_SIGNAL, None))
 
 
@@ -123,18 +129,18 @@ def die_with_parent() -> None:
 
 
 def adopt_orphans() -> None:
-    """What loses its parent below this process becomes its child, as it would with process 1."""
+    """Become the parent of every descendant that loses its own, as process 1 does."""
     checked("prctl", _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 
 
 def set_dumpable(value: bool) -> None:
-    """False hides this process's memory and files from all others (ptrace, /proc/PID/mem, /proc/PID/fd)."""
+    """Show (True) or hide this process' memory and files to others: ptrace, /proc/PID/mem, /proc/PID/fd."""
     checked("prctl", _libc.prctl(_PR_SET_DUMPABLE, int(value), 0, 0, 0))
 
 
 @contextmanager
-def wholly(user: int) -> Iterator[None]:
-    """Be `user` in every respect but the saved one, by which one comes back."""
+def acting_as(user: int) -> Iterator[None]:
+    """Make `user` the real and effective user; the saved one stays, and allows the way back."""
     before = os.getresuid()
     os.setresuid(user, user, -1)
     try:
@@ -144,7 +150,7 @@ def wholly(user: int) -> Iterator[None]:
 
 
 def keep_capabilities() -> None:
-    """When this process changes its user, next."""
+    """Keep this process' capabilities when it next changes its user."""
     checked("prctl", _libc.prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0))
 
 
@@ -152,7 +158,7 @@ def drop_capabilities(but: Sequence[int] = ()) -> None:
     """Give up capabilities for ever; those in `but` stay until this process executes another program."""
     for number in range(_LAST_CAPABILITY + 1):
         if _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0) < 0:
-            break  # the kernel knows no more of them
+            break  # the kernel has no further capability
     header = struct.pack("Ii", _CAPABILITY_V3, 0)
     kept = sum(1 << number for number in but)
     checked("capset", _libc.capset(header, struct.pack("6I", kept, kept, 0, 0, 0, 0)))
@@ -202,10 +208,10 @@ _NUMBER, _ARCH, _FIRST_ARGUMENT, _ARGUMENT_BYTES = 0, 4, 16, 8
 def filter_program(*, network: bool = True) -> bytes:
     """The seccomp filter: no new namespaces, and none of the calls that widen the kernel's surface.
 
-    The agent, process 1 of its namespace, runs as the user that its commands are: none of them may change
-    what it is allowed, or how it is scheduled. Sockets are of IP, of the machine's own files (AF_UNIX) and of
-    netlink: other families lead to the hypervisor (AF_VSOCK) or to code that nobody needs. Without `network`
-    they are of files alone.
+    The agent, process 1 of its namespace, has the same user as its commands, so no command may change its
+    limits or scheduling. Sockets are of IP, of the machine's own files (AF_UNIX) and of netlink; other
+    families lead to the hypervisor (AF_VSOCK) or to code that no command needs. Without `network` only
+    AF_UNIX is left.
     """
     machine = platform.machine()
     rules = [(_LOAD, 0, 0, _ARCH), (_IF_EQUAL, 1, 0, _ARCHES[machine]), (_RETURN, 0, 0, _KILL)]
@@ -218,7 +224,7 @@ def filter_program(*, network: bool = True) -> bytes:
         rules += [(_RETURN, 0, 0, _DENY), (_LOAD, 0, 0, _NUMBER)]
     rules += [(_IF_EQUAL, 0, 4, _SET_PRIORITY[machine]), (_LOAD, 0, 0, _FIRST_ARGUMENT)]
     rules += [(_IF_EQUAL, 0, 1, _OF_A_USER), (_RETURN, 0, 0, _DENY), (_LOAD, 0, 0, _NUMBER)]
-    # glibc falls back to clone, whose flags can be looked at
+    # glibc falls back to clone, whose flags a filter can read
     rules += [(_IF_EQUAL, 0, 1, _CLONE3), (_RETURN, 0, 0, _NO_SUCH_CALL)]
     rules += [(_IF_EQUAL, 0, 3, _CLONE[machine]), (_LOAD, 0, 0, _FIRST_ARGUMENT)]
     rules += [(_IF_ANY_BIT, 0, 1, _NAMESPACES), (_RETURN, 0, 0, _DENY), (_RETURN, 0, 0, _ALLOW)]
@@ -240,9 +246,9 @@ def apply_filter(program: bytes) -> None:
 
 
 def allow_huge_pages(allowed: bool) -> bool:
-    """For this process and those that it starts from now on; answers what held before.
+    """Set whether this process and those that it starts may have huge pages; return the setting before.
 
-    Not raised: a kernel without huge pages refuses, and may.
+    An error is ignored: a kernel without huge pages refuses the call, which does no harm.
     """
     before: bool = _libc.prctl(_PR_GET_THP_DISABLE, 0, 0, 0, 0) != 1
     _libc.prctl(_PR_SET_THP_DISABLE, int(not allowed), 0, 0, 0)

@@ -1,4 +1,4 @@
-"""The wire between a backend and the agent in its sandbox: frames, the connection, and what is asked over it.
+"""The connection between a backend and the agent in its sandbox: frames, both of its ends, requests, output.
 
-Every other folder of the room may come in; this one knows only `sandbox.base`.
+Every other folder of `sandbox` may import it; it imports only `sandbox.base`.
 """

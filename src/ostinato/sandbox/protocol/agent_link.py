@@ -1,4 +1,4 @@
-"""The agent's end of its connection: frames over two file descriptors, of one generation at a time."""
+"""The agent's end of its connection: frames of one generation over two file descriptors, and a poll loop."""
 
 import os
 import select
@@ -7,11 +7,11 @@ from typing import Any
 
 from ostinato.sandbox.protocol import frames
 
-Act = Callable[[int], None]
+Callback = Callable[[int], None]
 
 
-class Link:
-    """Reads requests from one descriptor, writes answers to another (the same one, for a socket)."""
+class AgentLink:
+    """Reads requests from one descriptor and writes responses to another (for a socket the same one)."""
 
     def __init__(self, incoming: int, outgoing: int, generation: str) -> None:
         self.incoming = incoming
@@ -21,9 +21,10 @@ class Link:
         self.open = True
 
     def receive(self) -> Iterator[frames.Frame]:
-        """The requests that have arrived, of this generation or beginning another; sets `open` at the end.
+        """Yield the requests that have arrived; a `hello` begins a generation, older frames are dropped.
 
-        One at a time: what precedes a `hello` is answered in the old generation.
+        They come one at a time, so that a request before a `hello` has its response in the old generation.
+        At the end of the input `open` becomes False.
         """
         data = self._read()
         self.open = bool(data)
@@ -42,7 +43,7 @@ class Link:
             return b""
 
     def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
-        """Waits while the other side does not read; when it is gone, `open` is False from then on."""
+        """Send a frame, waiting while the other side does not read; once that is gone, `open` is False."""
         view = memoryview(frames.pack({**header, "generation": self.generation}, body))
         try:
             while view:
@@ -51,24 +52,24 @@ class Link:
             self.open = False
 
 
-class Watch:
-    """Who is called when a descriptor is ready."""
+class Poller:
+    """Calls a function when its file descriptor is ready: a loop without asyncio, which is slow to load."""
 
     def __init__(self) -> None:
         self._poll = select.poll()
-        self._acts: dict[int, Act] = {}
+        self._callbacks: dict[int, Callback] = {}
 
-    def add(self, fd: int, events: int, act: Act) -> None:
+    def add(self, fd: int, events: int, callback: Callback) -> None:
         self._poll.register(fd, events)
-        self._acts[fd] = act
+        self._callbacks[fd] = callback
 
     def remove(self, fd: int) -> None:
-        if self._acts.pop(fd, None) is not None:
+        if self._callbacks.pop(fd, None) is not None:
             self._poll.unregister(fd)
 
-    def turn(self, patience_s: float | None) -> None:
-        """Wait for whatever comes first, then call all that are ready."""
-        for fd, events in self._poll.poll(None if patience_s is None else patience_s * 1000):
-            act = self._acts.get(fd)
-            if act is not None:  # an earlier one of this turn may have taken it away
-                act(events)
+    def poll_once(self, timeout_s: float | None) -> None:
+        """Wait until at least one descriptor is ready, then call the functions of all that are."""
+        for fd, events in self._poll.poll(None if timeout_s is None else timeout_s * 1000):
+            callback = self._callbacks.get(fd)
+            if callback is not None:  # an earlier callback may have removed it
+                callback(events)

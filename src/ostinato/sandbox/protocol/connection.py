@@ -1,4 +1,4 @@
-"""The backend's end of an agent's connection: many requests at a time, each with a deadline."""
+"""The backend's end of the connection to an agent: many requests at a time, each with a deadline."""
 
 import asyncio
 import itertools
@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from ostinato.sandbox.base import ChangesError, EndedWithinError, SandboxError, SandboxPathError
 from ostinato.sandbox.protocol import frames
 
-Answer = frames.Frame
-Heard = Callable[[dict[str, Any], bytes], None]
+Response = frames.Frame
+OnEvent = Callable[[dict[str, Any], bytes], None]
 _ERRORS: Mapping[str, type[Exception]] = {
     error.__name__: error
     for error in (
@@ -21,147 +21,155 @@ _ERRORS: Mapping[str, type[Exception]] = {
 
 
 @dataclass(slots=True, kw_only=True)
-class Pending:
-    """A request that is not answered yet."""
+class PendingRequest:
+    """A request that has no response yet."""
 
     number: int
-    answer: "asyncio.Future[Answer]"
-    heard: Heard | None
+    response: "asyncio.Future[Response]"
+    on_event: OnEvent | None
     within_s: float
-    most: int
-    """Bytes that the answer's body may have."""
-    told: int
-    """Bytes that the body of a frame before the answer may have."""
+    """The deadline, in seconds from now; 0: none yet."""
+    max_body: int
+    """The most bytes that the body of the response may have."""
+    max_event: int
+    """The most bytes that the body of a frame before the response may have."""
     timer: asyncio.TimerHandle | None = None
 
 
-class LostError(SandboxError):
-    """The connection ended, and nobody on our side wanted it to."""
+class ConnectionLostError(SandboxError):
+    """The connection ended although this side did not close it."""
 
 
-class LateError(SandboxError):
-    """The sandbox did not answer in time."""
+class ResponseTimeoutError(SandboxError):
+    """The sandbox did not respond in time."""
 
 
-class Aside(Protocol):
-    """Who hears what an agent says without having been asked, behind its first frame."""
+class EventListener(Protocol):
+    """The receiver of events that the agent sends without a request, once its first frame has come."""
 
-    def heard(self, header: Mapping[str, Any], body: bytes) -> None:
-        """An event with id 0; raises FrameError for what no honest agent says, which ends the sandbox."""
+    def on_event(self, header: Mapping[str, Any], body: bytes) -> None:
+        """Handle an event with id 0; a FrameError, for what no honest agent sends, ends the sandbox."""
         ...
 
-    def free(self) -> None:
-        """The wire takes more again."""
+    def on_writable(self) -> None:
+        """Send what had to wait: the connection takes more again."""
         ...
 
-    def ended(self) -> None:
-        """Nothing is heard any more."""
+    def on_closed(self) -> None:
+        """Clean up: no further event comes."""
         ...
 
 
-class Wire(asyncio.Protocol):
-    """A connection that answers each `ask` with the agent's answer to it.
+class AgentConnection(asyncio.Protocol):
+    """A connection that pairs each request with the agent's response.
 
     After a lost connection or a missed deadline the sandbox is gone: every further call raises SandboxError.
-    `seek`: skip what precedes the first frame (see `frames.Reader`).
+    With `seek`, bytes before the first frame are skipped (see `frames.Reader`).
     """
 
     def __init__(self, generation: str, *, seek: bool = False) -> None:
         self._generation = generation
-        self._reader = frames.Reader(seek=seek, header=frames.SMALL, room=self._room)
+        self._reader = frames.Reader(seek=seek, max_header=frames.SMALL, max_body=self._max_body)
         self._transport: asyncio.WriteTransport | None = None
         self._numbers = itertools.count(1)
-        self._pending: dict[int, Pending] = {}
+        self._pending: dict[int, PendingRequest] = {}
         self._held: list[bytes] | None = None
         self._full = False
-        self._aside: Aside | None = None
-        self._gone: str | None = None
+        self._listener: EventListener | None = None
+        self._end_reason: str | None = None
         self._error: type[SandboxError] = SandboxError
-        self._first: asyncio.Future[Answer] | None = None
+        self._ready: asyncio.Future[Response] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.WriteTransport)
         self._transport = transport
-        self._first = asyncio.get_running_loop().create_future()
-        self._pending[0] = Pending(
-            number=0, answer=self._first, heard=None, within_s=0, most=frames.SMALL, told=0
+        self._ready = asyncio.get_running_loop().create_future()
+        self._pending[0] = PendingRequest(
+            number=0, response=self._ready, on_event=None, within_s=0, max_body=frames.SMALL, max_event=0
         )
 
-    def attach(self, aside: Aside) -> None:
-        self._aside = aside
+    def set_event_listener(self, listener: EventListener) -> None:
+        self._listener = listener
 
-    async def first(self, within_s: float) -> None:
-        """Wait for the frame that the agent sends unasked; raises SandboxError with the reason it gives."""
-        if self._first is None:
+    async def wait_until_ready(self, within_s: float) -> None:
+        """Wait for the frame that the agent sends first; raises SandboxError with the reason in it."""
+        if self._ready is None:
             raise SandboxError("the sandbox is not connected")
         pending = self._pending.get(0)
         if pending is not None:
-            self._arm(pending, within_s)
-        _checked(await self._first)
+            self._start_timer(pending, within_s)
+        _checked(await self._ready)
 
     async def hello(self, generation: str, within_s: float) -> None:
-        """Begin another generation: what is still on its way in the old one is dropped."""
+        """Begin another generation: frames of the old one that are still on their way are dropped."""
         self._generation = generation
-        await self.ask({"op": "hello"}, within_s=within_s)
+        await self.request({"op": "hello"}, within_s=within_s)
 
-    async def ask(
-        self,
-        header: Mapping[str, Any],
-        body: bytes = b"",
-        *,
-        within_s: float,
-        heard: Heard | None = None,
-        most: int = frames.SMALL,
-        told: int = frames.CHUNK,
-    ) -> Answer:
-        """Send a request, wait for its answer; `heard` is given the frames that come before it.
+    async def request(
+        self, header: Mapping[str, Any], body: bytes = b"", *, within_s: float, max_body: int = frames.SMALL
+    ) -> Response:
+        """Send a request and wait for its response, whose body may have `max_body` bytes.
 
-        `most`, `told`: bytes that the answer and each of those frames may have; more ends the sandbox. Raises
-        what the agent raised, SandboxError when it is gone. Cancelled, the answer is dropped.
+        A longer body ends the sandbox. Raises the error that the agent responds with, and SandboxError when
+        the sandbox is gone. When this call is cancelled the response is dropped.
         """
-        pending = self.begin(header, body, within_s=within_s, heard=heard, most=most, told=told)
+        return await self._wait(self.send_request(header, body, within_s=within_s, max_body=max_body))
+
+    async def request_events(
+        self, header: Mapping[str, Any], on_event: OnEvent, *, within_s: float, max_event: int
+    ) -> Response:
+        """Send a request, pass the frames before its response to `on_event`; otherwise as `request`."""
+        pending = self.send_request(header, within_s=within_s, on_event=on_event, max_event=max_event)
+        return await self._wait(pending)
+
+    async def _wait(self, pending: PendingRequest) -> Response:
         try:
-            return _checked(await pending.answer)
+            return _checked(await pending.response)
         except asyncio.CancelledError:
             self._forget(pending.number)
             raise
 
-    def begin(
+    def send_request(
         self,
         header: Mapping[str, Any],
         body: bytes = b"",
         *,
         within_s: float,
-        heard: Heard | None = None,
-        most: int = frames.SMALL,
-        told: int = frames.CHUNK,
-    ) -> Pending:
-        """Send a request; gives what `answer` waits for."""
-        if self._gone is not None or self._transport is None:
-            raise self._error(self._gone or "the sandbox is not connected")
-        future = asyncio.get_running_loop().create_future()
-        number = next(self._numbers)
-        pending = Pending(number=number, answer=future, heard=heard, within_s=within_s, most=most, told=told)
+        on_event: OnEvent | None = None,
+        max_body: int = frames.SMALL,
+        max_event: int = frames.CHUNK,
+    ) -> PendingRequest:
+        """Send a request and return at once; `response` waits for what it returns."""
+        if self._end_reason is not None or self._transport is None:
+            raise self._error(self._end_reason or "the sandbox is not connected")
+        pending = PendingRequest(
+            number=next(self._numbers),
+            response=asyncio.get_running_loop().create_future(),
+            on_event=on_event,
+            within_s=within_s,
+            max_body=max_body,
+            max_event=max_event,
+        )
         self._pending[pending.number] = pending
-        self._arm(pending, within_s)
+        self._start_timer(pending, within_s)
         self.send({"id": pending.number, **header}, body)
         return pending
 
-    async def answer(self, pending: Pending) -> Answer:
-        """May be awaited again after it was cancelled."""
-        return _checked(await asyncio.shield(pending.answer))
+    async def response(self, pending: PendingRequest) -> Response:
+        """Wait for the response; the call may be cancelled and made again."""
+        return _checked(await asyncio.shield(pending.response))
 
     def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
-        """A frame without an answer; nothing is sent when the sandbox is gone."""
+        """Send a frame that has no response; nothing is sent when the sandbox is gone."""
         frame = frames.pack({**header, "generation": self._generation}, body)
         if self._held is not None:
             self._held.append(frame)
-        elif self._gone is None and self._transport is not None:
+        elif self._end_reason is None and self._transport is not None:
             self._transport.write(frame)
 
     @property
-    def free(self) -> bool:
-        """Whether what is sent now leaves soon; what is sent all the same waits in memory."""
+    def writable(self) -> bool:
+        """True when a frame leaves at once; otherwise it would wait in memory."""
         return self._held is None and not self._full and self._transport is not None
 
     def pause_writing(self) -> None:
@@ -169,35 +177,36 @@ class Wire(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._full = False
-        self._tell_free()
+        self._notify_writable()
 
-    def _tell_free(self) -> None:
-        if self._aside is not None and self.free:
-            self._aside.free()
+    def _notify_writable(self) -> None:
+        if self._listener is not None and self.writable:
+            self._listener.on_writable()
 
     def hold(self) -> None:
-        """Keep back what is sent from now on, until `release`: the other side is to stand still."""
+        """Keep back all frames from now on until `release`, while the other side has to stand still."""
         if self._held is None:
             self._held = []
 
     def release(self) -> None:
         held, self._held = self._held or [], None
-        if self._gone is None and self._transport is not None:
+        if self._end_reason is None and self._transport is not None:
             self._transport.writelines(held)
-            self._tell_free()
+            self._notify_writable()
 
-    def _arm(self, pending: Pending, within_s: float) -> None:
-        late = "the sandbox did not answer in time and was ended: create another"
-        pending.timer = asyncio.get_running_loop().call_later(within_s, self.end, late, LateError)
+    def _start_timer(self, pending: PendingRequest, within_s: float) -> None:
+        reason = "the sandbox did not respond in time and was ended: create another"
+        loop = asyncio.get_running_loop()
+        pending.timer = loop.call_later(within_s, self.end, reason, ResponseTimeoutError)
 
-    def _forget(self, number: int) -> Pending | None:
+    def _forget(self, number: int) -> PendingRequest | None:
         pending = self._pending.pop(number, None)
         if pending is not None and pending.timer is not None:
             pending.timer.cancel()
         return pending
 
     def pause(self) -> None:
-        """The deadlines of what is under way wait until `resume`, and begin anew then."""
+        """Stop the deadlines of all pending requests until `resume`, which starts them anew."""
         for pending in self._pending.values():
             if pending.timer is not None:
                 pending.timer.cancel()
@@ -205,76 +214,73 @@ class Wire(asyncio.Protocol):
 
     def resume(self) -> None:
         for pending in self._pending.values():
-            if pending.timer is None and pending.within_s:  # without: nobody waits for the first frame
-                self._arm(pending, pending.within_s)
+            if pending.timer is None and pending.within_s:  # without: nothing waits for the first frame
+                self._start_timer(pending, pending.within_s)
 
     async def close(self, reason: str) -> None:
-        """`end`, and give the event loop its turn to close the connection."""
+        """Call `end`, then let the event loop close the connection."""
         self.end(reason)
         await asyncio.sleep(0)
 
     def end(self, reason: str, kind: type[SandboxError] = SandboxError) -> None:
         """Hang up: the agent exits, and everything in the sandbox with it."""
-        if self._gone is None:
-            self._gone, self._error = reason, kind
+        if self._end_reason is None:
+            self._end_reason, self._error = reason, kind
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.abort()
         for number in tuple(self._pending):
             pending = self._forget(number)
-            if pending is not None and not pending.answer.done():
-                pending.answer.set_exception(kind(self._gone))
-                pending.answer.exception()  # whoever waits hears of it, nobody else has to
-        aside, self._aside = self._aside, None
-        if aside is not None:
-            aside.ended()
+            if pending is not None and not pending.response.done():
+                pending.response.set_exception(kind(self._end_reason))
+                pending.response.exception()  # marked as seen: only a caller that waits has to handle it
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.on_closed()
 
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
-        self._deliver()
-
-    def connection_lost(self, _: Exception | None) -> None:
-        if self._transport is not None and self._transport.is_closing():
-            self._transport = None  # a pipe's must not be aborted once more
-        self.end("the sandbox died (its agent or the zygote was killed): create another", LostError)
-
-    def _deliver(self) -> None:
         try:
             while (frame := self._reader.next()) is not None:
-                self._take(*frame)
+                self._dispatch(*frame)
         except (frames.FrameError, LookupError, TypeError, ValueError) as error:
             self.end(f"the sandbox's agent does not speak the protocol ({error}): create another")
 
-    def _room(self, header: dict[str, Any]) -> int | None:
-        """See `frames.Room`: what nobody waits for is not kept, what is waited for has its bound."""
+    def connection_lost(self, _: Exception | None) -> None:
+        if self._transport is not None and self._transport.is_closing():
+            self._transport = None  # a pipe's transport must not be aborted a second time
+        self.end("the sandbox died (its agent or the zygote was killed): create another", ConnectionLostError)
+
+    def _max_body(self, header: dict[str, Any]) -> int | None:
+        """Return the bound for a body (see `frames.MaxBody`); None drops a frame that nothing waits for."""
         if header.get("generation") != self._generation:
             return None
         if header["id"] == 0 and "event" in header:
-            return None if self._aside is None else frames.CHUNK
+            return None if self._listener is None else frames.CHUNK
         pending = self._pending.get(header["id"])
-        if pending is None or ("event" in header and pending.heard is None):
+        if pending is None or ("event" in header and pending.on_event is None):
             return None
-        return pending.told if "event" in header else pending.most
+        return pending.max_event if "event" in header else pending.max_body
 
-    def _take(self, header: dict[str, Any], body: bytes) -> None:
+    def _dispatch(self, header: dict[str, Any], body: bytes) -> None:
         pending = self._pending.get(header["id"])
         if header.get("generation") != self._generation:
             return
         if header["id"] == 0 and "event" in header:
-            if self._aside is not None:
-                self._aside.heard(header, body)
+            if self._listener is not None:
+                self._listener.on_event(header, body)
         elif pending is None:
-            return  # nobody waits for it any more
+            return  # its request was cancelled
         elif "event" not in header:
             self._forget(pending.number)
-            pending.answer.set_result((header, body))
-        elif pending.heard is not None:
-            pending.heard(header, body)
+            pending.response.set_result((header, body))
+        elif pending.on_event is not None:
+            pending.on_event(header, body)
 
 
-def _checked(answer: Answer) -> Answer:
-    header = answer[0]
+def _checked(response: Response) -> Response:
+    header = response[0]
     if "error" in header:
         kind = _ERRORS.get(header["error"], SandboxError)
         raise kind(header["message"])
-    return answer
+    return response

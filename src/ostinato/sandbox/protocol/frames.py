@@ -4,9 +4,9 @@
 
 Every header carries the `id` of its request and the `generation` of the connection: after a restore or a fork
 the backend says `hello` with a new one, and what either side still sends in an older one is dropped.
-A request carries `op`; its answer the same `id`, or `error` (an exception's name), `message`.
+A request carries `op`; its response the same `id`, or also `error` (an exception's name) and `message`.
 
-    op        request, body                         answer, body
+    op        request; body                         response; body
     hello     generation                            (in the new generation)
     run       command, timeout_s, stdin, window,    exit_code, timed_out, duration_s [, tree, pure];
               state                                 the output's end, without a window
@@ -18,35 +18,37 @@ A request carries `op`; its answer the same `id`, or `error` (an exception's nam
     changes                                         files, see `pack_files`
     apply     files, the same
     worker    variation                             (starts the exam's worker on its own socket)
-    worker    variation, window                     (of a guest: it hears and tells as `run` does)
+    worker    variation, window                     (in a virtual machine: with the events of `run`)
     pause, resume
     usage                                           cpu_s, memory_bytes, disk_bytes, processes
-    pack                                            (what was written, as output: `sandbox.files.layer`)
+    pack                                            (written files, as output: `sandbox.files.layer`)
 
-With a `window`, `run` tells of itself before its answer, and hears more, under the same id:
+With a `window`, both sides send more frames under the id of `run`, before its response:
 
-    agent:    event output; bytes        at most `window` bytes that are not credited yet; of a command that
-                                         has ended what still lies in its pipe, at most DRAIN bytes
-              event taken, bytes         of the input; broken: nobody reads it any more
-    backend:  op credit, bytes           the reader took so many
-              op input; bytes            for its standard input, at its end without a body
+    agent:    event output; bytes        at most `window` bytes ahead of the credit; once the command has
+                                         ended, the rest of its pipe, at most DRAIN bytes
+              event taken, bytes         so many bytes of input were taken; `broken`: the input was closed
+    backend:  op credit, bytes           the reader took so many bytes of output
+              op input; bytes            standard input; an empty body closes it
               op signal, number
 
-An agent may be in the hands of what it runs. So the backend knows for each of its requests how much may come
-back (`Reader`'s `room`): a frame that announces more ends the sandbox before any of it is read, and a body
-that nobody waits for is dropped as it comes.
+An agent may be controlled by the code that it runs. So the backend knows how much each of its requests may
+bring back (`Reader`'s `max_body`): a frame that announces more ends the sandbox before its body is read, and
+a frame that nothing waits for is dropped as it comes.
 
-The first frame comes unasked, with id 0: `{"ready": true}`, or an error that says why there is no sandbox.
+The agent sends its first frame without a request, with id 0: `{"ready": true}`, or an error with the reason
+why there is no sandbox.
 
-So do connections that programs make at the door of a guest with a way out (`porter`, `egress.carried`), each
-a `stream` with a number of its own. Both sides say the same, the backend as op `stream`, all with id 0:
+In a virtual machine, connections of programs to the egress proxy travel as frames too: see
+`guest.proxy_forwarder` and `egress.frame_transport`. Each is a `stream` with a number of its own. All its
+frames have id 0; the agent sends them as events, and the backend as op `stream` with an event:
 
-    event opened               by the agent: a program is there
+    event opened               by the agent: a program has connected
     event data; bytes          at most WINDOW bytes that the other side has not taken yet
-    event taken, bytes         so many
+    event taken, bytes         so many bytes of data were taken
     event end                  no more data from this side
-    event close                behind the data, or by the agent: the program is gone
-    event cut                  by the backend: at once
+    event close                the connection is closed behind its data, or by the agent: the program is gone
+    event cut                  by the backend: the connection is reset at once
 """
 
 import json
@@ -60,31 +62,31 @@ from ostinato.sandbox.protocol import entries
 
 MAGIC = b"\0ost"
 WINDOW = 1 << 18
-"""Bytes of output that a command may be ahead of its reader, and of input ahead of the command."""
+"""The most bytes that a command's output may be ahead of its reader, and its input ahead of the command."""
 CHUNK = 1 << 16
 SMALL = 1 << 16
-"""Bytes of a header that an agent sends, and of a body where nothing larger is asked for."""
+"""The most bytes of a header that an agent sends, and of a body for which no other bound is given."""
 DRAIN = 1 << 20
-"""The most that a pipe holds unless the machine's administrator allows more."""
+"""The most bytes that a pipe holds, unless the machine's administrator allows more."""
 MAX_NAMES = 16 * 2**20
 MAX_FILES = 1 << 18
-"""How many files may have changed."""
+"""The most files that may have changed."""
 _JSON = json.JSONEncoder(separators=(",", ":"))
 _PREFIX = struct.Struct(">4sII")
 _MAX_HEADER, _MAX_BODY = 64 * 2**20, 1 << 30
 _FILE = struct.Struct(">Iq")
 
 Frame = tuple[dict[str, Any], bytes]
-Room = Callable[[dict[str, Any]], int | None]
-"""How many bytes may follow a header; None where nobody wants them."""
+MaxBody = Callable[[dict[str, Any]], int | None]
+"""Returns how many bytes may follow a header; None drops the frame."""
 
 
 class FrameError(SandboxError):
-    """Bytes that are no frame."""
+    """Bytes that are not a valid frame."""
 
 
 def pack(header: Mapping[str, Any], body: bytes = b"") -> bytes:
-    """One frame."""
+    """Return the bytes of one frame."""
     text = _JSON.encode(header).encode()
     if len(text) > _MAX_HEADER:
         raise ChangesError(f"the names have {len(text)} bytes, a frame's header {_MAX_HEADER} at most")
@@ -94,11 +96,11 @@ def pack(header: Mapping[str, Any], body: bytes = b"") -> bytes:
 class Reader:
     """Bytes in, frames out.
 
-    `header` bounds a header, `room` the body behind one: more is a FrameError as soon as it is announced.
-    Where `room` answers None the frame is skipped as it comes, and nothing of it is kept.
+    `max_header` bounds a header and `max_body` the body behind one: more is a FrameError as soon as it is
+    announced. Where `max_body` returns None the frame is skipped as it comes, and nothing of it is kept.
 
-    With `seek`, what precedes the next frame is skipped: the rest of a frame that was cut by a snapshot, or
-    what a console printed. Without, it is a FrameError.
+    With `seek`, bytes before the next frame are skipped: the rest of a frame that a snapshot cut, or the
+    output of a console. Without it, they are a FrameError.
 
     >>> reader = Reader(seek=True)
     >>> reader.feed(b"half a line" + pack({"id": 1}, b"body"))
@@ -109,22 +111,22 @@ class Reader:
     """
 
     def __init__(
-        self, *, seek: bool = False, header: int = _MAX_HEADER, room: Room = lambda _: _MAX_BODY
+        self, *, seek: bool = False, max_header: int = _MAX_HEADER, max_body: MaxBody = lambda _: _MAX_BODY
     ) -> None:
         self._buffer = bytearray()
         self._seek = seek
-        self._longest = header
-        self._room = room
+        self._max_header = max_header
+        self._max_body = max_body
         self._begun: tuple[dict[str, Any], int] | None = None
-        """A header, and how many bytes belong to it."""
-        self._skipped = 0
-        """Bytes of a body that nobody wants, and that are still to come."""
+        """A header that has come, and the size of its body."""
+        self._to_skip = 0
+        """Bytes of a dropped body that are still to come."""
 
     def feed(self, data: bytes) -> None:
         self._buffer += data
 
     def next(self) -> Frame | None:
-        """The next whole frame, None while there is none; raises FrameError."""
+        """Return the next whole frame, None while there is none; raises FrameError."""
         while self._begun is not None or self._begin():
             if self._begun is None:
                 continue
@@ -138,37 +140,37 @@ class Reader:
         return None
 
     def _begin(self) -> bool:
-        """Read a header, or skip a body; False when there is not enough for either."""
-        if self._skipped:
-            count = min(self._skipped, len(self._buffer))
+        """Read a header, or skip a body; return False when the buffer has not enough for either."""
+        if self._to_skip:
+            count = min(self._to_skip, len(self._buffer))
             del self._buffer[:count]
-            self._skipped -= count
-            return not self._skipped
+            self._to_skip -= count
+            return not self._to_skip
         if self._seek:
-            self._skip()
+            self._skip_to_magic()
         if len(self._buffer) < _PREFIX.size:
             return False
         magic, length, size = _PREFIX.unpack_from(self._buffer)
-        if magic != MAGIC or length > self._longest:
+        if magic != MAGIC or length > self._max_header:
             raise FrameError(f"not a frame: {bytes(self._buffer[: _PREFIX.size])!r}")
         end = _PREFIX.size + length
         if len(self._buffer) < end:
             return False
         header = _object(self._buffer[_PREFIX.size : end])
-        room = self._room(header)
-        if room is not None and size > room:
-            raise FrameError(f"a frame with {size} bytes where {room} may come")
+        most = self._max_body(header)
+        if most is not None and size > most:
+            raise FrameError(f"a frame has {size} bytes where at most {most} are allowed")
         del self._buffer[:end]
-        self._skipped, self._begun = (size, None) if room is None else (0, (header, size))
+        self._to_skip, self._begun = (size, None) if most is None else (0, (header, size))
         return True
 
-    def _skip(self) -> None:
-        """Up to the first magic, or to what may be the beginning of one."""
+    def _skip_to_magic(self) -> None:
+        """Drop the bytes before the first magic, or before a possible beginning of one at the end."""
         start = self._buffer.find(MAGIC)
         if start < 0:
             tail = bytes(self._buffer[-len(MAGIC) + 1 :])
-            kept = next((n for n in range(len(tail), 0, -1) if MAGIC.startswith(tail[-n:])), 0)
-            start = len(self._buffer) - kept
+            begun = next((n for n in range(len(tail), 0, -1) if MAGIC.startswith(tail[-n:])), 0)
+            start = len(self._buffer) - begun
         del self._buffer[:start]
 
 
@@ -180,29 +182,29 @@ def write_all(file: int, data: bytes) -> None:
 
 def _object(text: bytearray) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        header = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise FrameError(f"a header that is no JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise FrameError("a header that is no object")
-    return found
+        raise FrameError(f"a header is not JSON: {error}") from None
+    if not isinstance(header, dict):
+        raise FrameError("a header is not a JSON object")
+    return header
 
 
 def pack_names(names: Iterable[str]) -> bytes:
-    """Paths, each with a NUL behind it."""
+    """Return the paths, each with a NUL behind it."""
     return b"".join(_encoded(name) + b"\0" for name in names)
 
 
 def unpack_names(body: bytes) -> list[str]:
-    """The inverse of `pack_names`; raises FrameError."""
+    """Return the paths that `pack_names` packed; raises FrameError."""
     *names, rest = body.split(b"\0")
     if rest or len(names) > MAX_FILES:
-        raise FrameError("a list of names that is none, or too long")
+        raise FrameError("a list of names is cut short, or too long")
     return [_decoded(name) for name in names]
 
 
 def pack_files(files: Mapping[str, bytes | None]) -> bytes:
-    """Paths, each behind its kind's mark, and contents; None, a file that is gone, has the size -1."""
+    """Return paths, each behind the mark of its kind, with contents; a deleted file has the size -1."""
     parts = []
     for path, data in files.items():
         name = entries.mark(data).encode() + _encoded(path)
@@ -211,20 +213,20 @@ def pack_files(files: Mapping[str, bytes | None]) -> bytes:
 
 
 def unpack_files(body: bytes) -> dict[str, bytes | None]:
-    """The inverse of `pack_files`; raises FrameError."""
+    """Return the files that `pack_files` packed; raises FrameError."""
     files: dict[str, bytes | None] = {}
     offset = 0
     while offset < len(body):
         if len(body) - offset < _FILE.size:
-            raise FrameError("files that are cut short")
+            raise FrameError("a list of files is cut short")
         length, size = _FILE.unpack_from(body, offset)
         middle = offset + _FILE.size + length
         offset = middle + max(size, 0)
         if offset > len(body) or size < -1 or len(files) >= MAX_FILES:
-            raise FrameError("files that are cut short, or too many")
+            raise FrameError("a list of files is cut short, or too long")
         kind = entries.KINDS.get(body[middle - length : middle - length + 1].decode("latin-1"))
         if kind is None:
-            raise FrameError("a file of no kind")
+            raise FrameError("a file has an unknown kind")
         name = _decoded(body[middle - length + 1 : middle])
         files[name] = None if size < 0 else kind(body[middle:offset])
     return files
@@ -238,4 +240,4 @@ def _decoded(name: bytes) -> str:
     try:
         return name.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
-        raise FrameError(f"a path that is none: {error}") from None
+        raise FrameError(f"a path is not UTF-8: {error}") from None

@@ -1,4 +1,4 @@
-"""The order by which a backend asks its zygote for one sandbox."""
+"""The order that a backend sends to its zygote to get one sandbox."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,26 +7,26 @@ from typing import Any
 from ostinato.sandbox.base import Limits
 
 MAX_REQUEST = 1 << 17
-"""Bytes of an order or an exam: a packet is sent and received whole."""
+"""The most bytes of an order or an exam, which is sent and received as one packet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What the backend wants of the zygote: one sandbox."""
+    """Everything that a child of the zygote needs to know to become one sandbox."""
 
     id: str
     generation: str
     repo: str
     """An absolute path of the machine."""
     scratch: str
-    """A directory of the machine to work in, where there is no namespace to put it in; else empty."""
+    """A directory of the machine to work in where there is no mount namespace; otherwise empty."""
     limits: Limits
     mounts: tuple[tuple[str, str], ...]
-    """Absolute paths of the machine, and where they are seen."""
+    """Absolute paths of the machine, each with its path in the sandbox."""
     environment: Mapping[str, str]
 
     @classmethod
     def read(cls, request: Mapping[str, Any]) -> "Order":
-        """The inverse of `dataclasses.asdict`."""
+        """Return the order that `dataclasses.asdict` made `request` of."""
         mounts = tuple((source, target) for source, target in request["mounts"])
         return cls(**{**request, "limits": Limits(**request["limits"]), "mounts": mounts})

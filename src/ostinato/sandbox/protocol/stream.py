@@ -1,4 +1,4 @@
-"""Output on its way from a command to its reader, in bounded memory."""
+"""The output of a command on its way to one reader."""
 
 import asyncio
 import codecs
@@ -8,27 +8,28 @@ from collections.abc import AsyncIterator, Callable
 
 from ostinato.sandbox.base import OnOutput, Process
 from ostinato.sandbox.protocol.frames import CHUNK
-from ostinato.sandbox.protocol.output import Tail
+from ostinato.sandbox.protocol.output import OutputTail
 
 
-class Stream:
-    """What the transport feeds, one reader takes; `taken` hears how many bytes, so that more may come.
+class OutputStream:
+    """A queue of output that a transport feeds and one reader takes.
 
-    The transport has to hold back what is not taken: this only keeps it. The last `keep` bytes of everything
-    stay, for the command's result.
+    `on_taken` is called with the number of bytes that the reader took, so that the transport can send more.
+    The transport has to bound what it feeds ahead of the reader; the queue itself has no bound. The last
+    `keep` bytes of all output stay in `tail`, for the command's result.
     """
 
-    def __init__(self, keep: int, taken: Callable[[int], None]) -> None:
-        self.tail = Tail(keep)
-        self._taken = taken
+    def __init__(self, keep: int, on_taken: Callable[[int], None]) -> None:
+        self.tail = OutputTail(keep)
+        self._on_taken = on_taken
         self._chunks: deque[bytearray] = deque()
         self._changed = asyncio.Event()
         self._ended = False
-        self._read = False
+        self._has_reader = False
         self._error: Exception | None = None
 
     def feed(self, data: bytes) -> None:
-        """Small pieces are joined: a thousand of one byte would weigh forty times that."""
+        """Add output. Small pieces are joined: a thousand of one byte would need forty times the memory."""
         self.tail.add(data)
         if self._chunks and len(self._chunks[-1]) + len(data) <= CHUNK:
             self._chunks[-1] += data
@@ -37,25 +38,25 @@ class Stream:
         self._changed.set()
 
     def end(self, error: Exception | None = None) -> None:
-        """Nothing more comes; with an `error` the reader hears of it behind the rest."""
+        """Note that nothing more comes; an `error` is raised to the reader behind the rest of the output."""
         if not self._ended:
             self._ended, self._error = True, error
             self._changed.set()
 
     async def read(self) -> AsyncIterator[bytes]:
-        """Chunks until the end."""
-        self._read = True
+        """Yield chunks until the end."""
+        self._has_reader = True
         try:
             while (chunk := await self._next()) is not None:
                 yield chunk
         finally:
-            self._read = False
+            self._has_reader = False
             self._changed.set()
 
     async def drain(self) -> None:
-        """Until the end, taking what no reader takes."""
+        """Wait for the end, and take the output as long as no reader does."""
         while not self._ended:
-            if self._read:
+            if self._has_reader:
                 self._changed.clear()
                 await self._changed.wait()
             else:
@@ -70,13 +71,15 @@ class Stream:
             self._changed.clear()
             await self._changed.wait()
         chunk = self._chunks.popleft()
-        self._taken(len(chunk))
+        self._on_taken(len(chunk))
         return bytes(chunk)
 
 
 async def follow(process: Process, on_output: OnOutput) -> None:
-    """Give a command's output to a listener as text, until its end; when the listener fails, or nobody waits
-    any more, the command is killed."""
+    """Pass a command's output as text to `on_output` until its end.
+
+    The command is killed when `on_output` fails or this call is cancelled.
+    """
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     try:
         async for data in process.output():

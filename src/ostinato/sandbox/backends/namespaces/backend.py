@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from ostinato.sandbox.backends.agent_sandbox import GRACE_S, WireSandbox
+from ostinato.sandbox.backends.agent_sandbox import GRACE_S, AgentSandbox
 from ostinato.sandbox.backends.namespaces.launcher import ZygoteProcess
 from ostinato.sandbox.base import (
     Capabilities,
@@ -42,11 +42,16 @@ from ostinato.sandbox.exam.worker import module_names
 from ostinato.sandbox.files import rootfs, scratch
 from ostinato.sandbox.files.exec_cache import CacheKey, ExecCache, identity
 from ostinato.sandbox.files.layer import MAX_RECORD
-from ostinato.sandbox.files.snapshots import LAYER, Shelf, open_layer
+from ostinato.sandbox.files.snapshots import LAYER, SnapshotStore, open_layer
 from ostinato.sandbox.guest import pytest_command
 from ostinato.sandbox.linux import cgroup, landlock
 from ostinato.sandbox.protocol import frames
-from ostinato.sandbox.protocol.connection import Answer, LateError, LostError, Wire
+from ostinato.sandbox.protocol.connection import (
+    AgentConnection,
+    ConnectionLostError,
+    Response,
+    ResponseTimeoutError,
+)
 from ostinato.sandbox.protocol.order import Order
 
 _FULL = "gvisor or qemu"
@@ -65,7 +70,7 @@ class NsBackend:
     def __init__(self, snapshots: Path | None = None, *, resolve: Resolve | None = None) -> None:
         self._resolve = resolve
         self.cache = ExecCache()
-        self.shelf = Shelf(self.name, snapshots)
+        self.snapshot_store = SnapshotStore(self.name, snapshots)
         self._zygote: ZygoteProcess | None = None
         self._starting = asyncio.Lock()
         self._sandboxes: set[NsSandbox] = set()
@@ -81,7 +86,7 @@ class NsBackend:
         return await self.begin(spec)
 
     async def restore(self, snapshot: Snapshot, spec: Spec) -> Sandbox:
-        path = await asyncio.to_thread(self.shelf.check, snapshot, spec)
+        path = await asyncio.to_thread(self.snapshot_store.check, snapshot, spec)
         base = await asyncio.to_thread(open_layer, path)
         try:
             return await self.begin(spec, base=base)
@@ -89,7 +94,7 @@ class NsBackend:
             os.close(base)
 
     async def remove(self, snapshot: Snapshot) -> None:
-        await asyncio.to_thread(self.shelf.drop, snapshot.path)
+        await asyncio.to_thread(self.snapshot_store.drop, snapshot.path)
 
     async def begin(
         self, spec: Spec, *, calls: socket.socket | None = None, base: int | None = None
@@ -123,7 +128,7 @@ class NsBackend:
         zygote = await self._ready_zygote(None)
         try:
             return await _begun(zygote, order, files), zygote
-        except LostError:  # a child, or the zygote, died with the order in its hands: once more
+        except ConnectionLostError:  # a child, or the zygote, died with the order in its hands: once more
             dead = zygote if await zygote.ends() else None
         zygote = await self._ready_zygote(dead)
         return await _begun(zygote, order, files), zygote
@@ -212,11 +217,11 @@ class NsBackend:
         if self._zygote is not None:
             await self._zygote.stop()
             self._zygote = None
-        await self.shelf.close()
+        await self.snapshot_store.close()
 
 
-Begun = tuple[Wire, ZygoteProcess]
-"""The wire to an agent, and what it was forked from."""
+Begun = tuple[AgentConnection, ZygoteProcess]
+"""The connection to an agent, and what it was forked from."""
 
 
 def capabilities(
@@ -237,8 +242,8 @@ def capabilities(
     )
 
 
-async def _begun(zygote: ZygoteProcess, order: Order, files: Mapping[str, int]) -> Wire:
-    """The wire to an agent that has said that it is ready; raises LostError when there is no more zygote."""
+async def _begun(zygote: ZygoteProcess, order: Order, files: Mapping[str, int]) -> AgentConnection:
+    """Return the connection to an agent that is ready. Raises ConnectionLostError when the zygote is gone."""
     ours, theirs = socket.socketpair()
     with theirs:
         named = {"control": theirs.fileno(), **files}
@@ -249,27 +254,27 @@ async def _begun(zygote: ZygoteProcess, order: Order, files: Mapping[str, int]) 
             ours.close()
             raise
     loop = asyncio.get_running_loop()
-    _, wire = await loop.create_unix_connection(lambda: Wire(order.generation), sock=ours)
+    _, connection = await loop.create_unix_connection(lambda: AgentConnection(order.generation), sock=ours)
     try:
-        await wire.first(GRACE_S)
+        await connection.wait_until_ready(GRACE_S)
     except BaseException:
-        await wire.close("the sandbox was not created")
+        await connection.close("the sandbox was not created")
         raise
-    return wire
+    return connection
 
 
 def _absolute(path: Path) -> str:
     return str(path.absolute())
 
 
-class NsSandbox(WireSandbox):
+class NsSandbox(AgentSandbox):
     """The backend's handle on one agent."""
 
     def __init__(
         self, begun: Begun, spec: Spec, order: Order, backend: NsBackend, way: HeldWay | None
     ) -> None:
-        wire, self._zygote = begun
-        super().__init__(wire, spec, f"{order.scratch}{backend.root}", way)
+        connection, self._zygote = begun
+        super().__init__(connection, spec, f"{order.scratch}{backend.root}", way)
         self.id = order.id
         self._scratch = order.scratch
         self._backend = backend
@@ -292,7 +297,7 @@ class NsSandbox(WireSandbox):
         run, alone = self._runs, self._running == 1
         try:
             result, answer = await super()._run(command, timeout_s, on_output, state=key is not None)
-        except LostError as error:
+        except ConnectionLostError as error:
             raise await self._zygote.blame(error) from error
         finally:
             self._running -= 1
@@ -314,31 +319,31 @@ class NsSandbox(WireSandbox):
         return CacheKey(repo=self._base, tree=state["tree"], command=command) if state["pure"] else None
 
     async def _ask(
-        self, op: str, body: bytes = b"", *, most: int = frames.SMALL, **request: object
-    ) -> Answer:
+        self, op: str, body: bytes = b"", *, max_body: int = frames.SMALL, **request: object
+    ) -> Response:
         try:
-            return await super()._ask(op, body, most=most, **request)
-        except LostError as error:
+            return await super()._ask(op, body, max_body=max_body, **request)
+        except ConnectionLostError as error:
             raise await self._zygote.blame(error) from error
 
     async def check(self) -> None:
         """Raises EndedWithinError when what ran in it has ended the agent, or keeps it from answering."""
         try:
             await self._ask("hello")
-        except LateError as error:
+        except ResponseTimeoutError as error:
             raise await self._zygote.blame(error) from error
 
     async def prepare_worker(self, changes: Mapping[str, bytes | None], variation: int) -> None:
         """Bring in an exam's changes and start the worker on the socket given at the creation."""
         body = frames.pack_files(changes)
-        applied = self._wire.begin({"op": "apply"}, body, within_s=self._within_s)
+        applied = self._connection.send_request({"op": "apply"}, body, within_s=self._within_s)
         await self._ask("worker", variation=variation)
-        await self._wire.answer(applied)
+        await self._connection.response(applied)
 
     async def snapshot(self, kind: SnapshotKind = SnapshotKind.FILESYSTEM) -> Snapshot:
         if kind is not SnapshotKind.FILESYSTEM:
             raise Unsupported(self._backend.name, f"take a {kind} snapshot", _FULL)
-        shelf = self._backend.shelf
+        shelf = self._backend.snapshot_store
         path = await asyncio.to_thread(shelf.begin)
         try:
             file = os.open(path / LAYER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -371,7 +376,7 @@ class NsSandbox(WireSandbox):
         """Write what the sandbox wrote to `file`, while it stands still."""
         before, failed = self._paused, list[OSError]()
 
-        def heard(_: Mapping[str, Any], body: bytes) -> None:
+        def write(_: Mapping[str, Any], body: bytes) -> None:
             try:
                 frames.write_all(file, body)
             except OSError as error:
@@ -379,8 +384,8 @@ class NsSandbox(WireSandbox):
 
         await self.pause()
         try:
-            await self._wire.ask(
-                {"op": "pack"}, within_s=self._within_s, heard=heard, told=MAX_RECORD + frames.CHUNK
+            await self._connection.request_events(
+                {"op": "pack"}, write, within_s=self._within_s, max_event=MAX_RECORD + frames.CHUNK
             )
         finally:
             if not before:

@@ -7,38 +7,42 @@ from typing import Protocol
 from ostinato.sandbox.protocol.order import Order
 
 
-class Cell(Protocol):
-    """A child of the zygote, prepared as far as no order is needed for it."""
+class PreparedChild(Protocol):
+    """A child of the zygote, prepared as far as it can be without an order."""
 
-    def live(self, order: Order, files: Mapping[str, int], begun: Callable[[], None]) -> None:
-        """Finish the sandbox and serve until the backend hangs up; `begun` is called when it is at work.
+    def run(self, order: Order, files: Mapping[str, int], begun: Callable[[], None]) -> None:
+        """Finish the sandbox and serve until the backend hangs up; `begun` is called when it serves.
 
-        `files`: `control`; `calls`, a socket for an exam's worker; `layer`, to start from; `egress`, `gate`,
-        where the door to a proxy, or the gate, is handed out.
+        `files` are descriptors by name: `control`, the connection to the backend; `calls`, a socket for an
+        exam's worker; `layer`, to start from; `egress` or `gate`, the channel to which the child sends the
+        sockets that it opened for the proxy.
         """
         ...
 
 
-class Ground(Protocol):
-    """How processes are confined."""
+class Confinement(Protocol):
+    """One way to confine processes."""
 
     def prepare(self) -> None:
-        """In the zygote, before its first fork; raises OSError, RuntimeError where it cannot work."""
+        """Prepare the zygote before its first fork; raises OSError, RuntimeError where it cannot work."""
         ...
 
     def forking(self) -> AbstractContextManager[None]:
-        """Around the fork of a child that becomes a cell."""
+        """Surround the fork of a child that is to be confined."""
         ...
 
-    def cell(self) -> Cell:
-        """In that child."""
+    def prepare_child(self) -> PreparedChild:
+        """Confine this process, a child of the zygote, as far as it can be without an order."""
         ...
 
     @property
-    def exam(self) -> str | None:
-        """Where every judge finds its tests, once `prepare` has run; None when each has its own place."""
+    def tests_directory(self) -> str | None:
+        """The directory at which `show_tests` shows every judge its tests; None when each has its own."""
         ...
 
-    def judge(self, tests: str) -> str:
-        """In a judge: where it finds the directory `tests` of the machine, with room in /tmp."""
+    def show_tests(self, tests: str) -> str:
+        """Show this process, a judge, the directory `tests` of the machine; return where it is shown.
+
+        The judge can write to /tmp.
+        """
         ...

@@ -13,14 +13,14 @@ from typing import Any
 from ostinato.sandbox.backends.process.backend import COMMAND_ENVIRONMENT
 from ostinato.sandbox.base import EndedWithinError, SandboxError
 from ostinato.sandbox.linux import cgroup
-from ostinato.sandbox.protocol.connection import LostError
+from ostinato.sandbox.protocol.connection import ConnectionLostError
 from ostinato.sandbox.protocol.order import MAX_REQUEST
 
 START_S = 60.0
 """How long loading pytest may take, on a busy machine."""
 STOP_S = 5.0
 _START = (
-    "from ostinato.sandbox.linux import cheap_fork; cheap_fork.hold(); "
+    "from ostinato.sandbox.linux import cheap_fork; cheap_fork.defer_fork_hooks(); "
     "from ostinato.sandbox.backends.namespaces import zygote; zygote.main()"
 )
 
@@ -33,7 +33,7 @@ class ZygoteProcess:
         process: subprocess.Popen[bytes],
         orders: socket.socket,
         exams: socket.socket,
-        room: cgroup.Room | None,
+        room: cgroup.CgroupDirectory | None,
     ) -> None:
         self._room = room
         self._process = process
@@ -50,7 +50,7 @@ class ZygoteProcess:
         """
         orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         exams, also_theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        room = cgroup.room()
+        room = cgroup.create_directory()
         groups = (room.version, room.directory) if room is not None else ()
         with theirs, also_theirs:
             process = _spawn(ground, (theirs.fileno(), also_theirs.fileno()), groups)
@@ -100,7 +100,7 @@ class ZygoteProcess:
         return error if await self.ends() else EndedWithinError(f"ended by what ran in it: {error}")
 
     async def order(self, request: Mapping[str, Any], files: Sequence[int]) -> None:
-        """Send an order with its descriptors; raises LostError when the zygote is gone."""
+        """Send an order with its descriptors; raises ConnectionLostError when the zygote is gone."""
         async with self._one_at_a_time():
             await _send(self._orders, request, files)
 
@@ -112,7 +112,7 @@ class ZygoteProcess:
         return self._turn
 
     async def examine(self, request: Mapping[str, Any], files: Sequence[int]) -> None:
-        """Send an exam with its descriptors; raises LostError when the zygote is gone."""
+        """Send an exam with its descriptors; raises ConnectionLostError when the zygote is gone."""
         await _send(self._exams, request, files)
 
     async def stop(self) -> None:
@@ -141,7 +141,9 @@ async def _send(sock: socket.socket, request: Mapping[str, Any], files: Sequence
         except BlockingIOError:
             await asyncio.sleep(0.001)
         except OSError as error:
-            raise LostError(f"the zygote is gone ({error}): create again, another is started") from error
+            raise ConnectionLostError(
+                f"the zygote is gone ({error}): create again, another is started"
+            ) from error
 
 
 def _spawn(ground: str, sockets: Sequence[int], groups: Sequence[int]) -> subprocess.Popen[bytes]:

@@ -1,18 +1,19 @@
-"""The warm process that every sandbox and judge is forked from (see `launch`).
+"""The process with pytest loaded that every sandbox and judge is forked from (see `launcher`).
 
     backend ──orders──► children that wait, ready but for the repository ──► agent, process 1 of a sandbox
-       │                   ▲ one is forked for each that was taken
+       │                   ▲ one is forked for each that took an order
        └────exams──────► zygote ──fork──► judge
     backend ◄───────────── frames, reports ───────── agent, judge
 
-Both are SOCK_SEQPACKET sockets of JSON, one packet each, with the files that the child is to use. Whichever
-child waits first takes the next order:
+Orders and exams are packets of JSON on two SOCK_SEQPACKET sockets, with the file descriptors that the child
+uses. Any waiting child takes the next order:
 
-    orders:  {"order": {…}, "files": ["control" [, "calls"] [, "layer"] [, "egress" | "gate"]]}  see `ground`
-    exams:   {"tests": path, "names": […], "wall_s": n}                       results
+    orders:  {"order": {…}, "files": ["control" [, "calls"] [, "layer"] [, "egress" | "gate"]]}
+             (see `PreparedChild.run`)
+    exams:   {"tests": path, "names": […], "wall_s": n}, with the descriptor of a socket for the results
 
-The zygote answers only once, at its start: `{"ready": true}` or `{"error": why}`. It is process 1 of a pid
-namespace around all others: when it ends, however that happens, the kernel ends everything it ever forked.
+The zygote sends one packet, at its start: `{"ready": true}` or `{"error": reason}`. Under namespaces it is
+process 1 of a pid namespace around all others: when it ends, the kernel ends all that it ever forked.
 """
 
 import array
@@ -30,19 +31,19 @@ from functools import partial
 from typing import Any
 
 from ostinato.sandbox.backends.namespaces import landlock_child, namespace_child
-from ostinato.sandbox.backends.namespaces.confinement import Ground
+from ostinato.sandbox.backends.namespaces.confinement import Confinement
 from ostinato.sandbox.exam import judge
 from ostinato.sandbox.guest import warm_pytest
 from ostinato.sandbox.linux import cheap_fork, processes, syscalls
-from ostinato.sandbox.linux.cgroup import Groups
+from ostinato.sandbox.linux.cgroup import CgroupPool
 from ostinato.sandbox.protocol.order import MAX_REQUEST, Order
 
 MAX_FILES = 4
 WAITING = 2 * (os.cpu_count() or 1)
-"""Children that wait for an order: what a burst finds ready."""
-_GROUNDS: Mapping[str, Callable[[], Ground]] = {
-    "ns": namespace_child.Namespaces,
-    "landlock": landlock_child.Fences,
+"""Children that wait for an order, so that a burst of orders finds some ready."""
+_CONFINEMENTS: Mapping[str, Callable[[], Confinement]] = {
+    "ns": namespace_child.NamespaceConfinement,
+    "landlock": landlock_child.LandlockConfinement,
 }
 _TAKEN = struct.Struct(">I")
 _MIB = 2**20
@@ -51,11 +52,11 @@ _JUDGE_MEMORY = 2 << 30
 
 def main() -> None:
     orders, exams = (socket.socket(fileno=int(number)) for number in sys.argv[2:4])
-    groups = Groups(int(sys.argv[4]), int(sys.argv[5])) if len(sys.argv) > 4 else None
-    ground = _GROUNDS[sys.argv[1]]()
+    groups = CgroupPool(int(sys.argv[4]), int(sys.argv[5])) if len(sys.argv) > 4 else None
+    confinement = _CONFINEMENTS[sys.argv[1]]()
     try:
         syscalls.die_with_parent()
-        ready = _prepare(ground)
+        prepared_judge = _prepare(confinement)
     except (OSError, RuntimeError) as error:
         exams.send(json.dumps({"error": str(error)}).encode())
         raise
@@ -68,16 +69,17 @@ def main() -> None:
     syscalls.die_with_parent()
     syscalls.adopt_orphans()
     exams.send(b'{"ready": true}')
-    Zygote(orders, exams, ground, groups, ready).serve()
+    Zygote(orders, exams, confinement, groups, prepared_judge).serve()
 
 
-def _prepare(ground: Ground) -> judge.Judge | None:
-    """What has been made ready of a judge; None when that needs to know its tests."""
+def _prepare(confinement: Confinement) -> judge.Judge | None:
+    """Prepare this process; return a judge that forks can use, None when a judge has to know its tests."""
     sys.path[:] = [path for path in sys.path if path not in ("", "/")]
     warm_pytest.prepare()
-    cheap_fork.gather()
-    ground.prepare()
-    return judge.Judge(ground.exam) if ground.exam is not None else None
+    cheap_fork.use_large_pages()
+    confinement.prepare()
+    directory = confinement.tests_directory
+    return judge.Judge(directory) if directory is not None else None
 
 
 class Zygote:
@@ -87,36 +89,38 @@ class Zygote:
         self,
         orders: socket.socket,
         exams: socket.socket,
-        ground: Ground,
-        groups: Groups | None,
-        ready: judge.Judge | None,
+        confinement: Confinement,
+        groups: CgroupPool | None,
+        prepared_judge: judge.Judge | None,
     ) -> None:
         self._groups = groups
         self._orders = orders
         self._exams = exams
-        self._ground = ground
-        self._judge = ready
+        self._confinement = confinement
+        self._judge = prepared_judge
         self._serial = 0
         self._waiting: dict[int, int] = {}
-        """Children by their serial number."""
+        """Children that wait for an order, by their serial number."""
         self._living: dict[int, str] = {}
         """The names of the children's groups, by process."""
-        self._hears, self._tells = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._endings = syscalls.watch_children()
+        self._taken, self._report_taken = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        """A pipe to which a child writes its serial number once it serves an order."""
+        self._child_signal = syscalls.watch_children()
 
     def serve(self) -> None:
-        """Until the backend hangs up; then wait for the children, which hear the same silence."""
+        """Serve until the backend hangs up, then wait for the children, which end for the same reason."""
         poll = select.poll()
-        for fd in (self._exams.fileno(), self._hears, self._endings):
+        for fd in (self._exams.fileno(), self._taken, self._child_signal):
             poll.register(fd, select.POLLIN)
         listening = True
         while listening:
             self._replenish()
             ready = dict(poll.poll())
-            if self._hears in ready:
-                self._note(os.read(self._hears, _TAKEN.size * 1024))
-            if self._endings in ready:
-                os.read(self._endings, 4096)
+            if self._taken in ready:
+                for (serial,) in _TAKEN.iter_unpack(os.read(self._taken, _TAKEN.size * 1024)):
+                    self._waiting.pop(serial, None)
+            if self._child_signal in ready:
+                os.read(self._child_signal, 4096)
                 self._reap()
             if self._exams.fileno() in ready:
                 listening = self._examine()
@@ -127,19 +131,19 @@ class Zygote:
     def _replenish(self) -> None:
         while len(self._waiting) < WAITING:
             self._serial = (self._serial + 1) % 2**32
-            group = self._groups.take() if self._groups is not None else ""
-            with self._ground.forking():
+            group = self._groups.acquire() if self._groups is not None else ""
+            with self._confinement.forking():
                 child = self._fork(partial(self._wait_for_order, group))
             self._waiting[self._serial] = child
             self._living[child] = group
 
     def _wait_for_order(self, group: str) -> None:
-        """In a child: prepare all that no order changes, then take one."""
+        """Prepare this child as far as it can be without an order, then take one and serve it."""
         report = _TAKEN.pack(self._serial)
         _hang_up(self._exams)
         if self._groups is not None:
             self._groups.enter(group)
-        cell = self._ground.cell()
+        prepared = self._confinement.prepare_child()
         request, files = _receive(self._orders)
         _hang_up(self._orders)
         if request is None:
@@ -149,26 +153,24 @@ class Zygote:
             self._groups.limit(group, (order.limits.memory_mb + order.limits.disk_mb) * _MIB)
             os.close(self._groups.directory)
         named = dict(zip(request["files"], files, strict=True))
-        cell.live(order, named, lambda: self._tell(report))
+        prepared.run(order, named, lambda: self._report(report))
 
-    def _tell(self, report: bytes) -> None:
-        """In a child: a place among the waiting is free. Said when it is at work, not in its way."""
-        os.write(self._tells, report)
-        os.close(self._tells)
+    def _report(self, report: bytes) -> None:
+        """Tell the zygote that this child waits no more, so that it forks another one.
 
-    def _note(self, data: bytes) -> None:
-        """Children that took an order."""
-        for (serial,) in _TAKEN.iter_unpack(data):
-            self._waiting.pop(serial, None)
+        It does so only when it serves its order: the fork then does not slow its start.
+        """
+        os.write(self._report_taken, report)
+        os.close(self._report_taken)
 
     def _reap(self) -> None:
-        """By hand, so that the children's CPU time is counted as ours."""
+        """Wait for the children that have ended; waiting also counts their CPU time as ours."""
         with contextlib.suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG)[0]) != 0:
                 self._waiting = {serial: pid for serial, pid in self._waiting.items() if pid != ended}
                 group = self._living.pop(ended, None)
                 if group is not None and self._groups is not None:
-                    self._groups.leave(group)
+                    self._groups.release(group)
 
     def _examine(self) -> bool:
         """Fork a judge; False when the backend hung up."""
@@ -183,17 +185,17 @@ class Zygote:
     def _become_judge(self, request: dict[str, Any], files: list[int]) -> None:
         _hang_up(self._orders)
         _hang_up(self._exams)
-        os.close(self._tells)
-        judge_exam(request, files, self._ground, self._judge)
+        os.close(self._report_taken)
+        _judge_exam(request, files, self._confinement, self._judge)
 
     def _fork(self, body: Callable[[], None]) -> int:
         child = os.fork()
         if child:
             return child
         try:
-            syscalls.heed()
-            os.close(self._endings)
-            os.close(self._hears)
+            syscalls.unblock_child_signal()
+            os.close(self._child_signal)
+            os.close(self._taken)
             body()
         except BaseException:
             traceback.print_exc()
@@ -203,24 +205,26 @@ class Zygote:
     @staticmethod
     def _wait_for_all() -> None:
         if os.getpid() != 1:
-            processes.kill_all({})  # no namespace ends what its agent could not
+            processes.kill_all({})  # there is no pid namespace that would end what its agents did not
         with contextlib.suppress(ChildProcessError):
             while True:
                 os.waitpid(-1, 0)
 
 
-def judge_exam(request: dict[str, Any], files: list[int], ground: Ground, ready: judge.Judge | None) -> None:
-    """In a child: judge an exam with the candidate's code out of reach."""
+def _judge_exam(
+    request: dict[str, Any], files: list[int], confinement: Confinement, prepared: judge.Judge | None
+) -> None:
+    """Judge an exam in this child, where the candidate's code cannot reach."""
     (results,) = (socket.socket(fileno=file) for file in files)
-    cheap_fork.release()
+    cheap_fork.restore_fork_hooks()
     syscalls.die_with_parent()
     resource.setrlimit(resource.RLIMIT_AS, (_JUDGE_MEMORY, _JUDGE_MEMORY))
-    tests = ground.judge(request["tests"])
-    (ready or judge.Judge(tests)).run(results, request["names"], request["wall_s"])
+    tests = confinement.show_tests(request["tests"])
+    (prepared or judge.Judge(tests)).run(results, request["names"], request["wall_s"])
 
 
 def _hang_up(sock: socket.socket) -> None:
-    """As `close`, at a fraction of the pages that it makes a fresh fork copy."""
+    """Close a socket; its own `close` would make a fresh fork copy many more pages."""
     os.close(sock.detach())
 
 

@@ -36,8 +36,8 @@ from ostinato.sandbox.base import (
 from ostinato.sandbox.exam.host import judged_by_process, worker_process
 from ostinato.sandbox.files import layer_restore, tree
 from ostinato.sandbox.files.scratch import Scratch
-from ostinato.sandbox.files.snapshots import LAYER, Shelf, open_layer
-from ostinato.sandbox.files.workspace import REPO_AREA, PlainPlace
+from ostinato.sandbox.files.snapshots import LAYER, SnapshotStore, open_layer
+from ostinato.sandbox.files.workspace import REPO_AREA, DirectoryWorkspace
 from ostinato.sandbox.linux import stray_processes
 from ostinato.sandbox.protocol.stream import follow
 
@@ -53,7 +53,7 @@ class ProcessBackend:
     def __init__(self, *, in_place: bool = False, snapshots: Path | None = None) -> None:
         self._in_place = in_place
         self._alive: set[ProcessSandbox] = set()
-        self.shelf = Shelf(self.name, snapshots)
+        self.snapshot_store = SnapshotStore(self.name, snapshots)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -101,10 +101,10 @@ class ProcessBackend:
     async def restore(self, snapshot: Snapshot, spec: Spec) -> Sandbox:
         if self._in_place:
             raise Unsupported(self.name, "restore a snapshot in place", "a copy")
-        return await self.begin(spec, await asyncio.to_thread(self.shelf.check, snapshot, spec))
+        return await self.begin(spec, await asyncio.to_thread(self.snapshot_store.check, snapshot, spec))
 
     async def remove(self, snapshot: Snapshot) -> None:
-        await asyncio.to_thread(self.shelf.drop, snapshot.path)
+        await asyncio.to_thread(self.snapshot_store.drop, snapshot.path)
 
     async def examine(self, exam: Exam) -> builtins.list[dict[str, str]]:
         return await judged_by_process(exam, lambda variation: _working(exam, variation))
@@ -112,7 +112,7 @@ class ProcessBackend:
     async def aclose(self) -> None:
         for sandbox in tuple(self._alive):
             await sandbox.destroy()
-        await self.shelf.close()
+        await self.snapshot_store.close()
 
 
 @asynccontextmanager
@@ -149,7 +149,7 @@ class ProcessSandbox:
         self._scratch = scratch
         self._destroyed = False
         self._running: set[LocalProcess] = set()
-        self._place = PlainPlace(self.root, git=scratch is not None)
+        self._place = DirectoryWorkspace(self.root, git=scratch is not None)
 
     async def exec(
         self, command: str, *, timeout_s: float | None = None, on_output: OnOutput | None = None
@@ -226,15 +226,15 @@ class ProcessSandbox:
     async def snapshot(self, kind: SnapshotKind = SnapshotKind.FILESYSTEM) -> Snapshot:
         if kind is not SnapshotKind.FILESYSTEM or self._scratch is None:
             raise Unsupported("process", f"take a {kind} snapshot here", "gvisor or qemu")
-        return await asyncio.to_thread(self._snapshot, self._backend.shelf)
+        return await asyncio.to_thread(self._snapshot, self._backend.snapshot_store)
 
-    def _snapshot(self, shelf: Shelf) -> Snapshot:
-        path = shelf.begin()
+    def _snapshot(self, store: SnapshotStore) -> Snapshot:
+        path = store.begin()
         try:
             self._pack(path / LAYER)
-            return shelf.finish(path, SnapshotKind.FILESYSTEM, self._spec.repo)
+            return store.finish(path, SnapshotKind.FILESYSTEM, self._spec.repo)
         except BaseException:
-            shelf.drop(path)
+            store.drop(path)
             raise
 
     def _pack(self, path: Path) -> None:

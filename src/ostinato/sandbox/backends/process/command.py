@@ -10,7 +10,7 @@ from contextlib import suppress
 from ostinato.sandbox.base import ExecResult, SandboxError
 from ostinato.sandbox.linux import stray_processes
 from ostinato.sandbox.protocol.frames import CHUNK, WINDOW
-from ostinato.sandbox.protocol.stream import Stream
+from ostinato.sandbox.protocol.stream import OutputStream
 
 DRAIN_S = 0.5
 """How long output is awaited after the end of a command, when something still holds the pipe."""
@@ -26,7 +26,7 @@ class LocalProcess:
         self._forget = forget
         self._process = process
         self._output = output
-        self._stream = Stream(keep, self._took)
+        self._stream = OutputStream(keep, self._took)
         self._held = 0
         self._ended = False
         self._fed = False

@@ -21,9 +21,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from ostinato.sandbox.backends.vm.machine import Engine, Machine, Part
+from ostinato.sandbox.backends.vm.machine import GuestPart, VirtualMachine, VmEngine
 from ostinato.sandbox.backends.vm.once import Once
-from ostinato.sandbox.backends.vm.sandbox import BASE, GuestSandbox
+from ostinato.sandbox.backends.vm.sandbox import BASE, VmSandbox
 from ostinato.sandbox.base import (
     Capabilities,
     Exam,
@@ -39,9 +39,9 @@ from ostinato.sandbox.egress.policy import Resolve
 from ostinato.sandbox.exam.host import judged_by_process
 from ostinato.sandbox.files import rootfs, tree
 from ostinato.sandbox.files.scratch import Scratch
-from ostinato.sandbox.files.snapshots import Shelf, open_layer
+from ostinato.sandbox.files.snapshots import SnapshotStore, open_layer
 from ostinato.sandbox.protocol import frames
-from ostinato.sandbox.protocol.connection import LostError, Wire
+from ostinato.sandbox.protocol.connection import AgentConnection, ConnectionLostError
 
 START_S = 60.0
 """How long a machine may take to answer for the first time, on a busy host."""
@@ -50,19 +50,19 @@ _TEMPLATES = 8
 log = logging.getLogger(__name__)
 
 
-class GuestBackend:
+class VmBackend:
     """Everything but the engine.
 
     `snapshots`: where they are kept, else in a temporary directory.
     `resolve`: how the names of hosts are looked up for sandboxes, else as the system does.
     """
 
-    def __init__(self, engine: Engine, snapshots: Path | None, resolve: Resolve | None) -> None:
+    def __init__(self, engine: VmEngine, snapshots: Path | None, resolve: Resolve | None) -> None:
         self.engine = engine
         self._resolve = resolve
-        self.shelf = Shelf(engine.name, snapshots)
+        self.snapshot_store = SnapshotStore(engine.name, snapshots)
         self._scratch = Scratch(engine.name)
-        self._sandboxes: set[GuestSandbox] = set()
+        self._sandboxes: set[VmSandbox] = set()
         self._templates: dict[str, Once[Path]] = {}
 
     @property
@@ -76,7 +76,7 @@ class GuestBackend:
     async def create(self, spec: Spec) -> Sandbox:
         return await self._create(spec)
 
-    async def _create(self, spec: Spec) -> GuestSandbox:
+    async def _create(self, spec: Spec) -> VmSandbox:
         _check(self.name, spec)
         if not self.engine.slow_entry:
             return await self._twice(lambda: self._enter(spec, None))
@@ -84,7 +84,7 @@ class GuestBackend:
 
     async def restore(self, snapshot: Snapshot, spec: Spec) -> Sandbox:
         _check(self.name, spec)
-        layer = await asyncio.to_thread(self.shelf.check, snapshot, spec)
+        layer = await asyncio.to_thread(self.snapshot_store.check, snapshot, spec)
         if snapshot.kind is SnapshotKind.FILESYSTEM:
             return await self._twice(lambda: self._enter(spec, layer))
         base = await self.engine.base()
@@ -96,7 +96,7 @@ class GuestBackend:
         return await self._hatch(snapshot.path, spec)
 
     async def remove(self, snapshot: Snapshot) -> None:
-        await asyncio.to_thread(self.shelf.drop, snapshot.path)
+        await asyncio.to_thread(self.snapshot_store.drop, snapshot.path)
 
     async def examine(self, exam: Exam) -> list[dict[str, str]]:
         """Each run's worker in a fresh sandbox, the judge beside us; what they say goes through the agent."""
@@ -124,10 +124,10 @@ class GuestBackend:
         for sandbox in tuple(self._sandboxes):
             await sandbox.destroy()
         await self.engine.aclose()
-        await self.shelf.close()
+        await self.snapshot_store.close()
         await asyncio.to_thread(self._scratch.close)
 
-    def forget(self, sandbox: GuestSandbox) -> None:
+    def forget(self, sandbox: VmSandbox) -> None:
         self._sandboxes.discard(sandbox)
 
     async def place(self) -> Path:
@@ -140,61 +140,63 @@ class GuestBackend:
             *(self._hatch(place, spec) for _ in range(count)), return_exceptions=True
         )
         failed = [each for each in found if isinstance(each, BaseException)]
-        made: list[Sandbox] = [each for each in found if isinstance(each, GuestSandbox)]
+        made: list[Sandbox] = [each for each in found if isinstance(each, VmSandbox)]
         if failed:
             for sandbox in made:
                 await sandbox.destroy()
             raise failed[0]
         return made
 
-    async def _hatch(self, place: Path, spec: Spec) -> GuestSandbox:
-        async def once() -> GuestSandbox:
+    async def _hatch(self, place: Path, spec: Spec) -> VmSandbox:
+        async def once() -> VmSandbox:
             return await self._wake(await self.engine.load(place, spec), spec)
 
         return await self._twice(once)
 
-    async def _twice(self, make: Callable[[], Awaitable[GuestSandbox]]) -> GuestSandbox:
+    async def _twice(self, make: Callable[[], Awaitable[VmSandbox]]) -> VmSandbox:
         """Engines lose one of a thousand machines while they load it, though what they load is whole."""
         try:
             return await make()
-        except LostError as error:
+        except ConnectionLostError as error:
             log.warning("%s lost a machine before it answered, and starts another: %s", self.name, error)
         try:
             return await make()
-        except LostError as error:
+        except ConnectionLostError as error:
             raise SandboxError(
                 f"{self.name} lost two machines before they answered: {error}; is there memory and disk left?"
             ) from error
 
-    async def _enter(self, spec: Spec, layer: Path | None) -> GuestSandbox:
+    async def _enter(self, spec: Spec, layer: Path | None) -> VmSandbox:
         parts = self.engine.parts(spec)
         if layer is not None:
-            parts.append(Part(kind="layer", at="", read=lambda: _whole(layer)))
+            parts.append(GuestPart(kind="layer", at="", read=lambda: _whole(layer)))
         return await self._wake(await self.engine.fresh(spec), spec, parts)
 
-    async def _wake(self, machine: Machine, spec: Spec, parts: list[Part] | None = None) -> GuestSandbox:
+    async def _wake(
+        self, machine: VirtualMachine, spec: Spec, parts: list[GuestPart] | None = None
+    ) -> VmSandbox:
         """Say hello to a machine's guest, let it enter a sandbox if it has not, and give it an identity."""
         identity = uuid.uuid4().hex
-        wire, way = Wire(identity, seek=True), None
+        connection, way = AgentConnection(identity, seek=True), None
         try:
             if spec.egress is not None:
-                way = CarriedWay(spec.egress, identity, self._resolve, wire)
-            await machine.connect(wire)
-            wire.begin({"op": "hello"}, within_s=START_S)  # what follows need not wait for its answer
+                way = CarriedWay(spec.egress, identity, self._resolve, connection)
+            await machine.connect(connection)
+            connection.send_request({"op": "hello"}, within_s=START_S)  # no need to wait for the response
             if parts is not None:
-                await _enter(wire, spec, parts)
-            await _rouse(wire, identity, spec, way, own_clock=self.engine.own_clock)
+                await _enter(connection, spec, parts)
+            await _rouse(connection, identity, spec, way, own_clock=self.engine.own_clock)
         except BaseException as error:
             if way is not None:
                 await way.aclose()
-            await wire.close("the sandbox was not created")
+            await connection.close("the sandbox was not created")
             said = machine.why()
             await machine.end()
-            if isinstance(error, LostError):
-                raise LostError(f"{error}; {self.name} said: {said}") from error
+            if isinstance(error, ConnectionLostError):
+                raise ConnectionLostError(f"{error}; {self.name} said: {said}") from error
             raise
         self.engine.refill(spec)
-        sandbox = GuestSandbox(machine, wire, spec, way, identity=identity, backend=self)
+        sandbox = VmSandbox(machine, connection, spec, way, identity=identity, backend=self)
         self._sandboxes.add(sandbox)
         return sandbox
 
@@ -244,18 +246,22 @@ def _whole(layer: Path) -> bytes:
         return stream.read()
 
 
-async def _enter(wire: Wire, spec: Spec, parts: Iterable[Part]) -> None:
+async def _enter(connection: AgentConnection, spec: Spec, parts: Iterable[GuestPart]) -> None:
     order = {"limits": dataclasses.asdict(spec.limits), "environment": dict(spec.environment)}
-    wire.send({"id": 0, "op": "enter", "order": order, "parts": [(part.kind, part.at) for part in parts]})
+    connection.send(
+        {"id": 0, "op": "enter", "order": order, "parts": [(part.kind, part.at) for part in parts]}
+    )
     for part in parts:
         data = await asyncio.to_thread(part.read)
         for start in range(0, len(data), _PART_BYTES):
-            wire.send({"id": 0, "op": "part"}, data[start : start + _PART_BYTES])
-        wire.send({"id": 0, "op": "part"})
-    await wire.first(START_S)
+            connection.send({"id": 0, "op": "part"}, data[start : start + _PART_BYTES])
+        connection.send({"id": 0, "op": "part"})
+    await connection.wait_until_ready(START_S)
 
 
-async def _rouse(wire: Wire, identity: str, spec: Spec, way: CarriedWay | None, *, own_clock: bool) -> None:
+async def _rouse(
+    connection: AgentConnection, identity: str, spec: Spec, way: CarriedWay | None, *, own_clock: bool
+) -> None:
     """Tell a guest who it is now, and of its way out."""
     wake = {
         "op": "wake",
@@ -266,5 +272,5 @@ async def _rouse(wire: Wire, identity: str, spec: Spec, way: CarriedWay | None, 
     }
     trust = b"" if way is None else await asyncio.to_thread(way.bundle)
     for start in range(0, len(trust), frames.CHUNK):
-        wire.send({"id": 0, "op": "trust"}, trust[start : start + frames.CHUNK])
-    await wire.ask(wake, within_s=START_S)
+        connection.send({"id": 0, "op": "trust"}, trust[start : start + frames.CHUNK])
+    await connection.request(wake, within_s=START_S)

@@ -1,7 +1,7 @@
 """What a backend needs of an engine whose sandboxes have a kernel of their own.
 
-Engine ──fresh(spec)──► Machine, its guest waits for `enter` ──► a sandbox
-       ──load(place)──► Machine, its guest goes on where `Machine.save(place)` found it
+VmEngine ──fresh(spec)──► VirtualMachine, its guest waits for `enter` ──► a sandbox
+       ──load(place)──► VirtualMachine, its guest goes on where `VirtualMachine.save(place)` found it
 """
 
 import os
@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Protocol
 
 from ostinato.sandbox.base import Capabilities, Spec
-from ostinato.sandbox.protocol.connection import Wire
+from ostinato.sandbox.protocol.connection import AgentConnection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class GuestPart:
     """Bytes that a guest gets when it enters a sandbox: see `ostinato.sandbox.guest.vm_main`."""
 
     kind: str
@@ -31,11 +31,11 @@ def tied() -> tuple[str, ...]:
     return ("setpriv", "--pdeathsig", "KILL", "sh", "-c", alive, str(os.getpid()))
 
 
-class Machine(Protocol):
+class VirtualMachine(Protocol):
     """One guest that runs. It ends with this process, however that ends."""
 
-    async def connect(self, wire: Wire) -> None:
-        """Make `wire` this backend's end of the guest's channel. Once."""
+    async def connect(self, connection: AgentConnection) -> None:
+        """Make `connection` this backend's end of the guest's channel. Once."""
         ...
 
     async def pause(self) -> None:
@@ -45,14 +45,14 @@ class Machine(Protocol):
     async def resume(self) -> None: ...
 
     async def save(self, place: Path) -> None:
-        """Write all that `Engine.load` needs into an existing directory, and go on.
+        """Write all that `VmEngine.load` needs into an existing directory, and go on.
 
         The guest stands still meanwhile; its channel is quiet. Raises SandboxError and leaves the rest to the
         caller to delete.
         """
         ...
 
-    async def spent(self) -> tuple[float, int]:
+    async def usage(self) -> tuple[float, int]:
         """CPU seconds of the whole machine so far, and its memory: see `family.spent`."""
         ...
 
@@ -65,7 +65,7 @@ class Machine(Protocol):
         ...
 
 
-class Engine(Protocol):
+class VmEngine(Protocol):
     """Makes machines of one kind."""
 
     @property
@@ -88,11 +88,11 @@ class Engine(Protocol):
         """Names what saved machines build on: one saved on another base cannot be loaded."""
         ...
 
-    async def fresh(self, spec: Spec) -> Machine:
+    async def fresh(self, spec: Spec) -> VirtualMachine:
         """A machine whose guest waits for `enter`; raises SandboxError."""
         ...
 
-    async def load(self, place: Path, spec: Spec) -> Machine:
+    async def load(self, place: Path, spec: Spec) -> VirtualMachine:
         """A copy of the machine saved in `place`; raises SandboxError."""
         ...
 
@@ -100,7 +100,7 @@ class Engine(Protocol):
         """A machine for `spec` is at work: make ready, meanwhile, what the next one like it needs."""
         ...
 
-    def parts(self, spec: Spec) -> list[Part]:
+    def parts(self, spec: Spec) -> list[GuestPart]:
         """What a fresh guest needs beside its order to see `spec`'s repository and mounts."""
         ...
 

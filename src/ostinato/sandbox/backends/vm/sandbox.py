@@ -11,26 +11,26 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from ostinato.sandbox.backends.agent_sandbox import WireProcess, WireSandbox
-from ostinato.sandbox.backends.vm.machine import Engine, Machine
+from ostinato.sandbox.backends.agent_sandbox import AgentProcess, AgentSandbox
+from ostinato.sandbox.backends.vm.machine import VirtualMachine, VmEngine
 from ostinato.sandbox.base import Sandbox, SandboxError, Snapshot, SnapshotKind, Spec, Usage
 from ostinato.sandbox.egress.route import Way
 from ostinato.sandbox.files import rootfs
 from ostinato.sandbox.files.layer import MAX_RECORD
-from ostinato.sandbox.files.snapshots import LAYER, Shelf
+from ostinato.sandbox.files.snapshots import LAYER, SnapshotStore
 from ostinato.sandbox.protocol import frames
-from ostinato.sandbox.protocol.connection import Wire
+from ostinato.sandbox.protocol.connection import AgentConnection
 
 BASE = "base"
 _MORE = 64 * 2**20
 """Bytes of a layer beside twice what may be written: names, modes, and what is deleted."""
 
 
-class Host(Protocol):
+class VmHost(Protocol):
     """What such a sandbox needs of its backend."""
 
-    engine: Engine
-    shelf: Shelf
+    engine: VmEngine
+    snapshot_store: SnapshotStore
 
     async def place(self) -> Path:
         """A fresh directory that lives no longer than the backend."""
@@ -40,16 +40,23 @@ class Host(Protocol):
         """`count` copies of the machine saved in `place`, or SandboxError and none."""
         ...
 
-    def forget(self, sandbox: "GuestSandbox") -> None: ...
+    def forget(self, sandbox: "VmSandbox") -> None: ...
 
 
-class GuestSandbox(WireSandbox):
+class VmSandbox(AgentSandbox):
     """The backend's handle on one machine."""
 
     def __init__(
-        self, machine: Machine, wire: Wire, spec: Spec, way: Way | None, *, identity: str, backend: Host
+        self,
+        machine: VirtualMachine,
+        connection: AgentConnection,
+        spec: Spec,
+        way: Way | None,
+        *,
+        identity: str,
+        backend: VmHost,
     ) -> None:
-        super().__init__(wire, spec, rootfs.REPO, way)
+        super().__init__(connection, spec, rootfs.REPO, way)
         self.id = identity
         self._machine = machine
         self._backend = backend
@@ -66,16 +73,18 @@ class GuestSandbox(WireSandbox):
         async with self._turn:
             if self._paused:
                 await self._machine.resume()
-                self._wire.release()
+                self._connection.release()
                 if self._backend.engine.own_clock:
-                    await self._wire.ask({"op": "clock", "now": time.time()}, within_s=self._within_s)
+                    await self._connection.request(
+                        {"op": "clock", "now": time.time()}, within_s=self._within_s
+                    )
                 await super().resume()
 
     async def _settle(self) -> None:
         """Return when the guest has read all that was sent; what is sent from now on is held back."""
-        pending = self._wire.begin({"op": "quiet"}, within_s=self._within_s)
-        self._wire.hold()
-        await self._wire.answer(pending)
+        pending = self._connection.send_request({"op": "quiet"}, within_s=self._within_s)
+        self._connection.hold()
+        await self._connection.response(pending)
 
     @asynccontextmanager
     async def _still(self) -> AsyncIterator[None]:
@@ -86,11 +95,11 @@ class GuestSandbox(WireSandbox):
                 return
             try:
                 await self._settle()
-                self._wire.pause()
+                self._connection.pause()
                 yield
             finally:
-                self._wire.resume()
-                self._wire.release()
+                self._connection.resume()
+                self._connection.release()
 
     async def save(self) -> Path:
         """Save the machine in a directory of the backend's."""
@@ -110,7 +119,7 @@ class GuestSandbox(WireSandbox):
     async def work(self, calls: socket.socket, variation: int) -> None:
         """Let an exam's worker answer what comes from `calls`, until one of them hangs up."""
         request = {"op": "worker", "variation": variation, "stdin": True}
-        worker = WireProcess(self._wire, request, within_s=self._within_s, keep=0)
+        worker = AgentProcess(self._connection, request, within_s=self._within_s, keep=0)
         await between(calls, worker)
 
     async def fork(self, n: int = 1) -> list[Sandbox]:
@@ -121,7 +130,7 @@ class GuestSandbox(WireSandbox):
             await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
 
     async def snapshot(self, kind: SnapshotKind = SnapshotKind.FILESYSTEM) -> Snapshot:
-        shelf = self._backend.shelf
+        shelf = self._backend.snapshot_store
         place = await asyncio.to_thread(shelf.begin)
         try:
             if kind is SnapshotKind.FULL:
@@ -142,7 +151,7 @@ class GuestSandbox(WireSandbox):
         most = 2 * (self._limits.disk_mb << 20) + _MORE
         size = 0
 
-        def heard(_: Mapping[str, Any], body: bytes) -> None:
+        def write(_: Mapping[str, Any], body: bytes) -> None:
             nonlocal size
             size += len(body)
             if size > most:
@@ -154,8 +163,9 @@ class GuestSandbox(WireSandbox):
 
         try:
             async with self._awake():
-                told = MAX_RECORD + frames.CHUNK
-                await self._wire.ask({"op": "pack"}, within_s=self._within_s, heard=heard, told=told)
+                await self._connection.request_events(
+                    {"op": "pack"}, write, within_s=self._within_s, max_event=MAX_RECORD + frames.CHUNK
+                )
         finally:
             os.close(file)
         if failed:
@@ -165,15 +175,15 @@ class GuestSandbox(WireSandbox):
     async def _awake(self) -> AsyncIterator[None]:
         """The machine runs, so that its agent answers, but no process besides it."""
         if not self._paused:
-            await self._wire.ask({"op": "pause"}, within_s=self._within_s)
+            await self._connection.request({"op": "pause"}, within_s=self._within_s)
             try:
                 yield
             finally:
-                await self._wire.ask({"op": "resume"}, within_s=self._within_s)
+                await self._connection.request({"op": "resume"}, within_s=self._within_s)
             return
         async with self._turn:
             await self._machine.resume()
-            self._wire.release()
+            self._connection.release()
             try:
                 yield
             finally:
@@ -181,7 +191,7 @@ class GuestSandbox(WireSandbox):
                 await self._machine.pause()
 
     async def usage(self) -> Usage:
-        cpu_s, memory = await self._machine.spent()  # before the guest is asked: that takes some as well
+        cpu_s, memory = await self._machine.usage()  # before the guest is asked: that takes some as well
         if self._paused:
             async with self._awake():
                 inside = await super().usage()
@@ -195,7 +205,7 @@ class GuestSandbox(WireSandbox):
         await self._machine.end()
 
 
-async def between(calls: socket.socket, worker: WireProcess) -> None:
+async def between(calls: socket.socket, worker: AgentProcess) -> None:
     """Pass on what a judge asks at the other end of `calls` and what the worker answers, until either ends.
 
     Neither is further ahead of the other than a command and its reader: what a worker says faster than the
@@ -212,14 +222,14 @@ async def between(calls: socket.socket, worker: WireProcess) -> None:
         writer.close()
 
 
-async def _answer(worker: WireProcess, writer: asyncio.StreamWriter) -> None:
+async def _answer(worker: AgentProcess, writer: asyncio.StreamWriter) -> None:
     """What the worker says, as fast as the judge reads it."""
     async for data in worker.output():
         writer.write(data)
         await writer.drain()
 
 
-async def _ask(reader: asyncio.StreamReader, worker: WireProcess) -> None:
+async def _ask(reader: asyncio.StreamReader, worker: AgentProcess) -> None:
     """What the judge says, as fast as the worker reads it."""
     while data := await reader.read(frames.CHUNK):
         await worker.send(data)

@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 
 from ostinato.sandbox import SandboxError
-from ostinato.sandbox.backends.vm.qemu.kept import WHOLE, Claim
+from ostinato.sandbox.backends.vm.qemu.kept import WHOLE, ImageLock
 
 
-def make(claim: Claim) -> None:
+def make(claim: ImageLock) -> None:
     part = claim.begin()
     (part / WHOLE).write_text("one")
     claim.finish(part)
 
 
 async def test_who_comes_second_waits_for_the_first_and_uses_its_image(tmp_path: Path) -> None:
-    first, second = Claim(tmp_path / "key"), Claim(tmp_path / "key")
+    first, second = ImageLock(tmp_path / "key"), ImageLock(tmp_path / "key")
     assert not first.share()
     assert not first.own()
     waiting = asyncio.create_task(asyncio.to_thread(second.share))
@@ -29,7 +29,7 @@ async def test_who_comes_second_waits_for_the_first_and_uses_its_image(tmp_path:
 
 
 async def test_the_oldest_images_go_but_those_in_use(tmp_path: Path) -> None:
-    claims = [Claim(tmp_path / f"key{number}") for number in range(6)]
+    claims = [ImageLock(tmp_path / f"key{number}") for number in range(6)]
     for number, claim in enumerate(claims):
         claim.own()
         make(claim)
@@ -44,4 +44,4 @@ async def test_the_oldest_images_go_but_those_in_use(tmp_path: Path) -> None:
 def test_where_nothing_can_be_kept_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SandboxError, match="name a state directory"):
-        Claim(tmp_path / "file" / "key")
+        ImageLock(tmp_path / "file" / "key")

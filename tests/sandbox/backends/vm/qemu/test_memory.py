@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ostinato.sandbox import SandboxError
-from ostinato.sandbox.backends.vm.qemu.memory import Memory, Pages
+from ostinato.sandbox.backends.vm.qemu.memory import GuestMemory, SavedPages
 
 PAGE, PAGES = 4096, 32
 SCRIPT = """
@@ -49,9 +49,11 @@ def content(process: subprocess.Popen[str]) -> bytes:
     return bytes.fromhex(process.stdout.readline())
 
 
-def save(process: subprocess.Popen[str], ram: Path, target: Path, ground: Pages | None = None) -> Pages:
-    Memory.of(process.pid, ram).save(target, ground)
-    return Pages.open(target)
+def save(
+    process: subprocess.Popen[str], ram: Path, target: Path, ground: SavedPages | None = None
+) -> SavedPages:
+    GuestMemory.of(process.pid, ram).save(target, ground)
+    return SavedPages.open(target)
 
 
 @settings(max_examples=5, deadline=None)
@@ -64,7 +66,7 @@ def test_written_pages_arrive_and_no_others(
     ram.write_bytes(bytes(PAGE * PAGES))
     with mapped(ram, pages) as source, mapped(ram, []) as target:
         saved = save(source, ram, folder / "pages")
-        Memory.of(target.pid, ram).load(saved)
+        GuestMemory.of(target.pid, ram).load(saved)
         assert saved.numbers.tolist() == sorted(pages)
         assert content(target) == content(source)
     assert ram.read_bytes() == bytes(PAGE * PAGES)
@@ -77,7 +79,7 @@ def test_only_what_differs_from_the_ground_is_saved(tmp_path: Path) -> None:
     with mapped(ram, [1, 2, 3]) as first, mapped(ram, [1, 3, 4, 5]) as second, mapped(ram, []) as third:
         ground = save(first, ram, tmp_path / "ground")
         with open(f"/proc/{second.pid}/mem", "wb", buffering=0) as written:
-            start = Memory.of(second.pid, ram).start
+            start = GuestMemory.of(second.pid, ram).start
             for page, byte in ((2, 0), (3, 9)):
                 written.seek(start + page * PAGE)
                 written.write(bytes([byte]))
@@ -85,8 +87,8 @@ def test_only_what_differs_from_the_ground_is_saved(tmp_path: Path) -> None:
         assert save(second, ram, tmp_path / "whole").numbers.tolist() == [1, 3, 4]
         saved = save(second, ram, tmp_path / "pages", ground)
         assert saved.numbers.tolist() == [2, 3, 4]
-        Memory.of(third.pid, ram).load(ground)
-        Memory.of(third.pid, ram).load(saved)
+        GuestMemory.of(third.pid, ram).load(ground)
+        GuestMemory.of(third.pid, ram).load(saved)
         assert content(third) == content(second)
 
 
@@ -98,7 +100,7 @@ def test_a_ground_is_given_by_name_and_as_a_copy_when_it_was_deleted(tmp_path: P
     ground.give(tmp_path / "link")
     ground.path.unlink()
     ground.give(tmp_path / "copy")
-    link, copy = Pages.open(tmp_path / "link"), Pages.open(tmp_path / "copy")
+    link, copy = SavedPages.open(tmp_path / "link"), SavedPages.open(tmp_path / "copy")
     assert ground.same(link)
     assert not ground.same(copy)
     assert copy.numbers.tolist() == [7, 8]
@@ -120,4 +122,4 @@ def test_a_damaged_file_is_refused(tmp_path: Path, damage: bytes) -> None:
     ram.write_bytes(bytes(PAGE * PAGES))
     (tmp_path / "pages").write_bytes(damage)
     with mapped(ram, []) as target, pytest.raises(SandboxError, match=r"damaged|cut short"):
-        Memory.of(target.pid, ram).load(Pages.open(tmp_path / "pages"))
+        GuestMemory.of(target.pid, ram).load(SavedPages.open(tmp_path / "pages"))

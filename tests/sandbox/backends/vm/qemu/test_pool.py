@@ -9,7 +9,7 @@ from tests.sandbox.conftest import opened, write_files
 
 from ostinato.sandbox import Backend, SandboxError, SnapshotKind, Spec
 from ostinato.sandbox.backends.vm.qemu.backend import QemuBackend, QemuEngine
-from ostinato.sandbox.backends.vm.qemu.pool import Waiting
+from ostinato.sandbox.backends.vm.qemu.pool import WaitingClone
 
 pytestmark = pytest.mark.machines
 
@@ -31,7 +31,7 @@ def other(tmp_path: Path) -> Path:
     return write_files(tmp_path / "other", {"sub/note.txt": "other\n"})
 
 
-def waiting(backend: QemuBackend) -> list[Waiting]:
+def waiting(backend: QemuBackend) -> list[WaitingClone]:
     assert isinstance(backend.engine, QemuEngine)
     return list(backend.engine._pool._waiting)
 

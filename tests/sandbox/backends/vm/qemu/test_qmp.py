@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from ostinato.sandbox import SandboxError
-from ostinato.sandbox.backends.vm.qemu.qmp import Monitor, greet, hear
-from ostinato.sandbox.protocol.connection import LostError
+from ostinato.sandbox.backends.vm.qemu.qmp import QmpMonitor, greet, hear
+from ostinato.sandbox.protocol.connection import ConnectionLostError
 
 GREETING = {"QMP": {"version": {}, "capabilities": []}}
 
 
 @asynccontextmanager
-async def monitor(answers: dict[str, list[dict[str, Any]]]) -> AsyncIterator[Monitor]:
+async def monitor(answers: dict[str, list[dict[str, Any]]]) -> AsyncIterator[QmpMonitor]:
     """Connected to a server that gives those answers, and ends for a command that it does not know."""
     ours, theirs = socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=theirs)
@@ -36,7 +36,7 @@ async def monitor(answers: dict[str, list[dict[str, Any]]]) -> AsyncIterator[Mon
 
     task = asyncio.create_task(serve())
     await asyncio.to_thread(greet, ours)
-    client = await Monitor.open(ours)
+    client = await QmpMonitor.open(ours)
     yield client
     client.close()
     await task
@@ -70,9 +70,9 @@ def test_a_word_is_heard_with_the_rest_of_its_line() -> None:
 
 async def test_a_machine_that_ends_says_so() -> None:
     async with monitor({}) as client:
-        with pytest.raises(LostError, match="QEMU is gone"):
+        with pytest.raises(ConnectionLostError, match="QEMU is gone"):
             await client.command("quit")
     ours, theirs = socket.socketpair()
     theirs.close()
-    with ours, pytest.raises(LostError, match="QEMU is gone"):
+    with ours, pytest.raises(ConnectionLostError, match="QEMU is gone"):
         greet(ours)

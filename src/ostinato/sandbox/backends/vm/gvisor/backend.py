@@ -12,16 +12,16 @@ from contextlib import suppress
 from pathlib import Path
 
 from ostinato.sandbox.backends.namespaces import launcher
-from ostinato.sandbox.backends.vm.backend import START_S, GuestBackend
+from ostinato.sandbox.backends.vm.backend import START_S, VmBackend
 from ostinato.sandbox.backends.vm.gvisor import bundle
 from ostinato.sandbox.backends.vm.gvisor.runsc import RunscMachine
-from ostinato.sandbox.backends.vm.machine import Machine, Part
+from ostinato.sandbox.backends.vm.machine import GuestPart, VirtualMachine
 from ostinato.sandbox.backends.vm.once import Once
 from ostinato.sandbox.base import Capabilities, Isolation, SandboxError, SnapshotKind, Spec
 from ostinato.sandbox.egress.policy import Resolve
 from ostinato.sandbox.files.scratch import Scratch
 from ostinato.sandbox.guest.vm_main import PRISTINE
-from ostinato.sandbox.protocol.connection import Wire
+from ostinato.sandbox.protocol.connection import AgentConnection
 
 CAPABILITIES = Capabilities(
     isolation=Isolation.USERSPACE_KERNEL,
@@ -33,8 +33,8 @@ CAPABILITIES = Capabilities(
 )
 
 
-class GvisorBackend(GuestBackend):
-    """See `GuestBackend`."""
+class GvisorBackend(VmBackend):
+    """See `VmBackend`."""
 
     def __init__(self, snapshots: Path | None = None, *, resolve: Resolve | None = None) -> None:
         super().__init__(GvisorEngine(), snapshots, resolve)
@@ -71,12 +71,12 @@ class GvisorEngine:
         output, _ = await process.communicate()
         return output.decode().partition("\n")[0]
 
-    async def fresh(self, spec: Spec) -> Machine:
+    async def fresh(self, spec: Spec) -> VirtualMachine:
         if spec.mounts:  # a template knows no other mounts than its own
             return await self._begun(spec, None)
         return await self.load(await self._template.get(lambda: self._make_template(spec)), spec)
 
-    async def load(self, place: Path, spec: Spec) -> Machine:
+    async def load(self, place: Path, spec: Spec) -> VirtualMachine:
         return await self._begun(spec, place)
 
     async def _begun(self, spec: Spec, image: Path | None) -> RunscMachine:
@@ -111,7 +111,7 @@ class GvisorEngine:
         if spare is not None:
             await spare[1].end()
 
-    def parts(self, spec: Spec) -> list[Part]:
+    def parts(self, spec: Spec) -> list[GuestPart]:
         """Nothing: the repository is mounted."""
         return []
 
@@ -138,14 +138,14 @@ class GvisorEngine:
         """A machine whose guest has been started, and waits."""
         place = Path(await asyncio.to_thread(tempfile.mkdtemp, dir=self._home.path))
         machine = await self._begun(spec, None)
-        wire = Wire("")
+        connection = AgentConnection("")
         try:
-            await machine.connect(wire)
-            await wire.first(START_S)
+            await machine.connect(connection)
+            await connection.wait_until_ready(START_S)
             await machine.save(place)
         except SandboxError as error:
             raise SandboxError(f"gVisor does not run here: {error}; runsc said: {machine.why()}") from error
         finally:
-            await wire.close("it is the template now")
+            await connection.close("it is the template now")
             await machine.end()
         return place

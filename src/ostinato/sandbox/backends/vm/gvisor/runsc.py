@@ -20,7 +20,7 @@ from pathlib import Path
 from ostinato.sandbox.backends.vm.machine import tied
 from ostinato.sandbox.base import SandboxError
 from ostinato.sandbox.linux import process_tree
-from ostinato.sandbox.protocol.connection import Wire
+from ostinato.sandbox.protocol.connection import AgentConnection
 
 _FENCE = ("unshare", "-Urmpnf", "--mount-proc", "--kill-child=KILL", "--")
 _ENTER = ("nsenter", "--user", "--mount", "--pid", "--net", "--preserve-credentials", "--target")
@@ -44,20 +44,20 @@ _ERROR_CHARS = 500
 
 
 class _Listening(asyncio.Protocol):
-    """Gives what a pipe brings to a wire."""
+    """Gives what a pipe brings to a connection."""
 
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
+    def __init__(self, connection: AgentConnection) -> None:
+        self._connection = connection
 
     def data_received(self, data: bytes) -> None:
-        self._wire.data_received(data)
+        self._connection.data_received(data)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._wire.connection_lost(error)
+        self._connection.connection_lost(error)
 
 
 class RunscMachine:
-    """See `Machine`; empty until `begin`.
+    """See `VirtualMachine`; empty until `begin`.
 
     `home`: its bundle, runsc's state and what that says; deleted at the end.
     """
@@ -86,10 +86,10 @@ class RunscMachine:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    async def connect(self, wire: Wire) -> None:
+    async def connect(self, connection: AgentConnection) -> None:
         loop = asyncio.get_running_loop()
-        writing, _ = await loop.connect_write_pipe(lambda: wire, self._process.stdin)
-        reading, _ = await loop.connect_read_pipe(lambda: _Listening(wire), self._process.stdout)
+        writing, _ = await loop.connect_write_pipe(lambda: connection, self._process.stdin)
+        reading, _ = await loop.connect_read_pipe(lambda: _Listening(connection), self._process.stdout)
         self._pipes = [writing, reading]
 
     async def pause(self) -> None:
@@ -121,8 +121,8 @@ class RunscMachine:
             raise SandboxError(f"the sandbox is gone: {self.why()}")
         return found[0]
 
-    async def spent(self) -> tuple[float, int]:
-        return await asyncio.to_thread(process_tree.spent, self._process.pid)
+    async def usage(self) -> tuple[float, int]:
+        return await asyncio.to_thread(process_tree.usage, self._process.pid)
 
     async def end(self) -> None:
         with suppress(ProcessLookupError):

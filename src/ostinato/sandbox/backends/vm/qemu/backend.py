@@ -14,17 +14,17 @@ from functools import partial
 from pathlib import Path
 
 from ostinato.sandbox.backends.process.backend import COMMAND_ENVIRONMENT
-from ostinato.sandbox.backends.vm.backend import GuestBackend
-from ostinato.sandbox.backends.vm.machine import Machine, Part
+from ostinato.sandbox.backends.vm.backend import VmBackend
+from ostinato.sandbox.backends.vm.machine import GuestPart, VirtualMachine
 from ostinato.sandbox.backends.vm.once import Once
 from ostinato.sandbox.backends.vm.qemu import image, kept, kernel
 from ostinato.sandbox.backends.vm.qemu.kvm import kvm_runs
-from ostinato.sandbox.backends.vm.qemu.pool import Pool
+from ostinato.sandbox.backends.vm.qemu.pool import ClonePool
 from ostinato.sandbox.backends.vm.qemu.vm import Hardware, QemuMachine, ground
 from ostinato.sandbox.base import Capabilities, Isolation, SandboxError, SnapshotKind, Spec
 from ostinato.sandbox.egress.policy import Resolve
 from ostinato.sandbox.guest.vm_main import PRISTINE
-from ostinato.sandbox.protocol.connection import Wire
+from ostinato.sandbox.protocol.connection import AgentConnection
 
 CAPABILITIES = Capabilities(
     isolation=Isolation.VM,
@@ -40,8 +40,8 @@ _ENVIRONMENT = {**COMMAND_ENVIRONMENT, "PATH": "/usr/local/bin:/usr/bin:/bin", "
 _USER = 1000
 
 
-class QemuBackend(GuestBackend):
-    """See `GuestBackend`. Images, which take a while to make, are kept in the user's cache for every process
+class QemuBackend(VmBackend):
+    """See `VmBackend`. Images, which take a while to make, are kept in the user's cache for every process
     that comes.
 
     `memory_mb`: of each guest, shared with the others until written; its repository has to fit in there.
@@ -69,19 +69,19 @@ class QemuEngine:
 
     def __init__(self, memory_mb: int, pool: int) -> None:
         self._images = kept.cache()
-        self._claim: kept.Claim | None = None
+        self._claim: kept.ImageLock | None = None
         self._memory_mb = memory_mb
-        self._pool = Pool(pool)
+        self._pool = ClonePool(pool)
         self._hardware: Once[Hardware] = Once()
 
     async def base(self) -> str:
         hardware = await self._ready()
         return await asyncio.to_thread((hardware.directory / kept.WHOLE).read_text)
 
-    async def fresh(self, spec: Spec) -> Machine:
+    async def fresh(self, spec: Spec) -> VirtualMachine:
         return await self.load((await self._ready()).directory, spec)
 
-    async def load(self, place: Path, spec: Spec) -> Machine:
+    async def load(self, place: Path, spec: Spec) -> VirtualMachine:
         hardware = await self._ready()
         machine: QemuMachine | None = None
         try:
@@ -100,7 +100,7 @@ class QemuEngine:
         if self._hardware.value is not None:
             self._pool.fill(self._hardware.value)
 
-    def parts(self, spec: Spec) -> list[Part]:
+    def parts(self, spec: Spec) -> list[GuestPart]:
         trees = [(spec.repo, PRISTINE), *((mount.source, mount.target) for mount in spec.mounts)]
         return [_part(source, target) for source, target in trees]
 
@@ -123,9 +123,9 @@ class QemuEngine:
         self._claim = await self._claimed(hardware, found)
         return hardware
 
-    async def _claimed(self, hardware: Hardware, found: kernel.Kernel) -> kept.Claim:
+    async def _claimed(self, hardware: Hardware, found: kernel.Kernel) -> kept.ImageLock:
         """That image, made if nobody has: of all processes that ask at the same time, one makes it."""
-        claim = await asyncio.to_thread(kept.Claim, hardware.directory)
+        claim = await asyncio.to_thread(kept.ImageLock, hardware.directory)
         try:
             while not await asyncio.to_thread(claim.share):
                 if not await asyncio.to_thread(claim.own):
@@ -135,7 +135,7 @@ class QemuEngine:
             raise
         return claim
 
-    async def _make(self, claim: kept.Claim, hardware: Hardware, found: kernel.Kernel) -> None:
+    async def _make(self, claim: kept.ImageLock, hardware: Hardware, found: kernel.Kernel) -> None:
         part = await asyncio.to_thread(claim.begin)
         try:
             await asyncio.to_thread(image.build, part, found, _ENVIRONMENT)
@@ -151,25 +151,25 @@ class QemuEngine:
 async def _boot(hardware: Hardware) -> None:
     console = hardware.directory / "console"
     machine = QemuMachine.spawn(hardware, template=True, console=console)
-    wire = Wire("", seek=True)
+    connection = AgentConnection("", seek=True)
     try:
-        await machine.connect(wire)
-        await wire.first(_BOOT_S)
+        await machine.connect(connection)
+        await connection.wait_until_ready(_BOOT_S)
         await machine.freeze()
     except SandboxError as error:
         said = console.read_text(errors="replace")[-1000:].strip() if console.exists() else ""
         raise SandboxError(f"the guest did not boot: {error}; its console said: {said}") from error
     finally:
-        await wire.close("it is the template now")
+        await connection.close("it is the template now")
         await machine.end()
 
 
-def _part(source: Path, target: str) -> Part:
+def _part(source: Path, target: str) -> GuestPart:
     """A tar of a directory's content, or of one file under the target's name."""
     if source.is_dir():
-        return Part(kind="tree", at=target, read=partial(_archive, source, "."))
+        return GuestPart(kind="tree", at=target, read=partial(_archive, source, "."))
     place, _, name = target.rpartition("/")
-    return Part(kind="tree", at=place, read=partial(_archive, source, name))
+    return GuestPart(kind="tree", at=place, read=partial(_archive, source, name))
 
 
 def _archive(source: Path, name: str) -> bytes:

@@ -26,7 +26,7 @@ def cache() -> Path:
     return home / "ostinato" / "vm"
 
 
-class Claim:
+class ImageLock:
     """That the image `directory` is needed: nobody makes it at the same time, nobody removes it."""
 
     def __init__(self, directory: Path) -> None:

@@ -33,7 +33,7 @@ Bytes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Pages:
+class SavedPages:
     """What `save` wrote; stays readable when the file is deleted."""
 
     path: Path
@@ -44,7 +44,7 @@ class Pages:
     """(pages, bytes of a page)."""
 
     @classmethod
-    def open(cls, path: Path, known: "Pages | None" = None) -> "Pages":
+    def open(cls, path: Path, known: "SavedPages | None" = None) -> "SavedPages":
         """The `known` ones, if that is their file; raises OSError, SandboxError for one that is not whole."""
         state = path.stat()
         if known is not None and known.identity == (state.st_dev, state.st_ino):
@@ -61,7 +61,7 @@ class Pages:
         content = whole[: count * _PAGE].reshape(count, _PAGE)
         return cls(path=path, identity=(state.st_dev, state.st_ino), numbers=numbers, content=content)
 
-    def same(self, other: "Pages | None") -> bool:
+    def same(self, other: "SavedPages | None") -> bool:
         return other is not None and self.identity == other.identity
 
     def give(self, target: Path) -> None:
@@ -75,7 +75,7 @@ class Pages:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class GuestMemory:
     """Where the QEMU of process `pid` has mapped the file `ram`."""
 
     pid: int
@@ -84,7 +84,7 @@ class Memory:
     size: int
 
     @classmethod
-    def of(cls, pid: int, ram: Path) -> "Memory":
+    def of(cls, pid: int, ram: Path) -> "GuestMemory":
         """Raises OSError, SandboxError when it has not mapped it."""
         for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
             if line.endswith(str(ram)):
@@ -92,7 +92,7 @@ class Memory:
                 return cls(pid=pid, ram=ram, start=low, size=high - low)
         raise SandboxError(f"process {pid} has not mapped {ram}")
 
-    def save(self, target: Path, ground: Pages | None) -> None:
+    def save(self, target: Path, ground: SavedPages | None) -> None:
         """Write what it has otherwise than the file and the `ground` above it.
 
         Raises OSError, SandboxError.
@@ -109,7 +109,7 @@ class Memory:
                 _write(file.fileno(), found[differ].reshape(-1))
             _write(file.fileno(), _table(np.concatenate(kept)))
 
-    def load(self, pages: Pages) -> None:
+    def load(self, pages: SavedPages) -> None:
         """Have those pages; raises OSError, SandboxError."""
         if len(pages.numbers) and int(pages.numbers[-1]) >= self.size // _PAGE:
             raise SandboxError(f"{pages.path} is damaged: take the snapshot again")
@@ -153,7 +153,7 @@ def _mapped(path: Path) -> Bytes:
         return np.frombuffer(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ), np.uint8)
 
 
-def _expected(numbers: Numbers, before: Bytes, ground: Pages | None) -> Bytes:
+def _expected(numbers: Numbers, before: Bytes, ground: SavedPages | None) -> Bytes:
     """What those pages held when the machine was loaded."""
     found: Bytes = before[numbers]
     if ground is not None:

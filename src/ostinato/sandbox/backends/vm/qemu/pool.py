@@ -10,40 +10,40 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ostinato.sandbox.backends.vm.qemu.memory import Pages
+from ostinato.sandbox.backends.vm.qemu.memory import SavedPages
 from ostinato.sandbox.backends.vm.qemu.vm import Hardware, QemuMachine
 from ostinato.sandbox.base import SandboxError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class WaitingClone:
     """A clone, and the ground that it has been given when `ready` is done."""
 
     machine: QemuMachine
-    ground: Pages | None
+    ground: SavedPages | None
     ready: "Future[None]"
 
-    def fits(self, ground: Pages | None) -> bool:
+    def fits(self, ground: SavedPages | None) -> bool:
         return self.ground is None or self.ground.same(ground)
 
 
-class Pool:
+class ClonePool:
     """As many as `size`; of no event loop, as backends are."""
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[WaitingClone] = deque()
         self._threads = ThreadPoolExecutor(max_workers=max(size, 1), thread_name_prefix="qemu-pool")
-        self.last: Pages | None = None
-        self._usual: Pages | None = None
+        self.last: SavedPages | None = None
+        self._usual: SavedPages | None = None
 
     def fill(self, hardware: Hardware) -> None:
         while len(self._waiting) < self._size:
             machine = QemuMachine.spawn(hardware, template=False)
             ready = self._threads.submit(machine.stand, self._usual)
-            self._waiting.append(Waiting(machine=machine, ground=self._usual, ready=ready))
+            self._waiting.append(WaitingClone(machine=machine, ground=self._usual, ready=ready))
 
-    async def take(self, ground: Pages | None) -> QemuMachine | None:
+    async def take(self, ground: SavedPages | None) -> QemuMachine | None:
         """One that is alive and can stand on `ground`, best if it does already."""
         self._usual = ground if ground is not None and ground.same(self.last) else None
         self.last = ground
@@ -66,7 +66,7 @@ class Pool:
         await asyncio.to_thread(self._threads.shutdown)
 
 
-async def _whole(waiting: Waiting) -> bool:
+async def _whole(waiting: WaitingClone) -> bool:
     """Wait until it is ready; one that died, or could not be made so, is ended."""
     try:
         if not waiting.ready.done():
@@ -84,7 +84,7 @@ async def _whole(waiting: Waiting) -> bool:
     return False
 
 
-async def _end(waiting: Waiting) -> None:
+async def _end(waiting: WaitingClone) -> None:
     await waiting.machine.end()
     with suppress(OSError, SandboxError):
         await asyncio.wrap_future(waiting.ready)

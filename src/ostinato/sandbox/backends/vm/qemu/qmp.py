@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from ostinato.sandbox.base import SandboxError
-from ostinato.sandbox.protocol.connection import LostError
+from ostinato.sandbox.protocol.connection import ConnectionLostError
 
 ANSWER_S = 30.0
 
@@ -15,7 +15,7 @@ ANSWER_S = 30.0
 def greet(sock: socket.socket) -> None:
     """Wait, blocking, for QEMU's greeting, and end the negotiation: it has all its memory then.
 
-    Raises LostError, SandboxError.
+    Raises ConnectionLostError, SandboxError.
     """
     with suppress(ConnectionError):  # told by `hear`
         sock.sendall(b'{"execute":"qmp_capabilities"}\n')
@@ -23,22 +23,22 @@ def greet(sock: socket.socket) -> None:
 
 
 def hear(sock: socket.socket, word: bytes) -> None:
-    """Wait, blocking, for the end of a line with this word; raises LostError, SandboxError."""
+    """Wait, blocking, for the end of a line with this word; raises ConnectionLostError, SandboxError."""
     sock.settimeout(ANSWER_S)
     said = b""
     try:
         while word not in said or not said.endswith(b"\n"):
             data = sock.recv(4096)
             if not data:
-                raise LostError("QEMU is gone")
+                raise ConnectionLostError("QEMU is gone")
             said += data
     except TimeoutError:
         raise SandboxError(f"QEMU did not answer within {ANSWER_S:.0f} s") from None
     except ConnectionError as error:
-        raise LostError(f"QEMU is gone: {error}") from error
+        raise ConnectionLostError(f"QEMU is gone: {error}") from error
 
 
-class Monitor:
+class QmpMonitor:
     """The connection to one QEMU, behind `greet`."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -47,7 +47,7 @@ class Monitor:
         self._turn = asyncio.Lock()
 
     @classmethod
-    async def open(cls, sock: socket.socket) -> "Monitor":
+    async def open(cls, sock: socket.socket) -> "QmpMonitor":
         return cls(*await asyncio.open_connection(sock=sock))
 
     async def command(self, name: str, **arguments: object) -> Any:
@@ -69,9 +69,9 @@ class Monitor:
         except TimeoutError:
             raise SandboxError(f"QEMU did not answer within {ANSWER_S:.0f} s") from None
         except ConnectionError as error:
-            raise LostError(f"QEMU is gone: {error}") from error
+            raise ConnectionLostError(f"QEMU is gone: {error}") from error
         if not line:
-            raise LostError("QEMU is gone")
+            raise ConnectionLostError("QEMU is gone")
         message: dict[str, Any] = json.loads(line)
         return message
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import IO
 
 from ostinato.sandbox.backends.vm.machine import tied
-from ostinato.sandbox.backends.vm.qemu.memory import Memory, Pages
-from ostinato.sandbox.backends.vm.qemu.qmp import Monitor, greet, hear
+from ostinato.sandbox.backends.vm.qemu.memory import GuestMemory, SavedPages
+from ostinato.sandbox.backends.vm.qemu.qmp import QmpMonitor, greet, hear
 from ostinato.sandbox.base import SandboxError
 from ostinato.sandbox.linux import process_tree, syscalls
-from ostinato.sandbox.protocol.connection import LostError, Wire
+from ostinato.sandbox.protocol.connection import AgentConnection, ConnectionLostError
 
 DEVICES, PAGES, GROUND = "devices", "pages", "ground"
 """Of a saved machine. `pages`: how its memory differs from what it was loaded as; `ground`: how that differs
@@ -77,30 +77,30 @@ class Hardware:
 
 
 class QemuMachine:
-    """See `Machine`."""
+    """See `VirtualMachine`."""
 
     def __init__(
         self,
         hardware: Hardware,
         process: subprocess.Popen[bytes],
-        sockets: "Sockets",
+        sockets: "QemuSockets",
         said: IO[bytes],
     ) -> None:
         self._hardware = hardware
         self._process = process
         self._sockets = sockets
         self._said = said
-        self._client: Monitor | None = None
+        self._client: QmpMonitor | None = None
         self._busy = threading.Lock()  # while a thread uses what `end` closes
         self._ready = False
-        self._mapped: Memory | None = None
-        self._ground: Pages | None = None
+        self._mapped: GuestMemory | None = None
+        self._ground: SavedPages | None = None
         self._stopped = False
 
     @classmethod
     def spawn(cls, hardware: Hardware, *, template: bool, console: Path | None = None) -> "QemuMachine":
         """Start a QEMU and do not wait for it; a template boots at once. Raises SandboxError."""
-        sockets, theirs = Sockets.pairs()
+        sockets, theirs = QemuSockets.pairs()
         said = tempfile.TemporaryFile()  # noqa: SIM115 - closed at its end
         try:
             process = _start(hardware, theirs, said.fileno(), template=template, console=console)
@@ -112,11 +112,11 @@ class QemuMachine:
             theirs.close()
         return cls(hardware, process, sockets, said)
 
-    async def _monitor(self) -> Monitor:
+    async def _monitor(self) -> QmpMonitor:
         """Its protocol, in the event loop that first needs it; raises SandboxError with what QEMU said."""
         if self._client is None:
             await asyncio.to_thread(self._greet)
-            self._client = await Monitor.open(self._sockets.monitor)
+            self._client = await QmpMonitor.open(self._sockets.monitor)
         return self._client
 
     def _greet(self) -> None:
@@ -140,7 +140,7 @@ class QemuMachine:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def stand(self, ground: Pages | None) -> None:
+    def stand(self, ground: SavedPages | None) -> None:
         """All that can be done before it is known what a clone becomes.
 
         Blocks; raises OSError, SandboxError.
@@ -151,19 +151,19 @@ class QemuMachine:
                 self._memory().load(ground)
                 self._ground = ground
 
-    async def load(self, place: Path, ground: Pages | None) -> None:
+    async def load(self, place: Path, ground: SavedPages | None) -> None:
         """Become what was saved in `place`, on that ground, and run; for a clone, once."""
         try:
             await asyncio.to_thread(self._become, place, ground)
-        except LostError as error:
-            raise LostError(f"{error}; it said: {self.why()}") from error
+        except ConnectionLostError as error:
+            raise ConnectionLostError(f"{error}; it said: {self.why()}") from error
 
-    def _become(self, place: Path, ground: Pages | None) -> None:
+    def _become(self, place: Path, ground: SavedPages | None) -> None:
         if self._ground is None:
             self.stand(ground)
         with self._busy:
             if (place / GROUND).exists():
-                self._memory().load(Pages.open(place / PAGES))
+                self._memory().load(SavedPages.open(place / PAGES))
             self._feed((place / DEVICES).read_bytes())
             hear(self._sockets.monitor, b'"RESUME"')
 
@@ -172,12 +172,12 @@ class QemuMachine:
             self._sockets.state.sendall(devices)
             self._sockets.state.shutdown(socket.SHUT_WR)
         except OSError as error:
-            raise LostError(f"QEMU did not take its devices' state: {error}") from error
+            raise ConnectionLostError(f"QEMU did not take its devices' state: {error}") from error
 
-    async def connect(self, wire: Wire) -> None:
+    async def connect(self, connection: AgentConnection) -> None:
         # the connection's from now on: it hears when QEMU ends
         channel = socket.socket(fileno=self._sockets.agent.detach())
-        await asyncio.get_running_loop().create_unix_connection(lambda: wire, sock=channel)
+        await asyncio.get_running_loop().create_unix_connection(lambda: connection, sock=channel)
 
     async def pause(self) -> None:
         await self._command("stop")
@@ -204,10 +204,10 @@ class QemuMachine:
         if self._ground is not None:
             self._ground.give(place / GROUND)
 
-    def _memory(self) -> Memory:
+    def _memory(self) -> GuestMemory:
         """Where it is does not change."""
         if self._mapped is None:
-            self._mapped = Memory.of(self._process.pid, self._hardware.ram)
+            self._mapped = GuestMemory.of(self._process.pid, self._hardware.ram)
         return self._mapped
 
     async def freeze(self) -> None:
@@ -217,8 +217,8 @@ class QemuMachine:
         await self._command("xen-save-devices-state", filename=str(devices), live=False)
         await self.end()
 
-    async def spent(self) -> tuple[float, int]:
-        return await asyncio.to_thread(process_tree.spent, self._process.pid)
+    async def usage(self) -> tuple[float, int]:
+        return await asyncio.to_thread(process_tree.usage, self._process.pid)
 
     async def end(self) -> None:
         self._process.kill()
@@ -233,19 +233,19 @@ class QemuMachine:
             self._said.close()
 
 
-def ground(place: Path, known: Pages | None) -> Pages | None:
+def ground(place: Path, known: SavedPages | None) -> SavedPages | None:
     """What a clone must stand on to become the machine saved there; None: on the image alone.
 
     It is often the one that is `known`. Raises OSError, SandboxError.
     """
     for name in (GROUND, PAGES):
         with suppress(FileNotFoundError):
-            return Pages.open(place / name, known)
+            return SavedPages.open(place / name, known)
     return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sockets:
+class QemuSockets:
     """One end of each connection with a QEMU."""
 
     agent: socket.socket
@@ -254,7 +254,7 @@ class Sockets:
     """What a clone is to become."""
 
     @classmethod
-    def pairs(cls) -> "tuple[Sockets, Sockets]":
+    def pairs(cls) -> "tuple[QemuSockets, QemuSockets]":
         made = [socket.socketpair() for _ in range(3)]
         ours, theirs = (cls(agent=a, monitor=m, state=s) for a, m, s in zip(*made, strict=True))
         return ours, theirs
@@ -276,7 +276,7 @@ def _small_pages() -> Iterator[None]:
 
 
 def _start(
-    hardware: Hardware, theirs: Sockets, said: int, *, template: bool, console: Path | None
+    hardware: Hardware, theirs: QemuSockets, said: int, *, template: bool, console: Path | None
 ) -> subprocess.Popen[bytes]:
     agent, monitor, state = (each.fileno() for each in (theirs.agent, theirs.monitor, theirs.state))
     with _small_pages():  # huge ones would be a tenth of its memory
