@@ -173,10 +173,7 @@ class Jobs:
 
     @contextmanager
     def _expendable(self) -> Iterator[None]:
-        """Let processes that are started meanwhile inherit that the kernel kills them before this one.
-
-        It kills processes when memory runs out.
-        """
+        """Make the kernel kill processes that are started meanwhile before this one if memory runs out."""
         os.pwrite(self._oom, b"500", 0)
         try:
             yield
@@ -249,15 +246,12 @@ class Jobs:
         job.credit += count
 
     def detach(self) -> None:
-        """Let all commands go on without a listener, under numbers that no request has.
-
-        Called when another backend takes over the connection of the one that started them.
-        """
+        """Let all commands continue without a listener, since another backend takes over the connection."""
         jobs, self._jobs = self._jobs, {}
         for job in jobs.values():
             if job.credit == 0:
                 self._poller.add(job.output, select.POLLIN, partial(self._read, job))
-            self._orphans += 1
+            self._orphans += 1  # numbers below zero, which no request has
             job.id, job.credit = -self._orphans, None
             self._jobs[job.id] = job
 
