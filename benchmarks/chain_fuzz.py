@@ -5,7 +5,6 @@
 `python -m benchmarks.chain_fuzz --schedules 10000 --json`
 """
 
-import argparse
 import logging
 import sys
 from collections import Counter
@@ -14,11 +13,11 @@ from multiprocessing import get_context
 import torch
 from fuzz.weights_chain import run_schedule
 
-from benchmarks.measure import Run, table
+from benchmarks.measure import Run, schedule_options, table
 
 
 def main() -> int:
-    options = _parse()
+    options = schedule_options("chain_fuzz", __doc__)
     seeds = range(options.seed, options.seed + options.schedules)
     total: Counter[str] = Counter()
     with (
@@ -46,15 +45,6 @@ def _run_quietly(seed: int) -> Counter[str]:
         return run_schedule(seed)
     except BaseException as error:
         raise RuntimeError(f"schedule {seed}: {error!r}") from error
-
-
-def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.chain_fuzz", description=__doc__)
-    parser.add_argument("--schedules", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--json", action="store_true")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

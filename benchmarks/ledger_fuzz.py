@@ -5,7 +5,6 @@
 `python -m benchmarks.ledger_fuzz --schedules 10000 --json`
 """
 
-import argparse
 import logging
 import sys
 import tempfile
@@ -16,13 +15,13 @@ from pathlib import Path
 import torch
 from fuzz.ledger import run_schedule
 
-from benchmarks.measure import Run, table
+from benchmarks.measure import Run, schedule_options, table
 
 VERDICT = ("schedules", "trained_twice", "lost", "unended", "stale", "power_cuts", "kills")
 
 
 def main() -> int:
-    options = _parse()
+    options = schedule_options("ledger_fuzz", __doc__)
     seeds = range(options.seed, options.seed + options.schedules)
     memory = Path("/dev/shm")
     total: Counter[str] = Counter()
@@ -59,15 +58,6 @@ def _run_quietly(seed: int) -> Counter[str]:
         return run_schedule(seed, Path(_folder))
     except BaseException as error:
         raise RuntimeError(f"schedule {seed}: {error!r}") from error
-
-
-def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.ledger_fuzz", description=__doc__)
-    parser.add_argument("--schedules", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--json", action="store_true")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

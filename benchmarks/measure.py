@@ -6,6 +6,7 @@ Nagaraja, Order Statistics, 7.1). `confidence` is that probability, at least 95 
 needs 6 values); with fewer values the interval ends at the extremes, and `confidence` is lower.
 """
 
+import argparse
 import contextlib
 import json
 import os
@@ -156,6 +157,16 @@ def _cpu_name() -> str:
     lines = listed.read_text().splitlines() if listed.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
+
+
+def schedule_options(name: str, description: str | None) -> argparse.Namespace:
+    """Parse the options of a benchmark that runs seeded schedules in several processes."""
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=description)
+    parser.add_argument("--schedules", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--json", action="store_true")
+    return parser.parse_args()
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

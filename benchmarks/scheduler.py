@@ -16,10 +16,11 @@ that rule is far from perfect, so the volume, which nothing can beat, is listed 
 import argparse
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from fuzz.pod_streams import among_small
 
 from benchmarks.measure import Run, quantile, table
 from ostinato.fleet.scheduler.cluster import Cluster
@@ -38,8 +39,6 @@ FIRST_S = 30.0
 WAVES = 4
 STREAM_S = 600.0
 """The seconds in which small pods arrive while large ones wait."""
-WHOLE = Size(4000, 4096, 4096)
-"""A node of the stream, and a pod that needs all of it."""
 
 
 def plan(seed: int, nodes: int, pods: int) -> FleetPlan:
@@ -176,27 +175,6 @@ def peer(seed: int) -> dict[str, float]:
         "small_packing_vs_ffd": ours["packing_vs_ffd"],
         "spreading_packing_vs_ffd": spread["packing_vs_ffd"],
     }
-
-
-def among_small(
-    *, nodes: int, load: float, life_s: float, large_at: Sequence[float], seed: int, most_s: float
-) -> FleetPlan:
-    """Return a plan of endless small pods, `load` of the fleet's room, and of pods as large as a node."""
-    chance, at, pods = random.Random(seed), 0.0, []
-    small = Use(size=Size(1000, 1024, 1024))
-    while at < most_s:
-        at += chance.expovariate(load * 4 * nodes / life_s)
-        pods.append(PodPlan(at=at, template="t", use=small, life_s=life_s * chance.uniform(0.5, 1.5)))
-    pods += [PodPlan(at=then, template="t", use=Use(size=WHOLE), life_s=life_s) for then in large_at]
-    return FleetPlan(
-        nodes=nodes,
-        capacity=WHOLE,
-        pods=tuple(pods),
-        pools={},
-        overcommit=Overcommit(cpu=1.0),
-        seed=seed,
-        most_s=most_s,
-    )
 
 
 def crowded(seed: int) -> dict[str, float]:

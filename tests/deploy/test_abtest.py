@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostinato.deploy.abtest import ALIKE, Claim, Guardrail, Trial, TrialSession, effect, judge
+from ostinato.deploy.abtest import ALIKE, Claim, Trial, TrialSession, effect, judge
 from ostinato.types import Decision, Verdict
 
 TRIAL = Trial(experiment="e1", share=0.5, horizon=2000, alpha=0.02)
@@ -127,7 +127,7 @@ def test_newcomers_are_compared_beside_known_users() -> None:
     assert judge(5, TRIAL, sessions, before).decision is Decision.PROMOTE
 
 
-RAIL = replace(TRIAL, guardrails=(Guardrail(name="complaints", limit=0.1),))
+RAIL = replace(TRIAL, guardrails={"complaints": 0.1})
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_guardrails_are_observed(store: Store, said: SignalKind, rail: str) -> N
     live(store, "s", said=said)
     (found,) = observe(store, store.sessions(), as_of=1e12)
     assert found.harms[rail] == 1.0
-    assert set(found.harms) == {each.name for each in GUARDRAILS}
+    assert set(found.harms) == set(GUARDRAILS)
     assert sum(value for name, value in found.harms.items() if name != "latency") == 1.0
 
 
@@ -119,7 +119,7 @@ def test_the_verdict_follows_what_became_of_the_edits(
     observations, verdict = decide(store, 7, TRIAL, since=0.0, as_of=1e12)
     assert (verdict.version, verdict.decision, len(observations)) == (7, decision, 120)
     assert store.verdicts(7) == [verdict]
-    assert set(verdict.evidence["rails"]) == {rail.name for rail in GUARDRAILS}
+    assert set(verdict.evidence["rails"]) == set(GUARDRAILS)
     assert Ledger(store).unaccounted() == 0
 
 

@@ -52,14 +52,6 @@ class Claim(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guardrail:
-    """A rate that may not rise by more than `limit`, whatever the reward does."""
-
-    name: str
-    limit: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """The terms that are settled before the first session.
 
@@ -78,7 +70,8 @@ class Trial:
     claim: Claim = Claim.BETTER
     margin: float = 0.0
     """The loss of reward per session that would be too much; used by CHEAPER alone."""
-    guardrails: tuple[Guardrail, ...] = ()
+    guardrails: Mapping[str, float] = field(default_factory=dict)
+    """The limit of each guardrail: the rise that is too much, whatever the reward does."""
     champion: str = "champion"
     challenger: str = "challenger"
 
@@ -180,7 +173,7 @@ class _Bounds:
         tokens = _compare(trial, [(each, each.tokens) for each in sessions], {})
         rails = {
             name: _compare(trial, [(each, each.harms[name]) for each in sessions if name in each.harms], {})
-            for name in (rail.name for rail in trial.guardrails)
+            for name in trial.guardrails
         }
         each = HARM / 2 / max(1, len(rails))
         return cls(
@@ -192,7 +185,7 @@ class _Bounds:
         )
 
     def decide(self, trial: Trial) -> tuple[Decision, str]:
-        limits = {rail.name: rail.limit for rail in trial.guardrails}
+        limits = trial.guardrails
         reward = f"{self.promoting} reward a session"
         if violated := [name for name, rise in self.rails.items() if rise.low > limits[name]]:
             shown = ", ".join(f"{name} rose by {self.rails[name]}" for name in violated)

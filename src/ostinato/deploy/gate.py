@@ -13,7 +13,7 @@ Errors are a jackknife over clusters of tasks that share what was held out.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -144,7 +144,7 @@ def p_values(changes: Mapping[str, Estimate], rises: Mapping[str, Estimate]) -> 
     One that Holm's rule refutes at `HARM` is enough, and there is one when the smallest p-value is at most
     `HARM` divided by their number.
     """
-    harms = {f"{split} lost": tail(_negated(loss), 0.0) for split, loss in changes.items()}
+    harms = {f"{split} lost": tail(replace(loss, value=-loss.value), 0.0) for split, loss in changes.items()}
     return harms | {f"{name} rose": tail(rise, SLACK[name]) for name, rise in rises.items()}
 
 
@@ -180,10 +180,6 @@ def _decide(
         return Decision.HOLD, "; ".join(doubts)
     shown_losses = ", ".join(f"{what} {interval(loss, alpha)}" for what, loss in losses.items())
     return Decision.ADMIT, f"shown to lose less than {margin:g}: {shown_losses}"
-
-
-def _negated(estimate: Estimate) -> Estimate:
-    return Estimate(value=-estimate.value, error=estimate.error, freedom=estimate.freedom)
 
 
 def _intervals(estimates: Mapping[str, Estimate], level: float) -> dict[str, dict[str, float]]:

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
-from ostinato.deploy.abtest import Claim, Guardrail, Trial, TrialSession, judge
+from ostinato.deploy.abtest import Claim, Trial, TrialSession, judge
 from ostinato.deploy.traffic import promote, roll_back, split
 from ostinato.loop.base import LiveTraffic
 from ostinato.loop.config import CycleConfig
@@ -21,12 +21,7 @@ from ostinato.types import Arm, Ending, Session, Signal, SignalKind, Source, Sta
 
 CHAMPION = "champion"
 CHALLENGER = "challenger"
-GUARDRAILS = (
-    Guardrail(name="complaints", limit=0.1),
-    Guardrail(name="abandoned", limit=0.1),
-    Guardrail(name="broken", limit=0.1),
-    Guardrail(name="latency", limit=math.log(1.5)),
-)
+GUARDRAILS = {"complaints": 0.1, "abandoned": 0.1, "broken": 0.1, "latency": math.log(1.5)}
 """The first three are shares of sessions; the last is the logarithm of a turn's latency, so half as much
 again is too much."""
 

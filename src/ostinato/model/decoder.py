@@ -153,11 +153,7 @@ class Decoder(nn.Module):
                 nn.init.uniform_(tensor, -(tensor.shape[1] ** -0.5), tensor.shape[1] ** -0.5)
 
     def forward(
-        self,
-        ids_BT: Tensor,
-        *,
-        positions: Tensor | None = None,
-        cache: KeyValueCache | None = None,
+        self, ids_BT: Tensor, *, positions: Tensor | None = None, cache: KeyValueCache | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """Return logits [B, T, V] and, with experts, the chosen ones as uint16 [B, T, L, P] (best first).
 
@@ -168,11 +164,7 @@ class Decoder(nn.Module):
         return self.head(hidden), routes
 
     def hidden(
-        self,
-        ids_BT: Tensor,
-        *,
-        positions: Tensor | None = None,
-        cache: KeyValueCache | None = None,
+        self, ids_BT: Tensor, *, positions: Tensor | None = None, cache: KeyValueCache | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """Return the input of `head`, [B, T, C], and the routes as in `forward`."""
         x = F.embedding(ids_BT, self.embedding)

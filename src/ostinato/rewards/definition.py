@@ -29,7 +29,9 @@ class Definition(ABC):
     """The kind's name in the hash. Stored rewards carry the hash, so the name never changes."""
 
     broken: float = 0.5
+    """The cost of a call that could not be read."""
     effort: float = 0.02
+    """The weight of C(x), whose shape `effort_k` and `effort_q` give."""
     effort_k: float = 0.3
     effort_q: float = 1.5
     effort_tokens: float = 500.0

@@ -60,12 +60,9 @@ class Report:
 class Decision(StrEnum):
     """The possible decisions about a candidate. Admission to a test with developers is not promotion."""
 
-    PROMOTE = "promote"
-    """Shown to be better."""
-    PROMOTE_CHEAPER = "promote_cheaper"
-    """Not shown to be better, but shown to be cheaper and no worse by more than a margin."""
-    ADMIT = "admit"
-    """May meet developers in an A/B trial."""
+    PROMOTE = "promote"  # shown to be better
+    PROMOTE_CHEAPER = "promote_cheaper"  # shown to be cheaper, and no worse by more than a margin
+    ADMIT = "admit"  # may meet developers in an A/B trial
     HOLD = "hold"
     ROLL_BACK = "roll_back"
 

@@ -8,10 +8,8 @@ class PartState(StrEnum):
     """The state of knowledge about a reward part."""
 
     OBSERVED = "observed"
-    CENSORED = "censored"
-    """The fact is not known yet and can still arrive, so the part's value does not count."""
-    EXPIRED = "expired"
-    """No fact arrived within the window, so the part has the value that is stated for silence."""
+    CENSORED = "censored"  # the fact can still arrive, so the part's value does not count
+    EXPIRED = "expired"  # no fact arrived within the window, so the part has the value of silence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

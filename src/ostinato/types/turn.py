@@ -13,18 +13,15 @@ class FinishReason(StrEnum):
 
     STOP = "stop"
     LENGTH = "length"
-    STOP_SEQUENCE = "stop_sequence"
-    """The client's stop text was complete: the turn was cut there, without a stop token."""
+    STOP_SEQUENCE = "stop_sequence"  # cut where the client's stop text was complete, without a stop token
 
 
 class TurnKind(StrEnum):
     """The purpose of a turn."""
 
     MAIN = "main"
-    SIDE = "side"
-    """A client's call beside the work, such as a title: recorded, not trained."""
-    SUMMARY = "summary"
-    """The agent's own account of its work, from which the session goes on."""
+    SIDE = "side"  # a client's call beside the work, such as a title: recorded, not trained
+    SUMMARY = "summary"  # the agent's own account of its work, from which the session goes on
 
 
 class State(StrEnum):

@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from itertools import pairwise
 
+from fuzz.pod_streams import among_small
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -212,28 +213,6 @@ def test_a_large_pod_is_placed_while_small_ones_keep_coming(
     slowest = max(wait for index, wait in waited.items() if index < small)
     for index in range(small, len(plan.pods)):
         assert waited[index] < slowest + large * (AFTER_S + 1.5 * life_s + COMES_BACK_S)
-
-
-def among_small(
-    *, nodes: int, load: float, life_s: float, large_at: list[float], seed: int, most_s: float
-) -> FleetPlan:
-    """Return a plan of endless small pods, `load` of the fleet's room, and of pods as large as a node."""
-    chance, at, pods = random.Random(seed), 0.0, []
-    small = Use(size=Size(1000, 1024, 1024))
-    while at < most_s:
-        at += chance.expovariate(load * 4 * nodes / life_s)
-        pods.append(PodPlan(at=at, template="t", use=small, life_s=life_s * chance.uniform(0.5, 1.5)))
-    pods += [PodPlan(at=then, template="t", use=Use(size=NODE), life_s=life_s) for then in large_at]
-    overcommit = Overcommit(cpu=1.0)
-    return FleetPlan(
-        nodes=nodes,
-        capacity=NODE,
-        pods=tuple(pods),
-        pools={},
-        overcommit=overcommit,
-        seed=seed,
-        most_s=most_s,
-    )
 
 
 def _broken_fail(pod: PodPlan) -> PodPlan:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ostinato.tasks.pebble.families import Function
 
@@ -13,8 +14,7 @@ console_output_style = "classic"
 IGNORE = "__pycache__/\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LineChange:
+class LineChange(NamedTuple):
     """The replacement of the line `old`, which occurs once in `path`, by `new`."""
 
     path: str

@@ -28,13 +28,17 @@ class Family:
     noun: str
     """A person's word for the part that varies."""
     body: str
-    arity: int
     parameters: tuple[str, ...]
     options: tuple[str, ...]
     visible: Arguments
     hidden: tuple[Arguments, ...]
     compute: Callable[[str, Arguments], Any]
     held_out: bool = False
+
+    @property
+    def arity(self) -> int:
+        """The number of parameters of a function."""
+        return 2 if "{1}" in self.body else 1
 
     def __reduce__(self) -> tuple[Callable[[str], "Family"], tuple[str]]:
         """Copy and pickle by name, so that another process finds its own instance."""
@@ -51,71 +55,38 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
 }
 FOLDS: dict[str, Callable[[Any], Any]] = {"max": max, "min": min, "sum": sum, "len": len}
 
+# fmt: off
 OPERATOR = Family(
-    name="operator",
-    noun="operator",
-    body="{0} {v} {1}",
-    arity=2,
-    parameters=LETTERS,
-    options=tuple(BINARY),
-    visible=(2, 3),
-    hidden=((7, 4), (9, 2)),
+    name="operator", noun="operator", body="{0} {v} {1}", parameters=LETTERS, options=tuple(BINARY),
+    visible=(2, 3), hidden=((7, 4), (9, 2)),
     compute=lambda option, given: BINARY[option](*given),
 )
 INDEX = Family(
-    name="index",
-    noun="index",
-    body="{0}[{v}]",
-    arity=1,
-    parameters=LISTS,
-    options=("0", "1", "2", "-1"),
-    visible=([7, 8, 9, 4],),
-    hidden=(([1, 2, 3, 5],), ([6, 5, 3, 2],)),
+    name="index", noun="index", body="{0}[{v}]", parameters=LISTS, options=("0", "1", "2", "-1"),
+    visible=([7, 8, 9, 4],), hidden=(([1, 2, 3, 5],), ([6, 5, 3, 2],)),
     compute=lambda option, given: given[0][int(option)],
 )
 CONSTANT = Family(
-    name="constant",
-    noun="constant",
-    body="{0} + {v}",
-    arity=1,
-    parameters=LETTERS,
-    options=tuple("234567"),
-    visible=(10,),
-    hidden=((3,), (20,)),
+    name="constant", noun="constant", body="{0} + {v}", parameters=LETTERS, options=tuple("234567"),
+    visible=(10,), hidden=((3,), (20,)),
     compute=lambda option, given: given[0] + int(option),
 )
 SCALE = replace(
-    CONSTANT,
-    name="scale",
-    noun="factor",
-    body="{0} * {v}",
+    CONSTANT, name="scale", noun="factor", body="{0} * {v}", held_out=True,
     compute=lambda option, given: given[0] * int(option),
-    held_out=True,
 )
 FOLD = Family(
-    name="fold",
-    noun="call",
-    body="{v}({0})",
-    arity=1,
-    parameters=LISTS,
-    options=tuple(FOLDS),
-    visible=([7, 8, 9],),
-    hidden=(([1, 2, 5, 9],), ([6, 5],)),
+    name="fold", noun="call", body="{v}({0})", parameters=LISTS, options=tuple(FOLDS), held_out=True,
+    visible=([7, 8, 9],), hidden=(([1, 2, 5, 9],), ([6, 5],)),
     compute=lambda option, given: FOLDS[option](given[0]),
-    held_out=True,
 )
 METHOD = Family(
-    name="method",
-    noun="method",
-    body="{0}.{v}()",
-    arity=1,
-    parameters=TEXTS,
+    name="method", noun="method", body="{0}.{v}()", parameters=TEXTS, held_out=True,
     options=("upper", "lower", "title", "swapcase", "capitalize"),
-    visible=("ABc d",),
-    hidden=(("pQ rs",), ("xY Zw",)),
+    visible=("ABc d",), hidden=(("pQ rs",), ("xY Zw",)),
     compute=lambda option, given: getattr(given[0], option)(),
-    held_out=True,
 )
+# fmt: on
 FAMILIES = (OPERATOR, INDEX, CONSTANT, SCALE, FOLD, METHOD)
 
 
