@@ -24,9 +24,10 @@ from rich.console import Console
 from rich.table import Table
 
 from ostinato.search.chunks import chunks, syntax_of
+from ostinato.search.config import SearchConfig
 from ostinato.search.embed import STOP
 from ostinato.search.index import MOST_HITS, Index, content_hash
-from ostinato.search.server import SearchConfig, open_index
+from ostinato.search.server import open_index
 
 LEFT_OUT = {"test", "tests", "idlelib", "lib2to3", "site-packages", "turtledemo", "ensurepip", "pydoc_data"}
 Place = tuple[str, int]

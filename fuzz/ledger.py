@@ -38,7 +38,10 @@ from ostinato.store.purge import purge
 from ostinato.store.sql import recording
 from ostinato.store.sql.schema import trainings
 from ostinato.sync import Fenced, Publisher, Subscriber
-from ostinato.train.learner import Learner, LearnerConfig
+from ostinato.train.config import LearnerConfig
+from ostinato.train.journal import Journal
+from ostinato.train.learner import Learner
+from ostinato.train.local import LocalTrainer
 from ostinato.train.samples import samples_of
 from ostinato.types import (
     Completion,
@@ -87,16 +90,16 @@ class Tally(nn.Module):
         self.norm = nn.LayerNorm(1, bias=False)
 
 
-class TallyLearner(Learner):
-    """The real learner, except that a step adds to the tally."""
+class TallyTrainer(LocalTrainer):
+    """The real trainer, except that a step adds to the tally."""
 
     number: Callable[[str], int]
 
-    def _step(self, groups: Sequence[Group]) -> dict[str, Any]:
+    def step(self, groups: Sequence[Group]) -> dict[str, Any]:
         with torch.no_grad():
             for group in groups:
                 self.decoder.embedding[self.number(group.prompt)] += 1
-        return {"reward": 0.0}
+        return {}
 
 
 class Interrupted:
@@ -132,7 +135,7 @@ class World:
         self.reserved: set[str] = set()
         self.refused: dict[str, bool] = {}
         self.by_operator: set[int] = set()
-        self.learner: TallyLearner | None = None
+        self.learner: Learner | None = None
         self.bound = False
         """Whether this chain of weights is the one that belongs to the store."""
         self.stale = self.broken = 0
@@ -366,13 +369,17 @@ class World:
         self.learner.start(0)
         self.bound = True
 
-    def _learner(self, objects: Objects, config: LearnerConfig) -> TallyLearner:
-        learner = TallyLearner(Tally(), self.store, objects, self.folder, config)  # type: ignore[arg-type]
-        learner.number = self.numbers.__getitem__
+    def _learner(self, objects: Objects, config: LearnerConfig, *, stateless: bool = False) -> Learner:
+        trainer = TallyTrainer(Tally(), objects, self.folder, config)  # type: ignore[arg-type]
+        trainer.number = self.numbers.__getitem__
+        learner = Learner(trainer, self.store, Journal(self.folder / "learner.jsonl"), config)
         claim = learner._ledger.claim
         learner._ledger.claim = lambda *about: self._claimed(claim(*about))  # type: ignore[method-assign]
-        for name in ("_ledger", "_states", "_publisher"):
-            setattr(learner, name, Interrupted(getattr(learner, name), self.point))
+        for owner, name in ((learner, "_ledger"), (trainer, "_states"), (trainer, "_publisher")):
+            setattr(owner, name, Interrupted(getattr(owner, name), self.point))
+        if stateless:
+            nothing = {"saved": lambda *_, **__: [], "load": lambda *_: None}
+            trainer._states = type("NoStates", (), nothing)()
         return learner
 
     def _claimed(self, groups: list[Group]) -> list[Group]:
@@ -399,8 +406,7 @@ class World:
         """Start a second run, with weights of its own, on this store: it must be refused."""
         if not self.bound:
             return
-        other = self._learner(Objects.open("memory://"), LearnerConfig())
-        other._states = type("NoStates", (), {"saved": lambda *_, **__: [], "load": lambda *_: None})()
+        other = self._learner(Objects.open("memory://"), LearnerConfig(), stateless=True)
         try:
             other.start(0)
         except LedgerError:

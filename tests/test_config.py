@@ -1,15 +1,17 @@
 """Settings load, merge, dump and complain."""
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from ostinato.config import ConfigError, dump, load, secret
+from ostinato.config import NO_SETTING, ConfigError, dump, dump_tables, load, read, secret, settings_of
 from ostinato.types import Source
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"])).filter(lambda text: text != "none")
@@ -66,7 +68,7 @@ def refusal(*overrides: str) -> str:
 
 
 @given(CONFIGS)
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@hypothesis_settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_what_is_dumped_loads_back_equal(tmp_path_factory: pytest.TempPathFactory, config: Run) -> None:
     path = tmp_path_factory.getbasetemp() / "run.toml"
     path.write_text(dump(config))
@@ -170,3 +172,90 @@ def test_a_key_file_without_a_key_is_refused_without_repeating_it(
     with pytest.raises(ConfigError, match="A_KEY") as told:
         secret(file, "A_KEY")
     assert file.name not in str(told.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    hosts: tuple[str, ...] = field(default=(), metadata={"flag": "--host"})
+    key: str = field(default="", metadata=NO_SETTING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process(Base):
+    """The settings of a process in this test."""
+
+    store: str
+    """where the record is,
+    100 % of it"""
+    train: Train = field(default_factory=lambda: Train(steps=7))
+    quiet: bool = False
+    python: str | None = field(default=None, metadata={"const": "this one"})
+
+
+def settings(*arguments: str) -> Process:
+    return settings_of(Process, arguments, "python -m process", None)
+
+
+def test_flags_are_the_fields_of_the_settings_and_of_those_nested_in_them() -> None:
+    assert settings("--store", "a.db") == Process(store="a.db")
+    flags = ("--host", "a", "--host", "b", "--quiet", "--python", "--steps", "3", "--mode", "none")
+    wanted = Process(
+        store="7", hosts=("a", "b"), quiet=True, python="this one", train=Train(steps=3, mode="none")
+    )
+    assert settings("--store", "7", *flags) == wanted
+    assert settings("--store", "x", "--python", "other").python == "other"
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ((), "the command line: store must be given"),
+        (("--store", "x", "--steps", "-1"), "train: steps must not be negative, got -1"),
+        (("--store", "x", "--steps", "many"), "train.steps: expected int"),
+        (("--store", "x", "--key", "k"), "unrecognized arguments: --key"),
+        (("--config", "x.toml", "--store", "x"), "--config goes with --table alone"),
+    ],
+)
+def test_a_wrong_command_line_is_refused_with_status_2(
+    flags: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        settings(*flags)
+    assert ended.value.code == 2 and message in capsys.readouterr().err
+
+
+def test_the_help_of_a_flag_is_the_text_under_its_field(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        settings("--help")
+    assert "where the record is, 100 % of it" in capsys.readouterr().out
+
+
+def test_a_process_reads_its_own_table_and_no_secret_is_written(tmp_path: Path) -> None:
+    one = Process(store="a.db", hosts=("a",), train=Train(limit=None), key="of the environment")
+    text = dump_tables({"engine-1": one, "engine-2": replace(one, store="b.db")})
+    (path := tmp_path / "processes.toml").write_text(text)
+    assert "environment" not in text
+    for name, store in (("engine-1", "a.db"), ("engine-2", "b.db")):
+        assert settings("--config", str(path), "--table", name) == replace(one, key="", store=store)
+    with pytest.raises(ConfigError, match=r"processes.toml: there is no table \[engine-3\]"):
+        load(Process, path, table="engine-3")
+    path.write_text(text.replace('store = "a.db"', 'store = "a.db"\nkey = "k"'))
+    with pytest.raises(ConfigError, match="unknown key 'key'"):
+        load(Process, path, table="engine-1")
+
+
+def test_a_table_changes_single_values_of_a_default(tmp_path: Path) -> None:
+    (path := tmp_path / "c.toml").write_text('store = "a"\n[train]\nrate = 0.25\n')
+    assert load(Process, path).train == Train(steps=7, rate=0.25)
+
+
+def test_json_is_read_with_null_and_lists_of_tables() -> None:
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Outer:
+        runs: tuple[Train, ...] = ()
+        best: Train | None = None
+
+    values = json.loads(json.dumps(asdict(Outer(runs=(Train(steps=1), Train()))), default=str))
+    assert read(Outer, values, "stages/x.json") == Outer(runs=(Train(steps=1), Train()))
+    with pytest.raises(ConfigError, match=r"stages/x.json: runs: .*unknown key 'step'"):
+        read(Outer, {"runs": [{"step": 1}]}, "stages/x.json")

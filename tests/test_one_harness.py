@@ -36,7 +36,8 @@ from ostinato.demo.config import DemoConfig
 from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.gateway.access.keys import hash_key
-from ostinato.gateway.app import GatewayConfig, create_app
+from ostinato.gateway.app import create_app
+from ostinato.gateway.config import GatewayConfig
 from ostinato.harness.agent import Agent, HarnessConfig
 from ostinato.harness.client import GatewayClient
 from ostinato.harness.differences import DIFFERENCES, Where

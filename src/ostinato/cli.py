@@ -203,7 +203,8 @@ def _serve(options: argparse.Namespace) -> int:
 
 
 def _search_serve(options: argparse.Namespace) -> int:
-    from ostinato.search.server import SearchConfig, serve
+    from ostinato.search.config import SearchConfig
+    from ostinato.search.server import serve
 
     names = ("cache", "store", "model", "host", "port", "max_mb")
     chosen = {name: getattr(options, name) for name in names}

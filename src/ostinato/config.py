@@ -1,13 +1,22 @@
 """Settings: TOML files and `a.b=3` overrides into nested frozen dataclasses, and back into TOML.
 
 Every key must exist and have the right type. TOML has no null: in a field that may be None, the text `none`
-means None.
+means None. A field with the metadata `NO_SETTING` is filled in by the process itself, such as a secret from
+its environment: no file and no flag may hold it.
+
+A server or trainer reads its settings with `settings_of`: from flags that a person types, or from its own
+table of the file that the loop wrote.
 """
 
+import argparse
+import ast
 import dataclasses
 import difflib
+import inspect
+import itertools
 import json
 import os
+import textwrap
 import tomllib
 import types
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +26,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 T = TypeVar("T")
 NONE = "none"
+NO_SETTING = {"setting": False}
 
 
 class ConfigError(Exception):
@@ -55,14 +65,16 @@ class Raw:
             return self.text
 
 
-def load(schema: type[T], path: Path | None = None, overrides: Sequence[str] = ()) -> T:
-    """The defaults of `schema`, changed by the file, changed by the overrides.
+def load(schema: type[T], path: Path | None = None, overrides: Sequence[str] = (), *, table: str = "") -> T:
+    """Return the defaults of `schema`, changed by the file, or one `table` of it, changed by the overrides.
 
-    Raises ConfigError for a file that is missing or not TOML, an unknown key, a value of the wrong type and a
-    value that the dataclass itself refuses with ValueError.
+    Raises ConfigError for a file that is missing or not TOML, a missing table, an unknown or missing key, a
+    value of the wrong type, and a value that the dataclass itself refuses with ValueError.
     """
     tree = {} if path is None else _read(path)
-    config: T = _build(schema, None, tree, str(path), "")
+    if table and table not in tree:
+        raise ConfigError(f"{path}: there is no table [{table}]")
+    config: T = _build(schema, None, tree[table] if table else tree, str(path), "")
     for override in overrides:
         key, equals, text = override.partition("=")
         if not equals:
@@ -74,18 +86,92 @@ def load(schema: type[T], path: Path | None = None, overrides: Sequence[str] = (
     return config
 
 
-def read(schema: type[T], values: Any, origin: Path) -> T:
-    """Return the dataclass that `values`, parsed JSON from the file `origin`, describes.
+def read(schema: type[T], values: Any, origin: str) -> T:
+    """Return the dataclass that `values` describes, such as parsed JSON; `origin` names their source.
 
     Raises ConfigError, as `load` does.
     """
-    config: T = _build(schema, None, values, str(origin), "")
+    config: T = _build(schema, None, values, origin, "")
     return config
 
 
 def dump(config: Any) -> str:
-    """TOML that `load` turns back into an equal config."""
+    """Return TOML that `load` turns back into an equal config."""
     return "\n".join(_tables(config, "")).strip() + "\n"
+
+
+def dump_tables(configs: Mapping[str, Any]) -> str:
+    """Return TOML with one table for each config, which `load` turns back by the table's name."""
+    lines = (line for name in configs for line in (f"\n[{name}]", *_tables(configs[name], f"{name}.")))
+    return "\n".join(lines).strip() + "\n"
+
+
+def settings_of(schema: type[T], arguments: Sequence[str] | None, program: str, description: str | None) -> T:
+    """Return the settings of a process: from `--config FILE --table NAME`, or from one flag for each field.
+
+    The fields of a nested dataclass are flags like the others. Wrong arguments end the process with status 2.
+    """
+    parser = argparse.ArgumentParser(prog=program, description=description)
+    parser.add_argument("--config", type=Path, help="TOML file with the settings, instead of the other flags")
+    parser.add_argument("--table", default="", help="the table of that file to read")
+    _add_flags(parser, schema, "")
+    given = vars(parser.parse_args(arguments))
+    path, table = given.pop("config"), given.pop("table")
+    flags = {name: value for name, value in given.items() if value is not None}
+    try:
+        if path is None:
+            return read(schema, _nested(schema, flags, ""), "the command line")
+        if flags:
+            raise ConfigError("--config goes with --table alone: put the other settings into the file")
+        return load(schema, path, table=table)
+    except ConfigError as error:
+        parser.error(str(error))
+
+
+def _add_flags(parser: argparse.ArgumentParser, schema: type[Any], where: str) -> None:
+    hints, texts = get_type_hints(schema), _field_texts(schema)
+    for field in _fields(schema):
+        kind, name = hints[field.name], where + field.name
+        if dataclasses.is_dataclass(kind):
+            _add_flags(parser, kind, f"{name}.")  # type: ignore[arg-type]
+            continue
+        flag = field.metadata.get("flag", "--" + field.name.replace("_", "-"))
+        about: dict[str, Any] = {"dest": name, "help": texts.get(field.name, "").replace("%", "%%")}
+        if kind is bool:
+            about |= {"action": "store_const", "const": True}
+        else:
+            about |= {"type": Raw, "metavar": field.name.upper()}
+            if get_origin(kind) is tuple:
+                about["action"] = "append"
+            if "const" in field.metadata:
+                about |= {"nargs": "?", "const": Raw(field.metadata["const"])}
+        parser.add_argument(flag, **about)
+
+
+def _nested(schema: type[Any], flags: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return the flags as a tree of tables; a nested dataclass without any flag has its defaults."""
+    hints = get_type_hints(schema)
+    tree = {}
+    for field in _fields(schema):
+        name = where + field.name
+        if dataclasses.is_dataclass(hints[field.name]):
+            tree[field.name] = _nested(hints[field.name], flags, f"{name}.")
+        elif name in flags:
+            tree[field.name] = flags[name]
+    return tree
+
+
+def _field_texts(schema: type[Any]) -> dict[str, str]:
+    """Return the string under each field of a dataclass and of those that it inherits from."""
+    texts = {}
+    for owner in reversed([each for each in schema.__mro__ if dataclasses.is_dataclass(each)]):
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+        assert isinstance(definition, ast.ClassDef)
+        for field, text in itertools.pairwise(definition.body):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                name, words = ast.unparse(field.target), ast.literal_eval(text.value)
+                texts[name] = " ".join(words.split())
+    return texts
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -103,21 +189,42 @@ def _build(schema: type[Any], base: Any, tree: Any, origin: str, where: str) -> 
         raise ConfigError(
             f"{origin}: {where[:-1]} is a table of {', '.join(_names(schema))}, got a single value"
         )
-    hints = get_type_hints(schema)
+    hints, fields = get_type_hints(schema), {field.name: field for field in _fields(schema)}
     values = {}
     for name, value in tree.items():
-        if name not in _names(schema):
+        if name not in fields:
             raise ConfigError(f"{origin}: unknown key {where + name!r}{_nearest(name, schema, where)}")
-        current = None if base is None else getattr(base, name)
+        current = _default(fields[name]) if base is None else getattr(base, name)
         values[name] = _convert(hints[name], current, value, origin, where + name)
+    if base is None and (
+        missing := [name for name in fields if name not in values and _is_required(fields[name])]
+    ):
+        raise ConfigError(f"{origin}: {' and '.join(where + name for name in missing)} must be given")
     try:
         return schema(**values) if base is None else dataclasses.replace(base, **values)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{origin}: {where[:-1] or schema.__name__}: {error}") from error
 
 
+def _fields(schema: type[Any]) -> list[dataclasses.Field[Any]]:
+    return [
+        field for field in dataclasses.fields(schema) if field.init and field.metadata.get("setting", True)
+    ]
+
+
 def _names(schema: type[Any]) -> list[str]:
-    return [field.name for field in dataclasses.fields(schema) if field.init]
+    return [field.name for field in _fields(schema)]
+
+
+def _is_required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is field.default_factory is dataclasses.MISSING
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    """Return the default of a field that is a dataclass, so that a table changes single values of it."""
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return None if field.default is dataclasses.MISSING else field.default
 
 
 def _nearest(name: str, schema: type[Any], where: str) -> str:
@@ -143,7 +250,7 @@ def _value(kind: Any, value: Any) -> Any:
     if kind is Any:
         return value
     if dataclasses.is_dataclass(kind):
-        return _build(kind, None, value, "in this", "")  # type: ignore[arg-type]
+        return _item(kind, value)  # type: ignore[arg-type]
     if isinstance(value, Raw):
         return _value(kind, _unquoted(value) if _is_text(kind) else value.parsed())
     if origin is tuple:
@@ -153,6 +260,14 @@ def _value(kind: Any, value: Any) -> Any:
     if origin is Literal:
         return _one_of(inner, value)
     return _scalar(kind, value)
+
+
+def _item(kind: type[Any], value: Any) -> Any:
+    """Build a dataclass inside a tuple, a mapping or an optional field; the caller knows the key."""
+    try:
+        return _build(kind, None, value, "", "")
+    except ConfigError as error:
+        raise ValueError(str(error).removeprefix(": ")) from error
 
 
 def _scalar(kind: Any, value: Any) -> Any:
@@ -211,7 +326,7 @@ def _expect(kind: Any, value: Any) -> Any:
 
 def _tables(config: Any, where: str) -> Iterator[str]:
     """Lines of TOML: the plain keys of this table first, then one table for each nested dataclass."""
-    values = [(field, getattr(config, field.name)) for field in dataclasses.fields(config) if field.init]
+    values = [(field, getattr(config, field.name)) for field in _fields(type(config))]
     hints = get_type_hints(type(config))
     for field, value in values:
         if value is not None and str(value) == NONE and type(None) in get_args(hints[field.name]):

@@ -140,7 +140,8 @@ async def gateway(store: Store, renderer: Renderer, engine: str) -> AsyncIterato
 async def serving(store: Store, renderer: Renderer, **settings: object) -> AsyncIterator[str]:
     import uvicorn
 
-    from ostinato.gateway.app import GatewayConfig, create_app
+    from ostinato.gateway.app import create_app
+    from ostinato.gateway.config import GatewayConfig
 
     app = create_app(store, renderer, GatewayConfig(**settings))
     config = uvicorn.Config(app, port=0, log_level="warning", lifespan="on", http="httptools", ws="none")

@@ -2,28 +2,41 @@ import asyncio
 import os
 import signal
 import socket
+from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
 import pytest
 
+from ostinato.config import load
+from ostinato.loop.run import Run
 from ostinato.loop.services import Service, ServiceError, Services, watch
 
 SERVER = """
-import http.server, json, sys
-port = int(sys.argv[sys.argv.index("--port") + 1])
+import http.server, json, sys, tomllib
+_, _, path, _, table = sys.argv
+port = tomllib.load(open(path, "rb"))[table]["port"]
 server = http.server.HTTPServer(("127.0.0.1", port), http.server.SimpleHTTPRequestHandler)
 print(json.dumps({"ready": True, "port": server.server_port}), flush=True)
 server.serve_forever()
 """
 
 DIES_ONCE = """
-import os, pathlib, signal, sys
-died = pathlib.Path(sys.argv[1])
+import os, pathlib, signal, sys, tomllib
+_, _, path, _, table = sys.argv
+died = pathlib.Path(tomllib.load(open(path, "rb"))[table]["died"])
 if not died.exists():
     died.touch()
     os.kill(os.getpid(), signal.SIGKILL)
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The settings of a shop's process."""
+
+    port: int = 0
+    died: str = ""
 
 
 @pytest.fixture(autouse=True)
@@ -55,34 +68,40 @@ async def killed_and_back(service: Service, services: Services) -> None:
 
 
 async def test_a_killed_service_comes_back_on_its_port(tmp_path: Path) -> None:
-    async with Services(tmp_path / "logs") as services:
-        service = await services.start("web", "shop_server", ["--port", "0"])
+    async with Services(Run(directory=tmp_path)) as services:
+        service = await services.start("web", "shop_server", Settings())
         url = service.url
         await killed_and_back(service, services)
         assert service.url == url
+        settings = load(Settings, tmp_path / "processes.toml", table="web")
+        assert settings.port == service.ready["port"], "a restart takes the same one"
         assert services.restarts == 1
     assert not await answers(url)
 
 
 async def test_a_service_that_does_not_start_shows_its_log(tmp_path: Path) -> None:
-    async with Services(tmp_path / "logs") as services:
+    async with Services(Run(directory=tmp_path)) as services:
         with pytest.raises(ServiceError, match="no weights in DIR"):
-            await services.start("engine", "shop_fails", [])
+            await services.start("engine", "shop_fails", Settings())
 
 
 async def test_a_killed_trainer_is_started_again(tmp_path: Path) -> None:
-    async with Services(tmp_path / "logs") as services:
-        trainer = await services.start("trainer", "shop_dies_once", [str(tmp_path / "died")], keep=False)
+    async with Services(Run(directory=tmp_path)) as services:
+        trainer = await services.start(
+            "trainer", "shop_dies_once", Settings(died=str(tmp_path / "died")), keep=False
+        )
         await watch(trainer, lambda: None)
         assert trainer.restarts == 1
 
 
 async def test_watch_tells_a_good_end_from_a_bad_one(tmp_path: Path) -> None:
     ticks = []
-    async with Services(tmp_path / "logs") as services:
-        await watch(await services.start("good", "shop_ends", [], keep=False), lambda: ticks.append(1))
+    async with Services(Run(directory=tmp_path)) as services:
+        await watch(
+            await services.start("good", "shop_ends", Settings(), keep=False), lambda: ticks.append(1)
+        )
         with pytest.raises(ServiceError, match=r"(?s)status 1.*no weights"):
-            await watch(await services.start("bad", "shop_fails", [], keep=False), lambda: None)
+            await watch(await services.start("bad", "shop_fails", Settings(), keep=False), lambda: None)
     assert ticks
 
 
@@ -91,9 +110,9 @@ async def test_a_service_that_was_started_wrongly_is_one_sentence(tmp_path: Path
         "import sys; print('loading', file=sys.stderr); print('engine: port 80 is taken', file=sys.stderr)"
     )
     (tmp_path / "shop_wrong.py").write_text(f"{lines}; sys.exit(2)")
-    async with Services(tmp_path / "logs") as services:
+    async with Services(Run(directory=tmp_path)) as services:
         with pytest.raises(ServiceError) as caught:
-            await services.start("engine", "shop_wrong", [])
+            await services.start("engine", "shop_wrong", Settings())
     assert str(caught.value) == "engine did not start: engine: port 80 is taken"
 
 
@@ -102,8 +121,8 @@ async def test_only_recent_deaths_count_against_a_service(
 ) -> None:
     monkeypatch.setattr("ostinato.loop.services.MAX_RESTARTS", 1)
     monkeypatch.setattr("ostinato.loop.services.RESTARTS_WITHIN_S", 0.0)
-    async with Services(tmp_path / "logs") as services:
-        service = await services.start("web", "shop_server", ["--port", "0"])
+    async with Services(Run(directory=tmp_path)) as services:
+        service = await services.start("web", "shop_server", Settings())
         for _ in range(3):
             await killed_and_back(service, services)
 
@@ -112,8 +131,8 @@ async def test_work_ends_when_a_service_that_it_needs_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ostinato.loop.services.MAX_RESTARTS", 0)
-    async with Services(tmp_path / "logs") as services:
-        service = await services.start("web", "shop_server", ["--port", "0"])
+    async with Services(Run(directory=tmp_path)) as services:
+        service = await services.start("web", "shop_server", Settings())
         os.kill(service.pid, signal.SIGKILL)
         with pytest.raises(ServiceError, match="web died 1 times within 10 minutes, last with status -9"):
             await services.guard(asyncio.Event().wait())
@@ -123,8 +142,8 @@ async def test_a_port_that_is_taken_for_a_moment_does_not_end_a_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ostinato.loop.services.PAUSE_S", 0.01)
-    async with Services(tmp_path / "logs") as services:
-        service = await services.start("web", "shop_server", ["--port", "0"])
+    async with Services(Run(directory=tmp_path)) as services:
+        service = await services.start("web", "shop_server", Settings())
         port, taken = int(service.ready["port"]), socket.socket()
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         os.kill(service.pid, signal.SIGSTOP)

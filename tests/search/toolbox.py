@@ -13,8 +13,9 @@ from pathlib import Path
 import uvicorn
 
 from ostinato.search.app import create_app
+from ostinato.search.config import SearchConfig
 from ostinato.search.index import Index
-from ostinato.search.server import SearchConfig, open_index
+from ostinato.search.server import open_index
 
 CALC = b'''import os
 

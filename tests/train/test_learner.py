@@ -19,8 +19,10 @@ from ostinato.model.decoder import Decoder
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Ledger, LedgerError, Objects, Store
 from ostinato.sync import Fenced, Publisher, Subscriber
+from ostinato.train.config import LearnerConfig
 from ostinato.train.journal import Journal
-from ostinato.train.learner import Learner, LearnerConfig, parse
+from ostinato.train.learner import Learner, main
+from ostinato.train.local import LocalTrainer
 from ostinato.train.state import States
 from ostinato.types import (
     Completion,
@@ -84,13 +86,19 @@ class Bench:
         )
         return name
 
-    def learner(self, config: LearnerConfig | None = None, objects: Objects | None = None) -> Learner:
+    def learner(
+        self,
+        config: LearnerConfig | None = None,
+        objects: Objects | None = None,
+        folder: str = "run",
+        before: Path | None = None,
+    ) -> Learner:
         decoder, _, meta = load(self.checkpoint)
-        run_dir = self.directory / "run"
-        learner = Learner(
-            decoder, self.store, objects or self.objects, run_dir, config or LearnerConfig(groups=2)
-        )
+        run_dir, config = self.directory / folder, config or LearnerConfig(groups=2)
+        trainer = LocalTrainer(decoder, objects or self.objects, run_dir, config, before=before)
+        learner = Learner(trainer, self.store, Journal(run_dir / "learner.jsonl"), config)
         learner.start(meta.version)
+        self.trainer = trainer
         return learner
 
     def weights(self, version: int) -> dict[str, Tensor]:
@@ -242,17 +250,15 @@ def test_a_run_begins_with_the_second_moments_of_the_one_before(bench: Bench) ->
     first = bench.learner(LearnerConfig(groups=1))
     first.run(3, never)
     before = bench.directory / "run"
-    decoder, _, _ = load(bench.checkpoint)
-    other = Learner(
-        decoder, bench.store, bench.objects, bench.directory / "live", LearnerConfig(groups=1), before=before
-    )
-    other.start(0)
-    ours, theirs = other.optimizer.state, first.optimizer.state
-    for mine, its in zip(decoder.parameters(), first.decoder.parameters(), strict=True):
+    one = bench.trainer
+    learner = bench.learner(LearnerConfig(groups=1), folder="live", before=before)
+    other = bench.trainer
+    ours, theirs = other.optimizer.state, one.optimizer.state
+    for mine, its in zip(other.decoder.parameters(), one.decoder.parameters(), strict=True):
         assert torch.equal(mine, its)
         assert torch.equal(ours[mine]["exp_avg_sq"], theirs[its]["exp_avg_sq"])
         assert not ours[mine]["exp_avg"].any() and ours[mine]["step"] == 3
-    assert other.advance(1) == 4
+    assert learner.advance(1) == 4
 
 
 @pytest.mark.parametrize("argument", [("--groups", "0"), ("--staleness", "-1"), ("--ratio-cap", "0")])
@@ -260,7 +266,7 @@ def test_settings_that_make_no_sense_are_refused_at_the_start(
     argument: tuple[str, str], bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        parse([*command(bench, 1)[3:], *argument])
+        main([*command(bench, 1)[3:], *argument])
     assert "must be above 0" in (said := capsys.readouterr().err) or "at least" in said
 
 

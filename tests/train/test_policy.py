@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from ostinato.model.decoder import Decoder
+from ostinato.train.config import PolicyConfig
 from ostinato.train.optimizer import adamw
-from ostinato.train.policy import PolicyConfig, piece_loss, pieces, policy_step
+from ostinato.train.policy import piece_loss, pieces, policy_step
 from ostinato.types import Sample
 
 MakeSample = Callable[..., Sample]

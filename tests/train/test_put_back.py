@@ -8,7 +8,7 @@ import torch
 from ostinato.deploy.lineage import lineage
 from ostinato.store import Objects, Store
 from ostinato.sync import Publisher, Subscriber
-from ostinato.train.learner import version_row
+from ostinato.train.base import record_of
 from ostinato.train.put_back import main, put_back
 
 
@@ -23,7 +23,7 @@ def published(tmp_path: Path) -> tuple[Store, Objects]:
     publisher = Publisher(objects)
     rows = [publisher.anchor(0, weights(0)), *(publisher.delta(n, weights(n)) for n in (1, 2, 3))]
     for manifest in rows:
-        store.add_version(version_row(manifest, ()))
+        store.add_version(record_of(manifest, ()))
     return store, objects
 
 

@@ -13,8 +13,9 @@ from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Ledger, Objects, Store
 from ostinato.sync import Subscriber
 from ostinato.train.batch import Row
+from ostinato.train.config import Budget
 from ostinato.train.journal import Journal
-from ostinato.train.sft import LEARNING_RATE, RISE_STEPS, Budget, Sft, learning_rate
+from ostinato.train.sft import LEARNING_RATE, RISE_STEPS, Sft, learning_rate
 from ostinato.train.state import StateError
 from ostinato.types import Completion, Ending, FinishReason, Session, Source, State, Turn
 

@@ -7,6 +7,7 @@ from ostinato.harness.agent import HarnessConfig
 from ostinato.loop import config as loop
 from ostinato.model.config import ModelConfig
 from ostinato.rollout.practice import PracticeConfig
+from ostinato.train.config import LearnerConfig
 
 SPLITS = ("seeds", "names", "pairs", "larger", "families")
 
@@ -50,6 +51,7 @@ class DemoConfig(loop.LoopConfig):
     model: ModelConfig = field(default_factory=lambda: ModelConfig(vocab_size=0, experts=4, expert_size=128))
     harness: HarnessConfig = field(default_factory=lambda: HarnessConfig(max_context=448))
     teach: TeachConfig = field(default_factory=TeachConfig)
+    refine: LearnerConfig = field(default_factory=lambda: LearnerConfig(versions=32))
     practice: PracticeConfig = field(default_factory=PracticeConfig)
     bench: DemoBenchConfig = field(default_factory=DemoBenchConfig)
     live: LiveConfig = field(default_factory=LiveConfig)
@@ -64,4 +66,6 @@ def check(config: DemoConfig) -> None:
             f"{ahead} wait, and a step of {groups} would be waited for without end; make refine.groups at "
             "least 1 and at most practice.ready_ahead"
         )
+    if config.refine.versions is None or config.refine.spread:
+        raise ConfigError("practice ends at refine.versions: make it a number, and leave refine.spread false")
     loop.check(config)

@@ -1,6 +1,8 @@
 """Practice by policy gradient: the actor samples and the learner trains at the same time, each in its own
 process."""
 
+from dataclasses import replace
+
 from ostinato.demo.config import DemoConfig
 from ostinato.demo.pebbles import stream
 from ostinato.demo.results import Practised
@@ -15,16 +17,16 @@ from ostinato.types import Arm
 
 async def practise(shop: Workshop, config: DemoConfig) -> Practised:
     """Train until the last version is published; the engine swaps each one in as it comes."""
-    log, refine = shop.run.directory / "learner-practice" / "learner.jsonl", config.refine
+    log, versions = shop.run.directory / "learner-practice" / "learner.jsonl", config.refine.versions
+    assert versions is not None  # `config.check` has refused anything else
     arm = Arm(name="practice", version=0, share=0.0, engine="")
     async with shop.serving(arm, follow=True) as engine:
         runner = shop.runner(shop.client("practice", "practice"))
         practice = Practice(runner, shop.store, PRACTICE, shop.run.tasks / "practice", config.practice)
-        learner = await start_learner(
-            shop, "practice", until=refine.versions, groups=refine.groups, learning_rate=refine.learning_rate
-        )
+        steps = replace(config.refine, versions=None)
+        learner = await start_learner(shop, "practice", steps, until=versions)
         learning = True
-        with shop.show.stage("practice", total=refine.versions) as bar:
+        with shop.show.stage("practice", total=versions) as bar:
 
             def tick() -> None:
                 recent = practice.progress.recent

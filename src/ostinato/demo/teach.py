@@ -2,7 +2,7 @@
 
 import random
 
-from ostinato.demo.config import DemoConfig, TeachConfig
+from ostinato.demo.config import DemoConfig
 from ostinato.demo.pebbles import stream
 from ostinato.demo.prepare import load_wire
 from ostinato.demo.results import Taught
@@ -13,12 +13,21 @@ from ostinato.loop.run import START
 from ostinato.loop.services import alongside, watch
 from ostinato.loop.workshop import Workshop
 from ostinato.store.ledger.ledger import Ledger
+from ostinato.train.config import Budget, SftProcess
 from ostinato.types import TEACHER_VERSION, Arm, Source, State
 
 
 async def teach(shop: Workshop, config: DemoConfig) -> Taught:
     """Run lessons and supervised fine-tuning side by side; version 0 is published."""
     settings, run = config.teach, shop.run
+    trainer_settings = SftProcess(
+        store=str(run.store_path),
+        objects=str(run.objects_path),
+        checkpoint=run.checkpoint(START),
+        out=run.checkpoint("taught"),
+        run_dir=run.directory / "sft",
+        budget=Budget(steps=settings.steps),
+    )
     tokenizer, renderer = load_wire(run.checkpoint(START))
     policy = TeacherPolicy(tokenizer, renderer.stop_ids[0])
     site = await serve_scripted(ScriptedEngine(policy), secret=shop.services.secret)
@@ -26,9 +35,7 @@ async def teach(shop: Workshop, config: DemoConfig) -> Taught:
         shop.put_arm(Arm(name="teacher", version=TEACHER_VERSION, share=0.0, engine=site.url))
         runner, ledger = shop.runner(shop.client("teacher", "teacher")), Ledger(shop.store)
         lessons = Lessons(runner, policy, ledger, run.tasks / "lessons")
-        trainer = await shop.services.start(
-            "sft", "ostinato.train.sft", _arguments(shop, settings), keep=False
-        )
+        trainer = await shop.services.start("sft", "ostinato.train.sft", trainer_settings, keep=False)
         problems, rng = stream(config, "lessons"), random.Random(config.seed)
         teaching = lessons.give(lambda: next(problems), settings.lessons, settings.demonstrations, rng)
         with shop.show.stage("teach", total=settings.steps) as bar:
@@ -51,12 +58,3 @@ def _account_unread(shop: Workshop) -> None:
     ledger = Ledger(shop.store)
     ledger.account_sessions([session.id for session in sessions], State.STALE)
     ledger.close_out()
-
-
-def _arguments(shop: Workshop, config: TeachConfig) -> list[str]:
-    run = shop.run
-    return [
-        *("--store", str(run.store_path), "--objects", str(run.objects_path)),
-        *("--checkpoint", str(run.checkpoint(START)), "--out", str(run.checkpoint("taught"))),
-        *("--run-dir", str(run.directory / "sft"), "--steps", str(config.steps)),
-    ]

@@ -6,7 +6,6 @@ checkpoint, a taken port or a version that cannot be loaded at the start is one 
 code 2.
 """
 
-import argparse
 import asyncio
 import json
 import logging
@@ -18,7 +17,9 @@ from pathlib import Path
 
 import torch
 
+from ostinato.config import settings_of
 from ostinato.engine.base import EngineError
+from ostinato.engine.config import EngineServerConfig
 from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.engine.http import Running, create_app, serve
 from ostinato.engine.loader import SyncLoader
@@ -34,7 +35,7 @@ decode step (Python's own 5 ms are ten of them)."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    args = _parser().parse_args(argv)
+    config = settings_of(EngineServerConfig, argv, "python -m ostinato.engine.server", __doc__)
     logging.basicConfig(level=logging.WARNING, format="engine: %(levelname)s %(message)s")
     torch.set_num_threads(1)
     sys.setswitchinterval(SWITCH_S)
@@ -44,42 +45,43 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"{ENGINE_SECRET} is not set: give the engine and the gateway the same random text in it"
         )
     try:
-        asyncio.run(_serve(args, secret))
+        asyncio.run(_serve(config, secret))
     except (CheckpointError, EngineError, ObjectsError, SyncError) as error:
         return _refuse(str(error))
     except OSError as error:
-        return _refuse(f"cannot listen on {args.host}:{args.port}: {error.strerror or error}")
+        return _refuse(f"cannot listen on {config.host}:{config.port}: {error.strerror or error}")
     return 0
 
 
-async def _serve(args: argparse.Namespace, secret: str) -> None:
+async def _serve(config: EngineServerConfig, secret: str) -> None:
     with tempfile.TemporaryDirectory(prefix="ostinato-vllm-") as directory:
-        engine = await _engine(args, Path(directory))
+        engine = await _engine(config, Path(directory))
         try:
-            await _serve_engine(engine, args, secret)
+            await _serve_engine(engine, config, secret)
         finally:
             await engine.aclose()
 
 
-async def _engine(args: argparse.Namespace, directory: Path) -> EmbeddedEngine | VllmEngine:
-    sizes = {"slots": args.slots, "max_len": args.max_len}
-    if args.vllm is not None:
-        return await VllmEngine.start(args.checkpoint, directory, python=args.vllm, **sizes)
-    decoder, _, meta = load(args.checkpoint)
-    return EmbeddedEngine(decoder, version=meta.version, **sizes)
+async def _engine(config: EngineServerConfig, directory: Path) -> EmbeddedEngine | VllmEngine:
+    if config.vllm is not None:
+        return await VllmEngine.start(
+            config.checkpoint, directory, python=config.vllm, slots=config.slots, max_len=config.max_len
+        )
+    decoder, _, meta = load(config.checkpoint)
+    return EmbeddedEngine(decoder, version=meta.version, slots=config.slots, max_len=config.max_len)
 
 
-async def _serve_engine(engine: EmbeddedEngine | VllmEngine, args: argparse.Namespace, secret: str) -> None:
+async def _serve_engine(engine: EmbeddedEngine | VllmEngine, config: EngineServerConfig, secret: str) -> None:
     loader = None
-    if args.objects is not None:
-        like = shapes(args.checkpoint)
-        loader = SyncLoader(engine, Subscriber(Objects.open(args.objects), args.prefix, like=like))
-        if args.version is not None:
-            await loader.load(args.version)
-        if args.follow:
+    if config.objects is not None:
+        like = shapes(config.checkpoint)
+        loader = SyncLoader(engine, Subscriber(Objects.open(config.objects), config.prefix, like=like))
+        if config.version is not None:
+            await loader.load(config.version)
+        if config.follow:
             await loader.catch_up()
-    running = await serve(create_app(engine, loader, secret=secret), args.host, args.port)
-    following = asyncio.create_task(loader.follow()) if loader and args.follow else None
+    running = await serve(create_app(engine, loader, secret=secret), config.host, config.port)
+    following = asyncio.create_task(loader.follow()) if loader and config.follow else None
     _announce(running, engine)
     await _stopped()
     if following is not None:
@@ -104,24 +106,6 @@ async def _stopped() -> None:
 def _refuse(message: str) -> int:
     sys.stderr.write(f"engine: {' '.join(message.split())}\n")
     return 2
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m ostinato.engine.server", description=__doc__)
-    parser.add_argument("--checkpoint", type=Path, required=True, help="directory in Hugging Face layout")
-    parser.add_argument("--objects", help="folder or URL of the object store that new versions come from")
-    parser.add_argument("--prefix", default="weights", help="where in the object store")
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--follow", action="store_true", help="load every new version as it is published")
-    which.add_argument("--version", type=int, help="load this version from the object store at the start")
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
-    parser.add_argument(
-        "--vllm", metavar="PYTHON", nargs="?", const=sys.executable, help="serve by vLLM, that of this Python"
-    )
-    parser.add_argument("--slots", type=int, default=96, help="sequences sampled at once")
-    parser.add_argument("--max-len", type=int, default=512, help="tokens of prompt and completion together")
-    return parser
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from starlette.applications import Starlette
@@ -19,6 +19,7 @@ from ostinato.gateway.access.keys import KeyRing
 from ostinato.gateway.access.limits import KeyLimits
 from ostinato.gateway.arms import ArmTable
 from ostinato.gateway.body import encode, parse_json, read_body
+from ostinato.gateway.config import GatewayConfig
 from ostinato.gateway.conversation_cache import ConversationCache
 from ostinato.gateway.dialects.base import Dialect
 from ostinato.gateway.dialects.chat_reply import Chat
@@ -32,7 +33,7 @@ from ostinato.gateway.info_routes import info_routes
 from ostinato.gateway.metrics import Metrics
 from ostinato.gateway.offload import offload
 from ostinato.gateway.recorder import Recorder
-from ostinato.gateway.secret_filter import SecretFilter, SecretPolicy
+from ostinato.gateway.secret_filter import SecretFilter
 from ostinato.gateway.signals.endings import SessionEndings
 from ostinato.gateway.signals.telemetry import telemetry_routes
 from ostinato.gateway.timing import TimingMiddleware, timing_of
@@ -46,31 +47,6 @@ from ostinato.types import ApiKey
 from ostinato.web.origin import Addressed
 
 CHAT, MESSAGES, RESPONSES = Chat(), Messages(), Responses()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayConfig:
-    """What a gateway needs to know beside its store.
-
-    >>> GatewayConfig().engine_wait_s
-    30.0
-    """
-
-    salt: str = "ostinato"
-    """Of the hashes that give users their arms. Another salt deals them anew."""
-    engine_wait_s: float = 30.0
-    """How long a request waits for an engine that is away."""
-    max_body_bytes: int = 8 * 2**20
-    secrets: SecretPolicy = "withhold"
-    """What becomes of secrets in prompts: see `censor.py`."""
-    aliases: tuple[str, ...] = ()
-    """Other names of the model; `claude-*` stands for every name that begins so."""
-    allowed_hosts: tuple[str, ...] = ()
-    """Names beside loopback under which a proxy on this machine passes requests on."""
-    engine_secret: str = field(default="", repr=False)
-    """What engines ask of their callers; empty for engines in this process."""
-    harness: str = ""
-    """Hash of the harness that the served checkpoint was trained under; empty when it is not known."""
 
 
 class Gateway:
@@ -154,7 +130,7 @@ class Gateway:
             raise invalid(f"messages cannot be rendered: {error}", "messages") from error
 
 
-def create_app(store: Store, renderer: Renderer, settings: GatewayConfig = GatewayConfig()) -> ASGIApp:
+def create_app(store: Store, renderer: Renderer, settings: GatewayConfig) -> ASGIApp:
     """The application; the writer thread lives as long as its lifespan."""
     gateway = Gateway(store, renderer, settings)
 

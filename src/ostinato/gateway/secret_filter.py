@@ -19,8 +19,8 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Literal
 
+from ostinato.gateway.config import SecretPolicy
 from ostinato.gateway.dialects.request import ChatRequest, Message
 from ostinato.model.renderer import Renderer
 from ostinato.store.redaction.find import find, redact, redact_json
@@ -30,7 +30,6 @@ WITHHELD = "secret redacted"
 MOST_REMEMBERED = 50_000
 """About 10 MB."""
 SHORTEST = 4
-SecretPolicy = Literal["withhold", "replace"]
 
 
 class SecretFilter:

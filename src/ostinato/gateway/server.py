@@ -1,6 +1,5 @@
 """`python -m ostinato.gateway.server`: one gateway process; prints one JSON line when it answers."""
 
-import argparse
 import asyncio
 import gc
 import json
@@ -8,11 +7,13 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import replace
 
 import uvicorn
 
-from ostinato.gateway.app import GatewayConfig, create_app
+from ostinato.config import settings_of
+from ostinato.gateway.app import create_app
+from ostinato.gateway.config import GatewayServerConfig
 from ostinato.gateway.harness_check import trained_under
 from ostinato.model.renderer import Renderer, RenderError
 from ostinato.model.tokenizer import Tokenizer, TokenizerError
@@ -42,24 +43,16 @@ class _Server(uvicorn.Server):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serves until SIGTERM or SIGINT. Exit status 2 and one line on stderr when it cannot start."""
-    options = _parser().parse_args(arguments)
+    config = settings_of(GatewayServerConfig, arguments, "python -m ostinato.gateway.server", __doc__)
     try:
-        renderer = Renderer(Tokenizer.load(options.checkpoint))
-        store = Store.open(options.store)
-        harness = trained_under(options.checkpoint)
-        listener = _listen(options.host, options.port)
+        renderer = Renderer(Tokenizer.load(config.checkpoint))
+        store = Store.open(config.store)
+        harness = trained_under(config.checkpoint)
+        listener = _listen(config.host, config.port)
     except (TokenizerError, RenderError, StoreError, OSError) as error:
         print(f"gateway: {error}", file=sys.stderr)  # noqa: T201
         return USAGE_ERROR
-    config = GatewayConfig(
-        salt=options.salt,
-        engine_wait_s=options.engine_wait,
-        aliases=tuple(options.alias or ()),
-        secrets=options.secrets,
-        allowed_hosts=tuple(options.allow_host or ()),
-        engine_secret=take_secret(),
-        harness=harness,
-    )
+    config = replace(config, engine_secret=take_secret(), harness=harness)
     asgi = uvicorn.Config(
         create_app(store, renderer, config),
         loop="uvloop",
@@ -104,27 +97,6 @@ def _listen(host: str, port: int) -> socket.socket:
         raise OSError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
     listener.setblocking(False)
     return listener
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m ostinato.gateway.server", description=__doc__)
-    parser.add_argument("--store", required=True, help="SQLite file or database URL")
-    parser.add_argument("--checkpoint", required=True, type=Path, help="directory with tokenizer.json")
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
-    parser.add_argument("--salt", default=GatewayConfig().salt, help="of the hash that assigns arms")
-    parser.add_argument("--alias", action="append", help="another name of the model, such as 'claude-*'")
-    parser.add_argument(
-        "--allow-host", action="append", help="name under which a proxy here passes requests on"
-    )
-    parser.add_argument(
-        "--secrets",
-        choices=["withhold", "replace"],
-        default=GatewayConfig().secrets,
-        help="hide them from the record, or already from the model",
-    )
-    parser.add_argument("--engine-wait", type=float, default=GatewayConfig().engine_wait_s, help="seconds")
-    return parser
 
 
 if __name__ == "__main__":

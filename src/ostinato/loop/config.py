@@ -4,21 +4,10 @@ from dataclasses import dataclass, field
 
 from ostinato.config import ConfigError
 from ostinato.harness.agent import HarnessConfig
+from ostinato.train.config import LearnerConfig
 
 CLAIMS = ("better", "cheaper")
 """What an A/B may set out to show: the values of `deploy.abtest.Claim`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefineConfig:
-    """The policy gradient in practice."""
-
-    versions: int = 32
-    groups: int = 10
-    """Groups in one optimizer step, hence in one version."""
-    learning_rate: float = 4e-4
-    staleness: int = 4
-    """A group is dropped when its oldest token is more versions behind than this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +46,8 @@ class LoopConfig:
     context: int = 768
     """Tokens of prompt and completion together that the engine has room for."""
     harness: HarnessConfig = field(default_factory=HarnessConfig)
-    refine: RefineConfig = field(default_factory=RefineConfig)
+    refine: LearnerConfig = field(default_factory=LearnerConfig)
+    """The policy gradient in practice; the live cycle has its own versions and learning rate."""
     bench: BenchConfig = field(default_factory=BenchConfig)
     live: CycleConfig = field(default_factory=CycleConfig)
 
@@ -68,8 +58,6 @@ def check(config: LoopConfig) -> None:
     It is a check of the whole, and not of each dataclass, because overrides are applied one after another.
     """
     live, passes = config.live, config.bench.passes
-    if config.refine.staleness < 0:
-        raise ConfigError(f"refine.staleness is {config.refine.staleness}: make it at least 0")
     if live.claim not in CLAIMS:
         raise ConfigError(f"live.claim is {live.claim!r}: it is one of {', '.join(CLAIMS)}")
     if not 0 < live.challenger_share < 1:

@@ -1,6 +1,7 @@
 """The trainers of a run, in processes of their own: learn from what was collected, put old weights back."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from ostinato.loop.run import START
 from ostinato.loop.services import Service, watch
 from ostinato.loop.workshop import Workshop
 from ostinato.store import Ledger
+from ostinato.train.config import LearnerConfig, LearnerProcess, PutBackProcess
 
 
 async def refine(shop: Workshop, champion: int) -> Published:
@@ -17,14 +19,9 @@ async def refine(shop: Workshop, champion: int) -> Published:
     Return the candidate's version, which is the champion's when there was nothing to learn from.
     """
     live = shop.config.live
-    learner = await start_learner(
-        shop,
-        "live",
-        until=champion + live.versions,
-        groups=None,
-        learning_rate=live.learning_rate,
-        before="practice",
-    )
+    config = replace(shop.config.refine, versions=None, spread=True, learning_rate=live.learning_rate)
+    until = champion + live.versions
+    learner = await start_learner(shop, "live", config, until=until, before="practice")
     log = shop.run.directory / "learner-live" / "learner.jsonl"
     with shop.show.stage("train on live sessions", total=live.versions) as bar:
         await watch(learner, lambda: bar.at(last_line(log).get("version", champion) - champion))
@@ -35,14 +32,7 @@ async def refine(shop: Workshop, champion: int) -> Published:
 async def restore(shop: Workshop, champion: int) -> Published:
     """Publish the champion's weights as the newest version, which the next cycle learns from."""
     run = shop.run
-    settings = (
-        "--store",
-        str(run.store_path),
-        "--objects",
-        str(run.objects_path),
-        "--version",
-        str(champion),
-    )
+    settings = PutBackProcess(store=str(run.store_path), objects=str(run.objects_path), version=champion)
     process = await shop.services.start("put-back", "ostinato.train.put_back", settings, keep=False)
     await watch(process, lambda: None)
     version = max(row.version for row in shop.store.versions())
@@ -51,34 +41,23 @@ async def restore(shop: Workshop, champion: int) -> Published:
 
 
 async def start_learner(
-    shop: Workshop,
-    name: str,
-    *,
-    until: int,
-    groups: int | None,
-    learning_rate: float,
-    before: str | None = None,
+    shop: Workshop, name: str, config: LearnerConfig, *, until: int, before: str | None = None
 ) -> Service:
     """Start the policy-gradient learner, which goes on from the newest version to version `until`.
 
-    `groups`: those in one version; None spreads the groups that wait over all of them. `before`: the learner
-    whose second moments it begins with.
+    `before` names the learner whose second moments it begins with.
     """
-    run, staleness = shop.run, shop.config.refine.staleness
-    folder = run.directory / f"learner-{name}"
-    return await shop.services.start(
-        f"learner-{name}",
-        "ostinato.train.learner",
-        [
-            *("--store", str(run.store_path), "--objects", str(run.objects_path)),
-            *("--checkpoint", str(run.checkpoint(START)), "--run-dir", str(folder)),
-            *("--until", str(until), "--staleness", str(staleness)),
-            *(("--spread",) if groups is None else ("--groups", str(groups))),
-            *("--learning-rate", str(learning_rate)),
-            *(() if before is None else ("--before", str(run.directory / f"learner-{before}"))),
-        ],
-        keep=False,
+    run = shop.run
+    settings = LearnerProcess(
+        store=str(run.store_path),
+        objects=str(run.objects_path),
+        checkpoint=run.checkpoint(START),
+        run_dir=run.directory / f"learner-{name}",
+        until=until,
+        before=None if before is None else run.directory / f"learner-{before}",
+        learner=config,
     )
+    return await shop.services.start(f"learner-{name}", "ostinato.train.learner", settings, keep=False)
 
 
 def last_line(path: Path) -> dict[str, Any]:

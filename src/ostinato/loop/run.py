@@ -41,6 +41,11 @@ class Run:
         return self.directory / "config.toml"
 
     @property
+    def processes(self) -> Path:
+        """The settings of the child processes, one table each."""
+        return self.directory / "processes.toml"
+
+    @property
     def store_path(self) -> Path:
         return self.directory / "store.db"
 
@@ -71,7 +76,7 @@ class Run:
         Raises ConfigError, naming the file and the key, when what was left is no `schema`.
         """
         path = self._stage(stage)
-        return read(schema, self._record(stage)["result"], path) if path.exists() else None
+        return read(schema, self._record(stage)["result"], str(path)) if path.exists() else None
 
     def seconds(self, stage: str) -> float:
         """Return how long a finished stage took."""

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from ostinato.engine.config import EngineServerConfig
+from ostinato.gateway.config import GatewayServerConfig
 from ostinato.loop.folder import RunError, owned
 from ostinato.loop.run import START, Run
 from ostinato.loop.services import Services
@@ -32,23 +34,16 @@ async def _serve(run: Run, port: int, aliases: Sequence[str], console: Console) 
     deployed = next((arm for arm in store.arms() if arm.name == CHAMPION), None)
     if deployed is None:
         raise RunError(f"the run in {run.directory} has deployed no version yet: let `ostinato demo` finish")
-    async with Services(run.logs) as services:
-        engine = await services.start(
-            "serve-engine",
-            "ostinato.engine.server",
-            [
-                *("--checkpoint", str(run.checkpoint(START)), "--objects", str(run.objects_path)),
-                *("--version", str(deployed.version), "--port", "0"),
-            ],
+    start = run.checkpoint(START)
+    async with Services(run) as services:
+        version = EngineServerConfig(
+            checkpoint=start, objects=str(run.objects_path), version=deployed.version
         )
-        gateway = await services.start(
-            "serve-gateway",
-            "ostinato.gateway.server",
-            [
-                *("--store", str(run.store_path), "--checkpoint", str(run.checkpoint(START))),
-                *("--port", str(port), *(f"--alias={alias}" for alias in aliases)),
-            ],
+        engine = await services.start("serve-engine", "ostinato.engine.server", version)
+        door = GatewayServerConfig(
+            store=str(run.store_path), checkpoint=start, port=port, aliases=tuple(aliases)
         )
+        gateway = await services.start("serve-gateway", "ostinato.gateway.server", door)
         store.set_arms([Arm(name=CHAMPION, version=deployed.version, share=1.0, engine=engine.url)])
         for line in held_back(store):
             console.print(line, highlight=False)

@@ -1,7 +1,8 @@
-"""The other processes: started, watched, started again when they die, stopped.
+"""Child processes: started, watched, started again when they die, stopped.
 
-A service is a `python -m` module that prints one JSON line when it is ready. A service that names a port
-keeps it over a restart, so that whoever speaks to it only has to try again.
+A service is a `python -m` module that reads its settings from its own table of the run's `processes.toml`,
+and prints one JSON line when it is ready. It keeps its port over a restart, so that its clients only have to
+retry. Secrets are in the environment, never in the file.
 """
 
 import asyncio
@@ -14,9 +15,12 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ostinato.config import dump_tables
+from ostinato.loop.run import Run, write_whole
 from ostinato.web.secret import ENGINE_SECRET, new_secret
 
 T = TypeVar("T")
@@ -39,6 +43,23 @@ class ServiceError(RuntimeError):
     """A process did not start, or died more often than it may."""
 
 
+class SettingsFile:
+    """The settings of all processes of a run: one TOML table for each, which it reads at its start."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._tables: dict[str, Any] = {}
+
+    def put(self, name: str, settings: Any) -> None:
+        """Write the table of a process; `settings` is the dataclass that its module reads."""
+        self._tables[name] = settings
+        write_whole(self.path, dump_tables(self._tables))
+
+    def fix_port(self, name: str, port: int) -> None:
+        """Make a restart of the process take the port that it has."""
+        self.put(name, replace(self._tables[name], port=port))
+
+
 class Service:
     """One child process under watch; `restarts` counts how often it had to be started again.
 
@@ -49,7 +70,7 @@ class Service:
         self,
         name: str,
         module: str,
-        arguments: Sequence[str],
+        settings: "SettingsFile",
         logs: Path,
         *,
         keep: bool = True,
@@ -59,7 +80,8 @@ class Service:
         self.name = name
         self.restarts = 0
         self.ready: Mapping[str, Any] = {}
-        self._command = [sys.executable, "-m", module, *arguments]
+        self._command = [sys.executable, "-m", module, "--config", str(settings.path), "--table", name]
+        self._settings = settings
         self._log = logs / f"{name}.log"
         self._keep = keep
         self._on_given_up = on_given_up
@@ -80,8 +102,9 @@ class Service:
         return f"http://127.0.0.1:{self.ready['port']}"
 
     async def start(self) -> "Service":
-        await self._spawn(self._command)
-        self._command = self._with_fixed_port()
+        await self._spawn()
+        if "port" in self.ready:
+            self._settings.fix_port(self.name, self.ready["port"])
         if self._keep:
             self._watcher = asyncio.create_task(self._watch())
         return self
@@ -111,16 +134,10 @@ class Service:
             self._process.kill()
             await self._process.wait()
 
-    def _with_fixed_port(self) -> list[str]:
-        if "port" not in self.ready or "--port" not in self._command:
-            return self._command
-        at = self._command.index("--port") + 1
-        return [*self._command[:at], str(self.ready["port"]), *self._command[at + 1 :]]
-
-    async def _spawn(self, command: Sequence[str]) -> None:
+    async def _spawn(self) -> None:
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *command,
+                *self._command,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE if self._keep else log,
                 stderr=log,
@@ -180,7 +197,7 @@ class Service:
         while True:
             self._count_a_death(reason)
             try:
-                return await self._spawn(self._command)
+                return await self._spawn()
             except ServiceError as error:
                 reason = str(error)
                 await asyncio.sleep(PAUSE_S)
@@ -235,13 +252,14 @@ async def alongside(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Ta
 class Services:
     """All services of a run, stopped together in reverse order.
 
-    >>> async with Services(Path("logs")) as services:                              # doctest: +SKIP
-    ...     engine = await services.start("engine", "ostinato.engine.server", ["--port", "0"])
+    >>> async with Services(Run(directory=Path("runs/demo"))) as services:          # doctest: +SKIP
+    ...     engine = await services.start("engine", "ostinato.engine.server", EngineServerConfig(...))
     """
 
-    def __init__(self, logs: Path) -> None:
-        logs.mkdir(parents=True, exist_ok=True)
-        self._logs = logs
+    def __init__(self, run: Run) -> None:
+        run.logs.mkdir(parents=True, exist_ok=True)
+        self._logs = run.logs
+        self._settings = SettingsFile(run.processes)
         self._running: list[Service] = []
         self._given_up: asyncio.Future[ServiceError] = asyncio.get_running_loop().create_future()
         self.secret = new_secret()
@@ -254,18 +272,19 @@ class Services:
         for service in reversed(self._running):
             await service.stop()
 
-    async def start(self, name: str, module: str, arguments: Sequence[str], *, keep: bool = True) -> Service:
-        """Starts `python -m module arguments`. `keep`: wait for its ready line and restart it when it
-        dies.
+    async def start(self, name: str, module: str, settings: Any, *, keep: bool = True) -> Service:
+        """Start `python -m module` with `settings`, a dataclass, in the table `name`.
+
+        `keep`: wait for its ready line and restart it when it dies.
         """
-        known = {ENGINE_SECRET: self.secret} if module in KNOWN_TO_ENGINES else {}
+        self._settings.put(name, settings)
         service = Service(
             name,
             module,
-            arguments,
+            self._settings,
             self._logs,
             keep=keep,
-            environment=known,
+            environment={ENGINE_SECRET: self.secret} if module in KNOWN_TO_ENGINES else {},
             on_given_up=self._give_up,
         )
         self._running.append(service)

@@ -9,7 +9,9 @@ from typing import TypeVar
 
 import aiohttp
 
+from ostinato.engine.config import EngineServerConfig
 from ostinato.fleet.choose import choose_backend
+from ostinato.gateway.config import GatewayServerConfig
 from ostinato.harness.client import GatewayClient, open_http
 from ostinato.harness.episode import EpisodeRunner
 from ostinato.harness.profiles.profile import profile
@@ -21,6 +23,7 @@ from ostinato.loop.run import START, Run
 from ostinato.loop.services import Service, Services
 from ostinato.sandbox.base import Backend
 from ostinato.sandbox.exam.verifier import Verifier
+from ostinato.search.config import SearchConfig
 from ostinato.store import Store
 from ostinato.store.accounts import hash_key, new_key
 from ostinato.types import Arm
@@ -103,16 +106,15 @@ class Workshop:
 
     async def engine(self, name: str, version: int | None) -> Service:
         """Start an engine on `version`; None follows the newest one."""
-        checkpoint = self.run.checkpoint(START)
-        return await self.services.start(
-            name,
-            "ostinato.engine.server",
-            [
-                *("--checkpoint", str(checkpoint), "--objects", str(self.run.objects_path), "--port", "0"),
-                *("--slots", str(self.config.slots), "--max-len", str(self.config.context)),
-                *(("--follow",) if version is None else ("--version", str(version))),
-            ],
+        settings = EngineServerConfig(
+            checkpoint=self.run.checkpoint(START),
+            objects=str(self.run.objects_path),
+            follow=version is None,
+            version=version,
+            slots=self.config.slots,
+            max_len=self.config.context,
         )
+        return await self.services.start(name, "ostinato.engine.server", settings)
 
     async def counters(self, engine: Service) -> Counters:
         """Return what the engine counted so far."""
@@ -134,12 +136,9 @@ async def open_workshop(config: LoopConfig, run: Run, show: Display) -> AsyncIte
     """Open the store, the sandbox backend and the gateway; close them when the block ends."""
     async with contextlib.AsyncExitStack() as stack:
         store = run.open_store()
-        services = await stack.enter_async_context(Services(run.logs))
-        gateway = await services.start(
-            "gateway",
-            "ostinato.gateway.server",
-            ["--store", str(run.store_path), "--checkpoint", str(run.checkpoint(START)), "--port", "0"],
-        )
+        services = await stack.enter_async_context(Services(run))
+        door = GatewayServerConfig(store=str(run.store_path), checkpoint=run.checkpoint(START))
+        gateway = await services.start("gateway", "ostinato.gateway.server", door)
         search = await _search(services, config, run)
         backend = await choose_backend(config.sandbox)
         stack.push_async_callback(backend.aclose)
@@ -158,9 +157,8 @@ async def open_workshop(config: LoopConfig, run: Run, show: Display) -> AsyncIte
 
 
 async def _search(services: Services, config: LoopConfig, run: Run) -> Service | None:
-    """The search service beside the gateway, where the profile shows its tool to the model."""
+    """Start the search service beside the gateway, where the profile shows its tool to the model."""
     if all(offer.tool != "semantic_search" for offer in profile(config.harness.profile).offers):
         return None
-    cache = run.store_path.with_name("search.db")
-    told = ("--cache", str(cache), "--store", str(run.store_path), "--port", "0")
-    return await services.start("search", "ostinato", ["search", "serve", *told])
+    settings = SearchConfig(cache=run.store_path.with_name("search.db"), store=str(run.store_path))
+    return await services.start("search", "ostinato.search.server", settings)

@@ -12,15 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ostinato.rewards.definition import LiveReward
+from ostinato.rollout.credit import Credited, LiveCredit, credit_live, samples, score_live
 from ostinato.store import Ledger, Phase, Stage, Store
-from ostinato.train.advantages import leave_one_out
-from ostinato.train.samples import UntrainableError, samples_of, trainable
-from ostinato.types import Ending, Group, Reward, Session, Signal, Source, State, Turn, new_id
+from ostinato.types import Ending, Group, Session, Source, State, new_id
+
+Known = tuple[str, Phase | None]
+"""The prompt of a live session, and where the ledger has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Harvest:
-    """What one collection gave."""
+    """The figures of one collection."""
 
     sessions: int
     """Ended sessions that may be trained on and were not trained on, or given up, before."""
@@ -32,21 +34,6 @@ class Harvest:
     withheld: int
     """Sessions that may not be trained on: no consent when they began, or taken back since."""
     mean_reward: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scored:
-    """A session with all that its reward was read from."""
-
-    session: Session
-    prompt: str
-    waits: bool
-    """Whether its group waits for the trainer already."""
-    turns: Sequence[Turn]
-    signals: Sequence[Signal]
-    reward: Reward
-    settled: bool
-    """Whether its attribution window is over and nothing of the reward is waited for."""
 
 
 class Collector:
@@ -66,14 +53,15 @@ class Collector:
         self._ledger.reopen()
         found = self._uncollected(arm)
         given, withheld = self._split(found)
-        scored = self._score(given, found, as_of)
+        scored = score_live(self._store, self._definition, given, as_of=as_of)
+        waits = {session.id for session, (_, phase) in found.items() if phase is Phase.OFFERED}
+        self._store.add_rewards(each.reward for each in scored if each.session.id not in waits)
         ripe = [each for each in scored if each.settled]
-        self._wait([each for each in scored if not each.settled])
+        self._wait([each for each in scored if not each.settled], found)
         strata = [stratum_of.get(each.session.task_id or "", "") for each in ripe]
-        advantages = leave_one_out([each.reward.total for each in ripe], strata)
         taken = [
-            each.waits or self._offer(each, advantage, stratum)
-            for each, advantage, stratum in zip(ripe, advantages, strata, strict=True)
+            each.session.id in waits or self._offer(each, credited, found[each.session][0], stratum)
+            for each, credited, stratum in zip(ripe, credit_live(ripe, strata), strata, strict=True)
         ]
         return Harvest(
             sessions=len(given),
@@ -85,7 +73,7 @@ class Collector:
             mean_reward=sum(each.reward.total for each in ripe) / max(1, len(ripe)),
         )
 
-    def _uncollected(self, arm: str) -> dict[Session, tuple[str, Phase | None]]:
+    def _uncollected(self, arm: str) -> dict[Session, Known]:
         """Ended sessions whose prompt has had no end, and where it is.
 
         Turns that came after the end of a prompt are too late, and what our own failure ended is void.
@@ -103,9 +91,7 @@ class Collector:
         self._ledger.account_late([session.id for session in ours if session not in found])
         return found
 
-    def _split(
-        self, found: Mapping[Session, tuple[str, Phase | None]]
-    ) -> tuple[list[Session], list[Session]]:
+    def _split(self, found: Mapping[Session, Known]) -> tuple[list[Session], list[Session]]:
         """Those whose people agreed when they began and still do, and the others, which are accounted."""
         agreed = self._store.accounts.consented([(s.organisation, s.user) for s in found])
         given = [s for s in found if s.consent and agreed[s.organisation, s.user]]
@@ -114,53 +100,16 @@ class Collector:
         self._ledger.wait([found[session][0] for session in withheld], State.WITHHELD)
         return given, withheld
 
-    def _score(
-        self,
-        sessions: Sequence[Session],
-        found: Mapping[Session, tuple[str, Phase | None]],
-        as_of: float,
-    ) -> list[Scored]:
-        ids = [session.id for session in sessions]
-        turns_of, signals_of = self._store.turns_of(ids), self._store.signals_of(ids)
-        scored = []
-        for session in sessions:
-            turns, signals = turns_of.get(session.id, []), signals_of.get(session.id, [])
-            settled = self._definition.settled(session.id, turns, signals, as_of=as_of)
-            scored.append(
-                Scored(
-                    session=session,
-                    prompt=found[session][0],
-                    waits=found[session][1] is Phase.OFFERED,
-                    turns=turns,
-                    signals=signals,
-                    reward=settled or self._definition.score(session.id, turns, signals, as_of=as_of),
-                    settled=settled is not None,
-                )
-            )
-        self._store.add_rewards(each.reward for each in scored if not each.waits)
-        return scored
-
-    def _wait(self, scored: Sequence[Scored]) -> None:
-        """For a word that their reward still needs."""
+    def _wait(self, scored: Sequence[LiveCredit], found: Mapping[Session, Known]) -> None:
+        """Leave sessions for a later collection, which may find what their reward still needs."""
         self._ledger.account_sessions([each.session.id for each in scored], State.CENSORED)
-        self._ledger.wait([each.prompt for each in scored], State.CENSORED)
+        self._ledger.wait([found[each.session][0] for each in scored], State.CENSORED)
 
-    def _offer(self, one: Scored, advantage: float, kind: str) -> bool:
-        """False when nothing of it can be trained on, or more was heard of it meanwhile."""
-        turns, others = trainable(one.turns)
-        for reason, some in others.items():
-            self._ledger.account([turn.id for turn in some], State.UNTRAINABLE, reason)
-        try:
-            samples = samples_of(turns, advantage)
-        except UntrainableError as error:
-            self._ledger.account([turn.id for turn in turns], State.UNTRAINABLE, error.reason)
+    def _offer(self, one: LiveCredit, credited: Credited, prompt: str, kind: str) -> bool:
+        """Offer a group of one; False when nothing of it can be trained on, or more was heard of it."""
+        rows = samples(self._ledger, credited)
+        if not rows:
             self._ledger.give_up([one.session.id], State.UNTRAINABLE)
             return False
-        group = Group(
-            id=new_id(),
-            prompt=one.prompt,
-            samples=tuple(samples),
-            rewards=(one.reward.total,),
-            kind=kind,
-        )
+        group = Group(id=new_id(), prompt=prompt, samples=tuple(rows), rewards=(one.reward.total,), kind=kind)
         return self._ledger.offer(group, stage=Stage.LIVE, facts=len(one.turns) + len(one.signals))

@@ -16,16 +16,14 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean
 
 from ostinato.harness.episode import CardUser, Episode, EpisodeRunner, Tree
 from ostinato.rewards.definition import Definition
+from ostinato.rollout.credit import credit_group, samples
 from ostinato.store import Store
 from ostinato.store.ledger.ledger import Ledger
 from ostinato.tasks.pebble import Pebble, provide
-from ostinato.train.advantages import tree_advantages
-from ostinato.train.samples import UntrainableError, samples_of, trainable
-from ostinato.types import Group, Reward, Sample, Source, State, Task, new_id
+from ostinato.types import Group, Sample, Source, State, Task, new_id
 
 log = logging.getLogger(__name__)
 POLL_S = 0.05
@@ -132,44 +130,15 @@ class Practice:
         """Score the sessions and hand them over; False when none of them has a sample."""
         episodes = [episode for tree in trees for episode in tree.branches]
         self._store.record((), [signal for episode in episodes for signal in episode.signals()])
-        totals = {reward.session_id: reward.total for reward in self._rewards(trees)}
-        rewards = [[totals[episode.session_id] for episode in tree.branches] for tree in trees]
-        samples = [
-            sample
-            for session_id, advantage in _advantages(trees, rewards)
-            for sample in self._samples(session_id, advantage)
-        ]
-        if not samples:
+        credited, rewards = credit_group(self._store, self._definition, trees)
+        rows: list[Sample] = []
+        for each in credited:
+            rows += (found := samples(self._ledger, each))
+            self.progress.untrainable += not found
+        if not rows:
             return False
-        worth = tuple(fmean(tree) for tree in rewards)
-        group = Group(id=new_id(), prompt=pebble.key, samples=tuple(samples), rewards=worth, kind=pebble.kind)
+        group = Group(id=new_id(), prompt=pebble.key, samples=tuple(rows), rewards=rewards, kind=pebble.kind)
         return self._ledger.offer(group)
-
-    def _rewards(self, trees: list[Tree]) -> list[Reward]:
-        """Of every branch, from its own turns and those that it shares with its siblings."""
-        trunk_of = {episode.session_id: tree.trunk for tree in trees for episode in tree.branches}
-        turns = self._store.turns_of({*trunk_of, *filter(None, trunk_of.values())})
-        signals = self._store.signals_of(trunk_of)
-        rewards = [
-            self._definition.score(
-                id_, [*turns.get(trunk or "", []), *turns.get(id_, [])], signals.get(id_, [])
-            )
-            for id_, trunk in trunk_of.items()
-        ]
-        self._store.add_rewards(rewards)
-        return rewards
-
-    def _samples(self, session_id: str, advantage: float) -> list[Sample]:
-        turns, others = trainable(self._store.turns(session_id))
-        for reason, some in others.items():
-            self._ledger.account([turn.id for turn in some], State.UNTRAINABLE, reason)
-        try:
-            return samples_of(turns, advantage)
-        except UntrainableError as error:
-            log.warning("untrainable session %s: %s", session_id, error)
-            self._ledger.account([turn.id for turn in turns], State.UNTRAINABLE, error.reason)
-            self.progress.untrainable += 1
-            return []
 
     def _count(self, episodes: list[Episode]) -> None:
         self.progress.groups += 1
@@ -177,14 +146,3 @@ class Practice:
         self.progress.void += sum(episode.void is not None for episode in episodes)
         self.progress.solved += sum(episode.solved for episode in episodes)
         self.progress.recent = [*self.progress.recent[-39:], sum(e.solved for e in episodes) / len(episodes)]
-
-
-def _advantages(trees: list[Tree], rewards: list[list[float]]) -> Iterator[tuple[str, float]]:
-    """Of each session: a trunk's for the turns that were shared, a branch's for its own."""
-    of_trunks, of_branches = tree_advantages(rewards)
-    for tree, of_trunk, each in zip(trees, of_trunks, of_branches, strict=True):
-        if tree.trunk is None:
-            yield tree.branches[0].session_id, of_trunk
-        else:
-            yield tree.trunk, of_trunk
-            yield from zip((episode.session_id for episode in tree.branches), each, strict=True)

@@ -8,13 +8,14 @@ import signal
 import socket
 import sqlite3
 import sys
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
 
 import uvicorn
 
+from ostinato.config import settings_of
 from ostinato.search.app import Authenticate, create_app
 from ostinato.search.cache import Cache
+from ostinato.search.config import SearchConfig
 from ostinato.search.embed import Embedding, HashedEmbedding
 from ostinato.search.index import Index
 from ostinato.store import Store, StoreError
@@ -29,26 +30,9 @@ class ServeError(Exception):
     """The service cannot start; the message says what to do."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchConfig:
-    """How a search service runs.
-
-    >>> SearchConfig(cache=Path("search.db"), key="secret").model
-    'hashed'
-    """
-
-    cache: Path
-    """File of what was embedded. It can be deleted at any time."""
-    key: str = ""
-    """A key that may search; empty when only `store` says."""
-    store: str = ""
-    """The gateway's store: its keys may search."""
-    model: str = "hashed"
-    host: str = "127.0.0.1"
-    port: int = 0
-    """0 takes a free one."""
-    max_mb: int = 2048
-    """Of the cache; the least recently used goes."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve with the settings from the table of a run's file; return the exit status."""
+    return serve(settings_of(SearchConfig, arguments, "python -m ostinato.search.server", __doc__))
 
 
 def serve(config: SearchConfig) -> int:
@@ -130,3 +114,7 @@ def _listen(host: str, port: int) -> socket.socket:
         raise OSError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
     listener.setblocking(False)
     return listener
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""The policy-gradient learner: a process of its own that turns groups into versions.
+"""The policy-gradient learner: it turns groups into versions, with any `Trainer`.
 
 ::
 
@@ -13,153 +13,82 @@ as an older one that was put back, is not what the saved state holds: nothing is
 groups are released. Either way nothing is trained twice and nothing is lost.
 """
 
-import argparse
 import logging
 import math
-import signal
 import sys
-import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from pathlib import Path
+from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-import torch
-
-from ostinato.model.checkpoint import CheckpointError, load, save
-from ostinato.model.decoder import Decoder
-from ostinato.store import Ledger, Objects, ObjectsError, Phase, Store, StoreError
-from ostinato.sync import Manifest, Publisher, Subscriber, SyncError
-from ostinato.sync.weights import state_root, to_blobs
+from ostinato.model.checkpoint import load, save
+from ostinato.store import Ledger, Objects, Phase, Store
+from ostinato.sync import Manifest
+from ostinato.train.base import Note, Trainer, record_of
+from ostinato.train.config import LearnerConfig, LearnerProcess
 from ostinato.train.journal import Journal
-from ostinato.train.optimizer import adamw, set_rate, steps_taken
-from ostinato.train.policy import PolicyConfig, policy_step
-from ostinato.train.state import Note, StateError, States
-from ostinato.types import Checkpoint, Group
+from ostinato.train.local import LocalTrainer
+from ostinato.train.process import Stop, run
+from ostinato.types import Group
 
 log = logging.getLogger(__name__)
-LEARNING_RATE = 4e-4
-RISE_STEPS = 8
-"""The rate rises over so many steps: with moments of one batch Adam moves every weight by its full rate."""
 POLL_S, LONGEST_POLL_S = 0.02, 0.5
 
 
-class LearnerError(ValueError):
-    """The learner was asked for something that it cannot do."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LearnerConfig:
-    """How groups become a version."""
-
-    groups: int = 10
-    """Groups in one step, hence in one version."""
-    staleness: int = 4
-    """A group is dropped when its oldest token is more versions behind the published one than this."""
-    learning_rate: float = LEARNING_RATE
-    policy: PolicyConfig = field(default_factory=PolicyConfig)
-    spread: bool = False
-    """No more groups will come: those that wait are spread evenly over the versions up to the last one, and
-    training ends early when they run out. `groups` is then not used."""
-
-    def __post_init__(self) -> None:
-        if self.groups < 1 or self.staleness < 0:
-            raise ValueError(
-                f"a step needs at least one group and a staleness of at least 0, got {self.groups} groups "
-                f"and staleness {self.staleness}"
-            )
-
-
 class Learner:
-    """Trains the newest published weights on. `decoder` only gives the shape and, before version 0, the
-    weights. `before` is the folder of the run that trained them, whose second moments it begins with."""
+    """Trains the newest published weights on with the groups of the ledger."""
 
-    def __init__(
-        self,
-        decoder: Decoder,
-        store: Store,
-        objects: Objects,
-        run_dir: Path,
-        config: LearnerConfig,
-        *,
-        before: Path | None = None,
-    ) -> None:
-        self.decoder = decoder
+    def __init__(self, trainer: Trainer, store: Store, journal: Journal, config: LearnerConfig) -> None:
+        self._trainer = trainer
         self._store = store
         self._ledger = Ledger(store)
-        self._objects = objects
-        self._publisher = Publisher(objects)
-        self._states = States(run_dir / "states")
-        self._moments = None if before is None else States(before / "states")
-        self._journal = Journal(run_dir / "learner.jsonl")
+        self._journal = journal
         self._config = config
-        self.optimizer = adamw(decoder, rate=config.learning_rate)
         self.version = -1
         """The newest version that is published and committed; -1 before `start`."""
 
     def start(self, first_version: int) -> None:
-        """Restore order after whatever happened; publish `first_version` if nothing was published yet.
+        """Restore order after any interruption; publish `first_version` if nothing was published yet.
 
         Raises LedgerError when the store is the record of another chain of weights.
         """
-        head = self._publisher.resume()
-        if head is None:
-            head = self._publisher.anchor(first_version, self.decoder.state_dict()).version
-        self._ledger.bind(Subscriber(self._objects).manifest(head).run)
+        head = self._trainer.resume() or self._trainer.publish(first_version)
+        self._ledger.bind(head.run)
         self._settle_earlier(head)
-        self._settle(head, self._restore(head))
+        note = self._trainer.restore(head)
+        if note is None:
+            self._trainer.begin(head)
+            note = {"batch": [], "prompts": [], "line": {"version": head.version}}
+        self._settle(head, note)
         released = self._ledger.release()
-        log.info("at version %d, %d claims released", head, released)
+        log.info("at version %d, %d claims released", head.version, released)
 
-    def _settle_earlier(self, head: int) -> None:
-        """Commit what was published before `head` by a learner that died before its commit.
+    def _settle_earlier(self, head: Manifest) -> None:
+        """Commit versions before `head` that a learner published and did not live to commit.
 
-        Somebody else has published since, so `head` does not tell.
+        The state of `head` does not tell, because somebody else has published since.
         """
         committed = {row.version for row in self._store.versions()}
-        for version in self._states.saved(before=head):
-            if version not in committed and (note := self._saved(version)) is not None:
-                manifest = Subscriber(self._objects).manifest(version)
-                self._ledger.commit(version_row(manifest, batch=note["batch"]), note["prompts"])
+        for version in self._trainer.saved(before=head.version):
+            if version in committed:
+                continue
+            manifest = self._trainer.manifest(version)
+            if (note := self._trainer.restore(manifest)) is not None:
+                self._ledger.commit(record_of(manifest, note["batch"]), note["prompts"])
 
-    def _restore(self, head: int) -> Note:
-        """The state saved for `head`; when there is none the published weights, and the second moments of the
-        run before if one was named."""
-        note = self._saved(head)
-        if note is not None:
-            return note
-        self.decoder.load_state_dict(Subscriber(self._objects).fetch(head))
-        self.optimizer.state.clear()
-        if self._moments is not None:
-            inherited = self._moments.inherit(self.decoder, self.optimizer)
-            log.info("second moments of the run before: state %s", inherited)
-        return {"batch": [], "prompts": [], "line": {"version": head}}
-
-    def _saved(self, version: int) -> Note | None:
-        """Load the state saved for `version`; None unless it is the state of just the published weights."""
-        note = self._states.load(version, self.decoder, self.optimizer)
-        if note is None:
-            return None
-        root = state_root(to_blobs(self.decoder.state_dict(), copy=False))
-        if root != Subscriber(self._objects).manifest(version).state_root:
-            log.warning("the saved state is not that of the published version %d: not used", version)
-            return None
-        return note
-
-    def _settle(self, version: int, note: Note) -> None:
-        """Everything that follows a publication; done again after a restart it changes nothing."""
-        manifest = Subscriber(self._objects).manifest(version)
-        self._ledger.commit(version_row(manifest, batch=note["batch"]), note["prompts"])
-        if version not in {line["version"] for line in self._journal.lines()[-1:]}:
+    def _settle(self, manifest: Manifest, note: Note) -> None:
+        """Do everything that follows a publication; done again after a restart it changes nothing."""
+        self._ledger.commit(record_of(manifest, note["batch"]), note["prompts"])
+        if manifest.version not in {line["version"] for line in self._journal.lines()[-1:]}:
             self._journal.add(note["line"])
-        self.version = version
+        self.version = manifest.version
 
-    def run(self, until: int, stop: Callable[[], bool]) -> None:
-        """Publish version after version up to `until`, or until `stop()`, or until nothing is left to spread;
-        wait while not enough groups are ready."""
+    def run(self, until: int, stop: Stop) -> None:
+        """Publish version after version up to `until`, or until `stop()`, or until nothing is left to spread.
+
+        While not enough groups are ready, wait for more.
+        """
         while self.version < until:
             started = time.monotonic()
             count = self._share(until) if self._config.spread else self._config.groups
@@ -168,11 +97,11 @@ class Learner:
             self.advance(count, waited=time.monotonic() - started)
 
     def _share(self, until: int) -> int:
-        """This version's share of the groups that wait."""
+        """Return this version's share of the groups that wait."""
         return math.ceil(self._ledger.ready(self._oldest_allowed) / (until - self.version))
 
-    def _wait(self, count: int, stop: Callable[[], bool]) -> bool:
-        """True as soon as `count` groups are ready, False when told to stop."""
+    def _wait(self, count: int, stop: Stop) -> bool:
+        """Wait until `count` groups are ready; return False when asked to stop before."""
         pause = POLL_S
         while self._ledger.ready(self._oldest_allowed) < count:
             if stop():
@@ -183,7 +112,7 @@ class Learner:
         return not stop()
 
     def _drop_stale(self) -> None:
-        """Sampling pauses while enough groups wait, so one that is too old must not be left waiting."""
+        """Drop groups that are too old: sampling pauses while enough groups wait, so none may be left."""
         if self._ledger.ready(0) > self._ledger.ready(self._oldest_allowed):
             self._ledger.claim(self.version + 1, 0, self._oldest_allowed)
 
@@ -205,29 +134,24 @@ class Learner:
         line |= {"version": version, "seconds": time.monotonic() - started, "waited": waited}
         prompts = [group.prompt for group in groups]
         note = {"batch": [group.id for group in groups], "prompts": prompts, "line": line}
-        self._states.save(version, self.decoder, self.optimizer, note)
-        self._publisher.delta(version, self.decoder.state_dict())
-        self._settle(version, note)
+        self._trainer.save(version, note)
+        self._settle(self._trainer.publish(version), note)
         return version
 
     def _step(self, groups: Sequence[Group]) -> dict[str, Any]:
-        samples = [sample for group in groups for sample in group.samples]
         rewards = [reward for group in groups for reward in group.rewards]
-        rise = min(1.0, (steps_taken(self.optimizer) + 1) / RISE_STEPS)
-        set_rate(self.optimizer, self._config.learning_rate * rise)
-        stats = policy_step(self.decoder, self.optimizer, samples, len(rewards), self._config.policy)
         return {
             "reward": sum(rewards) / max(1, len(rewards)),
             "sessions": len(rewards),
             "staleness": max((self.version - group.oldest_version for group in groups), default=0),
             "kinds": tally(groups),
             "stale_so_far": self._ledger.tally(Phase.STALE),
-            **asdict(stats),
+            **self._trainer.step(groups),
         }
 
 
 def tally(groups: Sequence[Group]) -> dict[str, tuple[int, float]]:
-    """By the kind of their task, how many groups there are and the mean length of their rows in tokens."""
+    """Return, by the kind of their task, the number of groups and the mean length of their rows in tokens."""
     rows: dict[str, list[int]] = defaultdict(list)
     for group in groups:
         rows[group.kind] += [len(sample.ids) for sample in group.samples]
@@ -235,94 +159,25 @@ def tally(groups: Sequence[Group]) -> dict[str, tuple[int, float]]:
     return {kind: (counts[kind], fmean(lengths)) for kind, lengths in rows.items()}
 
 
-def version_row(manifest: Manifest, batch: Sequence[str]) -> Checkpoint:
-    """What the store keeps of a published version."""
-    return Checkpoint(
-        version=manifest.version,
-        parent=manifest.parent,
-        digest=manifest.digest,
-        kind=manifest.kind,
-        bytes=sum(part.bytes for part in manifest.parts),
-        created_at=time.time(),
-        batch=tuple(batch),
-    )
-
-
-def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m ostinato.train.learner", description=__doc__)
-    parser.add_argument("--store", required=True, help="SQLite file or SQLAlchemy URL")
-    parser.add_argument("--objects", required=True, help="folder or URL of the object store")
-    parser.add_argument("--checkpoint", required=True, type=Path, help="shape, tokenizer and first weights")
-    parser.add_argument(
-        "--run-dir", required=True, type=Path, help="states, learner.jsonl, the last checkpoint"
-    )
-    ends = parser.add_mutually_exclusive_group()
-    ends.add_argument("--until", type=int, help="stop once this version is published")
-    ends.add_argument("--versions", type=int, help="stop after so many new versions")
-    size = parser.add_mutually_exclusive_group()
-    size.add_argument("--groups", type=int, default=LearnerConfig().groups, help="groups in one version")
-    size.add_argument("--spread", action="store_true", help="spread the groups that wait over the versions")
-    parser.add_argument("--before", type=Path, help="run folder to take second moments from")
-    parser.add_argument("--staleness", type=int, default=LearnerConfig().staleness)
-    parser.add_argument("--learning-rate", type=float, default=LearnerConfig().learning_rate)
-    for each in fields(PolicyConfig):
-        flag = "--" + each.name.replace("_", "-")
-        parser.add_argument(flag, type=type(each.default), default=each.default, help="see docs/train.md")
-    options = parser.parse_args(arguments)
-    try:
-        config_of(options)
-    except ValueError as error:
-        parser.error(str(error))
-    return options
-
-
-def config_of(options: argparse.Namespace) -> LearnerConfig:
-    """What the command line says of the steps. Raises ValueError."""
-    return LearnerConfig(
-        groups=options.groups,
-        staleness=options.staleness,
-        learning_rate=options.learning_rate,
-        policy=PolicyConfig(**{each.name: getattr(options, each.name) for each in fields(PolicyConfig)}),
-        spread=options.spread,
-    )
-
-
-def train(options: argparse.Namespace, stop: Callable[[], bool]) -> None:
-    """Runs a learner from its command line to its end and saves the last version as a checkpoint."""
-    decoder, tokenizer, meta = load(options.checkpoint)
-    if options.spread and options.until is None and options.versions is None:
-        raise LearnerError("--spread needs to know over how many versions: give --until or --versions")
-    learner = Learner(
-        decoder,
-        Store.open(options.store),
-        Objects.open(options.objects),
-        options.run_dir,
-        config_of(options),
-        before=options.before,
-    )
+def train(settings: LearnerProcess, stop: Stop) -> None:
+    """Run a local trainer to its end, and leave the last version as a checkpoint in the run folder."""
+    decoder, tokenizer, meta = load(settings.checkpoint)
+    config, run_dir, objects = settings.learner, settings.run_dir, Objects.open(settings.objects)
+    trainer = LocalTrainer(decoder, objects, run_dir, config, before=settings.before)
+    learner = Learner(trainer, Store.open(settings.store), Journal(run_dir / "learner.jsonl"), config)
     learner.start(meta.version)
-    until = options.until
+    first, until = learner.version, settings.until
     if until is None:
-        until = sys.maxsize if options.versions is None else learner.version + options.versions
-    first = learner.version
+        until = sys.maxsize if config.versions is None else first + config.versions
     learner.run(until, stop)
     parent = first if learner.version > first else None
-    out = options.run_dir / "checkpoint"
+    out = run_dir / "checkpoint"
     save(out, decoder, tokenizer, version=learner.version, parent=parent, harness=meta.harness)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
-    torch.set_num_threads(1)
-    stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
-    try:
-        train(parse(arguments), stopping.is_set)
-    except (CheckpointError, LearnerError, StateError, StoreError, ObjectsError, SyncError) as error:
-        log.error("the learner stopped: %s", error)
-        return 1
-    return 0
+    """Run the learner as a process; return its exit status."""
+    return run(LearnerProcess, train, arguments, "ostinato.train.learner", __doc__)
 
 
 if __name__ == "__main__":

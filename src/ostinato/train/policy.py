@@ -5,13 +5,14 @@ Shapes: B rows, T tokens of the longest, N sampled tokens.
 # ruff: noqa: N806, N815
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from ostinato.model.decoder import Decoder
 from ostinato.train.batch import by_length, counted_logprobs, padded
+from ostinato.train.config import PolicyConfig
 from ostinato.train.losses import gradient_norm, importance, policy_gradient_loss
 from ostinato.types import Sample
 
@@ -20,31 +21,8 @@ NEGLIGIBLE = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyConfig:
-    """What a step does with a batch. The defaults are the demo's: sessions of about 30 sampled tokens."""
-
-    tokens_per_session: float = 30.0
-    """With the number of sessions, the constant that the loss is divided by: about how many tokens a session
-    samples. It is told and never measured, so that no session's length changes the weight of another's. Adam
-    does not see it; it says what `largest_gradient` means: long sessions under a small constant are clipped
-    at every step, and the clip becomes a normaliser."""
-    ratio_cap: float = 2.0
-    """Above it pi / mu counts as this. Higher with stale or mixed batches is less biased and noisier."""
-    largest_gradient: float = 0.5
-    """Norm to which larger gradients are cut; it grows with the model and with the noise of its rewards."""
-    piece_tokens: int = 3072
-    """Padded tokens in one forward pass: what the memory for activations allows. More did not get faster on
-    one CPU thread."""
-
-    def __post_init__(self) -> None:
-        wrong = {field.name: getattr(self, field.name) for field in fields(self)}
-        if wrong := {name: value for name, value in wrong.items() if not value > 0}:
-            raise ValueError(f"these settings of a step must be above 0: {wrong}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StepStats:
-    """What one step did; `ratio` is the mean of pi / mu before the cap, `capped` the share above it."""
+    """The figures of one step; `ratio` is the mean of pi / mu before the cap, `capped` the share above it."""
 
     loss: float
     gradient: float
@@ -63,7 +41,7 @@ class Piece:
     sampled_BT: Tensor
     behaviour_N: Tensor
     temperatures_N: Tensor
-    """What each token was sampled with: pi is the tempered policy, as mu was."""
+    """The temperature of each token when it was sampled: pi is the tempered policy, as mu was."""
     advantages_N: Tensor
 
 
@@ -74,7 +52,7 @@ def policy_step(
     sessions: int,
     config: PolicyConfig,
 ) -> StepStats:
-    """Changes the weights by one step on all of `samples`; without any advantage they stay as they are.
+    """Change the weights by one step on all of `samples`; without any advantage they stay as they are.
 
     `sessions` counts those without an advantage too, so that they dilute the step instead of vanishing.
     """
@@ -101,7 +79,7 @@ def policy_step(
 
 
 def pieces(samples: Sequence[Sample], tokens: int) -> list[Piece]:
-    """The batch cut by length, so that little of it is padding."""
+    """Return the batch cut by length, so that little of it is padding."""
     lengths = [len(sample.ids) for sample in samples]
     return [_piece(some) for some in by_length(samples, lengths, tokens)]
 
@@ -117,7 +95,7 @@ def _piece(samples: Sequence[Sample]) -> Piece:
 
 
 def _sampled(sample: Sample, values: Sequence[float]) -> list[float]:
-    """The values of the sampled tokens; the first token of a row cannot be predicted, so it is none."""
+    """Return the values of the sampled tokens; the first one of a row cannot be predicted."""
     pairs = zip(values[1:], sample.mask[1:], strict=True)
     return [value for value, sampled in pairs if sampled]
 
@@ -125,7 +103,7 @@ def _sampled(sample: Sample, values: Sequence[float]) -> list[float]:
 def piece_loss(
     decoder: Decoder, piece: Piece, constant: float, config: PolicyConfig
 ) -> tuple[Tensor, Tensor]:
-    """The piece's share of the loss, and pi / mu of its tokens before the cap, [N]."""
+    """Return the piece's share of the loss, and pi / mu of its tokens before the cap, [N]."""
     logprobs_N = counted_logprobs(decoder, piece.ids_BT, piece.sampled_BT, piece.temperatures_N)
     ratios_N = importance(logprobs_N, piece.behaviour_N, config.ratio_cap)
     loss = policy_gradient_loss(logprobs_N, ratios_N, piece.advantages_N, constant)

@@ -9,28 +9,26 @@ longest to appear. A killed run goes on from its last saved state, with the batc
 with a budget of steps the weights are those of a run that was never killed, to the bit.
 """
 
-import argparse
 import logging
 import random
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from ostinato.model.checkpoint import CheckpointError, load, save
+from ostinato.model.checkpoint import load, save
 from ostinato.model.decoder import Decoder
-from ostinato.store import Ledger, Objects, ObjectsError, Store, StoreError
-from ostinato.sync import Publisher, Subscriber, SyncError
+from ostinato.store import Ledger, Objects, Store
+from ostinato.sync import Publisher, Subscriber
+from ostinato.train.base import record_of
 from ostinato.train.batch import Row, counted_logprobs, padded
+from ostinato.train.config import Budget, SftProcess
 from ostinato.train.journal import Journal
-from ostinato.train.learner import version_row
 from ostinato.train.losses import gradient_norm, next_token_loss
 from ostinato.train.optimizer import adamw, set_rate
+from ostinato.train.process import Stop, run
 from ostinato.train.state import StateError, States
 from ostinato.train.teacher import Arrivals, Pool, TeacherRows, induction_row
 
@@ -43,29 +41,6 @@ LARGEST_GRADIENT = 1.0
 BATCHES_DRAWN = 4
 """Batches that are drawn together, so that rows of similar length can share one."""
 LOOK_EVERY, SAVE_EVERY, WAIT_S = 10, 100, 0.1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
-    """How long to train: a number of steps, or CPU seconds of this process.
-
-    >>> Budget(steps=200).used(step=50, cpu_s=3.0)
-    0.25
-    """
-
-    steps: int | None = None
-    cpu_seconds: float | None = None
-
-    def __post_init__(self) -> None:
-        if (self.steps is None) == (self.cpu_seconds is None):
-            raise ValueError("a budget is either steps or cpu_seconds")
-
-    def used(self, *, step: int, cpu_s: float) -> float:
-        """The fraction that is used up; 1 or more is the end."""
-        if self.steps is not None:
-            return step / max(1, self.steps)
-        assert self.cpu_seconds is not None
-        return cpu_s / self.cpu_seconds
 
 
 def learning_rate(step: int, used: float) -> float:
@@ -138,7 +113,7 @@ class Sft:
     def used(self) -> float:
         return self._budget.used(step=self.step, cpu_s=self.cpu_s)
 
-    def run(self, stop: Callable[[], bool]) -> bool:
+    def run(self, stop: Stop) -> bool:
         """Trains until the budget is used up; False when `stop()` came first."""
         while self.used < 1:
             batch = self._batch(stop)
@@ -148,7 +123,7 @@ class Sft:
         self._save()
         return True
 
-    def _batch(self, stop: Callable[[], bool]) -> list[Row] | None:
+    def _batch(self, stop: Stop) -> list[Row] | None:
         """The next batch, waiting for the first rows if need be; None when told to stop."""
         while not stop():
             if self.used < INDUCTION_UNTIL:
@@ -226,66 +201,42 @@ def supervised_step(decoder: Decoder, optimizer: torch.optim.Optimizer, rows: Se
     return loss.item()
 
 
-def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m ostinato.train.sft", description=__doc__)
-    parser.add_argument("--store", required=True, help="SQLite file or SQLAlchemy URL with the sessions")
-    parser.add_argument("--checkpoint", required=True, type=Path, help="what to start from")
-    parser.add_argument("--out", required=True, type=Path, help="where the trained checkpoint goes")
-    parser.add_argument("--run-dir", type=Path, help="states and sft.jsonl; default: OUT/sft")
-    parser.add_argument("--objects", help="also publish the result there, as an anchor")
-    parser.add_argument("--version", type=int, default=0, help="the version of the result")
-    parser.add_argument("--seed", type=int, default=0)
-    budget = parser.add_mutually_exclusive_group(required=True)
-    budget.add_argument("--steps", type=int)
-    budget.add_argument("--cpu-seconds", type=float)
-    return parser.parse_args(arguments)
-
-
-def train(options: argparse.Namespace, stop: Callable[[], bool]) -> None:
-    """From the command line to a checkpoint; when stopped, to a saved state only."""
-    decoder, tokenizer, meta = load(options.checkpoint)
-    store = Store.open(options.store)
-    budget = Budget(steps=options.steps, cpu_seconds=options.cpu_seconds)
+def train(settings: SftProcess, stop: Stop) -> None:
+    """Train to a checkpoint, and publish it where that is asked for; when stopped, leave only a state."""
+    decoder, tokenizer, meta = load(settings.checkpoint)
+    store = Store.open(settings.store)
     rows = TeacherRows(store)
     sft = Sft(
         decoder,
         rows,
-        options.run_dir or options.out / "sft",
-        budget,
+        settings.run_dir or settings.out / "sft",
+        settings.budget,
         vocab_size=tokenizer.vocab_size,
-        seed=options.seed,
+        seed=settings.seed,
         trained=rows.trained,
     )
     if not sft.run(stop):
         return
-    parent = meta.version or None
-    save(options.out, decoder, tokenizer, version=options.version, parent=parent, harness=meta.harness)
-    if options.objects is not None:
-        publish(decoder, store, Objects.open(options.objects), options.version)
+    version, parent = settings.version, meta.version or None
+    save(settings.out, decoder, tokenizer, version=version, parent=parent, harness=meta.harness)
+    if settings.objects is not None:
+        publish(decoder, store, Objects.open(settings.objects), version)
 
 
 def publish(decoder: Decoder, store: Store, objects: Objects, version: int) -> None:
     """Publish the weights as an anchor unless that was done before a restart; its batch names the lessons."""
     publisher, ledger = Publisher(objects), Ledger(store)
     if publisher.resume() is None:
-        publisher.anchor(version, decoder.state_dict())
-    manifest = Subscriber(objects).manifest(version)
+        manifest = publisher.anchor(version, decoder.state_dict())
+    else:
+        manifest = Subscriber(objects).manifest(version)
     ledger.bind(manifest.run)
-    ledger.commit(version_row(manifest, batch=ledger.lessons_read()))
+    ledger.commit(record_of(manifest, batch=ledger.lessons_read()))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
-    torch.set_num_threads(1)
-    stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
-    try:
-        train(parse(arguments), stopping.is_set)
-    except (CheckpointError, StateError, StoreError, ObjectsError, SyncError) as error:
-        log.error("fine-tuning stopped: %s", error)
-        return 1
-    return 0
+    """Run fine-tuning as a process; return its exit status."""
+    return run(SftProcess, train, arguments, "ostinato.train.sft", __doc__)
 
 
 if __name__ == "__main__":

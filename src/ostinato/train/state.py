@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -17,9 +16,9 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from ostinato.store.objects import flush
+from ostinato.train.base import Note
 from ostinato.train.optimizer import AdamW, scales, set_scales
 
-Note = dict[str, Any]
 KEPT = 2
 """The newest may be of a version that was never published; then the one before it is needed."""
 

@@ -1,0 +1,119 @@
+"""Credit: the rewards and advantages of sampled sessions, and the samples that come of them.
+
+Practice compares sessions of one prompt with each other. A live prompt is sampled once, so its session is
+compared with the others of its stratum. Turns and signals of all sessions are read by one query each.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from ostinato.harness.episode import Tree
+from ostinato.rewards.definition import Definition, LiveReward
+from ostinato.store import Ledger, Store
+from ostinato.train.advantages import leave_one_out, tree_advantages
+from ostinato.train.samples import UntrainableError, samples_of, trainable
+from ostinato.types import Reward, Sample, Session, Signal, State, Turn
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credited:
+    """The turns of one session, and the advantage of everything that was sampled in them."""
+
+    session_id: str
+    turns: Sequence[Turn]
+    advantage: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveCredit:
+    """A live session with everything that its reward was read from."""
+
+    session: Session
+    turns: Sequence[Turn]
+    signals: Sequence[Signal]
+    reward: Reward
+    settled: bool
+    """Whether its attribution window is over and nothing of the reward is waited for."""
+
+
+def credit_group(
+    store: Store, definition: Definition, trees: Sequence[Tree]
+) -> tuple[list[Credited], tuple[float, ...]]:
+    """Score all sessions of one prompt; return their advantages, and the reward of each tree.
+
+    The reward of a branch is read from its own turns and those that it shares with its siblings. A trunk is
+    worth the mean of its branches.
+    """
+    trunk_of = {episode.session_id: tree.trunk for tree in trees for episode in tree.branches}
+    turns = store.turns_of({*trunk_of, *filter(None, trunk_of.values())})
+    signals = store.signals_of(trunk_of)
+    rewards = {
+        id_: definition.score(id_, [*turns.get(trunk or "", []), *turns.get(id_, [])], signals.get(id_, []))
+        for id_, trunk in trunk_of.items()
+    }
+    store.add_rewards(rewards.values())
+    totals = [[rewards[episode.session_id].total for episode in tree.branches] for tree in trees]
+    credited = [
+        Credited(session_id=id_, turns=turns.get(id_, []), advantage=advantage)
+        for id_, advantage in _advantages(trees, totals)
+    ]
+    return credited, tuple(map(fmean, totals))
+
+
+def _advantages(trees: Sequence[Tree], totals: list[list[float]]) -> Iterator[tuple[str, float]]:
+    """Yield each session: a trunk for the turns that were shared, a branch for its own."""
+    of_trunks, of_branches = tree_advantages(totals)
+    for tree, of_trunk, each in zip(trees, of_trunks, of_branches, strict=True):
+        if tree.trunk is None:
+            yield tree.branches[0].session_id, of_trunk
+        else:
+            yield tree.trunk, of_trunk
+            yield from zip((episode.session_id for episode in tree.branches), each, strict=True)
+
+
+def score_live(
+    store: Store, definition: LiveReward, sessions: Sequence[Session], *, as_of: float
+) -> list[LiveCredit]:
+    """Score ended live sessions by what is known of them at `as_of`, in seconds since the epoch."""
+    ids = [session.id for session in sessions]
+    turns_of, signals_of = store.turns_of(ids), store.signals_of(ids)
+    scored = []
+    for session in sessions:
+        turns, signals = turns_of.get(session.id, []), signals_of.get(session.id, [])
+        settled = definition.settled(session.id, turns, signals, as_of=as_of)
+        reward = settled or definition.score(session.id, turns, signals, as_of=as_of)
+        scored.append(
+            LiveCredit(
+                session=session, turns=turns, signals=signals, reward=reward, settled=settled is not None
+            )
+        )
+    return scored
+
+
+def credit_live(scored: Sequence[LiveCredit], strata: Sequence[str]) -> list[Credited]:
+    """Compare each session with the others of its stratum."""
+    advantages = leave_one_out([each.reward.total for each in scored], strata)
+    return [
+        Credited(session_id=each.session.id, turns=each.turns, advantage=advantage)
+        for each, advantage in zip(scored, advantages, strict=True)
+    ]
+
+
+def samples(ledger: Ledger, credited: Credited) -> list[Sample]:
+    """Return the samples of a session, none if nothing of it can be trained on.
+
+    Turns that are no part of a sample are accounted as untrainable, each with its reason.
+    """
+    turns, others = trainable(credited.turns)
+    for reason, some in others.items():
+        ledger.account([turn.id for turn in some], State.UNTRAINABLE, reason)
+    try:
+        return samples_of(turns, credited.advantage)
+    except UntrainableError as error:
+        log.warning("untrainable session %s: %s", credited.session_id, error)
+        ledger.account([turn.id for turn in turns], State.UNTRAINABLE, error.reason)
+        return []

@@ -1,0 +1,134 @@
+"""The settings of the trainers. Torch-free, so that whoever starts one need not load torch."""
+
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyConfig:
+    """The settings of one step. The defaults are the demo's: sessions of about 30 sampled tokens."""
+
+    tokens_per_session: float = 30.0
+    """With the number of sessions, the constant that the loss is divided by: about how many tokens a session
+    samples. It is set and never measured, so that no session's length changes the weight of another's. Adam
+    does not see it; it says what `largest_gradient` means: long sessions under a small constant are clipped
+    at every step, and the clip becomes a normaliser."""
+    ratio_cap: float = 2.0
+    """Above it pi / mu counts as this. Higher with stale or mixed batches is less biased and noisier."""
+    largest_gradient: float = 0.5
+    """Norm to which larger gradients are cut; it grows with the model and with the noise of its rewards."""
+    piece_tokens: int = 3072
+    """Padded tokens in one forward pass: what the memory for activations allows. More did not get faster on
+    one CPU thread."""
+
+    def __post_init__(self) -> None:
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        if wrong := {name: value for name, value in values.items() if not value > 0}:
+            raise ValueError(f"these settings of a step must be above 0: {wrong}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerConfig:
+    """The way from groups to versions."""
+
+    versions: int | None = None
+    """Stop after so many new versions; `none` goes on without end."""
+    groups: int = 10
+    """Groups in one optimizer step, hence in one version."""
+    staleness: int = 4
+    """A group is dropped when its oldest token is more versions behind the published one than this."""
+    learning_rate: float = 4e-4
+    spread: bool = False
+    """No more groups will come: those that wait are spread evenly over the versions up to the last one, and
+    training ends early when they run out. `groups` is then not used."""
+    policy: PolicyConfig = field(default_factory=PolicyConfig)
+
+    def __post_init__(self) -> None:
+        if self.groups < 1 or self.staleness < 0:
+            raise ValueError(
+                f"a step needs at least one group and a staleness of at least 0, got {self.groups} groups "
+                f"and staleness {self.staleness}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerProcess:
+    """The settings of a policy-gradient learner.
+
+    It goes on from the newest published version, and ends after `until` or after so many `versions`.
+    """
+
+    store: str
+    """SQLite file or SQLAlchemy URL"""
+    objects: str
+    """folder or URL of the object store"""
+    checkpoint: Path
+    """shape, tokenizer and first weights"""
+    run_dir: Path
+    """states, learner.jsonl, the last checkpoint"""
+    until: int | None = None
+    """stop once this version is published"""
+    before: Path | None = None
+    """run folder to take second moments from"""
+    learner: LearnerConfig = field(default_factory=LearnerConfig)
+
+    def __post_init__(self) -> None:
+        if self.until is not None and self.learner.versions is not None:
+            raise ValueError("until and versions exclude each other: name the last version or their number")
+        if self.learner.spread and self.until is None and self.learner.versions is None:
+            raise ValueError("spread needs to know over how many versions: give until or versions")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """The length of a training: a number of steps, or CPU seconds of this process.
+
+    >>> Budget(steps=200).used(step=50, cpu_s=3.0)
+    0.25
+    """
+
+    steps: int | None = None
+    cpu_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.steps is None) == (self.cpu_seconds is None):
+            raise ValueError("a budget is either steps or cpu_seconds")
+
+    def used(self, *, step: int, cpu_s: float) -> float:
+        """Return the fraction that is used up; 1 or more is the end."""
+        if self.steps is not None:
+            return step / max(1, self.steps)
+        assert self.cpu_seconds is not None
+        return cpu_s / self.cpu_seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SftProcess:
+    """The settings of supervised fine-tuning on a teacher's sessions."""
+
+    store: str
+    """SQLite file or SQLAlchemy URL with the sessions"""
+    checkpoint: Path
+    """what to start from"""
+    out: Path
+    """where the trained checkpoint goes"""
+    budget: Budget
+    run_dir: Path | None = None
+    """states and sft.jsonl; without it OUT/sft"""
+    objects: str | None = None
+    """also publish the result there, as an anchor"""
+    version: int = 0
+    """the version of the result"""
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutBackProcess:
+    """The settings of publishing an older version again."""
+
+    store: str
+    """SQLite file or SQLAlchemy URL"""
+    objects: str
+    """folder or URL of the object store"""
+    version: int
+    """whose weights become the newest"""

@@ -1,0 +1,45 @@
+"""A trainer as a process: settings, one thread, clean ends, one line for an error."""
+
+import logging
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import torch
+
+from ostinato.config import settings_of
+from ostinato.model.checkpoint import CheckpointError
+from ostinato.store import ObjectsError, StoreError
+from ostinato.sync import SyncError
+from ostinato.train.state import StateError
+
+T = TypeVar("T")
+Stop = Callable[[], bool]
+"""Return True once the process was asked to end."""
+log = logging.getLogger(__name__)
+
+
+def run(
+    schema: type[T],
+    work: Callable[[T, Stop], None],
+    arguments: Sequence[str] | None,
+    module: str,
+    description: str | None,
+) -> int:
+    """Do `work` with the settings of the command line; return the exit status.
+
+    SIGTERM and SIGINT ask it to stop. An error that an operator can mend is one line and status 1.
+    """
+    settings = settings_of(schema, arguments, f"python -m {module}", description)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    torch.set_num_threads(1)
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    try:
+        work(settings, stopping.is_set)
+    except (CheckpointError, StateError, StoreError, ObjectsError, SyncError) as error:
+        log.error("%s stopped: %s", module, error)
+        return 1
+    return 0
