@@ -166,17 +166,18 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """One class of settings."""
+    """One class of settings, with the settings that it inherits."""
 
     name: str
     module: str
     meaning: str
     settings: tuple[Setting, ...]
+    bases: frozenset[str]
 
     def defaults(self) -> dict[str, Any]:
         """Return the defaults of the fields that have one."""
         made = {}
-        for field in dataclasses.fields(getattr(importlib.import_module(self.module), self.name)):
+        for field in dataclasses.fields(loaded(self.module, self.name)):
             if field.default is not dataclasses.MISSING:
                 made[field.name] = field.default
             elif field.default_factory is not dataclasses.MISSING:
@@ -184,17 +185,34 @@ class Schema:
         return made
 
 
-def schemas() -> dict[str, Schema]:
-    """Return every dataclass called `*Config` by its name."""
-    found: dict[str, Schema] = {}
+def loaded(module: str, name: str) -> Any:
+    """Return a class by its name."""
+    return getattr(importlib.import_module(module), name)
+
+
+def declarations() -> dict[str, tuple[str, ast.ClassDef]]:
+    """Return every dataclass called `*Config` by its name: its module and its source."""
+    found = {}
     for path in sorted(SOURCE.rglob("*.py")):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ClassDef) and node.name.endswith("Config") and node.decorator_list:
                 parts = ("ostinato", *path.relative_to(SOURCE).with_suffix("").parts)
-                module = ".".join(parts).removesuffix(".__init__")
-                meaning = one_line(ast.get_docstring(node))
-                found[node.name] = Schema(node.name, module, meaning, tuple(settings_of(node)))
+                found[node.name] = (".".join(parts).removesuffix(".__init__"), node)
     return found
+
+
+def schemas() -> dict[str, Schema]:
+    """Return the schema of every dataclass called `*Config` by its name."""
+    declared = declarations()
+    made = {}
+    for name, (module, node) in declared.items():
+        kind = loaded(module, name)
+        ancestors = [each.__name__ for each in kind.__mro__ if each.__name__ in declared]
+        written = {each.name: each for base in reversed(ancestors) for each in settings_of(declared[base][1])}
+        settings = tuple(written[field.name] for field in dataclasses.fields(kind))
+        meaning = one_line(ast.get_docstring(node))
+        made[name] = Schema(name, module, meaning, settings, frozenset(ancestors) - {name})
+    return made
 
 
 def settings_of(node: ast.ClassDef) -> Iterator[Setting]:
@@ -257,10 +275,10 @@ def file_sections(
             yield from file_sections(known[each.type], inner, known, f"{where}.{each.name}".lstrip("."))
 
 
-def nested(schema: Schema, known: Mapping[str, Schema]) -> set[str]:
-    """Return the names of a class and of all classes inside it."""
+def nested(schema: Schema, known: Mapping[str, Schema]) -> frozenset[str]:
+    """Return the names of a class, of its bases and of all classes inside it."""
     inner = (nested(known[each.type], known) for each in schema.settings if each.type in known)
-    return {schema.name}.union(*inner)
+    return schema.bases.union({schema.name}, *inner)
 
 
 def settings_page() -> str:
