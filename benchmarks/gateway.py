@@ -34,13 +34,13 @@ from benchmarks import gateway_peers as peers
 from benchmarks.http_load import (
     Connection,
     ResponseError,
-    closed,
+    closed_loop,
     connections,
     latency,
-    opened,
+    open_loop,
     reach,
     request,
-    talk,
+    request_stream,
 )
 from benchmarks.measure import Figure, Run, quantile, ratios, table
 from ostinato.store import Store
@@ -51,7 +51,7 @@ SIDES = ("upstream", "ours", "litellm")
 SYSTEM = "You are a coding agent. Read before you edit, and run the tests when you are done.\n" * 16
 RESULT = "def add(a, b):\n    return a - b\n" * 12
 
-Talks = Callable[[], Iterator[bytes]]
+Streams = Callable[[], Iterator[bytes]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class Block:
     cpu_ms: dict[str, float] = field(default_factory=dict)
 
 
-def bodies(answer: str, *, stream: bool) -> list[bytes]:
+def bodies(response: str, *, stream: bool) -> list[bytes]:
     """Return the requests of one session."""
     messages = [
         {"role": "system", "content": SYSTEM},
@@ -71,59 +71,69 @@ def bodies(answer: str, *, stream: bool) -> list[bytes]:
     ]
     made = []
     for _ in range(TURNS):
-        body: dict[str, Any] = {"model": "ostinato", "messages": messages, "max_tokens": peers.ANSWER}
+        body: dict[str, Any] = {
+            "model": "ostinato",
+            "messages": messages,
+            "max_tokens": peers.RESPONSE_TOKENS,
+        }
         made.append(json.dumps(body | ({"stream": True} if stream else {})).encode())
-        messages = [*messages, {"role": "assistant", "content": answer}, {"role": "user", "content": RESULT}]
+        messages = [
+            *messages,
+            {"role": "assistant", "content": response},
+            {"role": "user", "content": RESULT},
+        ]
     return made
 
 
-async def measure(sides: Mapping[str, peers.Peer], talks: Talks, count: int) -> list[Block]:
+async def measure(sides: Mapping[str, peers.Peer], streams: Streams, count: int) -> list[Block]:
     """Return blocks in which the sides take turns; the first one warms up."""
     blocks: list[Block] = []
     for _ in range(1 + count):
         block = Block()
-        await _one_at_a_time(sides, talks, block)
+        await _one_at_a_time(sides, streams, block)
         for name, side in sides.items():
             before = side.cpu_s()
-            block.rate[name] = await closed(side.port, talks, at_once=AT_ONCE, seconds=2.0)
+            block.rate[name] = await closed_loop(side.port, streams, at_once=AT_ONCE, seconds=2.0)
             block.cpu_ms[name] = 1e3 * (side.cpu_s() - before) / (2.0 * block.rate[name])
         blocks.append(block)
     return blocks[1:]
 
 
 async def added_p99_ms(
-    sides: Mapping[str, peers.Peer], talks: Talks, rate: float, windows: int
+    sides: Mapping[str, peers.Peer], streams: Streams, rate: float, windows: int
 ) -> list[float]:
     """Return the gateway's p99 minus the upstream's, by windows in turns at `rate` per second."""
     differences = []
     for _ in range(windows):
         p99 = {
-            name: float(np.quantile(await opened(sides[name].port, talks, rate=rate, seconds=2.0), 0.99))
+            name: float(np.quantile(await open_loop(sides[name].port, streams, rate=rate, seconds=2.0), 0.99))
             for name in SIDES[:2]
         }
         differences.append(p99["ours"] - p99["upstream"])
     return differences
 
 
-async def _one_at_a_time(sides: Mapping[str, peers.Peer], talks: Talks, block: Block) -> None:
+async def _one_at_a_time(sides: Mapping[str, peers.Peer], streams: Streams, block: Block) -> None:
     """Send each request to all sides in turn, so that neighbours are compared."""
     latencies: dict[str, list[float]] = {name: [] for name in sides}
     async with AsyncExitStack() as stack:
-        opened_ = [await stack.enter_async_context(connections(side.port, 1)) for side in sides.values()]
-        for request_bytes, _ in zip(talks(), range(4 * TURNS), strict=False):
-            for name, (connection,) in zip(sides, opened_, strict=True):
+        open_connections = [
+            await stack.enter_async_context(connections(side.port, 1)) for side in sides.values()
+        ]
+        for request_bytes, _ in zip(streams(), range(4 * TURNS), strict=False):
+            for name, (connection,) in zip(sides, open_connections, strict=True):
                 latencies[name].append(await latency(connection, request_bytes))
     alone = float(np.median(latencies["upstream"]))
     block.added_ms.update({name: float(np.median(each)) - alone for name, each in latencies.items()})
 
 
-async def memory(gateway: peers.Peer, talks: Talks, warm: int, count: int) -> dict[str, float]:
+async def memory(gateway: peers.Peer, streams: Streams, warm: int, count: int) -> dict[str, float]:
     """Return the MB of the gateway after `warm` requests, which fill its caches, and after `count` more."""
     sizes = []
     for requests in (warm, count):
         done = 0
         while done < requests:
-            done += int(2.0 * await closed(gateway.port, talks, at_once=AT_ONCE, seconds=2.0))
+            done += int(2.0 * await closed_loop(gateway.port, streams, at_once=AT_ONCE, seconds=2.0))
         sizes.append(gateway.rss_mb())
     return {"rss_mb_warm": sizes[0], "rss_mb_end": sizes[1], "requests": done}
 
@@ -136,8 +146,8 @@ async def lost(gateway: peers.Peer, store: Path, turns: Sequence[bytes]) -> tupl
         while True:
             session = uuid.uuid4().hex
             for body in turns:
-                answer = json.loads(await connection.ask(request(body, peers.KEY, session)))["ostinato"]
-                acknowledged.add(f"{answer['session']}/{answer['turn']}")
+                response = json.loads(await connection.send(request(body, peers.KEY, session)))["ostinato"]
+                acknowledged.add(f"{response['session']}/{response['turn']}")
 
     async with connections(gateway.port, AT_ONCE) as free:
         load = [asyncio.create_task(developer(connection)) for connection in free]
@@ -171,23 +181,23 @@ async def everything(
     directory: Path, options: argparse.Namespace
 ) -> tuple[dict[str, Figure], dict[str, Any]]:
     tokens = peers.checkpoint(directory)
-    answer = "".join(text for _, text in tokens)
-    plain, streamed = bodies(answer, stream=False), bodies(answer, stream=True)
+    response = "".join(text for _, text in tokens)
+    plain, streamed = bodies(response, stream=False), bodies(response, stream=True)
     with ExitStack() as stack:
         engine = stack.enter_context(peers.upstream(tokens))
         ours = stack.enter_context(peers.ostinato(directory / "store.db", directory, engine))
         peer = stack.enter_context(peers.litellm(directory, engine))
         sides = {"upstream": engine, "ours": ours, "litellm": peer}
         await reach(peer.port, request(plain[0], peers.KEY, "first"), patience_s=120)
-        whole = await measure(sides, lambda: talk(plain, peers.KEY), options.blocks)
+        whole = await measure(sides, lambda: request_stream(plain, peers.KEY), options.blocks)
         figures = compare(whole, "throughput")
         half = figures["throughput_per_s_ours"].value / 2
         figures["added_p99_ms_half_saturation"] = quantile(
-            await added_p99_ms(sides, lambda: talk(plain, peers.KEY), half, options.windows)
+            await added_p99_ms(sides, lambda: request_stream(plain, peers.KEY), half, options.windows)
         )
-        parts = await measure(sides, lambda: talk(streamed, peers.KEY), options.blocks)
+        parts = await measure(sides, lambda: request_stream(streamed, peers.KEY), options.blocks)
         figures |= compare(parts, "streaming")
-        facts = await memory(ours, lambda: talk(plain, peers.KEY), options.warm, options.requests)
+        facts = await memory(ours, lambda: request_stream(plain, peers.KEY), options.warm, options.requests)
         acknowledged, lost_turns = await lost(ours, directory / "store.db", plain)
     return figures, facts | {"turns_acknowledged": acknowledged, "turns_lost_after_kill": lost_turns}
 
@@ -208,10 +218,10 @@ def main(run: Run) -> None:
     table(["", "median", "n"], [[name, each.text(2), str(each.n)] for name, each in figures.items()])
     table(["", "value"], [[name, f"{value:,.0f}"] for name, value in facts.items()])
     figures["added_p50_ratio_vs_litellm"] = figures["throughput_added_p50_ratio_vs_litellm"]
-    short = {name: each.value for name, each in figures.items() if name in GOALS}
+    headline = {name: each.value for name, each in figures.items() if name in GOALS}
     details = {name: asdict(each) for name, each in figures.items()}
-    peer = {"peer": peers.LITELLM, "at_once": AT_ONCE, "turns": TURNS, "answer": peers.ANSWER}
-    run.finish({**peer, **short, **facts, "figures": details}, as_json=options.json)
+    peer = {"peer": peers.LITELLM, "at_once": AT_ONCE, "turns": TURNS, "answer": peers.RESPONSE_TOKENS}
+    run.finish({**peer, **headline, **facts, "figures": details}, as_json=options.json)
 
 
 GOALS = {

@@ -20,7 +20,7 @@ LITELLM = "litellm[proxy]==1.106.2"
 ROOT = Path(__file__).parents[1]
 HOME = ROOT / ".clients" / "litellm"
 KEY = "sk-benchmark"
-ANSWER = 32
+RESPONSE_TOKENS = 32
 """The number of tokens of every response."""
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 2**20
@@ -60,7 +60,7 @@ def checkpoint(directory: Path) -> list[tuple[int, str]]:
     tokenizer.save(directory)
     stop = tokenizer.id_of("<|im_end|>")
     assert stop is not None
-    words = tokenizer.encode("def answer(question):\n    return question\n" * 9)[: ANSWER - 1]
+    words = tokenizer.encode("def answer(question):\n    return question\n" * 9)[: RESPONSE_TOKENS - 1]
     return [*((id_, tokenizer.decode([id_])) for id_ in words), (stop, "")]
 
 

@@ -17,16 +17,16 @@ import uvloop
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\n"
 UNKNOWN = (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",)
-Answer = tuple[bytes, ...]
+Response = tuple[bytes, ...]
 """The pieces written to the socket, one after another."""
 Tokens = Sequence[tuple[int, str]]
 
 
-class Answers(asyncio.Protocol):
+class ResponseServer(asyncio.Protocol):
     """One connection, which reads whole requests and writes prepared responses."""
 
-    def __init__(self, answers: Mapping[tuple[bytes, bool], Answer]) -> None:
-        self._answers = answers
+    def __init__(self, responses: Mapping[tuple[bytes, bool], Response]) -> None:
+        self._responses = responses
         self._parser = httptools.HttpRequestParser(self)
         self._body = b""
         self._path = b""
@@ -48,11 +48,11 @@ class Answers(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         streamed = b'"stream":true' in self._body.replace(b": ", b":")
-        for piece in self._answers.get((self._path, streamed), UNKNOWN):
+        for piece in self._responses.get((self._path, streamed), UNKNOWN):
             self._transport.write(piece)
 
 
-def answers(tokens: Tokens) -> dict[tuple[bytes, bool], Answer]:
+def responses(tokens: Tokens) -> dict[tuple[bytes, bool], Response]:
     chat, engine = b"/v1/chat/completions", b"/generate"
     ids, words = [id_ for id_, _ in tokens], [text for _, text in tokens[:-1]]
     return {
@@ -63,12 +63,12 @@ def answers(tokens: Tokens) -> dict[tuple[bytes, bool], Answer]:
     }
 
 
-def _whole(value: object) -> Answer:
+def _whole(value: object) -> Response:
     body = json.dumps(value).encode()
     return (HEAD % b"application/json" + b"Content-Length: %d\r\n\r\n" % len(body) + body,)
 
 
-def _streamed(kind: bytes, pieces: Iterable[bytes]) -> Answer:
+def _streamed(kind: bytes, pieces: Iterable[bytes]) -> Response:
     head = HEAD % kind + b"Transfer-Encoding: chunked\r\n\r\n"
     return (head, *(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces), b"0\r\n\r\n")
 
@@ -107,8 +107,8 @@ def _envelope(kind: str) -> dict[str, Any]:
 
 
 async def serve(tokens: Tokens) -> None:
-    made, loop = answers(tokens), asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Answers(made), "127.0.0.1", 0, backlog=2048)
+    prepared, loop = responses(tokens), asyncio.get_running_loop()
+    server = await loop.create_server(lambda: ResponseServer(prepared), "127.0.0.1", 0, backlog=2048)
     print(json.dumps({"port": server.sockets[0].getsockname()[1]}), flush=True)
     await server.serve_forever()
 

@@ -79,9 +79,9 @@ def look(folder: Path) -> float:
 
 
 def event(folder: Path, name: str) -> bytes:
-    event = {"session_id": "s", "cwd": str(folder), "hook_event_name": name, "tool_name": "Edit"}
+    payload = {"session_id": "s", "cwd": str(folder), "hook_event_name": name, "tool_name": "Edit"}
     return json.dumps(
-        event | {"tool_use_id": "t", "tool_input": {"file_path": str(folder / "a.py")}}
+        payload | {"tool_use_id": "t", "tool_input": {"file_path": str(folder / "a.py")}}
     ).encode()
 
 

@@ -1,7 +1,8 @@
 """A load of HTTP requests that costs little CPU: connections stay open, and bodies are encoded before.
 
-`closed` keeps a number of requests under way and returns the rate; `opened` sends at a rate, whatever comes
-back, and measures latencies from the due time of each request, so that a stall counts for all that waited.
+`closed_loop` keeps a number of requests under way and returns the rate; `open_loop` sends at a rate, whatever
+comes back, and measures latencies from the due time of each request, so that a stall counts for all that
+waited.
 """
 
 import asyncio
@@ -24,15 +25,15 @@ class Connection(asyncio.Protocol):
     """A connection with one request at a time."""
 
     def __init__(self) -> None:
-        self._answer: asyncio.Future[bytes] | None = None
-        self._gone = False
+        self._response: asyncio.Future[bytes] | None = None
+        self._closed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport: Any = transport
         self._parser = httptools.HttpResponseParser(self)
 
     def connection_lost(self, _: Exception | None) -> None:
-        self._gone = True
+        self._closed = True
         self._settle(ResponseError("the connection was closed"))
 
     def data_received(self, data: bytes) -> None:
@@ -52,21 +53,21 @@ class Connection(asyncio.Protocol):
     def close(self) -> None:
         self._transport.close()
 
-    async def ask(self, request: bytes) -> bytes:
+    async def send(self, request: bytes) -> bytes:
         """Return the body of the response. Raises ResponseError or TimeoutError."""
-        if self._gone:
+        if self._closed:
             raise ResponseError("the connection was closed")
-        self._answer = asyncio.get_running_loop().create_future()
+        self._response = asyncio.get_running_loop().create_future()
         self._transport.write(request)
-        return await asyncio.wait_for(self._answer, PATIENCE_S)
+        return await asyncio.wait_for(self._response, PATIENCE_S)
 
     def _settle(self, result: bytes | ResponseError) -> None:
-        if self._answer is None or self._answer.done():
+        if self._response is None or self._response.done():
             return
         if isinstance(result, bytes):
-            self._answer.set_result(result)
+            self._response.set_result(result)
         else:
-            self._answer.set_exception(result)
+            self._response.set_exception(result)
 
 
 @asynccontextmanager
@@ -80,7 +81,7 @@ async def connections(port: int, count: int) -> AsyncIterator[list[Connection]]:
             connection.close()
 
 
-def talk(bodies: Sequence[bytes], key: str) -> Iterator[bytes]:
+def request_stream(bodies: Sequence[bytes], key: str) -> Iterator[bytes]:
     """Yield requests, session after session, each session through all of `bodies`."""
     while True:
         session = uuid.uuid4().hex
@@ -94,14 +95,16 @@ def request(body: bytes, key: str, session: str) -> bytes:
     return head.encode() + more.encode() + body
 
 
-async def closed(port: int, talks: Callable[[], Iterator[bytes]], *, at_once: int, seconds: float) -> float:
+async def closed_loop(
+    port: int, streams: Callable[[], Iterator[bytes]], *, at_once: int, seconds: float
+) -> float:
     """Return requests per second, with `at_once` under way all the time."""
     done, started = 0, time.perf_counter()
 
     async def one(connection: Connection) -> None:
         nonlocal done
-        for request_bytes in talks():
-            await connection.ask(request_bytes)
+        for request_bytes in streams():
+            await connection.send(request_bytes)
             done += 1
             if time.perf_counter() - started > seconds:
                 return
@@ -111,18 +114,18 @@ async def closed(port: int, talks: Callable[[], Iterator[bytes]], *, at_once: in
     return done / (time.perf_counter() - started)
 
 
-async def opened(
-    port: int, talks: Callable[[], Iterator[bytes]], *, rate: float, seconds: float, at_once: int = 64
+async def open_loop(
+    port: int, streams: Callable[[], Iterator[bytes]], *, rate: float, seconds: float, at_once: int = 64
 ) -> list[float]:
     """Return latencies in ms of requests due at even distances, `rate` per second."""
     count, latencies = int(rate * seconds), list[float]()
     async with connections(port, min(at_once, count)) as free:
         idle: asyncio.LifoQueue[tuple[Connection, Iterator[bytes]]] = asyncio.LifoQueue()
         for connection in free:
-            idle.put_nowait((connection, talks()))
+            idle.put_nowait((connection, streams()))
 
         async def one(connection: Connection, requests: Iterator[bytes], due: float) -> None:
-            await connection.ask(next(requests))
+            await connection.send(next(requests))
             latencies.append(1e3 * (time.perf_counter() - due))
             idle.put_nowait((connection, requests))
 
@@ -139,7 +142,7 @@ async def opened(
 async def latency(connection: Connection, request_bytes: bytes) -> float:
     """Return the milliseconds of one request."""
     started = time.perf_counter()
-    await connection.ask(request_bytes)
+    await connection.send(request_bytes)
     return 1e3 * (time.perf_counter() - started)
 
 
@@ -149,7 +152,7 @@ async def reach(port: int, request_bytes: bytes, patience_s: float) -> None:
     while True:
         try:
             async with connections(port, 1) as (connection,):
-                await connection.ask(request_bytes)
+                await connection.send(request_bytes)
                 return
         except (ResponseError, OSError):
             if time.monotonic() > deadline:

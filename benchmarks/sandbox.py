@@ -79,7 +79,7 @@ async def timed(call: Call) -> float:
     return (time.perf_counter() - start) * 1e3
 
 
-class Trial:
+class BackendBenchmark:
     """The measurement of all figures of one backend."""
 
     def __init__(self, backend: Backend, folder: Path, options: argparse.Namespace, cpu: Cpu) -> None:
@@ -338,7 +338,7 @@ async def measured(name: str, options: argparse.Namespace, cpu: Cpu) -> Row:
     backend = await probe(KINDS[name])
     with tempfile.TemporaryDirectory() as folder:
         try:
-            return await Trial(backend, Path(folder, "task"), options, cpu).run()
+            return await BackendBenchmark(backend, Path(folder, "task"), options, cpu).run()
         finally:
             await backend.aclose()
 
