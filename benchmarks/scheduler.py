@@ -1,16 +1,18 @@
 """The scheduler beside first-fit-decreasing and spreading, on simulated fleets of 1,000 nodes.
 
 `python -m benchmarks.scheduler [--json]`. The decisions are those of `ostinato.fleet.scheduler`, called as
-the service calls them; machines, pods and clients are simulated (`simulate.py`), so CPU seconds are real and
-times inside are not. Four fifths of the pods come within 30 s, the rest in four waves; nodes die, templates
-never start, a warm pool is drained at the first moment, some pods are forks. `pods_per_s` counts only the CPU
-time inside the scheduler, `pods_per_s_all` also the simulated world.
+the servers call it. Nodes, sandboxes and clients are simulated (`fuzz.fleet_simulator`), so CPU seconds
+are real and times inside the simulation are not. Four fifths of the sandboxes come within 30 s, the rest in
+four waves; nodes die, some templates never start, a warm pool is drained at the first moment, some sandboxes
+are forks. `pods_per_s` counts only the CPU time inside the scheduler, `pods_per_s_all` also that of the
+simulator.
 
-Packing compares the nodes in use when most pods live with what first-fit-decreasing needs for the same pods,
-knowing all of them in advance (by the scarcest share; Panigrahy et al. 2011, "FFDMax"). In three dimensions
-that rule is far from perfect, so the volume, which nothing can beat, is listed too.
+Packing compares the nodes in use when most sandboxes live with what first-fit-decreasing needs for the same
+sandboxes if it knows all of them in advance (by the scarcest share; Panigrahy et al. 2011, "FFDMax"). With
+three resources that rule is far from perfect, so the volume, which no rule can beat, is printed beside it.
 
-`large_wait_s` is the wait of the later of two pods that need a whole node, among endless small ones.
+`large_wait_s` is how long the second of two sandboxes that need a whole node waits among small ones without
+end.
 """
 
 import argparse
@@ -20,32 +22,37 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from fuzz.pod_streams import among_small
+from fuzz.fleet_simulator import (
+    FleetPlan,
+    FleetSimulator,
+    SandboxPlan,
+    Tally,
+    large_among_small,
+)
+from fuzz.fleet_use import SandboxUse
 
 from benchmarks.measure import Run, quantile, table
 from ostinato.fleet.scheduler.cluster import Cluster
 from ostinato.fleet.scheduler.cost import StartCosts
-from ostinato.fleet.scheduler.node import Node, Overcommit
-from ostinato.fleet.scheduler.pod import How, Reason, Size
-from ostinato.fleet.scheduler.pool import Pool
+from ostinato.fleet.scheduler.node import FleetNode, Overcommit
 from ostinato.fleet.scheduler.scheduler import Scheduler
-from ostinato.fleet.scheduler.simulate import FleetPlan, PodPlan, Tally, World
-from ostinato.fleet.scheduler.truth import Use
+from ostinato.fleet.scheduler.types import RefusalReason, Size, StartKind
+from ostinato.fleet.scheduler.warm_pool import WarmPool
 
 CAPACITY = Size(64_000, 256 * 1024, 1000 * 1024)
-EVENTS = ("place", "started", "failed", "ended", "join", "measure", "hear", "lose", "tick")
+EVENTS = ("place", "started", "failed", "ended", "join", "measure", "reconcile", "lose", "tick")
 FIRST_S = 30.0
-"""The seconds in which the pods of the burst are requested."""
+"""The time within which the sandboxes of the burst are requested."""
 WAVES = 4
 STREAM_S = 600.0
-"""The seconds in which small pods arrive while large ones wait."""
+"""The time for which small sandboxes come while large ones wait."""
 
 
-def plan(seed: int, nodes: int, pods: int) -> FleetPlan:
-    """Return a plan with a burst that fills half of the fleet, and waves after it."""
+def plan(seed: int, nodes: int, sandboxes: int) -> FleetPlan:
+    """A burst that fills half of the fleet, and waves after it."""
     chance = random.Random(seed)
-    wave = pods // 20
-    burst = [_pod(chance, FIRST_S * chance.random(), None) for _ in range(pods - WAVES * wave)]
+    wave = sandboxes // 20
+    burst = [_pod(chance, FIRST_S * chance.random(), None) for _ in range(sandboxes - WAVES * wave)]
     waves = [
         _pod(chance, 60 + 60 * number + 5 * chance.random(), len(burst))
         for number in range(WAVES)
@@ -54,10 +61,10 @@ def plan(seed: int, nodes: int, pods: int) -> FleetPlan:
     return FleetPlan(
         nodes=nodes,
         capacity=CAPACITY,
-        pods=(*burst, *waves),
+        sandboxes=(*burst, *waves),
         pools={
-            "t1": Pool(size=Size(4000, 4096, 4096), ready=nodes // 2),
-            "broken0": Pool(size=Size(1000, 1024, 1024), ready=nodes // 10),
+            "t1": WarmPool(size=Size(4000, 4096, 4096), ready=nodes // 2),
+            "broken0": WarmPool(size=Size(1000, 1024, 1024), ready=nodes // 10),
         },
         overcommit=Overcommit(cpu=3.0),
         deaths=tuple((chance.uniform(5, 300), chance.randrange(nodes)) for _ in range(max(1, nodes // 50))),
@@ -65,17 +72,17 @@ def plan(seed: int, nodes: int, pods: int) -> FleetPlan:
     )
 
 
-def _pod(chance: random.Random, at: float, parents: int | None) -> PodPlan:
+def _pod(chance: random.Random, at: float, parents: int | None) -> SandboxPlan:
     fails = chance.random() < 0.01
     size = Size(
         chance.choices([500, 1000, 2000, 4000], [0.3, 0.4, 0.2, 0.1])[0],
         chance.choices([512, 1024, 2048, 4096], [0.3, 0.3, 0.3, 0.1])[0],
         chance.choice([1024, 2048, 4096]),
     )
-    return PodPlan(
+    return SandboxPlan(
         at=at,
         template=f"broken{chance.randrange(4)}" if fails else f"t{min(int(chance.paretovariate(1.1)), 500)}",
-        use=Use(size=size, duty=chance.uniform(0.05, 0.3), fill=chance.uniform(0.3, 1.0)),
+        use=SandboxUse(size=size, duty=chance.uniform(0.05, 0.3), fill=chance.uniform(0.3, 1.0)),
         life_s=chance.lognormvariate(4.5, 0.5),
         fails=fails,
         fork_of=chance.randrange(parents) if parents and chance.random() < 0.5 else None,
@@ -106,10 +113,10 @@ for _event in EVENTS:
 class Spreading(Cluster):
     """The peer: the node with most left, as Kubernetes' LeastAllocated scores by default."""
 
-    def find(self, template: str, how: How, size: Size) -> Node | Reason:
+    def find(self, template: str, kind: StartKind, size: Size) -> FleetNode | RefusalReason:
         expected = self.overcommit.expected(size)
         fitting = [node for node in self if node.refuses(size, expected, 1e-3) is None]
-        return max(fitting, key=Node.free_share) if fitting else Reason.FULL
+        return max(fitting, key=FleetNode.free_share) if fitting else RefusalReason.FULL
 
 
 class SpreadingScheduler(Scheduler):
@@ -135,11 +142,11 @@ def volume(sizes: list[Size], room: Size) -> float:
     return float((np.array(sizes, dtype=float).sum(axis=0) / np.array(room)).max())
 
 
-def measure(seed: int, nodes: int, pods: int) -> dict[str, float]:
-    """Run one fleet, from the first pod to the last."""
-    fleet = plan(seed, nodes, pods)
+def measure(seed: int, nodes: int, sandboxes: int) -> dict[str, float]:
+    """One fleet, from the first sandbox to the last."""
+    fleet = plan(seed, nodes, sandboxes)
     Timed.spent_s, start = 0.0, time.process_time()
-    tally = World(fleet, Timed).run()
+    tally = FleetSimulator(fleet, Timed).run()
     whole_s = time.process_time() - start
     return _figures(fleet, tally) | {
         "pods_per_s": tally.placed / Timed.spent_s,
@@ -155,7 +162,7 @@ def _figures(fleet: FleetPlan, tally: Tally) -> dict[str, float]:
         "packing_vs_ffd": tally.peak_used / first_fit_decreasing(tally.peak_sizes, room),
         "packing_vs_volume": tally.peak_used / volume(tally.peak_sizes, room),
         "placed": tally.placed,
-        "unfinished": len(fleet.pods) - tally.finished - tally.hopeless,
+        "unfinished": len(fleet.sandboxes) - tally.finished - tally.hopeless,
         "refusals": tally.refusals,
         "returns_p99": float(np.percentile(returns, 99)),
         "lost_and_told": tally.lost,
@@ -168,9 +175,11 @@ def _figures(fleet: FleetPlan, tally: Tally) -> dict[str, float]:
 
 
 def peer(seed: int) -> dict[str, float]:
-    """Run both rules on the same fleet, a tenth as large, that half of the nodes would hold."""
+    """Measure both rules on the same fleet a tenth as large, which half of the nodes would hold."""
     fleet = plan(seed, 100, 5_000)
-    ours, spread = (_figures(fleet, World(fleet, kind).run()) for kind in (Scheduler, SpreadingScheduler))
+    ours, spread = (
+        _figures(fleet, FleetSimulator(fleet, rule).run()) for rule in (Scheduler, SpreadingScheduler)
+    )
     return {
         "small_packing_vs_ffd": ours["packing_vs_ffd"],
         "spreading_packing_vs_ffd": spread["packing_vs_ffd"],
@@ -178,12 +187,14 @@ def peer(seed: int) -> dict[str, float]:
 
 
 def crowded(seed: int) -> dict[str, float]:
-    """Run two pods as large as a node among endless small ones on 32 nearly full nodes."""
-    fleet = among_small(nodes=32, load=0.92, life_s=3.0, large_at=(100.0, 100.0), seed=seed, most_s=STREAM_S)
-    small = len(fleet.pods) - 2
-    waited = World(fleet).run().waited_s
+    """Measure two sandboxes as large as a node, among small ones without end that fill 92 % of 32 nodes."""
+    fleet = large_among_small(
+        nodes=32, load=0.92, life_s=3.0, large_at=(100.0, 100.0), seed=seed, most_s=STREAM_S
+    )
+    small = len(fleet.sandboxes) - 2
+    waited = FleetSimulator(fleet).run().waited_s
     return {
-        "large_wait_s": max(waited.get(index, STREAM_S) for index in range(small, len(fleet.pods))),
+        "large_wait_s": max(waited.get(index, STREAM_S) for index in range(small, len(fleet.sandboxes))),
         "small_wait_p99_s": float(np.percentile([waited[index] for index in waited if index < small], 99)),
     }
 

@@ -31,7 +31,7 @@ from pathlib import Path
 from benchmarks.measure import Run, table
 from benchmarks.verify import CALC, make_task
 from ostinato.fleet.client.backend import RemoteBackend
-from ostinato.fleet.client.client import Client
+from ostinato.fleet.client.client import SandboxClient
 from ostinato.sandbox import Backend, Limits, Sandbox, SandboxError, Spec, Verifier, choose_backend
 from ostinato.sandbox.base import Egress
 from ostinato.sandbox.linux import cgroup, syscalls
@@ -216,8 +216,8 @@ class Servers:
     def _url(self, name: str) -> str:
         return f"http://127.0.0.1:{self._ports[name]}"
 
-    def _client(self, name: str) -> Client:
-        return Client(self._url(name), self._key(name))
+    def _client(self, name: str) -> SandboxClient:
+        return SandboxClient(self._url(name), self._key(name))
 
     def _key(self, name: str) -> str:
         return self._key_file(name).read_text()

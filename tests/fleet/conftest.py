@@ -1,3 +1,3 @@
-"""The fixtures of the sandbox room, for sandboxes that are elsewhere."""
+"""The fixtures of the sandbox tests, for sandboxes on a server."""
 
 from tests.sandbox.conftest import *  # noqa: F403

@@ -1,4 +1,7 @@
-"""`ostinato sandbox` from a shell, each command a process of its own."""
+"""`ostinato sandbox` from a shell, each command in its own process.
+
+Covers fleet/command_line.py and fleet/client/timed_run.py.
+"""
 
 import json
 import subprocess
@@ -28,19 +31,19 @@ def test_sandboxes_outlive_the_command_that_made_them(tmp_path: Path) -> None:
         )  # fmt: skip
         assert ran.returncode == 1, ran.stderr
         *output, last = ran.stdout.splitlines()
-        told = json.loads(last)
-        assert output == ["hello"] and told["exit_code"] == 3
-        assert min(told[phase] for phase in ("placed", "started", "ran", "saved")) >= 0
-        name = told["id"]
+        summary = json.loads(last)
+        assert output == ["hello"] and summary["exit_code"] == 3
+        assert min(summary[phase] for phase in ("placed", "started", "ran", "saved")) >= 0
+        name = summary["id"]
         assert f"{name}  running" in ostinato("list").stdout
         assert "cat a.txt" in ostinato("logs", name).stdout
         forked = ostinato("fork", name, "-n", "2").stdout.split()
         assert len(set(forked)) == 2
-        again = ostinato("run", "--template", told["snapshot"], "--", "cat b.txt")
+        again = ostinato("run", "--template", summary["snapshot"], "--", "cat b.txt")
         assert again.stdout == "more\n" and "started" in again.stderr
         assert ostinato("snapshot", name).returncode == 0
         assert set(ostinato("rm", "--label", "run=7").stdout.split()) == {name, *forked}
-        assert ostinato("rm", told["snapshot"]).returncode == 0
+        assert ostinato("rm", summary["snapshot"]).returncode == 0
         assert json.loads(ostinato("list", "--json").stdout)["sandboxes"] == []
         missing = ostinato("logs", name)
         assert missing.returncode == 2 and "no sandbox" in missing.stderr
@@ -49,7 +52,7 @@ def test_sandboxes_outlive_the_command_that_made_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("width", [1, 7, 80])
-def test_the_picture_is_as_wide_as_the_screen(width: int) -> None:
+def test_the_bar_is_as_wide_as_the_screen(width: int) -> None:
     bar, legend = str(picture({"placed": 0.002, "started": 0.01, "ran": 0.4}, width)).splitlines()
     assert bar == "█" * width
     assert legend == "placed 2 ms  started 10 ms  ran 400 ms"

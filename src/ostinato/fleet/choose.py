@@ -1,4 +1,4 @@
-"""The choice of a backend where a server of sandboxes may be one of them."""
+"""The choice of a backend, a server of sandboxes among them."""
 
 import os
 from pathlib import Path
@@ -22,7 +22,7 @@ REMOTE = choose.BackendKind(
     advice="start ostinato sandbox serve, then set OSTINATO_SANDBOX_URL and OSTINATO_SANDBOX_KEY",
 )
 KINDS = {**choose.KINDS, REMOTE.name: REMOTE}
-"""Every backend there is, the one to be preferred first."""
+"""Every backend, the preferred one first."""
 
 
 async def choose_backend(want: str = "auto", snapshots: Path | None = None) -> Backend:

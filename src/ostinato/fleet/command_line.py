@@ -1,6 +1,8 @@
-"""`ostinato sandbox`: sandboxes from a shell. A server keeps them: each command finds those of the last.
+"""The commands `ostinato sandbox …`. A server holds the sandboxes, so each command finds those of the last
+one.
 
-`serve` starts it; the others talk to it: its address and a key lie in the state directory, or are given.
+`serve` starts the server. The other commands call it: its address and a key are options, or lie in the state
+directory.
 """
 
 import argparse
@@ -17,45 +19,49 @@ from typing import TYPE_CHECKING, Any
 from ostinato.config import ConfigError, secret
 
 if TYPE_CHECKING:
-    from ostinato.fleet.client.client import Client
+    from ostinato.fleet.client.client import SandboxClient
 
 DONE, FAILED, WRONG = 0, 1, 2
 STATE = Path("runs/sandbox")
-ENDING = ("placed", "started", "ran", "saved")
-Command = Callable[["Client", argparse.Namespace], Awaitable[int]]
+PHASES = ("placed", "started", "ran", "saved")
+Command = Callable[["SandboxClient", argparse.Namespace], Awaitable[int]]
 
 
 def register(commands: Any) -> None:
-    """Adds `sandbox` and its commands to the subparsers of `ostinato`."""
+    """Add `sandbox` and its commands to the subparsers of `ostinato`."""
     parser = commands.add_parser("sandbox", help="run, fork, snapshot and watch sandboxes")
     group = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_servers(group)
     run = _client(group, "run", "start a sandbox, run a command in it, show where the time went", _run)
     start = run.add_mutually_exclusive_group()
-    start.add_argument("--repo", type=Path, default=Path(), help="a directory to start from (default: this)")
+    start.add_argument(
+        "--repo", type=Path, default=Path(), help="a directory to start from (default: the current one)"
+    )
     start.add_argument("--template", default=None, help="a template or a snapshot of the server instead")
     run.add_argument("--timeout", type=float, default=300.0, help="seconds the sandbox may live")
     run.add_argument("--label", action="append", default=[], metavar="KEY=VALUE")
     run.add_argument("--keep", action="store_true", help="leave the sandbox; its name is the last line")
-    run.add_argument("--save", action="store_true", help="take a snapshot at the end; its name is told")
-    run.add_argument("command", nargs=argparse.REMAINDER, help="what to run")
-    fork = _client(group, "fork", "more sandboxes that start as this one is now", _fork)
+    run.add_argument("--save", action="store_true", help="take a snapshot at the end and print its name")
+    run.add_argument("command", nargs=argparse.REMAINDER, help="the command to run")
+    fork = _client(group, "fork", "start copies of a sandbox as it is now", _fork)
     fork.add_argument("id")
     fork.add_argument("-n", type=int, default=1)
     save = _client(group, "snapshot", "write a sandbox to the server's disk", _snapshot)
     save.add_argument("id")
-    save.add_argument("--full", action="store_true", help="memory too, where the backend can")
-    _client(group, "list", "sandboxes that run, and those that were lost", _list)
+    save.add_argument("--full", action="store_true", help="with the memory, where the backend can")
+    _client(group, "list", "list sandboxes that run, and those that were lost", _list)
     remove = _client(group, "rm", "end sandboxes, or delete snapshots", _rm)
     remove.add_argument("id", nargs="*")
-    remove.add_argument("--label", default=None, metavar="KEY=VALUE", help="all that carry this label")
-    _client(group, "logs", "what was run in a sandbox, and the end of what it wrote", _logs).add_argument(
-        "id"
-    )
+    remove.add_argument("--label", default=None, metavar="KEY=VALUE", help="end all that carry this label")
+    _client(
+        group, "logs", "show the commands of a sandbox, and the ends of their output", _logs
+    ).add_argument("id")
 
 
 def _add_servers(group: Any) -> None:
-    serve = group.add_parser("serve", help="the server: places sandboxes on nodes, its own or others")
+    serve = group.add_parser(
+        "serve", help="run the server, which places sandboxes on nodes, its own or others"
+    )
     serve.add_argument("--state", type=Path, default=STATE)
     serve.add_argument("--host", default="127.0.0.1")
     serve.add_argument("--port", type=int, default=8070, help="0 takes a free one")
@@ -66,12 +72,23 @@ def _add_servers(group: Any) -> None:
         default=None,
         help="a file with the key of those nodes (or OSTINATO_NODE_KEY)",
     )
-    serve.add_argument("--backend", default="auto", help="of the node here")
-    serve.add_argument("--pool", action="append", default=[], metavar="TEMPLATE=N", help="keep N ready")
-    serve.add_argument("--memory-overcommit", type=float, default=1.0, help="times memory is promised")
-    serve.add_argument("--cpu-limit", type=float, default=0.85, help="busy share that refuses; 2: never")
+    serve.add_argument("--backend", default="auto", help="the backend of the node on this machine")
+    serve.add_argument(
+        "--pool", action="append", default=[], metavar="TEMPLATE=N", help="keep N sandboxes ready"
+    )
+    serve.add_argument(
+        "--memory-overcommit", type=float, default=1.0, help="how many times over memory is reserved"
+    )
+    serve.add_argument(
+        "--cpu-limit",
+        type=float,
+        default=0.85,
+        help="busy share of the CPU from which on nodes refuse; 2: never",
+    )
     serve.set_defaults(run=_serve)
-    node = group.add_parser("node", help="a machine of a fleet: runs what a server elsewhere places on it")
+    node = group.add_parser(
+        "node", help="run a node of a fleet, on which a server elsewhere places sandboxes"
+    )
     node.add_argument("--state", type=Path, default=STATE / "node")
     node.add_argument("--templates", type=Path, default=None)
     node.add_argument("--backend", default="auto")
@@ -132,11 +149,11 @@ def _until_stopped(serving: Any) -> int:
 
 
 def _with_client(command: Command, options: argparse.Namespace) -> int:
-    from ostinato.fleet.client.client import Client
+    from ostinato.fleet.client.client import SandboxClient
     from ostinato.sandbox.base import SandboxError
 
     async def call(url: str, key: str) -> int:
-        client = Client(url, key)
+        client = SandboxClient(url, key)
         try:
             return await command(client, options)
         finally:
@@ -149,7 +166,7 @@ def _with_client(command: Command, options: argparse.Namespace) -> int:
 
 
 def _where(options: argparse.Namespace) -> tuple[str, str]:
-    """Address and key, given or as the server left them. Raises ValueError."""
+    """Return address and key from the options, or as the server left them. Raises ValueError."""
     address, key = options.state / "server.json", options.state / "key"
     if not options.url and not address.exists():
         raise ValueError(f"no server runs on {options.state}: `ostinato sandbox serve` starts one")
@@ -157,15 +174,15 @@ def _where(options: argparse.Namespace) -> tuple[str, str]:
     return url, secret(options.key_file, "OSTINATO_SANDBOX_KEY") or (key.read_text() if key.exists() else "")
 
 
-async def _run(client: "Client", options: argparse.Namespace) -> int:
-    from ostinato.fleet.client.session import Session
+async def _run(client: "SandboxClient", options: argparse.Namespace) -> int:
+    from ostinato.fleet.client.timed_run import TimedRun
     from ostinato.sandbox.base import DEFAULT_LIMITS, Spec
 
     if not options.command:
         raise ValueError("say what to run: ostinato sandbox run -- COMMAND")
     words = options.command[1:] if options.command[0] == "--" else options.command
     spec = Spec(repo=options.repo, limits=DEFAULT_LIMITS, labels=dict(map(_pair, options.label)))
-    session = Session(client, spec, options.template, options.timeout)
+    session = TimedRun(client, spec, options.template, options.timeout)
     sandbox = await session.start()
     try:
         result = await session.run(sandbox, _line(words), sys.stdout.buffer)
@@ -173,43 +190,43 @@ async def _run(client: "Client", options: argparse.Namespace) -> int:
     finally:
         if not options.keep:
             await sandbox.destroy()
-    told = {"id": sandbox.id, "exit_code": result.exit_code, "snapshot": saved, **session.spent}
-    _show(told, session.spent, as_json=options.json)
+    summary = {"id": sandbox.id, "exit_code": result.exit_code, "snapshot": saved, **session.spent}
+    _show(summary, session.spent, as_json=options.json)
     return DONE if result.exit_code == 0 else FAILED
 
 
 def _line(words: Sequence[str]) -> str:
-    """One word is a line for the shell, several are a command and its arguments."""
+    """Return one word as a line for the shell, several as a command with arguments."""
     return words[0] if len(words) == 1 else shlex.join(words)
 
 
-def _show(told: dict[str, Any], spent: dict[str, float], *, as_json: bool) -> None:
+def _show(summary: dict[str, Any], spent: dict[str, float], *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(told))  # noqa: T201
+        print(json.dumps(summary))  # noqa: T201
         return
     from rich.console import Console
 
     console = Console(stderr=True, highlight=False)
     console.print(picture(spent, console.width))
     for name in ("snapshot", "id"):
-        if told[name]:
-            console.print(f"{name} {told[name]}")
+        if summary[name]:
+            console.print(f"{name} {summary[name]}")
 
 
 def picture(spent: dict[str, float], width: int) -> Any:
-    """A bar as wide as the screen, a piece for each phase, and what each took.
+    """Return a bar as wide as the screen with a piece for each phase, and the time that each took.
 
     >>> str(picture({"placed": 0.001, "started": 0.003}, 8)).splitlines()
     ['████████', 'placed 1 ms  started 3 ms']
     """
     from rich.text import Text
 
-    colours = dict(zip(ENDING, ("blue", "cyan", "green", "magenta"), strict=True))
+    colours = dict(zip(PHASES, ("blue", "cyan", "green", "magenta"), strict=True))
     whole, bar, legend = sum(spent.values()) or 1.0, Text(), Text()
-    drawn, told = 0, 0.0
+    drawn, passed = 0, 0.0
     for name, seconds in spent.items():
-        told += seconds
-        upto = round(width * told / whole)
+        passed += seconds
+        upto = round(width * passed / whole)
         bar.append("█" * (upto - drawn), style=colours[name])
         legend.append(f"{name} {seconds * 1000:.0f} ms  ", style=colours[name])
         drawn = upto
@@ -217,10 +234,10 @@ def picture(spent: dict[str, float], width: int) -> Any:
     return bar.append("\n").append(legend)
 
 
-async def _fork(client: "Client", options: argparse.Namespace) -> int:
-    told = await client.call("POST", f"/sandboxes/{options.id}/fork", {"count": options.n})
-    failed = [each["error"]["message"] for each in told if "error" in each]
-    for each in told:
+async def _fork(client: "SandboxClient", options: argparse.Namespace) -> int:
+    forks = await client.call("POST", f"/sandboxes/{options.id}/fork", {"count": options.n})
+    failed = [each["error"]["message"] for each in forks if "error" in each]
+    for each in forks:
         if "sandbox" in each:
             print(each["sandbox"]["sandboxID"])  # noqa: T201
     for message in failed:
@@ -228,18 +245,18 @@ async def _fork(client: "Client", options: argparse.Namespace) -> int:
     return FAILED if failed else DONE
 
 
-async def _snapshot(client: "Client", options: argparse.Namespace) -> int:
-    told = await client.call("POST", f"/sandboxes/{options.id}/snapshots", {"memory": options.full})
-    print(json.dumps(told) if options.json else told["snapshotID"])  # noqa: T201
+async def _snapshot(client: "SandboxClient", options: argparse.Namespace) -> int:
+    taken = await client.call("POST", f"/sandboxes/{options.id}/snapshots", {"memory": options.full})
+    print(json.dumps(taken) if options.json else taken["snapshotID"])  # noqa: T201
     return DONE
 
 
-async def _list(client: "Client", options: argparse.Namespace) -> int:
-    found, lost = await client.call("GET", "/sandboxes"), await client.call("GET", "/lost")
+async def _list(client: "SandboxClient", options: argparse.Namespace) -> int:
+    running, lost = await client.call("GET", "/sandboxes"), await client.call("GET", "/lost")
     if options.json:
-        print(json.dumps({"sandboxes": found, "lost": lost}))  # noqa: T201
+        print(json.dumps({"sandboxes": running, "lost": lost}))  # noqa: T201
         return DONE
-    for each in found:
+    for each in running:
         left_s = each["ostinato"]["endAt"] - time.time()
         labels = " ".join(f"{name}={value}" for name, value in each["metadata"].items())
         short = each["templateID"][:17]
@@ -249,13 +266,13 @@ async def _list(client: "Client", options: argparse.Namespace) -> int:
     return DONE
 
 
-async def _rm(client: "Client", options: argparse.Namespace) -> int:
+async def _rm(client: "SandboxClient", options: argparse.Namespace) -> int:
     from ostinato.fleet.client.client import GoneError
 
     if options.label:
         label, value = _pair(options.label)
-        told = await client.call("POST", "/sweep", {"label": label, "value": value})
-        print("\n".join(told["ended"]))  # noqa: T201
+        swept = await client.call("POST", "/sweep", {"label": label, "value": value})
+        print("\n".join(swept["ended"]))  # noqa: T201
     for name in options.id:
         try:
             await client.call("DELETE", f"/sandboxes/{name}")
@@ -264,12 +281,12 @@ async def _rm(client: "Client", options: argparse.Namespace) -> int:
     return DONE
 
 
-async def _logs(client: "Client", options: argparse.Namespace) -> int:
-    told = await client.call("GET", f"/sandboxes/{options.id}/logs")
+async def _logs(client: "SandboxClient", options: argparse.Namespace) -> int:
+    logs = await client.call("GET", f"/sandboxes/{options.id}/logs")
     if options.json:
-        print(json.dumps(told))  # noqa: T201
+        print(json.dumps(logs))  # noqa: T201
         return DONE
-    for each in told["logs"]:
+    for each in logs["logs"]:
         print(f"{each['timestamp'][:19]} {each['line'].rstrip()}")  # noqa: T201
     return DONE
 

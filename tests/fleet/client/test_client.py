@@ -8,7 +8,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from ostinato.fleet.client import client
-from ostinato.fleet.client.client import Client
+from ostinato.fleet.client.client import SandboxClient
 from ostinato.fleet.protocol import connect
 from ostinato.sandbox import SandboxError
 
@@ -16,7 +16,7 @@ MESSAGES, LARGE = 40, "x" * 20_000
 
 
 async def talk(request: web.Request) -> web.StreamResponse:
-    """Many messages, then nothing more or the end."""
+    """Send many messages, and then nothing more or the end."""
     answer = web.StreamResponse(headers={"Content-Type": connect.STREAM})
     await answer.prepare(request)
     for number in range(MESSAGES):
@@ -28,17 +28,17 @@ async def talk(request: web.Request) -> web.StreamResponse:
 
 
 @pytest.fixture
-async def caller(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Client]:
+async def caller(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SandboxClient]:
     monkeypatch.setattr(client, "SILENCE_S", 0.3)
     app = web.Application()
     app.add_routes([web.post("/{name:.*}", talk)])
     async with TestServer(app) as server:
-        made = Client(str(server.make_url("")), "key")
+        made = SandboxClient(str(server.make_url("")), "key")
         yield made
         await made.aclose()
 
 
-async def test_a_stream_that_falls_silent_is_broken_and_not_waited_for(caller: Client) -> None:
+async def test_a_silent_stream_counts_as_broken(caller: SandboxClient) -> None:
     events = caller.stream("s", "Talks/Hangs", {})
     assert [(await anext(events))["number"] for _ in range(MESSAGES)] == list(range(MESSAGES))
     async with asyncio.timeout(10):
@@ -46,10 +46,10 @@ async def test_a_stream_that_falls_silent_is_broken_and_not_waited_for(caller: C
             await anext(events)
 
 
-async def test_a_slow_reader_is_no_silence(caller: Client) -> None:
-    heard = []
+async def test_a_slow_reader_does_not_count_as_silence(caller: SandboxClient) -> None:
+    numbers = []
     async for each in caller.stream("s", "Talks/Ends", {}):
-        if len(heard) in (0, MESSAGES // 2):
+        if len(numbers) in (0, MESSAGES // 2):
             await asyncio.sleep(0.7)
-        heard.append(each["number"])
-    assert heard == list(range(MESSAGES))
+        numbers.append(each["number"])
+    assert numbers == list(range(MESSAGES))

@@ -1,4 +1,4 @@
-"""The wire between client and server, piece by piece."""
+"""The envelopes and errors between client and server."""
 
 import struct
 from collections.abc import AsyncIterator
@@ -20,7 +20,9 @@ async def pieces(data: bytes, size: int) -> AsyncIterator[bytes]:
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(OBJECTS, max_size=5), st.integers(1, 50))
-async def test_messages_arrive_however_they_are_cut(sent: list[dict[str, object]], size: int) -> None:
+async def test_messages_arrive_in_whatever_pieces_they_are_sent(
+    sent: list[dict[str, object]], size: int
+) -> None:
     data = b"".join(map(connect.pack, sent)) + connect.pack({}, connect.END)
     assert [each async for each in connect.messages(pieces(data, size))] == sent
 
@@ -33,7 +35,7 @@ def test_a_request_is_one_envelope(sent: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"\0\0", b"\0\0\0\0\x09{}", b"\x01\0\0\0\x02{}", b"\0\0\0\0\x01{", b"\0\0\0\0\x02[]"]
 )
-def test_what_is_no_envelope_is_refused(body: bytes) -> None:
+def test_a_body_that_is_not_an_envelope_is_refused(body: bytes) -> None:
     with pytest.raises(connect.ConnectError):
         connect.unpack(body)
 
@@ -60,12 +62,12 @@ async def test_a_stream_that_breaks_off_is_an_error() -> None:
     ],
 )
 def test_an_exception_arrives_as_it_was_raised(error: Exception) -> None:
-    told = connect.to_error(error)
-    assert told is not None
-    found = connect.from_error(told.body())
-    assert isinstance(found, type(error)) and str(found) == str(error)
+    converted = connect.to_error(error)
+    assert converted is not None
+    received = connect.from_error(converted.body())
+    assert isinstance(received, type(error)) and str(received) == str(error)
 
 
-def test_a_bug_is_no_answer() -> None:
+def test_a_bug_is_not_converted_to_a_response() -> None:
     assert connect.to_error(KeyError("x")) is None
     assert isinstance(connect.from_error({"code": 500, "message": "?"}), SandboxError)

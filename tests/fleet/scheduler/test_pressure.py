@@ -1,4 +1,4 @@
-"""What a machine says of itself, from a kernel that we write."""
+"""The load of a machine, read from kernel files that the test writes."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def test_the_cpu_is_busy_since_the_last_reading(tmp_path: Path) -> None:
     assert gauge.read().cpu == 0.0, "no time has passed"
 
 
-def test_memory_is_what_can_be_had(tmp_path: Path) -> None:
+def test_available_memory_counts_as_free(tmp_path: Path) -> None:
     gauge = Gauge(tmp_path, spare_mb=96, proc=kernel(tmp_path, 1, 1))
     assert gauge.read().memory == pytest.approx(0.75)
     assert gauge.capacity().memory_mb == 4000

@@ -1,4 +1,8 @@
-"""What the scheduler promises, event by event."""
+"""The promises of the scheduler, event by event.
+
+Covers fleet/scheduler/types.py, fleet/scheduler/node.py, fleet/scheduler/cluster.py, fleet/scheduler/cost.py,
+fleet/scheduler/start_health.py, fleet/scheduler/wait_queue.py and fleet/scheduler/warm_pool.py.
+"""
 
 import random
 from collections.abc import Mapping
@@ -6,31 +10,31 @@ from collections.abc import Mapping
 import pytest
 
 from ostinato.fleet.scheduler.node import Overcommit
-from ostinato.fleet.scheduler.pod import (
+from ostinato.fleet.scheduler.scheduler import SILENT_S, START_S, Scheduler
+from ostinato.fleet.scheduler.types import (
     SCORING_S,
-    How,
     Kill,
     Lost,
-    Placed,
+    Placement,
+    PlacementRequest,
     Pressure,
-    Reason,
-    Refused,
-    Request,
-    Running,
+    Refusal,
+    RefusalReason,
+    ReportedSandbox,
     Size,
-    Start,
+    StartKind,
+    StartWarm,
 )
-from ostinato.fleet.scheduler.pool import Pool
-from ostinato.fleet.scheduler.scheduler import SILENT_S, START_S, Scheduler
+from ostinato.fleet.scheduler.warm_pool import WarmPool
 
 SMALL = Size(1000, 1024, 1024)
 NODE = Size(4000, 4096, 4096)
 
 
 class Fleet:
-    """A scheduler and a clock that stands until it is moved."""
+    """A scheduler and a clock that stands until the test moves it."""
 
-    def __init__(self, nodes: int = 1, pools: Mapping[str, Pool] | None = None, cpu: float = 1.0) -> None:
+    def __init__(self, nodes: int = 1, pools: Mapping[str, WarmPool] | None = None, cpu: float = 1.0) -> None:
         self.now = 0.0
         self.scheduler = Scheduler(
             clock=lambda: self.now, chance=random.Random(1), overcommit=Overcommit(cpu=cpu), pools=pools
@@ -40,98 +44,98 @@ class Fleet:
 
     def ask(
         self,
-        pod: str,
+        sandbox: str,
         *,
         template: str = "t",
         size: Size = SMALL,
         deadline_s: float = 60.0,
         parent: str | None = None,
         labels: Mapping[str, str] | None = None,
-    ) -> Placed | Refused:
-        wish = Request(
-            id=pod,
+    ) -> Placement | Refusal:
+        request = PlacementRequest(
+            id=sandbox,
             template=template,
             size=size,
             deadline_s=deadline_s,
             parent=parent,
             labels=labels or {},
         )
-        return self.scheduler.place(wish)
+        return self.scheduler.place(request)
 
-    def run(self, pod: str, **wish: object) -> Placed:
-        """Asks until there is a place, and starts there."""
+    def run(self, sandbox: str, **request: object) -> Placement:
+        """Ask until there is a place, and start there."""
         for _ in range(200):
-            answer = self.ask(pod, **wish)  # type: ignore[arg-type]
-            if isinstance(answer, Placed):
-                self.scheduler.started(pod, 0.01)
+            answer = self.ask(sandbox, **request)  # type: ignore[arg-type]
+            if isinstance(answer, Placement):
+                self.scheduler.started(sandbox, 0.01)
                 return answer
             assert answer.retry_after_s is not None
             self.wait(answer.retry_after_s)
-        raise AssertionError(f"{pod} never got a place")
+        raise AssertionError(f"{sandbox} never got a place")
 
-    def wait(self, seconds: float) -> list[Kill | Lost | Start]:
-        """Time passes, and the nodes report that they are idle."""
+    def wait(self, seconds: float) -> list[Kill | Lost | StartWarm]:
+        """Let time pass while the nodes report that they are idle."""
         self.now += seconds
         for node in list(self.scheduler.cluster):
             node.measure(Pressure(cpu=0.0, memory=0.0, disk=0.0))
         return self.scheduler.tick()
 
 
-def refused(answer: Placed | Refused) -> Refused:
-    assert isinstance(answer, Refused)
+def refused(answer: Placement | Refusal) -> Refusal:
+    assert isinstance(answer, Refusal)
     return answer
 
 
-def test_asking_again_gives_the_same_place() -> None:
+def test_the_same_request_gets_the_same_place() -> None:
     fleet = Fleet()
     assert fleet.ask("a") == fleet.ask("a")
     assert fleet.scheduler.cluster.nodes["n0"].reserved == SMALL
 
 
-def test_a_pod_that_ended_stays_ended() -> None:
+def test_a_sandbox_that_ended_stays_ended() -> None:
     fleet = Fleet()
     fleet.run("a")
     fleet.scheduler.ended("a")
-    assert fleet.ask("a") == Refused(pod="a", reason=Reason.OVER, retry_after_s=None)
+    assert fleet.ask("a") == Refusal(sandbox="a", reason=RefusalReason.ENDED, retry_after_s=None)
 
 
-def test_what_no_node_could_ever_hold_is_refused_for_good() -> None:
+def test_a_sandbox_larger_than_every_node_is_refused_for_good() -> None:
     answer = refused(Fleet().ask("a", size=Size(5000, 1, 1)))
-    assert answer.reason is Reason.TOO_LARGE and answer.retry_after_s is None
+    assert answer.reason is RefusalReason.TOO_LARGE and answer.retry_after_s is None
 
 
 def test_a_full_fleet_says_when_to_come_back_and_keeps_the_order() -> None:
     fleet = Fleet()
-    for pod in "abcd":
-        fleet.run(pod)
+    for sandbox in "abcd":
+        fleet.run(sandbox)
     first, second = refused(fleet.ask("e")), refused(fleet.ask("f"))
-    assert first.reason is Reason.FULL and second.reason is Reason.LINE
+    assert first.reason is RefusalReason.FULL and second.reason is RefusalReason.QUEUED
     assert first.retry_after_s is not None and second.retry_after_s is not None
     fleet.wait(1 + max(first.retry_after_s, second.retry_after_s))
     fleet.scheduler.ended("a")
-    assert isinstance(fleet.ask("f"), Refused), "e came first"
-    assert isinstance(fleet.ask("e"), Placed)
+    assert isinstance(fleet.ask("f"), Refusal), "e came first"
+    assert isinstance(fleet.ask("e"), Placement)
 
 
-def test_whoever_does_not_come_back_loses_the_place_in_the_line() -> None:
+def test_a_client_that_does_not_come_back_loses_its_place_in_the_queue() -> None:
     fleet = Fleet()
-    for pod in "abcd":
-        fleet.run(pod, deadline_s=1000.0)
+    for sandbox in "abcd":
+        fleet.run(sandbox, deadline_s=1000.0)
     fleet.ask("e")
     fleet.wait(200)
     fleet.scheduler.ended("a")
-    assert isinstance(fleet.ask("f"), Placed)
+    assert isinstance(fleet.ask("f"), Placement)
 
 
-def test_nobody_waits_for_those_who_withdraw() -> None:
+def test_clients_that_withdraw_are_not_waited_for() -> None:
     fleet = Fleet()
-    for pod in "abcd":
-        fleet.run(pod, deadline_s=1000.0)
+    for sandbox in "abcd":
+        fleet.run(sandbox, deadline_s=1000.0)
     fleet.ask("e")
     fleet.scheduler.withdraws("e")
     fleet.wait(2)
     fleet.scheduler.ended("a")
-    assert isinstance(fleet.ask("f"), Placed)
+    assert isinstance(fleet.ask("f"), Placement)
 
 
 @pytest.mark.parametrize(
@@ -146,29 +150,29 @@ def test_nobody_waits_for_those_who_withdraw() -> None:
 def test_nothing_is_placed_where_memory_or_disk_run_out(pressed: Pressure) -> None:
     fleet = Fleet()
     fleet.scheduler.measure("n0", pressed)
-    assert refused(fleet.ask("a")).reason is Reason.FULL
+    assert refused(fleet.ask("a")).reason is RefusalReason.FULL
 
 
 @pytest.mark.parametrize(
     "pressed", [Pressure(cpu=0.9, memory=0.1, disk=0.1), Pressure(cpu=0.1, memory=0, disk=0, stalls=(0.6,))]
 )
-def test_a_busy_cpu_takes_a_pod_a_core_where_nothing_else_is_to_be_had(pressed: Pressure) -> None:
+def test_a_busy_node_takes_one_sandbox_a_core_if_there_is_no_other(pressed: Pressure) -> None:
     fleet, half = Fleet(2, cpu=4.0), Size(1000, 512, 512)
     fleet.scheduler.measure("n0", pressed)
     assert fleet.run("a", size=half).node == "n1", "an idle node comes first"
     fleet.scheduler.lose("n1", "gone")
-    for pod in "bcde":
-        assert fleet.run(pod, size=half).node == "n0"
+    for sandbox in "bcde":
+        assert fleet.run(sandbox, size=half).node == "n0"
         fleet.now += 5
         fleet.scheduler.measure("n0", pressed)
-    assert isinstance(fleet.ask("f", size=half), Refused)
+    assert isinstance(fleet.ask("f", size=half), Refusal)
 
 
-def test_what_others_use_on_a_node_is_not_given_away() -> None:
+def test_memory_that_other_programs_use_is_not_reserved() -> None:
     fleet = Fleet()
     fleet.scheduler.measure("n0", Pressure(cpu=0.0, memory=0.7, disk=0.0))
-    assert isinstance(fleet.ask("a"), Placed)
-    assert isinstance(fleet.ask("b"), Refused), "only a quarter and a bit was free"
+    assert isinstance(fleet.ask("a"), Placement)
+    assert isinstance(fleet.ask("b"), Refusal), "only a quarter and a bit was free"
 
 
 def test_starts_are_paid_in_cpu_seconds() -> None:
@@ -177,36 +181,36 @@ def test_starts_are_paid_in_cpu_seconds() -> None:
     fleet.run("a", size=tiny)
     fleet.scheduler.started("a", 1.0)
     placed = 0
-    while isinstance(answer := fleet.ask(f"p{placed}", size=tiny), Placed):
+    while isinstance(answer := fleet.ask(f"p{placed}", size=tiny), Placement):
         placed += 1
-    assert answer.reason is Reason.STARTS and 0 < placed < 200
+    assert answer.reason is RefusalReason.STARTS and 0 < placed < 200
     fleet.wait(5)
-    assert isinstance(fleet.ask(f"p{placed}", size=tiny), Placed)
+    assert isinstance(fleet.ask(f"p{placed}", size=tiny), Placement)
 
 
-def test_pods_are_packed_and_go_where_their_template_is() -> None:
+def test_sandboxes_are_packed_and_prefer_nodes_with_their_template() -> None:
     fleet = Fleet(3)
     home = fleet.run("a", template="x").node
     fleet.run("b", template="y")
-    assert {fleet.run(pod, template="x").node for pod in "cd"} == {home}
-    assert len([node for node in fleet.scheduler.cluster if node.pods]) == 1
+    assert {fleet.run(sandbox, template="x").node for sandbox in "cd"} == {home}
+    assert len([node for node in fleet.scheduler.cluster if node.reservations]) == 1
 
 
-def test_a_fork_stays_at_home_while_there_is_room_and_moves_then() -> None:
+def test_a_fork_stays_on_its_parents_node_while_there_is_room_and_moves_then() -> None:
     fleet = Fleet(2)
     home = fleet.run("a").node
     answers = [fleet.run(f"f{number}", parent="a") for number in range(4)]
-    assert [answer.how for answer in answers] == [How.FORK] * 3 + [How.MOVE]
+    assert [answer.kind for answer in answers] == [StartKind.FORK] * 3 + [StartKind.MOVE]
     assert {answer.node for answer in answers[:3]} == {home} and answers[3].node != home
     assert all(answer.source == "a" for answer in answers)
-    assert refused(fleet.ask("g", parent="nobody")).reason is Reason.NO_PARENT
+    assert refused(fleet.ask("g", parent="nobody")).reason is RefusalReason.NO_PARENT
 
 
-def test_a_pod_lives_until_it_can_be_scored() -> None:
+def test_a_sandbox_lives_long_enough_to_be_scored() -> None:
     fleet = Fleet()
     fleet.run("a", deadline_s=60.0)
     assert not fleet.wait(60 + SCORING_S - 1)
-    assert fleet.wait(2) == [Kill(pod="a", node="n0", why="its time is over")]
+    assert fleet.wait(2) == [Kill(sandbox="a", node="n0", why="its time is over")]
 
 
 def test_a_longer_deadline_moves_the_end() -> None:
@@ -221,46 +225,46 @@ def test_a_longer_deadline_moves_the_end() -> None:
 
 def test_a_start_that_never_reports_is_given_up() -> None:
     fleet = Fleet()
-    assert isinstance(fleet.ask("a"), Placed)
+    assert isinstance(fleet.ask("a"), Placement)
     fleet.wait(START_S - 1)
     assert [type(action) for action in fleet.wait(2)] == [Kill]
-    assert not fleet.scheduler.cluster.nodes["n0"].pods
+    assert not fleet.scheduler.cluster.nodes["n0"].reservations
 
 
-def test_a_silent_node_is_lost_and_its_pods_are_told() -> None:
+def test_a_silent_node_is_lost_and_its_sandboxes_are_reported() -> None:
     fleet = Fleet(2)
     node = fleet.run("a").node
     other = "n1" if node == "n0" else "n0"
     fleet.now += SILENT_S + 1
     fleet.scheduler.measure(other, Pressure(cpu=0, memory=0, disk=0))
     lost = fleet.scheduler.tick()
-    assert [(type(each), each.pod) for each in lost] == [(Lost, "a")]
+    assert [(type(each), each.sandbox) for each in lost] == [(Lost, "a")]
     assert fleet.run("b").node == other
 
 
-def test_a_lost_node_that_returns_is_swept() -> None:
+def test_sandboxes_of_a_lost_node_that_returns_are_killed() -> None:
     fleet = Fleet()
     fleet.run("a")
     fleet.scheduler.lose("n0", "pulled the plug")
     fleet.scheduler.join("n0", NODE)
-    request = Request(id="a", template="t", size=SMALL, deadline_s=60.0)
-    told = fleet.scheduler.hear("n0", [Running(request=request, age_s=20.0)])
-    assert [(type(each), each.pod) for each in told] == [(Kill, "a")]
+    request = PlacementRequest(id="a", template="t", size=SMALL, deadline_s=60.0)
+    actions = fleet.scheduler.reconcile("n0", [ReportedSandbox(request=request, age_s=20.0)])
+    assert [(type(each), each.sandbox) for each in actions] == [(Kill, "a")]
 
 
-def test_a_pod_that_died_unseen_is_told() -> None:
+def test_a_sandbox_that_is_missing_from_the_report_is_lost() -> None:
     fleet = Fleet()
     fleet.run("a")
     fleet.wait(5)
-    assert [type(each) for each in fleet.scheduler.hear("n0", [])] == [Lost]
+    assert [type(each) for each in fleet.scheduler.reconcile("n0", [])] == [Lost]
 
 
 def test_a_new_scheduler_takes_over_what_runs() -> None:
     fleet = Fleet()
-    request = Request(id="a", template="t", size=SMALL, deadline_s=60.0, labels={"run": "7"})
-    assert not fleet.scheduler.hear("n0", [Running(request=request, age_s=100.0)])
+    request = PlacementRequest(id="a", template="t", size=SMALL, deadline_s=60.0, labels={"run": "7"})
+    assert not fleet.scheduler.reconcile("n0", [ReportedSandbox(request=request, age_s=100.0)])
     assert fleet.scheduler.cluster.nodes["n0"].reserved == SMALL
-    assert isinstance(fleet.ask("a"), Placed), "known"
+    assert isinstance(fleet.ask("a"), Placement), "known"
     assert fleet.wait(SCORING_S - 39), "its age counts"
 
 
@@ -268,31 +272,31 @@ def test_a_sweep_ends_what_carries_the_label() -> None:
     fleet = Fleet()
     fleet.run("a", labels={"run": "1"})
     fleet.run("b", labels={"run": "2"})
-    assert [kill.pod for kill in fleet.scheduler.sweep("run", "1")] == ["a"]
-    assert list(fleet.scheduler.cluster.nodes["n0"].pods) == ["b"]
+    assert [kill.sandbox for kill in fleet.scheduler.sweep("run", "1")] == ["a"]
+    assert list(fleet.scheduler.cluster.nodes["n0"].reservations) == ["b"]
 
 
 def test_a_failing_template_is_tried_seldom_and_comes_back() -> None:
     fleet = Fleet()
     for number in range(3):
-        assert isinstance(fleet.ask(f"a{number}"), Placed)
+        assert isinstance(fleet.ask(f"a{number}"), Placement)
         fleet.scheduler.failed(f"a{number}")
     answer = refused(fleet.ask("b"))
-    assert answer.reason is Reason.FAILING and answer.retry_after_s is not None
-    assert isinstance(fleet.ask("c", template="other"), Placed)
+    assert answer.reason is RefusalReason.FAILING and answer.retry_after_s is not None
+    assert isinstance(fleet.ask("c", template="other"), Placement)
     fleet.wait(answer.retry_after_s)
-    assert isinstance(fleet.ask("b"), Placed)
-    assert refused(fleet.ask("d")).reason is Reason.FAILING, "one trial at a time"
+    assert isinstance(fleet.ask("b"), Placement)
+    assert refused(fleet.ask("d")).reason is RefusalReason.FAILING, "one trial at a time"
     fleet.scheduler.started("b", 0.1)
-    assert isinstance(fleet.ask("d"), Placed)
+    assert isinstance(fleet.ask("d"), Placement)
 
 
 def test_a_failed_start_may_be_asked_for_again() -> None:
     fleet = Fleet()
     fleet.ask("a")
     fleet.scheduler.failed("a")
-    assert not fleet.scheduler.cluster.nodes["n0"].pods
-    assert isinstance(fleet.ask("a"), Placed)
+    assert not fleet.scheduler.cluster.nodes["n0"].reservations
+    assert isinstance(fleet.ask("a"), Placement)
 
 
 def test_a_node_where_everything_fails_is_left_alone() -> None:
@@ -301,7 +305,7 @@ def test_a_node_where_everything_fails_is_left_alone() -> None:
     fleet.scheduler.cluster.nodes[bad].suspects.clear()
     for number, template in enumerate("uvwxyz"):
         answer = fleet.ask(f"p{number}", template=template)
-        assert isinstance(answer, Placed)
+        assert isinstance(answer, Placement)
         if answer.node != bad:
             break
         fleet.scheduler.failed(f"p{number}")
@@ -311,29 +315,29 @@ def test_a_node_where_everything_fails_is_left_alone() -> None:
 
 # --- warm pools ---------------------------------------------------------------------------------------------
 
-POOL = {"t": Pool(size=SMALL, ready=8)}
+POOL = {"t": WarmPool(size=SMALL, ready=8)}
 
 
-def starts(actions: list[Kill | Lost | Start]) -> list[Start]:
-    return [action for action in actions if isinstance(action, Start)]
+def starts(actions: list[Kill | Lost | StartWarm]) -> list[StartWarm]:
+    return [action for action in actions if isinstance(action, StartWarm)]
 
 
 def filled(fleet: Fleet) -> Fleet:
     for _ in range(20):
         for start in starts(fleet.wait(1)):
-            fleet.scheduler.started(start.pod, 0.01)
+            fleet.scheduler.started(start.sandbox, 0.01)
     return fleet
 
 
-def test_a_warm_pod_changes_hands() -> None:
+def test_a_warm_sandbox_changes_hands() -> None:
     fleet = filled(Fleet(4, POOL))
-    before = sum(len(node.pods) for node in fleet.scheduler.cluster)
+    before = sum(len(node.reservations) for node in fleet.scheduler.cluster)
     answer = fleet.ask("a")
-    assert before == 8 and isinstance(answer, Placed) and answer.how is How.WARM
+    assert before == 8 and isinstance(answer, Placement) and answer.kind is StartKind.WARM
     assert answer.source.startswith("warm-")
     node = fleet.scheduler.cluster.nodes[answer.node]
-    assert "a" in node.pods and answer.source not in node.pods
-    assert sum(len(node.pods) for node in fleet.scheduler.cluster) == 8
+    assert "a" in node.reservations and answer.source not in node.reservations
+    assert sum(len(node.reservations) for node in fleet.scheduler.cluster) == 8
 
 
 def test_a_drained_pool_fills_in_steps() -> None:
@@ -344,33 +348,33 @@ def test_a_drained_pool_fills_in_steps() -> None:
     assert len(first) == 2 and not starts(fleet.wait(1)), "two are starting already"
 
 
-def test_a_failing_pool_does_not_storm() -> None:
+def test_a_failing_pool_is_retried_seldom() -> None:
     fleet = Fleet(8, POOL)
     tried = 0
     for _ in range(600):
         for start in starts(fleet.wait(1)):
             tried += 1
-            fleet.scheduler.failed(start.pod)
+            fleet.scheduler.failed(start.sandbox)
     assert 5 <= tried < 30
-    assert not any(node.pods for node in fleet.scheduler.cluster)
+    assert not any(node.reservations for node in fleet.scheduler.cluster)
 
 
-def test_a_pool_yields_to_those_who_wait() -> None:
-    fleet = Fleet(1, {"other": Pool(size=SMALL, ready=4)})
-    for pod in "abcd":
-        fleet.run(pod)
-    assert isinstance(fleet.ask("e"), Refused)
+def test_a_pool_yields_to_waiting_clients() -> None:
+    fleet = Fleet(1, {"other": WarmPool(size=SMALL, ready=4)})
+    for sandbox in "abcd":
+        fleet.run(sandbox)
+    assert isinstance(fleet.ask("e"), Refusal)
     fleet.scheduler.ended("a")
     assert not starts(fleet.wait(0.1))
 
 
-def test_a_pool_makes_room_for_those_who_wait() -> None:
-    fleet = filled(Fleet(1, {"other": Pool(size=SMALL, ready=4)}))
-    assert isinstance(fleet.ask("a"), Refused)
+def test_a_pool_makes_room_for_waiting_clients() -> None:
+    fleet = filled(Fleet(1, {"other": WarmPool(size=SMALL, ready=4)}))
+    assert isinstance(fleet.ask("a"), Refusal)
     assert [type(action) for action in fleet.wait(1)] == [Kill]
-    assert isinstance(fleet.ask("a"), Placed)
+    assert isinstance(fleet.ask("a"), Placement)
 
 
 def test_a_request_that_is_not_positive_is_an_error() -> None:
     with pytest.raises(ValueError, match="positive"):
-        Request(id="a", template="t", size=Size(-1, 0, 0), deadline_s=1.0)
+        PlacementRequest(id="a", template="t", size=Size(-1, 0, 0), deadline_s=1.0)

@@ -15,7 +15,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def front(state: Path) -> Iterator[tuple[str, str]]:
-    """URL and key. A machine busy with tests is no reason to refuse."""
+    """Return the URL and key of a front that refuses nothing because the tests keep the CPU busy."""
     with served("serve", state, "--cpu-limit", "2", "--memory-overcommit", "8") as url:
         yield url, (state / "key").read_text()
 
@@ -30,6 +30,6 @@ def templates(state: Path, front: tuple[str, str]) -> Path:
 
 @pytest.fixture(autouse=True)
 def awake() -> Iterator[None]:
-    """No callback of a server in this process may keep its loop: see `tests/watchdog.py`."""
+    """Fail if a callback of a server in this process blocks its event loop: see `tests/watchdog.py`."""
     with watched():
         yield

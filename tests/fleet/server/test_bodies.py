@@ -1,4 +1,4 @@
-"""Floods of a front and its node by somebody who has a key: they are refused and cost little memory."""
+"""Floods of a front and its node by a client that has a key: they are refused and cost little memory."""
 
 import re
 from collections.abc import AsyncIterator
@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from tests.fleet.server.test_fleet import client, create
 
-from ostinato.fleet.client.client import Client, to
+from ostinato.fleet.client.client import SandboxClient, to
 
 __all__ = ["client"]
 FLOOD_MB = 150
@@ -16,17 +16,17 @@ MOST_MB = 50
 
 
 def peaks(state: Path) -> dict[int, int]:
-    """The most memory that the front and its node have ever had, in MB."""
-    found = {}
+    """Return the most memory in MB that the front and its node have ever had, by process id."""
+    peak_mb = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            told = (folder / "cmdline").read_bytes()
+            words = (folder / "cmdline").read_bytes()
             peak = re.search(r"VmHWM:\s+(\d+)", (folder / "status").read_text())
         except OSError:
             continue
-        if str(state).encode() in told and peak is not None:
-            found[int(folder.name)] = int(peak[1]) // 1024
-    return found
+        if str(state).encode() in words and peak is not None:
+            peak_mb[int(folder.name)] = int(peak[1]) // 1024
+    return peak_mb
 
 
 async def flood() -> AsyncIterator[bytes]:
@@ -48,7 +48,7 @@ async def flood() -> AsyncIterator[bytes]:
     ],
 )
 async def test_a_flood_is_refused_and_costs_little(
-    client: Client, state: Path, method: str, path: str
+    client: SandboxClient, state: Path, method: str, path: str
 ) -> None:
     sandbox = await create(client)
     session = await client.session()
@@ -57,11 +57,14 @@ async def test_a_flood_is_refused_and_costs_little(
     headers = {**to(sandbox), "Content-Type": "application/json"}
     try:
         url = client.url + path.format(id=sandbox)
-        async with session.request(method, url, data=flood(), headers=headers) as answer:
-            told = await answer.read()
-            assert 400 <= answer.status < 500 or (answer.status == 200 and b'"error"' in told), told
+        async with session.request(method, url, data=flood(), headers=headers) as response:
+            body = await response.read()
+            refused = 400 <= response.status < 500
+            assert refused or (response.status == 200 and b'"error"' in body), body
     except aiohttp.ClientError:
-        assert path != "/templates/tree-00"  # which may be as large as this: others are cut in the middle
+        assert (
+            path != "/templates/tree-00"
+        )  # a template may be as large as this; the other calls are cut off in the middle
     after = peaks(state)
     most = 2 * MOST_MB if path == "/exams" else MOST_MB
     assert {pid: after[pid] - before[pid] for pid in before if after[pid] - before[pid] > most} == {}

@@ -1,4 +1,9 @@
-"""A front and its nodes as processes: what they answer, and what happens when one is killed."""
+"""A front and its nodes as processes: their responses, and their end when one is killed.
+
+Covers fleet/server/front.py, fleet/server/node.py, fleet/server/sandboxes.py, fleet/server/control.py,
+fleet/server/access.py, fleet/server/templates.py, fleet/server/node_client.py, fleet/server/local_node.py,
+fleet/server/serve.py and fleet/choose.py.
+"""
 
 import asyncio
 import contextlib
@@ -13,34 +18,34 @@ import pytest
 from tests.sandbox.conftest import served
 
 from ostinato.fleet.client.backend import RemoteBackend
-from ostinato.fleet.client.client import Client, ConflictError, GoneError, RefusalError
-from ostinato.fleet.scheduler.pod import SCORING_S
+from ostinato.fleet.client.client import ConflictError, GoneError, RefusalError, SandboxClient
+from ostinato.fleet.scheduler.types import SCORING_S
 from ostinato.fleet.server.access import hash_key
 from ostinato.sandbox import Limits, SandboxError, Spec
 
 
 @pytest.fixture
-async def client(front: tuple[str, str], templates: Path) -> AsyncIterator[Client]:
+async def client(front: tuple[str, str], templates: Path) -> AsyncIterator[SandboxClient]:
     assert templates.is_dir()
-    made = Client(*front)
-    yield made
-    await made.aclose()
+    client = SandboxClient(*front)
+    yield client
+    await client.aclose()
 
 
-async def create(client: Client, **body: Any) -> str:
-    told = await client.call("POST", "/sandboxes", {"templateID": "base", "timeout": 60, **body})
-    return str(told["sandboxID"])
+async def create(client: SandboxClient, **body: Any) -> str:
+    created = await client.call("POST", "/sandboxes", {"templateID": "base", "timeout": 60, **body})
+    return str(created["sandboxID"])
 
 
 async def eventually(true: Any, seconds: float = 30.0) -> None:
     until = time.monotonic() + seconds
     while not await true():
-        assert time.monotonic() < until, "it never came true"
+        assert time.monotonic() < until, "the condition never came true"
         await asyncio.sleep(0.1)
 
 
-async def gone(client: Client, sandbox: str) -> str:
-    """The message with which it is gone; empty while it is there."""
+async def loss_of(client: SandboxClient, sandbox: str) -> str:
+    """Return the message that says that a sandbox is gone; empty while it is there."""
     try:
         await client.call("GET", f"/sandboxes/{sandbox}")
     except GoneError as error:
@@ -50,7 +55,7 @@ async def gone(client: Client, sandbox: str) -> str:
     return ""
 
 
-async def test_the_same_name_is_the_same_sandbox(client: Client) -> None:
+async def test_the_same_name_is_the_same_sandbox(client: SandboxClient) -> None:
     first, second = [await create(client, ostinato={"sandboxID": "inamed"}) for _ in range(2)]
     assert first == second == "inamed"
     await client.call("DELETE", "/sandboxes/inamed")
@@ -69,14 +74,16 @@ async def test_the_same_name_is_the_same_sandbox(client: Client) -> None:
         ({"ostinato": {"limits": {"colour": 1}}}, "not a sandbox"),
     ],
 )
-async def test_a_wish_that_cannot_be_is_refused_by_name(client: Client, body: Any, words: str) -> None:
+async def test_an_impossible_request_is_refused_with_its_reason(
+    client: SandboxClient, body: Any, words: str
+) -> None:
     with pytest.raises(SandboxError, match=words):
         await create(client, **body)
 
 
-async def test_who_has_no_key_is_not_served(front: tuple[str, str], client: Client) -> None:
+async def test_a_client_without_a_key_is_not_served(front: tuple[str, str], client: SandboxClient) -> None:
     sandbox = await create(client)
-    stranger = Client(front[0], "ost_guessed")
+    stranger = SandboxClient(front[0], "ost_guessed")
     for call in (
         stranger.call("GET", "/sandboxes"),
         stranger.call("GET", "/node"),
@@ -94,13 +101,13 @@ async def test_keys_are_kept_hashed(state: Path, front: tuple[str, str]) -> None
     assert (state / "key").stat().st_mode & 0o077 == 0
 
 
-async def test_a_template_that_is_another_is_refused(client: Client) -> None:
+async def test_a_template_whose_content_does_not_match_its_name_is_refused(client: SandboxClient) -> None:
     with pytest.raises(SandboxError, match="pack the directory again"):
         await client.call("PUT", "/templates/tree-00", data=b"something")
 
 
-async def test_the_deadline_is_not_the_end(client: Client) -> None:
-    """Scoring runs after the deadline: a sandbox that ended with it could not be scored."""
+async def test_a_sandbox_outlives_its_deadline(client: SandboxClient) -> None:
+    """Scoring runs after the deadline: a sandbox that ended at its deadline could not be scored."""
     sandbox = await create(client, timeout=1)
     await asyncio.sleep(2.5)
     assert await client.download(sandbox, "a.py") == b"print('a')\n"
@@ -108,8 +115,8 @@ async def test_the_deadline_is_not_the_end(client: Client) -> None:
     await client.call("DELETE", f"/sandboxes/{sandbox}")
 
 
-async def test_output_that_nobody_reads_stops_nothing(client: Client) -> None:
-    """A client that goes away in the middle leaves a full pipe: the command must go on, and others too."""
+async def test_unread_output_does_not_stop_a_command(client: SandboxClient) -> None:
+    """A client that goes away in the middle leaves a full pipe: this command and others must go on."""
     sandbox = await create(client)
     line = "head -c 30000000 /dev/zero; touch done"
     start = {"process": {"cmd": "/bin/sh", "args": ["-c", line]}}
@@ -129,7 +136,7 @@ async def test_output_that_nobody_reads_stops_nothing(client: Client) -> None:
     await client.call("DELETE", f"/sandboxes/{sandbox}")
 
 
-async def test_a_paused_sandbox_is_not_spoken_to(client: Client) -> None:
+async def test_a_paused_sandbox_takes_no_calls(client: SandboxClient) -> None:
     sandbox = await create(client)
     await client.call("POST", f"/sandboxes/{sandbox}/pause", {})
     with pytest.raises(SandboxError, match="paused"):
@@ -141,17 +148,17 @@ async def test_a_paused_sandbox_is_not_spoken_to(client: Client) -> None:
     await client.call("DELETE", f"/sandboxes/{sandbox}")
 
 
-async def test_a_sweep_ends_what_a_run_left(client: Client) -> None:
+async def test_a_sweep_ends_the_sandboxes_that_a_run_left(client: SandboxClient) -> None:
     left = {await create(client, metadata={"run": "crashed"}) for _ in range(3)}
     other = await create(client, metadata={"run": "alive"})
-    told = await client.call("POST", "/sweep", {"label": "run", "value": "crashed"})
-    assert set(told["ended"]) == left
-    assert await gone(client, other) == ""
+    swept = await client.call("POST", "/sweep", {"label": "run", "value": "crashed"})
+    assert set(swept["ended"]) == left
+    assert await loss_of(client, other) == ""
     await client.call("DELETE", f"/sandboxes/{other}")
 
 
-async def test_twenty_at_once_get_what_they_asked_for(front: tuple[str, str], tmp_path: Path) -> None:
-    """None is lost, none is given twice, and what is refused comes back by itself."""
+async def test_twenty_clients_at_once_get_their_own_sandboxes(front: tuple[str, str], tmp_path: Path) -> None:
+    """No sandbox is lost or placed twice, and a refused request is repeated by itself."""
     (tmp_path / "repo").mkdir()
     backend = await RemoteBackend.connect(*front)
     limits = Limits(memory_mb=64, disk_mb=8)
@@ -163,32 +170,32 @@ async def test_twenty_at_once_get_what_they_asked_for(front: tuple[str, str], tm
         await sandbox.destroy()
         return sandbox.id, output
 
-    found = await asyncio.gather(*(one(number) for number in range(20)))
-    assert [output for _, output in found] == [str(number) for number in range(20)]
-    assert len({name for name, _ in found}) == 20
+    results = await asyncio.gather(*(one(number) for number in range(20)))
+    assert [output for _, output in results] == [str(number) for number in range(20)]
+    assert len({name for name, _ in results}) == 20
     await backend.aclose()
 
 
 @contextlib.asynccontextmanager
-async def fleet(tmp_path: Path, *more: str) -> AsyncIterator[tuple[Client, Path]]:
+async def fleet(tmp_path: Path, *more: str) -> AsyncIterator[tuple[SandboxClient, Path]]:
     state = tmp_path / "front"
     (state / "templates" / "base").mkdir(parents=True)
     (state / "templates" / "base" / "a.py").write_text("")
     with served("serve", state, "--backend", "process", "--cpu-limit", "2", *more) as url:
-        client = Client(url, (state / "key").read_text())
+        client = SandboxClient(url, (state / "key").read_text())
         yield client, state
         await client.aclose()
 
 
 def node_pids(state: Path) -> list[int]:
-    """The node of a front, found by its state directory."""
-    found = []
+    """Return the process ids of a front's node, which its state directory shows."""
+    pids = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             words = (entry / "cmdline").read_bytes().split(b"\0")
             if b"node" in words and str(state / "node").encode() in words:
-                found.append(int(entry.name))
-    return found
+                pids.append(int(entry.name))
+    return pids
 
 
 async def test_a_killed_node_takes_its_sandboxes_but_not_its_snapshots(tmp_path: Path) -> None:
@@ -199,10 +206,10 @@ async def test_a_killed_node_takes_its_sandboxes_but_not_its_snapshots(tmp_path:
         (pid,) = node_pids(state)
         os.kill(pid, signal.SIGKILL)
 
-        async def told() -> bool:
-            return "was lost" in await gone(client, sandbox)
+        async def reported() -> bool:
+            return "was lost" in await loss_of(client, sandbox)
 
-        await eventually(told)
+        await eventually(reported)
         assert sandbox in await client.call("GET", "/lost")
 
         async def again() -> bool:
@@ -218,7 +225,7 @@ async def test_a_killed_node_takes_its_sandboxes_but_not_its_snapshots(tmp_path:
     assert not node_pids(state)
 
 
-async def test_a_full_fleet_refuses_with_a_time_and_room_brings_it_back(tmp_path: Path) -> None:
+async def test_a_full_fleet_refuses_with_a_time_and_serves_once_there_is_room(tmp_path: Path) -> None:
     async with fleet(tmp_path) as (client, _):
         cores = (await client.call("GET", "/node"))["capacity"][0] // 1000
         if cores > 8:
@@ -230,13 +237,13 @@ async def test_a_full_fleet_refuses_with_a_time_and_room_brings_it_back(tmp_path
         assert 0 < refused.value.retry_after_s <= 1
         with pytest.raises(RefusalError) as refused:
             await create(client, ostinato={**small, "sandboxID": "ilast"})
-        assert refused.value.retry_after_s % 1, "finer than Retry-After says it"
+        assert refused.value.retry_after_s % 1, "more exact than Retry-After"
         await client.call("DELETE", f"/sandboxes/{first}")
         await asyncio.sleep(refused.value.retry_after_s)
         assert await create(client, ostinato={**small, "sandboxID": "ilast"}) == "ilast"
 
 
-async def test_a_new_front_takes_over_what_runs_and_warm_ones_are_ready(tmp_path: Path) -> None:
+async def test_a_new_front_takes_over_the_sandboxes_and_warm_ones_are_ready(tmp_path: Path) -> None:
     templates = tmp_path / "templates"
     (templates / "base").mkdir(parents=True)
     more = ("--backend", "process", "--templates", str(templates))
@@ -254,8 +261,8 @@ async def test_a_new_front_takes_over_what_runs_and_warm_ones_are_ready(tmp_path
             "8",
         )
         with served("serve", tmp_path / "one", *options, "--pool", "base=2") as url:
-            client = Client(url, (tmp_path / "one" / "key").read_text())
-            node = Client(node_url, key)
+            client = SandboxClient(url, (tmp_path / "one" / "key").read_text())
+            node = SandboxClient(node_url, key)
 
             async def warm() -> bool:
                 return len(await node.call("GET", "/sandboxes")) >= 2
@@ -265,16 +272,16 @@ async def test_a_new_front_takes_over_what_runs_and_warm_ones_are_ready(tmp_path
             assert [each["sandboxID"] for each in await client.call("GET", "/sandboxes")] == [sandbox]
             await client.aclose()
         with served("serve", tmp_path / "two", *options) as url:
-            client = Client(url, (tmp_path / "two" / "key").read_text())
+            client = SandboxClient(url, (tmp_path / "two" / "key").read_text())
             assert (await client.call("GET", f"/sandboxes/{sandbox}"))["metadata"] == {"run": "1"}
             await client.call("DELETE", f"/sandboxes/{sandbox}")
-            assert await gone(client, sandbox)
+            assert await loss_of(client, sandbox)
             with pytest.raises(GoneError):
                 await client.call("DELETE", "/sandboxes/ilate")
             await create(node, ostinato={"sandboxID": "ilate"})
 
             async def ended() -> bool:
-                return bool(await gone(node, "ilate"))
+                return bool(await loss_of(node, "ilate"))
 
             await eventually(ended)
             await client.aclose()

@@ -1,4 +1,7 @@
-"""The public SDK of E2B, unchanged, against our server: a front, its node, real sandboxes."""
+"""The public SDK of E2B, unchanged, against our server: a front, its node, real sandboxes.
+
+Covers fleet/server/rest.py, fleet/server/envd.py and fleet/server/files.py.
+"""
 
 import asyncio
 from pathlib import Path
@@ -11,7 +14,7 @@ e2b = pytest.importorskip("e2b", reason="e2b is not installed: pip install -e '.
 
 @pytest.fixture
 def options(front: tuple[str, str], templates: Path) -> dict[str, Any]:
-    """What a user sets instead of E2B's own cloud; HTTP/2 needs TLS, which a loopback has not."""
+    """Return the options for our server instead of E2B's cloud; HTTP/2 would need TLS."""
     assert (templates / "base").is_dir()
     url, key = front
     return {"api_url": url, "sandbox_url": url, "api_key": key, "http_version": "1.1"}
@@ -25,7 +28,7 @@ async def test_a_sandbox_from_start_to_end(options: dict[str, Any]) -> None:
         "echo one; sleep 0.3; echo $WHO", envs={"WHO": "two words"}, on_stdout=seen.append
     )
     assert (result.exit_code, result.stdout) == (0, "one\ntwo words\n")
-    assert len(seen) == 2, "it came as it was written"
+    assert len(seen) == 2, "output arrives as it is written"
 
     written = await sandbox.files.write("deep/a.txt", "text")
     assert written.path.endswith("/deep/a.txt")
@@ -69,7 +72,7 @@ async def test_pause_resume_snapshot_and_fork(options: dict[str, Any]) -> None:
     sandbox = await e2b.AsyncSandbox.create("base", timeout=60, **options)
     await sandbox.files.write("kept", "yes")
     assert await sandbox.pause()
-    assert not await sandbox.pause(), "it was"
+    assert not await sandbox.pause(), "it is paused already"
     resumed = await e2b.AsyncSandbox.connect(sandbox.sandbox_id, timeout=60, **options)
     assert await resumed.files.read("kept") == "yes"
     snapshot = await resumed.create_snapshot()
@@ -83,7 +86,7 @@ async def test_pause_resume_snapshot_and_fork(options: dict[str, Any]) -> None:
     await asyncio.gather(*(each.kill() for each in (resumed, child, *forks)))
 
 
-async def test_what_is_wrong_is_said_in_its_words(options: dict[str, Any]) -> None:
+async def test_errors_arrive_as_the_exceptions_of_the_sdk(options: dict[str, Any]) -> None:
     with pytest.raises(e2b.SandboxException, match="no template"):
         await e2b.AsyncSandbox.create("absent", timeout=60, **options)
     with pytest.raises(e2b.AuthenticationException):

@@ -1,4 +1,7 @@
-"""Sandboxes on other machines, over the E2B protocol: the client's side, and what both sides share."""
+"""The client's side of the E2B protocol: sandboxes on other machines as an ordinary backend.
+
+Only `fleet/choose`, `fleet/command_line` and `fleet/server` may come in.
+"""
 
 from ostinato.fleet.client.backend import RemoteBackend
 

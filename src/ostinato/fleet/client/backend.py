@@ -1,6 +1,6 @@
-"""A backend whose sandboxes are elsewhere: a client of the E2B protocol, of our own server's above all.
+"""A backend whose sandboxes are on a server: a client of the E2B protocol and of our own server's additions.
 
-What E2B has no word for (whole trees, usage, exams, templates by content) only our server answers.
+The additions are whole trees, usage, exams and templates by content; only our server understands them.
 """
 
 import asyncio
@@ -14,10 +14,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ostinato.fleet.client.client import Client, ConflictError, GoneError, RefusalError
-from ostinato.fleet.client.debts import Debts
+from ostinato.fleet.client.client import ConflictError, GoneError, RefusalError, SandboxClient
 from ostinato.fleet.client.process import RemoteProcess
-from ostinato.fleet.protocol import bundle
+from ostinato.fleet.client.unconfirmed import UnconfirmedSandboxes
+from ostinato.fleet.protocol import archive
 from ostinato.sandbox.base import (
     SNAPSHOT_FORMAT,
     Capabilities,
@@ -38,29 +38,29 @@ from ostinato.sandbox.base import (
 from ostinato.sandbox.protocol.entries import packed, unpacked
 
 TIMEOUT_S = 3600.0
-"""How long a sandbox may live that nobody destroys."""
+"""How long a sandbox may live that is never destroyed."""
 PATIENCE_S = 120.0
-"""How long a refused sandbox is asked for again."""
+"""How long a refused sandbox is requested again."""
 EXAM_S = 600.0
 Signature = tuple[str, int, int, int]
 
 
 class RemoteBackend:
-    """Sandboxes of one server. `connect` makes one."""
+    """The sandboxes of one server, to be opened by `connect`."""
 
     name = "remote"
 
-    def __init__(self, client: Client, capabilities: Capabilities) -> None:
+    def __init__(self, client: SandboxClient, capabilities: Capabilities) -> None:
         self.capabilities = capabilities
         self._client = client
-        self.debts = Debts(client)
+        self.unconfirmed = UnconfirmedSandboxes(client)
         self._sent: dict[Signature, str] = {}
         self._alive: set[RemoteSandbox] = set()
 
     @classmethod
     async def connect(cls, url: str, key: str) -> "RemoteBackend":
-        """Raises SandboxError when the server does not answer, or is not ours."""
-        client = Client(url, key)
+        """Connect to a server. Raises SandboxError when it does not respond or is not ours."""
+        client = SandboxClient(url, key)
         try:
             report = await client.call("GET", "/node")
             return cls(client, _capabilities(report["capabilities"]))
@@ -74,7 +74,8 @@ class RemoteBackend:
     async def start(
         self, spec: Spec, template: str | None = None, timeout_s: float = TIMEOUT_S
     ) -> "RemoteSandbox":
-        """As `create`, or from a template or snapshot of the server; for at most `timeout_s` seconds."""
+        """Create a sandbox as `create` does, or from a template or snapshot of the server, for `timeout_s` at
+        most."""
         source = template or await self._send(spec.repo)
         return await self._start(spec, source, source, timeout_s)
 
@@ -109,26 +110,26 @@ class RemoteBackend:
             "limits": asdict(exam.limits),
             "variations": exam.variations,
         }
-        answer = await self._client.call("POST", "/exams", body, within_s=EXAM_S)
-        if "fault" in answer:
-            raise ChangesError(answer["fault"])
-        found: list[dict[str, str]] = answer["runs"]
-        return found
+        result = await self._client.call("POST", "/exams", body, within_s=EXAM_S)
+        if "fault" in result:
+            raise ChangesError(result["fault"])
+        runs: list[dict[str, str]] = result["runs"]
+        return runs
 
     async def aclose(self) -> None:
         try:
             await asyncio.gather(*(sandbox.destroy() for sandbox in tuple(self._alive)))
-            if errors := await self.debts.settle():
+            if errors := await self.unconfirmed.end_all():
                 raise errors[0]
         finally:
             await self._client.aclose()
 
     async def _send(self, repo: Path) -> str:
-        """The name under which the server knows a directory as it is now."""
+        """Send a directory unless the server has it; return its name there."""
         signature = await asyncio.to_thread(_signature, repo)
         known = self._sent.get(signature)
         if known is None:
-            name, data = await asyncio.to_thread(bundle.pack, repo)
+            name, data = await asyncio.to_thread(archive.pack, repo)
             known = self._sent[signature] = await self._upload(name, data)
         return known
 
@@ -140,29 +141,29 @@ class RemoteBackend:
         return name
 
     async def _start(self, spec: Spec, source: str, template: str, timeout_s: float) -> "RemoteSandbox":
-        """Asks until there is room. Raises RefusalError when there is none for long."""
+        """Request a sandbox until there is room. Raises RefusalError when there is none within PATIENCE_S."""
         if spec.mounts:
             raise Unsupported(self.name, f"mount {spec.mounts[0].source}", "a backend on this machine")
-        await self.debts.settle()
+        await self.unconfirmed.end_all()
         name, until = "i" + secrets.token_hex(10), time.monotonic() + PATIENCE_S
-        body = _wish(spec, source, name, timeout_s)
+        body = _request_body(spec, source, name, timeout_s)
         while True:
             try:
-                with self.debts.owing(name):
-                    told = await self._client.call("POST", "/sandboxes", body)
-                return self.enter(told, spec, template)
+                with self.unconfirmed.tracking(name):
+                    created = await self._client.call("POST", "/sandboxes", body)
+                return self.register(created, spec, template)
             except RefusalError as error:
                 if time.monotonic() + error.retry_after_s > until:
                     raise
                 await asyncio.sleep(error.retry_after_s)
 
-    def enter(self, told: Mapping[str, Any], spec: Spec, template: str) -> "RemoteSandbox":
-        """A sandbox that the server has told of."""
-        sandbox = RemoteSandbox(self, self._client, told, spec, template)
+    def register(self, body: Mapping[str, Any], spec: Spec, template: str) -> "RemoteSandbox":
+        """Register a sandbox from the server's response."""
+        sandbox = RemoteSandbox(self, self._client, body, spec, template)
         self._alive.add(sandbox)
         return sandbox
 
-    def left(self, sandbox: "RemoteSandbox") -> None:
+    def unregister(self, sandbox: "RemoteSandbox") -> None:
         self._alive.discard(sandbox)
 
 
@@ -170,11 +171,16 @@ class RemoteSandbox:
     """One sandbox on a server."""
 
     def __init__(
-        self, backend: RemoteBackend, client: Client, told: Mapping[str, Any], spec: Spec, template: str
+        self,
+        backend: RemoteBackend,
+        client: SandboxClient,
+        body: Mapping[str, Any],
+        spec: Spec,
+        template: str,
     ) -> None:
-        self.id = str(told["sandboxID"])
-        self.root = str(told["ostinato"]["root"])
-        self.started_s = float(told["ostinato"]["spent"].get("started", 0.0))
+        self.id = str(body["sandboxID"])
+        self.root = str(body["ostinato"]["root"])
+        self.started_s = float(body["ostinato"]["spent"].get("started", 0.0))
         self._backend, self._client = backend, client
         self._spec, self._template = spec, template
         self._destroyed = False
@@ -213,8 +219,8 @@ class RemoteSandbox:
         await self._client.upload(self.id, path, data)
 
     async def files(self) -> list[str]:
-        found: list[str] = (await self._tree(of="files"))["files"]
-        return found
+        paths: list[str] = (await self._tree(of="files"))["files"]
+        return paths
 
     async def tree_hash(self) -> str:
         return str((await self._tree(of="hash"))["hash"])
@@ -238,14 +244,14 @@ class RemoteSandbox:
         await self._control("POST", "/resume", {})
 
     async def snapshot(self, kind: SnapshotKind = SnapshotKind.FILESYSTEM) -> Snapshot:
-        told = await self._control("POST", "/snapshots", {"memory": kind is SnapshotKind.FULL})
-        extra = told["ostinato"]
+        taken = await self._control("POST", "/snapshots", {"memory": kind is SnapshotKind.FULL})
+        extra = taken["ostinato"]
         return Snapshot(
-            id=told["snapshotID"],
+            id=taken["snapshotID"],
             kind=SnapshotKind(extra["kind"]),
             backend=self._backend.name,
             template=self._template,
-            path=Path(told["snapshotID"]),
+            path=Path(taken["snapshotID"]),
             bytes=extra["bytes"],
             created=extra["created"],
         )
@@ -253,18 +259,18 @@ class RemoteSandbox:
     async def fork(self, n: int = 1) -> "list[Sandbox]":
         names = ["i" + secrets.token_hex(10) for _ in range(n)]
         body = {"count": n, "timeout": TIMEOUT_S, "ostinato": {"sandboxIDs": names}}
-        with self._backend.debts.owing(*names):
-            answers = await self._control("POST", "/fork", body)
-        born = [
-            self._backend.enter(answer["sandbox"], self._spec, self._template)
-            for answer in answers
-            if "sandbox" in answer
+        with self._backend.unconfirmed.tracking(*names):
+            forks = await self._control("POST", "/fork", body)
+        children = [
+            self._backend.register(fork["sandbox"], self._spec, self._template)
+            for fork in forks
+            if "sandbox" in fork
         ]
-        failed = [answer["error"]["message"] for answer in answers if "error" in answer]
+        failed = [fork["error"]["message"] for fork in forks if "error" in fork]
         if failed:
-            await asyncio.gather(*(child.destroy() for child in born))
+            await asyncio.gather(*(child.destroy() for child in children))
             raise SandboxError(f"{len(failed)} of {n} forks of {self.id} failed: {failed[0]}")
-        return list(born)
+        return list(children)
 
     async def usage(self) -> Usage:
         self._check_alive()
@@ -274,8 +280,8 @@ class RemoteSandbox:
         if self._destroyed:
             return
         self._destroyed = True
-        self._backend.left(self)
-        await self._backend.debts.end(self.id)
+        self._backend.unregister(self)
+        await self._backend.unconfirmed.end(self.id)
 
     async def list(self, path: str = ".") -> "list[str]":
         names: list[str] = (await self._tree(of="names", path=path))["names"]
@@ -291,12 +297,12 @@ class RemoteSandbox:
 
 
 async def _kill(process: Process) -> None:
-    """What nobody waits for any more ends; if the sandbox is gone it has."""
+    """End a command that is no longer waited for; if the sandbox is gone, it has ended already."""
     with suppress(SandboxError):
         await process.signal(signal.SIGKILL)
 
 
-def _wish(spec: Spec, source: str, name: str, timeout_s: float) -> dict[str, Any]:
+def _request_body(spec: Spec, source: str, name: str, timeout_s: float) -> dict[str, Any]:
     extra: dict[str, Any] = {"sandboxID": name, "limits": asdict(spec.limits)}
     if spec.egress is not None:
         extra["egress"] = asdict(spec.egress)
@@ -309,21 +315,21 @@ def _wish(spec: Spec, source: str, name: str, timeout_s: float) -> dict[str, Any
     }
 
 
-def _capabilities(told: Mapping[str, Any]) -> Capabilities:
-    fork = told["fork"]
+def _capabilities(body: Mapping[str, Any]) -> Capabilities:
+    fork = body["fork"]
     return Capabilities(
-        isolation=Isolation(told["isolation"]),
-        snapshots=frozenset(map(SnapshotKind, told["snapshots"])),
+        isolation=Isolation(body["isolation"]),
+        snapshots=frozenset(map(SnapshotKind, body["snapshots"])),
         fork=None if fork is None else SnapshotKind(fork),
-        pause=told["pause"],
-        egress=frozenset(told["egress"]),
-        limits=frozenset(told["limits"]),
-        lost=tuple(told["lost"]),
+        pause=body["pause"],
+        egress=frozenset(body["egress"]),
+        limits=frozenset(body["limits"]),
+        lost=tuple(body["lost"]),
     )
 
 
 def _signature(directory: Path) -> Signature:
-    """Changes when any file in it does, as far as times and sizes tell."""
+    """Return a value that changes when any file in the directory does, as far as times and sizes show."""
     if not directory.is_dir():
         raise SandboxError(f"no repository at {directory}: give a directory")
     stats = [path.lstat() for path in directory.rglob("*")]

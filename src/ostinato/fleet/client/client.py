@@ -1,4 +1,4 @@
-"""HTTP to one server of the E2B protocol: control calls, calls into a sandbox, files."""
+"""The HTTP client of one E2B server: control calls, calls to a sandbox's agent, files."""
 
 import io
 import json
@@ -14,15 +14,15 @@ from ostinato.sandbox.base import SandboxError
 
 TIMEOUT_S = 60.0
 SILENCE_S = 180.0
-"""After so long without a byte a stream is broken: agents say every 50 to 90 seconds that they live."""
+"""A stream without a byte for this long is broken: agents send a keepalive every 50 to 90 seconds."""
 BUFFER = 32 * 1024
 """Bytes that a socket holds on each side."""
 ENVD_PORT = "49983"
-"""Where E2B's agent in a sandbox listens; names the agent in requests to a proxy."""
+"""The port of E2B's agent in a sandbox; it names the agent in requests to a proxy."""
 
 
 class RefusalError(SandboxError):
-    """The server has no room now: come back after `retry_after_s`."""
+    """The server has no room now: try again after `retry_after_s`."""
 
     def __init__(self, message: str, retry_after_s: float) -> None:
         super().__init__(message)
@@ -30,15 +30,15 @@ class RefusalError(SandboxError):
 
 
 class GoneError(SandboxError):
-    """There is no such sandbox, template or snapshot (any more)."""
+    """The sandbox, template or snapshot does not exist, or no longer."""
 
 
 class ConflictError(SandboxError):
-    """The sandbox is in another state."""
+    """The sandbox is not in the state that the call needs."""
 
 
-class Client:
-    """One server, one key. Calls may run at the same time."""
+class SandboxClient:
+    """A client of one server, with one key. Calls may run at the same time."""
 
     def __init__(self, url: str, key: str) -> None:
         self.url = url.rstrip("/")
@@ -47,7 +47,8 @@ class Client:
         self._keeper: AsyncGenerator[None, None] | None = None
 
     async def session(self) -> aiohttp.ClientSession:
-        """Connections belong to an event loop: they are closed when it ends, and the next one has its own."""
+        """Return the session of this event loop. It is closed when the loop ends; the next loop gets its
+        own."""
         if self._session is None or self._session.closed:
             self._session = aiohttp.ClientSession(
                 headers={"X-API-Key": self._key},
@@ -73,10 +74,10 @@ class Client:
         params: Mapping[str, str] | None = None,
         within_s: float = TIMEOUT_S,
     ) -> Any:
-        """A control call. Returns the JSON of the answer, None when it is empty.
+        """Make a control call. Return the JSON of the response, None when it is empty.
 
-        Raises RefusalError, GoneError, ConflictError, what the sandbox raised, and SandboxError when the
-        server does not answer.
+        Raises RefusalError, GoneError, ConflictError, the sandbox's own error, and SandboxError when the
+        server does not respond.
         """
         content = {"data": _stream(data)} if body is None else {"json": body}
         try:
@@ -93,16 +94,16 @@ class Client:
                     raise _control_error(response, text)
                 return json.loads(text) if text else None
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            raise SandboxError(f"{self.url} did not answer {method} {path}: {_words(error)}") from error
+            raise SandboxError(f"{self.url} did not respond to {method} {path}: {_words(error)}") from error
 
     async def rpc(self, sandbox: str, method: str, message: Mapping[str, Any]) -> dict[str, Any]:
-        """A unary call to the agent in a sandbox."""
+        """Make a unary call to the agent in a sandbox."""
         try:
             session = await self.session()
             async with session.post(f"{self.url}/{method}", json=message, headers=to(sandbox)) as response:
                 text = await response.read()
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise SandboxError(f"{self.url} did not answer {method}: {_words(error)}") from error
+            raise SandboxError(f"{self.url} did not respond to {method}: {_words(error)}") from error
         if response.status >= 400:
             raise _agent_error(text, response.status)
         return connect.parse(text)
@@ -110,7 +111,7 @@ class Client:
     async def stream(
         self, sandbox: str, method: str, message: Mapping[str, Any]
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """A call to the agent that answers with many messages."""
+        """Make a call to the agent that responds with a stream of messages; yield them."""
         headers = {**to(sandbox), "Content-Type": connect.STREAM, "Connect-Protocol-Version": "1"}
         try:
             session = await self.session()
@@ -149,12 +150,12 @@ class Client:
 
 
 def _stream(data: bytes | None) -> io.BytesIO | None:
-    """Sent in pieces, so that other calls go on meanwhile."""
+    """Return data as a stream, which aiohttp sends in pieces, so that other calls go on meanwhile."""
     return None if data is None else io.BytesIO(data)
 
 
 def _socket(address: AddrInfo) -> socket.socket:
-    """Little is under way between a command and a slow reader: the command feels it."""
+    """Return a socket with a small receive buffer, so that a slow reader soon slows its command down."""
     family, kind, protocol, _, _ = address
     made = socket.socket(family, kind, protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
@@ -162,7 +163,7 @@ def _socket(address: AddrInfo) -> socket.socket:
 
 
 async def _until_the_loop_ends(session: aiohttp.ClientSession) -> AsyncGenerator[None, None]:
-    """A loop closes the generators that were begun in it."""
+    """Close the session when the event loop closes the generators that were started in it."""
     try:
         yield
     finally:
@@ -170,7 +171,7 @@ async def _until_the_loop_ends(session: aiohttp.ClientSession) -> AsyncGenerator
 
 
 def to(sandbox: str) -> dict[str, str]:
-    """Headers that name the agent of a sandbox."""
+    """Return the headers that name the agent of a sandbox."""
     return {"E2b-Sandbox-Id": sandbox, "E2b-Sandbox-Port": ENVD_PORT}
 
 

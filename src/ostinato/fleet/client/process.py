@@ -1,23 +1,23 @@
-"""A command in a sandbox that is elsewhere."""
+"""A command in a sandbox on a server."""
 
 import base64
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
 
-from ostinato.fleet.client.client import Client
+from ostinato.fleet.client.client import SandboxClient
 from ostinato.sandbox.base import ExecResult, Limits
 from ostinato.sandbox.protocol.output import OutputTail
 
 INPUT_BYTES = 256 * 1024
-"""Of standard input in one call."""
+"""Bytes of standard input in one call."""
 
 
 class RemoteProcess:
-    """A command whose output comes over one connection: not reading it slows the command down."""
+    """A command whose output arrives over one connection: a slow reader slows the command down."""
 
     def __init__(
         self,
-        client: Client,
+        client: SandboxClient,
         sandbox: str,
         pid: int,
         events: AsyncGenerator[dict[str, Any], None],
@@ -30,12 +30,12 @@ class RemoteProcess:
     @classmethod
     async def begin(
         cls,
-        client: Client,
+        client: SandboxClient,
         sandbox: str,
         events: AsyncGenerator[dict[str, Any], None],
         limits: Limits,
     ) -> "RemoteProcess":
-        """When the command has started. Raises what kept it from that."""
+        """Wait until the command has started. Raises the error if it could not start."""
         first = await anext(events)
         return cls(client, sandbox, int(first["event"]["start"]["pid"]), events, limits)
 
@@ -71,10 +71,10 @@ class RemoteProcess:
         async for _ in self.output():
             pass
         assert self._result is not None
-        told = self._result["result"]
+        result = self._result["result"]
         return ExecResult(
-            exit_code=told["exitCode"],
+            exit_code=result["exitCode"],
             output=self._tail.text(),
-            timed_out=told["timedOut"],
-            duration_s=told["durationS"],
+            timed_out=result["timedOut"],
+            duration_s=result["durationS"],
         )

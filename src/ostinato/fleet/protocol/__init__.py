@@ -1,1 +1,4 @@
-"""The E2B protocol, as client and server both speak it: Connect calls and archives of directories."""
+"""The formats that client and server share: envelopes of calls, and archives of templates.
+
+Only `fleet/client` and `fleet/server` may come in.
+"""

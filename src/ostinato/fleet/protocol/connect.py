@@ -5,7 +5,8 @@
     envelope  flags u8 | length u32 big-endian | JSON
 
 Source: connectrpc.com/docs/protocol. In an envelope with END, `{"error": {code, message}}` says what failed.
-Errors carry one field more than the protocol has, `kind`: the name of the exception, so that ours survive.
+Errors carry one field more than the protocol has, `kind`: the name of the exception, so that our exceptions
+arrive as they were raised.
 """
 
 import json
@@ -47,7 +48,7 @@ _CODES: list[tuple[type[Exception], str]] = [
 
 
 class RemoteUnsupported(Unsupported):
-    """`Unsupported` as another machine said it."""
+    """An `Unsupported` error from another machine."""
 
     def __init__(self, message: str) -> None:
         SandboxError.__init__(self, message)
@@ -71,7 +72,7 @@ class ConnectError(Exception):
 
 
 def to_error(error: Exception) -> ConnectError | None:
-    """How an exception of a sandbox travels; None for one that is no answer but a bug."""
+    """Return a sandbox's exception in its wire form; None for an exception that is a bug."""
     if isinstance(error, ConnectError):
         return error
     code = next((code for kind, code in _CODES if isinstance(error, kind)), None)
@@ -88,7 +89,7 @@ def _message(error: Exception) -> str:
 
 
 def from_error(body: Mapping[str, Any]) -> Exception:
-    """The exception that `to_error` was given; SandboxError for another server's."""
+    """Return the exception that `to_error` converted; SandboxError for one of a foreign server."""
     kind = _KINDS.get(str(body.get("kind") or body.get("error_code") or ""), None)
     message = str(body.get("message", "no message"))
     if kind is None:
@@ -97,25 +98,25 @@ def from_error(body: Mapping[str, Any]) -> Exception:
 
 
 def pack(message: Mapping[str, Any], flags: int = 0) -> bytes:
-    """One envelope."""
+    """Return a message as one envelope."""
     body = json.dumps(message).encode()
     return _PREFIX.pack(flags, len(body)) + body
 
 
 def unpack(body: bytes) -> dict[str, Any]:
-    """The one message of a streaming request. Raises ConnectError."""
+    """Return the one message of a streaming request. Raises ConnectError."""
     if len(body) < _PREFIX.size:
         raise ConnectError("invalid_argument", "not an envelope: send application/connect+json")
     flags, length = _PREFIX.unpack_from(body)
     if flags & COMPRESSED:
         raise ConnectError("unimplemented", "compressed envelopes are not read: send them plain")
     if len(body) != _PREFIX.size + length:
-        raise ConnectError("invalid_argument", "an envelope of another length than it says")
+        raise ConnectError("invalid_argument", "an envelope whose length is not the stated one")
     return parse(body[_PREFIX.size :])
 
 
 def parse(body: bytes) -> dict[str, Any]:
-    """A JSON object. Raises ConnectError."""
+    """Parse a JSON object. Raises ConnectError."""
     try:
         message = json.loads(body or b"{}")
     except (ValueError, RecursionError) as error:
@@ -126,7 +127,7 @@ def parse(body: bytes) -> dict[str, Any]:
 
 
 async def messages(chunks: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
-    """The messages of a stream, until its end. Raises what the server said; SandboxError if it broke off."""
+    """Yield the messages of a stream. Raises the server's error at its end; SandboxError if it broke off."""
     buffer = bytearray()
     async for chunk in chunks:
         buffer += chunk

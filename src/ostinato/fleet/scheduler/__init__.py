@@ -1,1 +1,4 @@
-"""Which machine a sandbox runs on: decisions as pure, synchronous code, driven by events and a clock."""
+"""The choice of the node for each sandbox: pure, synchronous code, driven by events and a clock.
+
+Only `fleet/server` may come in.
+"""

@@ -1,14 +1,14 @@
-"""What a start costs, in CPU seconds, as measured: the currency of admission."""
+"""The cost of a start in CPU seconds, as measured: the currency of admission."""
 
 from dataclasses import dataclass
 
-from ostinato.fleet.scheduler.pod import How
+from ostinato.fleet.scheduler.types import StartKind
 
 GUESS_S = 0.25
-"""Before anything was started."""
+"""The cost that is assumed before anything was started."""
 GAIN = 0.1
 SPREAD = 2.0
-"""Deviations above the mean that are set aside: half of all starts cost more than the mean."""
+"""Deviations above the mean that are reserved: half of all starts cost more than the mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,24 +20,24 @@ class _Estimate:
 class StartCosts:
     """A moving mean and mean deviation for each template and kind of start (Jacobson, SIGCOMM 1988, app. A).
 
-    A start on a node that has the template already and one that has to fetch it are different kinds.
+    A start on a node that already has the template is counted apart from one that has to fetch it.
     """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, How, bool], _Estimate] = {}
+        self._known: dict[tuple[str, StartKind, bool], _Estimate] = {}
         self._all: _Estimate | None = None
-        """Of whatever was started: what one that was never started is taken to cost."""
+        """The estimate over all starts, which is used for a template that was never started."""
 
-    def expect_s(self, template: str, how: How, *, held: bool) -> float:
-        """CPU seconds to set aside. Taking over a warm pod costs nothing."""
-        if how is How.WARM:
+    def expect_s(self, template: str, kind: StartKind, *, held: bool) -> float:
+        """Return the CPU seconds to reserve. The takeover of a warm sandbox costs nothing."""
+        if kind is StartKind.WARM:
             return 0.0
-        known = self._known.get((template, how, held)) or self._all
+        known = self._known.get((template, kind, held)) or self._all
         return GUESS_S if known is None else known.mean + SPREAD * known.deviation
 
-    def learn(self, template: str, how: How, cpu_s: float, *, held: bool) -> None:
-        """A start has cost `cpu_s`."""
-        key = (template, how, held)
+    def learn(self, template: str, kind: StartKind, cpu_s: float, *, held: bool) -> None:
+        """Record that a start has cost `cpu_s`."""
+        key = (template, kind, held)
         self._known[key] = _moved(self._known.get(key), cpu_s)
         self._all = _moved(self._all, cpu_s)
 

@@ -1,28 +1,38 @@
-"""One machine as the scheduler sees it: what is promised there, what it says of itself, what it may start."""
+"""One node as the scheduler sees it: its reservations, the load it reports, and its budget for starts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ostinato.fleet.scheduler.breaker import Breaker
-from ostinato.fleet.scheduler.pod import IDLE, NOTHING, How, Pressure, Reason, Request, Size
+from ostinato.fleet.scheduler.circuit_breaker import CircuitBreaker
+from ostinato.fleet.scheduler.types import (
+    IDLE,
+    NOTHING,
+    Placement,
+    PlacementRequest,
+    Pressure,
+    RefusalReason,
+    Size,
+    StartKind,
+)
 
 BUSY = Pressure(cpu=0.85, memory=0.95, disk=0.95, stalls=(0.5, 0.1, 0.3))
-"""At any of these a node takes no more, if nobody says otherwise."""
+"""The default load from which on a node takes no more sandboxes."""
 SLOWEST_STARTS = 0.05
-"""CPU seconds a second for each core that go into starts however busy the machine is."""
+"""CPU seconds per second and core that go into starts however busy the node is."""
 START_SHARE = 0.5
-"""Of the CPU that is left, how much may go into starts."""
+"""Share of the idle CPU that may go into starts."""
 RAMP_S = 4.0
-"""How long a pod may take to show in what its node measures, or to be gone from it."""
+"""How long a start or an end may take to show in the load that a node measures."""
 MOST_TEMPLATES = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overcommit:
-    """How many times its CPU and memory a node may promise. Disk is promised once.
+    """The factors by which a node's CPU and memory may be reserved. Disk is reserved once.
 
-    Agents wait for the model most of the time, so cores are promised several times. Memory that is promised
-    more than once can run out; what is measured then stops admission, but a pod can still grow afterwards.
+    Agents wait for the model most of the time, so cores are reserved several times over. Memory that is
+    reserved more than once can run out; the measured load then stops admission, but a sandbox can still grow
+    afterwards.
 
     >>> Overcommit().room(Size(2000, 4096, 10000))
     Size(millicores=8000, memory_mb=4096, disk_mb=10000)
@@ -36,31 +46,34 @@ class Overcommit:
             int(capacity.millicores * self.cpu), int(capacity.memory_mb * self.memory), capacity.disk_mb
         )
 
-    def expected(self, promised: Size) -> Size:
-        """What of a promise is expected to be used: the inverse of `room`."""
+    def expected(self, reserved: Size) -> Size:
+        """Return the share of a reservation that is expected to be used: the inverse of `room`."""
         return Size(
-            int(promised.millicores / self.cpu), int(promised.memory_mb / self.memory), promised.disk_mb
+            int(reserved.millicores / self.cpu), int(reserved.memory_mb / self.memory), reserved.disk_mb
         )
 
 
 @dataclass(slots=True, kw_only=True)
 class Reservation:
-    """A place that is held. There is exactly one for every pod that was placed and has not ended."""
+    """A place on a node. There is exactly one for every sandbox that was placed and has not ended."""
 
-    request: Request
+    request: PlacementRequest
     node: str
-    how: How
+    kind: StartKind
     source: str
     held: bool
-    """Whether the node had the template."""
-    placed_at: float
+    """True if the node already had the template."""
     expires_at: float
     running_since: float | None = None
     pooled: bool = False
 
+    @property
+    def placement(self) -> Placement:
+        return Placement(sandbox=self.request.id, node=self.node, kind=self.kind, source=self.source)
 
-class Node:
-    """Reservations, live pressure and a budget of CPU seconds for starts."""
+
+class FleetNode:
+    """The reservations on a node, its measured load, and a budget of CPU seconds for starts."""
 
     def __init__(
         self,
@@ -69,14 +82,14 @@ class Node:
         capacity: Size,
         room: Size,
         busy: Pressure,
-        breaker: Breaker,
+        breaker: CircuitBreaker,
         clock: Callable[[], float],
     ) -> None:
         self.name = name
         self.capacity = capacity
         self.room = room
         self.reserved = NOTHING
-        self.pods: dict[str, Reservation] = {}
+        self.reservations: dict[str, Reservation] = {}
         self.templates: dict[str, None] = {}
         self.breaker = breaker
         self.heard_at = clock()
@@ -90,21 +103,20 @@ class Node:
         self._left = NOTHING
         self._counted_at = self.heard_at
         self.starts_per_s = self._budget_s = 0.0
-        """CPU seconds a second that may go into starts, and those that have not gone yet."""
+        """CPU seconds per second that may go into starts, and the CPU seconds that are left of them now."""
         self.measure(IDLE)
         self._budget_s = self.starts_per_s
 
     def measure(self, pressure: Pressure) -> None:
-        """Takes in what the node measured just now."""
+        """Take in the load that the node measured just now."""
         now = self.heard_at = self._clock()
         self._refill(now)
-        shown = [pod for pod, (since, _) in self._fresh.items() if since < now - RAMP_S]
-        for pod in shown:
-            del self._fresh[pod]
+        for sandbox in [name for name, (since, _) in self._fresh.items() if since < now - RAMP_S]:
+            del self._fresh[sandbox]
         self._judge(pressure)
         used = Size(*(int(a * b) for a, b in zip(_shares(pressure), self.capacity, strict=True)))
         if self._busy.cpu > 1:
-            used = Size(0, *used[1:])  # what is measured of the CPU is no reason
+            used = Size(0, *used[1:])  # the limit is off: the measured CPU is no reason to refuse
         self._left = self.capacity - used
         for _, size in self._fresh.values():
             self._left -= size
@@ -113,33 +125,37 @@ class Node:
         self.starts_per_s = cores * max(left, SLOWEST_STARTS)
 
     def _judge(self, pressure: Pressure) -> None:
-        """What is pressed: the CPU, which only makes pods slow, or memory and disk, which end them."""
+        """Set two flags: the CPU is pressed, which slows sandboxes down; memory or disk is, which ends
+        them."""
         shares = [share >= most for share, most in zip(_shares(pressure), _shares(self._busy), strict=True)]
         stalls = [a >= b for a, b in zip(pressure.stalls, self._busy.stalls, strict=False)] or [False]
         self.cpu_pressed = shares[0] or stalls[0]
         self._pressed = any(shares[1:]) or any(stalls[1:])
 
-    def refuses(self, size: Size, expected: Size, cost_s: float) -> Reason | None:
-        """Why a pod of this size, expected to use so much, cannot start here now; None when it can.
+    def refuses(self, size: Size, expected: Size, cost_s: float) -> RefusalReason | None:
+        """Return the reason why a sandbox of this size and expected use cannot start here now; None when it
+        can.
 
-        The innermost loop of a fleet: written out. What others do with the CPU keeps nobody from it while our
-        pods are promised no more than there is.
+        This is the innermost loop of a fleet and therefore written out. A CPU that is busy with other
+        programs is no reason to refuse while no more cores are reserved than there are.
         """
-        (cpu, memory, disk), promised, room = size, self.reserved, self.room
-        if promised[0] + cpu > room[0] or promised[1] + memory > room[1] or promised[2] + disk > room[2]:
-            return Reason.FULL
+        (cpu, memory, disk), reserved, room = size, self.reserved, self.room
+        if reserved[0] + cpu > room[0] or reserved[1] + memory > room[1] or reserved[2] + disk > room[2]:
+            return RefusalReason.FULL
         left = self._left
         if self._pressed or expected[1] > left[1] or expected[2] > left[2]:
-            return Reason.FULL
-        if (self.cpu_pressed or expected[0] > left[0]) and promised[0] + cpu > self.capacity[0]:
-            return Reason.FULL
+            return RefusalReason.FULL
+        if (self.cpu_pressed or expected[0] > left[0]) and reserved[0] + cpu > self.capacity[0]:
+            return RefusalReason.FULL
         if cost_s > 0 and (not self.can_pay(cost_s) or self.breaker.wait_s()):
-            return Reason.STARTS
+            return RefusalReason.STARTS
         return None
 
     def can_pay(self, cost_s: float) -> bool:
-        """Whether the budget has `cost_s`, or is full: a start dearer than a second's budget must wait for
-        that, and is owed afterwards."""
+        """Return True if the budget covers `cost_s` or is full.
+
+        A start that costs more than the budget can hold waits until it is full, and leaves it negative.
+        """
         if self._budget_s < cost_s:
             self._refill(self._clock())
         return self._budget_s >= cost_s or self._budget_s >= self.starts_per_s > 0
@@ -150,45 +166,45 @@ class Node:
             self._budget_s = min(self._budget_s + earned, self.starts_per_s)
             self._counted_at = now
 
-    def take(self, pod: Reservation, expected: Size, cost_s: float) -> None:
-        """Hold a place, and pay for the start."""
-        self._fresh[pod.request.id] = self._clock(), expected
+    def take(self, reservation: Reservation, expected: Size, cost_s: float) -> None:
+        """Add a reservation and pay for its start."""
+        self._fresh[reservation.request.id] = self._clock(), expected
         self._left -= expected
         self._budget_s -= cost_s
-        self.hold(pod)
+        self.hold(reservation)
         if cost_s:
-            self.breaker.tries()
+            self.breaker.record_try()
 
-    def hold(self, pod: Reservation) -> None:
-        """Hold a place for what is there already."""
-        self.pods[pod.request.id] = pod
-        self.reserved += pod.request.size
+    def hold(self, reservation: Reservation) -> None:
+        """Add the reservation of a sandbox that already runs."""
+        self.reservations[reservation.request.id] = reservation
+        self.reserved += reservation.request.size
 
-    def drop(self, pod: str) -> None:
-        self.reserved -= self.pods.pop(pod).request.size
-        _, expected = self._fresh.pop(pod, (0.0, NOTHING))
+    def drop(self, sandbox: str) -> None:
+        self.reserved -= self.reservations.pop(sandbox).request.size
+        _, expected = self._fresh.pop(sandbox, (0.0, NOTHING))
         self._left += expected
         self._dropped_at = self._clock()
 
-    def rests(self) -> bool:
-        """Whether nothing of ours is here, and what was measured is not ours any more either."""
-        return not self.pods and self.heard_at > self._dropped_at + RAMP_S
+    def is_empty(self) -> bool:
+        """Return True if no sandbox is here and the measured load includes none either."""
+        return not self.reservations and self.heard_at > self._dropped_at + RAMP_S
 
     def learn(self, template: str) -> None:
-        """The template is here now; the one used longest ago is taken to be gone when there are many."""
+        """Record that the node has a template. Of too many the least recently used counts as gone."""
         self.templates.pop(template, None)
         self.templates[template] = None
         if len(self.templates) > MOST_TEMPLATES:
             del self.templates[next(iter(self.templates))]
 
     def lacks(self, size: Size) -> float:
-        """How much must become free for a pod of this size, as a share of the node."""
+        """Return the share of the node that must become free for a sandbox of this size."""
         return max(
             (u + s - r) / r if r else 0.0 for r, u, s in zip(self.room, self.reserved, size, strict=True)
         )
 
     def free_share(self) -> float:
-        """The scarcest thing's share that is not promised, from 0 to 1; negative never by our doing."""
+        """Return the share of the scarcest resource that is not reserved, from 0 to 1."""
         (a, b, c), (x, y, z) = self.room, self.reserved
         return 1 - max(x / a if a else 0.0, y / b if b else 0.0, z / c if c else 0.0)
 

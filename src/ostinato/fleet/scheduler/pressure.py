@@ -1,27 +1,27 @@
-"""How busy this machine is, as the kernel says: CPU, memory, disk, and PSI where it has it."""
+"""The load of this machine, as the kernel reports it: CPU, memory, disk, and PSI where the kernel has it."""
 
 import os
 import shutil
 import sys
 from pathlib import Path
 
-from ostinato.fleet.scheduler.pod import Pressure, Size
+from ostinato.fleet.scheduler.types import Pressure, Size
 
 PSI = ("cpu", "memory", "io")
 MB = 2**20
 
 
 class Gauge:
-    """Reads pressure; the CPU's share is that since the last reading."""
+    """A reader of the load; the CPU's share is the one since the last reading."""
 
     def __init__(self, disk: Path, *, spare_mb: int = 256, proc: Path = Path("/proc")) -> None:
-        """`disk` is where sandboxes write, `spare_mb` the memory and disk that are never promised."""
+        """`disk` is where sandboxes write, `spare_mb` the memory and disk that are never reserved."""
         self._disk, self._spare_mb, self._proc = disk, spare_mb, proc
         self._cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
         self._before = self._ticks()
 
     def capacity(self) -> Size:
-        """What this machine has for pods: its cores, its memory, the disk that is free now or theirs."""
+        """Return the resources for sandboxes: all cores, memory and disk but for `spare_mb`."""
         return Size(
             self._cores * 1000,
             max(0, self._memory_mb()[0] - self._spare_mb),
@@ -39,7 +39,7 @@ class Gauge:
         )
 
     def _cpu(self) -> float:
-        """Busy share of all cores since the last reading (proc(5): idle and iowait are not busy)."""
+        """Return the busy share of all cores since the last reading (proc(5): idle, iowait are not busy)."""
         before, self._before = self._before, self._ticks()
         idle, total = (now - then for now, then in zip(self._before, before, strict=True))
         return min(max(1 - idle / total, 0.0), 1.0) if total > 0 else 0.0
@@ -50,20 +50,20 @@ class Gauge:
         return ticks[3] + ticks[4], sum(ticks)
 
     def _memory_mb(self) -> tuple[int, int]:
-        """Total, and what can be had without swapping."""
+        """Return the total, and the memory that is available without swapping."""
         rows = dict(line.split(":", 1) for line in self._lines("meminfo"))
         return tuple(int(rows[name].split()[0]) // 1024 for name in ("MemTotal", "MemAvailable"))  # type: ignore[return-value]
 
     def _stalls(self) -> tuple[float, ...]:
-        """`some avg10` of each kind as a share; empty where the kernel was built or booted without PSI."""
-        found = []
+        """Return `some avg10` of each kind as a share; empty where the kernel runs without PSI."""
+        shares = []
         for kind in PSI:
             try:
                 line = self._lines(f"pressure/{kind}")[0]
             except OSError:
                 return ()
-            found.append(float(line.partition("avg10=")[2].split()[0]) / 100)
-        return tuple(found)
+            shares.append(float(line.partition("avg10=")[2].split()[0]) / 100)
+        return tuple(shares)
 
     def _lines(self, name: str) -> list[str]:
         return (self._proc / name).read_text().splitlines()

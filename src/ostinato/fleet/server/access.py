@@ -1,4 +1,5 @@
-"""Who may call. Keys are kept hashed; a sandbox's token follows from a secret, so that none is stored."""
+"""Access control. Keys are kept hashed; a sandbox's token is derived from a secret, so that none is
+stored."""
 
 import hashlib
 import hmac
@@ -8,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ostinato.fleet.server.wishes import ControlError
+from ostinato.fleet.server.control import ControlError
 
 PREFIX = "ost_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """SHA-256 of every key that may call, and the secret that tokens follow from.
+    """The SHA-256 of every key that may call, and the secret from which tokens are derived.
 
     >>> access = Access(hashes=frozenset({hash_key("k")}), secret=b"s")
     >>> access.knows("k"), access.knows("other")
@@ -26,21 +27,21 @@ class Access:
     secret: bytes
 
     def knows(self, key: str) -> bool:
-        return hash_key(key) in self.hashes  # what is compared is a hash: its timing tells nothing
+        return hash_key(key) in self.hashes  # a hash is compared: the timing reveals nothing about the key
 
     def token(self, sandbox: str) -> str:
-        """Opens one sandbox's agent and nothing else."""
+        """Return the token that gives access to one sandbox's agent and to nothing else."""
         return hmac.new(self.secret, sandbox.encode(), hashlib.sha256).hexdigest()
 
     def check_control(self, headers: Mapping[str, str]) -> None:
-        """ControlError 401 without a known key."""
+        """Raise ControlError 401 if the headers carry no known key."""
         if not self.knows(_key(headers)):
             raise ControlError(401, "this API key is not known: send yours as 'X-API-Key: KEY'")
 
     def check_agent(self, headers: Mapping[str, str], sandbox: str) -> None:
-        """ControlError 401 without the sandbox's token or a known key."""
-        given = headers.get("x-access-token", "")
-        if not hmac.compare_digest(given.encode(), self.token(sandbox).encode()):
+        """Raise ControlError 401 if the headers carry neither the sandbox's token nor a known key."""
+        token = headers.get("x-access-token", "")
+        if not hmac.compare_digest(token.encode(), self.token(sandbox).encode()):
             self.check_control(headers)
 
 
@@ -50,7 +51,7 @@ def _key(headers: Mapping[str, str]) -> str:
 
 
 def hash_key(key: str) -> str:
-    """Keys are long and random: no salt, no slow hash."""
+    """Return the hash of a key. Keys are long and random, so it needs no salt and need not be slow."""
     return hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
 
 
@@ -59,9 +60,9 @@ def new_key() -> str:
 
 
 def open_access(state: Path) -> Access:
-    """What a state directory holds: `keys`, a hash a line, and `secret`, made at the first time.
+    """Read `keys`, one hash a line, and `secret` from a state directory; create them at the first call.
 
-    A first key is made too and left in `key` for this user's own command line.
+    A first key is created too and left in `key` for this user's own command line.
     """
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not (state / "secret").exists():
@@ -75,7 +76,7 @@ def open_access(state: Path) -> Access:
 
 
 def _write(path: Path, text: str) -> None:
-    """For this user's eyes only, whole or not at all."""
+    """Write a file that only this user can read, atomically."""
     beside = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(descriptor, "w") as file:  # noqa: PTH123 - a descriptor with its own mode

@@ -1,4 +1,4 @@
-"""What clients send, in bounded memory: a body is read as it comes, and no further than what it may be."""
+"""Request bodies in bounded memory: a body is read as it arrives, and no further than its limit."""
 
 import hashlib
 import tempfile
@@ -8,25 +8,26 @@ from typing import IO
 
 from starlette.requests import ClientDisconnect, Request
 
-from ostinato.fleet.protocol import bundle
-from ostinato.fleet.server.wishes import ControlError
+from ostinato.fleet.protocol import archive
+from ostinato.fleet.server.control import ControlError
 from ostinato.sandbox.base import MAX_FILE_BYTES
 
 MIB = 2**20
 CONTROL = MIB
-"""Bytes of a control call."""
+"""Limit in bytes for a control call."""
 MESSAGE = 8 * MIB
-"""Of a call to a sandbox's agent: what it carries most is input for a command."""
+"""Limit for a call to a sandbox's agent: the largest ones carry input for a command."""
 FILES = 2 * MAX_FILE_BYTES
-"""Of files on their way in, several at once in a form."""
+"""Limit for uploaded files, several of them in one form."""
 EXAM = 96 * MIB
-"""Of an exam: a usual sandbox's disk in base64."""
+"""Limit for an exam: the disk of a usual sandbox in base64."""
 
 
 async def pieces(request: Request, most: int) -> AsyncIterator[bytes]:
-    """A body as it comes. ControlError 413 when it has, or says that it has, more than `most` bytes."""
-    told = request.headers.get("content-length", "")
-    size = int(told) if told.isascii() and told.isdigit() else 0
+    """Yield a body as it arrives. Raise ControlError 413 when it has, or announces, more than `most`
+    bytes."""
+    length = request.headers.get("content-length", "")
+    size = int(length) if length.isascii() and length.isdigit() else 0
     if size <= most:
         size = 0
         try:
@@ -42,23 +43,26 @@ async def pieces(request: Request, most: int) -> AsyncIterator[bytes]:
 
 
 async def whole(request: Request, most: int) -> bytes:
-    """A body of at most `most` bytes. ControlError 413."""
+    """Return a body of at most `most` bytes. Raise ControlError 413 when it is larger."""
     body = bytearray()
     async for piece in pieces(request, most):
         body += piece
     return bytes(body)
 
 
-async def archive(request: Request, folder: Path) -> tuple[IO[bytes], str]:
-    """A template's archive in a file without a name in `folder`, and what it is called. ControlError 413."""
+async def store_archive(request: Request, folder: Path) -> tuple[IO[bytes], str]:
+    """Write a template's archive to an unnamed file in `folder`; return the file and the archive's name.
+
+    Raise ControlError 413 when it is larger than `archive.MAX_BYTES`.
+    """
     file: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - the caller closes it
     state = hashlib.sha256()
     try:
-        async for piece in pieces(request, bundle.MAX_BYTES):
+        async for piece in pieces(request, archive.MAX_BYTES):
             file.write(piece)
             state.update(piece)
     except BaseException:
         file.close()
         raise
     file.seek(0)
-    return file, bundle.PREFIX + state.hexdigest()
+    return file, archive.PREFIX + state.hexdigest()

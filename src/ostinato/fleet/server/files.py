@@ -1,6 +1,6 @@
-"""The file tree of a sandbox as E2B's agent shows it, and whole files up and down.
+"""The file calls of envd, E2B's agent: the file tree of a sandbox, downloads and uploads.
 
-Sandboxes here show their repository: relative paths start there, and absolute ones must lie in it.
+Only the repository of a sandbox is shown: relative paths start there, and absolute ones must lie in it.
 """
 
 import posixpath
@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from ostinato.fleet.protocol.connect import ConnectError
 from ostinato.fleet.server import bodies
 from ostinato.fleet.server.envd import refusal
-from ostinato.fleet.server.pods import Pod
+from ostinato.fleet.server.sandboxes import HostedSandbox
 from ostinato.sandbox.base import MAX_FILE_BYTES, SandboxPathError
 from ostinato.sandbox.protocol.entries import packed
 
@@ -29,9 +29,9 @@ _FIELDS = 9
 _MISSING, _NO_DIRECTORY, _THERE = 44, 45, 46
 
 
-def inside(pod: Pod, path: object) -> str:
-    """The absolute path in the sandbox. SandboxPathError when it is not below its repository."""
-    root = pod.sandbox.root
+def inside(hosted: HostedSandbox, path: object) -> str:
+    """Return the absolute path in the sandbox. Raise SandboxPathError when it leads out of the repository."""
+    root = hosted.sandbox.root
     if not isinstance(path, str) or not path or "\0" in path:
         raise SandboxPathError(f"{path!r} is not a path")
     full = posixpath.normpath(posixpath.join(root, path))
@@ -40,9 +40,9 @@ def inside(pod: Pod, path: object) -> str:
     return full
 
 
-async def _sh(pod: Pod, script: str, path: str) -> str:
-    """Output of a small script. FileNotFoundError and the like as the script exits."""
-    process = await pod.sandbox.start(script, timeout_s=SCRIPT_S)
+async def _sh(hosted: HostedSandbox, script: str, path: str) -> str:
+    """Return the output of a small script. Raise FileNotFoundError and the like by its exit code."""
+    process = await hosted.sandbox.start(script, timeout_s=SCRIPT_S)
     output = b"".join([chunk async for chunk in process.output()]).decode(errors="surrogateescape")
     result = await process.wait()
     match result.exit_code:
@@ -78,26 +78,26 @@ def _entry(fields: list[str]) -> dict[str, Any]:
     return {**entry, "symlinkTarget": link, "isSymlink": True} if link else entry
 
 
-async def stat(pod: Pod, message: Message) -> Message:
-    return {"entry": await _stat(pod, inside(pod, message.get("path")))}
+async def stat(hosted: HostedSandbox, message: Message) -> Message:
+    return {"entry": await _stat(hosted, inside(hosted, message.get("path")))}
 
 
-async def _stat(pod: Pod, path: str) -> dict[str, Any]:
+async def _stat(hosted: HostedSandbox, path: str) -> dict[str, Any]:
     name = shlex.quote(path)
     text = await _sh(
-        pod,
+        hosted,
         f"[ -e {name} ] || [ -L {name} ] || exit {_MISSING}; find {name} -maxdepth 0 -printf '{_FORMAT}'",
         path,
     )
     return _entries(text)[0]
 
 
-async def list_dir(pod: Pod, message: Message) -> Message:
-    path = inside(pod, message.get("path"))
+async def list_dir(hosted: HostedSandbox, message: Message) -> Message:
+    path = inside(hosted, message.get("path"))
     depth = min(max(int(message.get("depth") or 1), 1), DEEPEST)
     name = shlex.quote(path)
     text = await _sh(
-        pod,
+        hosted,
         f"[ -e {name} ] || exit {_MISSING}; [ -d {name} ] || exit {_NO_DIRECTORY}; "
         f"find {name} -mindepth 1 -maxdepth {depth} -printf '{_FORMAT}'",
         path,
@@ -105,45 +105,47 @@ async def list_dir(pod: Pod, message: Message) -> Message:
     return {"entries": sorted(_entries(text), key=lambda entry: str(entry["path"]))}
 
 
-async def make_dir(pod: Pod, message: Message) -> Message:
-    path = inside(pod, message.get("path"))
+async def make_dir(hosted: HostedSandbox, message: Message) -> Message:
+    path = inside(hosted, message.get("path"))
     name = shlex.quote(path)
-    await _sh(pod, f"[ -e {name} ] && exit {_THERE}; mkdir -p {name}", path)
-    return {"entry": await _stat(pod, path)}
+    await _sh(hosted, f"[ -e {name} ] && exit {_THERE}; mkdir -p {name}", path)
+    return {"entry": await _stat(hosted, path)}
 
 
-async def move(pod: Pod, message: Message) -> Message:
-    source, target = (inside(pod, message.get(name)) for name in ("source", "destination"))
+async def move(hosted: HostedSandbox, message: Message) -> Message:
+    source, target = (inside(hosted, message.get(name)) for name in ("source", "destination"))
     a, b, above = (shlex.quote(each) for each in (source, target, posixpath.dirname(target)))
-    await _sh(pod, f"[ -e {a} ] || [ -L {a} ] || exit {_MISSING}; mkdir -p {above} && mv -T {a} {b}", source)
-    return {"entry": await _stat(pod, target)}
+    await _sh(
+        hosted, f"[ -e {a} ] || [ -L {a} ] || exit {_MISSING}; mkdir -p {above} && mv -T {a} {b}", source
+    )
+    return {"entry": await _stat(hosted, target)}
 
 
-async def remove(pod: Pod, message: Message) -> Message:
-    path = inside(pod, message.get("path"))
-    if path == pod.sandbox.root:
+async def remove(hosted: HostedSandbox, message: Message) -> Message:
+    path = inside(hosted, message.get("path"))
+    if path == hosted.sandbox.root:
         raise SandboxPathError("the repository itself stays")
     name = shlex.quote(path)
-    await _sh(pod, f"[ -e {name} ] || [ -L {name} ] || exit {_MISSING}; rm -rf {name}", path)
+    await _sh(hosted, f"[ -e {name} ] || [ -L {name} ] || exit {_MISSING}; rm -rf {name}", path)
     return {}
 
 
-async def download(pod: Pod, request: Request) -> Response:
+async def download(hosted: HostedSandbox, request: Request) -> Response:
     """GET /files?path=…"""
     try:
-        data = await pod.sandbox.read(inside(pod, request.query_params.get("path")))
+        data = await hosted.sandbox.read(inside(hosted, request.query_params.get("path")))
         return Response(data, media_type="application/octet-stream")
     except Exception as error:
         return _refused(error)
 
 
-async def upload(pod: Pod, request: Request) -> Response:
+async def upload(hosted: HostedSandbox, request: Request) -> Response:
     """POST /files: one file as plain bytes, or several as a form."""
     try:
         written = []
-        for path, data in await _sent(request):
-            full = inside(pod, path)
-            await pod.sandbox.write(full, data)
+        for path, data in await _uploaded(request):
+            full = inside(hosted, path)
+            await hosted.sandbox.write(full, data)
             written.append({"name": posixpath.basename(full), "type": "file", "path": full})
         return JSONResponse(written)
     except Exception as error:
@@ -155,7 +157,7 @@ def _refused(error: Exception) -> Response:
     return JSONResponse({**body, "code": status, "error_code": body.get("kind", "")}, status)
 
 
-async def _sent(request: Request) -> list[tuple[str | None, bytes]]:
+async def _uploaded(request: Request) -> list[tuple[str | None, bytes]]:
     body, path = await _body(request), request.query_params.get("path")
     kind, _, parameters = request.headers.get("content-type", "").partition(";")
     if kind.strip() != "multipart/form-data":
@@ -189,32 +191,32 @@ def _unzipped(body: bytes) -> bytes:
 
 
 def _parts(body: bytes, boundary: bytes) -> list[tuple[str, bytes]]:
-    """File name and content of each part of a form (RFC 7578). Raises ConnectError."""
-    found = []
+    """Return the file name and content of each part of a form (RFC 7578). Raises ConnectError."""
+    parts = []
     for part in (b"\r\n" + body).split(b"\r\n--" + boundary)[1:-1]:
         head, _, data = part.partition(b"\r\n\r\n")
         name = head.partition(b'filename="')[2].partition(b'"')[0]
         if not name:
-            raise ConnectError("invalid_argument", "a part of the form is no file")
-        found.append((name.decode(errors="replace").replace("%22", '"'), data))
-    if not found:
+            raise ConnectError("invalid_argument", "a part of the form is not a file")
+        parts.append((name.decode(errors="replace").replace("%22", '"'), data))
+    if not parts:
         raise ConnectError("invalid_argument", "no file in the form")
-    return found
+    return parts
 
 
-# --- ours: what a tree is, as a whole -----------------------------------------------------------------------
+# --- our own call: the tree as a whole ----------------------------------------------------------------------
 
 
-async def tree(pod: Pod, message: Message) -> Message:
-    """ostinato.Tree/Files, with `of`: "files", "hash", "changes", or "names" of a directory."""
+async def tree(hosted: HostedSandbox, message: Message) -> Message:
+    """Handle ostinato.Tree/Read, where `of` is "files", "hash", "changes", or "names" of a directory."""
     match message.get("of"):
         case "files":
-            return {"files": await pod.sandbox.files()}
+            return {"files": await hosted.sandbox.files()}
         case "hash":
-            return {"hash": await pod.sandbox.tree_hash()}
+            return {"hash": await hosted.sandbox.tree_hash()}
         case "names":
-            return {"names": await pod.sandbox.list(str(message.get("path", ".")))}
+            return {"names": await hosted.sandbox.list(str(message.get("path", ".")))}
         case "changes":
-            changes = await pod.sandbox.changes()
+            changes = await hosted.sandbox.changes()
             return {"changes": {path: packed(data) for path, data in changes.items()}}
     raise ConnectError("invalid_argument", f"a tree has no {message.get('of')!r}")

@@ -1,8 +1,6 @@
-"""The front: one address for a fleet. It places sandboxes and passes on what is said to them."""
+"""The front: one address for a fleet. It places sandboxes and passes calls on to their nodes."""
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
 
 import aiohttp
 from starlette.applications import Starlette
@@ -14,31 +12,19 @@ from ostinato.fleet.client.client import to
 from ostinato.fleet.protocol import connect
 from ostinato.fleet.server import bodies
 from ostinato.fleet.server.access import Access
+from ostinato.fleet.server.control import ControlError
 from ostinato.fleet.server.fleet import Fleet
-from ostinato.fleet.server.link import Link, passed_on
 from ostinato.fleet.server.node import AGENT, agent_refused
-from ostinato.fleet.server.rest import Endpoint, Rest, guarded, read_body
-from ostinato.fleet.server.wishes import ControlError
+from ostinato.fleet.server.node_client import NodeClient, to_control_error
+from ostinato.fleet.server.rest import Endpoint, Rest, guarded, lifespan, read_body
 from ostinato.sandbox.base import SandboxError
 
-KEPT_HEADERS = ("content-type", "content-encoding", "connect-protocol-version", "connect-timeout-ms")
+PASSED_HEADERS = ("content-type", "content-encoding", "connect-protocol-version", "connect-timeout-ms")
 EXAM_S = 600.0
 
 
 def create_front(fleet: Fleet, access: Access) -> Starlette:
-    """The application. It owns the fleet's connections, not its nodes."""
-
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        await fleet.poll()
-        watch = asyncio.create_task(fleet.watch_nodes())
-        try:
-            yield
-        finally:
-            watch.cancel()
-            with suppress(asyncio.CancelledError):
-                await watch
-            await fleet.aclose()
+    """Return the application. It owns the fleet's connections, not its nodes."""
 
     front = _Front(fleet, access)
     own = [
@@ -51,7 +37,10 @@ def create_front(fleet: Fleet, access: Access) -> Starlette:
         Route("/files", front.pass_on, methods=["GET", "POST"]),
         Route("/health", front.pass_on, methods=["GET"]),
     ]
-    return Starlette(routes=[*own, *Rest(fleet, access, fleet.templates).routes(), *agent], lifespan=lifespan)
+    return Starlette(
+        routes=[*own, *Rest(fleet, access, fleet.templates).routes(), *agent],
+        lifespan=lifespan(fleet.watch_nodes, fleet.aclose, before=fleet.poll),
+    )
 
 
 class _Front:
@@ -59,7 +48,7 @@ class _Front:
         self._fleet, self._access = fleet, access
 
     def guarded(self, handler: Endpoint) -> Endpoint:
-        """As `rest.guarded`; what a node answered is the front's answer."""
+        """Guard a handler as `rest.guarded` does, and pass a node's refusal on as the front's own."""
 
         async def endpoint(request: Request) -> Response:
             try:
@@ -67,59 +56,59 @@ class _Front:
             except ControlError:
                 raise
             except SandboxError as error:
-                raise passed_on(error) from None  # a cause would be told as this refusal's code
+                raise to_control_error(error) from None  # a cause would become the refusal's `error_code`
 
         return guarded(self._access, endpoint)
 
     async def report(self, _: Request) -> Response:
-        """A node's report, with what all nodes have in common."""
+        """Handle GET /node: respond with the report of one node, for the fields that all nodes share."""
         return JSONResponse({**self._fleet.some_node().report, "name": "front"})
 
     async def lost(self, _: Request) -> Response:
         return JSONResponse(self._fleet.lost())
 
     async def examine(self, request: Request) -> Response:
-        """An exam needs no place of its own: it is over before a scheduler could measure it."""
+        """Handle POST /exams. An exam gets no place of its own: it is over before a scheduler could measure
+        it."""
         body = await read_body(request, bodies.EXAM)
-        link = self._fleet.some_node()
+        node = self._fleet.some_node()
         for name in ("repo", "tests"):
-            await link.provide(str(body.get(name)))
-        return JSONResponse(await link.control("POST", "/exams", body, within_s=EXAM_S))
+            await node.provide(str(body.get(name)))
+        return JSONResponse(await node.control("POST", "/exams", body, within_s=EXAM_S))
 
     async def pass_on(self, request: Request) -> Response:
-        """A call to the agent of the sandbox that the header names, to its node and back as it comes."""
+        """Pass a call to a sandbox's agent on to its node, and the response back as it arrives."""
         name = request.headers.get("e2b-sandbox-id", "")
         try:
             self._access.check_agent(request.headers, name)
-            link = self._fleet.link_of(name)
-            answer = await _ask(link, request, name)
+            response = await _forward(self._fleet.node_of(name), request, name)
         except ControlError as error:
             return agent_refused(error, name)
         except aiohttp.ClientError as error:
-            gone = ControlError(503, f"the node of sandbox {name} does not answer: {error}")
-            return agent_refused(gone, name)
-        headers = {each: answer.headers[each] for each in KEPT_HEADERS if each in answer.headers}
-        return StreamingResponse(_chunks(answer, name), answer.status, headers)
+            silent = ControlError(503, f"the node of sandbox {name} does not respond: {error}")
+            return agent_refused(silent, name)
+        headers = {each: response.headers[each] for each in PASSED_HEADERS if each in response.headers}
+        return StreamingResponse(_chunks(response, name), response.status, headers)
 
 
-async def _ask(link: Link, request: Request, name: str) -> aiohttp.ClientResponse:
-    """The body goes on as it comes. ControlError 413 when there is more than any call may have."""
+async def _forward(node: NodeClient, request: Request, name: str) -> aiohttp.ClientResponse:
+    """Send a request on, its body as it arrives. Raise ControlError 413 when it is larger than any may be."""
     refused: list[ControlError] = []
 
     async def body() -> AsyncIterator[bytes]:
         try:
             async for piece in bodies.pieces(request, bodies.FILES):
                 yield piece
-        except ControlError as error:  # what sends it hides it
+        except ControlError as error:  # aiohttp hides the exceptions of a body that it sends
             refused.append(error)
             raise
 
-    session = await link.client.session()
-    headers = {each: request.headers[each] for each in KEPT_HEADERS if each in request.headers}
+    session = await node.client.session()
+    headers = {each: request.headers[each] for each in PASSED_HEADERS if each in request.headers}
     try:
         return await session.request(
             request.method,
-            link.client.url + request.url.path,
+            node.client.url + request.url.path,
             params=dict(request.query_params),
             data=None if request.method == "GET" else body(),
             headers={**headers, **to(name)},
@@ -128,15 +117,15 @@ async def _ask(link: Link, request: Request, name: str) -> aiohttp.ClientRespons
         raise (refused[0] if refused else error) from error
 
 
-async def _chunks(answer: aiohttp.ClientResponse, name: str) -> AsyncIterator[bytes]:
-    """The body; a stream that breaks off is told so in its own words."""
+async def _chunks(response: aiohttp.ClientResponse, name: str) -> AsyncIterator[bytes]:
+    """Yield the body; append an error envelope to a stream that breaks off."""
     try:
-        async for chunk in answer.content.iter_any():
+        async for chunk in response.content.iter_any():
             yield chunk
     except aiohttp.ClientError as error:
-        gone = {"code": "unavailable", "message": f"the node of sandbox {name} is gone: {error}"}
-        if answer.content_type != connect.STREAM:
+        failure = {"code": "unavailable", "message": f"the node of sandbox {name} is gone: {error}"}
+        if response.content_type != connect.STREAM:
             raise
-        yield connect.pack({"error": gone}, connect.END)
+        yield connect.pack({"error": failure}, connect.END)
     finally:
-        answer.release()
+        response.release()

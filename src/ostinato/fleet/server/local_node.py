@@ -1,4 +1,4 @@
-"""A node as a child process of the front: what a single machine needs, started anew when it dies."""
+"""A node as a child process of the front, for a fleet of one machine. It is started anew when it dies."""
 
 import asyncio
 import logging
@@ -10,17 +10,18 @@ import sys
 import time
 from pathlib import Path
 
-from ostinato.fleet.scheduler.breaker import Breaker
+from ostinato.fleet.scheduler.circuit_breaker import CircuitBreaker
 from ostinato.fleet.server.access import open_access
 
 log = logging.getLogger(__name__)
 STOP_S = 15.0
 HEALTHY_S = 30.0
-"""A node that has lived so long was healthy: its next death counts as the first."""
+"""A node that has lived this long was healthy: its next death counts as the first."""
 
 
 class LocalNode:
-    """The child listens on a socket that is ours, so that its address outlives it."""
+    """A node whose listening socket belongs to this process, so that its address outlives the child
+    process."""
 
     def __init__(self, state: Path, backend: str, templates: Path) -> None:
         open_access(state)
@@ -33,31 +34,32 @@ class LocalNode:
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self.key = (state / "key").read_text()
         self._child: asyncio.subprocess.Process | None = None
-        self._breaker = Breaker(time.monotonic, random.Random())
+        self._breaker = CircuitBreaker(time.monotonic, random.Random())
 
     @property
     def pid(self) -> int | None:
         return None if self._child is None else self._child.pid
 
     async def keep_alive(self) -> None:
-        """Runs the child, again and again; cancel it to stop the child."""
+        """Run the child process, again after each death; cancel this to stop the child."""
         try:
             while True:
-                begun = time.monotonic()
+                start = time.monotonic()
                 await self._start()
                 assert self._child is not None
                 status = await self._child.wait()
                 log.error("the node of this machine ended with status %s: it is started anew", status)
-                if time.monotonic() - begun > HEALTHY_S:
-                    self._breaker.succeeds()
-                self._breaker.tries()
-                self._breaker.fails()
+                if time.monotonic() - start > HEALTHY_S:
+                    self._breaker.record_success()
+                self._breaker.record_try()
+                self._breaker.record_failure()
                 await asyncio.sleep(self._breaker.wait_s())
         finally:
             await self._stop()
 
     async def _start(self) -> None:
-        """In a session of its own: a Ctrl-C at the front reaches it through us, in order."""
+        """Start the child in a session of its own, so that at a Ctrl-C the front stops it in the right
+        order."""
         self._child = await asyncio.create_subprocess_exec(
             *self._command,
             pass_fds=[self._listener.fileno()],
@@ -81,7 +83,7 @@ class LocalNode:
 
 
 def inherited(descriptor: int) -> socket.socket:
-    """The listening socket that a front has handed down."""
+    """Return the listening socket that a front has passed down."""
     listener = socket.socket(fileno=descriptor)
     os.set_inheritable(descriptor, False)
     listener.setblocking(False)

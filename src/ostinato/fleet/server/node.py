@@ -1,9 +1,7 @@
-"""A node: control calls, the agent's calls, and what a front asks, over the sandboxes of one machine."""
+"""A node: the control calls, the agent's calls and the calls of a front, for the sandboxes of one machine."""
 
-import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,16 +14,16 @@ from starlette.routing import Route
 from ostinato.fleet.scheduler.pressure import Gauge
 from ostinato.fleet.server import bodies, envd, files
 from ostinato.fleet.server.access import Access
+from ostinato.fleet.server.control import ControlError, read_request
 from ostinato.fleet.server.envd import unary
-from ostinato.fleet.server.pods import Pod, Pods
-from ostinato.fleet.server.rest import Rest, guarded, read_body, snapshot_body
-from ostinato.fleet.server.wishes import ControlError, read_wish
+from ostinato.fleet.server.rest import Rest, guarded, lifespan, read_body, snapshot_body
+from ostinato.fleet.server.sandboxes import HostedSandbox, HostedSandboxes
 from ostinato.sandbox.base import ChangesError, EndedWithinError, Exam, Limits, SandboxError, SandboxPathError
 from ostinato.sandbox.protocol.entries import unpacked
 
 GONE = "The sandbox was not found"
-"""The words by which E2B's clients know that a sandbox is gone, not unreachable."""
-Endpoint = Callable[[Pod, Request], Awaitable[Response]]
+"""The words by which E2B's clients tell a sandbox that is gone from one that is unreachable."""
+Endpoint = Callable[[HostedSandbox, Request], Awaitable[Response]]
 
 AGENT: dict[str, Endpoint] = {
     "/process.Process/Start": envd.start,
@@ -45,21 +43,9 @@ AGENT: dict[str, Endpoint] = {
 }
 
 
-def create_node(pods: Pods, access: Access, gauge: Gauge) -> Starlette:
-    """The application. It owns `pods`: they are ended with it."""
-
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        watch = asyncio.create_task(pods.watch_time())
-        try:
-            yield
-        finally:
-            watch.cancel()
-            with suppress(asyncio.CancelledError):
-                await watch
-            await pods.aclose()
-
-    node = _Node(pods, access, gauge)
+def create_node(sandboxes: HostedSandboxes, access: Access, gauge: Gauge) -> Starlette:
+    """Return the application. It owns the sandboxes: they end with it."""
+    node = _Node(sandboxes, access, gauge)
     own = [
         Route("/node", guarded(access, node.report), methods=["GET"]),
         Route("/claims", guarded(access, node.claim), methods=["POST"]),
@@ -71,71 +57,76 @@ def create_node(pods: Pods, access: Access, gauge: Gauge) -> Starlette:
         Route("/files", node.agent(files.upload), methods=["POST"]),
         Route("/health", node.agent(_healthy), methods=["GET"]),
     ]
-    return Starlette(routes=[*own, *Rest(pods, access, pods.templates).routes(), *agent], lifespan=lifespan)
+    return Starlette(
+        routes=[*own, *Rest(sandboxes, access, sandboxes.templates).routes(), *agent],
+        lifespan=lifespan(sandboxes.watch_time, sandboxes.aclose),
+    )
 
 
-async def _healthy(_: Pod, __: Request) -> Response:
+async def _healthy(_: HostedSandbox, __: Request) -> Response:
     return Response(status_code=204)
 
 
 class _Node:
-    def __init__(self, pods: Pods, access: Access, gauge: Gauge) -> None:
-        self._pods, self._access, self._gauge = pods, access, gauge
+    def __init__(self, sandboxes: HostedSandboxes, access: Access, gauge: Gauge) -> None:
+        self._sandboxes, self._access, self._gauge = sandboxes, access, gauge
         self._boot = os.urandom(8).hex()
 
     def agent(self, call: Endpoint) -> Callable[[Request], Awaitable[Response]]:
-        """A call into the sandbox that the header names. 502 with E2B's words when it is gone."""
+        """Return an endpoint that calls the sandbox named in the header. It responds 502 when that is
+        gone."""
 
         async def endpoint(request: Request) -> Response:
             name = request.headers.get("e2b-sandbox-id", "")
             try:
                 self._access.check_agent(request.headers, name)
-                pod = self._pods.pod(name)
-                envd.check_running(pod)
+                hosted = self._sandboxes.get(name)
+                envd.check_running(hosted)
             except ControlError as error:
                 return agent_refused(error, name)
-            return await call(pod, request)
+            return await call(hosted, request)
 
         return endpoint
 
     async def report(self, _: Request) -> Response:
-        """What a scheduler needs to know of this machine."""
-        pods = self._pods
-        ages, infos = pods.ages(), await pods.every()
+        """Handle GET /node: report all that a scheduler needs to know about this machine."""
+        hosted = self._sandboxes
+        ages, infos = hosted.ages(), await hosted.every()
         return JSONResponse(
             {
-                "name": pods.name,
+                "name": hosted.name,
                 "boot": self._boot,
-                "backend": pods.backend.name,
-                "capabilities": _plain(asdict(pods.backend.capabilities)),
+                "backend": hosted.backend.name,
+                "capabilities": _plain(asdict(hosted.backend.capabilities)),
                 "capacity": list(self._gauge.capacity()),
                 "pressure": asdict(self._gauge.read()),
                 "pods": [
                     {
-                        "wish": info.wish.body(),
-                        "age_s": ages[info.wish.id],
+                        "wish": info.request.body(),
+                        "age_s": ages[info.request.id],
                         "state": str(info.state),
-                        "left_s": info.end_at - info.started_at - ages[info.wish.id],
+                        "left_s": info.end_at - info.started_at - ages[info.request.id],
                     }
                     for info in infos
                 ],
-                "snapshots": [snapshot_body(each) for each in pods.snapshots()],
-                "templates": pods.templates.names(),
+                "snapshots": [snapshot_body(each) for each in hosted.snapshots()],
+                "templates": hosted.templates.names(),
             }
         )
 
     async def claim(self, request: Request) -> Response:
-        """A front gives a warm sandbox away: `{warm, wish}`."""
+        """Handle POST /claims with `{warm, wish}`: give a warm sandbox to the request in `wish`."""
         body = await read_body(request)
         try:
-            wish = read_wish(body["wish"], "")
-            info = await self._pods.claim(str(body["warm"]), wish)
+            wanted = read_request(body["wish"], "")
+            info = await self._sandboxes.claim(str(body["warm"]), wanted)
         except KeyError as error:
             raise ControlError(400, f"{error.args[0]} is missing") from error
-        return JSONResponse(info.body(self._access.token(wish.id)), 201)
+        return JSONResponse(info.body(self._access.token(wanted.id)), 201)
 
     async def examine(self, request: Request) -> Response:
-        """Hidden tests against a repository with changes; both came as templates."""
+        """Handle POST /exams: run hidden tests on a repository with changes. Both came as templates
+        before."""
         body = await read_body(request, bodies.EXAM)
         try:
             repo, tests = (self._template(str(body[name])) for name in ("repo", "tests"))
@@ -146,9 +137,9 @@ class _Node:
                 limits=Limits(**body["limits"]),
                 variations=int(body["variations"]),
             )
-            return JSONResponse({"runs": await self._pods.backend.examine(exam)})
+            return JSONResponse({"runs": await self._sandboxes.backend.examine(exam)})
         except (ChangesError, EndedWithinError, SandboxPathError) as error:
-            return JSONResponse({"fault": str(error)})  # the candidate's, which an error here would void
+            return JSONResponse({"fault": str(error)})  # the candidate's fault: an error would void the exam
         except (KeyError, TypeError, ValueError) as error:
             raise ControlError(400, f"not an exam: {error}") from error
         except SandboxError as error:
@@ -157,19 +148,19 @@ class _Node:
             raise ControlError(500, str(error)) from error
 
     def _template(self, name: str) -> Path:
-        found = self._pods.templates.find(name)
-        if found is None:
+        path = self._sandboxes.templates.find(name)
+        if path is None:
             raise ControlError(404, f"there is no template {name}: send it first")
-        return found
+        return path
 
 
 def _plain(value: Any) -> Any:
-    """Sets as sorted lists."""
+    """Return the mapping with sets as sorted lists."""
     return {name: sorted(each) if isinstance(each, frozenset) else each for name, each in value.items()}
 
 
 def agent_refused(error: ControlError, name: str) -> Response:
-    """As a proxy in front of an agent answers."""
+    """Return the response that E2B's proxy in front of an agent would send."""
     if error.status == 404:
         return JSONResponse({"sandboxId": name, "message": f"{GONE}: {error.message}", "code": 502}, 502)
     codes = {401: "unauthenticated", 409: "failed_precondition", 413: "resource_exhausted"}

@@ -1,31 +1,35 @@
-"""E2B's control calls over any `Control`: a node's own sandboxes, or a front's nodes."""
+"""E2B's control calls over HTTP, for any `Control`: that of a node or that of a front."""
 
+import asyncio
 import json
 import math
 import secrets
 import urllib.parse
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import Lifespan
 
 from ostinato.fleet.server import bodies
 from ostinato.fleet.server.access import Access
-from ostinato.fleet.server.templates import Templates
-from ostinato.fleet.server.wishes import (
+from ostinato.fleet.server.control import (
     LONGEST_S,
     TIMEOUT_S,
     Control,
     ControlError,
-    Info,
-    State,
-    Wish,
-    bad,
-    read_wish,
+    SandboxInfo,
+    SandboxRequest,
+    SandboxState,
+    bad_request,
+    read_request,
     stamp,
 )
+from ostinato.fleet.server.templates import Templates
 from ostinato.sandbox.base import Snapshot, SnapshotKind
 
 MOST_FORKS = 100
@@ -35,12 +39,12 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def fresh_id() -> str:
-    """Unlike any other, also after a restart."""
+    """Return an id that was never used before, not even before a restart."""
     return "i" + secrets.token_hex(10)
 
 
 class Rest:
-    """Each route checks the key, reads the body, asks `control` and says what it answers."""
+    """The routes: each checks the key, reads the body, calls `control` and responds with its result."""
 
     def __init__(self, control: Control, access: Access, templates: Templates) -> None:
         self._control, self._access, self._templates = control, access, templates
@@ -78,26 +82,26 @@ class Rest:
 
         return guarded(self._access, endpoint)
 
-    def told(self, info: Info) -> dict[str, Any]:
-        return info.body(self._access.token(info.wish.id))
+    def _body(self, info: SandboxInfo) -> dict[str, Any]:
+        return info.body(self._access.token(info.request.id))
 
     async def create(self, _: Request, body: Body) -> Response:
-        return JSONResponse(self.told(await self._control.create(read_wish(body, fresh_id()))), 201)
+        return JSONResponse(self._body(await self._control.create(read_request(body, fresh_id()))), 201)
 
     async def every(self, request: Request, _: Body) -> Response:
-        """Filtered by `metadata` (a query string in a query string) and `state`."""
+        """List the sandboxes, filtered by `metadata` (a query string in a query string) and `state`."""
         wanted = dict(urllib.parse.parse_qsl(request.query_params.get("metadata", "")))
         wanted = {urllib.parse.unquote(name): urllib.parse.unquote(text) for name, text in wanted.items()}
-        states = ",".join(request.query_params.getlist("state")) or ",".join(State)
-        found = [
+        states = ",".join(request.query_params.getlist("state")) or ",".join(SandboxState)
+        infos = [
             info
             for info in await self._control.every()
-            if wanted.items() <= info.wish.metadata.items() and info.state in states.split(",")
+            if wanted.items() <= info.request.metadata.items() and info.state in states.split(",")
         ]
-        return JSONResponse([self.told(info) for info in sorted(found, key=lambda info: -info.started_at)])
+        return JSONResponse([self._body(info) for info in sorted(infos, key=lambda info: -info.started_at)])
 
     async def info(self, request: Request, _: Body) -> Response:
-        return JSONResponse(self.told(await self._control.info(request.path_params["id"])))
+        return JSONResponse(self._body(await self._control.info(request.path_params["id"])))
 
     async def kill(self, request: Request, _: Body) -> Response:
         await self._control.kill(request.path_params["id"])
@@ -109,14 +113,15 @@ class Rest:
 
     async def resume(self, request: Request, body: Body) -> Response:
         timeout_s = _seconds(body["timeout"]) if "timeout" in body else None
-        return JSONResponse(self.told(await self._control.resume(request.path_params["id"], timeout_s)), 201)
+        return JSONResponse(self._body(await self._control.resume(request.path_params["id"], timeout_s)), 201)
 
     async def extend(self, request: Request, body: Body) -> Response:
         await self._control.extend(request.path_params["id"], _seconds(body.get("timeout")))
         return Response(status_code=204)
 
     async def snapshot(self, request: Request, body: Body) -> Response:
-        """E2B's `memory` says whether memory is kept; without a word what every backend can: files."""
+        """Take a snapshot: with the memory if E2B's field `memory` is true, else of the files, as any backend
+        can."""
         kind = SnapshotKind.FULL if body.get("memory") is True else SnapshotKind.FILESYSTEM
         snapshot = await self._control.snapshot(request.path_params["id"], kind)
         return JSONResponse(snapshot_body(snapshot), 201)
@@ -125,26 +130,26 @@ class Rest:
         parent = await self._control.info(request.path_params["id"])
         count = body.get("count", 1)
         if not isinstance(count, int) or not 1 <= count <= MOST_FORKS:
-            raise bad(f"a fork into {count!r}: give a count of 1 to {MOST_FORKS}")
+            raise bad_request(f"a fork into {count!r}: give a count of 1 to {MOST_FORKS}")
         timeout_s = _seconds(body.get("timeout", TIMEOUT_S))
         names = (body.get("ostinato") or {}).get("sandboxIDs") or [fresh_id() for _ in range(count)]
-        wishes = [
-            Wish(
+        children = [
+            SandboxRequest(
                 id=name,
-                template=parent.wish.template,
+                template=parent.request.template,
                 timeout_s=timeout_s,
-                metadata=parent.wish.metadata,
-                limits=parent.wish.limits,
+                metadata=parent.request.metadata,
+                limits=parent.request.limits,
             )
             for name in names
         ]
-        answers = await self._control.fork(parent.wish.id, wishes)
-        return JSONResponse([self._fork_told(answer) for answer in answers], 201)
+        results = await self._control.fork(parent.request.id, children)
+        return JSONResponse([self._fork_body(result) for result in results], 201)
 
-    def _fork_told(self, answer: Info | ControlError) -> dict[str, Any]:
-        if isinstance(answer, Info):
-            return {"sandbox": self.told(answer)}
-        return {"error": {"code": answer.status, "message": answer.message}}
+    def _fork_body(self, result: SandboxInfo | ControlError) -> dict[str, Any]:
+        if isinstance(result, SandboxInfo):
+            return {"sandbox": self._body(result)}
+        return {"error": {"code": result.status, "message": result.message}}
 
     async def logs(self, request: Request, _: Body) -> Response:
         lines = await self._control.logs(request.path_params["id"])
@@ -173,13 +178,38 @@ class Rest:
         return Response(status_code=204)
 
     async def sweep(self, _: Request, body: Body) -> Response:
-        """Ours: `{label, value}` ends what a run that crashed has left."""
+        """Handle our own call: `{label, value}` ends the sandboxes that a crashed run has left behind."""
         ended = await self._control.sweep(str(body.get("label", "")), str(body.get("value", "")))
         return JSONResponse({"ended": ended})
 
 
+def lifespan(
+    watch: Callable[[], Coroutine[Any, Any, None]],
+    close: Callable[[], Awaitable[None]],
+    before: Callable[[], Awaitable[None]] | None = None,
+) -> Lifespan[Starlette]:
+    """Return a lifespan that awaits `before`, runs `watch` while the application serves, and then calls
+    `close`."""
+
+    @asynccontextmanager
+    async def running(_: Starlette) -> AsyncIterator[None]:
+        if before is not None:
+            await before()
+        task = asyncio.create_task(watch())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            await close()
+
+    return running
+
+
 def guarded(access: Access, handler: Endpoint) -> Endpoint:
-    """Who has no key is not served; a ControlError is answered as a refusal."""
+    """Return an endpoint that serves only calls with a known key and responds to a ControlError as a
+    refusal."""
 
     async def endpoint(request: Request) -> Response:
         try:
@@ -203,29 +233,29 @@ def snapshot_body(snapshot: Snapshot) -> dict[str, Any]:
 
 
 async def read_body(request: Request, most: int = bodies.CONTROL) -> Body:
-    """The JSON object that was sent, empty without one. ControlError 400, 413."""
+    """Return the JSON object of a request, empty without a body. Raise ControlError 400 or 413."""
     if request.headers.get("content-type", "").startswith("application/gzip"):
         return {}
     raw = await bodies.whole(request, most)
     try:
         body = json.loads(raw) if raw else {}
     except (ValueError, RecursionError) as error:
-        raise bad(f"not JSON: {error}") from error
+        raise bad_request(f"not JSON: {error}") from error
     if not isinstance(body, dict):
-        raise bad("not a JSON object")
+        raise bad_request("not a JSON object")
     return body
 
 
 def _seconds(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LONGEST_S:
-        raise bad(f"a timeout of {value!r}: give 1 to {LONGEST_S:g} seconds")
+        raise bad_request(f"a timeout of {value!r}: give 1 to {LONGEST_S:g} seconds")
     return float(value)
 
 
 def refused(error: ControlError) -> Response:
-    """A refusal with E2B's body, and Retry-After in whole seconds, never sooner than promised.
+    """Return a refusal with E2B's body, and Retry-After in whole seconds, rounded up.
 
-    `retryAfterS` says it more finely to our own client.
+    `retryAfterS` has the exact seconds for our own client.
     """
     cause = type(error.__cause__).__name__ if error.__cause__ else ""
     body: dict[str, Any] = {"code": error.status, "message": error.message, "error_code": cause}

@@ -1,4 +1,4 @@
-"""Processes that serve: a node, or a front. Each prints one JSON line when it answers."""
+"""The server processes: a node, or a front. Each prints one JSON line once it serves."""
 
 import asyncio
 import json
@@ -14,19 +14,19 @@ from pathlib import Path
 import uvicorn
 from starlette.applications import Starlette
 
-from ostinato.fleet.client.client import BUFFER, Client
+from ostinato.fleet.client.client import BUFFER, SandboxClient
 from ostinato.fleet.scheduler.node import BUSY, Overcommit
-from ostinato.fleet.scheduler.pod import Pressure
-from ostinato.fleet.scheduler.pool import Pool
 from ostinato.fleet.scheduler.pressure import Gauge
+from ostinato.fleet.scheduler.types import Pressure
+from ostinato.fleet.scheduler.warm_pool import WarmPool
 from ostinato.fleet.server.access import open_access
+from ostinato.fleet.server.control import DEFAULT_LIMITS, SandboxRequest
 from ostinato.fleet.server.fleet import Fleet
 from ostinato.fleet.server.front import create_front
 from ostinato.fleet.server.local_node import LocalNode, inherited
 from ostinato.fleet.server.node import create_node
-from ostinato.fleet.server.pods import Pods
+from ostinato.fleet.server.sandboxes import HostedSandboxes
 from ostinato.fleet.server.templates import Templates
-from ostinato.fleet.server.wishes import STRANGERS_LIMITS, Wish
 from ostinato.sandbox.base import SandboxError
 from ostinato.sandbox.choose import choose_backend
 from ostinato.sandbox.files.snapshots import whole
@@ -34,33 +34,33 @@ from ostinato.web.protocol import LIMITS, allow_connections
 
 GRACE_S = 5
 KEEP_ALIVE_S = 75
-"""Longer than clients keep an idle connection: they must not write into one that is being closed."""
-ANSWER_S = 30.0
+"""Longer than clients keep an idle connection, so that they do not write into one that is being closed."""
+RESPONSE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig:
-    """How a node runs.
+    """The settings of a node.
 
     >>> NodeConfig(state=Path("runs/node")).backend
     'auto'
     """
 
     state: Path
-    """Keys, the secret, templates unless they lie elsewhere."""
+    """The directory of the keys and the secret, and of the templates unless they lie elsewhere."""
     backend: str = "auto"
     templates: Path | None = None
     host: str = "127.0.0.1"
     port: int = 0
     """0 takes a free one."""
     fd: int | None = None
-    """A socket that a front listens on for us, instead of host and port."""
+    """A listening socket that a front passed down, instead of host and port."""
     name: str = "local"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontConfig:
-    """How a front runs.
+    """The settings of a front.
 
     >>> FrontConfig(state=Path("runs/sandbox")).nodes
     {}
@@ -71,34 +71,34 @@ class FrontConfig:
     port: int = 8070
     """0 takes a free one."""
     nodes: Mapping[str, str] = field(default_factory=dict)
-    """URL of each node and its key; without any, one is run on this machine."""
+    """The URL and the key of each node; without any, the front runs one on this machine."""
     backend: str = "auto"
-    """Of the node on this machine."""
+    """The backend of the node on this machine."""
     overcommit: Overcommit = field(default_factory=Overcommit)
     cpu_limit: float = BUSY.cpu
-    """Busy share of a node's cores from which on it takes no more; above 1 the CPU is no reason to refuse."""
+    """Busy share of a node's cores from which on it takes no more; above 1 a busy CPU refuses nothing."""
     pools: Mapping[str, int] = field(default_factory=dict)
-    """Template and how many sandboxes of it are kept ready."""
+    """The number of sandboxes that are kept ready, by template."""
 
 
 async def serve_node(config: NodeConfig) -> None:
-    """Until SIGTERM or SIGINT. Raises SandboxError, OSError, ValueError when it cannot start."""
+    """Serve until SIGTERM or SIGINT. Raises SandboxError, OSError, ValueError when it cannot start."""
     access = open_access(config.state)
     snapshots = config.state / "snapshots"
     backend = await choose_backend(config.backend, snapshots)
     listener = listen(config.host, config.port) if config.fd is None else inherited(config.fd)
     templates = Templates(config.templates or config.state / "templates")
-    pods = Pods(backend, templates, config.name)
-    if kept := whole(snapshots):
-        await asyncio.to_thread(pods.take_up, kept)
+    sandboxes = HostedSandboxes(backend, templates, config.name)
+    if saved := whole(snapshots):
+        await asyncio.to_thread(sandboxes.adopt, saved)
     orphaned = asyncio.create_task(_end_with_parent()) if config.fd is not None else None
-    await _serve(create_node(pods, access, Gauge(config.state)), listener, config.state)
+    await _serve(create_node(sandboxes, access, Gauge(config.state)), listener, config.state)
     if orphaned is not None:
         orphaned.cancel()
 
 
 async def _end_with_parent() -> None:
-    """A node that a front started must not outlive it, however the front ended."""
+    """End this node when the front that started it has ended, even if it was killed."""
     parent = os.getppid()
     while os.getppid() == parent:  # noqa: ASYNC110 - the kernel sets no event
         await asyncio.sleep(1.0)
@@ -106,19 +106,19 @@ async def _end_with_parent() -> None:
 
 
 async def serve_front(config: FrontConfig) -> None:
-    """As `serve_node`; a node of this machine lives and dies with the front."""
+    """Serve as `serve_node` does. A node of this machine lives and dies with the front."""
     access = open_access(config.state)
     listener = listen(config.host, config.port)
     templates = Templates(config.state / "templates")
     pools = {
-        template: Pool(size=Wish(id="", template="", limits=STRANGERS_LIMITS).size, ready=ready)
+        template: WarmPool(size=SandboxRequest(id="", template="", limits=DEFAULT_LIMITS).size, ready=ready)
         for template, ready in config.pools.items()
     }
     local = None
-    nodes = [Client(url, key) for url, key in config.nodes.items()]
+    nodes = [SandboxClient(url, key) for url, key in config.nodes.items()]
     if not nodes:
         local = LocalNode(config.state / "node", config.backend, config.state / "templates")
-        nodes = [Client(local.url, local.key)]
+        nodes = [SandboxClient(local.url, local.key)]
     fleet = Fleet(nodes, templates, overcommit=config.overcommit, busy=_busy(config.cpu_limit), pools=pools)
     app = create_front(fleet, access)
     if local is None:
@@ -133,16 +133,16 @@ def _busy(cpu_limit: float) -> Pressure:
 
 
 async def _beside(
-    local: LocalNode, client: Client, app: Starlette, listener: socket.socket, state: Path
+    local: LocalNode, client: SandboxClient, app: Starlette, listener: socket.socket, state: Path
 ) -> None:
-    """Serves once the node answers."""
+    """Run the node of this machine, and serve once it responds."""
     keeper = asyncio.create_task(local.keep_alive())
     try:
-        async with asyncio.timeout(ANSWER_S):
-            await _answered(client)
+        async with asyncio.timeout(RESPONSE_S):
+            await _wait_for(client)
         await _serve(app, listener, state)
     except TimeoutError:
-        raise SandboxError(f"the node on this machine did not answer within {ANSWER_S:g} s") from None
+        raise SandboxError(f"the node on this machine did not respond within {RESPONSE_S:g} s") from None
     finally:
         keeper.cancel()
         with suppress(asyncio.CancelledError):
@@ -150,7 +150,7 @@ async def _beside(
         local.close()
 
 
-async def _answered(client: Client) -> None:
+async def _wait_for(client: SandboxClient) -> None:
     while True:
         with suppress(SandboxError):
             await client.call("GET", "/node", within_s=1.0)
@@ -159,18 +159,18 @@ async def _answered(client: Client) -> None:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Raises OSError that names the address."""
+    """Return a listening socket. Raises an OSError that names the address."""
     try:
         listener = socket.create_server((host, port), backlog=1024)
     except OSError as error:
         raise OSError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)  # those it accepts have the same
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)  # accepted connections inherit it
     listener.setblocking(False)
     return listener
 
 
 async def _serve(app: Starlette, listener: socket.socket, state: Path) -> None:
-    """Leaves the address in `state`/server.json while it serves."""
+    """Serve, and keep the address in `state`/server.json meanwhile."""
     config = uvicorn.Config(
         app,
         ws="none",
@@ -187,8 +187,8 @@ async def _serve(app: Starlette, listener: socket.socket, state: Path) -> None:
     server, address = _Server(config), state / "server.json"
     for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again once it has shut down
         signal.signal(number, lambda *_: sys.exit(0))
-    server.says = {"ready": True, "url": f"http://{host}:{port}", "port": port}
-    address.write_text(json.dumps(server.says))
+    server.announcement = {"ready": True, "url": f"http://{host}:{port}", "port": port}
+    address.write_text(json.dumps(server.announcement))
     try:
         await server.serve(sockets=[listener])
     finally:
@@ -198,11 +198,11 @@ async def _serve(app: Starlette, listener: socket.socket, state: Path) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Says where it listens, once it does."""
+    """A uvicorn server that prints its address once it listens."""
 
-    says: dict[str, object]
+    announcement: dict[str, object]
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if not self.should_exit:
-            print(json.dumps(self.says), flush=True)  # noqa: T201
+            print(json.dumps(self.announcement), flush=True)  # noqa: T201

@@ -1,4 +1,5 @@
-"""A directory as one archive, the same bytes wherever it is packed, so that its hash names it."""
+"""Archives of templates: a directory packs to the same bytes on every machine, so that its hash can name
+it."""
 
 import gzip
 import hashlib
@@ -15,15 +16,15 @@ from ostinato.sandbox.files import layer_restore, tree
 
 MAX_BYTES = 1 << 30
 MAX_MEMBERS = 50_000
-"""Files, links and directories: each takes an inode, however small it is packed."""
+"""Limit for files, links and directories: each takes an inode, however small it is in the archive."""
 _PIECE, _AT_ONCE, _HEAD = 1 << 16, 1 << 20, 1 << 12
 PREFIX = "tree-"
 
 
 def pack(directory: Path) -> tuple[str, bytes]:
-    """Name and gzipped tar of a directory: sorted, without times and owners.
+    """Return the name and the gzipped tar of a directory: sorted, without times and owners.
 
-    Files, links and directories; sockets and the like are left out. Raises OSError.
+    It holds files, links and directories; sockets and the like are left out. Raises OSError.
     """
     buffer = io.BytesIO()
     with (
@@ -50,14 +51,14 @@ def _add(archive: tarfile.TarFile, path: Path, inside: Path) -> None:
 
 
 def name(data: bytes) -> str:
-    """What an archive is called."""
+    """Return the name of an archive."""
     return PREFIX + hashlib.sha256(data).hexdigest()
 
 
 def unpack(file: IO[bytes], directory: Path) -> None:
-    """Unpacks an archive from an open file beside `directory` and moves it there: it is whole or not there.
+    """Unpack an archive beside `directory` and move it there, so that it is complete or not there at all.
 
-    Raises ValueError for what is no archive, leads out of the directory, or is too large.
+    Raises ValueError if `file` is not an archive, leads out of the directory, or is too large.
     """
     beside = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=directory.parent))
     try:
@@ -76,7 +77,7 @@ def unpack(file: IO[bytes], directory: Path) -> None:
 
 
 class _Bounded(gzip.GzipFile):
-    """Inflates no more than an archive may have; names and the like, which are read at once, in small."""
+    """A reader that inflates no more than an archive may hold, and only a little at once, such as a name."""
 
     def read(self, size: int | None = -1) -> bytes:
         if size is None or not 0 <= size <= _AT_ONCE:
@@ -97,9 +98,9 @@ def _unpack(inflated: gzip.GzipFile, top: int) -> None:
 
 
 def _put(archive: tarfile.TarFile, member: tarfile.TarInfo, top: int) -> None:
-    """One member, in directories that came before it.
+    """Write one member into a directory that came before it in the archive.
 
-    Symbolic links may point anywhere, since a sandbox follows them in itself; none is followed here.
+    Symbolic links may point anywhere, since only the sandbox itself follows them; none is followed here.
     """
     try:
         *above, last = _parts(member.name)
@@ -110,7 +111,7 @@ def _put(archive: tarfile.TarFile, member: tarfile.TarInfo, top: int) -> None:
             os.close(parent)
     except (NotADirectoryError, FileNotFoundError, FileExistsError, IsADirectoryError) as error:
         raise ValueError(
-            f"an archive with {member.name[:200]!r}, which cannot be: {error.strerror}"
+            f"an archive with {member.name[:200]!r}, which cannot be unpacked: {error.strerror}"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""A command in a sandbox that several clients may watch: kept running when nobody does."""
+"""A command in a sandbox that several clients may watch. It keeps running when no client does."""
 
 import asyncio
 import shlex
@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from ostinato.sandbox.base import ExecResult, Process, Sandbox, SandboxError
 
 WATCHER_CHUNKS = 2
-"""How far a watcher may fall behind; then the command waits for it."""
+"""Chunks by which a watcher may fall behind; then the command waits for it."""
 KEPT_BYTES = 64 * 1024
-"""How much of what it wrote a late watcher still sees."""
+"""Bytes of earlier output that a late watcher still gets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What E2B calls a process's configuration.
+    """A command as E2B's `ProcessConfig` describes it.
 
     >>> Command(cmd="/bin/bash", args=("-c", "echo $A"), envs={"A": "a b"}).line
     "exec env A='a b' /bin/bash -c 'echo $A'"
@@ -29,7 +29,7 @@ class Command:
 
     @property
     def line(self) -> str:
-        """For `sh -c`; every word is quoted."""
+        """The command as a line for `sh -c`; every word is quoted."""
         words = [self.cmd, *self.args]
         if self.envs:
             words = ["env", *(f"{name}={value}" for name, value in self.envs.items()), *words]
@@ -37,8 +37,8 @@ class Command:
         return f"{enter}exec {shlex.join(words)}"
 
 
-class Running:
-    """Reads what the command writes, always: a pipe that nobody drains would stop it for good."""
+class RunningCommand:
+    """A command that runs. Its output is always read: a pipe that is not drained would stop it for good."""
 
     def __init__(self, pid: int, command: Command, process: Process, tag: str = "") -> None:
         self.pid, self.command, self.tag = pid, command, tag
@@ -46,15 +46,15 @@ class Running:
         self._kept: deque[bytes] = deque()
         self._kept_bytes = 0
         self._watchers: set[asyncio.Queue[bytes | None]] = set()
-        self._said_all = False
+        self._output_ended = False
         self._reader = asyncio.create_task(self._read())
-        self._reader.add_done_callback(_seen)
+        self._reader.add_done_callback(_retrieve_exception)
 
     @classmethod
     async def start(
         cls, sandbox: Sandbox, pid: int, command: Command, *, timeout_s: float | None, stdin: bool, tag: str
-    ) -> "Running":
-        """`timeout_s` None is the sandbox's own limit. Raises SandboxError."""
+    ) -> "RunningCommand":
+        """Start a command. A `timeout_s` of None means the sandbox's own limit. Raises SandboxError."""
         process = await sandbox.start(command.line, timeout_s=timeout_s, stdin=stdin)
         return cls(pid, command, process, tag)
 
@@ -66,7 +66,7 @@ class Running:
                     await watcher.put(chunk)
             return await self.process.wait()
         finally:
-            self._said_all = True  # who comes while the others are told is not waited for
+            self._output_ended = True  # a watcher that comes while the others are notified must not wait
             for watcher in tuple(self._watchers):
                 await watcher.put(None)
 
@@ -80,19 +80,19 @@ class Running:
     def ended(self) -> bool:
         return self._reader.done()
 
-    def _silent(self) -> bool:
-        return self._said_all or self._reader.done()
+    def _is_silent(self) -> bool:
+        return self._output_ended or self._reader.done()
 
     async def watch(self) -> AsyncGenerator[bytes, None]:
-        """What it has written lately and all it writes from now on."""
+        """Yield the command's latest output and all output from now on."""
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(WATCHER_CHUNKS)
         before = list(self._kept)
-        if not self._silent():
+        if not self._is_silent():
             self._watchers.add(queue)
         try:
             for chunk in before:
                 yield chunk
-            while not (self._silent() and queue.empty()):
+            while not (self._is_silent() and queue.empty()):
                 following = await queue.get()
                 if following is None:
                     break
@@ -101,24 +101,24 @@ class Running:
             self._leave(queue)
 
     def _leave(self, queue: asyncio.Queue[bytes | None]) -> None:
-        """A watcher that goes away must not be waited for."""
+        """Remove a watcher that went away, so that the command does not wait for it."""
         self._watchers.discard(queue)
         while not queue.empty():
             queue.get_nowait()
 
     async def wait(self) -> ExecResult:
-        """Its end. Raises SandboxError when the sandbox went first."""
+        """Wait until the command ends. Raises SandboxError when the sandbox ended first."""
         await asyncio.wait({self._reader})
         if self._reader.cancelled():
             raise SandboxError(f"the sandbox was ended while {self.command.cmd!r} ran in it")
         return self._reader.result()
 
     def cancel(self) -> None:
-        """The sandbox is gone: nothing more will come."""
+        """Stop reading, because the sandbox is gone."""
         self._reader.cancel()
 
 
-def _seen(reader: "asyncio.Task[ExecResult]") -> None:
-    """A command that nobody waits for may fail without a word: whoever asks later is told."""
+def _retrieve_exception(reader: "asyncio.Task[ExecResult]") -> None:
+    """Mark the exception as retrieved, so that asyncio does not log it; `wait` raises it later."""
     if not reader.cancelled():
         reader.exception()

@@ -1,4 +1,4 @@
-"""A directory's archive: the same everywhere, and harmless wherever it is unpacked."""
+"""The archive of a directory is the same on every machine and cannot do harm where it is unpacked."""
 
 import gzip
 import io
@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from ostinato.fleet.protocol import bundle
+from ostinato.fleet.protocol import archive
 
 
 def unpack(data: bytes, directory: Path) -> None:
-    bundle.unpack(io.BytesIO(data), directory)
+    archive.unpack(io.BytesIO(data), directory)
 
 
 def test_equal_directories_have_equal_names(tmp_path: Path) -> None:
@@ -23,24 +23,24 @@ def test_equal_directories_have_equal_names(tmp_path: Path) -> None:
         (tmp_path / name / "sub" / "x").write_text("1")
         (tmp_path / name / "link").symlink_to("/etc/passwd")
         os.utime(tmp_path / name / "sub" / "x", (0 if name == "a" else 1e9,) * 2)
-    assert bundle.pack(tmp_path / "a") == bundle.pack(tmp_path / "b")
+    assert archive.pack(tmp_path / "a") == archive.pack(tmp_path / "b")
     (tmp_path / "b" / "sub" / "x").chmod(0o755)
-    assert bundle.pack(tmp_path / "a")[0] != bundle.pack(tmp_path / "b")[0]
+    assert archive.pack(tmp_path / "a")[0] != archive.pack(tmp_path / "b")[0]
 
 
-def test_what_is_packed_comes_out(tmp_path: Path) -> None:
+def test_unpacking_restores_the_packed_files(tmp_path: Path) -> None:
     (tmp_path / "a" / "empty").mkdir(parents=True)
     (tmp_path / "a" / "run.sh").write_text("echo")
     (tmp_path / "a" / "run.sh").chmod(0o755)
     (tmp_path / "a" / "link").symlink_to("/etc/passwd")
     os.mkfifo(tmp_path / "a" / "pipe")
-    unpack(bundle.pack(tmp_path / "a")[1], tmp_path / "b")
+    unpack(archive.pack(tmp_path / "a")[1], tmp_path / "b")
     assert sorted(path.name for path in (tmp_path / "b").iterdir()) == ["empty", "link", "run.sh"]
     assert os.access(tmp_path / "b" / "run.sh", os.X_OK)
     assert (tmp_path / "b" / "link").readlink() == Path("/etc/passwd")
 
 
-def archive(*members: tarfile.TarInfo) -> bytes:
+def make_archive(*members: tarfile.TarInfo) -> bytes:
     buffer = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=buffer, mode="wb") as squeezed,
@@ -78,31 +78,31 @@ def test_nothing_is_written_outside(tmp_path: Path, members: tuple[tarfile.TarIn
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "secret").write_text("s")
     with pytest.raises(ValueError, match="archive"):
-        unpack(archive(*members), tmp_path / "in" / "tree")
+        unpack(make_archive(*members), tmp_path / "in" / "tree")
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["in", "secret"], "nothing is left"
 
 
 @pytest.mark.parametrize("cut", [0, 10, -5000])
-def test_half_an_archive_is_none(tmp_path: Path, cut: int) -> None:
+def test_an_incomplete_archive_is_refused(tmp_path: Path, cut: int) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "x").write_bytes(os.urandom(100_000))
     with pytest.raises(ValueError, match="archive"):
-        unpack(bundle.pack(tmp_path / "a")[1][:cut], tmp_path / "b")
+        unpack(archive.pack(tmp_path / "a")[1][:cut], tmp_path / "b")
     assert not (tmp_path / "b").exists()
 
 
 def test_more_members_than_a_template_may_have_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bundle, "MAX_MEMBERS", 300)
-    data = archive(*(member(str(number)) for number in range(bundle.MAX_MEMBERS + 1)))
+    monkeypatch.setattr(archive, "MAX_MEMBERS", 300)
+    data = make_archive(*(member(str(number)) for number in range(archive.MAX_MEMBERS + 1)))
     with pytest.raises(ValueError, match="members"):
         unpack(data, tmp_path / "b")
     assert list(tmp_path.iterdir()) == []
 
 
 def zeros(size: int, head: tarfile.TarInfo) -> bytes:
-    """An archive of one member that is small only while it is packed."""
+    """Return an archive of one member that is small only while it is compressed."""
     head.size = size
     packer = zlib.compressobj(wbits=31)
     packed = packer.compress(head.tobuf(tarfile.GNU_FORMAT))
@@ -114,8 +114,8 @@ def zeros(size: int, head: tarfile.TarInfo) -> bytes:
 @pytest.mark.parametrize(
     "kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.REGTYPE, tarfile.CHRTYPE]
 )
-def test_what_swells_is_refused_in_little_memory(tmp_path: Path, kind: bytes) -> None:
-    size = 64 << 20 if kind != tarfile.REGTYPE else bundle.MAX_BYTES + (1 << 20)
+def test_a_decompression_bomb_is_refused_in_little_memory(tmp_path: Path, kind: bytes) -> None:
+    size = 64 << 20 if kind != tarfile.REGTYPE else archive.MAX_BYTES + (1 << 20)
     data = zeros(size if kind != tarfile.REGTYPE else 1 << 20, member("a", kind))
     if kind == tarfile.REGTYPE:
         head = member("a", kind)

@@ -1,27 +1,27 @@
-"""What a simulated fleet really uses, moment by moment: what the scheduler can only guess from reports."""
+"""The resources that a simulated fleet really uses: the scheduler can only estimate them from reports."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ostinato.fleet.scheduler.pod import Pressure, Size
+from ostinato.fleet.scheduler.types import Pressure, Size
 
 STEP_S = 1.0
-"""How often the world is measured."""
+"""How often the use is computed."""
 PSI_S = 10.0
-"""Over how long the kernel averages a stall."""
+"""The time over which the kernel averages a stall."""
 BURST_PER_S = 0.2
-"""Chance that a pod that computes stops in a second: bursts last 5 s."""
+"""Chance per second that a computing sandbox stops: bursts last 5 s on average."""
 GROWN_S, AT_FIRST = 30.0, 0.3
-"""How long a pod takes to fill its share of memory and disk, and what part of that it has at once."""
+"""How long a sandbox takes to fill its share of memory and disk, and the part that it has at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Use:
-    """What a pod may use, and what it does use.
+class SandboxUse:
+    """The resources that a sandbox may use, and the shares that it does use.
 
-    >>> Use(size=Size(500, 512, 64)).duty
+    >>> SandboxUse(size=Size(500, 512, 64)).duty
     0.15
     """
 
@@ -29,11 +29,11 @@ class Use:
     duty: float = 0.15
     """Share of the time in which it uses all its CPU."""
     fill: float = 0.7
-    """Share of its memory and disk that it comes to use."""
+    """Share of its memory and disk that it uses in the end."""
 
 
-class Truth:
-    """What everything really uses: arrays over slots, one slot a pod, so that 100,000 are stepped at once."""
+class SimulatedUse:
+    """The use of all nodes: arrays with one slot a sandbox, so that a step advances 100,000 at once."""
 
     def __init__(self, nodes: int, capacity: Size, rng: np.random.Generator) -> None:
         self._nodes, self._capacity, self._rng = nodes, capacity, rng
@@ -49,17 +49,18 @@ class Truth:
         self._memory = np.zeros(nodes)
         self._disk = np.zeros(nodes)
 
-    def start(self, pod: str, node: int) -> None:
-        """A start keeps one core busy."""
-        self._starting[pod] = node
+    def start(self, sandbox: str, node: int) -> None:
+        """Begin a start, which keeps one core busy."""
+        self._starting[sandbox] = node
 
-    def starts(self, pod: str, node: int) -> bool:
-        return self._starting.pop(pod, None) == node
+    def end_start(self, sandbox: str, node: int) -> bool:
+        """End a start; return False if its node died meanwhile."""
+        return self._starting.pop(sandbox, None) == node
 
-    def add(self, pod: str, node: int, use: Use, now: float) -> None:
+    def add(self, sandbox: str, node: int, use: SandboxUse, now: float) -> None:
         if not self._free:
             self._grow()
-        slot = self.where[pod] = self._free.pop()
+        slot = self.where[sandbox] = self._free.pop()
         self._node[slot], self._live[slot] = node, True
         size = use.size
         self._numbers[:, slot] = (
@@ -71,22 +72,23 @@ class Truth:
             0.0,
         )
 
-    def remove(self, pod: str) -> None:
-        self._starting.pop(pod, None)
-        slot = self.where.pop(pod, None)
+    def remove(self, sandbox: str) -> None:
+        self._starting.pop(sandbox, None)
+        slot = self.where.pop(sandbox, None)
         if slot is not None:
             self._live[slot] = False
             self._free.append(slot)
 
     def clear(self, node: int) -> None:
-        gone = set(np.flatnonzero(self._live & (self._node == node)).tolist())
-        for pod in [pod for pod, slot in self.where.items() if slot in gone]:
-            self.remove(pod)
-        for pod in [pod for pod, where in self._starting.items() if where == node]:
-            del self._starting[pod]
+        slots = set(np.flatnonzero(self._live & (self._node == node)).tolist())
+        for sandbox in [sandbox for sandbox, slot in self.where.items() if slot in slots]:
+            self.remove(sandbox)
+        for sandbox in [sandbox for sandbox, where in self._starting.items() if where == node]:
+            del self._starting[sandbox]
 
     def step(self, now: float) -> None:
-        """Each pod computes or does not: two states, and chances such that the share of time is its duty."""
+        """Let each sandbox compute or not, with chances such that it computes for its duty's share of
+        time."""
         live = np.flatnonzero(self._live)
         cores, duty, memory, disk, since, on = self._numbers[:, live]
         enter = BURST_PER_S * duty / (1 - duty)
@@ -114,19 +116,13 @@ class Truth:
         )
 
     def over(self) -> set[int]:
-        """Nodes in which CPU was waited for a tenth of the last 10 s, or that are out of memory or disk."""
-        wrong = (
+        """Return the nodes whose CPU stalled for 1 of the last 10 s, or that are out of memory or disk."""
+        over = (
             (self._stall > 0.1)
             | (self._memory > self._capacity.memory_mb)
             | (self._disk > self._capacity.disk_mb)
         )
-        return set(np.flatnonzero(wrong).tolist())
-
-    def worst_cpu(self) -> float:
-        return float(self._cpu.max()) / self._cores
-
-    def worst_memory(self) -> float:
-        return float(self._memory.max()) / self._capacity.memory_mb
+        return set(np.flatnonzero(over).tolist())
 
     def _grow(self) -> None:
         old, more = self._live.size, max(1024, self._live.size)
