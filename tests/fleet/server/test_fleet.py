@@ -2,7 +2,7 @@
 
 Covers fleet/server/front.py, fleet/server/node.py, fleet/server/sandboxes.py, fleet/server/control.py,
 fleet/server/access.py, fleet/server/templates.py, fleet/server/node_client.py, fleet/server/local_node.py,
-fleet/server/serve.py and fleet/choose.py.
+fleet/server/serve.py, fleet/server/migration.py and fleet/choose.py.
 """
 
 import asyncio

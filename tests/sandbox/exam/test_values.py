@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostinato.sandbox.exam.records import TAGS, Records, pack
+from ostinato.sandbox.exam.records import TAGS, RecordBuilder, pack
 from ostinato.sandbox.exam.values import NotPlainError, decode, encode
 
 scalars = (
@@ -138,7 +138,7 @@ def test_what_derives_from_a_plain_type_is_what_it_holds(value: object, plain: o
 
 
 def through(value: object) -> Any:
-    made = Records(own=False)
+    made = RecordBuilder(own=False)
     return decode(encode(value, pack), {tag: getattr(made, tag) for tag in TAGS})
 
 
@@ -162,7 +162,7 @@ def test_no_method_comes_from_a_field_that_the_candidate_named(name: str) -> Non
         f'{{"namedtuple":["m","N",["{name}"],[1]]}}',
         f'{{"enum":["m","N","IntEnum",[["{name}",1]],1]}}',
     ):
-        made = Records(own=False)
+        made = RecordBuilder(own=False)
         with pytest.raises((ValueError, TypeError)):
             decode(text, {tag: getattr(made, tag) for tag in TAGS})
 

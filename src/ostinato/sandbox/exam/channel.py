@@ -1,4 +1,4 @@
-"""Frames over a blocking stream socket: how judge and worker, and judge and verifier, talk.
+"""Frames over a blocking stream socket: the connection of judge and worker, and of judge and verifier.
 
 frame = u32 big-endian length, then that many bytes of JSON (see `ostinato.sandbox.exam.values`)
 """
@@ -15,12 +15,16 @@ _LENGTH = struct.Struct(">I")
 
 
 class ChannelError(Exception):
-    """The other side is gone, late, or does not speak the protocol."""
+    """The other side is gone, late, or does not follow the protocol."""
 
 
-def send(sock: socket.socket, value: object, odd: values.Odd = values.refuse) -> None:
-    """Send one value; raises ChannelError when it is too large or nobody listens, NotPlainError."""
-    body = values.encode(value, odd).encode()
+def send(sock: socket.socket, value: object, pack_other: values.PackOther = values.refuse) -> None:
+    """Send one value.
+
+    Raises ChannelError when it is too large or the other side is gone, NotPlainError for a value that cannot
+    be packed.
+    """
+    body = values.encode(value, pack_other).encode()
     if len(body) > MAX_FRAME:
         raise ChannelError(f"a frame of {len(body)} bytes, the limit is {MAX_FRAME}")
     try:
@@ -29,23 +33,28 @@ def send(sock: socket.socket, value: object, odd: values.Odd = values.refuse) ->
         raise ChannelError(f"the other side is gone: {error}") from error
 
 
-def receive(sock: socket.socket, deadline: float | None = None, made: values.Made | None = None) -> Any:
-    """The next value; raises ChannelError at the end, after `deadline` (monotonic) and for nonsense."""
-    return read(receive_frame(sock, deadline), made)
+def receive(
+    sock: socket.socket, deadline: float | None = None, builders: values.Builders | None = None
+) -> Any:
+    """Receive the next value.
+
+    Raises ChannelError at the end of the stream, after `deadline` (monotonic) and for a malformed frame.
+    """
+    return read(receive_frame(sock, deadline), builders)
 
 
 def receive_frame(sock: socket.socket, deadline: float | None = None) -> bytes:
-    """The next frame, as it came; raises ChannelError at the end and after `deadline` (monotonic)."""
+    """Receive the next frame unread. Raises ChannelError at the end and after `deadline` (monotonic)."""
     (length,) = _LENGTH.unpack(_exactly(sock, _LENGTH.size, deadline))
     if length > MAX_FRAME:
         raise ChannelError(f"a frame of {length} bytes, the limit is {MAX_FRAME}")
     return _exactly(sock, length, deadline)
 
 
-def read(frame: bytes, made: values.Made | None = None) -> Any:
-    """The value in a frame; raises ChannelError for nonsense."""
+def read(frame: bytes, builders: values.Builders | None = None) -> Any:
+    """Return the value in a frame. Raises ChannelError if it is malformed."""
     try:
-        return values.decode(frame.decode(), made)
+        return values.decode(frame.decode(), builders)
     except (ValueError, RecursionError, MemoryError) as error:
         raise ChannelError(f"not a frame: {error}") from error
 
@@ -57,7 +66,7 @@ def _exactly(sock: socket.socket, count: int, deadline: float | None) -> bytes:
         try:
             part = sock.recv(min(count - len(data), 1 << 20))
         except TimeoutError:
-            raise ChannelError("no answer in time") from None
+            raise ChannelError("no response in time") from None
         except OSError as error:
             raise ChannelError(f"the other side is gone: {error}") from error
         if not part:

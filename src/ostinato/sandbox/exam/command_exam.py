@@ -1,12 +1,12 @@
-"""Exams in any language: a command runs in a fresh sandbox and leaves a report that is read from outside.
+"""Exams in any language: a command runs in a fresh sandbox and writes a report that is read from outside.
 
-    pristine repo + changes, laid out anew ──► fresh sandbox, hidden tests read-only ──command──► report
+    fresh copy of the pristine repo + changes ──► fresh sandbox, hidden tests read-only ──command──► report
                                                        └─► all processes ended ──► report read ──► outcomes
 
-The command's test program and the code it tests are one process as a rule, so that code can write the report
-itself. What is done about it: the report's place is random, nothing runs any more when it is read, every
-expected id must be there and the exit status must agree, and a second run elsewhere must say the same. What
-cannot be done is said: such verdicts are marked `forgeable`.
+The test program and the code under test usually share a process, so that code can write the report itself.
+These measures make that harder: the report's path is random, no process runs any more when the report is
+read, every expected id must be in it and agree with the exit status, and a second run elsewhere must report
+the same. They cannot prevent it, so such verdicts are marked `forgeable`.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from ostinato.sandbox.base import (
     SandboxError,
     Spec,
 )
-from ostinato.sandbox.exam.host import repeated
+from ostinato.sandbox.exam.host import run_variations
 from ostinato.sandbox.exam.reports import READERS, ReportError
 from ostinato.sandbox.files import tree
 from ostinato.sandbox.files.scratch import Scratch
@@ -36,31 +36,31 @@ from ostinato.types import Task
 
 TESTS = "/mnt/tests"
 _BESIDE = ".exam-tests"
-"""In the repository, where nothing can be mounted."""
+"""The directory of the tests in the repository, where the backend cannot mount them."""
 EXIT = "exit status"
-"""The id of what should not be there: all tests passed, and the command failed."""
+"""The id of an extra outcome, which fails the exam: all tests passed, but the command failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """How a task's hidden tests are run when they are not pytest's.
+    """The command that runs a task's hidden tests when pytest does not.
 
     >>> Check(command="prove $TESTS/*.t", report="tap", needs=("prove",)).report
     'tap'
     """
 
     command: str
-    """For `sh -c` in the repository, with TESTS (the hidden tests), REPO, LOGS (a folder to write in), REPORT
-    (the file that is read) and SEED (another number in another run) in its environment. Output is the report
-    for TAP; Harbor's scripts write LOGS/reward.txt."""
+    """The line for `sh -c` in the repository. Its environment has TESTS (the hidden tests), REPO, LOGS (a
+    directory to write to), REPORT (the file that will be read) and SEED (a number that differs between runs).
+    For TAP the report is its output; Harbor's scripts write LOGS/reward.txt."""
     report: str
     """`junit`, `tap` or `reward`."""
     needs: tuple[str, ...] = ()
-    """Programs that must be there."""
+    """Programs that must be installed."""
 
     @classmethod
     def of(cls, task: Task) -> "Check | None":
-        """The task's `[metadata.ostinato.check]`; None for one judged by pytest. Raises SandboxError."""
+        """Read the task's `[metadata.ostinato.check]`; None if pytest runs its tests. Raises SandboxError."""
         table = task.metadata.get("check")
         if table is None:
             return None
@@ -71,21 +71,21 @@ class Check:
             or not all(isinstance(n, str) for n in needs)
         ):
             raise SandboxError(
-                f"task {task.id}: `check` needs `command`, a text, and `report`, one of {', '.join(READERS)}"
+                f"task {task.id}: `check` needs a string `command` and a `report` out of {', '.join(READERS)}"
             )
         return cls(command=command, report=report, needs=tuple(needs))
 
 
 async def examine(backend: Backend, exam: Exam, check: Check) -> list[dict[str, str]]:
-    """As `Backend.examine`; raises ChangesError for the changes."""
-    return await repeated(exam, lambda seed: _examine(backend, exam, check, seed))
+    """Run an exam as `Backend.examine` does. Raises ChangesError for the changes."""
+    return await run_variations(exam, lambda seed: _examine(backend, exam, check, seed))
 
 
 async def _examine(backend: Backend, exam: Exam, check: Check, seed: int) -> dict[str, str]:
     with Scratch("check") as scratch:
         repo = scratch.path / "repo"
         mounted = backend.capabilities.boundary
-        await asyncio.to_thread(_lay_out, exam, repo, beside=not mounted)
+        await asyncio.to_thread(_copy_tree, exam, repo, beside=not mounted)
         mounts = (Mount(source=exam.tests, target=TESTS),) if mounted else ()
         sandbox = await backend.create(Spec(repo=repo, limits=exam.limits, mounts=mounts))
         try:
@@ -93,13 +93,13 @@ async def _examine(backend: Backend, exam: Exam, check: Check, seed: int) -> dic
             tests = TESTS if mounted else f"{sandbox.root}/{_BESIDE}"
             return await _run(sandbox, check, tests, seed)
         except (EndedWithinError, ResponseTimeoutError):
-            return {}  # no report: what ran there ended its sandbox, or keeps it from answering
+            return {}  # no report: a process there ended its sandbox, or keeps it from responding
         finally:
             await sandbox.destroy()
 
 
-def _lay_out(exam: Exam, repo: Path, *, beside: bool) -> None:
-    """The tree that is examined, with the tests in it if they must lie `beside`."""
+def _copy_tree(exam: Exam, repo: Path, *, beside: bool) -> None:
+    """Write the tree that is examined to `repo`, with the tests in it if `beside` is set."""
     if not exam.repo.is_dir():
         raise SandboxError(f"no repository at {exam.repo}: give a directory")
     shutil.copytree(exam.repo, repo, symlinks=True)
@@ -120,37 +120,37 @@ async def _check_tools(sandbox: Sandbox, check: Check) -> None:
 
 
 async def _run(sandbox: Sandbox, check: Check, tests: str, seed: int) -> dict[str, str]:
-    place = f".exam-{secrets.token_hex(8)}"
-    report = f"{place}/{'reward.txt' if check.report == 'reward' else 'report'}"
+    directory = f".exam-{secrets.token_hex(8)}"
+    report = f"{directory}/{'reward.txt' if check.report == 'reward' else 'report'}"
     names = {
         "REPO": sandbox.root,
         "TESTS": tests,
-        "LOGS": f"{sandbox.root}/{place}",
+        "LOGS": f"{sandbox.root}/{directory}",
         "REPORT": f"{sandbox.root}/{report}",
         "SEED": str(seed),
     }
     result = await sandbox.exec(_script(check, names))
     try:
-        found = READERS[check.report](await _report(sandbox, report))
+        outcomes = READERS[check.report](await _read_report(sandbox, report))
     except ReportError:
         return {}
-    if result.exit_code != 0 and set(found.values()) == {"passed"}:
-        return {**found, EXIT: "failed"}
-    return found
+    if result.exit_code != 0 and set(outcomes.values()) == {"passed"}:
+        return {**outcomes, EXIT: "failed"}
+    return outcomes
 
 
 def _script(check: Check, names: Mapping[str, str]) -> str:
-    given = " ".join(f"{name}={shlex.quote(value)}" for name, value in names.items())
+    variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in names.items())
     output = ' > "$REPORT"' if check.report == "tap" else ""
-    return f'export {given}\nmkdir -p "$LOGS" && {{\n{check.command}\n}}{output}'
+    return f'export {variables}\nmkdir -p "$LOGS" && {{\n{check.command}\n}}{output}'
 
 
-async def _report(sandbox: Sandbox, report: str) -> bytes:
-    """Empty when there is none: whoever ran could have taken it away, or put something else in its place."""
+async def _read_report(sandbox: Sandbox, report: str) -> bytes:
+    """Return the report, empty if there is none: the code under test may have removed or replaced it."""
     try:
         return await sandbox.read(report)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return b""
     except SandboxError:
-        await sandbox.exec("true")  # raises when it was the sandbox that failed
+        await sandbox.exec("true")  # raises if the sandbox itself failed
         return b""

@@ -1,10 +1,9 @@
-"""Exceptions on their way from the worker to the judge: the class with all it derives from, and what it
-holds.
+"""The transfer of exceptions from the worker to the judge: the class, its bases and its content.
 
-The worker names Python's own exceptions by identity: a class that is merely called `ValueError` is another.
-The judge builds the candidate's classes once, above the same bases, so that `pytest.raises` and `except`
-find them. What would end a loop, a task or the tests without an assertion never arrives as itself: see
-`_TAME`.
+The worker names Python's own exceptions by identity: a class that is merely called `ValueError` is not
+Python's. The judge builds the candidate's classes once, on the same bases, so that `pytest.raises` and
+`except` match them. An exception that would end a loop, a task or the tests without an assertion never
+arrives as itself: see `_TAMED`.
 """
 
 import builtins
@@ -18,27 +17,30 @@ from ostinato.sandbox.exam.values import NotPlainError, encode
 _OWN = {each: name for name, each in vars(builtins).items() if isinstance(each, type)}
 _LONGEST = 1000
 _MANY = 100
-"""How many bases a class may have, and attributes an exception."""
+"""Limit for the bases of a class, and for the attributes of an exception."""
 
 
 class RemoteError(Exception):
-    """The candidate's code raised what cannot be built here."""
+    """The candidate's code raised an exception that cannot be built in the judge."""
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """What the worker tells of an exception: `family`, `message`, `args` and `attributes`, all plain data."""
-    held = {name: value for name, value in vars(error).items() if type(name) is str and _plain(value)}
+    """Describe an exception by `family`, `message`, `args` and `attributes`, all plain data."""
+    attributes = {name: value for name, value in vars(error).items() if type(name) is str and _plain(value)}
     return {
         "family": family(type(error)),
         "message": _message(error),
         "args": [arg if _plain(arg) else "" for arg in error.args[:_MANY]],
-        "attributes": dict([*held.items()][:_MANY]),
+        "attributes": dict([*attributes.items()][:_MANY]),
     }
 
 
 def family(kind: type) -> list[dict[str, Any]]:
-    """The classes of an exception's: Python's own by `own`, others by where they are and the places of their
-    bases in this list; the class itself first."""
+    """Describe an exception class and all its bases, the class itself first.
+
+    Python's own classes have `own`, others `module` and `name`, and the positions of their bases in this
+    list.
+    """
     classes = [each for each in kind.__mro__ if each is not object][:_MANY]
     places = {each: number for number, each in enumerate(classes)}
     return [
@@ -68,8 +70,11 @@ def _message(error: BaseException) -> str:
 
 
 class _Lookalike:
-    """An exception that `isinstance`, and so `pytest.raises`, takes for what the candidate raised, while no
-    loop, generator or event loop takes it for its end."""
+    """A substitute for an exception that would end a loop, a generator or an event loop.
+
+    `isinstance`, and so `pytest.raises`, takes it for the class that the candidate raised; the interpreter
+    does not.
+    """
 
     looks: type[BaseException]
 
@@ -79,89 +84,91 @@ class _Lookalike:
 
     @__class__.setter
     def __class__(self, kind: type) -> None:
-        raise TypeError(f"an exception of the candidate's does not become a {kind.__name__}")
+        raise TypeError(f"an exception of the candidate's cannot become a {kind.__name__}")
 
 
-def _tamed(kind: type[BaseException]) -> type[BaseException]:
+def _tame(kind: type[BaseException]) -> type[BaseException]:
     base = Exception if issubclass(kind, Exception) else BaseException
     return type(kind.__name__, (_Lookalike, base), {"looks": kind})
 
 
-_TAME: Mapping[type, type[BaseException]] = {
-    **{each: _tamed(each) for each in (StopIteration, StopAsyncIteration, GeneratorExit)},
+_TAMED: Mapping[type, type[BaseException]] = {
+    **{each: _tame(each) for each in (StopIteration, StopAsyncIteration, GeneratorExit)},
     KeyboardInterrupt: type("KeyboardInterrupt", (BaseException,), {}),
 }
-"""`StopIteration` ends `zip(map(f, given), wanted)` and all that was to be asserted in it; a cancellation
-ends a task that nobody asks; an interrupt ends the tests. Each arrives as something that only fails."""
+"""The substitutes for exceptions that could make a test pass: `StopIteration` would end `zip(map(f, given),
+wanted)` and the assertions on it, a cancellation a task that is not awaited, an interrupt all tests. The
+substitutes only fail."""
 _NOT_OURS = ("builtins", "unittest", "bdb", "pdb", "doctest")
-"""Modules of the standard library with exceptions that mean something to pytest, and that of `own`."""
+"""Modules whose exceptions have a meaning for pytest, and the module of the `own` classes."""
 
 
-class Raised:
-    """Builds what `describe` told."""
+class ExceptionBuilder:
+    """A builder of exceptions from the descriptions that `describe` makes."""
 
     def __init__(self) -> None:
-        self._made: dict[tuple[str, ...], type[BaseException]] = {}
+        self._classes: dict[tuple[str, ...], type[BaseException]] = {}
 
-    def error(self, told: Mapping[str, Any]) -> BaseException:
-        """The exception to be raised; a RemoteError for nonsense."""
+    def error(self, description: Mapping[str, Any]) -> BaseException:
+        """Return the exception to raise; a RemoteError for a malformed description."""
         try:
-            return self._error(told)
-        except Exception as error:  # whatever the candidate's process made up
-            return RemoteError(f"{told.get('message')} ({error})")
+            return self._error(description)
+        except Exception as error:  # the candidate's process may send anything
+            return RemoteError(f"{description.get('message')} ({error})")
 
-    def _error(self, told: Mapping[str, Any]) -> BaseException:
-        kind, args, message = self.kind(told["family"]), told["args"], told["message"]
+    def _error(self, description: Mapping[str, Any]) -> BaseException:
+        kind, args, message = self.kind(description["family"]), description["args"], description["message"]
         error = kind.__new__(kind, *args)
         if kind in _OWN:
             error.__init__(*args)  # type: ignore[misc]
         else:
             error.args = tuple(args)
-            error.told = message  # type: ignore[attr-defined]
+            error.message_text = message  # type: ignore[attr-defined]
         if isinstance(error, SystemExit):
             error.code = args[0] if args else None
         elif isinstance(error, StopIteration):
             error.value = args[0] if args else None
-        vars(error).update({n: v for n, v in told["attributes"].items() if not n.startswith("_")})
+        vars(error).update({n: v for n, v in description["attributes"].items() if not n.startswith("_")})
         return error
 
     def kind(self, family: list[Mapping[str, Any]]) -> type[BaseException]:
-        """The class that a family is of. Raises LookupError, TypeError, ValueError for nonsense."""
+        """Return the class of a family. Raises LookupError, TypeError, ValueError if it is malformed."""
         built: dict[int, type] = {}
         for number in range(len(family) - 1, -1, -1):
-            built[number] = self._built(family[number], built)
-        found = built[0]
-        if not issubclass(found, BaseException):
-            raise TypeError(f"{found} is no exception")
-        return found
+            built[number] = self._build(family[number], built)
+        kind = built[0]
+        if not issubclass(kind, BaseException):
+            raise TypeError(f"{kind} is not an exception")
+        return kind
 
-    def _built(self, each: Mapping[str, Any], built: Mapping[int, type]) -> type:
+    def _build(self, each: Mapping[str, Any], built: Mapping[int, type]) -> type:
         if "own" in each:
             own: type = getattr(builtins, each["own"])
-            return _TAME.get(own, own)
+            return _TAMED.get(own, own)
         module, name = str(each["module"]), str(each["name"])
-        found = self._made.get((module, name))
-        if found is None and (library := _in_library(module, name)) is not None:
-            found = library if issubclass(library, Exception) else _tamed(library)
-            self._made[module, name] = found
-        if found is None:
+        kind = self._classes.get((module, name))
+        if kind is None and (library := _in_library(module, name)) is not None:
+            kind = library if issubclass(library, Exception) else _tame(library)
+            self._classes[module, name] = kind
+        if kind is None:
             bases = tuple(built[place] for place in each["bases"]) or (object,)
-            members = {"__module__": module, "__qualname__": name, "__str__": _told}
-            found = self._made[module, name] = type(name.rpartition(".")[2], bases, members)
-        return found
+            members = {"__module__": module, "__qualname__": name, "__str__": _message_text}
+            kind = self._classes[module, name] = type(name.rpartition(".")[2], bases, members)
+        return kind
 
 
-def _told(error: Any) -> str:
-    """What the candidate's own `__str__` gave; nothing for an error that the judge made itself."""
-    return str(vars(error).get("told", " ".join(map(str, error.args))))
+def _message_text(error: Any) -> str:
+    """Return the text of the candidate's own `__str__`, or the arguments of an error that the judge
+    raised."""
+    return str(vars(error).get("message_text", " ".join(map(str, error.args))))
 
 
 def _in_library(module: str, name: str) -> type[BaseException] | None:
-    """An exception of the standard library's that a test can name, since something here has imported it."""
+    """Return an exception of the standard library if its module is loaded, so that a test can name it."""
     top = module.partition(".")[0]
-    found: Any = sys.modules.get(module)
-    if top not in sys.stdlib_module_names or top in _NOT_OURS or type(found) is not ModuleType:
+    value: Any = sys.modules.get(module)
+    if top not in sys.stdlib_module_names or top in _NOT_OURS or type(value) is not ModuleType:
         return None
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return found if isinstance(found, type) and issubclass(found, BaseException) else None
+        value = getattr(value, part, None)
+    return value if isinstance(value, type) and issubclass(value, BaseException) else None

@@ -1,8 +1,8 @@
-"""Holds an exam: gives a judge a worker for each run, reads what it reports.
+"""The host of an exam: it hands the judge a worker for each run and reads the judge's reports.
 
     runs ──a fresh worker's socket──► judge ──outcomes, done──► runs, again while all passed
 
-Where there are no namespaces judge and worker are plain processes.
+Without namespaces judge and worker are plain processes.
 """
 
 import asyncio
@@ -23,62 +23,66 @@ from ostinato.sandbox.linux import stray_processes
 
 READY = b"!"
 GRACE_S = 5.0
-"""How much longer than the exam's wall time a judge may take to say that it is done."""
+"""How much longer than the exam's wall time a judge may take to report that it is done."""
 UNFINISHED = "end of the tests"
-"""The id of what should not be there: a judge that was ended, or held up, by an answer of the candidate's."""
-Working = Callable[[int], AbstractAsyncContextManager[socket.socket]]
-"""The number of a run to its worker, in a fresh copy of the candidate's tree: the socket to ask it by."""
+"""The id of an extra outcome, which fails the exam: a response of the candidate ended or delayed the
+judge."""
+WorkerFactory = Callable[[int], AbstractAsyncContextManager[socket.socket]]
+"""From the number of a run to the socket of its worker, which works on a fresh copy of the candidate's
+tree."""
 
 
-async def runs(results: socket.socket, exam: Exam, working: Working) -> list[dict[str, str]]:
-    """The outcomes of each run, see `Backend.examine`; `results` is the judge's socket.
+async def runs(results: socket.socket, exam: Exam, new_worker: WorkerFactory) -> list[dict[str, str]]:
+    """Return the outcomes of each run, see `Backend.examine`; `results` is the judge's socket.
 
-    UNFINISHED is among the last outcomes when the judge ended early: whose failure that is, is the
-    candidate's, unless the caller knows better.
+    UNFINISHED is among the last outcomes when the judge ended early. That counts as the candidate's failure,
+    unless the caller knows otherwise.
     """
     results.setblocking(False)
 
-    async def once(number: int) -> dict[str, str]:
-        async with working(number) as asks:
-            return await _run(results, exam, asks)
+    async def run_once(number: int) -> dict[str, str]:
+        async with new_worker(number) as questions:
+            return await _run(results, exam, questions)
 
-    return await repeated(exam, once)
-
-
-async def repeated(exam: Exam, once: Callable[[int], Awaitable[dict[str, str]]]) -> list[dict[str, str]]:
-    """What `once` answers to the number of each run; one that is not passed is the last."""
-    found = [await once(0)]
-    while len(found) <= exam.variations and set(found[-1].values()) == {"passed"}:
-        found.append(await once(len(found)))
-    return found
+    return await run_variations(exam, run_once)
 
 
-async def _run(results: socket.socket, exam: Exam, asks: socket.socket) -> dict[str, str]:
-    """Hand the judge a worker, collect its reports until it is done.
+async def run_variations(
+    exam: Exam, run_once: Callable[[int], Awaitable[dict[str, str]]]
+) -> list[dict[str, str]]:
+    """Return the outcomes of `run_once` for the number of each run; the first run that fails is the last."""
+    runs = [await run_once(0)]
+    while len(runs) <= exam.variations and set(runs[-1].values()) == {"passed"}:
+        runs.append(await run_once(len(runs)))
+    return runs
 
-    Nobody but the judge holds the other end. When it dies or never ends before the candidate has answered
-    anything, then that is a failure of ours, and SandboxError is raised. After a first answer it is the
-    candidate's: there is no telling what an answer does to a test. This is the watchdog that no answer can
-    hold up; the judge itself is ended by its timers.
+
+async def _run(results: socket.socket, exam: Exam, questions: socket.socket) -> dict[str, str]:
+    """Hand the judge a worker and collect its reports until it is done.
+
+    Only the judge holds the other end. If it dies or never ends before the candidate's first response, the
+    machinery has failed, and SandboxError is raised. After the first response the candidate has failed,
+    because a response may do anything to a test. No response can delay this deadline; the judge has timers of
+    its own too.
     """
     with suppress(OSError):  # a judge that is gone is noticed below
-        socket.send_fds(results, [READY], [asks.fileno()])
+        socket.send_fds(results, [READY], [questions.fileno()])
     deadline = time.monotonic() + exam.limits.wall_s + GRACE_S
-    found: dict[str, str] = {}
-    answered = False
+    outcomes: dict[str, str] = {}
+    responded = False
     while True:
         try:
             report = await _frame(results, deadline)
         except SandboxError:
-            if not answered:
+            if not responded:
                 raise
-            return {**found, UNFINISHED: "error"}
+            return {**outcomes, UNFINISHED: "error"}
         if "done" in report:
-            return found
+            return outcomes
         if "answered" in report:
-            answered = True
+            responded = True
         else:
-            found[report["id"]] = report["outcome"]
+            outcomes[report["id"]] = report["outcome"]
 
 
 async def _frame(results: socket.socket, deadline: float) -> dict[str, str]:
@@ -94,7 +98,7 @@ async def _exactly(results: socket.socket, count: int, deadline: float) -> bytes
         try:
             async with asyncio.timeout(deadline - time.monotonic()):
                 part = await loop.sock_recv(results, count - len(data))
-        except ConnectionError:  # it was killed before it read all that we told it
+        except ConnectionError:  # the judge was killed before it read all that was sent
             part = b""
         except TimeoutError:
             raise SandboxError("the judge did not finish in time: look at the hidden tests") from None
@@ -104,34 +108,34 @@ async def _exactly(results: socket.socket, count: int, deadline: float) -> bytes
     return data
 
 
-async def judged_by_process(exam: Exam, working: Working) -> list[dict[str, str]]:
-    """`runs` with a judge that is an interpreter of its own."""
+async def judged_by_process(exam: Exam, new_worker: WorkerFactory) -> list[dict[str, str]]:
+    """Hold an exam with a judge in its own process; see `runs`."""
     ours, results = socket.socketpair()
     with ours:
         with results:
-            told = exam.tests.resolve(), exam.limits.wall_s, *module_names(str(exam.repo))
-            judge, mark = _start("judge", results, *told)
+            arguments = exam.tests.resolve(), exam.limits.wall_s, *module_names(str(exam.repo))
+            judge, mark = _start("judge", results, *arguments)
         try:
-            return await runs(ours, exam, working)
+            return await runs(ours, exam, new_worker)
         finally:
             await _end(judge, mark)
 
 
 @asynccontextmanager
 async def worker_process(root: str, variation: int) -> AsyncIterator[socket.socket]:
-    """A worker that is an interpreter of its own; the candidate's tree lies ready at `root`."""
-    asks, answers = socket.socketpair()
-    with asks:
-        with answers:
-            worker, mark = _start("worker", answers, root, variation)
+    """Run a worker in its own process on the candidate's tree at `root`; yield its socket."""
+    questions, responses = socket.socketpair()
+    with questions:
+        with responses:
+            worker, mark = _start("worker", responses, root, variation)
         try:
-            yield asks
+            yield questions
         finally:
             await _end(worker, mark)
 
 
 async def _end(process: subprocess.Popen[bytes], mark: str) -> None:
-    """And what it started and left."""
+    """End a process and all that it has started."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     await asyncio.to_thread(process.wait)
@@ -139,7 +143,7 @@ async def _end(process: subprocess.Popen[bytes], mark: str) -> None:
 
 
 def _start(module: str, sock: socket.socket, *arguments: object) -> tuple[subprocess.Popen[bytes], str]:
-    """With the mark that all of its descendants carry."""
+    """Start a process; return it with the mark that all of its descendants carry."""
     mark = stray_processes.new_mark()
     process = subprocess.Popen(
         [sys.executable, "-m", f"ostinato.sandbox.exam.{module}", *map(str, [sock.fileno(), *arguments])],

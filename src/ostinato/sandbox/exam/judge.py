@@ -1,8 +1,8 @@
-"""The side of an exam that holds the hidden tests: real pytest, which never imports the candidate's code.
+"""The judge of an exam, which holds the hidden tests: real pytest that never imports the candidate's code.
 
-Names of the candidate's modules are answered by a finder on `sys.meta_path`, whose functions ask the
-worker: see `asked`. What comes back is built of types that are ours, so every `==` is the judge's own. Each
-finished test is sent to the verifier over a socket that the worker does not hold.
+A finder on `sys.meta_path` serves the candidate's modules; their functions send questions to the worker (see
+`questions`). Responses consist of the judge's own types, so every `==` is the judge's own. The outcome of
+each test goes to the verifier over a socket that the worker does not hold.
 """
 
 import itertools
@@ -28,11 +28,11 @@ _LEFT_OUT = (
     *("warnings", "reports"),
 )
 ARGUMENTS = ("-c", "/dev/null", "--assert=plain", "--capture=no", *(f"-pno:{name}" for name in _LEFT_OUT))
-"""What the tests need of pytest and no more: nobody reads this output."""
+"""Only the plugins that tests need: the output of this pytest is never read."""
 _READY_S = 60.0
-"""How long a worker may take to start; longer, and the exam is void."""
+"""How long a worker may take to start; after that the exam is void."""
 _LATE_S = 0.5
-"""How much longer than its calls to the candidate an exam may take, for its failures to be told."""
+"""How much longer than the calls to the candidate an exam may take, so that failures are still reported."""
 
 
 class Reporter:
@@ -47,33 +47,33 @@ class Reporter:
         self._results, self._worker = results, worker
 
     def finish_run(self) -> None:
-        """Nothing more comes of this run."""
+        """Report that this run is over."""
         self._worst.clear()
-        self.tell(done=True)
+        self.send(done=True)
 
-    def tell(self, **report: object) -> None:
+    def send(self, **report: object) -> None:
         assert self._results is not None
         channel.send(self._results, report)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         assert self._worker is not None
-        lost = self._worker.broken is not None  # whatever the test makes of that
-        odd = report.outcome == "passed" and (lost or hasattr(report, "wasxfail"))
-        outcome: str = "failed" if odd else report.outcome
+        lost = self._worker.broken is not None  # even if the test catches the exception
+        wrongly_passed = report.outcome == "passed" and (lost or hasattr(report, "wasxfail"))
+        outcome: str = "failed" if wrongly_passed else report.outcome
         if outcome == "failed" and report.when != "call":
             outcome = "error"
         if self._worst.get(report.nodeid, "passed") == "passed":
             self._worst[report.nodeid] = outcome
         if report.when == "teardown":
-            self.tell(id=report.nodeid, outcome=self._worst[report.nodeid])
+            self.send(id=report.nodeid, outcome=self._worst[report.nodeid])
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            self.tell(id=report.nodeid, outcome="error")
+            self.send(id=report.nodeid, outcome="error")
 
 
 class Judge:
-    """pytest, started as far as it goes without tests: made once, forked for each exam.
+    """A pytest that is started as far as possible without tests: made once, forked for each exam.
 
     `tests`: the directory that will hold them by the time of `run`.
     """
@@ -83,25 +83,26 @@ class Judge:
         self._begun = False
         self._reporter = Reporter()
         arguments = [*ARGUMENTS, f"--rootdir={tests}", f"--confcutdir={tests}", tests]
-        # the steps of pytest.main and _pytest.main.wrap_session, of which the dear ones need no tests yet
+        # the first steps of pytest.main and _pytest.main.wrap_session: the expensive ones need no tests yet
         self._config = _pytest.config._prepareconfig(arguments, [self._reporter], prog="judge")
-        self._config.option.tbstyle = "no"  # why a test failed takes longer to write than to find, for nobody
+        self._config.option.tbstyle = "no"  # nobody reads tracebacks, and they take longer than the tests
         self._session = pytest.Session.from_config(self._config)
         self._config._do_configure()
         self._config.hook.pytest_sessionstart(session=self._session)
 
     def run(self, results: socket.socket, names: Iterable[str], wall_s: float) -> None:
-        """Run every test, in another order each time, as long as there is a worker for it; never returns.
+        """Run every test, in another order each time, as long as there are workers; never return.
 
-        `names`: the pristine repository's, see `module_names`, and `needs.Names` for what they decide.
+        `names` are the pristine repository's `module_names`; `needed_modules.ModuleNames` says what they
+        decide.
 
-        When the time is up the rest counts as not passed: a candidate can make a test endless by what it
-        answers. The second timer ends this process even where its interpreter never hears of the first.
+        When the time is up the remaining tests count as not passed: a candidate's responses can make a test
+        endless. The second timer ends this process even if its interpreter never handles the first.
         """
-        worker = Worker(lambda: self._begin(results, wall_s), lambda: self._reporter.tell(answered=True))
-        found = needed_modules.Names(names, self._tests)
-        forget(found.first, [self._tests])
-        sys.meta_path[:] = [Finder(worker, found.is_first), *sys.meta_path, Finder(worker, found.is_last)]
+        worker = Worker(lambda: self._begin(results, wall_s), lambda: self._reporter.send(answered=True))
+        modules = needed_modules.ModuleNames(names, self._tests)
+        forget(modules.first, [self._tests])
+        sys.meta_path[:] = [Finder(worker, modules.is_first), *sys.meta_path, Finder(worker, modules.is_last)]
         os.environ["PYTEST_VERSION"] = pytest.__version__
         os.chdir(self._tests)
         self._reporter.begin(results, worker)
@@ -114,14 +115,14 @@ class Judge:
             self._finish_run(worker)
 
     def _try(self, step: Callable[..., object]) -> None:
-        """What could not be collected has been told by then."""
+        """Run a step of pytest. Tests that it could not collect are reported by then."""
         try:
             step(session=self._session)
         except (pytest.Session.Interrupted, pytest.Session.Failed, SystemExit):
             return
 
     def _order(self, variation: int) -> None:
-        """Another one for each variation, where there is one."""
+        """Put the tests into another order for each variation, if there is another."""
         if variation:
             before = list(self._session.items)
             Random(variation).shuffle(self._session.items)
@@ -129,7 +130,7 @@ class Judge:
                 self._session.items.reverse()
 
     def _finish_run(self, worker: Worker) -> None:
-        """And wait for the next."""
+        """Report the end of a run and wait for the worker of the next."""
         worker.change()
         for timer in (signal.ITIMER_REAL, signal.ITIMER_PROF):
             signal.setitimer(timer, 0)
@@ -138,7 +139,7 @@ class Judge:
         worker.wait()
 
     def _begin(self, results: socket.socket, wall_s: float) -> tuple[socket.socket, float]:
-        """The verifier hands over a worker when it is ready; the time before that is not the candidate's."""
+        """Wait until the verifier hands over a worker; only then the candidate's time begins."""
         ready, files, *_ = socket.recv_fds(results, 1, 1)
         if not ready:
             self._end()
@@ -148,12 +149,12 @@ class Judge:
         return socket.socket(fileno=files[0]), time.monotonic() + wall_s
 
     def _end(self) -> NoReturn:
-        """Nobody wants another run."""
+        """End the process, since the verifier wants no further run."""
         self._config.hook.pytest_sessionfinish(session=self._session, exitstatus=0)
         os._exit(0)
 
     def _late(self) -> NoReturn:
-        """Say that there is nothing more to come, and end at once, whatever still runs."""
+        """Report the end of the run and end the process at once, even in the middle of a test."""
         if self._begun:
             self._reporter.finish_run()
         os._exit(not self._begun)

@@ -1,8 +1,8 @@
-"""Which names in hidden tests mean the candidate's modules.
+"""The rules for which names in hidden tests mean the candidate's modules.
 
-The tests' own files come first, then the modules and packages of the pristine repository, then everything
-installed. What nobody else knows is the candidate's if the repository has a folder of modules of that name,
-or if the tests cannot do without it: a task may ask for a module that is not there yet. A name that a test
+The tests' own files come first, then the modules and packages of the pristine repository, then all installed
+modules. Any other name is the candidate's if the repository has a folder of modules with that name, or if the
+tests cannot do without it, because a task may ask for a module that does not exist yet. A name that a test
 only tries to import is not: a candidate that adds `toolz.py` does not change what the tests do.
 """
 
@@ -16,18 +16,19 @@ from functools import cached_property
 from pathlib import Path
 
 FOLDER = "/"
-"""Ends the name of a folder with modules and without `__init__.py`: Python takes it for a package, last."""
+"""The end of the name of a folder with modules but without `__init__.py`, Python's last choice for a
+package."""
 _TRIED = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 
 
-class Names:
-    """Of one exam. `repository`: see `worker.module_names`; `tests`: their directory."""
+class ModuleNames:
+    """The names of one exam: `repository` as in `worker.module_names`, and the directory of the tests."""
 
     def __init__(self, repository: Iterable[str], tests: str) -> None:
         self._tests = tests
         names = frozenset(repository)
         self.first = frozenset(name for name in names if not name.endswith(FOLDER) and not _is_built_in(name))
-        """They take precedence over what is installed, as the repository would."""
+        """Names that take precedence over installed modules, as the repository's modules would."""
         self.first -= frozenset(_own(tests))
         self._folders = frozenset(name.removesuffix(FOLDER) for name in names if name.endswith(FOLDER))
 
@@ -39,14 +40,14 @@ class Names:
 
     @cached_property
     def _needed(self) -> frozenset[str]:
-        """Looked up when nobody knows a name: most tests never come to that."""
+        """The names that tests need. Computed only for an unknown name, which most tests do not have."""
         return frozenset(
             name for path in Path(self._tests).rglob("*.py") for name in needed(path.read_text())
         )
 
 
 def _is_built_in(name: str) -> bool:
-    """No file is looked for when such a name is imported."""
+    """Return True for a name that Python imports without a file."""
     return name in sys.builtin_module_names or importlib.machinery.FrozenImporter.find_spec(name) is not None
 
 
@@ -60,32 +61,32 @@ def _own(tests: str) -> Iterator[str]:
 
 
 def needed(code: str) -> set[str]:
-    """The top-level names that a test file imports without another way if they are missing."""
-    found: set[str] = set()
-    with suppress(SyntaxError, ValueError):  # then it has no tests either
-        _collect(ast.parse(code), found)
-    return found
+    """Return the top-level names that a test file imports without a fallback."""
+    names: set[str] = set()
+    with suppress(SyntaxError, ValueError):  # such a file has no tests either
+        _collect(ast.parse(code), names)
+    return names
 
 
-def _collect(node: ast.AST, found: set[str]) -> None:
+def _collect(node: ast.AST, names: set[str]) -> None:
     if isinstance(node, ast.Import):
-        found.update(alias.name.partition(".")[0] for alias in node.names)
+        names.update(alias.name.partition(".")[0] for alias in node.names)
     elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-        found.add(node.module.partition(".")[0])
+        names.add(node.module.partition(".")[0])
     elif isinstance(node, ast.Call) and ast.unparse(node.func) == "importlib.import_module":
-        found.update(
+        names.update(
             str(each.value).partition(".")[0] for each in node.args if isinstance(each, ast.Constant)
         )
     elif isinstance(node, ast.Try) and any(_catches(handler) for handler in node.handlers):
         for each in (*node.orelse, *node.finalbody):
-            _collect(each, found)
+            _collect(each, names)
         return
     for child in ast.iter_child_nodes(node):
-        _collect(child, found)
+        _collect(child, names)
 
 
 def _catches(handler: ast.ExceptHandler) -> bool:
-    """An import that fails."""
+    """Return True if the handler catches a failed import."""
     if handler.type is None:
         return True
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]

@@ -1,8 +1,8 @@
-"""The candidate's modules, functions and objects as hidden tests see them: each use of one is a question.
+"""The candidate's modules, functions and objects as hidden tests see them: each use sends a question.
 
     from calc import alpha ──► Finder ──► RemoteModule("calc").alpha = Remote
     alpha(7, 4) == 28      ──► Remote(7, 4) ──calls──► worker ──► 28, plain data ──► == is the judge's own
-    stack().push(1)        ──► an object that is no plain data stays there; a Remote stands for it here
+    stack().push(1)        ──► an object that is not plain data stays there; a Remote stands for it here
 
 Whatever a Remote is compared with, it equals only itself: equality is never the candidate's to decide.
 """
@@ -15,34 +15,36 @@ from types import ModuleType
 from typing import Any
 
 from ostinato.sandbox.exam import channel, records
-from ostinato.sandbox.exam.exceptions import Raised, RemoteError
+from ostinato.sandbox.exam.exceptions import ExceptionBuilder, RemoteError
 from ostinato.sandbox.exam.values import NotPlainError
 
 
 class Unanswered(BaseException):
-    """The candidate's process is gone, late or speaks nonsense; or a test asks what cannot be asked."""
+    """The candidate's process is gone, late or breaks the protocol; or a question cannot be sent."""
 
 
 class Worker:
-    """Asks the worker of the run under way; after the first failure of its channel every question fails.
+    """The worker of the current run. After the first failure of its channel every question fails.
 
-    `begin`: waits for the run's worker: its socket, and until when it may be asked. `answered` is called at
-    its first answer, before anything is made of it.
+    `begin` waits for the run's worker and returns its socket and deadline. `on_response` is called at the
+    first response, before it is read.
     """
 
     def __init__(
-        self, begin: Callable[[], tuple[socket.socket, float]], answered: Callable[[], None]
+        self, begin: Callable[[], tuple[socket.socket, float]], on_response: Callable[[], None]
     ) -> None:
         self._begin = begin
-        self._answered = answered
+        self._on_response = on_response
         self._begun: tuple[socket.socket, float] | None = None
         self._first = True
-        self._raised = Raised()
+        self._exceptions = ExceptionBuilder()
         self._remotes: dict[int, Remote] = {}
-        made = records.Records(own=False)
-        self._made = {tag: getattr(made, tag) for tag in records.TAGS} | {"object": self._remote}
+        record_builder = records.RecordBuilder(own=False)
+        self._builders = {tag: getattr(record_builder, tag) for tag in records.TAGS} | {
+            "object": self._remote
+        }
         self.broken: str | None = None
-        """Why no question is answered any more."""
+        """The reason why every question fails from now on."""
 
     def wait(self) -> tuple[socket.socket, float]:
         if self._begun is None:
@@ -50,27 +52,27 @@ class Worker:
         return self._begun
 
     def change(self) -> None:
-        """The run is over: the next one's worker is asked from now on, when it is there."""
+        """End the run: questions go to the worker of the next run from now on."""
         self.wait()[0].close()
         self._begun = self.broken = None
         self._first = True
         self._remotes.clear()
 
     def ask(self, **question: object) -> Any:
-        """The answer; an error of the candidate's is raised here."""
-        answer = self._exchange(question)
-        match answer:
-            case {"raised": told}:
-                raise self._raised.error(told)
+        """Send a question and return the response; an exception of the candidate is raised here."""
+        response = self._exchange(question)
+        match response:
+            case {"raised": description}:
+                raise self._exceptions.error(description)
             case {"value": value}:
                 return value
             case {"kind": family}:
-                return self._raised.kind(family)
+                return self._exceptions.kind(family)
             case {"callable": True}:
                 return Remote(self, question)
             case {"unsent": why}:
-                raise Unanswered(f"the candidate's answer cannot be sent: {why}")
-        raise RemoteError("the worker answered nonsense")
+                raise Unanswered(f"the candidate's value cannot be sent: {why}")
+        raise RemoteError("the worker sent a malformed response")
 
     def _exchange(self, question: dict[str, object]) -> dict[str, Any]:
         if self.broken is not None:
@@ -81,16 +83,18 @@ class Worker:
             frame = channel.receive_frame(calls, deadline)
             if self._first:
                 self._first = False
-                self._answered()
-            answer = channel.read(frame, self._made)
+                self._on_response()
+            response = channel.read(frame, self._builders)
         except channel.ChannelError as error:
             self.broken = f"the worker failed: {error}"
             raise Unanswered(self.broken) from error
         except NotPlainError as error:
-            raise Unanswered(f"a hidden test gives the candidate what cannot be sent: {error}") from error
-        if type(answer) is not dict:
-            raise RemoteError("the worker answered nonsense")
-        return answer
+            raise Unanswered(
+                f"a hidden test passes the candidate a value that cannot be sent: {error}"
+            ) from error
+        if type(response) is not dict:
+            raise RemoteError("the worker sent a malformed response")
+        return response
 
     def _remote(self, parts: list[Any]) -> Any:
         number, kind = int(parts[0]), str(parts[1])
@@ -99,7 +103,7 @@ class Worker:
 
 
 async def _awaited(remote: "Remote") -> object:
-    """A coroutine of the candidate's runs there, from its beginning to its end, when it is awaited here."""
+    """Run a coroutine of the candidate in the worker, from beginning to end, when it is awaited here."""
     return remote._use("await")
 
 
@@ -110,7 +114,7 @@ def _pack(value: Any) -> Any:
 
 
 class Remote:
-    """A function, class or object of the candidate's, by the question that it is the answer to."""
+    """A stand-in for a function, class or object of the candidate, which its question identifies."""
 
     def __init__(self, worker: Worker, question: dict[str, Any]) -> None:
         self._worker, self._question = worker, question
@@ -130,10 +134,10 @@ class Remote:
         return self._worker.ask(**{**self._question, "name": before + name})
 
     def __iter__(self) -> Iterator[object]:
-        return _each(self._use("iter"))
+        return _items(self._use("iter"))
 
     def __next__(self) -> object:
-        return next(_each(self))
+        return next(_items(self))
 
     def __len__(self) -> int:
         return int(self._use("len"))
@@ -157,14 +161,14 @@ class Remote:
         self._use("exit")
 
 
-def _each(iterator: "Remote") -> Iterator[object]:
-    """What an iterator of the candidate's gives, one at a time; only its own end is an end here."""
+def _items(iterator: "Remote") -> Iterator[object]:
+    """Yield the items of an iterator of the candidate; only its own end ends the iteration."""
     while item := iterator._use("next"):
         yield item[0]
 
 
 class RemoteModule(ModuleType):
-    """A module of the candidate's: each attribute is asked for when a test names it."""
+    """A stand-in for a module of the candidate: each attribute is a question when a test names it."""
 
     def __init__(self, worker: Worker, name: str) -> None:
         super().__init__(name)
@@ -174,13 +178,13 @@ class RemoteModule(ModuleType):
     def __getattr__(self, name: str) -> object:
         if name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        found = _kept(lambda: self._worker.ask(module=self.__name__, name=name))
-        setattr(self, name, found)
-        return found
+        value = _refuse_exit(lambda: self._worker.ask(module=self.__name__, name=name))
+        setattr(self, name, value)
+        return value
 
 
-def _kept(ask: Callable[[], Any]) -> Any:
-    """An import that ends the interpreter is an error of one file, and no end of the tests."""
+def _refuse_exit(ask: Callable[[], Any]) -> Any:
+    """Turn an exit during an import into an error of that one file, so that the other tests go on."""
     try:
         return ask()
     except SystemExit as error:
@@ -188,7 +192,7 @@ def _kept(ask: Callable[[], Any]) -> Any:
 
 
 class Finder(MetaPathFinder, Loader):
-    """Serves modules from the worker, those for which `wanted` says so."""
+    """An importer of the worker's modules, for the names that `wanted` accepts."""
 
     def __init__(self, worker: Worker, wanted: Callable[[str], bool]) -> None:
         self._worker = worker
@@ -205,4 +209,4 @@ class Finder(MetaPathFinder, Loader):
         return RemoteModule(self._worker, spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        _kept(lambda: self._worker.ask(module=module.__name__))
+        _refuse_exit(lambda: self._worker.ask(module=module.__name__))

@@ -1,8 +1,8 @@
-"""Named tuples, data classes and enumerations on their way between the judge and the worker.
+"""The transfer of named tuples, data classes and enumerations between the judge and the worker.
 
-The worker sends what such an object consists of. The judge, which does not have its class, makes one like it,
-once: tuples, records and members that are compared by Python's own rules, never by the candidate's methods.
-On the way back the worker finds its own class again.
+The worker sends the parts of such an object. The judge does not have its class and makes an equivalent one,
+once: its tuples, records and members compare by Python's own rules, never by the candidate's methods. On the
+way back the worker finds its own class again.
 """
 
 import dataclasses
@@ -17,12 +17,12 @@ from ostinato.sandbox.exam.values import NotPlainError
 _ENUMS: Mapping[str, type[enum.Enum]] = {
     each.__name__: each for each in (enum.IntFlag, enum.Flag, enum.IntEnum, enum.StrEnum, enum.Enum)
 }
-"""The first that a class derives from is what it is."""
+"""The bases of enumerations: the first one that a class derives from counts."""
 TAGS = ("namedtuple", "dataclass", "enum")
 
 
 def pack(value: Any) -> Mapping[str, Any]:
-    """A tag and its parts; raises NotPlainError for an object of another kind."""
+    """Return a tag and its parts. Raises NotPlainError for an object of another kind."""
     kind = type(value)
     named = [kind.__module__, kind.__qualname__]
     if isinstance(value, tuple) and isinstance(fields := getattr(kind, "_fields", None), tuple):
@@ -32,30 +32,31 @@ def pack(value: Any) -> Mapping[str, Any]:
         members = [[name, member.value] for name, member in kind.__members__.items()]
         return {"enum": [*named, base, members, value.value]}
     if dataclasses.is_dataclass(kind):
-        told = kind.__dataclass_params__  # type: ignore[attr-defined]
+        flags = kind.__dataclass_params__  # type: ignore[attr-defined]
         fields = [each.name for each in dataclasses.fields(kind)]
         body = [getattr(value, name) for name in fields]
-        return {"dataclass": [*named, fields, body, told.eq, told.order, told.frozen]}
+        return {"dataclass": [*named, fields, body, flags.eq, flags.order, flags.frozen]}
     raise NotPlainError(f"a value of type {kind.__name__} is not plain data")
 
 
-class Records:
-    """Builds them. `own`: the classes are found where they were defined, as far as they are there."""
+class RecordBuilder:
+    """A builder of such objects. With `own` it uses the loaded classes of the same name where there are
+    any."""
 
     def __init__(self, *, own: bool) -> None:
         self._own = own
-        self._made: dict[object, type] = {}
+        self._classes: dict[object, type] = {}
 
     def namedtuple(self, parts: list[Any]) -> Any:
         module, name, fields, items = parts
         kind = self._class(("namedtuple", module, name, *fields))
-        kind = kind or self._keep(("namedtuple", module, name, *fields), _tuple(name, fields))
+        kind = kind or self._remember(("namedtuple", module, name, *fields), _tuple(name, fields))
         return tuple.__new__(kind, items)
 
     def dataclass(self, parts: list[Any]) -> Any:
-        module, name, fields, body, *told = parts
-        key = ("dataclass", module, name, *fields, *told)
-        kind = self._class(key) or self._keep(key, _record(name, fields, *told))
+        module, name, fields, body, *flags = parts
+        key = ("dataclass", module, name, *fields, *flags)
+        kind = self._class(key) or self._remember(key, _record(name, fields, *flags))
         record = object.__new__(kind)
         for field, item in zip(fields, body, strict=True):
             object.__setattr__(record, field, item)
@@ -64,25 +65,25 @@ class Records:
     def enum(self, parts: list[Any]) -> Any:
         module, name, base, members, value = parts
         key = ("enum", module, name, base, repr(members))
-        kind = self._class(key) or self._keep(key, _enumeration(name, base, members))
+        kind = self._class(key) or self._remember(key, _enumeration(name, base, members))
         return kind(value)
 
     def _class(self, key: tuple[Any, ...]) -> Any:
         _, module, name, *_ = key
-        found: Any = sys.modules.get(module) if self._own else None
+        value: Any = sys.modules.get(module) if self._own else None
         for part in name.split("."):
-            found = getattr(found, part, None)
-        return found if isinstance(found, type) else self._made.get(key)
+            value = getattr(value, part, None)
+        return value if isinstance(value, type) else self._classes.get(key)
 
-    def _keep(self, key: tuple[Any, ...], kind: type) -> Any:
+    def _remember(self, key: tuple[Any, ...], kind: type) -> Any:
         _, kind.__module__, kind.__qualname__, *_ = key
-        return self._made.setdefault(key, kind)
+        return self._classes.setdefault(key, kind)
 
 
 def _plain_name(name: str) -> str:
-    """No class takes a method from a name that the candidate chose."""
+    """Return a field name. Raises ValueError for one that could replace a method of the class."""
     if name.startswith("_") or not name.isidentifier():
-        raise ValueError(f"{name!r} is no name for a field")
+        raise ValueError(f"{name!r} is not a name for a field")
     return name
 
 

@@ -1,7 +1,7 @@
-"""What test programs of any language write, read as outcomes by test id: JUnit XML, TAP, Harbor's reward.
+"""Readers for the reports of test programs: JUnit XML, TAP and Harbor's reward become outcomes by test id.
 
-An id that occurs twice has its worst outcome. What cannot be read is no outcome at all: the verifier then
-misses the tests it expects, and nothing has passed.
+An id that occurs twice gets its worst outcome. A report that cannot be read has no outcomes: the verifier
+then misses the expected tests, and the exam fails.
 """
 
 import re
@@ -17,31 +17,31 @@ _PLAN = re.compile(r"1\.\.(\d{1,9})(?!\d)")
 
 
 class ReportError(ValueError):
-    """Not a report: says where it stops to be one."""
+    """The data are not a report; the message says where."""
 
 
 def junit(data: bytes) -> dict[str, str]:
-    """Outcomes of JUnit XML, by `classname::name`, or `name` where no class is given.
+    """Return the outcomes of JUnit XML by `classname::name`, or by `name` without a class.
 
-    A document type is refused: entities could make a small report endless.
+    A document type is refused, because entities could make a small report endless.
     """
-    found: dict[str, str] = {}
+    outcomes: dict[str, str] = {}
     current: list[str] = []
 
     def start(tag: str, attributes: Mapping[str, str]) -> None:
         if tag == "testcase":
             name = attributes.get("name", "")
             current[:] = [f"{attributes['classname']}::{name}" if attributes.get("classname") else name]
-            _note(found, current[0], "passed")
+            _note(outcomes, current[0], "passed")
         elif current and tag in _CHILDREN:
-            _note(found, current[0], _CHILDREN[tag])
+            _note(outcomes, current[0], _CHILDREN[tag])
 
     def end(tag: str) -> None:
         if tag == "testcase":
             current.clear()
 
     def refuse(*_: object) -> None:
-        raise ReportError("a document type has no place in a report")
+        raise ReportError("a report must not have a document type")
 
     parser = expat.ParserCreate()
     parser.StartElementHandler, parser.EndElementHandler = start, end
@@ -50,18 +50,18 @@ def junit(data: bytes) -> dict[str, str]:
         parser.Parse(data, True)
     except ReportError:
         raise
-    except (expat.ExpatError, ValueError, LookupError) as error:  # the latter two for odd encodings
+    except (expat.ExpatError, ValueError, LookupError) as error:  # the latter two come from unknown encodings
         raise ReportError(f"not XML: {error}") from error
-    return found
+    return outcomes
 
 
 def tap(data: bytes) -> dict[str, str]:
-    """Outcomes of TAP (version 12 to 14) by description, by number where there is none.
+    """Return the outcomes of TAP (versions 12 to 14) by description, or by number without one.
 
-    Subtests, which are indented, count by their parent's line. Raises ReportError when the plan is not kept
-    or the run bailed out: then nobody knows what is missing.
+    Subtests, which are indented, count through their parent's line. Raises ReportError when the plan is not
+    kept or the run bailed out, since it is then unknown which tests are missing.
     """
-    found: dict[str, str] = {}
+    outcomes: dict[str, str] = {}
     count, plan = 0, None
     for line in data.decode(errors="replace").splitlines():
         if line.lower().startswith("bail out!"):
@@ -70,10 +70,10 @@ def tap(data: bytes) -> dict[str, str]:
             plan = int(planned[1])
         elif test := _TEST.match(line):
             count += 1
-            _note(found, *_tap_outcome(test, count))
+            _note(outcomes, *_tap_outcome(test, count))
     if plan is None or plan != count:
         raise ReportError(f"{count} tests, the plan says {plan}")
-    return found
+    return outcomes
 
 
 def _tap_outcome(test: re.Match[str], count: int) -> tuple[str, str]:
@@ -83,11 +83,14 @@ def _tap_outcome(test: re.Match[str], count: int) -> tuple[str, str]:
     kind = directive[1].lower() if directive else ""
     if kind == "skip":
         return name, "skipped"
-    return name, "failed" if failed or kind == "todo" else "passed"  # an unexpected success is no pass either
+    return (
+        name,
+        "failed" if failed or kind == "todo" else "passed",
+    )  # an unexpected success is not a pass either
 
 
 def reward(data: bytes) -> dict[str, str]:
-    """Harbor's `reward.txt`: one test named `reward`, passed from 1 on."""
+    """Return the outcome of Harbor's `reward.txt`: one test named `reward`, which passes from 1 on."""
     try:
         value = float(data.decode().strip())
     except ValueError as error:
@@ -95,8 +98,8 @@ def reward(data: bytes) -> dict[str, str]:
     return {"reward": "passed" if value >= 1 else "failed"}
 
 
-def _note(found: dict[str, str], name: str, outcome: str) -> None:
-    found[name] = max(found.get(name, "passed"), outcome, key=ORDER.index)
+def _note(outcomes: dict[str, str], name: str, outcome: str) -> None:
+    outcomes[name] = max(outcomes.get(name, "passed"), outcome, key=ORDER.index)
 
 
 READERS: Mapping[str, Callable[[bytes], dict[str, str]]] = {"junit": junit, "tap": tap, "reward": reward}

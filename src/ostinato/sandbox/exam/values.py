@@ -1,10 +1,9 @@
-"""Plain data on its way between the judge and the worker: exact types in, exact types out.
+"""The transfer of plain data between the judge and the worker: exact types in, exact types out.
 
-A value is one of Python's plain types, or of those of the standard library below, with such values in it.
-An object of a class that derives from a plain one travels as its base: an `int` that says it equals
-everything arrives as an `int`. The text is JSON; `decode` builds only the types that are listed here:
-whatever the worker sends, the judge compares real numbers and strings. What more there is, is given to
-`odd`.
+A value has one of Python's plain types, or one of the types of the standard library below, and contains such
+values. An object of a class that derives from a plain type travels as its base: an `int` that claims to equal
+everything arrives as an `int`. The text is JSON, and `decode` builds only the types listed here, so the judge
+compares real numbers and strings whatever the worker sends. All other values are passed to `pack_other`.
 """
 
 import builtins
@@ -25,59 +24,59 @@ _NAMES = {each: name for name, each in _TYPES.items()}
 
 
 class NotPlainError(TypeError):
-    """A value that is not plain data, by its type's name."""
+    """A value is not plain data; the message has its type's name."""
 
 
-Odd = Callable[[Any], Mapping[str, Any]]
-"""A value that is none of ours to a tag and what `encode` can write; raises NotPlainError."""
-Made = Mapping[str, Callable[[Any], Any]]
-"""By such a tag: what was written to a value; raises ValueError, TypeError."""
+PackOther = Callable[[Any], Mapping[str, Any]]
+"""From a value of another type to a tag and parts that `encode` can write. Raises NotPlainError."""
+Builders = Mapping[str, Callable[[Any], Any]]
+"""For each such tag, a function from the parts to the value. Raises ValueError, TypeError."""
 
 
 def refuse(value: object) -> Mapping[str, Any]:
-    """No value but ours."""
+    """Refuse every value of another type."""
     raise NotPlainError(f"a value of type {type(value).__name__} is not plain data")
 
 
-def encode(value: object, odd: Odd = refuse) -> str:
-    """JSON text of `value`; raises NotPlainError, RecursionError when nested too deeply."""
-    return json.dumps(_pack(value, odd), ensure_ascii=True, separators=(",", ":"))
+def encode(value: object, pack_other: PackOther = refuse) -> str:
+    """Return `value` as JSON text. Raises NotPlainError, or RecursionError when it is nested too deeply."""
+    return json.dumps(_pack(value, pack_other), ensure_ascii=True, separators=(",", ":"))
 
 
-def decode(text: str, made: Made | None = None) -> Any:
-    """The value of `encode`'s text; raises ValueError when it is not such a text."""
-    return _unpack(json.loads(text), made or {})
+def decode(text: str, builders: Builders | None = None) -> Any:
+    """Return the value of a text that `encode` made. Raises ValueError for any other text."""
+    return _unpack(json.loads(text), builders or {})
 
 
-def _pack(value: Any, odd: Odd) -> object:
+def _pack(value: Any, pack_other: PackOther) -> object:
     kind = type(value)
     if kind in _SCALARS:
         return value
     if kind is int:
         return value if -_MAX_JSON_INT < value < _MAX_JSON_INT else {"int": hex(value)}
     if kind is list:
-        return [_pack(item, odd) for item in value]
+        return [_pack(item, pack_other) for item in value]
     if kind in _PARTS:
-        return {kind.__name__: [_pack(part, odd) for part in _PARTS[kind](value)]}
+        return {kind.__name__: [_pack(part, pack_other) for part in _PARTS[kind](value)]}
     if kind is type and value in _NAMES:
         return {"type": [_NAMES[value]]}
-    return _pack_odd(value, odd)
+    return _pack_other_type(value, pack_other)
 
 
-def _pack_odd(value: Any, odd: Odd) -> object:
-    """By `odd`, else as what it derives from."""
+def _pack_other_type(value: Any, pack_other: PackOther) -> object:
+    """Pack a value by `pack_other`, else as the plain type that it derives from."""
     try:
-        ((tag, body),) = odd(value).items()
-        return {tag: [_pack(part, odd) for part in body]}
+        ((tag, body),) = pack_other(value).items()
+        return {tag: [_pack(part, pack_other) for part in body]}
     except NotPlainError:
         for base, storage in STORAGE.items():
             if isinstance(value, base):
-                return _pack(storage(value), odd)
+                return _pack(storage(value), pack_other)
         raise
 
 
 def _offset(zone: tzinfo | None, at: datetime | None) -> object:
-    """Of a time zone, as a fixed one."""
+    """Return a time zone's offset as a fixed time zone."""
     shift = None if zone is None else zone.utcoffset(at)
     return None if shift is None else timezone(shift)
 
@@ -115,7 +114,7 @@ _PARTS: Mapping[type, Callable[[Any], Any]] = {
     type({}.keys()): list,
     type({}.items()): list,
 }
-"""By type: what an object of it is made of."""
+"""For each type, a function from an object to its parts."""
 STORAGE: Mapping[type, Callable[[Any], Any]] = {
     int: int.__index__,
     float: float.__float__,
@@ -127,16 +126,16 @@ STORAGE: Mapping[type, Callable[[Any], Any]] = {
     set: lambda value: {*set.__iter__(value)},
     frozenset: lambda value: frozenset(frozenset.__iter__(value)),
 }
-"""By type: the plain value that an object of a derived class holds, whatever its class says of itself."""
+"""For each type, a function from an object of a derived class to the plain value that it holds."""
 
 
 def _clock(day: date | None, at: time) -> list[int]:
     return [*((day.year, day.month, day.day) if day else ()), at.hour, at.minute, at.second, at.microsecond]
 
 
-def _unpack(value: Any, made: Made) -> Any:
+def _unpack(value: Any, builders: Builders) -> Any:
     if isinstance(value, list):
-        return [_unpack(item, made) for item in value]
+        return [_unpack(item, builders) for item in value]
     if not isinstance(value, dict):
         return value
     if len(value) != 1:
@@ -144,18 +143,18 @@ def _unpack(value: Any, made: Made) -> Any:
     ((tag, body),) = value.items()
     if tag == "int":
         return _integer(body)
-    build = _BUILD.get(tag) or made.get(tag)
+    build = _BUILD.get(tag) or builders.get(tag)
     if build is None or not isinstance(body, list):
         raise ValueError(f"unknown tag {tag!r}")
     try:
-        return build([_unpack(part, made) for part in body])
+        return build([_unpack(part, builders) for part in body])
     except (TypeError, LookupError, AttributeError, ArithmeticError, InvalidOperation) as error:
         raise ValueError(f"a packed {tag} with a wrong body: {error}") from error
 
 
 def _integer(digits: object) -> int:
     if not isinstance(digits, str):
-        raise ValueError("a packed int is not a text")
+        raise ValueError("a packed int is not a string")
     return int(digits, 16)
 
 
@@ -165,10 +164,10 @@ def _defaults(parts: list[Any]) -> defaultdict[Any, Any]:
 
 
 def _counter(parts: list[Any]) -> Counter[Any]:
-    found: Counter[Any] = Counter()
+    counter: Counter[Any] = Counter()
     for key, count in parts:
-        dict.__setitem__(found, key, count)
-    return found
+        dict.__setitem__(counter, key, count)
+    return counter
 
 
 def _moment(parts: list[Any]) -> datetime:
@@ -211,4 +210,4 @@ _BUILD: Mapping[str, Callable[[list[Any]], Any]] = {
     "dict_keys": lambda parts: dict.fromkeys(parts).keys(),
     "dict_items": lambda parts: dict(parts).items(),
 }
-"""By tag, which is the type's name: an object from its parts."""
+"""For each tag, which is the type's name, a function from the parts to the object."""

@@ -1,12 +1,12 @@
-"""Is the task solved? Answered so that the candidate's code cannot forge it.
+"""The verifier: it decides if a task is solved, in a way that the candidate's code cannot forge.
 
     Task ─► fresh sandbox of the pristine repo + the candidate's changes, protected paths left out ─► worker
-        └─► hidden tests, expected test ids ─► judge ─asks, plain data─► worker
+        └─► hidden tests, expected test ids ─► judge ─questions, plain data─► worker
                                                  └─► outcome per test id ─► Verification
 
-Passed means: exactly the expected ids ran and every one passed, and again when the tests ran in another order
-in another sandbox. What the candidate prints, returns as an exit status, writes to disk, patches in pytest or
-registers at exit has no way into that answer. Tasks in other languages bring a command (see `check`).
+A task passes if exactly the expected tests ran and all of them passed, and passed again in another order in
+another sandbox. Output, exit status, files on disk, patches of pytest and exit handlers of the candidate
+cannot influence that. Tasks in other languages bring a command (see `command_exam`).
 """
 
 import os
@@ -33,27 +33,27 @@ MISSING, UNSTABLE = "missing", "unstable"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What the hidden tests say.
+    """The result of the hidden tests.
 
     >>> Verification(passed=True, outcomes={"test_hidden.py::test_alpha": "passed"}).void
     """
 
     passed: bool
     outcomes: Mapping[str, str]
-    """By test id: passed, failed, error, skipped, missing or unstable. Unexpected ids are listed and fail."""
+    """One of passed, failed, error, skipped, missing and unstable for each test id. Unexpected ids fail."""
     tampered: tuple[str, ...] = ()
-    """Protected paths that the changes touch; the pristine ones were used."""
+    """Protected paths that the changes touch; the pristine files were used instead."""
     void: str | None = None
-    """Why there is no answer: something of ours failed, the candidate is not to blame. Never passed."""
+    """The failure of our machinery that left the exam without a result. A void exam has never passed."""
     forgeable: bool = False
-    """True when the tested code ran in the process that reported: a pass is worth what that code is worth."""
+    """True if the tested code ran in the process that reported, so that it could have forged the report."""
 
 
 class Verifier:
-    """Runs hidden tests in sandboxes of `backend`.
+    """A runner of hidden tests in sandboxes of `backend`.
 
-    `variations`: how often what passed is examined again, each time in another order. 0 only where the passes
-    are examined once more by somebody else.
+    `variations` is how often a passed exam is repeated, each time in another order; 0 only if the caller
+    repeats passed exams itself.
     """
 
     def __init__(self, backend: Backend, limits: Limits = DEFAULT_LIMITS, *, variations: int = 1) -> None:
@@ -62,8 +62,10 @@ class Verifier:
         self._variations = variations
 
     async def verify(self, task: Task, changes: Mapping[str, bytes | None]) -> Verification:
-        """Judge the pristine repository with `changes` (path to content, None to delete). Never raises for
-        what the candidate did; a failure of the machinery gives a void verification."""
+        """Judge the pristine repository with `changes` (path to content, None to delete).
+
+        Never raises for an action of the candidate; a failure of the machinery makes the verification void.
+        """
         tampered = tuple(sorted(path for path in changes if _is_protected(task, path)))
         exam = Exam(
             repo=task.repo,
@@ -96,7 +98,7 @@ class Verifier:
 
 
 def _outcomes(task: Task, runs: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """By test id; what passed once and not again is `unstable`."""
+    """Return the outcomes by test id; a test that passed only in the first run is `unstable`."""
     first, last = _complete(task, runs[0]), _complete(task, runs[-1])
     if not _all_passed(task, first):
         return first
@@ -108,17 +110,17 @@ def _all_passed(task: Task, outcomes: Mapping[str, str]) -> bool:
 
 
 def _check_size(exam: Exam) -> None:
-    """What no sandbox's disk could have held is not sent to one."""
+    """Raise ChangesError for changes that no sandbox's disk could have held."""
     size, most = sum(len(data) for data in exam.changes.values() if data), exam.limits.disk_mb << 20
     if size > most:
         raise ChangesError(f"the changes have {size} bytes, a sandbox's disk {most}")
 
 
 def _is_protected(task: Task, path: str) -> bool:
-    """A protected entry covers the path itself and, for a directory, what lies below; so does `.git`.
+    """Return True if an entry of `task.protected`, or `.git`, covers the path or a directory above it.
 
-    So does every name that leads there by a link of the pristine repository, what an entry that is a link
-    leads to, and every absolute path: no sandbox names its changes so.
+    Links of the pristine repository are followed, in the path and in the entry. Absolute paths count as
+    protected, because no sandbox names its changes so.
     """
     clean = posixpath.normpath(path)
     if clean.startswith("/") or "\0" in clean:
@@ -133,16 +135,17 @@ def _is_protected(task: Task, path: str) -> bool:
 
 
 def _real(task: Task, path: str) -> str:
-    """Where a path of the pristine repository leads, its links followed."""
+    """Return a path of the pristine repository with its links followed."""
     return os.path.relpath(os.path.realpath(task.repo / path), os.path.realpath(task.repo))
 
 
-def _complete(task: Task, found: Mapping[str, str]) -> dict[str, str]:
-    """Outcomes with the expected tests that did not run; those in a file that failed to load are errors."""
-    failed_files = {name for name, outcome in found.items() if "::" not in name and outcome == "error"}
+def _complete(task: Task, outcomes: Mapping[str, str]) -> dict[str, str]:
+    """Return the outcomes with the expected tests that did not run, as errors if their file failed to
+    load."""
+    failed_files = {name for name, outcome in outcomes.items() if "::" not in name and outcome == "error"}
     absent = {
         name: "error" if name.split("::")[0] in failed_files else MISSING
         for name in task.test_ids
-        if name not in found
+        if name not in outcomes
     }
-    return {**found, **absent}
+    return {**outcomes, **absent}

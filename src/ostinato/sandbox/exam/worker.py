@@ -1,7 +1,7 @@
-"""The side of an exam that runs the candidate's code: imports its modules, calls its functions.
+"""The worker of an exam, which runs the candidate's code: it imports its modules and calls its functions.
 
-It never sees a test. Everything it answers is only data to the judge, so code that takes over this process
-can at most answer wrongly.
+It never sees a test. Its responses are only data to the judge, so code that takes over this process can at
+most send wrong values.
 """
 
 import importlib
@@ -29,29 +29,30 @@ _USES: Mapping[str, Callable[..., Any]] = {
     "enter": lambda target: target.__enter__(),
     "exit": lambda target: target.__exit__(None, None, None),
 }
-"""What a test can do with something of ours."""
+"""The operations that a test can use on the candidate's objects."""
 
 
 def serve(calls: socket.socket, root: str, variation: int = 0) -> None:
-    """Answer the judge's questions about the modules in `root` until it hangs up."""
+    """Respond to the judge's questions about the modules in `root` until it hangs up."""
     random.seed(variation)
     os.chdir(root)
     folders = [root, os.path.join(root, "src")]  # noqa: PTH118
     sys.path[:0] = folders
     forget(module_names(root), folders)
-    answering = Answering()
+    handler = QuestionHandler()
     while True:
         try:
-            question = channel.receive(calls, made=answering.made)
+            question = channel.receive(calls, builders=handler.builders)
         except channel.ChannelError:
             return
-        _reply(calls, answering.answer(question), answering.pack)
+        _reply(calls, handler.respond(question), handler.pack)
 
 
 def module_names(repo: str) -> list[str]:
-    """Top-level modules and packages of a repository, those under `src` included.
+    """Return the names of the top-level modules and packages of a repository, those under `src` included.
 
-    A folder with modules and without `__init__.py` has FOLDER behind its name; one with neither is none.
+    The name of a folder with modules but without `__init__.py` ends with FOLDER; a folder with neither is
+    left out.
     """
     folders = [folder for folder in (repo, f"{repo}/src") if os.path.isdir(folder)]  # noqa: PTH112
     entries = [entry for folder in folders for entry in os.scandir(folder)]
@@ -69,30 +70,30 @@ def _module_name(entry: os.DirEntry[str]) -> str | None:
 
 
 def forget(names: Iterable[str], folders: Iterable[str]) -> None:
-    """Drop loaded modules of these names: the next import finds those in `folders`."""
+    """Drop loaded modules of these names, so that the next import finds those in `folders`."""
     for top in [name for name in names if name in sys.modules]:
         for name in [name for name in sys.modules if name == top or name.startswith(f"{top}.")]:
             del sys.modules[name]
     for folder in folders:
-        sys.path_importer_cache.pop(folder, None)  # all that `invalidate_caches` would do for them
+        sys.path_importer_cache.pop(folder, None)  # as `invalidate_caches` would, for these folders only
 
 
-def _reply(calls: socket.socket, answer: dict[str, Any], pack: Callable[[Any], Any]) -> None:
+def _reply(calls: socket.socket, response: dict[str, Any], pack: Callable[[Any], Any]) -> None:
     try:
-        channel.send(calls, answer, pack)
+        channel.send(calls, response, pack)
     except Exception as error:
         channel.send(calls, {"unsent": type(error).__name__})
 
 
-class Answering:
-    """Answers questions, and keeps what is no plain data here: the judge names it by a number."""
+class QuestionHandler:
+    """A handler of questions. It keeps objects that are not plain data; the judge names them by number."""
 
     def __init__(self) -> None:
-        self._kept: list[Any] = []
+        self._objects: list[Any] = []
         self._numbers: dict[int, int] = {}
-        made = records.Records(own=True)
-        self.made = {tag: getattr(made, tag) for tag in records.TAGS}
-        self.made["object"] = lambda parts: self._target(parts[0])
+        record_builder = records.RecordBuilder(own=True)
+        self.builders = {tag: getattr(record_builder, tag) for tag in records.TAGS}
+        self.builders["object"] = lambda parts: self._target(parts[0])
 
     def pack(self, value: Any) -> Mapping[str, Any]:
         try:
@@ -100,36 +101,36 @@ class Answering:
         except NotPlainError:
             if isinstance(value, tuple(STORAGE)):
                 raise
-        number = self._numbers.setdefault(id(value), len(self._kept))
-        if number == len(self._kept):
-            self._kept.append(value)
+        number = self._numbers.setdefault(id(value), len(self._objects))
+        if number == len(self._objects):
+            self._objects.append(value)
         return {"object": [number, type(value).__name__]}
 
-    def answer(self, question: dict[str, Any]) -> dict[str, Any]:
+    def respond(self, question: dict[str, Any]) -> dict[str, Any]:
         try:
-            found = self._target(question)
+            target = self._target(question)
             if "use" in question:
-                return {"value": _USES[question["use"]](found, *question["args"], **question["kwargs"])}
-            return {"value": None} if "name" not in question else _shown(found)
+                return {"value": _USES[question["use"]](target, *question["args"], **question["kwargs"])}
+            return {"value": None} if "name" not in question else _show(target)
         except BaseException as error:
-            return {"raised": _described(error)}
+            return {"raised": _describe(error)}
 
     def _target(self, question: dict[str, Any]) -> Any:
-        """A module, what has a name in it, or an object that was kept, and what has a name in that."""
+        """Return the module or kept object of a question, or the attribute that it names there."""
         number, module = question.get("object"), question.get("module")
-        target = importlib.import_module(str(module)) if number is None else self._kept[number]
+        target = importlib.import_module(str(module)) if number is None else self._objects[number]
         for part in str(question.get("name", "")).split("."):
             target = getattr(target, part) if part else target
         return target
 
 
-def _shown(found: Any) -> dict[str, Any]:
-    if isinstance(found, type) and issubclass(found, BaseException):
-        return {"kind": exceptions.family(found)}
-    return {"callable": True} if callable(found) else {"value": found}
+def _show(target: Any) -> dict[str, Any]:
+    if isinstance(target, type) and issubclass(target, BaseException):
+        return {"kind": exceptions.family(target)}
+    return {"callable": True} if callable(target) else {"value": target}
 
 
-def _described(error: BaseException) -> dict[str, Any]:
+def _describe(error: BaseException) -> dict[str, Any]:
     try:
         return exceptions.describe(error)
     except BaseException:
@@ -137,13 +138,13 @@ def _described(error: BaseException) -> dict[str, Any]:
 
 
 def _run(coroutine: Any) -> Any:
-    import asyncio  # by then the candidate has loaded it
+    import asyncio  # imported late, because only a candidate with coroutines needs it
 
     return asyncio.run(coroutine)
 
 
 def _next(target: Any) -> Iterator[Any]:
-    """The next item of an iterator, nothing at its end."""
+    """Yield the next item of an iterator, nothing at its end."""
     try:
         yield next(target)
     except StopIteration:
