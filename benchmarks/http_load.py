@@ -90,7 +90,7 @@ def request_stream(bodies: Sequence[bytes], key: str) -> Iterator[bytes]:
 
 
 def request(body: bytes, key: str, session: str) -> bytes:
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {key}\r\n"
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {key}\r\n"
     more = f"X-Session-Id: {session}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + more.encode() + body
 
