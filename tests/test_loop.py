@@ -1,4 +1,8 @@
-"""The whole circle in small, with processes killed in the middle and a run interrupted and resumed."""
+"""The whole circle in small, with processes killed in the middle and a run interrupted and resumed.
+
+Covers demo/circle.py, demo/prepare.py, demo/pebbles.py, demo/teach.py, demo/practise.py, demo/results.py,
+demo/report.py and demo/integrity.py.
+"""
 
 import asyncio
 import contextlib

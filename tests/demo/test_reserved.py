@@ -1,4 +1,7 @@
-"""Every stage that shows a task to a model reserves its key, so that no other stage shows it again."""
+"""Every stage that shows a task to a model reserves its key, so that no other stage shows it again.
+
+Covers demo/developers.py and demo/teacher.py.
+"""
 
 import random
 from functools import partial

@@ -1,4 +1,7 @@
-"""The cycle with everything real but the model: what a version can do is scripted, learning is not."""
+"""The cycle with everything real but the model: the skill of a version is scripted, learning is not.
+
+Covers loop/cycle.py, loop/learn.py, loop/measure.py, loop/results.py and loop/workshop.py.
+"""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager

@@ -1,3 +1,5 @@
+"""Child processes are restarted on their port, given up in the end, and read their own table of settings."""
+
 import asyncio
 import os
 import signal

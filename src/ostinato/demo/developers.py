@@ -37,16 +37,16 @@ class Seat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
-    """One session of a developer, and what they did when they saw what came of it."""
+    """One session of a developer, and their reactions to its result."""
 
     session_id: str
     reactions: tuple[Reaction, ...]
     void: str | None = None
-    """Why there is nothing to judge (something of ours failed), None when there is."""
+    """The failure of ours that left nothing to judge; None when there was none."""
 
     @property
     def pleased(self) -> bool:
-        """Whether the edit was kept as it was, or the answer taken for right."""
+        """Return whether the edit was kept as it was, or the answer taken for right."""
         good = {(SignalKind.EDIT_KEPT, 1.0), (SignalKind.NO_EDIT_WANTED, 1.0)}
         return not good.isdisjoint(self.reactions)
 
@@ -116,7 +116,7 @@ class Office:
         sessions_each: int,
         on_done: Callable[[Visit], None] = lambda _: None,
     ) -> list[Visit]:
-        """Every developer brings `sessions_each` requests; gives the visits that were not void."""
+        """Let every developer bring `sessions_each` requests; return the visits that were not void."""
         days = await asyncio.gather(*(self._day(seat, draw, sessions_each, on_done) for seat in seats))
         return [visit for day in days for visit in day]
 
@@ -134,7 +134,7 @@ class Office:
         return visits
 
     def _reserve(self, draw: Callable[[], Pebble], session_id: str) -> Pebble:
-        """The next task whose prompt no stage has shown before; the session will be collected under it."""
+        """Return the next problem that no stage has shown before; the session is collected under its key."""
         while not self._ledger.reserve((pebble := draw()).key, Stage.LIVE, [session_id]):
             pass
         return pebble
@@ -146,17 +146,17 @@ class Office:
         return await self.visit(seat, task, session_id)
 
     async def visit(self, seat: Seat, task: Task, session_id: str) -> Visit:
-        """One request: the session, the developer's look at what it left, and what they do about it."""
-        user, looked = seat.developer.on(task), _Look()
+        """Run one session, let the developer look at its result, and send their reactions."""
+        user, inspection = seat.developer.on(task), _Inspection()
         try:
             outcome, changes = await self._runner.attempt(
-                task, user, source=Source.LIVE, client=seat.client, session_id=session_id, after=looked
+                task, user, source=Source.LIVE, client=seat.client, session_id=session_id, after=inspection
             )
         except SandboxError as error:
             return Visit(session_id=session_id, reactions=(), void=f"the sandbox failed: {error}")
         if outcome.ending is Ending.INFRASTRUCTURE:
             return Visit(session_id=session_id, reactions=(), void=outcome.reason)
-        reactions = tuple(user.react(looked.seen(outcome, changes)))
+        reactions = tuple(user.react(inspection.result(outcome, changes)))
         for kind, value in reactions:
             await seat.client.signal(
                 Signal(session_id=session_id, kind=kind, value=value, observed_at=time.time())
@@ -169,8 +169,8 @@ GREEN, RED = 0, 1
 """pytest's exit statuses; any other says that the tests could not be run."""
 
 
-class _Look:
-    """A developer's look into the sandbox: the sources, and what the repository's own tests say."""
+class _Inspection:
+    """A developer's look into the sandbox: the sources, and the outcome of the repository's own tests."""
 
     def __init__(self) -> None:
         self._sources: dict[str, str] = {}
@@ -182,12 +182,12 @@ class _Look:
                 self._sources[path] = (await sandbox.read(path)).decode(errors="replace")
         try:
             status = (await sandbox.exec(TESTS)).exit_code
-        except EndedWithinError:  # what the session left ends whatever runs it
+        except EndedWithinError:  # the session left code that ends the process which runs it
             status = RED
         self._tests_pass = {GREEN: True, RED: False}.get(status)
 
-    def seen(self, outcome: Outcome, changes: Left) -> SessionResult:
-        """`changes` of None is a tree that nothing can be made of: something changed, and nothing works."""
+    def result(self, outcome: Outcome, changes: Left) -> SessionResult:
+        """Return the result as the developer sees it; `changes` of None is an unreadable tree."""
         return SessionResult(
             turns=outcome.turns,
             ending=outcome.ending,

@@ -1,5 +1,6 @@
-"""What a person sees while it works: a bar and one line for each stage on a terminal; elsewhere plain lines,
-and at least one every few seconds, so that nobody takes a long stage for a hang.
+"""The display of a demo: on a terminal a bar and one line for each stage, elsewhere plain lines.
+
+Without a terminal there is a line at least every few seconds, so that nobody takes a long stage for a hang.
 """
 
 import threading
@@ -35,13 +36,13 @@ class Bar:
         self.at(self.done + 1, line)
 
     @property
-    def told(self) -> str:
-        """The state of the stage in one line of text."""
+    def summary(self) -> str:
+        """Return the state of the stage in one line of text."""
         return f"{self.name}: {self.done / self._total:.0%}  {self.line}".rstrip()
 
 
 class Show:
-    """Shows stages one after another.
+    """A `Display` that shows stages one after another.
 
     >>> with Show(Console()).stage("bench", total=288) as bar:                      # doctest: +SKIP
     ...     bar.more("61 % solved")
@@ -66,7 +67,7 @@ class Show:
         def beat() -> None:
             while not ended.wait(max(0.01, self._spoke + self._longest_silence_s - time.monotonic())):
                 if time.monotonic() - self._spoke >= self._longest_silence_s:
-                    self.say(self._bar.told if self._bar else "between two stages")
+                    self.say(self._bar.summary if self._bar else "between two stages")
 
         thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
         if not self.console.is_terminal:

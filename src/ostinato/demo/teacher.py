@@ -1,8 +1,7 @@
-"""The noisy scripted teacher in place of the model: the real harness asks, a script answers, ordinary
-Sessions result.
+"""The noisy scripted teacher in place of the model: the real harness sends requests, a script responds.
 
-The teacher stands where an engine stands, behind the gateway: it is asked with token ids and answers with
-token ids, so what it did is recorded like anything a model samples.
+The teacher stands where an engine stands, behind the gateway: requests and responses are token ids, so that
+its sessions are recorded like those of a model.
 
 ::
 
@@ -24,7 +23,7 @@ from ostinato.types import GenerateRequest, Source, Task, new_id
 
 
 class TeacherPolicy:
-    """Answers each session as the teacher that was put in charge of it."""
+    """A policy that responds in each session as the teacher that was put in charge of it."""
 
     def __init__(self, tokenizer: Tokenizer, stop_id: int) -> None:
         self._tokenizer = tokenizer
@@ -44,8 +43,7 @@ class TeacherPolicy:
 
 
 class Lessons:
-    """Runs the teacher over practice tasks, several demonstrations of each. A task whose prompt was shown
-    before, in any stage, is passed over."""
+    """The teacher's demonstrations on practice tasks. A task that was shown before is passed over."""
 
     def __init__(
         self,
@@ -65,7 +63,7 @@ class Lessons:
     async def give(
         self, draw: Callable[[], Pebble], lessons: int, demonstrations: int, rng: random.Random
     ) -> None:
-        """`lessons` tasks, each shown `demonstrations` times."""
+        """Show `lessons` tasks, each of them `demonstrations` times."""
         await asyncio.gather(*(self._lesson(draw, demonstrations, rng) for _ in range(lessons)))
 
     async def _lesson(self, draw: Callable[[], Pebble], demonstrations: int, rng: random.Random) -> None:

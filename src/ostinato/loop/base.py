@@ -1,4 +1,4 @@
-"""What the loop needs from outside: a display for the person who waits, and a source of live sessions."""
+"""Protocols that a user of the loop fills in: a display for a person, and a source of live sessions."""
 
 import asyncio
 import time

@@ -7,7 +7,7 @@ from ostinato.harness.agent import HarnessConfig
 from ostinato.train.config import LearnerConfig
 
 CLAIMS = ("better", "cheaper")
-"""What an A/B may set out to show: the values of `deploy.abtest.Claim`."""
+"""The claims that an A/B test may set out to show: the values of `deploy.abtest.Claim`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class CycleConfig:
     gate_margin: float = 0.08
     """The loss of solve rate on held-out tasks with which a candidate must not meet developers."""
     claim: str = "better"
-    """What the A/B sets out to show: `better`, or `cheaper` for a candidate that is made to sample less."""
+    """The claim of the A/B test: `better`, or `cheaper` for a candidate that is made to sample less."""
     cheaper_solve_margin: float = 0.03
     """For `cheaper`: the loss of solve rate on held-out tasks that would be too much."""
     cheaper_reward_margin: float = 0.05
@@ -30,14 +30,14 @@ class CycleConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchConfig:
-    """How often a version that may be deployed does each held-out task."""
+    """The benchmark: a version that may be deployed does each held-out task in so many passes."""
 
     passes: int = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopConfig:
-    """The settings that every run has, whoever its developers are."""
+    """The settings that every run has, with simulated developers or with people."""
 
     sandbox: str = "auto"
     """`ns`, `process` (no security boundary), or whichever the probe allows."""

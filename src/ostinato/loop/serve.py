@@ -1,4 +1,4 @@
-"""Serve what a run deployed: one engine, one gateway on the loopback, and a key for `ostinato code`."""
+"""Serve the version that a run deployed: one engine, one gateway on the loopback, and a key for a person."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from ostinato.types import Arm
 
 
 async def serve(directory: Path, port: int, aliases: Sequence[str], console: Console) -> int:
-    """Serve until it is stopped; the model also answers to `aliases`.
+    """Serve until the process is stopped; `aliases` are other names of the model.
 
     Nothing in the store is changed before engine and gateway are up, and only by the one owner of the folder.
     Raises RunError when the folder has deployed nothing yet, OwnedError when another process owns it.
@@ -55,7 +55,7 @@ async def _serve(run: Run, port: int, aliases: Sequence[str], console: Console) 
 
 
 def held_back(store: Store) -> list[str]:
-    """A line on the newest candidate when it is not what is served; none when it was promoted."""
+    """Return a line on the newest candidate if it is not the version that is served."""
     last = store.verdicts()[-1:]
     return [
         f"version {verdict.version} was held back: {verdict.decision} ({verdict.reason})"
@@ -70,7 +70,7 @@ def _check(run: Run) -> None:
 
 
 def _new_key(store: Store) -> str:
-    """A key for the person at this machine; only its hash is kept."""
+    """Make a key for the local user; the store keeps its hash only."""
     key = new_key()
     store.add_key(hash_key(key), "local")
     return key

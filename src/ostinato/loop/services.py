@@ -27,16 +27,16 @@ T = TypeVar("T")
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
 ENDING_TIMEOUT_S = 1.0
-"""How long a service that closed its output may still take to end."""
+"""Seconds that a service which closed its output may still take to end."""
 WRONG = 2
-"""The exit status of a service that cannot do what it was asked."""
+"""The exit status of a service with wrong settings, such as a port in use."""
 MAX_RESTARTS, RESTARTS_WITHIN_S = 5, 600.0
 """A service that dies more often than this within the time is given up; deaths of long ago do not count."""
 PAUSE_S = 1.0
-"""Between a start that failed and the next attempt."""
+"""Seconds between a start that failed and the next attempt."""
 PR_SET_PDEATHSIG = 1
 KNOWN_TO_ENGINES = {"ostinato.engine.server", "ostinato.gateway.server"}
-"""Modules that are given the secret of the run's engines."""
+"""The modules whose processes get the secret of the run's engines."""
 
 
 class ServiceError(RuntimeError):
@@ -110,13 +110,13 @@ class Service:
         return self
 
     async def finished(self) -> int:
-        """Waits until it ends by itself and gives its exit status; one that was killed is started again."""
+        """Wait until it ends by itself, and return its exit status; a killed one is started again."""
         while (status := await self._ended()) < 0 and not self._stopping:
             await self._restart(status)
         return status
 
     def tail(self) -> str:
-        """The end of its log."""
+        """Return the end of its log."""
         return self._log.read_text(errors="replace")[-800:]
 
     async def stop(self) -> None:
@@ -158,10 +158,10 @@ class Service:
         return ready
 
     async def _not_ready(self) -> ServiceError:
-        """The reason why a service did not start, once it has ended.
+        """Return the reason for which a service did not start, once it has ended.
 
         A service that was started wrongly, on a port in use for instance, says so in its last line and ends
-        with status 2. Anything else needs more of its log.
+        with status 2. For anything else the reason is the end of its log.
         """
         assert self._process is not None
         with contextlib.suppress(TimeoutError):
@@ -190,8 +190,9 @@ class Service:
         return await self._process.wait()
 
     async def _restart(self, status: int) -> None:
-        """Start it again. An attempt that fails, on a port that is taken for a moment for instance, counts as
-        one more death.
+        """Start it again.
+
+        An attempt that fails, on a port that is taken for a moment for instance, counts as one more death.
         """
         reason = f"last with status {status}: see {self._log}"
         while True:
@@ -212,7 +213,7 @@ class Service:
 
 
 def _die_with_parent() -> None:
-    """Runs in the child: whatever kills this process, its services do not outlive it (Linux only)."""
+    """Make the child end with its parent, even a killed one (Linux only). Runs in the child."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
@@ -220,9 +221,9 @@ def _die_with_parent() -> None:
 async def watch(
     service: Service, tick: Callable[[], None], beside: Sequence[asyncio.Task[None]] = ()
 ) -> None:
-    """Calls `tick` twice a second until a finite service ends.
+    """Call `tick` twice a second until a finite service ends.
 
-    Raises ServiceError unless it ended well, and at once whatever one of the tasks `beside` it raised.
+    Raises ServiceError unless its exit status is 0. An error of a task `beside` it is raised at once.
     """
     ending = asyncio.create_task(service.finished())
     while not ending.done():
@@ -239,7 +240,7 @@ async def watch(
 
 @asynccontextmanager
 async def alongside(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
-    """Runs `work` beside the block: waits for it when the block ends, cancels it when the block fails."""
+    """Run `work` beside the block: wait for it when the block ends, cancel it when the block fails."""
     task = asyncio.create_task(work)
     try:
         yield task
@@ -250,7 +251,7 @@ async def alongside(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Ta
 
 
 class Services:
-    """All services of a run, stopped together in reverse order.
+    """The services of a run, stopped together in reverse order.
 
     >>> async with Services(Run(directory=Path("runs/demo"))) as services:          # doctest: +SKIP
     ...     engine = await services.start("engine", "ostinato.engine.server", EngineServerConfig(...))
@@ -263,7 +264,7 @@ class Services:
         self._running: list[Service] = []
         self._given_up: asyncio.Future[ServiceError] = asyncio.get_running_loop().create_future()
         self.secret = new_secret()
-        """By which the engines of this run know its gateway and this process."""
+        """The secret by which the engines of this run recognise its gateway and this process."""
 
     async def __aenter__(self) -> "Services":
         return self
@@ -295,9 +296,7 @@ class Services:
             self._given_up.set_result(error)
 
     async def guard(self, work: Awaitable[T]) -> T:
-        """Do `work`, but raise ServiceError as soon as a kept service is given up: the work would wait for it
-        for ever.
-        """
+        """Do `work`; raise ServiceError as soon as a service is given up, since the work may wait for it."""
         task = asyncio.ensure_future(work)
         waited: tuple[asyncio.Future[Any], ...] = (task, self._given_up)
         try:

@@ -99,8 +99,8 @@ def observe(store: Store, sessions: Iterable[Session], as_of: float) -> list[Tri
     ours = [session for session in sessions if session.ending is not Ending.INFRASTRUCTURE]
     ids = [session.id for session in ours]
     turns, signals = store.turns_of(ids), store.signals_of(ids)
-    found = (_observed(s, turns.get(s.id, []), signals.get(s.id, []), as_of) for s in ours)
-    return [observation for observation in found if observation is not None]
+    observed = (_observed(s, turns.get(s.id, []), signals.get(s.id, []), as_of) for s in ours)
+    return [each for each in observed if each is not None]
 
 
 def _observed(

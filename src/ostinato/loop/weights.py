@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 DONE, FAILED, WRONG = 0, 1, 2
 POLL_S, RETRY_S = 0.5, 5.0
-"""Between two looks of a mirror at its source, and after one that failed."""
+"""Seconds between two looks of a mirror at its source, and after one that failed."""
 Command = Callable[["Objects", argparse.Namespace], int]
 
 
 def register(commands: Any) -> None:
-    """Adds `weights` and its commands to the subparsers of `ostinato`."""
+    """Add `weights` and its commands to the subparsers of `ostinato`."""
     parser = commands.add_parser("weights", help="list, collect and mirror published weights")
     group = parser.add_subparsers(required=True, metavar="COMMAND")
     _command(group, "list", "every version, how it is reached and whether that is still there", _list)
@@ -45,13 +45,13 @@ def _run(command: Command, options: argparse.Namespace) -> int:
     from ostinato.sync import SyncError
 
     if "://" not in options.objects and not Path(options.objects).is_dir():
-        return _told(
+        return _complain(
             WRONG, f"{options.objects} is no folder: name an object store that has been published to"
         )
     try:
         return command(Objects.open(options.objects), options)
     except (ObjectsError, SyncError) as error:
-        return _told(FAILED, str(error))
+        return _complain(FAILED, str(error))
 
 
 def _list(objects: "Objects", options: argparse.Namespace) -> int:
@@ -61,15 +61,15 @@ def _list(objects: "Objects", options: argparse.Namespace) -> int:
     keys = Keys(options.prefix)
     versions = sorted(map(number_of, objects.list(keys.versions)))
     if not versions:
-        return _told(FAILED, f"{objects.where}/{options.prefix} holds no version: check --prefix")
+        return _complain(FAILED, f"{objects.where}/{options.prefix} holds no version: check --prefix")
     given_up = horizon(objects, keys)
     for version in versions:
-        _say(_row(objects, options.prefix, version) | {"kept": version >= given_up}, options)
+        _print_row(_row(objects, options.prefix, version) | {"kept": version >= given_up}, options)
     return DONE
 
 
 def _row(objects: "Objects", prefix: str, version: int) -> dict[str, Any]:
-    """A version in figures; a damaged one in words."""
+    """Return a version in figures; for a damaged one, the error in words."""
     from ostinato.sync import DigestMismatch, Subscriber
 
     try:
@@ -90,7 +90,7 @@ def _row(objects: "Objects", prefix: str, version: int) -> dict[str, Any]:
 def _collect(objects: "Objects", options: argparse.Namespace) -> int:
     from ostinato.sync import collect
 
-    _say({"removed": asdict(collect(objects, options.prefix))}, options)
+    _print_row({"removed": asdict(collect(objects, options.prefix))}, options)
     return DONE
 
 
@@ -101,13 +101,13 @@ def _mirror(objects: "Objects", options: argparse.Namespace) -> int:
     mirror = Mirror(objects, Objects.open(options.target), options.prefix)
     if options.once:
         mirror.step()
-        _say({"version": mirror.version}, options)
+        _print_row({"version": mirror.version}, options)
         return DONE
     return asyncio.run(_follow(mirror, objects, options))
 
 
 async def _follow(mirror: "Mirror", objects: "Objects", options: argparse.Namespace) -> int:
-    """For ever; a source or target that is away for a while is told, and asked again."""
+    """Mirror for ever; report a source or target that is away for a while, and try it again."""
     from ostinato.store import ObjectsError
     from ostinato.sync import SyncError
 
@@ -115,14 +115,14 @@ async def _follow(mirror: "Mirror", objects: "Objects", options: argparse.Namesp
         while True:
             try:
                 if await asyncio.to_thread(mirror.step):
-                    _say({"version": mirror.version}, options)
+                    _print_row({"version": mirror.version}, options)
                 await watch.wait(POLL_S)
             except (ObjectsError, SyncError) as error:
-                _told(FAILED, f"tries again in {RETRY_S:.0f} s: {error}")
+                _complain(FAILED, f"tries again in {RETRY_S:.0f} s: {error}")
                 await asyncio.sleep(RETRY_S)
 
 
-def _say(row: dict[str, Any], options: argparse.Namespace) -> None:
+def _print_row(row: dict[str, Any], options: argparse.Namespace) -> None:
     text = json.dumps(row) if options.json else "  ".join(f"{name} {_cell(row[name])}" for name in row)
     print(text, flush=True)  # noqa: T201
 
@@ -135,6 +135,6 @@ def _cell(value: object) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
-def _told(status: int, message: str) -> int:
+def _complain(status: int, message: str) -> int:
     print(f"ostinato weights: {message}", file=sys.stderr)  # noqa: T201
     return status

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class Workshop:
-    """One run's open resources. The gateway is up; engines are started by the stage that needs them."""
+    """The open resources of one run. The gateway is up; each stage starts the engines that it needs."""
 
     def __init__(
         self,

@@ -4,8 +4,8 @@ A live prompt is sampled once, so there is no group to compare with: the baselin
 other sessions of the same stratum (the kind of request).
 
 A session is collected when it is offered, and that is one transaction: before it nothing is reserved, so a
-kill at any point leaves sessions that the next collection takes. When more is heard of a session between its
-scoring and the trainer's claim, the ledger returns it and the next collection scores it anew.
+kill at any point leaves sessions that the next collection takes. A signal that arrives between the scoring of
+a session and the trainer's claim makes the ledger return it, and the next collection scores it anew.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from ostinato.store import Ledger, Phase, Stage, Store
 from ostinato.types import Ending, Group, Session, Source, State, new_id
 
 Known = tuple[str, Phase | None]
-"""The prompt of a live session, and where the ledger has it."""
+"""The prompt of a live session, and its phase in the ledger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Harvest:
 
 
 class Collector:
-    """Turns ended live sessions of one arm into groups, each session once."""
+    """The collector of live sessions: those of one arm become groups, each session once."""
 
     def __init__(self, store: Store, definition: LiveReward) -> None:
         self._store = store
@@ -45,22 +45,23 @@ class Collector:
         self._definition = definition
 
     def harvest(self, arm: str, stratum_of: Mapping[str, str], *, as_of: float) -> Harvest:
-        """`stratum_of` maps a task id to its stratum; a session without a task is in a stratum of its like.
+        """Offer the sessions of `arm` that are ready, and return the figures.
 
-        A session is taken when its attribution window is over at `as_of` (seconds since the epoch), whether
-        anybody has spoken or not, so that who learns does not depend on who spoke. The others wait.
+        `stratum_of` maps a task id to its stratum; sessions without a task share one. A session is taken when
+        its attribution window is over at `as_of` (seconds since the epoch), whether it got feedback or not:
+        otherwise only sessions with feedback would be learnt from. The others wait.
         """
         self._ledger.reopen()
-        found = self._uncollected(arm)
-        given, withheld = self._split(found)
+        prompts = self._uncollected(arm)
+        given, withheld = self._split(prompts)
         scored = score_live(self._store, self._definition, given, as_of=as_of)
-        waits = {session.id for session, (_, phase) in found.items() if phase is Phase.OFFERED}
+        waits = {session.id for session, (_, phase) in prompts.items() if phase is Phase.OFFERED}
         self._store.add_rewards(each.reward for each in scored if each.session.id not in waits)
         ripe = [each for each in scored if each.settled]
-        self._wait([each for each in scored if not each.settled], found)
+        self._wait([each for each in scored if not each.settled], prompts)
         strata = [stratum_of.get(each.session.task_id or "", "") for each in ripe]
         taken = [
-            each.session.id in waits or self._offer(each, credited, found[each.session][0], stratum)
+            each.session.id in waits or self._offer(each, credited, prompts[each.session][0], stratum)
             for each, credited, stratum in zip(ripe, credit_live(ripe, strata), strata, strict=True)
         ]
         return Harvest(
@@ -74,39 +75,41 @@ class Collector:
         )
 
     def _uncollected(self, arm: str) -> dict[Session, Known]:
-        """Ended sessions whose prompt has had no end, and where it is.
+        """Return the ended sessions whose prompt is not at its end, with the prompt and its phase.
 
-        Turns that came after the end of a prompt are too late, and what our own failure ended is void.
+        Turns that came after the end of a prompt are accounted as too late, and sessions that our own failure
+        ended as void.
         """
         ended = self._store.sessions(source=Source.LIVE, arm=arm, ended=True)
         ours = [session for session in ended if session.ending is not Ending.INFRASTRUCTURE]
         void = [session.id for session in ended if session.ending is Ending.INFRASTRUCTURE]
         self._ledger.account_sessions(void, State.VOID)
         known = self._ledger.live_prompts([session.id for session in ours])
-        found = {
+        prompts = {
             session: known[session.id]
             for session in ours
             if known[session.id][1] in {None, Phase.RESERVED, Phase.OFFERED}
         }
-        self._ledger.account_late([session.id for session in ours if session not in found])
-        return found
+        self._ledger.account_late([session.id for session in ours if session not in prompts])
+        return prompts
 
-    def _split(self, found: Mapping[Session, Known]) -> tuple[list[Session], list[Session]]:
-        """Those whose people agreed when they began and still do, and the others, which are accounted."""
-        agreed = self._store.accounts.consented([(s.organisation, s.user) for s in found])
-        given = [s for s in found if s.consent and agreed[s.organisation, s.user]]
-        withheld = [s for s in found if s not in set(given)]
+    def _split(self, prompts: Mapping[Session, Known]) -> tuple[list[Session], list[Session]]:
+        """Return the sessions with consent, then and now, and the others, which are accounted."""
+        agreed = self._store.accounts.consented([(s.organisation, s.user) for s in prompts])
+        given = [s for s in prompts if s.consent and agreed[s.organisation, s.user]]
+        consented = set(given)
+        withheld = [s for s in prompts if s not in consented]
         self._ledger.account_sessions([session.id for session in withheld], State.WITHHELD)
-        self._ledger.wait([found[session][0] for session in withheld], State.WITHHELD)
+        self._ledger.wait([prompts[session][0] for session in withheld], State.WITHHELD)
         return given, withheld
 
-    def _wait(self, scored: Sequence[LiveCredit], found: Mapping[Session, Known]) -> None:
+    def _wait(self, scored: Sequence[LiveCredit], prompts: Mapping[Session, Known]) -> None:
         """Leave sessions for a later collection, which may find what their reward still needs."""
         self._ledger.account_sessions([each.session.id for each in scored], State.CENSORED)
-        self._ledger.wait([found[each.session][0] for each in scored], State.CENSORED)
+        self._ledger.wait([prompts[each.session][0] for each in scored], State.CENSORED)
 
     def _offer(self, one: LiveCredit, credited: Credited, prompt: str, kind: str) -> bool:
-        """Offer a group of one; False when nothing of it can be trained on, or more was heard of it."""
+        """Offer a group of one; False when nothing of it can be trained on, or a signal came."""
         rows = samples(self._ledger, credited)
         if not rows:
             self._ledger.give_up([one.session.id], State.UNTRAINABLE)

@@ -31,14 +31,14 @@ POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PracticeConfig:
-    """How sessions are sampled."""
+    """The settings of sampling."""
 
     group_size: int = 8
     groups_at_once: int = 12
     ready_ahead: int = 12
-    """No new group starts while this many wait for the trainer: what waits grows stale."""
+    """No new group starts while this many wait for the trainer, since a group that waits grows stale."""
     branches: int = 1
-    """Into how many a session is forked, sandbox and all; 1: not at all."""
+    """The number of branches that a session is forked into, sandbox and all; 1 does not fork."""
     branch_after: int = 1
     """Turns before the fork. A session that ends sooner is not forked."""
 
@@ -51,7 +51,7 @@ class PracticeConfig:
 
 @dataclass(slots=True)
 class Progress:
-    """Running totals for whoever shows them."""
+    """Running totals, for a display."""
 
     groups: int = 0
     sessions: int = 0
@@ -62,7 +62,7 @@ class Progress:
 
 
 class Practice:
-    """Keeps groups in flight until told to stop, then lets the running ones end."""
+    """The sampler of practice: it keeps groups in flight until it is stopped, and lets those end."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Practice:
         self.progress = Progress()
 
     async def run(self, pebbles: Iterator[Pebble], stop: Callable[[], bool]) -> None:
-        """Samples from `pebbles` until `stop()`; returns when no session is in flight."""
+        """Sample from `pebbles` until `stop()`; return when no session is in flight."""
         workers = (self._worker(pebbles, stop) for _ in range(self._config.groups_at_once))
         await asyncio.gather(*workers)
 
@@ -114,7 +114,7 @@ class Practice:
         )
 
     def _without_void(self, tree: Tree) -> Tree:
-        """A trunk is as void as all of its branches."""
+        """Account void branches and drop them; a trunk without any branch left is void as well."""
         self._void([episode for episode in tree.branches if episode.void is not None])
         kept = tuple(episode for episode in tree.branches if episode.void is None)
         if not kept and tree.trunk is not None:
@@ -127,14 +127,14 @@ class Practice:
         self._ledger.account_sessions([episode.session_id for episode in episodes], State.VOID)
 
     def _offer(self, pebble: Pebble, trees: list[Tree]) -> bool:
-        """Score the sessions and hand them over; False when none of them has a sample."""
+        """Score the sessions and offer their samples; return False when there is no sample."""
         episodes = [episode for tree in trees for episode in tree.branches]
         self._store.record((), [signal for episode in episodes for signal in episode.signals()])
         credited, rewards = credit_group(self._store, self._definition, trees)
         rows: list[Sample] = []
         for each in credited:
-            rows += (found := samples(self._ledger, each))
-            self.progress.untrainable += not found
+            rows += (own := samples(self._ledger, each))
+            self.progress.untrainable += not own
         if not rows:
             return False
         group = Group(id=new_id(), prompt=pebble.key, samples=tuple(rows), rewards=rewards, kind=pebble.kind)

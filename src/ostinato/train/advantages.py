@@ -1,4 +1,4 @@
-"""Rewards ─► advantages: what a session was better than.
+"""Advantages from rewards: how much better a session was than its peers.
 
 No division by the standard deviation anywhere: it would blow up tiny differences in groups that are all
 right or all wrong. No division by length either: it would make long failures cheap. A session's own reward is
@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 
 def group_advantages(rewards: Sequence[float]) -> list[float]:
-    """Reward minus the mean of the others of the group, sessions of the same prompt. They add up to 0; one
-    that is alone gets 0.
+    """Return each reward minus the mean of the others of the group, sessions of the same prompt.
+
+    They add up to 0; a session that is alone gets 0.
 
     >>> group_advantages([1.0, 0.0, 0.0, 0.0, 1.0])
     [0.75, -0.5, -0.5, -0.5, 0.75]
@@ -20,7 +21,7 @@ def group_advantages(rewards: Sequence[float]) -> list[float]:
 
 
 def tree_advantages(rewards: Sequence[Sequence[float]]) -> tuple[list[float], list[list[float]]]:
-    """Of trees on one prompt, by the rewards of their branches: each trunk's, and each branch's.
+    """Return the advantages of trunks and branches, from the rewards of the branches of trees on one prompt.
 
     A trunk is worth the mean of its branches and compared with the other trunks. A branch is compared with
     those that began where it did: what the turns before the fork were worth is not its doing. It counts as
@@ -40,7 +41,7 @@ def tree_advantages(rewards: Sequence[Sequence[float]]) -> tuple[list[float], li
 
 
 def leave_one_out(rewards: Sequence[float], strata: Sequence[str]) -> list[float]:
-    """Reward minus the mean of the other sessions of its stratum, for prompts that were sampled once.
+    """Return each reward minus the mean of the other sessions of its stratum, for prompts sampled once.
 
     Within a stratum they add up to 0. A session alone in its stratum is compared with all the others; one
     that is alone altogether gets 0.

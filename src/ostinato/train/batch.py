@@ -1,4 +1,4 @@
-"""Rows of unequal length ─► padded tensors, with little padding.
+"""Padded tensors from rows of unequal length, with little padding.
 
 Shapes: B rows, T tokens of the longest, N counted tokens.
 """
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Token ids and, for each, how much predicting it counts. The first token is never predicted.
+    """Token ids, and for each the weight of its prediction. The first token is never predicted.
 
     >>> Row(ids=(7, 8, 9), weights=(0.0, 0.3, 1.0)).length
     3
@@ -28,7 +28,7 @@ class Row:
     ids: tuple[int, ...]
     weights: tuple[float, ...]
     session_id: str | None = None
-    """Where it comes from; None for a made-up row."""
+    """The session that it comes from; None for a made-up row."""
 
     @property
     def length(self) -> int:
@@ -36,13 +36,13 @@ class Row:
 
 
 def padded(values: Sequence[Sequence[float]], dtype: torch.dtype) -> Tensor:
-    """[B, T], filled up with 0 on the right."""
+    """Return a tensor [B, T], filled up with 0 on the right."""
     width = max(map(len, values))
     return torch.tensor([(*row, *(0,) * (width - len(row))) for row in values], dtype=dtype)
 
 
 def by_length(rows: Sequence[T], lengths: Sequence[int], tokens: int) -> Iterator[list[T]]:
-    """Rows of similar length together: each piece has at most `tokens` with padding, or one row."""
+    """Yield rows of similar length together: a piece has at most `tokens` with padding, or one row."""
     piece: list[T] = []
     for i in sorted(range(len(rows)), key=lambda i: lengths[i]):
         if piece and (len(piece) + 1) * lengths[i] > tokens:
@@ -56,7 +56,7 @@ def by_length(rows: Sequence[T], lengths: Sequence[int], tokens: int) -> Iterato
 def counted_logprobs(
     decoder: Decoder, ids_BT: Tensor, counted_BT: Tensor, temperatures_N: Tensor | None = None
 ) -> Tensor:
-    """Log-probabilities [N] of the tokens where `counted_BT` is True, row by row; the first column is
+    """Return log-probabilities [N] of the tokens where `counted_BT` is True, row by row; the first column is
     ignored. `temperatures_N` are those that they were sampled with, 1 if they are not given.
 
     Logits are computed for those tokens only. Padding is on the right, so causal attention never sees it.

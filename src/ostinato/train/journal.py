@@ -1,4 +1,4 @@
-"""JSON lines that grow: a trainer's progress, for displays and plots, and what fine-tuning looked at."""
+"""Growing files of JSON lines: a trainer's progress, for displays and plots, and the looks of fine-tuning."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Journal:
-    """Appends one JSON object a line; a line is written whole, by one system call."""
+    """A file of one JSON object a line; a line is written whole, by one system call."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -19,13 +19,13 @@ class Journal:
             file.write(json.dumps(line).encode() + b"\n")
 
     def sync(self) -> None:
-        """On disk for good when this returns."""
+        """Write all lines to disk for good."""
         if self.path.exists():
             with self.path.open("rb") as file:
                 os.fsync(file.fileno())
 
     def lines(self) -> list[dict[str, Any]]:
-        """What was written so far, a line that a kill cut short left out."""
+        """Return the lines so far, without one that a kill cut short."""
         if not self.path.exists():
             return []
         text = self.path.read_text()

@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def token_logprobs(logits_NV: Tensor, ids_N: Tensor, temperatures_N: Tensor | None = None) -> Tensor:
-    """Natural log of the probability of each token under softmax(logits / temperature), [N].
+    """Return the natural log of the probability of each token under softmax(logits / temperature), [N].
 
     Without temperatures they are 1.
     """
@@ -20,12 +20,12 @@ def token_logprobs(logits_NV: Tensor, ids_N: Tensor, temperatures_N: Tensor | No
 
 
 def next_token_loss(logprobs_N: Tensor, weights_N: Tensor) -> Tensor:
-    """Cross-entropy per unit of weight, in nats; a weight of 0 takes the token out."""
+    """Return the cross-entropy per unit of weight, in nats; a weight of 0 takes the token out."""
     return -(logprobs_N * weights_N).sum() / weights_N.sum()
 
 
 def importance(logprobs_N: Tensor, behaviour_N: Tensor, cap: float) -> Tensor:
-    """min(pi / mu, cap), detached: how much more likely the token is now than when it was sampled.
+    """Return min(pi / mu, cap), detached: how much likelier a token is now than when it was sampled.
 
     Truncated importance sampling: the mean is right up to the cap, above it the token counts `cap` times,
     so no single old token can dominate a step. Every token keeps some weight.
@@ -36,7 +36,7 @@ def importance(logprobs_N: Tensor, behaviour_N: Tensor, cap: float) -> Tensor:
 def policy_gradient_loss(
     logprobs_N: Tensor, ratios_N: Tensor, advantages_N: Tensor, constant: float
 ) -> Tensor:
-    """-sum(A * ratio * log pi) / constant.
+    """Return -sum(A * ratio * log pi) / constant.
 
     `constant` depends neither on lengths nor on which rows are here, so the losses (and gradients) of parts
     of a batch add up to those of the whole, and a long answer is not discounted.
@@ -45,5 +45,5 @@ def policy_gradient_loss(
 
 
 def gradient_norm(parameters: list[Tensor], largest: float) -> float:
-    """Scales the gradients down to a global norm of at most `largest`; gives the norm before."""
+    """Scale the gradients down to a global norm of at most `largest`; return the norm before."""
     return float(torch.nn.utils.clip_grad_norm_(parameters, largest))

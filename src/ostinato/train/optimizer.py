@@ -8,7 +8,7 @@ AdamW = torch.optim.AdamW
 
 
 def adamw(decoder: Decoder, *, rate: float, weight_decay: float = 0.0) -> AdamW:
-    """The optimizer of `decoder`; `set_rate` changes its rate.
+    """Return the optimizer of `decoder`; `set_rate` changes its rate.
 
     Adam moves every weight by about its rate, so what a step means depends on how large the weights are. A
     fresh decoder keeps its embedding twelve times larger than it acts as an output matrix, and undoes that in
@@ -28,13 +28,13 @@ def set_rate(optimizer: AdamW, rate: float) -> None:
 
 
 def steps_taken(optimizer: AdamW) -> int:
-    """How many steps its moments have seen; kept and restored with them."""
+    """Return the number of steps in its moments; it is kept and restored with them."""
     state = next(iter(optimizer.state.values()), None)
     return 0 if state is None else int(state["step"])
 
 
 def scales(optimizer: AdamW) -> list[float]:
-    """What each group's rate is multiplied by; it stays what it was when training began."""
+    """Return the factor of each group's rate, which stays as it was when training began."""
     return [group["scale"] for group in optimizer.param_groups]
 
 
@@ -45,5 +45,5 @@ def set_scales(optimizer: AdamW, to: list[float]) -> None:
 
 
 def _embedding_scale(decoder: Decoder) -> float:
-    """1 for an ordinary Hugging Face model, whose last gain is around or above 1."""
+    """Return the embedding's scale; 1 for an ordinary Hugging Face model, whose last gain is 1 or above."""
     return max(1.0, 1.0 / float(decoder.norm.weight.detach().abs().mean()))

@@ -1,4 +1,4 @@
-"""A session's turns ─► trainable rows, token for token as sampled. Torch-free.
+"""Trainable rows from a session's turns, token for token as sampled. Torch-free.
 
 Turns of one segment extend each other: the last turn's prompt holds everything before it, so a segment is
 one row and each of its sampled tokens is trained on in the context it was sampled in.
@@ -14,11 +14,11 @@ from ostinato.types import Sample, Turn, TurnKind
 
 T = TypeVar("T")
 ROUNDING = 1e-4
-"""How far above 0 a logprob may be: float32 sums to a little more than 1."""
+"""The largest logprob that is accepted: float32 sums to a little more than 1."""
 
 
 class UntrainableError(ValueError):
-    """The recorded tokens are not what the model saw and said; training on them would be wrong.
+    """The recorded tokens are not those that the model read and sampled; training on them would be wrong.
 
     The message names the turn, `reason` says only why, so that it can be counted.
     """
@@ -32,14 +32,14 @@ BESIDE_THE_WORK = "a call beside the work"
 
 
 def obstacle(turn: Turn) -> str | None:
-    """Why the policy gradient cannot learn from a turn; None when it can."""
+    """Return the reason for which the policy gradient cannot learn from a turn; None when it can."""
     if turn.kind is TurnKind.SIDE:
         return BESIDE_THE_WORK
     return turn.untrainable or turn.sampling.unscorable
 
 
 def trainable(turns: Sequence[Turn]) -> tuple[list[Turn], dict[str, list[Turn]]]:
-    """The turns that the policy gradient can learn from, and the others by their obstacle."""
+    """Return the turns that the policy gradient can learn from, and the others by their obstacle."""
     kept, others = list[Turn](), defaultdict[str, list[Turn]](list)
     for turn in turns:
         reason = obstacle(turn)
@@ -48,18 +48,18 @@ def trainable(turns: Sequence[Turn]) -> tuple[list[Turn], dict[str, list[Turn]]]
 
 
 def samples_of(turns: Sequence[Turn], advantage: float) -> list[Sample]:
-    """One Sample for each segment, for the policy gradient; the mask is on the sampled tokens of every turn.
+    """Return one Sample a segment, for the policy gradient; the mask is on the sampled tokens of every turn.
 
     Raises UntrainableError as `rows_of` does, and when the probability of what a turn sampled cannot be
     computed again.
     """
-    if bent := next((turn for turn in turns if turn.sampling.unscorable is not None), None):
-        raise UntrainableError(f"turn {bent.id}", f"{bent.sampling.unscorable}")
+    if unscorable := next((turn for turn in turns if turn.sampling.unscorable is not None), None):
+        raise UntrainableError(f"turn {unscorable.id}", f"{unscorable.sampling.unscorable}")
     return rows_of(turns, advantage)
 
 
 def rows_of(turns: Sequence[Turn], advantage: float = 0.0) -> list[Sample]:
-    """One Sample for each segment, however it was sampled: a teacher's words are learnt by heart.
+    """Return one Sample a segment, however it was sampled: fine-tuning imitates a teacher's tokens.
 
     Raises UntrainableError when a turn is marked untrainable, does not extend the one before it, a logprob is
     not a finite number <= 0, or nothing was sampled.
@@ -97,7 +97,7 @@ def _sample(turns: Sequence[Turn], advantage: float) -> Sample:
 
 
 def _placed(turns: Sequence[Turn], row: list[T], values: Sequence[Sequence[T]]) -> tuple[T, ...]:
-    """`row` with each turn's values put where its completion stands."""
+    """Return `row` with each turn's values in the place of its completion."""
     for turn, some in zip(turns, values, strict=True):
         start = len(turn.prompt_ids)
         row[start : start + len(some)] = some

@@ -44,15 +44,15 @@ LOOK_EVERY, SAVE_EVERY, WAIT_S = 10, 100, 0.1
 
 
 def learning_rate(step: int, used: float) -> float:
-    """Rises over the first steps, stays, and falls linearly over the last 40 % of the budget."""
+    """Return the rate: it rises at first, stays, and falls linearly over the last 40 % of the budget."""
     fall = 1.0 if used < FLAT_UNTIL else max(LOWEST, (1 - used) / (1 - FLAT_UNTIL))
     return LEARNING_RATE * min(1.0, (step + 1) / RISE_STEPS) * fall
 
 
 class Sft:
-    """Trains `decoder` in place. `rows` gives the rows that are new since its last call, perhaps none.
+    """The fine-tuning of `decoder`, in place. `rows` returns the rows that are new since its last call.
 
-    `trained` is told the sessions that were learnt from, as soon as a saved state makes that certain.
+    `trained` is called with the sessions that were learnt from, as soon as they are in a saved state.
     """
 
     def __init__(
@@ -81,14 +81,16 @@ class Sft:
         self._optimizer = adamw(decoder, rate=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
         self.step = 0
         self._induction = 0
-        """Steps on spans to copy, so far."""
+        """The steps on spans to copy so far."""
         self._cpu_before = 0.0
         self._cpu_at_start = time.process_time()
         self._resume()
 
     def _resume(self) -> None:
-        """Load the last saved state, and draw once more what it was trained on, so that the next batch is the
-        one that would have come. Sessions whose training is certain by now are told again."""
+        """Load the last saved state, and draw its batches once more, so that the next one is the same.
+
+        `trained` is called once more with the sessions that are in the state.
+        """
         newest = self._states.newest()
         note = newest is not None and self._states.load(newest, self._decoder, self._optimizer)
         if not note:
@@ -101,12 +103,12 @@ class Sft:
             else:
                 self._learnt |= _sessions(self._next_drawn())
         self.step, self._cpu_before = note["step"], note["cpu_s"]
-        self._tell()
+        self._report_trained()
         log.info("going on at step %d", self.step)
 
     @property
     def cpu_s(self) -> float:
-        """CPU seconds spent so far, those before a restart included."""
+        """The CPU seconds spent so far, those before a restart included."""
         return self._cpu_before + time.process_time() - self._cpu_at_start
 
     @property
@@ -114,7 +116,7 @@ class Sft:
         return self._budget.used(step=self.step, cpu_s=self.cpu_s)
 
     def run(self, stop: Stop) -> bool:
-        """Trains until the budget is used up; False when `stop()` came first."""
+        """Train until the budget is used up; return False when `stop()` came first."""
         while self.used < 1:
             batch = self._batch(stop)
             if batch is None:
@@ -124,7 +126,7 @@ class Sft:
         return True
 
     def _batch(self, stop: Stop) -> list[Row] | None:
-        """The next batch, waiting for the first rows if need be; None when told to stop."""
+        """Return the next batch, after a wait for the first rows if need be; None when asked to stop."""
         while not stop():
             if self.used < INDUCTION_UNTIL:
                 return self._spans()
@@ -138,7 +140,7 @@ class Sft:
         return [induction_row(self._vocab_size, self._rng) for _ in range(INDUCTION_BATCH)]
 
     def _next_drawn(self) -> list[Row]:
-        """The next batch of lessons; empty while there are none."""
+        """Return the next batch of lessons; empty while there are none."""
         if not self._drawn and (not len(self._pool) or self.step % LOOK_EVERY < BATCHES_DRAWN):
             self._pool.add(self._arrivals.at(self.step))
         if not self._drawn and len(self._pool):
@@ -165,9 +167,9 @@ class Sft:
         }
         self._arrivals.sync()
         self._states.save(self.step, self._decoder, self._optimizer, note)
-        self._tell()
+        self._report_trained()
 
-    def _tell(self) -> None:
+    def _report_trained(self) -> None:
         self._trained(sorted(self._learnt))
         self._learnt.clear()
 
@@ -189,7 +191,7 @@ def _sessions(rows: Sequence[Row]) -> set[str]:
 
 
 def supervised_step(decoder: Decoder, optimizer: torch.optim.Optimizer, rows: Sequence[Row]) -> float:
-    """One step on the weighted next-token loss of `rows`; gives the loss in nats per unit of weight."""
+    """Take one step on the weighted next-token loss of `rows`; return the loss in nats per unit of weight."""
     ids = padded([row.ids for row in rows], torch.long)
     weights = padded([row.weights for row in rows], torch.float32)
     counted = weights > 0

@@ -24,7 +24,7 @@ KEPT = 2
 
 
 class StateError(Exception):
-    """A saved state that does not fit the model; the message names the file."""
+    """A saved state does not fit the model; the message names the file."""
 
 
 class States:
@@ -35,7 +35,7 @@ class States:
         directory.mkdir(parents=True, exist_ok=True)
 
     def save(self, number: int, model: nn.Module, optimizer: AdamW, note: Note) -> None:
-        """On disk for good when this returns; older states than the `KEPT` newest are deleted."""
+        """Write a state to disk for good; states older than the `KEPT` newest are deleted."""
         header = {"note": json.dumps(note), "scales": json.dumps(scales(optimizer))}
         data = save(_tensors(model, optimizer), metadata=header)
         path, part = self._path(number), self._path(number).with_suffix(".part")
@@ -49,7 +49,7 @@ class States:
             self._path(old).unlink(missing_ok=True)
 
     def load(self, number: int, model: nn.Module, optimizer: AdamW) -> Note | None:
-        """Puts the state back and gives its note; None when there is none. Raises StateError."""
+        """Restore a state and return its note; None when there is no such state. Raises StateError."""
         path = self._path(number)
         if not path.exists():
             return None
@@ -60,7 +60,7 @@ class States:
         return note
 
     def inherit(self, model: nn.Module, optimizer: AdamW) -> int | None:
-        """Begin with the second moments of the newest state, and none of its first ones; gives its number.
+        """Begin with the second moments of the newest state, and none of its first ones; return its number.
 
         Second moments say how large each weight's gradients are, which the next stage of training shares.
         First moments say where the last stage was heading. Beginning at zero they also make the first steps
@@ -78,8 +78,10 @@ class States:
         return max(self.saved(), default=None)
 
     def saved(self, before: int | None = None) -> list[int]:
-        """Numbers of the saved states in order; a later one than `before` is left from a step that was
-        undone."""
+        """Return the numbers of the saved states in order; with `before` the smaller ones only.
+
+        A state of a later version than the published one is left from a step that was undone.
+        """
         numbers = sorted(int(path.stem) for path in self._directory.glob("*.safetensors"))
         return [number for number in numbers if before is None or number < before]
 
@@ -89,7 +91,7 @@ class States:
 
 @contextmanager
 def _fitting(path: Path) -> Iterator[tuple[dict[str, Tensor], dict[str, str]]]:
-    """The tensors and the header of a state; what does not fit is a StateError that names the file."""
+    """Open a state: its tensors and its header. A misfit becomes a StateError with the file."""
     try:
         with safe_open(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

@@ -15,13 +15,13 @@ from ostinato.types import Sample, Session, Source, State
 
 log = logging.getLogger(__name__)
 OBSERVATION_WEIGHT = 0.3
-"""Predicting what the tools answered is worth learning too: it is where copying is practised."""
+"""The weight of observed tokens: predicting what a tool printed practises copying."""
 SPAN = (4, 12)
 FIRST_SIGHT_WEIGHT = 0.02
 
 
 class TeacherRows:
-    """New rows at every call, from the teacher's sessions that ended since the last one.
+    """A source of new rows: each call returns those of the teacher's sessions that ended since the last call.
 
     Turns whose tokens do not fit together are accounted UNTRAINABLE; the others when they are trained on.
     """
@@ -30,34 +30,34 @@ class TeacherRows:
         self._store = store
         self._ledger = Ledger(store)
         self._source = source
-        self._seen: set[str] = set()
+        self._returned: set[str] = set()
 
     def __call__(self) -> list[Row]:
         ended = self._store.sessions(source=self._source, ended=True)
-        new = [session for session in ended if session.id not in self._seen]
-        self._seen |= {session.id for session in new}
+        new = [session for session in ended if session.id not in self._returned]
+        self._returned |= {session.id for session in new}
         return [row_of(sample) for sample in self._samples(new)]
 
     def trained(self, session_ids: Iterable[str]) -> None:
-        """To be called once the weights that learnt from these sessions are safe."""
+        """Account these sessions as trained; call it once the weights that learnt from them are on disk."""
         self._ledger.account_sessions(session_ids, State.TRAINED)
 
     def _samples(self, sessions: Sequence[Session]) -> list[Sample]:
-        found: list[Sample] = []
+        samples: list[Sample] = []
         for id, turns in self._store.turns_of(session.id for session in sessions).items():
             try:
-                found += rows_of(turns)
+                samples += rows_of(turns)
             except UntrainableError as error:
                 log.warning("left out: %s", error)
                 self._ledger.account_sessions([id], State.UNTRAINABLE, error.reason)
-        return found
+        return samples
 
 
 class Arrivals:
-    """The rows of a source as they arrive, noted on disk, so that a run that goes on sees each at its step.
+    """The rows of a source as they arrive, noted on disk: a resumed run gets each at the same step again.
 
-    Lessons end while they are learnt from, so what a step could draw from depends on time. Every look is a
-    line in `path`; a step that is done again is given what its line says, whatever else has arrived since.
+    Lessons end while they are learnt from, so the rows that a step can draw from depend on time. Every look
+    is a line in `path`; a step that is done again gets the rows of its line, even if more have arrived since.
     """
 
     def __init__(self, rows: Callable[[], Sequence[Row]], path: Path) -> None:
@@ -69,7 +69,7 @@ class Arrivals:
         self._waiting: dict[str, list[Row]] = {}
 
     def at(self, step: int) -> list[Row]:
-        """What is new at this look. Raises StateError when a noted session is gone."""
+        """Return the rows that are new at this look. Raises StateError when a noted session is missing."""
         noted = self._noted.get(step)
         if not noted:
             self._take()
@@ -88,18 +88,18 @@ class Arrivals:
             ) from error
 
     def sync(self) -> None:
-        """All looks are on disk for good when this returns; a saved state relies on them."""
+        """Write all looks to disk for good; a saved state relies on them."""
         self._journal.sync()
 
     def _take(self) -> None:
         for row in self._rows():
             if row.session_id is None:
-                raise ValueError("a row from a source needs the session that it comes from")
+                raise ValueError("a row from a source must name its session")
             self._waiting.setdefault(row.session_id, []).append(row)
 
 
 def row_of(sample: Sample) -> Row:
-    """What was sampled counts 1, what was observed `OBSERVATION_WEIGHT`."""
+    """Return a row in which sampled tokens count 1 and observed ones `OBSERVATION_WEIGHT`."""
     return Row(
         ids=sample.ids,
         weights=tuple(1.0 if sampled else OBSERVATION_WEIGHT for sampled in sample.mask),
@@ -108,7 +108,7 @@ def row_of(sample: Sample) -> Row:
 
 
 def induction_row(vocab_size: int, rng: random.Random) -> Row:
-    """A random span two and a half times over: only copying what came before can predict it."""
+    """Return a random span two and a half times over, which only copying can predict."""
     span = [rng.randrange(vocab_size) for _ in range(rng.randint(*SPAN))]
     again = [*span, *span[: len(span) // 2]]
     return Row(ids=(*span, *again), weights=(*(FIRST_SIGHT_WEIGHT for _ in span), *(1.0 for _ in again)))
@@ -130,7 +130,7 @@ class Pool:
         self._queue += self._rng.sample(rows, len(rows))
 
     def draw(self, batches: int, size: int) -> list[list[Row]]:
-        """`batches` of `size` rows of similar length each, in random order. The pool must not be empty."""
+        """Return `batches` of `size` rows of similar length, in random order. The pool must not be empty."""
         while len(self._queue) < batches * size:
             self._queue = self._rng.sample(self._rows, len(self._rows)) + self._queue
         drawn = sorted((self._queue.pop() for _ in range(batches * size)), key=lambda row: row.length)
