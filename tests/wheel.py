@@ -1,8 +1,8 @@
 """Build the wheel and try it as a stranger would: `make wheel`.
 
-The wheel is built from the files that git knows, installed with the demo's dependencies into an empty virtual
-environment outside of any clone, and runs the demo with the settings of `small.toml` from an empty directory.
-The wheel is left in `dist/`.
+The wheel is built from the files that git knows and installed into an empty virtual environment outside of any
+clone, first alone, then with the dependencies of the demo. There the demo runs from an empty directory, with
+the settings of `small.toml`. The wheel is left in `dist/`.
 """
 
 import json
@@ -28,7 +28,9 @@ def main() -> int:
             programs = environment(Path(place) / "venv")
             wheel = build(programs, Path(place))
             check_contents(wheel)
-            install(programs, wheel)
+            pip(programs, "install", "--constraint", str(CONSTRAINTS), str(wheel))
+            run([str(programs / "ostinato"), "--help"], Path(place), {"PATH": os.environ["PATH"]})
+            pip(programs, "install", "--constraint", str(CONSTRAINTS), f"{wheel}[demo]")
             check_demo(programs, Path(place))
             kept = Path(shutil.copy(wheel, made(ROOT / "dist")))
     except (AssertionError, subprocess.CalledProcessError) as error:
@@ -76,11 +78,6 @@ def check_contents(wheel: Path) -> None:
     assert {Path(name).name for name in wanted} >= {"kernel.c", "py.typed"}
     assert not wanted - inside, f"the wheel lacks {sorted(wanted - inside)}"
     assert not inside - wanted, f"the wheel holds {sorted(inside - wanted)}, which the clone does not"
-
-
-def install(programs: Path, wheel: Path) -> None:
-    """Install the wheel with the dependencies of the demo, in the versions that the tests use."""
-    pip(programs, "install", "--constraint", str(CONSTRAINTS), f"{wheel}[demo]")
 
 
 def check_demo(programs: Path, place: Path) -> None:
