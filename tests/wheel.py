@@ -1,8 +1,8 @@
 """Build the wheel and try it as a stranger would: `make wheel`.
 
-The wheel is built from the files that git knows and installed into an empty virtual environment outside of any
-clone, first alone, then with the dependencies of the demo. There the demo runs from an empty directory, with
-the settings of `small.toml`. The wheel is left in `dist/`.
+The wheel is built from the files that git knows and installed into an empty virtual environment outside
+of any clone, first alone, then with the dependencies of the demo. There the demo runs from an empty
+directory, with the settings of `small.toml`. The wheel is left in `dist/`.
 """
 
 import json
