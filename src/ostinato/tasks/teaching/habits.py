@@ -64,8 +64,7 @@ class Scene:
     def change(self, function: Function, option: str) -> Iterator[str]:
         """Yield the edit that puts `option` into `function`, if its file was read and it is not there yet."""
         current = self.current(function)
-        if current not in {None, option}:
-            assert current is not None
+        if current is not None and current != option:
             if self.rng.random() < SLIP_SHARE:
                 yield self._edit(self._misremembered(function), current, option)
             yield self._edit(function, current, option)
