@@ -33,6 +33,8 @@ VARIABLES = {
 """Every variable that a person sets."""
 LOADERS = {"load", "config.load"}
 """The names under which the source calls the function that reads a file of settings."""
+PROGRAMS = {"settings_of", "process.run", "run"}
+"""The names under which it calls the functions that read the settings of a process."""
 INTERNAL = {"OSTINATO_COMMAND"}
 """Variables that the program sets for its own child processes."""
 
@@ -191,14 +193,32 @@ def loaded(module: str, name: str) -> Any:
 
 
 def declarations() -> dict[str, tuple[str, ast.ClassDef]]:
-    """Return every dataclass called `*Config` by its name: its module and its source."""
+    """Return every class of settings by its name: its module and its source."""
     found = {}
-    for path in sorted(SOURCE.rglob("*.py")):
-        for node in ast.parse(path.read_text()).body:
-            if isinstance(node, ast.ClassDef) and node.name.endswith("Config") and node.decorator_list:
-                parts = ("ostinato", *path.relative_to(SOURCE).with_suffix("").parts)
-                found[node.name] = (".".join(parts).removesuffix(".__init__"), node)
+    wanted = first_arguments(PROGRAMS).keys()
+    for module, tree in modules():
+        for node in tree.body:
+            named = isinstance(node, ast.ClassDef) and (node.name.endswith("Config") or node.name in wanted)
+            if named and node.decorator_list:
+                found[node.name] = (module, node)
     return found
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    """Yield the name and the source of every module."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        parts = ("ostinato", *path.relative_to(SOURCE).with_suffix("").parts)
+        yield ".".join(parts).removesuffix(".__init__"), ast.parse(path.read_text())
+
+
+def first_arguments(functions: set[str]) -> dict[str, str]:
+    """Return the names that stand first in calls of these functions, each with the module of the call."""
+    return {
+        ast.unparse(node.args[0]): module
+        for module, tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in functions and node.args
+    }
 
 
 def schemas() -> dict[str, Schema]:
@@ -229,16 +249,6 @@ def one_line(text: str | None) -> str:
     return " ".join((text or "").strip().partition("\n\n")[0].split())
 
 
-def roots() -> set[str]:
-    """Return the names of the classes that some module reads from a file with `config.load`."""
-    read = set()
-    for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in LOADERS and node.args:
-                read.add(ast.unparse(node.args[0]))
-    return read
-
-
 def section(schema: Schema, defaults: Mapping[str, Any], known: Mapping[str, Schema]) -> str:
     """Return the table of one class, with the defaults that hold in this place."""
     rows = []
@@ -261,10 +271,10 @@ def literal(value: Any) -> str:
 
 
 def file_sections(
-    schema: Schema, defaults: Mapping[str, Any], known: Mapping[str, Schema], where: str
+    schema: Schema, defaults: Mapping[str, Any], known: Mapping[str, Schema], where: str, top: str
 ) -> Iterator[str]:
-    """Yield the blocks of a table of the file, then those of the tables inside it."""
-    yield f"### `[{where}]`" if where else "### The top of the file"
+    """Yield the blocks of a table of the file, then those of its inner tables; `top` is the first title."""
+    yield f"### `[{where}]`" if where else f"### {top}"
     yield f"{schema.meaning} (`{schema.module}.{schema.name}`)"
     plain = [each for each in schema.settings if each.type not in known]
     yield section(dataclasses.replace(schema, settings=tuple(plain)), defaults, known)
@@ -272,7 +282,7 @@ def file_sections(
         if each.type in known:
             value = defaults[each.name]
             inner = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-            yield from file_sections(known[each.type], inner, known, f"{where}.{each.name}".lstrip("."))
+            yield from file_sections(known[each.type], inner, known, f"{where}.{each.name}".lstrip("."), top)
 
 
 def nested(schema: Schema, known: Mapping[str, Schema]) -> frozenset[str]:
@@ -290,12 +300,22 @@ def settings_page() -> str:
         " (`ostinato demo --config FILE`) or is set by `--set TABLE.FIELD=VALUE`, for example"
         " `ostinato demo --set teach.steps=500`. An unknown name is refused.",
     ]
+    files, programs = first_arguments(LOADERS), first_arguments(PROGRAMS)
     shown: set[str] = set()
-    for name in sorted(roots() & known.keys()):
+    for name in sorted(files.keys() & known.keys()):
         blocks.append(f"## {name}: read from a file")
-        blocks += file_sections(known[name], known[name].defaults(), known, "")
+        blocks += file_sections(known[name], known[name].defaults(), known, "", "The top of the file")
         shown |= nested(known[name], known)
-    blocks.append("## Made by the program that starts a part")
+    blocks += [
+        "## Programs",
+        "Each program reads its settings from a table of a TOML file (`--config FILE --table NAME`) or from"
+        " flags, one for each field, also for those of its inner tables. `--help` lists them.",
+    ]
+    for name in sorted(programs.keys() & known.keys()):
+        title = f"python -m {programs[name]}"
+        blocks += file_sections(known[name], known[name].defaults(), known, "", title)
+        shown |= nested(known[name], known)
+    blocks.append("## Made by the command that starts a server")
     for name in sorted(known.keys() - shown):
         schema = known[name]
         blocks += [f"### {name}", f"{schema.meaning} (`{schema.module}`)"]
