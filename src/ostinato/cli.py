@@ -118,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
     register_agent(commands)
 
     hook = commands.add_parser(
-        "hook", help="report an event of an agent or of git (never fails, never speaks)"
+        "hook", help="report an event of an agent or of git (never fails, prints nothing)"
     )
     hook.add_argument("--input", choices=["stdin"], help="one JSON object: a hook event")
     hook.add_argument("--git", metavar="NAME", help="a git hook ran")
@@ -138,7 +138,7 @@ def _parser() -> argparse.ArgumentParser:
     search = commands.add_parser("search", help="search a repository by meaning")
     _add_search(search.add_subparsers(required=True, metavar="COMMAND"))
 
-    lineage = commands.add_parser("lineage", help="what a version was made of, back to the sessions")
+    lineage = commands.add_parser("lineage", help="show the ancestors of a version, back to the sessions")
     lineage.add_argument("version", type=int)
     lineage.add_argument("--directory", type=Path, default=Path("runs/demo"), help="the run folder")
     lineage.set_defaults(run=_lineage)
@@ -159,8 +159,8 @@ def _help(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int
 
 
 def _add_search(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    serve = commands.add_parser("serve", help="the search service that agents ask")
-    serve.add_argument("--cache", type=Path, default=Path("runs/search.db"), help="file of what was embedded")
+    serve = commands.add_parser("serve", help="serve searches to agents")
+    serve.add_argument("--cache", type=Path, default=Path("runs/search.db"), help="file of embeddings")
     serve.add_argument(
         "--key-file", type=Path, default=None, help="a file with a key that may search (or set OSTINATO_KEY)"
     )

@@ -30,7 +30,7 @@ NO_SETTING = {"setting": False}
 
 
 class ConfigError(Exception):
-    """A setting cannot be used; the message names the file or override, the key and what would be right."""
+    """A setting cannot be used; the message names the file or override, the key and a right value."""
 
 
 def secret(file: Path | None, variable: str) -> str:
@@ -54,7 +54,7 @@ def secret(file: Path | None, variable: str) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Raw:
-    """The right-hand side of an override: text until the type of its field is known."""
+    """The value of a flag or an override: text until the type of its field is known."""
 
     text: str
 
@@ -184,7 +184,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _build(schema: type[Any], base: Any, tree: Any, origin: str, where: str) -> Any:
-    """`base`, or a default `schema` if None, with the values of `tree`; `where` is the dotted path so far."""
+    """Return `base`, or a default `schema`, with the values of `tree`, a table at the dotted path `where`."""
     if not isinstance(tree, Mapping):
         raise ConfigError(
             f"{origin}: {where[:-1]} is a table of {', '.join(_names(schema))}, got a single value"
@@ -243,7 +243,7 @@ def _convert(kind: Any, current: Any, value: Any, origin: str, key: str) -> Any:
 
 
 def _value(kind: Any, value: Any) -> Any:
-    """`value` as a `kind`; raises ValueError or TypeError saying what was expected."""
+    """Return `value` as a `kind`; the ValueError or TypeError says what was expected."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin in {Union, types.UnionType}:
         return _optional(inner, value)
@@ -325,7 +325,7 @@ def _expect(kind: Any, value: Any) -> Any:
 
 
 def _tables(config: Any, where: str) -> Iterator[str]:
-    """Lines of TOML: the plain keys of this table first, then one table for each nested dataclass."""
+    """Yield lines of TOML: the plain keys of this table first, then one table for each nested dataclass."""
     values = [(field, getattr(config, field.name)) for field in _fields(type(config))]
     hints = get_type_hints(type(config))
     for field, value in values:

@@ -123,27 +123,22 @@ class Office:
     async def _day(
         self, seat: Seat, draw: Callable[[], Pebble], sessions: int, on_done: Callable[[Visit], None]
     ) -> list[Visit]:
+        """Let one developer bring one request after another, each a problem that no stage has shown before.
+
+        Its key is reserved for the session, which will be collected under it.
+        """
         visits = []
         for _ in range(sessions):
-            visit = await self._request(seat, draw)
+            session_id = new_id()
+            while not self._ledger.reserve((pebble := draw()).key, Stage.LIVE, [session_id]):
+                pass
+            visit = await self.visit(seat, provide(pebble, self._directory / pebble.id), session_id)
             on_done(visit)
             if visit.void is None:
                 visits.append(visit)
             else:
-                self._ledger.account_sessions([visit.session_id], State.VOID)
+                self._ledger.account_sessions([session_id], State.VOID)
         return visits
-
-    def _reserve(self, draw: Callable[[], Pebble], session_id: str) -> Pebble:
-        """Return the next problem that no stage has shown before; the session is collected under its key."""
-        while not self._ledger.reserve((pebble := draw()).key, Stage.LIVE, [session_id]):
-            pass
-        return pebble
-
-    async def _request(self, seat: Seat, draw: Callable[[], Pebble]) -> Visit:
-        session_id = new_id()
-        pebble = self._reserve(draw, session_id)
-        task = provide(pebble, self._directory / pebble.id)
-        return await self.visit(seat, task, session_id)
 
     async def visit(self, seat: Seat, task: Task, session_id: str) -> Visit:
         """Run one session, let the developer look at its result, and send their reactions."""

@@ -45,7 +45,7 @@ async def cycles(
     """
     results = []
     for number in range(1, count + 1):
-        cycled = await _resumable(Cycle(shop, traffic, tasks, f"cycle-{number}"), champion)
+        cycled = await Cycle(shop, traffic, tasks, f"cycle-{number}").result(champion)
         judged = cycled.judged
         measured = judged.benched if judged is not None and judged.decision.promotes else champion.measured
         champion = Champion(version=cycled.champion, measured=measured)
@@ -53,23 +53,24 @@ async def cycles(
     return results
 
 
-async def _resumable(cycle: "Cycle", champion: Champion) -> Cycled:
-    return await cycle.shop.stage(cycle.name, Cycled, lambda: cycle.run(champion))
-
-
 class Cycle:
     """One cycle, whose stages are kept under `name` in the run folder."""
 
     def __init__(self, shop: Workshop, traffic: LiveTraffic, tasks: Sequence[Task], name: str) -> None:
-        self.shop = shop
-        self.name = name
+        self._shop = shop
+        self._name = name
         self._traffic = traffic
         self._tasks = tasks
 
-    async def run(self, champion: Champion) -> Cycled:
+    async def result(self, champion: Champion) -> Cycled:
+        """Return the result: from the run folder if the cycle is done, else from running it."""
+        return await self._shop.stage(self._name, Cycled, lambda: self._run(champion))
+
+    async def _run(self, champion: Champion) -> Cycled:
         """Run the cycle from live sessions to the verdict; the champion is served until its end."""
-        shop, version = self.shop, champion.version
-        async with shop.serving(Arm(name=CHAMPION, version=version, share=1.0, engine="")) as engine:
+        shop, version = self._shop, champion.version
+        async with shop.serving(Arm(name=CHAMPION, version=version, share=0.0, engine="")) as engine:
+            self._deploy(version)
             lived = await self._stage("live", Lived, lambda: self._live(version))
             collected = await self._stage("collect", Harvest, self._collect)
             trained = await self._stage("refine", Published, lambda: refine(shop, version))
@@ -93,7 +94,7 @@ class Cycle:
             )
 
     async def _judge(self, champion: Champion, candidate: int) -> Judged:
-        shop = self.shop
+        shop = self._shop
         passes = shop.config.bench.passes
         benched = await self._stage(
             "gate", Measured, lambda: measure(shop, candidate, self._tasks, passes=passes)
@@ -110,16 +111,16 @@ class Cycle:
         """Let the champion serve everybody until enough sessions have ended."""
         since = await self._since("live-began")
         await self._traffic.arrive("live", since)
-        ended = self.shop.store.sessions(source=Source.LIVE, arm=CHAMPION, ended=True, since=since)
+        ended = self._shop.store.sessions(source=Source.LIVE, arm=CHAMPION, ended=True, since=since)
         sessions = [session.id for session in ended if session.ending is not Ending.INFRASTRUCTURE]
-        signals = self.shop.store.signals_of(sessions)
+        signals = self._shop.store.signals_of(sessions)
         return Lived(version=version, sessions=len(sessions), signals=sum(map(len, signals.values())))
 
     async def _collect(self) -> Harvest:
         """Turn the live sessions into rewards and groups of one."""
-        collector = Collector(self.shop.store, LIVE)
+        collector = Collector(self._shop.store, LIVE)
         harvest = collector.harvest(CHAMPION, self._traffic.strata(), as_of=self._traffic.clock())
-        self.shop.show.say(
+        self._shop.show.say(
             f"collected {harvest.sessions} sessions and {harvest.signals} signals, "
             f"mean reward {harvest.mean_reward:.2f}"
         )
@@ -130,7 +131,7 @@ class Cycle:
 
         The A/B test's id and error level are settled here, before any of its sessions.
         """
-        shop, live = self.shop, self.shop.config.live
+        shop, live = self._shop, self._shop.config.live
         experiment, alpha = new_id(), next_alpha(shop.store.verdicts())
         cheaper = Claim(live.claim) is Claim.CHEAPER  # what is promoted as no worse is so by this gate too
         verdict = gate(
@@ -146,16 +147,16 @@ class Cycle:
 
     async def _test(self, champion: int, candidate: int, admission: Admission) -> Tested:
         trial = planned(
-            self.shop.config.live, admission.experiment, admission.alpha, horizon=self._traffic.horizon
+            self._shop.config.live, admission.experiment, admission.alpha, horizon=self._traffic.horizon
         )
         since = await self._since("ab-began")
         return await ab_test(
-            self.shop, self._traffic, trial, champion=champion, candidate=candidate, since=since
+            self._shop, self._traffic, trial, champion=champion, candidate=candidate, since=since
         )
 
     def _deploy(self, version: int) -> None:
-        """Serve the winner to everybody, also where a run is resumed after its verdict."""
-        store = self.shop.store
+        """Serve `version` to everybody, even if an interrupted run left other shares."""
+        store = self._shop.store
         engine = next(arm.engine for arm in store.arms() if arm.name == CHAMPION)
         split(store, [Arm(name=CHAMPION, version=version, share=1.0, engine=engine)])
 
@@ -168,4 +169,4 @@ class Cycle:
         return (await self._stage(name, Moment, now)).at
 
     async def _stage(self, name: str, schema: type[T], work: Callable[[], Awaitable[T]]) -> T:
-        return await self.shop.stage(f"{self.name}/{name}", schema, work)
+        return await self._shop.stage(f"{self._name}/{name}", schema, work)
