@@ -1,4 +1,8 @@
-"""Weights from the trainer to the engines: published as anchors and deltas, verified to the bit."""
+"""Weights from the trainer to the engines: published as anchors and deltas, verified to the bit.
+
+Trainers, engines and the command line come in by the names exported here; `mirror.py` is imported by the
+command line, and `faulty_objects.py`, a fake object store, by tests and fuzzes.
+"""
 
 from ostinato.sync.chain.manifest import Manifest
 from ostinato.sync.chain.paths import Cadence

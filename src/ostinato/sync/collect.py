@@ -1,7 +1,7 @@
-"""Removes what no reader needs: parts and second ways of versions that are neither recent nor on lease.
+"""Removal of objects that no reader needs: parts and extra ways of versions neither recent nor on lease.
 
-Manifests stay, so the chain can always be checked and no key is ever free to be created a second time. What
-lies above the head is never touched: it belongs to a version that is being published.
+Manifests stay, so the chain can always be checked and no key can ever be created a second time. Objects above
+the head are never touched: they belong to a version that is being published.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ from ostinato.sync.reader.subscriber import Subscriber
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """What one collection removed.
+    """The number and size of the objects that one collection removed.
 
     >>> Collected(objects=3, bytes=2048).bytes
     2048
@@ -31,8 +31,9 @@ class Collected:
 
 
 def collect(objects: Objects, prefix: str = "weights") -> Collected:
-    """Keep all ways back to the newest anchor but one, and what leases need. May run at any time, anywhere,
-    and be killed; two at once do no harm.
+    """Remove everything but the ways back to the newest anchor but one, and the objects that leases need.
+
+    A collection may run at any time and anywhere, and may be killed; two at once do no harm.
     """
     keys, reader = Keys(prefix), Subscriber(objects, prefix, leases=False)
     head = reader.head()
@@ -47,7 +48,10 @@ def collect(objects: Objects, prefix: str = "weights") -> Collected:
 
 
 def _needed(reader: Subscriber, held: Lease) -> set[Way]:
-    """The ways to the version on lease: from what its reader holds, and from nothing in case of doubt."""
+    """Return the ways to the version on lease, from the version its reader holds and from nothing.
+
+    The reader takes the second when its own weights turn out to be wrong.
+    """
     graph = reader.manifest(held.version).graph
     paths = (cheapest(graph, base, held.version) for base in (held.holding, None))
     return {way for path in paths for way in path or ()}
@@ -64,9 +68,9 @@ def _keys_of(ways: Iterable[Way], downloader: Downloader, keys: Keys) -> set[str
 
 
 def _sweep(objects: Objects, keys: Keys, head: int, needed: set[str]) -> Collected:
-    there = {key: size for folder in keys.collectable for key, size in objects.sizes(folder).items()}
-    gone = {key: size for key, size in there.items() if key not in needed and version_of(key) <= head}
-    for key in gone:
+    sizes = {key: size for folder in keys.collectable for key, size in objects.sizes(folder).items()}
+    unneeded = {key: size for key, size in sizes.items() if key not in needed and version_of(key) <= head}
+    for key in unneeded:
         with suppress(Missing):  # another collector was faster
             objects.delete(key)
-    return Collected(objects=len(gone), bytes=sum(gone.values()))
+    return Collected(objects=len(unneeded), bytes=sum(unneeded.values()))

@@ -1,4 +1,4 @@
-"""What can go wrong between a checkpoint and the engine that serves it."""
+"""The errors between a checkpoint and the engine that serves it."""
 
 
 class SyncError(Exception):
@@ -6,27 +6,27 @@ class SyncError(Exception):
 
 
 class Fenced(SyncError):  # noqa: N818
-    """A newer publisher has taken over. Stop this one for good: its weights are not what engines serve."""
+    """A newer publisher has taken over. Stop this one for good: engines do not serve its weights."""
 
 
 class Overtaken(SyncError):  # noqa: N818
-    """Somebody else committed this version with other weights: `resume` and go on from those."""
+    """Another publisher committed this version with other weights: `resume` and go on from those."""
 
 
 class OutOfOrder(SyncError):  # noqa: N818
-    """Versions of one prefix follow each other without a gap."""
+    """The version does not follow the last one: versions of one prefix have no gaps."""
 
 
 class UnknownVersion(SyncError):  # noqa: N818
-    """No such version was ever published, or it was collected."""
+    """The version was never published, or it was collected."""
 
 
 class OtherArchitecture(SyncError):  # noqa: N818
-    """These are the weights of another model: other tensors, shapes or dtypes. Nothing was loaded."""
+    """The weights are those of another model: other tensors, shapes or dtypes. Nothing was loaded."""
 
 
 class DigestMismatch(SyncError):  # noqa: N818
-    """Something is not what its digest says. Nothing was loaded."""
+    """An object or a tensor does not have its digest. Nothing was loaded."""
 
     def __init__(self, what: str, expected: str, got: str) -> None:
         super().__init__(
@@ -43,6 +43,6 @@ class NotThere(DigestMismatch):
 
 
 def expect(what: str, expected: str, got: str) -> None:
-    """Raises DigestMismatch unless the two are equal."""
+    """Raise DigestMismatch unless the two are equal."""
     if expected != got:
         raise DigestMismatch(what, expected, got)

@@ -1,4 +1,4 @@
-"""An object store that fails as told: for tests and benchmarks of everything that must survive one."""
+"""A fake object store that fails by plan, for the tests and fuzzes of everything that must survive it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -8,32 +8,33 @@ from ostinato.store import AlreadyExists, Missing, Objects, ObjectsError, Watch
 
 
 class Fault(StrEnum):
-    """What becomes of one request. The last four leave the asker without a sign that anything went wrong."""
+    """The fate of one request. The last four give the caller no sign that anything went wrong."""
 
     NONE = "none"
     REFUSE = "refuse"
-    """Nothing is done, and it says so."""
+    """Nothing is done, and the caller gets an error."""
     LOSE = "lose"
-    """It is done, but the answer is lost."""
+    """The request is served, but the response is lost."""
     LATE = "late"
-    """A write is called failed, and arrives when `arrive` is called."""
+    """A write is reported as failed, and arrives when `arrive` is called."""
     PRETEND = "pretend"
-    """A write is called done, and nothing is there; a read finds nothing where something is."""
+    """A write is reported as done, and nothing is there; a read finds nothing where an object is."""
     TRUNCATE = "truncate"
     """Half of the object is written, or read."""
     FLIP = "flip"
     """One bit differs, at rest or on the way."""
     SWAP = "swap"
-    """A read gives the contents of another object, a write puts them there."""
+    """A read returns the contents of another object, a write puts them there."""
 
 
 Plan = Callable[[str, str], Fault]
-"""The fault for an operation (`create`, `get`, `exists`, `sizes`, `delete`) on a key, asked once a request;
-where a fault has no meaning for the operation nothing happens. It may also wait: that is a slow store."""
+"""The fault for an operation (`create`, `get`, `exists`, `sizes`, `delete`) on a key, called once per
+request. A fault that has no meaning for the operation is ignored. The plan may also wait, which makes the
+store slow."""
 
 
 class FaultyObjects(Objects):
-    """`objects`, but each request first asks `plan`. One request at a time, in the order they are made.
+    """An object store over `objects` that calls `plan` before each request, one request at a time.
 
     >>> FaultyObjects(Objects.open("memory://"), lambda op, key: Fault.NONE).list()
     []
@@ -55,7 +56,7 @@ class FaultyObjects(Objects):
             raise ObjectsError(f"{self.where}: {key}: timed out")
 
     def arrive(self) -> None:
-        """What was under way reaches the store, long after the writer gave it up."""
+        """Let late writes reach the store, long after their writer gave them up."""
         for key, data in self._under_way:
             with suppress(AlreadyExists):
                 self._objects.create(key, data)

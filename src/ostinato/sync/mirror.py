@@ -1,7 +1,7 @@
-"""A region's copy of a chain: parts first, manifests last, so that its readers see a version whole or not.
+"""A region's copy of a chain: parts first, manifests last, so that readers see a version whole or not at all.
 
-Readers of the region ask only the mirror's object store; each byte crosses the distance once, and not more of
-them than a single reader would have needed.
+Readers of the region use only the mirror's object store. Each byte crosses the distance once, and no more
+bytes do than a single reader would have needed.
 """
 
 import logging
@@ -22,9 +22,10 @@ log = logging.getLogger(__name__)
 
 
 class Mirror:
-    """One process per region calls `step` for ever. Nothing is decoded, every hash is checked; may be killed.
+    """One process per region calls `step` for ever, and may be killed. Nothing is decoded, every hash is
+    checked.
 
-    Raises what a reader of the source raises, and StorageFull when the region's store is full.
+    Methods raise the errors of a reader of the source, and StorageFull when the region's store is full.
     """
 
     def __init__(self, source: Objects, target: Objects, prefix: str = "weights") -> None:
@@ -37,8 +38,9 @@ class Mirror:
         """The newest version that the region has."""
 
     def step(self) -> bool:
-        """Copy the newest version if the region lacks it, else fetch what is there of the next one. Whether a
-        version was copied.
+        """Copy the newest version if the region lacks it, else fetch the parts of the next one so far.
+
+        Return True when a version was copied.
         """
         head = self._reader.head()
         if head is None or head == self.version:
@@ -55,7 +57,10 @@ class Mirror:
 
     @contextmanager
     def _spared(self, manifest: Manifest) -> Iterator[None]:
-        """On lease, unless it is one step of those that are spared anyway: that is three requests less."""
+        """Hold a lease on the version, unless it is one delta away: those are kept anyway.
+
+        Without a lease there are three requests less.
+        """
         path = cheapest(manifest.graph, self.version, manifest.version)
         with ExitStack() as stack:
             if path is None or len(path) > 1 or path[0].base is None:
@@ -63,20 +68,22 @@ class Mirror:
             yield
 
     def _copy_path(self, manifest: Manifest) -> dict[int, bytes]:
-        """What leads from the region's newest version to this one, by the way that needs the fewest bytes,
-        but for the manifests that are part of it: those are given.
+        """Copy the path of fewest bytes from the region's newest version to this one, without its manifests.
+
+        Return those manifests by version. A path with a damaged way is given up for the next cheapest.
         """
-        doubted: dict[str, DigestMismatch] = {}
-        while (path := cheapest(manifest.graph, self.version, manifest.version, doubted)) is not None:
+        damaged: dict[str, DigestMismatch] = {}
+        while (path := cheapest(manifest.graph, self.version, manifest.version, damaged)) is not None:
             try:
                 return self._copy(path, manifest)
             except Damaged as error:
-                doubted[error.way.digest] = error.reason
-        raise next(iter(doubted.values()))
+                damaged[error.way.digest] = error.reason
+        raise next(iter(damaged.values()))
 
     def _copy_manifests(self, manifest: Manifest, known: dict[int, bytes]) -> None:
-        """All of them in order, since readers follow them one by one; a mirror that was killed goes on after
-        the last.
+        """Copy all manifests in order, because readers follow them one by one.
+
+        A mirror that was killed goes on after the last one.
         """
         first = min(known, default=manifest.version) if self.version is None else self.version + 1
         for version in range(first, manifest.version):
@@ -87,15 +94,19 @@ class Mirror:
         self._downloader.forget_ahead()
 
     def _bytes_of(self, version: int) -> bytes:
-        """A damaged manifest is passed on as it is: readers refuse it, as at the source, and go past it."""
+        """Return the bytes of a manifest.
+
+        A damaged one is copied as it is: readers refuse it and go past it.
+        """
         try:
             return self._reader.manifest(version).to_bytes()
         except DigestMismatch:
             return self._source.get(self._keys.manifest(version))
 
     def _copy_anchors(self, manifest: Manifest) -> None:
-        """For readers that start in this region; no one else waits for it. What fails comes with the next
-        version.
+        """Copy the anchors, for readers that start in this region; no other reader waits for them.
+
+        An anchor that cannot be copied is tried again with the next version.
         """
         for way in manifest.graph:
             if way.base is None:
@@ -107,14 +118,15 @@ class Mirror:
                     log.warning("the anchor of version %d is not copied yet: %s", way.version, error)
 
     def _has(self, way: Way) -> bool:
-        there = self._target.sizes(self._keys.parts(way.version))
+        sizes = self._target.sizes(self._keys.parts(way.version))
         if not self._target.exists(self._downloader.key(way)):
             return False
-        return all(there.get(part.key) == part.bytes for part in self._downloader.patch(way).parts)
+        return all(sizes.get(part.key) == part.bytes for part in self._downloader.patch(way).parts)
 
     def _copy(self, path: Sequence[Way], newest: Manifest) -> dict[int, bytes]:
-        """Copy parts and patches; gives those patches that are manifests, which are to come last. Raises
-        Damaged naming the way that could not be copied.
+        """Copy parts and patches; return the patches that are manifests, which are to be copied last.
+
+        Raises Damaged naming the way that could not be copied.
         """
         manifests = {}
         for way in path:

@@ -1,9 +1,9 @@
-"""A serving copy in 8 bits: quantise first, then publish what changed in the codes and scales.
+"""A serving copy in 8 bits: quantise first, then publish the changes of the codes and scales.
 
 A reader that quantised for itself would have to do it exactly as the sender does, and a delta of the wide
-weights would be larger than one of the codes. Symmetric, one scale a row. A scale is rounded up to bfloat16:
-it then stays where it is in nearly all steps, instead of moving each time the largest weight of its row does,
-and its codes stay with it. That costs at most 1/128 of the resolution.
+weights would be larger than one of the codes. The codes are symmetric, with one scale per row. A scale is
+rounded up to bfloat16: then it stays the same in nearly all steps, instead of changing whenever the largest
+weight of its row does, and the codes stay the same with it. That costs at most 1/128 of the resolution.
 """
 
 from collections.abc import Mapping
@@ -17,21 +17,24 @@ LARGEST = 127
 
 
 def quantised(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Codes int8 [rows, columns] and scales bfloat16 [rows] of each matrix; other tensors in bfloat16.
+    """Return codes int8 [rows, columns] and scales bfloat16 [rows] of each matrix; other tensors in bfloat16.
 
     Raises ValueError for weights that are not finite.
     """
-    found: dict[str, Tensor] = {}
+    narrow: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         if tensor.ndim == 2 and tensor.is_floating_point():
-            found[name], found[name + SCALE] = codes(name, tensor)
+            narrow[name], narrow[name + SCALE] = codes(name, tensor)
         else:
-            found[name] = tensor.to(torch.bfloat16) if tensor.is_floating_point() else tensor
-    return found
+            narrow[name] = tensor.to(torch.bfloat16) if tensor.is_floating_point() else tensor
+    return narrow
 
 
 def codes(name: str, matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """The nearest multiple of its row's scale to each weight, ties to even; |weight| ≤ 127 scales."""
+    """Return the nearest multiple of its row's scale to each weight, ties to even, and the scales.
+
+    No weight exceeds 127 scales of its row.
+    """
     wide = matrix.detach().float()
     largest = wide.abs().amax(1) if wide.shape[1] else wide.new_zeros(len(wide))
     if not largest.isfinite().all():
@@ -42,12 +45,12 @@ def codes(name: str, matrix: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def rounded_up(values: Tensor) -> Tensor:
-    """The least bfloat16 that is not below each value ≥ 0 of float32."""
+    """Return the least bfloat16 that is not below each value ≥ 0 of float32."""
     return ((values.view(torch.int32) + 0xFFFF) >> 16).to(torch.int16).view(torch.bfloat16)
 
 
 def restored(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights in float32 that `quantised` ones stand for; others as they are."""
+    """Return the weights in float32 that `quantised` ones stand for; others as they are."""
     return {
         name: tensor.float() * tensors[name + SCALE].float()[:, None] if name + SCALE in tensors else tensor
         for name, tensor in tensors.items()

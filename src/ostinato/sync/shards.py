@@ -1,4 +1,4 @@
-"""Weights of which every rank holds some rows. Each rank publishes its own; readers put them together."""
+"""Weights of which every rank holds some rows. Each rank publishes its rows; readers put them together."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -8,8 +8,7 @@ import torch
 from ostinato.sync.errors import DigestMismatch
 
 SEPARATOR = "@"
-"""Between a tensor's name and the rows of it that are meant: `layer.weight@128/512` starts at row 128 of 512.
-"""
+"""The sign between a tensor's name and its rows: `layer.weight@128/512` starts at row 128 of 512."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -26,7 +25,7 @@ class Shard:
 
 
 def flatten(tensors: Mapping[str, torch.Tensor | Shard]) -> dict[str, torch.Tensor]:
-    """Each shard under a name that says where it belongs. Raises ValueError if a name looks so."""
+    """Return tensors by name, each shard under a name with its rows. Raises ValueError for such a name."""
     odd = [name for name in tensors if SEPARATOR in name]
     if odd:
         raise ValueError(f"tensor {odd[0]!r}: a name must not contain {SEPARATOR!r}")
@@ -39,8 +38,9 @@ def flatten(tensors: Mapping[str, torch.Tensor | Shard]) -> dict[str, torch.Tens
 
 
 def assemble(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The inverse, from the shards of all ranks; what was never split shares its memory. Raises
-    DigestMismatch when rows are missing or there twice.
+    """Return whole tensors from the shards of all ranks; a tensor that was never split shares its memory.
+
+    Raises DigestMismatch when rows are missing or there twice.
     """
     whole = {name: tensor for name, tensor in tensors.items() if SEPARATOR not in name}
     shards: dict[str, list[tuple[int, int, torch.Tensor]]] = {}
@@ -53,7 +53,7 @@ def assemble(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def whole_shape(name: str, shape: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
-    """Name and shape of the tensor that `name`, of this shape, is a shard of, or is."""
+    """Return the name and shape of the whole tensor that `name`, of this shape, is or is a shard of."""
     owner, _, place = name.partition(SEPARATOR)
     return (owner, (int(place.split("/")[1]), *shape[1:])) if place else (name, shape)
 

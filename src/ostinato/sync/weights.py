@@ -1,4 +1,7 @@
-"""Tensors as bytes: what is compared, digested and sent. Bits travel, so NaN payloads and -0.0 do too."""
+"""Tensors as the bytes that are compared, digested and sent.
+
+Bits are sent and not values, so the payloads of NaNs and -0.0 arrive too.
+"""
 
 import hashlib
 import json
@@ -33,7 +36,7 @@ DTYPES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Blob:
-    """One tensor: `data` is its row-major bytes, shape [bytes]."""
+    """One tensor; `data` holds its row-major bytes, shape [bytes]."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -58,7 +61,10 @@ class Snapshot:
 
 
 def to_blobs(tensors: Mapping[str, torch.Tensor], *, copy: bool) -> dict[str, Blob]:
-    """Raises TypeError naming a tensor whose dtype has no wire form. `copy` detaches from later changes."""
+    """Return tensors as blobs, as copies or sharing memory.
+
+    Raises TypeError for a dtype without a wire form.
+    """
     return {name: _to_blob(name, tensor, copy=copy) for name, tensor in tensors.items()}
 
 
@@ -79,7 +85,7 @@ def make_blob(dtype: str, shape: tuple[int, ...], data: Bytes) -> Blob:
 
 
 def to_tensors(blobs: Blobs) -> dict[str, torch.Tensor]:
-    """Tensors that share memory with the blobs."""
+    """Return tensors that share memory with the blobs."""
     return {name: _to_tensor(blob) for name, blob in blobs.items()}
 
 
@@ -91,7 +97,7 @@ def _to_tensor(blob: Blob) -> torch.Tensor:
 
 
 class Digested(Protocol):
-    """What a state root is made of: a tensor, or what a manifest says of one."""
+    """One item of a state root: a tensor, or the entry of a tensor in a manifest."""
 
     @property
     def dtype(self) -> str: ...
@@ -102,6 +108,9 @@ class Digested(Protocol):
 
 
 def state_root(blobs: Mapping[str, Digested]) -> str:
-    """SHA-256 over every name, dtype, shape and digest, sorted by name: equal roots mean equal weights."""
+    """Return the SHA-256 over every name, dtype, shape and digest, sorted by name.
+
+    Equal state roots mean equal weights.
+    """
     rows = sorted((name, blob.dtype, blob.shape, blob.digest) for name, blob in blobs.items())
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()

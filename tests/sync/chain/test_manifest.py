@@ -13,7 +13,7 @@ from tests.sync.builders import weights
 
 from ostinato.store import Objects
 from ostinato.sync import DigestMismatch, Manifest, Publisher
-from ostinato.sync.chain.manifest import Entry, Patch
+from ostinato.sync.chain.manifest import Patch, TensorEntry
 
 
 def published(objects: Objects) -> Manifest:
@@ -81,4 +81,4 @@ def test_what_was_not_written_here_is_refused(data: bytes) -> None:
 def test_an_unknown_codec_or_dtype_is_refused(change: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="unknown codec"):
         replace(MANIFEST.tensors[0], **change)
-    assert isinstance(MANIFEST.tensors[0], Entry)
+    assert isinstance(MANIFEST.tensors[0], TensorEntry)

@@ -1,4 +1,4 @@
-"""What makes two checkpoints those of one model: the dtype and shape of every tensor."""
+"""The architecture of a checkpoint: the dtype and shape of every tensor, equal for all its versions."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from ostinato.sync.shards import whole_shape
 
 Signature = Mapping[str, tuple[str, tuple[int, ...]]]
 SHOWN = 3
-"""Differences that a refusal names."""
+"""The number of differences that an error names."""
 
 
 def signature_of(tensors: Mapping[str, torch.Tensor]) -> Signature:
@@ -21,13 +21,13 @@ def signature_of(tensors: Mapping[str, torch.Tensor]) -> Signature:
 
 
 def patch_signature(patch: Patch) -> Signature:
-    """Of the whole tensors, however they were sharded."""
+    """Return the signature of the whole tensors, also when they are sharded."""
     rows = [(*whole_shape(entry.name, entry.shape), entry.dtype) for entry in patch.tensors]
     return {name: (dtype, shape) for name, shape, dtype in rows}
 
 
 def check_architecture(what: str, found: Signature, like: Signature) -> None:
-    """Raises OtherArchitecture with the first differences."""
+    """Raise OtherArchitecture with the first differences, if there are any."""
     differences = [
         *(f"it has {name!r}" for name in found.keys() - like.keys()),
         *(f"it lacks {name!r}" for name in like.keys() - found.keys()),

@@ -1,4 +1,4 @@
-"""Who may publish: each publisher takes the next epoch when it starts, and whoever sees a newer one stops."""
+"""The right to publish: each publisher takes the next epoch when it starts, and stops when one is newer."""
 
 import secrets
 from dataclasses import asdict, dataclass
@@ -19,7 +19,7 @@ class Epoch:
 
     number: int
     run: str
-    """Same for all epochs of a prefix: what tells its manifests from those of another run."""
+    """The same for all epochs of a prefix: it distinguishes its manifests from those of another run."""
     job: str
     """Random, so that two publishers never write equal tokens; shared by the ranks of one."""
 
@@ -36,7 +36,7 @@ def claim(objects: Objects, keys: Keys, job: str) -> Epoch:
 
 
 def _created(objects: Objects, keys: Keys, epoch: Epoch) -> bool:
-    """Whether the token is ours; what lies there decides, not what the store said about the write."""
+    """Create the token; return True when it is ours. The stored object decides, not the store's response."""
     try:
         objects.create(keys.epoch(epoch.number), seal(asdict(epoch)))
     except AlreadyExists:
@@ -55,7 +55,7 @@ def newest_epoch(objects: Objects, keys: Keys) -> Epoch | None:
 
 
 def read_epoch(objects: Objects, keys: Keys, number: int) -> Epoch:
-    """Raises NotThere, DigestMismatch."""
+    """Return the token of an epoch. Raises NotThere, DigestMismatch."""
     key = keys.epoch(number)
     body = read(objects, key)
     try:
@@ -65,7 +65,7 @@ def read_epoch(objects: Objects, keys: Keys, number: int) -> Epoch:
 
 
 def check_newest(objects: Objects, keys: Keys, epoch: Epoch) -> None:
-    """Raises Fenced once somebody has taken a later epoch."""
+    """Raise Fenced once another publisher has taken a later epoch."""
     if objects.exists(keys.epoch(epoch.number + 1)):
         raise Fenced(
             f"{objects.where}/{keys.prefix}: another publisher took epoch {epoch.number + 1}: stop this one"

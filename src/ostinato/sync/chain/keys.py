@@ -1,4 +1,4 @@
-"""Where things lie below a prefix. What belongs to one version lies in a folder of that version."""
+"""The keys of objects below a prefix. Objects of one version lie in a folder of that version."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ class Keys:
         return f"{self.prefix}/versions"
 
     def manifest(self, version: int) -> str:
-        """One key per version: whoever creates it has committed the version."""
+        """Return the key of a version's manifest: the publisher that creates it has committed the version."""
         return f"{self.versions}/{version:010d}.json"
 
     def parts(self, version: int) -> str:
@@ -28,16 +28,16 @@ class Keys:
         return f"{self.parts(version)}/{sha256}"
 
     def patch(self, version: int, digest: str) -> str:
-        """A second way to a version, beside the one in its manifest."""
+        """Return the key of another way to a version, beside the one in its manifest."""
         return f"{self.prefix}/ways/{version:010d}/{digest}.json"
 
     def share(self, version: int, epoch: int, rank: int) -> str:
-        """What one rank contributes to a version."""
+        """Return the key of the patches that one rank contributes to a version."""
         return f"{self.prefix}/shares/{version:010d}/{epoch}-{rank}.json"
 
     @property
     def collectable(self) -> tuple[str, ...]:
-        """Folders that hold a folder for each version, of things that are not needed for ever."""
+        """Return the folders of objects that are not needed for ever; each has a folder for each version."""
         return (f"{self.prefix}/parts", f"{self.prefix}/ways", f"{self.prefix}/shares")
 
     @property
@@ -59,15 +59,18 @@ class Keys:
         return f"{self.prefix}/horizons"
 
     def horizon(self, version: int) -> str:
-        """Versions before this one were given up; who has no lease on one may not come back to it."""
+        """Return the key that says that versions before this one were given up.
+
+        A reader without a lease on one of those cannot rely on it.
+        """
         return f"{self.horizons}/{version:010d}.json"
 
 
 def number_of(key: str) -> int:
-    """The version or epoch that `…/0000000007.json` stands for."""
+    """Return the version or epoch that `…/0000000007.json` stands for."""
     return int(key.rpartition("/")[2].removesuffix(".json"))
 
 
 def version_of(key: str) -> int:
-    """The version in whose folder something lies: 7 for `…/0000000007/9f`."""
+    """Return the version in whose folder an object lies: 7 for `…/0000000007/9f`."""
     return int(key.split("/")[-2])

@@ -1,4 +1,4 @@
-"""A reader says which version it is fetching, or may come back to; collecting spares what that needs."""
+"""Leases: a reader notes the version that it fetches or may return to, and collecting keeps its objects."""
 
 import logging
 import secrets
@@ -18,7 +18,7 @@ LEASE_S = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """What one reader needs.
+    """The version that one reader needs, and the one that it holds.
 
     >>> Lease(version=9, holding=4, until=1.8e9).holding
     4
@@ -32,11 +32,11 @@ class Lease:
 
 @contextmanager
 def lease(objects: Objects, keys: Keys, version: int, holding: int | None) -> Iterator[bool]:
-    """While this is held `version` can be reached, from `holding` or from nothing. Gives whether that is
-    assured; False if the version was given up before: then it may be there, or not.
+    """Hold a lease: meanwhile `version` can be reached, from `holding` or from nothing.
 
-    First the lease, then a look at what was given up; the collector first gives up, then looks for leases. So
-    at least one of the two sees the other.
+    Yield True when that is certain, False when the version was given up before and may be gone. The lease is
+    written before the horizon is read; the collector moves the horizon before it reads leases. So at least
+    one of the two sees the other.
     """
     key = keys.lease(secrets.token_hex(8))
     record = Lease(version=version, holding=holding, until=time.time() + LEASE_S)
@@ -51,13 +51,13 @@ def lease(objects: Objects, keys: Keys, version: int, holding: int | None) -> It
 
 
 def leases(objects: Objects, keys: Keys) -> list[Lease]:
-    """Those that are held; what ran out is removed. Raises DigestMismatch."""
-    found = []
+    """Return the leases that are held; those that ran out are removed. Raises DigestMismatch."""
+    valid = []
     for key in objects.list(keys.leases):
         try:
             data = objects.get(key)
         except Missing:
-            continue  # given back since the listing
+            continue  # released since the listing
         try:
             held = Lease(**unseal(data, key))
         except TypeError as error:
@@ -65,12 +65,12 @@ def leases(objects: Objects, keys: Keys) -> list[Lease]:
         if held.until < time.time():
             objects.delete(key)
         else:
-            found.append(held)
-    return found
+            valid.append(held)
+    return valid
 
 
 def horizon(objects: Objects, keys: Keys) -> int:
-    """Versions before this one were given up."""
+    """Return the oldest version that was not given up."""
     return max(map(number_of, objects.list(keys.horizons)), default=0)
 
 

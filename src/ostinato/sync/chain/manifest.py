@@ -1,4 +1,4 @@
-"""What is published of a version: patches that lead to it, and the manifest that commits and binds them."""
+"""The published records of a version: the patches that lead to it, and the manifest that commits them."""
 
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -23,19 +23,19 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One tensor: where its payload lies and what it turns into."""
+class TensorEntry:
+    """One tensor of a patch: the place of its payload, and the digests before and after."""
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     codec: str
     part: int
-    """Index into the patch's parts; the payload is its bytes [offset, offset + length)."""
+    """The index into the patch's parts; the payload is the part's bytes [offset, offset + length)."""
     offset: int
     length: int
     before: str | None
-    """xxh3-128 of the tensor this is applied to; None when it stands alone."""
+    """xxh3-128 of the tensor that this is applied to; None when it stands alone."""
     digest: str
     """xxh3-128 of the tensor it becomes."""
 
@@ -46,7 +46,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """An edge of the version graph: with `bytes` of parts one comes from `base` to `version`.
+    """An edge of the version graph: a patch of `bytes` bytes of parts leads from `base` to `version`.
 
     >>> Way(version=8, base=0, bytes=90, digest="9f", beside=True).base
     0
@@ -54,12 +54,12 @@ class Way:
 
     version: int
     base: int | None
-    """None: an anchor, which needs nothing."""
+    """None for an anchor, which needs no other version."""
     bytes: int
     digest: str
-    """Of the patch; for the patch in a version's manifest, of the manifest."""
+    """The digest of the patch; for the patch in a version's manifest, that of the manifest."""
     beside: bool
-    """Whether the patch is an object of its own, beside the manifest."""
+    """True for a patch that is an object of its own, beside the manifest."""
 
 
 ROWS = frozenset({"parts", "tensors", "ways"})
@@ -67,28 +67,31 @@ ROWS = frozenset({"parts", "tensors", "ways"})
 
 
 def _row(record: Any) -> dict[str, Any]:
-    """The fields of a dataclass, as they are."""
+    """Return the fields of a dataclass as they are.
+
+    `asdict` copies each string and takes ten times as long.
+    """
     return {each.name: getattr(record, each.name) for each in fields(record)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Patch:
-    """How to get from `base` to `version`."""
+    """The payloads that turn the tensors of `base` into those of `version`."""
 
     version: int
     base: int | None
     """The version whose tensors the entries are applied to; None for an anchor, which stands alone."""
     parts: tuple[Part, ...]
-    tensors: tuple[Entry, ...]
+    tensors: tuple[TensorEntry, ...]
     state_root: str
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of everything in it."""
+        """The SHA-256 of the whole body."""
         return digest_of(self.body())
 
     def body(self) -> dict[str, Any]:
-        """Everything in it as JSON knows it. `asdict` copies each string and takes ten times as long."""
+        """Return all fields as JSON values."""
         return {
             name: [_row(each) for each in value] if name in ROWS else value
             for name, value in _row(self).items()
@@ -100,7 +103,7 @@ class Patch:
 
     @property
     def size(self) -> int:
-        """Bytes of all parts."""
+        """The bytes of all parts."""
         return sum(part.bytes for part in self.parts)
 
     @property
@@ -118,39 +121,43 @@ class Patch:
 
     @classmethod
     def from_bytes(cls, data: bytes, what: str) -> Self:
-        """Raises DigestMismatch naming `what` unless `data` is, to the bit, what `to_bytes` wrote."""
+        """Return the patch of these bytes.
+
+        Raises DigestMismatch naming `what` if `to_bytes` did not write them.
+        """
         body, digest = unsealed(data, what)
         try:
             patch = cls(**cls._fields(body))
         except (ValueError, TypeError, KeyError) as error:
             raise none_such(what, data, error) from error
-        patch.__dict__["digest"] = digest  # of these very bytes: not computed again
+        patch.__dict__["digest"] = digest  # just computed from these bytes
         return patch
 
     @classmethod
     def _fields(cls, body: dict[str, Any]) -> dict[str, Any]:
         parts = tuple(Part(**part) for part in body["parts"])
-        tensors = tuple(Entry(**{**entry, "shape": tuple(entry["shape"])}) for entry in body["tensors"])
+        tensors = tuple(TensorEntry(**{**entry, "shape": tuple(entry["shape"])}) for entry in body["tensors"])
         return {**body, "parts": parts, "tensors": tensors}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest(Patch):
-    """A committed version. Its object is written last: without it the parts are nothing."""
+    """A committed version. Its object is written last: without it the parts have no meaning."""
 
     run: str
     epoch: int
-    """Which publisher of the run wrote it; they count up, and the newest is the only one that may."""
+    """The number of the publisher that wrote it; each publisher takes the next, and only the newest may
+    write."""
     parent: int | None
     """The version it was trained from."""
     parent_hash: str | None
-    """`digest` of the parent's manifest: the chain cannot be rewritten."""
+    """The `digest` of the parent's manifest, so that the chain cannot be rewritten."""
     ways: tuple[Way, ...]
     """Other ways to this version, and all ways to earlier ones, back to the newest anchor but one."""
 
     @property
     def graph(self) -> tuple[Way, ...]:
-        """Every way that a reader of this version may take."""
+        """All ways that a reader of this version may take."""
         return (*self.ways, self.way)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The version graph: which way is cheapest, which ways the next version should offer. Pure functions."""
+"""Pure functions on the version graph: the cheapest path, and the ways that the next version should offer."""
 
 import heapq
 from collections.abc import Collection, Iterable
@@ -10,19 +10,19 @@ from ostinato.sync.chain.manifest import Manifest, Way
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cadence:
-    """How often a version can be reached otherwise than from the one before.
+    """The distances between versions that offer an anchor or a skip beside their delta.
 
     >>> Cadence().anchor_every
     25
     """
 
     anchor_every: int = 25
-    """Versions from one anchor to the next; sooner once the deltas since exceed half an anchor."""
+    """Versions from one anchor to the next; an anchor comes sooner once the deltas exceed half of one."""
     skip: int = 8
-    """Every so many versions one patch spans them all: one whom we lost needs fewer bytes."""
+    """Versions that one patch spans, so that a reader that fell behind needs fewer bytes."""
 
     def anchor_due(self, last: Manifest) -> bool:
-        """Whether the version after `last` should offer an anchor beside its delta."""
+        """Return True when the version after `last` should offer an anchor beside its delta."""
         anchor = newest_anchor(last.graph)
         if anchor is None:
             return True
@@ -36,14 +36,16 @@ class Cadence:
 def cheapest(
     ways: Iterable[Way], held: int | None, target: int, without: Collection[str] = ()
 ) -> tuple[Way, ...] | None:
-    """The ways from `held` (or from nothing) to `target` that need the fewest bytes, in order of use; of
-    equals the fewest. None if there is none. `without` are digests of ways not to take.
+    """Return the path from `held`, or from nothing, to `target` that needs the fewest bytes, in order of use.
+
+    Among equals it is the path with the fewest ways. `without` holds digests of ways not to take. Return None
+    if there is no path.
     """
     into: dict[int, list[Way]] = {}
     for way in ways:
         if way.digest not in without:
             into.setdefault(way.version, []).append(way)
-    order = count()  # so that equal costs never compare paths
+    order = count()  # so that paths of equal cost are never compared
     queue: list[tuple[int, int, int, int, tuple[Way, ...]]] = [(0, 0, next(order), target, ())]
     seen: set[int] = set()
     while queue:
@@ -63,7 +65,7 @@ def newest_anchor(ways: Iterable[Way]) -> Way | None:
 
 
 def still_useful(ways: Iterable[Way]) -> tuple[Way, ...]:
-    """Those from the newest anchor but one on: what readers may still come by, and collecting spares."""
+    """Return the ways from the newest anchor but one on: readers may still take them, so they are kept."""
     rows = tuple(ways)
     anchors = sorted({way.version for way in rows if way.base is None})
     oldest = anchors[-2:][0] if anchors else 0

@@ -1,4 +1,4 @@
-"""Small records in the object store: JSON in one form only, with its SHA-256, refused when a bit differs."""
+"""Small records in the object store: canonical JSON with its SHA-256, refused when one bit differs."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 def digest_of(body: Body) -> str:
-    """SHA-256 of the canonical form, 64 hexadecimal digits."""
+    """Return the SHA-256 of the canonical form, 64 hexadecimal digits."""
     return hashlib.sha256(_canonical(body)).hexdigest()
 
 
@@ -22,12 +22,12 @@ def seal(body: Body) -> bytes:
 
 
 def unseal(data: bytes, what: str) -> Body:
-    """What `seal` was given. Raises DigestMismatch naming `what` unless `data` is that to the bit."""
+    """Return the body that `seal` made `data` of. Raises DigestMismatch naming `what` if a bit differs."""
     return unsealed(data, what)[0]
 
 
 def unsealed(data: bytes, what: str) -> tuple[Body, str]:
-    """As `unseal`, and the digest of it."""
+    """Return the result of `unseal` and its digest."""
     try:
         body = json.loads(data)
         claimed = str(body.pop("digest"))
@@ -39,12 +39,12 @@ def unsealed(data: bytes, what: str) -> tuple[Body, str]:
 
 
 def none_such(what: str, data: bytes, error: Exception) -> DigestMismatch:
-    """The refusal of something that is no record of the kind it should be."""
+    """Return the error for bytes that are not a record of the expected kind."""
     return DigestMismatch(what, "a sealed record", f"{len(data)} bytes that are none ({error})")
 
 
 def read(objects: Objects, key: str) -> Body:
-    """Raises NotThere, DigestMismatch."""
+    """Return the body of a record. Raises NotThere, DigestMismatch."""
     try:
         return unseal(objects.get(key), key)
     except Missing as error:
@@ -52,14 +52,15 @@ def read(objects: Objects, key: str) -> Body:
 
 
 def create_once(objects: Objects, key: str, data: bytes) -> None:
-    """Create an object whose key determines its bytes. Other bytes there are damage and are replaced: nobody
-    can have used them.
+    """Create an object whose key determines its bytes.
+
+    Other bytes under the key are damage and are replaced: no reader can have used them.
     """
     try:
         objects.create(key, data)
     except AlreadyExists:
         if objects.get(key) != data:
-            log.warning("%s/%s was damaged and is written again", objects.where, key)
+            log.warning("%s/%s is damaged and is written again", objects.where, key)
             objects.delete(key)
             objects.create(key, data)
 

@@ -1,4 +1,4 @@
-"""Where to divide values into classes: neighbouring exponents are together unless apart they are cheaper."""
+"""The bounds of classes: neighbouring exponents share a class unless two classes are cheaper."""
 
 import math
 from itertools import pairwise
@@ -6,25 +6,26 @@ from itertools import pairwise
 import numpy as np
 
 from ostinato.sync.codec.classes import magnitudes
-from ostinato.sync.codec.ordinal import Ints, Kind, Words
+from ostinato.sync.codec.ordinal import Ints, NumberKind, Words
 from ostinato.sync.codec.payload import DamagedPayload, Reader, number
 
 FEW = 64
-"""With fewer changed values than this, one class will do."""
+"""Below this number of changed values there is one class."""
 SAMPLE, LARGEST_STEP = 1 << 14, 1 << 12
 MOST_READ = 15
-"""Bitmaps of more classes would outgrow the tensor."""
+"""The most bounds that a reader accepts: bitmaps of more classes would outgrow the tensor."""
 CLASS_BITS = 120.0
-"""What one more class costs in its headers."""
+"""The cost of the headers of one more class."""
 
-Group = tuple[float, float]
-"""How many values, and by how many steps they moved together."""
+Exponents = tuple[float, float]
+"""The values of neighbouring exponents: their number, and the sum of their steps."""
 
 
-def bounds_for(kind: Kind, words: Words, old: Words, steps: Ints, most: int) -> list[int]:
-    """At most `most` rising bounds, see `magnitudes`.
+def bounds_for(kind: NumberKind, words: Words, old: Words, steps: Ints, most: int) -> list[int]:
+    """Return at most `most` rising bounds, see `magnitudes`.
 
-    `old` are the changed ones among `words` before, `steps` ≥ 1 how far they moved; the others are sampled.
+    `old` are the changed values among `words`, before the change, and `steps` ≥ 1 their distances. The number
+    of the unchanged values is estimated from a sample.
     """
     if kind.mantissa is None or len(old) < FEW:
         return []
@@ -42,8 +43,11 @@ def bounds_for(kind: Kind, words: Words, old: Words, steps: Ints, most: int) -> 
     return [int(used[first]) << int(shift) for first in firsts[1:]]
 
 
-def merged(groups: list[Group], most: int) -> list[int]:
-    """The first of each class: the pair that loses least is joined until joining costs more than a class."""
+def merged(groups: list[Exponents], most: int) -> list[int]:
+    """Return the first group of each class.
+
+    The pair of neighbours that loses least is joined, until joining costs more than another class.
+    """
     firsts = list(range(len(groups)))
     costs = [_bits(group) for group in groups]
     joined = [_sum(a, b) for a, b in pairwise(groups)]
@@ -61,12 +65,12 @@ def merged(groups: list[Group], most: int) -> list[int]:
     return firsts
 
 
-def _sum(a: Group, b: Group) -> Group:
+def _sum(a: Exponents, b: Exponents) -> Exponents:
     return a[0] + b[0], a[1] + b[1]
 
 
-def _bits(group: Group) -> float:
-    """Entropy of so many numbers of a geometric distribution that sum up to this."""
+def _bits(group: Exponents) -> float:
+    """Return the entropy of a group's numbers, if they are geometrically distributed."""
     count, total = group
     mean = total / count
     return count * ((1 + mean) * math.log2(1 + mean) - (mean * math.log2(mean) if mean else 0.0))
@@ -76,8 +80,8 @@ def bounds_packed(bounds: list[int]) -> bytes:
     return b"".join(map(number, [len(bounds), *bounds]))
 
 
-def bounds_read(reader: Reader, kind: Kind) -> list[int]:
+def bounds_read(reader: Reader, kind: NumberKind) -> list[int]:
     bounds = [reader.number(most=(1 << kind.width) - 1) for _ in range(reader.number(most=MOST_READ))]
     if bounds != sorted(bounds):
-        raise DamagedPayload("payload holds classes in no order")
+        raise DamagedPayload("payload holds classes that are not in order")
     return bounds

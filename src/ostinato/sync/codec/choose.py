@@ -1,4 +1,4 @@
-"""Which codec a tensor gets: the one with the shortest payload, found without trying all on everything."""
+"""The choice of a codec for a tensor: the shortest payload, found without trying all codecs on all values."""
 
 import math
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ostinato.sync.codec import overwrite, planes, steps, symbols
-from ostinato.sync.codec.ordinal import Ints, Kind, Words, kind_of, word_dtype, words_of
+from ostinato.sync.codec.ordinal import Ints, NumberKind, Words, kind_of, word_dtype, words_of
 from ostinato.sync.codec.payload import DamagedPayload, opened, sealed
 from ostinato.sync.weights import Blob, make_blob
 
@@ -14,22 +14,23 @@ SAME, RICE, SYMBOLS, OVERWRITE, XOR, FULL = "same", "rice", "symbols", "overwrit
 CODECS = frozenset({SAME, RICE, SYMBOLS, OVERWRITE, XOR, FULL})
 
 SPARSE, MOST = 0.25, 0.75
-"""Up to the first fraction of changed values only what names their places is considered, above the second
-nothing that does, between them all."""
+"""Up to the first fraction of changed values only codecs that name places are considered, above the second
+only codecs that do not, and between the two all."""
 SLICES, SLICE = 8, 512
-"""What is considered is tried on this many values of a tensor, in slices spread over it."""
+"""The codecs considered are tried on this many slices of this many values, spread over the tensor."""
 RICE_MUST_SAVE = 0.15
-"""There `rice` takes four times as long as `symbols`, so it has to save this much of its size."""
-
+"""In a tensor of many changes `rice` takes four times as long as `symbols`, so it has to save this
+fraction."""
 CHUNK = 1 << 18
-"""Values compared together: what is made of them stays in the cache of one core."""
+"""Values compared together, so that intermediate results stay in the cache of one core."""
 
 Packer = Callable[[Words, Words, Ints], bytes]
-"""The body of a payload from the words before and after and where they differ."""
+"""A function that returns the body of a payload, from the words before and after and the places of
+changes."""
 
 
 def encode(before: Blob | None, after: Blob) -> tuple[str, bytes]:
-    """The form of `after` for a reader who holds `before`: its codec and payload."""
+    """Return codec and payload of `after` for a reader that holds `before`."""
     new = words_of(after)
     if before is None or (before.dtype, before.shape) != (after.dtype, after.shape):
         return FULL, sealed(planes.packed(new))
@@ -42,7 +43,10 @@ def encode(before: Blob | None, after: Blob) -> tuple[str, bytes]:
 
 
 def decode(codec: str, before: Blob | None, payload: bytes, dtype: str, shape: tuple[int, ...]) -> Blob:
-    """The inverse of `encode`. Raises DamagedPayload when the payload is damaged or `before` does not fit."""
+    """Return the tensor that `encode` was given.
+
+    Raises DamagedPayload when the payload is damaged or `before` does not fit.
+    """
     count = math.prod(shape)
     if codec == FULL:
         return _blob(dtype, shape, planes.read(opened(payload).rest(), word_dtype(dtype), count))
@@ -56,7 +60,7 @@ def decode(codec: str, before: Blob | None, payload: bytes, dtype: str, shape: t
 
 
 def _apply(codec: str, payload: bytes, dtype: str, words: Words) -> None:
-    """Turns `words`, a copy of the base, into what was encoded."""
+    """Turn `words`, a copy of the base, into the encoded values."""
     reader, kind = opened(payload), kind_of(dtype)
     if codec == OVERWRITE:
         overwrite.apply(reader, words)
@@ -75,7 +79,7 @@ def _blob(dtype: str, shape: tuple[int, ...], words: Words) -> Blob:
 
 
 def changed_places(old: Words, new: Words) -> Ints:
-    """Where bits differ. Most bytes of flags are zero: only those that are not are looked into."""
+    """Return the places where bits differ. Most bytes of flags are zero, and only the others are unpacked."""
     flags = np.empty(CHUNK, np.bool_)
     packed = np.zeros((len(old) + 7) // 8, np.uint8)
     for start in range(0, len(old), CHUNK):
@@ -88,7 +92,7 @@ def changed_places(old: Words, new: Words) -> Ints:
     return places
 
 
-def _shortest(kind: Kind | None, old: Words, new: Words, places: Ints) -> tuple[str, bytes]:
+def _shortest(kind: NumberKind | None, old: Words, new: Words, places: Ints) -> tuple[str, bytes]:
     if len(places) <= SPARSE * len(old):
         return _sparse(kind, old, new, places)
     packers = _dense(kind, old, new, places) | (_mixed(kind) if len(places) <= MOST * len(old) else {})
@@ -100,8 +104,8 @@ def _shortest(kind: Kind | None, old: Words, new: Words, places: Ints) -> tuple[
     return codec, tried[codec] if len(sample) == len(old) else packers[codec](old, new, places)
 
 
-def _sparse(kind: Kind | None, old: Words, new: Words, places: Ints) -> tuple[str, bytes]:
-    """`rice`, unless the new values have nothing to do with the old ones."""
+def _sparse(kind: NumberKind | None, old: Words, new: Words, places: Ints) -> tuple[str, bytes]:
+    """Return the payload of `rice`, or of `overwrite` when the new values are unrelated to the old ones."""
     if kind is None:
         return OVERWRITE, overwrite.packed(new, places)
     stepped = steps.packed(kind, old, new, places)
@@ -111,8 +115,8 @@ def _sparse(kind: Kind | None, old: Words, new: Words, places: Ints) -> tuple[st
     return (RICE, stepped) if len(stepped) <= len(plain) else (OVERWRITE, plain)
 
 
-def _dense(kind: Kind | None, old: Words, new: Words, places: Ints) -> dict[str, Packer]:
-    """Those that look at every value; of equals the first is taken."""
+def _dense(kind: NumberKind | None, old: Words, new: Words, places: Ints) -> dict[str, Packer]:
+    """Return the packers that process every value; of equals the first is taken."""
     packers: dict[str, Packer] = {
         FULL: lambda _, new, __: planes.packed(new),
         XOR: lambda old, new, _: planes.packed(old ^ new),
@@ -123,8 +127,8 @@ def _dense(kind: Kind | None, old: Words, new: Words, places: Ints) -> dict[str,
     return packers
 
 
-def _mixed(kind: Kind | None) -> dict[str, Packer]:
-    """Those that name places."""
+def _mixed(kind: NumberKind | None) -> dict[str, Packer]:
+    """Return the packers that name the places of changes."""
     packers: dict[str, Packer] = {OVERWRITE: lambda _, new, places: overwrite.packed(new, places)}
     if kind is not None:
         packers[RICE] = lambda old, new, places: steps.packed(kind, old, new, places)
@@ -132,7 +136,7 @@ def _mixed(kind: Kind | None) -> dict[str, Packer]:
 
 
 def _sample(count: int) -> Ints:
-    """Where the values of the slices lie; all of them in a small tensor."""
+    """Return the places of the values in the slices; all places in a small tensor."""
     if count <= SLICES * SLICE:
         return np.arange(count)
     starts = np.linspace(0, count - SLICE, SLICES).astype(np.int64)

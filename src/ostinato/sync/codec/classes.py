@@ -1,11 +1,11 @@
 """Values sorted into classes by the magnitude they had before, which both sides know.
 
 The step of an optimizer is about as large for a small weight as for a large one, but the spacing of floats
-grows with the weight: P(change) halves with each exponent. Coding each class on its own takes that knowledge
-out of the payload, 2 to 3 bits a changed value.
+grows with the weight: P(change) halves with each exponent. Coding each class on its own uses that knowledge
+and saves 2 to 3 bits per changed value.
 
-Nothing is moved: a class is a bitmap, 64 values a word, and the place of a value among all, class by class,
-is counted in bits.
+No value is moved: a class is a bitmap with 64 values per word, and the rank of a value among all, class by
+class, is found by counting bits.
 """
 
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ Bitmaps = NDArray[np.uint64]
 Longs = NDArray[np.uint64]
 
 CHUNK = 1 << 16
-"""Values looked at together: what is made of them stays in the cache of one core."""
+"""Values processed together, so that intermediate results stay in the cache of one core."""
 BLOCK_WORDS = 8
-"""Values are counted up to the end of each block; inside it eight counts are looked at as one number."""
+"""Values are counted up to the end of each block; inside it eight counts are handled as one number."""
 BLOCK = 64 * BLOCK_WORDS
 
 EVEN, QUADS = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0001000100010001)
@@ -38,7 +38,7 @@ SELECT = np.argsort(
 
 @dataclass(frozen=True, kw_only=True)
 class Classes:
-    """Which values are in which class: bitmaps of shape [classes, words], a bit a value, in whole blocks.
+    """The class of each value, as bitmaps of shape [classes, words] with one bit per value, in whole blocks.
 
     The rank of a value is its place when the values are taken class by class, each in its own order.
     """
@@ -51,32 +51,33 @@ class Classes:
 
     @cached_property
     def _counts(self) -> Longs:
-        """Values in each word, those of a block as the bytes of one number."""
+        """The number of values in each word; the counts of a block are the bytes of one number."""
         return np.bitwise_count(self._words).view(np.uint64)
 
     @cached_property
     def _until(self) -> Ints:
-        """Values up to and with each block."""
+        """The number of values up to the end of each block."""
         return np.cumsum((_pairs(self._counts) * QUADS >> LAST).astype(np.int64))
 
     @cached_property
     def sizes(self) -> Ints:
-        """Values of each class, shape [classes]."""
+        """The number of values of each class, shape [classes]."""
         return np.diff(self._until.reshape(len(self.bitmaps), -1)[:, -1], prepend=0)
 
     def ranks(self, places: Ints, which: Ints) -> Ints:
-        """The ranks of the values at `places`, of classes `which`."""
+        """Return the ranks of the values at `places`, which are of the classes `which`."""
         word = which * self.bitmaps.shape[1] + (places >> 6)
         block = word >> 3
         counts = self._counts[block]
-        # Counts of this word and those after it in the block: what is left of all are those before it.
+        # These are the counts of this word and of those after it in the block; the rest of the block lies
+        # before.
         later = counts >> (EIGHT * (word & 7).astype(np.uint64))
         inside = np.bitwise_count(self._words[word] & (ONE << (places & 63).astype(np.uint64)) - ONE)
         ranks: Ints = self._until[block] - (_pairs(later) * QUADS >> LAST).astype(np.int64) + inside
         return ranks
 
     def places(self, ranks: Ints) -> Ints:
-        """Where the values of these ranks lie."""
+        """Return the places of the values of these ranks."""
         block = np.searchsorted(self._until, ranks, side="right")
         counts = self._counts[block]
         pairs = _pairs(counts)
@@ -94,12 +95,15 @@ class Classes:
 
 
 def _pairs(counts: Longs) -> Longs:
-    """Sums of neighbouring bytes, in four lanes of 16 bits; times `QUADS` lane i holds those of lanes 0…i."""
+    """Return sums of neighbouring bytes, in four lanes of 16 bits.
+
+    The product with `QUADS` holds in lane i the sum of lanes 0 to i.
+    """
     return (counts & EVEN) + (counts >> EIGHT & EVEN)
 
 
 def selected(words: Longs, ranks: Longs) -> Ints:
-    """The bit of each word that has `rank` set bits below it; there must be one.
+    """Return, for each word, the set bit that has `rank` set bits below it; there must be one.
 
     Vigna, Broadword implementation of rank/select queries (2008): the byte is found by comparing the counts
     of all eight at once, the bit in it by a table.
@@ -114,12 +118,12 @@ def selected(words: Longs, ranks: Longs) -> Ints:
 
 
 def magnitudes(words: Words) -> Words:
-    """Twice the magnitude of each float: the sign is shifted out."""
+    """Return twice the magnitude of each float: the sign is shifted out."""
     return words << words.dtype.type(1)
 
 
 def classes(words: Words, bounds: list[int]) -> Classes:
-    """One class below each bound and one from the last on. `bounds` rise; see `magnitudes`."""
+    """Divide words into a class below each bound and one above; `bounds` rise, see `magnitudes`."""
     blocks = max(1, -(-len(words) // BLOCK))
     below = np.zeros((len(bounds) + 2, blocks * BLOCK_WORDS), np.uint64)
     below[-1] = _first(len(words), below.shape[1])
@@ -131,7 +135,7 @@ def classes(words: Words, bounds: list[int]) -> Classes:
 
 
 def _compare(words: Words, bounds: Words, bitmaps: NDArray[np.uint8]) -> None:
-    """Sets the bit of each value below each bound."""
+    """Set the bit of each value below each bound."""
     doubled, flags = np.empty(CHUNK, words.dtype), np.empty((len(bounds), CHUNK), np.bool_)
     for start in range(0, len(words), CHUNK):
         chunk = words[start : start + CHUNK]
@@ -143,7 +147,7 @@ def _compare(words: Words, bounds: Words, bitmaps: NDArray[np.uint8]) -> None:
 
 
 def _first(count: int, size: int) -> Longs:
-    """`size` words with the first `count` bits set."""
+    """Return `size` words with the first `count` bits set."""
     flags = np.zeros(size, np.uint64)
     flags[: count // 64] = ~np.uint64(0)
     if count % 64:

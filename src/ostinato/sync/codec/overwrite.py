@@ -1,7 +1,7 @@
-"""`overwrite`: the places of the changed values and their new bits.
+"""The codec `overwrite`: the places of the changed values and their new bits.
 
-It takes nothing from the old values, so it may be applied twice, and suits values that have nothing to do
-with those before.
+It does not depend on the old values, so it may be applied twice, and it suits values that are unrelated to
+the old ones.
 """
 
 import math
@@ -14,20 +14,20 @@ from ostinato.sync.codec.payload import DamagedPayload, Reader, number
 
 
 def packed(after: Words, places: Ints) -> bytes:
-    """`places` rise; there is one at least."""
+    """Return the values at `places`, packed; the places rise and there is at least one."""
     gaps = np.diff(places, prepend=-1) - 1
     positions = number(len(gaps)) + rice.packed(gaps, np.array([len(gaps)]))
     return positions + planes.packed(after[places])
 
 
 def at_least(count: int, places: Ints) -> float:
-    """Bytes that the places of changes alone would need, were they spread over `count` values by chance."""
+    """Return the bytes that the places alone would need if they were spread at random over `count` values."""
     p = len(places) / count
     return count * -(p * math.log2(p) + (1 - p) * math.log2(1 - p)) / 8
 
 
 def apply(reader: Reader, words: Words) -> None:
-    """Turns `words`, a copy of any base, into what was packed; after DamagedPayload they are void."""
+    """Turn `words`, a copy of any base, into the packed values; after DamagedPayload they are void."""
     count = reader.number(most=len(words))
     if not count:
         raise DamagedPayload("payload overwrites nothing")

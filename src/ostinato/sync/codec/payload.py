@@ -1,7 +1,7 @@
 """The bytes of a payload: whole numbers of variable length, arrays, and a checksum over all of it.
 
-A reader never takes more than there is, and whoever reads a count checks it against the tensor before memory
-is set aside, so a damaged payload ends in `DamagedPayload` and costs no more memory than the tensor itself.
+A reader never takes more bytes than there are, and every count is checked against the tensor before memory is
+allocated. So a damaged payload ends in `DamagedPayload` and costs no more memory than the tensor itself.
 """
 
 import numpy as np
@@ -10,20 +10,20 @@ from numpy.typing import NDArray
 
 CHECK_BYTES = 4
 LONGEST_NUMBER = 9
-"""Bytes: 63 bits, as much as an index may have."""
+"""The most bytes of a number: 63 bits, as many as an index may have."""
 
 
 class DamagedPayload(ValueError):  # noqa: N818
-    """A payload is not what its codec writes, or its base does not fit. Nothing was decoded."""
+    """The codec did not write this payload, or its base does not fit. Nothing was decoded."""
 
 
 def sealed(body: bytes | bytearray) -> bytes:
-    """`body` and its xxh32."""
+    """Return `body` followed by its xxh32."""
     return bytes(body) + xxhash.xxh32_digest(body)
 
 
 def opened(payload: bytes) -> "Reader":
-    """A reader of the body. Raises DamagedPayload unless the checksum fits."""
+    """Return a reader of the body. Raises DamagedPayload unless the checksum fits."""
     body, check = payload[:-CHECK_BYTES], payload[-CHECK_BYTES:]
     if len(payload) < CHECK_BYTES or xxhash.xxh32_digest(body) != check:
         raise DamagedPayload(f"payload of {len(payload)} bytes: its checksum does not fit")
@@ -31,7 +31,7 @@ def opened(payload: bytes) -> "Reader":
 
 
 def number(value: int) -> bytes:
-    """`value` ≥ 0, seven bits a byte, the lowest first (LEB128)."""
+    """Return `value` ≥ 0 in seven bits per byte, the lowest first (LEB128)."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -40,14 +40,14 @@ def number(value: int) -> bytes:
 
 
 class Reader:
-    """Takes a body apart from front to back."""
+    """Reads a body from front to back."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
         self._at = 0
 
     def take(self, count: int) -> bytes:
-        """The next `count` bytes."""
+        """Return the next `count` bytes."""
         if count > len(self._body) - self._at:
             raise DamagedPayload(f"payload ends at byte {len(self._body)}, {count} more were expected")
         self._at += count
@@ -60,7 +60,7 @@ class Reader:
         return self.take(1)[0]
 
     def number(self, most: int) -> int:
-        """A number between 0 and `most`."""
+        """Return the next number. Raises DamagedPayload unless it lies between 0 and `most`."""
         value = 0
         for i in range(LONGEST_NUMBER):
             byte = self.byte()

@@ -1,7 +1,7 @@
-"""Bytes by significance, then zstd: all first bytes, all second bytes, and so on.
+"""Bytes sorted by significance, then compressed by zstd: all first bytes, all second bytes, and so on.
 
-Sign and exponent bytes of neighbouring weights resemble each other, mantissas are noise; kept apart, the
-noise does not hide what is regular.
+The sign and exponent bytes of neighbouring weights resemble each other, while mantissas are noise; kept
+apart, the noise does not hide the regular bytes.
 """
 
 import threading
@@ -13,7 +13,7 @@ from ostinato.sync.codec.ordinal import Words
 from ostinato.sync.codec.payload import DamagedPayload
 
 LEVEL = 1
-"""zstd's fastest: higher ones gain under 2 % here and take ten times as long."""
+"""The fastest level of zstd; higher ones gain less than 2 % here and take ten times as long."""
 
 
 def packed(words: Words) -> bytes:
@@ -21,7 +21,7 @@ def packed(words: Words) -> bytes:
 
 
 def read(payload: bytes, dtype: np.dtype[np.unsignedinteger], count: int) -> Words:
-    """The inverse of `packed` for `count` words. Raises DamagedPayload."""
+    """Return the `count` words that `packed` was given. Raises DamagedPayload."""
     rows = decompressed(payload, count * dtype.itemsize).reshape(dtype.itemsize, -1)
     words: Words = rows[-1].astype(dtype)
     for row in rows[-2::-1]:
@@ -36,7 +36,10 @@ def split(words: Words) -> bytes:
 
 
 class _Contexts(threading.local):
-    """One of each for every thread: they may not be shared, and making one costs as much as 20 kB of work."""
+    """A compressor and a decompressor for every thread.
+
+    They may not be shared, and making one costs as much as compressing 20 kB.
+    """
 
     def __init__(self) -> None:
         self.compressor = zstandard.ZstdCompressor(level=LEVEL)
@@ -51,7 +54,7 @@ def compressed(data: bytes) -> bytes:
 
 
 def decompressed(payload: bytes, size: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    """Exactly `size` bytes; what claims to hold another number is refused before memory is set aside."""
+    """Return exactly `size` bytes; a payload of another size is refused before memory is allocated."""
     try:
         claimed = zstandard.frame_content_size(payload)
         if claimed != size:

@@ -1,11 +1,12 @@
 """Rice codes of many numbers at once.
 
-A number v is written as v >> k in unary and its k low bits as they are: within 0.03 bits of the entropy of a
-geometric distribution when k fits its mean, and the gaps between rare events are so distributed (Golomb 1966;
-Rice and Plaunt 1971). Each block of numbers has the k that suits it best.
+A number v is written as v >> k in unary, followed by its k low bits. When k fits the mean that is within 0.03
+bits of the entropy of a geometric distribution, which the gaps between rare events have (Golomb 1966; Rice
+and Plaunt 1971). Each block of numbers has the k that suits it best.
 
-Unary parts and low bits lie apart, so that whole arrays are packed at a time: the former as one row of bits,
-the latter as planes, one a bit. Blocks are in falling order of k; plane b holds numbers whose k exceeds b.
+Unary parts and low bits are stored apart, so that whole arrays are packed at a time: the former as one row of
+bits, the latter as planes of one bit each. Blocks are in falling order of k; plane b holds numbers whose k
+exceeds b.
 """
 
 import numpy as np
@@ -15,9 +16,9 @@ from ostinato.sync.codec.ordinal import Ints
 from ostinato.sync.codec.payload import DamagedPayload, Reader, number
 
 BLOCK = 512
-"""Numbers that share a k: it follows where changes are dense and where rare, and costs 1/64 bit a number."""
+"""Numbers that share a k, so that k adapts to dense and rare changes; it costs 1/64 bit per number."""
 LONGEST_UNARY = 24
-"""A quotient from here on is an outlier: written as this, and what is above it in a list."""
+"""A quotient of at least this is an outlier: it is written as this, and the rest of it in a list."""
 MOST_LOW_BITS, LARGEST_BITS = 40, 60
 LIST_DTYPES = [np.dtype(name) for name in ("<u1", "<u2", "<u4", "<u8")]
 
@@ -27,13 +28,13 @@ def flags_packed(flags: NDArray[np.bool_ | np.uint8]) -> bytes:
 
 
 def flags_read(reader: Reader, count: int) -> NDArray[np.uint8]:
-    """0 or 1 each, shape [count]."""
+    """Return `count` flags as 0 or 1, shape [count]."""
     packed = np.frombuffer(reader.take((count + 7) // 8), np.uint8)
     return np.unpackbits(packed, count=count, bitorder="little")
 
 
 def packed(values: Ints, lengths: Ints) -> bytes:
-    """`values` ≥ 0 of several rows, one after the other; a row is divided into blocks of its own."""
+    """Return `values` ≥ 0 of rows of these `lengths`, packed; each row is divided into its own blocks."""
     sizes = blocks(lengths)
     if not len(sizes):
         return b""
@@ -48,7 +49,7 @@ def packed(values: Ints, lengths: Ints) -> bytes:
 
 
 def read(reader: Reader, lengths: Ints) -> Ints:
-    """What `packed` was given."""
+    """Return the values that `packed` was given. Raises DamagedPayload."""
     sizes = blocks(lengths)
     if not len(sizes):
         return np.zeros(0, np.int64)
@@ -67,7 +68,7 @@ def read(reader: Reader, lengths: Ints) -> Ints:
 
 
 def blocks(lengths: Ints) -> Ints:
-    """How rows of these lengths are divided."""
+    """Return the sizes of the blocks into which rows of these lengths are divided."""
     full, rest = lengths // BLOCK, lengths % BLOCK
     counts = full + (rest > 0)
     sizes = np.full(int(counts.sum()), BLOCK, np.int64)
@@ -77,7 +78,7 @@ def blocks(lengths: Ints) -> Ints:
 
 
 def low_bits(values: Ints, sizes: Ints) -> Ints:
-    """The k of each block, from its mean; where outliers pull that up, from the mean of the logarithms."""
+    """Return the k of each block, from its mean, or from the mean of logarithms where outliers raise that."""
     starts = np.cumsum(sizes) - sizes
     k = _rounded(values, np.log2(np.add.reduceat(values, starts) / sizes * np.log(2) + 1e-9), sizes)
     if int(values.max()) <= LONGEST_UNARY * (float(values.mean()) + 1):
@@ -90,13 +91,13 @@ def low_bits(values: Ints, sizes: Ints) -> Ints:
 
 
 def _rounded(values: Ints, best: NDArray[np.float64], sizes: Ints) -> Ints:
-    """`best` for each block, rounded to the side that needs fewer bits."""
+    """Return `best` for each block, rounded up or down to the k that needs fewer bits."""
     low = np.clip(np.floor(best), 0, MOST_LOW_BITS - 1).astype(np.int64)
     return low + (_bits(values, low + 1, sizes) < _bits(values, low, sizes))
 
 
 def _bits(values: Ints, ks: Ints, sizes: Ints) -> Ints:
-    """What each block needs with this k, an outlier counting 16 beside its unary part."""
+    """Return the bits that each block needs with this k; an outlier counts 16 beside its unary part."""
     quotients = values >> np.repeat(ks, sizes)
     far = quotients >= LONGEST_UNARY
     quotients[far] = LONGEST_UNARY + 16
@@ -105,7 +106,7 @@ def _bits(values: Ints, ks: Ints, sizes: Ints) -> Ints:
 
 
 def _places(sizes: Ints, order: Ints) -> Ints:
-    """Where the numbers of the blocks lie when the blocks are taken in this order."""
+    """Return the places of the numbers of the blocks, when the blocks are taken in this order."""
     starts = (np.cumsum(sizes) - sizes)[order]
     taken = sizes[order]
     return np.repeat(starts - (np.cumsum(taken) - taken), taken) + np.arange(int(taken.sum()))
@@ -130,7 +131,7 @@ def _unary_read(reader: Reader, count: int) -> Ints:
 
 
 def _plane_sizes(k: Ints) -> list[int]:
-    """How many numbers have a bit in each plane; k falls."""
+    """Return how many numbers have a bit in each plane; `k` falls."""
     rising = -k
     return [int(np.searchsorted(rising, -b, side="left")) for b in range(int(k[0]))]
 
@@ -151,7 +152,7 @@ def _planes_read(reader: Reader, k: Ints) -> Ints:
 
 
 def _listed(values: Ints) -> bytes:
-    """A few numbers as they are, in the smallest type that holds the largest; nothing for none."""
+    """Return a few numbers in the smallest type that holds the largest; no bytes for no numbers."""
     if not len(values):
         return b""
     which = next(i for i, d in enumerate(LIST_DTYPES) if int(values.max()) < 1 << 8 * d.itemsize)
@@ -163,8 +164,8 @@ def _list_read(reader: Reader, count: int, below: int) -> Ints:
         return np.zeros(0, np.int64)
     which = reader.byte()
     if which >= len(LIST_DTYPES):
-        raise DamagedPayload(f"payload holds a list of type {which}, which there is not")
+        raise DamagedPayload(f"payload holds a list of type {which}, which does not exist")
     values = reader.array(LIST_DTYPES[which], count)
     if int(values.max()) >= below:
-        raise DamagedPayload("payload holds a number too large to be one")
+        raise DamagedPayload("payload holds a number that is too large")
     return values.astype(np.int64)

@@ -1,7 +1,8 @@
-"""Long rows of small numbers, most of them zero: where the others are, and how large.
+"""Coding of long rows of small numbers, most of which are zero.
 
-A row is either the gaps between its others and, as a row of its own, by how much they exceed one; or every
-number as it is. All gaps and numbers of all rows end up in Rice codes together.
+A row is coded in one of two ways: as the gaps between its non-zero numbers, with the excess of those numbers
+over one as a row of its own; or as every number as it is. All gaps and numbers of all rows are Rice-coded
+together.
 """
 
 import math
@@ -15,14 +16,15 @@ from ostinato.sync.codec.payload import DamagedPayload, Reader, number
 
 ZEROS, GAPS, EVERY = range(3)
 DEEPEST = 2
-"""Rows of excess within rows of excess: steps of one are common, of two rare, of three ordinary again."""
+"""The depth of rows of excess within rows of excess: steps of one are common, longer ones rare."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Rows of `lengths` numbers, [rows]. `counts` of them, [rows], are not zero: `values` ≥ 1 at `at`.
+    """Rows of numbers, of which `counts` in each row are not zero; `lengths` and `counts` have shape [rows].
 
-    `at` counts from the start of the first row through all rows and rises; both have shape [sum of counts].
+    `values` ≥ 1 are the non-zero numbers and `at` their places, counted from the start of the first row
+    through all rows; both have shape [sum of counts], and `at` rises.
 
     >>> Rows(at=np.array([1, 4]), values=np.array([2, 1]), counts=np.array([1, 1]), lengths=np.array([3, 3]))
     """
@@ -50,7 +52,7 @@ def _kinds(rows: Rows, depth: int) -> list[int]:
 
 
 def _kind(length: int, count: int, total: int, depth: int) -> int:
-    """Which form needs fewer bits, were the numbers geometrically distributed."""
+    """Return the form that needs fewer bits if the numbers are geometrically distributed."""
     if not count:
         return ZEROS
     if depth == DEEPEST:
@@ -60,7 +62,10 @@ def _kind(length: int, count: int, total: int, depth: int) -> int:
 
 
 def _rice_bits(mean: float) -> float:
-    """Of one number in the best Rice code: k + 1 + θ^(2^k) / (1 - θ^(2^k)) with θ = mean / (1 + mean)."""
+    """Return the mean bits per number in the best Rice code for geometric numbers of this mean.
+
+    They are k + 1 + θ^(2^k) / (1 - θ^(2^k)) with θ = mean / (1 + mean).
+    """
     theta = mean / (1 + mean)
     k = max(0, math.floor(math.log2(mean * math.log(2) + 1e-9)))
     return min(each + 1 + theta ** (1 << each) / (1 - theta ** (1 << each)) for each in (k, k + 1))
@@ -71,29 +76,29 @@ def _entropy(mean: float) -> float:
 
 
 def _numbers(rows: Rows, kinds: Ints) -> tuple[Ints, Ints]:
-    """Gaps or values of all rows, and how many of each row."""
+    """Return the gaps or values of all rows, and their number in each row."""
     gaps = np.diff(rows.at, prepend=-1) - 1
     ends, starts = np.cumsum(rows.counts), np.cumsum(rows.lengths) - rows.lengths
-    found = []
+    numbers = []
     for i, kind in enumerate(kinds):
         mine = slice(int(ends[i] - rows.counts[i]), int(ends[i]))
         if kind == GAPS:
             gaps[mine.start] = rows.at[mine.start] - starts[i]
-            found.append(gaps[mine])
+            numbers.append(gaps[mine])
         elif kind == EVERY:
-            found.append(dense(rows.at[mine] - starts[i], rows.values[mine], int(rows.lengths[i])))
-    lengths = np.array([len(each) for each in found], np.int64)
-    return np.concatenate(found or [gaps[:0]]), lengths
+            numbers.append(dense(rows.at[mine] - starts[i], rows.values[mine], int(rows.lengths[i])))
+    lengths = np.array([len(each) for each in numbers], np.int64)
+    return np.concatenate(numbers or [gaps[:0]]), lengths
 
 
 def _excess(rows: Rows, gapped: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Rows:
-    """By how much the values of the gapped rows exceed one, in one row: blocks follow where it is dense."""
+    """Return, as one row, the excess over one of the gapped rows' values; blocks adapt to dense parts."""
     numbers = rows.values[np.repeat(gapped, rows.counts)] - 1
     return rows_of(numbers, np.array([len(numbers)]))
 
 
 def rows_of(numbers: Ints, lengths: Ints) -> Rows:
-    """Rows that are written out, one after the other."""
+    """Return the rows of `numbers`, which are written out one row after the other."""
     at = np.flatnonzero(numbers)
     before = np.searchsorted(at, np.concatenate(([0], np.cumsum(lengths))))
     return Rows(at=at, values=numbers[at], counts=np.diff(before), lengths=lengths)
@@ -106,7 +111,7 @@ def dense(at: Ints, values: Ints, length: int) -> Ints:
 
 
 def read(reader: Reader, lengths: Ints, depth: int = 0) -> Rows:
-    """The inverse of `packed`."""
+    """Return the rows that `packed` was given. Raises DamagedPayload."""
     kinds = reader.array(np.dtype("u1"), len(lengths)).astype(np.int64)
     if (kinds > EVERY).any() or (depth == DEEPEST and (kinds == GAPS).any()):
         raise DamagedPayload(f"payload holds rows of kinds {set(kinds.tolist())} at depth {depth}")
@@ -124,28 +129,28 @@ def read(reader: Reader, lengths: Ints, depth: int = 0) -> Rows:
 
 
 def _joined(kinds: Ints, counts: Ints, lengths: Ints, numbers: Ints, values: Ints) -> Rows:
-    """Rows from their gaps or numbers; `values` are those of the gapped rows, one after the other."""
-    found: list[tuple[Ints, Ints]] = []
+    """Return rows from their gaps or numbers; `values` are those of the gapped rows, one after the other."""
+    nonzero: list[tuple[Ints, Ints]] = []
     starts = np.cumsum(lengths) - lengths
     for kind, count, length, start in zip(kinds, counts, lengths, starts, strict=True):
         mine, numbers = numbers[:count], numbers[count:]
         if kind == GAPS and count:
-            found.append((start + places(mine, int(length)), values[:count]))
+            nonzero.append((start + places(mine, int(length)), values[:count]))
             values = values[count:]
         elif kind == EVERY:
             at = np.flatnonzero(mine)
-            found.append((start + at, mine[at]))
+            nonzero.append((start + at, mine[at]))
         else:
-            found.append((mine[:0], mine[:0]))
-    ats, vals = zip(*found, strict=True)
+            nonzero.append((mine[:0], mine[:0]))
+    ats, vals = zip(*nonzero, strict=True)
     counted = np.array([len(at) for at in ats], np.int64)
     return Rows(at=np.concatenate(ats), values=np.concatenate(vals), counts=counted, lengths=lengths)
 
 
 def places(gaps: Ints, length: int) -> Ints:
-    """Where gaps lead in a row. Raises DamagedPayload for what lies beyond its end."""
+    """Return the places to which gaps lead in a row. Raises DamagedPayload for places beyond its end."""
     at = np.cumsum(gaps + 1) - 1
-    # The sum of large gaps may have wrapped, so each is looked at, and where the last one leads.
+    # The sum of large gaps may have wrapped around, so each gap is checked, and the last place.
     if int(gaps.max()) >= length or not 0 <= int(at[-1]) < length:
         raise DamagedPayload(f"payload holds places beyond the {length} there are")
     return at

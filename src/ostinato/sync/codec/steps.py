@@ -1,7 +1,8 @@
-"""`rice`: the steps of the changed values, class by class. Needs its base to the bit; not idempotent.
+"""The codec `rice`: the steps of the changed values, class by class.
 
-A payload is the bounds of the classes, a row for each class of how far its values moved in ordinals (see
-`runs`), and the directions of those that did.
+A payload consists of the bounds of the classes, a row for each class with the distances of its values in
+ordinals (see `sparse_rows.py`), and the directions of the values that moved. The base must be exact to the
+bit, and a payload may be applied only once.
 """
 
 import numpy as np
@@ -10,16 +11,16 @@ from numpy.typing import NDArray
 from ostinato.sync.codec import sparse_rows
 from ostinato.sync.codec.bounds import bounds_for, bounds_packed, bounds_read
 from ostinato.sync.codec.classes import classes, magnitudes
-from ostinato.sync.codec.ordinal import Ints, Kind, Words
+from ostinato.sync.codec.ordinal import Ints, NumberKind, Words
 from ostinato.sync.codec.payload import Reader
 from ostinato.sync.codec.rice import flags_packed, flags_read
 
 MOST_BOUNDS = 7
-"""Each bound is one more look at all values, 0.15 ns a value, and an eighth would save under 1 %."""
+"""Each bound costs one more pass over all values, 0.15 ns per value; an eighth would save less than 1 %."""
 
 
-def packed(kind: Kind, before: Words, after: Words, places: Ints) -> bytes:
-    """`after` for who holds `before`; they differ at the rising `places` only."""
+def packed(kind: NumberKind, before: Words, after: Words, places: Ints) -> bytes:
+    """Return `after` packed for a reader of `before`; they differ at the rising `places` only."""
     old = before[places]
     steps = kind.ordinals(after[places]).astype(np.int64) - kind.ordinals(old)
     bounds = bounds_for(kind, before, old, np.abs(steps), MOST_BOUNDS)
@@ -36,15 +37,15 @@ def packed(kind: Kind, before: Words, after: Words, places: Ints) -> bytes:
 
 
 def _class_of(words: Words, bounds: list[int]) -> NDArray[np.uint8]:
-    """How many bounds lie at or below each."""
+    """Return the number of bounds at or below each value."""
     doubled, which = magnitudes(words), np.zeros(len(words), np.uint8)
     for bound in bounds:
         which += doubled >= words.dtype.type(bound)
     return which
 
 
-def apply(kind: Kind, reader: Reader, words: Words) -> None:
-    """Turns `words`, a copy of the base, into what was packed; after DamagedPayload they are void."""
+def apply(kind: NumberKind, reader: Reader, words: Words) -> None:
+    """Turn `words`, a copy of the base, into the packed values; after DamagedPayload they are void."""
     bounds = bounds_read(reader, kind)
     groups = classes(words, bounds)
     rows = sparse_rows.read(reader, groups.sizes)

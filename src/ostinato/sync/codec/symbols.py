@@ -1,8 +1,8 @@
-"""`symbols`: how far every value moved, class by class, by significance, then zstd. For when most move.
+"""The codec `symbols`, for tensors of which most values move: all steps, class by class, by byte, then zstd.
 
-A step is a difference of ordinals modulo the width of a value, the smallest ones first: 0, -1, 1, -2, 2 … are
-0, 1, 2, 3, 4 …. Within a class steps are about as large as each other, so what zstd's entropy coder sees
-changes little from one end of its block to the other. Needs its base to the bit.
+A step is a difference of ordinals modulo the width of a value, with the smallest first: 0, -1, 1, -2, 2 …
+become 0, 1, 2, 3, 4 …. Within a class steps have about the same size, so the statistics of zstd's entropy
+coder change little within its block. The base must be exact to the bit.
 """
 
 from collections.abc import Iterator
@@ -13,35 +13,35 @@ from numpy.typing import NDArray
 from ostinato.sync.codec import planes
 from ostinato.sync.codec.bounds import SAMPLE, bounds_for, bounds_packed, bounds_read
 from ostinato.sync.codec.classes import classes
-from ostinato.sync.codec.ordinal import Ints, Kind, Words
+from ostinato.sync.codec.ordinal import Ints, NumberKind, Words
 from ostinato.sync.codec.payload import Reader
 
 MOST_BOUNDS = 3
-"""Each class takes 4 ns a value to pick out; with seven bounds payloads are 1 to 2 % smaller."""
+"""Each class takes 4 ns per value to select; with seven bounds payloads would be 1 to 2 % smaller."""
 
 
-def packed(kind: Kind, bounds: list[int], before: Words, after: Words) -> bytes:
-    """`after` for who holds `before`, in the classes that `bounds` divide it into."""
+def packed(kind: NumberKind, bounds: list[int], before: Words, after: Words) -> bytes:
+    """Return `after` packed for a reader of `before`, in the classes into which `bounds` divide it."""
     steps = _zigzag(_unsigned(kind, after) - _unsigned(kind, before))
     grouped = np.concatenate([steps[group] for group in _groups(before, bounds)])
     return bounds_packed(bounds) + planes.packed(grouped)
 
 
-def bounds_of(kind: Kind, before: Words, after: Words, places: Ints) -> list[int]:
-    """Bounds that suit, from a sample of the changed values, which lie at `places` and are most of all."""
+def bounds_of(kind: NumberKind, before: Words, after: Words, places: Ints) -> list[int]:
+    """Return suitable bounds, from a sample of the changed values, which lie at `places`."""
     some = places[:: max(1, len(places) // SAMPLE)]
     old = before[some]
     steps = kind.ordinals(after[some]).astype(np.int64) - kind.ordinals(old)
     return bounds_for(kind, old, old, np.abs(steps), MOST_BOUNDS)
 
 
-def _unsigned(kind: Kind, words: Words) -> Words:
-    """Ordinals that wrap around instead of overflowing."""
+def _unsigned(kind: NumberKind, words: Words) -> Words:
+    """Return ordinals that wrap around instead of overflowing."""
     return kind.ordinals(words).view(words.dtype)
 
 
-def apply(kind: Kind, reader: Reader, words: Words) -> None:
-    """Turns `words`, a copy of the base, into what was packed; after DamagedPayload they are void."""
+def apply(kind: NumberKind, reader: Reader, words: Words) -> None:
+    """Turn `words`, a copy of the base, into the packed values; after DamagedPayload they are void."""
     bounds = bounds_read(reader, kind)
     grouped = planes.read(reader.rest(), words.dtype, len(words))
     steps, start = np.empty_like(words), 0

@@ -1,4 +1,4 @@
-"""Patches applied to a copy of what is held: the decoding side, where every digest is checked."""
+"""Download of patches, and their application to a copy of the weights held; every digest is checked."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -6,21 +6,21 @@ from contextlib import contextmanager
 
 from ostinato.store import Missing, Objects
 from ostinato.sync.chain.keys import Keys
-from ostinato.sync.chain.manifest import Entry, Manifest, Part, Patch, Way
+from ostinato.sync.chain.manifest import Manifest, Part, Patch, TensorEntry, Way
 from ostinato.sync.codec import decode
 from ostinato.sync.errors import DigestMismatch, NotThere, expect
 from ostinato.sync.weights import Blob, Blobs
 
 CACHE_BYTES = 256 << 20
-"""Of parts that were fetched before they were asked for."""
+"""The most bytes of parts that are fetched ahead."""
 
 
 class WrongBase(DigestMismatch):
-    """What a patch was to be applied to is not what it was made for; the patch may be sound."""
+    """The base of a patch is not the one it was made for; the patch itself may be sound."""
 
 
 class Damaged(Exception):  # noqa: N818
-    """A way cannot be taken, for the reason given."""
+    """A way of the version graph cannot be taken, for the reason given."""
 
     def __init__(self, way: Way, reason: DigestMismatch) -> None:
         super().__init__(str(reason))
@@ -28,7 +28,7 @@ class Damaged(Exception):  # noqa: N818
 
 
 class Downloader:
-    """Reads patches and parts; keeps those that were fetched ahead until they are used."""
+    """Reads patches and parts, and keeps parts that were fetched ahead until they are used."""
 
     def __init__(self, objects: Objects, keys: Keys) -> None:
         self._objects = objects
@@ -36,7 +36,7 @@ class Downloader:
         self._ahead: dict[str, bytes] = {}
 
     def patch(self, way: Way) -> Patch:
-        """Raises DigestMismatch, NotThere."""
+        """Return the patch of a way. Raises DigestMismatch, NotThere."""
         key = self.key(way)
         try:
             data = self._objects.get(key)
@@ -47,13 +47,15 @@ class Downloader:
         return patch
 
     def key(self, way: Way) -> str:
-        """Where the patch of `way` lies."""
+        """Return the key of the patch of `way`."""
         beside = self._keys.patch(way.version, way.digest)
         return beside if way.beside else self._keys.manifest(way.version)
 
     def walk(self, path: Sequence[tuple[Way, Patch]], blobs: Blobs) -> Blobs:
-        """What the patches make of `blobs`, which stay as they are. The next parts are on their way while one
-        is decoded. Raises Damaged naming the way, WrongBase when the first one does not fit `blobs`.
+        """Return the result of the patches on `blobs`, which stay as they are.
+
+        The next parts are fetched while one is decoded. Raises Damaged naming the way, and WrongBase when the
+        first patch does not fit `blobs`.
         """
         with self.stream([part for _, patch in path for part in patch.parts]) as parts:
             for way, patch in path:
@@ -66,8 +68,9 @@ class Downloader:
         return blobs
 
     def fetch_ahead(self, version: int, most: int = CACHE_BYTES) -> int:
-        """Fetch the parts of `version` that there are, be it committed or not, up to `most` bytes; gives how
-        many are at hand.
+        """Fetch the parts of `version` that exist so far, committed or not, up to `most` bytes.
+
+        Return the number of its parts that are in memory.
         """
         sizes = self._objects.sizes(self._keys.parts(version))
         room = min(most, CACHE_BYTES) - sum(map(len, self._ahead.values()))
@@ -86,7 +89,7 @@ class Downloader:
 
     @contextmanager
     def stream(self, parts: Sequence[Part]) -> Iterator[Iterator[bytes]]:
-        """The checked contents of `parts` in order."""
+        """Yield an iterator over the checked contents of `parts`, in order."""
         with self._objects.stream([part.key for part in parts if part.key not in self._ahead]) as others:
             yield (self._checked(part, others) for part in parts)
 
@@ -111,7 +114,7 @@ def _apply(patch: Patch, old: Blobs, parts: Iterator[bytes]) -> dict[str, Blob]:
     return blobs
 
 
-def _decode(version: int, entry: Entry, old: Blob | None, payload: bytes) -> Blob:
+def _decode(version: int, entry: TensorEntry, old: Blob | None, payload: bytes) -> Blob:
     what = f"version {version}, tensor {entry.name!r}"
     got = "nothing" if old is None else old.digest
     if entry.before is not None and entry.before != got:

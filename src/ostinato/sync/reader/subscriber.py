@@ -1,8 +1,8 @@
-"""The reading side: what is the newest version, and its exact weights by the way that needs the fewest bytes.
+"""The reading side: the newest version, and its exact weights by the path that needs the fewest bytes.
 
-What is checked: each part's SHA-256, each tensor's digest before and after, the state root, that each
-manifest is of this run and is the one its successor names. A way that fails a check is not taken again: the
-next one is tried, at last an anchor. What cannot be shown to be right is never returned.
+The checks are the SHA-256 of each part, the digest of each tensor before and after, the state root, and that
+each manifest is of this run and is the one that its successor names. After a failed check the next cheapest
+path is tried, and finally an anchor. Weights that cannot be shown to be right are never returned.
 """
 
 import logging
@@ -25,17 +25,17 @@ from ostinato.sync.weights import Blobs, Snapshot, state_root, to_blobs, to_tens
 
 log = logging.getLogger(__name__)
 RELIST_EVERY = 16
-"""Polls without news until all versions are listed: one of them may have been lost, and hide those after it.
-"""
-
-
+"""Polls without a new version after which all are listed: a manifest that was lost may hide later ones."""
 AHEAD_TIMES = 2
-"""So many times the bytes of the last version are fetched ahead at most: an anchor beside a small delta does
-not come along, since nobody who follows needs it."""
+"""At most this many times the bytes of the last version are fetched ahead. An anchor beside a small delta is
+larger and stays out, because a reader that follows does not need it."""
 
 
 class Subscriber:
-    """Any number may read one prefix while it is written. Raises ObjectsError when it cannot be read."""
+    """A reader of one prefix; any number may read while it is written.
+
+    Methods raise ObjectsError when the store cannot be read.
+    """
 
     def __init__(
         self,
@@ -45,7 +45,8 @@ class Subscriber:
         like: Mapping[str, torch.Tensor] | None = None,
         leases: bool = True,
     ) -> None:
-        """`like` are weights of the architecture that is served; without it the first version sets it.
+        """Read below `prefix`; `like` are weights of the served architecture, else the first version sets it.
+
         Without `leases` nothing is ever written, and a version may be collected while it is read.
         """
         self._objects = objects
@@ -60,10 +61,10 @@ class Subscriber:
         self._links: dict[int, str] = {}
         self._runs: dict[int, str] = {}
         self.mismatches = 0
-        """How many fetches met something that was not what its digest says."""
+        """The number of fetches that met an object or tensor without its digest."""
 
     def head(self) -> int | None:
-        """The newest version there is; None if nothing was published yet. Cheap enough to poll."""
+        """Return the newest version, or None if nothing was published yet. This is cheap enough to poll."""
         if self._head is None:
             self._head = self._listed()
         while self._head is not None and self._objects.exists(self._keys.manifest(self._head + 1)):
@@ -78,7 +79,10 @@ class Subscriber:
         return max(map(number_of, self._objects.list(self._keys.versions)), default=None)
 
     def manifest(self, version: int) -> Manifest:
-        """Raises UnknownVersion, or DigestMismatch when it is damaged or not of this chain."""
+        """Return the manifest of a version.
+
+        Raises UnknownVersion, and DigestMismatch when it is damaged or not of this chain.
+        """
         key = self._keys.manifest(version)
         try:
             manifest = Manifest.from_bytes(self._objects.get(key), key)
@@ -91,15 +95,16 @@ class Subscriber:
         return manifest
 
     def fetch(self, version: int) -> dict[str, torch.Tensor]:
-        """The weights of `version`, bit for bit as published, whole even if ranks published shards.
+        """Return the weights of `version`, bit for bit as published, whole even if ranks published shards.
 
-        Copy them before writing to them: the next fetch builds on them, and would refuse and start anew.
-        Raises DigestMismatch naming the part or tensor, expected and got; UnknownVersion; OtherArchitecture.
+        Copy them before writing to them: the next fetch builds on them, and would notice and load everything
+        again. Raises DigestMismatch naming the part or tensor with the expected and the actual digest,
+        UnknownVersion and OtherArchitecture.
         """
         return assemble(to_tensors(self.snapshot(version).blobs))
 
     def snapshot(self, version: int) -> Snapshot:
-        """As `fetch`, in the form in which it was published."""
+        """Return the weights of `version` in the form in which they were published; errors as in `fetch`."""
         try:
             manifest = self.manifest(version)
             self._check_architecture(manifest)
@@ -115,28 +120,29 @@ class Subscriber:
         return Snapshot(version=version, blobs=blobs)
 
     def prefetch(self) -> int:
-        """Fetch what is there of the version after the newest one, while it is still being published; gives
-        how many parts are at hand. To be called while there is nothing else to do, by who follows the head.
+        """Fetch the parts of the next version that exist so far, while it is still being published.
+
+        Return the number of parts in memory. A reader that follows the head calls this while it is idle.
         """
         head = self.head()
         return 0 if head is None else self._downloader.fetch_ahead(head + 1, self._ahead_bytes)
 
     def watch(self) -> Watch:
-        """Tells of new versions, where the object store can. To be closed."""
+        """Return a watch for new versions; close it after use."""
         return self._objects.watch(self._keys.versions)
 
     def _reach(self, manifest: Manifest) -> Blobs:
-        """Try one way after the other, the cheapest first, until the weights are those of the manifest."""
-        held, doubted = self._held[0], set[str]()
+        """Try one path after the other, the cheapest first, until the weights are those of the manifest."""
+        held, damaged = self._held[0], set[str]()
         first: DigestMismatch | None = None
-        while (path := cheapest(manifest.graph, held, manifest.version, doubted)) is not None:
+        while (path := cheapest(manifest.graph, held, manifest.version, damaged)) is not None:
             try:
                 with self._spared(manifest.version, held, path):
                     blobs = self._walk(manifest, path, held)
             except Damaged as error:
-                doubted.add(error.way.digest)
+                damaged.add(error.way.digest)
                 first = first or error.reason
-            except DigestMismatch as error:  # what we hold is at fault
+            except DigestMismatch as error:  # the weights we hold are at fault
                 held, first = None, first or error
             else:
                 self._count(first)
@@ -165,7 +171,7 @@ class Subscriber:
 
     @contextmanager
     def _spared(self, version: int, held: int | None, path: Sequence[Way]) -> Iterator[None]:
-        """On lease, unless it is one step of those that are spared anyway."""
+        """Hold a lease on the version, unless it is one delta away: those are kept anyway."""
         one_step = len(path) < 2 and all(way.base is not None for way in path)
         with ExitStack() as stack:
             if self._leases and not one_step:
@@ -182,7 +188,7 @@ class Subscriber:
             self.mismatches += 1
 
     def _check_links(self, manifest: Manifest, key: str) -> None:
-        """The manifest is of this run, and agrees on the past with itself and with what was read before."""
+        """Check that the manifest is of this run, and agrees on the past with itself and earlier reads."""
         if manifest.epoch not in self._runs:
             self._runs[manifest.epoch] = read_epoch(self._objects, self._keys, manifest.epoch).run
         for run in self._runs.values():

@@ -1,7 +1,8 @@
-"""The writing side. Parts first, the manifest last, each created once: a version is there whole or not.
+"""The writing side: parts first, the manifest last, each created once, so a version exists whole or not at
+all.
 
-The publisher's own picture of what readers hold moves only after the commit, so a failed publish leaves no
-trace and can simply be repeated.
+The publisher's own picture of the weights that readers hold moves only after the commit. So a failed
+publication leaves no trace and can simply be repeated.
 """
 
 import secrets
@@ -20,19 +21,19 @@ from ostinato.sync.errors import Fenced, NotThere, OutOfOrder, Overtaken, expect
 from ostinato.sync.reader.subscriber import Subscriber
 from ostinato.sync.shards import Shard, flatten
 from ostinato.sync.weights import Blobs, Snapshot, to_blobs
-from ostinato.sync.writer.ranks import Meeting, RankGroup
+from ostinato.sync.writer.ranks import RankExchange, RankGroup
 from ostinato.sync.writer.upload import Uploader
 
 Tensors = Mapping[str, torch.Tensor | Shard]
 
 
 class Publisher:
-    """The one writer of a prefix: a process, or one rank of a group. Versions have no gaps; only the first is
-    free to choose.
+    """The one writer of a prefix: a process, or one rank of a group.
 
-    Not thread-safe. After a restart call `resume`. Raises StorageFull when there is no space (nothing is
-    published, the same call may be repeated), Overtaken when the version was taken (resume), and Fenced, for
-    good, once a newer publisher has started.
+    Versions have no gaps; only the first may be any number. A publisher is not thread-safe. After a restart
+    call `resume`. Methods raise StorageFull when there is no space (nothing is published, and the same call
+    may be repeated), Overtaken when the version was taken (`resume` then), and Fenced, for good, once a newer
+    publisher has started.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Publisher:
         self._group = group or RankGroup(rank=0, size=1, job=secrets.token_hex(8))
         self._cadence = cadence or Cadence()
         self._uploader = Uploader(objects, self._keys)
-        self._meeting = Meeting(objects, self._keys, self._group)
+        self._exchange = RankExchange(objects, self._keys, self._group)
         self._epoch: Epoch | None = None
         self._last: Manifest | None = None
         self._base: Snapshot | None = None
@@ -57,12 +58,13 @@ class Publisher:
 
     @property
     def version(self) -> int | None:
-        """The last version committed or resumed from."""
+        """The last version that was committed or resumed from."""
         return None if self._last is None else self._last.version
 
     def resume(self) -> int | None:
-        """Take over, and go on from the newest version there is; None if there is none. Raises DigestMismatch
-        when that version is damaged: publishing on top of it would hide the damage.
+        """Take over, and go on from the newest version; return it, or None if there is none.
+
+        Raises DigestMismatch when that version is damaged: publishing on top of it would hide the damage.
         """
         self._start()
         reader = Subscriber(self._objects, self._keys.prefix)
@@ -81,7 +83,8 @@ class Publisher:
         return self._publish(blobs, [self._uploader.patch(version, blobs, None)], before)
 
     def delta(self, version: int, tensors: Tensors) -> Manifest:
-        """Publish what changed since the last committed version, and now and then other ways to get there.
+        """Publish the changes since the last committed version, and now and then other ways to this one.
+
         Raises OtherArchitecture when these are not the same tensors: those need an anchor.
         """
         self._check_order(version)
@@ -92,7 +95,7 @@ class Publisher:
         return self._publish(blobs, patches, self._last)
 
     def _bases(self, version: int, last: Manifest) -> list[Snapshot | None]:
-        """What the patches of `version` start from, the one of the manifest first; None is an anchor."""
+        """Return the bases of the patches of `version`, that of the manifest first; None makes an anchor."""
         skip, epoch = self._milestone, self._start()
         spans = skip is not None and skip.version == version - self._cadence.skip
         due = last.epoch != epoch.number or self._cadence.anchor_due(last)
@@ -101,16 +104,16 @@ class Publisher:
     def _publish(self, blobs: Blobs, patches: Sequence[Patch], before: Manifest | None) -> Manifest:
         epoch = self._start()
         if self._group.rank:
-            self._meeting.give(epoch, patches)
-            manifest = self._meeting.committed(patches[0].version, epoch, patches)
+            self._exchange.share(epoch, patches)
+            manifest = self._exchange.committed(patches[0].version, epoch, patches)
         else:
-            whole = self._meeting.gather(epoch, patches)
+            whole = self._exchange.gather(epoch, patches)
             self._uploader.check(*whole)
             manifest = self._commit(self._manifest(epoch, whole, before))
         return self._advance(manifest, blobs)
 
     def _manifest(self, epoch: Epoch, patches: Sequence[Patch], before: Manifest | None) -> Manifest:
-        """Binds the patches, the one of the manifest first, to all that was published before."""
+        """Return a manifest that binds the patches, its own first, to everything published before."""
         main, *beside = patches
         if before is not None and main.base is not None:
             check_architecture(f"version {main.version}", patch_signature(main), patch_signature(before))
@@ -131,7 +134,7 @@ class Publisher:
         )
 
     def _commit(self, manifest: Manifest) -> Manifest:
-        """Create the manifest; gives the one that lies there now. The only step that readers can see."""
+        """Create the manifest, the only step that readers can see; return the one that is stored then."""
         self._check_fence()
         key = self._keys.manifest(manifest.version)
         refused: ObjectsError | None = None
@@ -139,26 +142,24 @@ class Publisher:
             self._objects.create(key, manifest.to_bytes())
         except ObjectsError as error:
             refused = error
-        # What lies there decides: a write may fail after it was done, or be called done and not be there.
+        # The stored object decides: a write may fail after it was done, or be reported as done and not be
+        # there.
         return self._settle(manifest, key, refused)
 
     def _settle(self, ours: Manifest, key: str, refused: ObjectsError | None) -> Manifest:
         try:
-            found = Manifest.from_bytes(self._objects.get(key), key)
+            stored = Manifest.from_bytes(self._objects.get(key), key)
         except Missing as error:
             raise refused or NotThere(key) from error
-        expect(key, f"version {ours.version}", f"version {found.version}")
-        if found.epoch > ours.epoch:
+        expect(key, f"version {ours.version}", f"version {stored.version}")
+        if stored.epoch > ours.epoch:
             self._fenced = Fenced(f"{key} was committed by a newer publisher: stop this one")
             raise self._fenced
-        same = (found.run, found.state_root, found.parent_hash) == (
-            ours.run,
-            ours.state_root,
-            ours.parent_hash,
-        )
-        if not same:
-            raise Overtaken(f"{key} holds other weights, of epoch {found.epoch}: resume and go on from those")
-        return found
+        if any(getattr(stored, name) != getattr(ours, name) for name in ("run", "state_root", "parent_hash")):
+            raise Overtaken(
+                f"{key} holds other weights, of epoch {stored.epoch}: resume and go on from those"
+            )
+        return stored
 
     def _advance(self, manifest: Manifest, blobs: Blobs) -> Manifest:
         self._last, self._base = manifest, Snapshot(version=manifest.version, blobs=blobs)
@@ -167,9 +168,9 @@ class Publisher:
         return manifest
 
     def _start(self) -> Epoch:
-        """Our epoch, taken on first use; every publisher before us is fenced from then on."""
+        """Return our epoch, which is taken on first use; every earlier publisher is fenced from then on."""
         if self._epoch is None and self._group.rank:
-            self._epoch = self._meeting.epoch()
+            self._epoch = self._exchange.epoch()
         elif self._epoch is None:
             self._epoch = claim(self._objects, self._keys, self._group.job)
         return self._epoch
@@ -189,8 +190,7 @@ class Publisher:
             raise self._fenced
         self._check_fence()
         head = self._reader().head() if self._last is None else self.version
-        # Before its first commit a publisher may repeat what its predecessor did: equal weights are a
-        # success.
+        # Before its first commit a publisher may repeat a version of its predecessor; equal weights succeed.
         repeats = self._last is None and head is not None and 0 <= version <= head
         if version < 0 or (head is not None and version != head + 1 and not repeats):
             raise OutOfOrder(f"version {version} cannot follow version {head}: versions have no gaps")

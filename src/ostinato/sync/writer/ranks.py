@@ -1,4 +1,4 @@
-"""Several ranks publish one version: each uploads its own part of every patch, rank 0 puts them together."""
+"""Publication of one version by several ranks: each uploads its part of every patch, rank 0 merges them."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from typing import TypeVar
 from ostinato.store import Missing, Objects, ObjectsError
 from ostinato.sync.chain.epochs import Epoch, newest_epoch
 from ostinato.sync.chain.keys import Keys
-from ostinato.sync.chain.manifest import Entry, Manifest, Part, Patch
+from ostinato.sync.chain.manifest import Manifest, Part, Patch, TensorEntry
 from ostinato.sync.chain.sealed import create_once, none_such, seal, unseal
 from ostinato.sync.errors import DigestMismatch, Fenced, expect
 from ostinato.sync.weights import state_root
@@ -20,7 +20,7 @@ LONGEST_POLL_S = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankGroup:
-    """Who publishes together. Every rank has some tensors, or rows of some (`Shard`), and none has another's.
+    """One of the ranks that publish together. Each has some tensors, or rows of some (`Shard`), of its own.
 
     >>> RankGroup(rank=1, size=4, job="torchrun-8812").rank
     1
@@ -31,15 +31,15 @@ class RankGroup:
     job: str
     """The same for all ranks and different after every restart of them."""
     patience_s: float = 600.0
-    """How long one waits for the others before the publication fails; it may then be repeated by all."""
+    """How long a rank waits for the others before the publication fails; all may then repeat it."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.size:
             raise ValueError(f"rank {self.rank} of {self.size}: ranks count from 0")
 
 
-class Meeting:
-    """The ranks meet in the object store: shares in it, and the manifest that says they were taken."""
+class RankExchange:
+    """The exchange between ranks by objects: shares, and the manifest that says that they were taken."""
 
     def __init__(self, objects: Objects, keys: Keys, group: RankGroup) -> None:
         self._objects = objects
@@ -47,7 +47,7 @@ class Meeting:
         self._group = group
 
     def epoch(self) -> Epoch:
-        """The epoch that rank 0 of this job took."""
+        """Return the epoch that rank 0 of this job took."""
 
         def taken() -> Epoch | None:
             newest = newest_epoch(self._objects, self._keys)
@@ -55,14 +55,17 @@ class Meeting:
 
         return self._wait(taken, "rank 0 took no epoch")
 
-    def give(self, epoch: Epoch, patches: Sequence[Patch]) -> None:
+    def share(self, epoch: Epoch, patches: Sequence[Patch]) -> None:
         """Leave this rank's patches for rank 0."""
         key = self._keys.share(patches[0].version, epoch.number, self._group.rank)
         share = {"key": key, "patches": [patch.body() for patch in patches]}
         create_once(self._objects, key, seal(share))
 
     def gather(self, epoch: Epoch, own: Sequence[Patch]) -> list[Patch]:
-        """The whole patches, from the shares of all ranks. Raises ObjectsError when one does not come."""
+        """Return the whole patches, from the shares of all ranks.
+
+        Raises ObjectsError when one does not come.
+        """
         shares = [list(own)]
         for rank in range(1, self._group.size):
             key = self._keys.share(own[0].version, epoch.number, rank)
@@ -72,7 +75,10 @@ class Meeting:
         return [_merged(rows) for rows in zip(*shares, strict=True)]
 
     def committed(self, version: int, epoch: Epoch, own: Sequence[Patch]) -> Manifest:
-        """The manifest of `version` once it is there. Raises Fenced unless it holds what this rank gave."""
+        """Return the manifest of `version` once it exists.
+
+        Raises Fenced unless it holds this rank's share.
+        """
         key = self._keys.manifest(version)
         manifest = Manifest.from_bytes(self._wait(lambda: self._get(key), f"rank 0 left no {key}"), key)
         if manifest.epoch != epoch.number or not set(own[0].parts) <= set(manifest.parts):
@@ -84,7 +90,7 @@ class Meeting:
         if data is None:
             return None
         body = unseal(data, key)
-        expect("a share", key, str(body.get("key")))  # a store may answer with another's
+        expect("a share", key, str(body.get("key")))  # a store may return the share of another rank
         try:
             return [Patch.from_bytes(seal(patch), key) for patch in body["patches"]]
         except KeyError as error:
@@ -109,10 +115,13 @@ class Meeting:
 
 
 def _merged(shares: Sequence[Patch]) -> Patch:
-    """One patch of all ranks' parts and tensors. Raises DigestMismatch when two ranks gave one tensor."""
+    """Return one patch of all ranks' parts and tensors.
+
+    Raises DigestMismatch when two ranks share a tensor.
+    """
     first = shares[0]
     parts: list[Part] = []
-    tensors: list[Entry] = []
+    tensors: list[TensorEntry] = []
     for share in shares:
         tensors += [replace(entry, part=entry.part + len(parts)) for entry in share.tensors]
         parts += share.parts

@@ -1,4 +1,4 @@
-"""Blobs against their base, as parts in the object store: the encoding side of a patch."""
+"""The encoding side of a patch: blobs are encoded against their base and stored as parts."""
 
 import hashlib
 from collections.abc import Iterator
@@ -6,29 +6,29 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from ostinato.store import Objects
 from ostinato.sync.chain.keys import Keys
-from ostinato.sync.chain.manifest import Entry, Part, Patch
+from ostinato.sync.chain.manifest import Part, Patch, TensorEntry
 from ostinato.sync.chain.sealed import create_once
 from ostinato.sync.codec import FULL, encode
 from ostinato.sync.errors import DigestMismatch
 from ostinato.sync.weights import Blob, Blobs, Snapshot, state_root
 
 PART_BYTES = 16 << 20
-"""A part is closed once it has this many bytes; a tensor is never split. Small enough that several are under
-way at once, large enough that a request's delay does not count."""
+"""A part is closed once it has this many bytes; a tensor is never split. Parts are small enough for several
+to be under way at once, and large enough that the delay of a request does not count."""
 AT_ONCE = 4
-"""Parts under way: what hides the delay of a distant bucket, and bounds the memory."""
+"""Parts under way at once. This hides the delay of a distant bucket, and bounds the memory."""
 
 
 class Uploader:
-    """Writes parts; what is written before the manifest is nothing to anybody."""
+    """Writes parts, which have no meaning until their manifest is written."""
 
     def __init__(self, objects: Objects, keys: Keys) -> None:
         self._objects = objects
         self._keys = keys
 
     def patch(self, version: int, blobs: Blobs, base: Snapshot | None) -> Patch:
-        """Upload what leads from `base` to `blobs`. The next part is encoded while one is under way."""
-        entries: list[Entry] = []
+        """Upload the payloads from `base` to `blobs`; the next part is encoded while one is sent."""
+        entries: list[TensorEntry] = []
         parts = self._put_all(version, _payloads(blobs, base, entries))
         return Patch(
             version=version,
@@ -39,7 +39,7 @@ class Uploader:
         )
 
     def _put_all(self, version: int, payloads: Iterator[bytes]) -> tuple[Part, ...]:
-        """The last part, mostly the only one, goes by this thread."""
+        """Upload all parts; the last one, which is mostly the only one, is sent by this thread."""
         under_way: list[Future[Part]] = []
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="upload") as pool:
             for data, is_last in _marked(payloads):
@@ -58,15 +58,15 @@ class Uploader:
         return Part(key=key, sha256=sha256, bytes=len(data))
 
     def check(self, *patches: Patch) -> None:
-        """Raises DigestMismatch unless the store has all of their parts in full, whatever it said."""
-        there = self._objects.sizes(self._keys.parts(patches[0].version))
+        """Raise DigestMismatch unless the store lists all of their parts in full, whatever it said before."""
+        sizes = self._objects.sizes(self._keys.parts(patches[0].version))
         for part in (part for patch in patches for part in patch.parts):
-            if there.get(part.key) != part.bytes:
-                raise DigestMismatch(part.key, f"{part.bytes} bytes", f"{there.get(part.key, 'none')}")
+            if sizes.get(part.key) != part.bytes:
+                raise DigestMismatch(part.key, f"{part.bytes} bytes", f"{sizes.get(part.key, 'none')}")
 
 
 def _marked(payloads: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """Each payload, and whether it is the last."""
+    """Yield each payload, and True with the last one."""
     held = next(payloads, None)
     for following in payloads:
         if held is not None:
@@ -76,8 +76,8 @@ def _marked(payloads: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
         yield held, True
 
 
-def _payloads(blobs: Blobs, base: Snapshot | None, entries: list[Entry]) -> Iterator[bytes]:
-    """The contents of the parts, in order; `entries` grows as tensors are encoded."""
+def _payloads(blobs: Blobs, base: Snapshot | None, entries: list[TensorEntry]) -> Iterator[bytes]:
+    """Yield the contents of the parts, in order; `entries` grows as tensors are encoded."""
     pending, part = bytearray(), 0
     for name, blob in blobs.items():
         entry, payload = _entry(
@@ -92,9 +92,9 @@ def _payloads(blobs: Blobs, base: Snapshot | None, entries: list[Entry]) -> Iter
         yield bytes(pending)
 
 
-def _entry(name: str, old: Blob | None, new: Blob, part: int, offset: int) -> tuple[Entry, bytes]:
+def _entry(name: str, old: Blob | None, new: Blob, part: int, offset: int) -> tuple[TensorEntry, bytes]:
     codec, payload = encode(old, new)
-    entry = Entry(
+    entry = TensorEntry(
         name=name,
         dtype=new.dtype,
         shape=new.shape,
