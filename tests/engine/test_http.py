@@ -1,4 +1,7 @@
-"""The status of an error says whose fault it is: 4xx the client's, 503 the engine's."""
+"""The status of an error says whose fault it is: 4xx the client's, 503 the engine's.
+
+Covers engine/http.py and web/secret.py.
+"""
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Any

@@ -1,4 +1,7 @@
-"""A real vLLM under the engine contract, and what only vLLM can get wrong; run by `make test-vllm`."""
+"""A real vLLM under the engine contract, and the defects that only vLLM can have; run by `make test-vllm`.
+
+Covers engine/vllm/engine.py, engine/vllm/export.py, engine/vllm/process.py and engine/vllm/worker.py.
+"""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What every engine promises, and the errors a caller can meet. Torch-free."""
+"""The protocol of every engine, and the errors that a caller can get. Torch-free."""
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
@@ -11,15 +11,16 @@ from ostinato.types import Completion, GenerateRequest
 ROUTE_DTYPE = np.dtype("<u2")
 """The number of one expert, as the routes of a `Completion` hold it."""
 PAUSED = "the engine is paused, resume it first"
-"""Why nothing is swapped during a pause: whoever paused counts on what is served."""
+"""The reason why weights are not swapped during a pause: the caller that paused relies on the version
+served."""
 
 
 class EngineError(Exception):
-    """The engine cannot do what was asked; the message says what to change."""
+    """The engine cannot serve a request; the message says what to change."""
 
 
 class RequestError(EngineError):
-    """The request is at fault: it would fail again. Every other EngineError is the engine's own failure."""
+    """The request is at fault and would fail again. Every other EngineError is the engine's own failure."""
 
 
 class PromptTooLongError(RequestError):
@@ -27,11 +28,11 @@ class PromptTooLongError(RequestError):
 
 
 class InvalidRequestError(RequestError):
-    """A request that cannot be sampled: empty prompt, unknown token id, negative temperature."""
+    """The request cannot be sampled: empty prompt, unknown token id, negative temperature."""
 
 
 class LoadRefusedError(EngineError):
-    """New weights were not taken: missing, damaged or of another shape. The old version stays served."""
+    """New weights were refused: missing, damaged or of another shape. The old version is served on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +49,7 @@ class Token:
 
 
 class Engine(Protocol):
-    """A prompt in, tokens with logprobs and versions out; weights are swapped between two decode steps."""
+    """Samples tokens with logprobs and versions; weights are swapped between two decode steps."""
 
     @property
     def version(self) -> int: ...
@@ -58,13 +59,17 @@ class Engine(Protocol):
         ...
 
     def stream(self, request: GenerateRequest) -> AsyncGenerator[Token | Completion]:
-        """Tokens as they are sampled, then the whole Completion. Closing the iterator frees the slot."""
+        """Yield tokens as they are sampled, then the whole Completion.
+
+        Closing the iterator frees the slot.
+        """
         ...
 
     async def swap(self, version: int, tensors: Mapping[str, Any]) -> None:
-        """Serve these weights from the next decode step; requests in flight go on with the KV they have.
+        """Serve these weights from the next decode step; requests in flight keep the keys and values they
+        have.
 
-        Raises LoadRefusedError, with nothing changed, when they do not fit and while the engine is paused.
+        Raises LoadRefusedError, and changes nothing, when they do not fit and while the engine is paused.
         """
         ...
 
@@ -73,9 +78,9 @@ class Engine(Protocol):
         ...
 
     async def resume(self) -> None:
-        """Go on where `pause` stopped; nothing happens if it did not."""
+        """Go on where `pause` stopped; without a pause nothing happens."""
         ...
 
     def stats(self) -> dict[str, float]:
-        """Counters since the start: requests, tokens, swaps, failed and more."""
+        """Return counters since the start: requests, tokens, swaps, failed and more."""
         ...

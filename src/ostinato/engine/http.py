@@ -1,7 +1,7 @@
-"""The HTTP face of any engine: /generate, /healthz, /stats, /load, /pause, /resume. Torch-free.
+"""The HTTP interface of any engine: /generate, /healthz, /stats, /load, /pause, /resume. Torch-free.
 
-All but `/healthz` need the engine's secret as a bearer, so that no other user of the machine and no web page
-can pause it or take its tokens; a foreign `Host` or `Origin` is refused before that.
+All but `/healthz` need the engine's secret as a bearer token, so that no other user of the machine and no web
+page can pause it or take its tokens; a foreign `Host` or `Origin` is refused before that.
 """
 
 import asyncio
@@ -17,30 +17,30 @@ from aiohttp.typedefs import Handler, Middleware
 from ostinato.engine.base import Engine, EngineError, LoadRefusedError, RequestError, Token
 from ostinato.store.wire import completion_to_json, request_from_json
 from ostinato.types import Completion, GenerateRequest
-from ostinato.web.origin import stranger
+from ostinato.web.origin import refusal
 from ostinato.web.secret import ENGINE_SECRET, shows
 
 log = logging.getLogger(__name__)
 MAX_BODY = 64 * 2**20
 LARGE = 100 * 2**10
-"""Characters of a request up to which it is read at once: longer ones would keep the others waiting."""
+"""Requests of more characters than this are parsed in a thread: they would keep the others waiting."""
 
 
 class Loader(Protocol):
-    """Where new versions come from."""
+    """The source of new versions."""
 
     async def load(self, version: int) -> None:
-        """Fetch, verify and swap to a version; raises LoadRefusedError and keeps the old one if it cannot."""
+        """Fetch a version, verify it and swap to it. Raises LoadRefusedError, and keeps the old one."""
         ...
 
     def stats(self) -> dict[str, float]:
-        """Counters beside the engine's own."""
+        """Return counters beside the engine's own."""
         ...
 
 
 @dataclass(slots=True)
 class Running:
-    """An engine that answers at `url` until `close`."""
+    """An engine that serves requests at `url` until `close`."""
 
     url: str
     port: int
@@ -51,21 +51,20 @@ class Running:
 
 
 def create_app(engine: Engine, loader: Loader | None = None, *, secret: str = "") -> web.Application:
-    """The application; without `loader` the engine serves one version for ever.
+    """Return the application; without `loader` the engine serves one version for ever.
 
-    Without `secret` every program of this machine may ask: for an engine that lives inside one process only
-    as long as a test.
+    Without `secret` every program of this machine may send requests: that is for engines in tests.
     """
 
     async def generate(request: web.Request) -> web.StreamResponse:
         try:
             text = await request.text()
-            asked, streams = _asked(text) if len(text) <= LARGE else await asyncio.to_thread(_asked, text)
+            parsed, streams = _parse(text) if len(text) <= LARGE else await asyncio.to_thread(_parse, text)
         except (ValueError, KeyError, TypeError) as error:
             return _error(400, "InvalidRequestError", f"not a generate request: {error!r}")
         if streams:
-            return await _stream(engine, asked, request)
-        return web.json_response(completion_to_json(await engine.generate(asked)))
+            return await _stream(engine, parsed, request)
+        return web.json_response(completion_to_json(await engine.generate(parsed)))
 
     async def healthz(_: web.Request) -> web.Response:
         return web.json_response({"version": engine.version})
@@ -95,7 +94,7 @@ def create_app(engine: Engine, loader: Loader | None = None, *, secret: str = ""
         await engine.resume()
         return web.json_response({"paused": False})
 
-    app = web.Application(client_max_size=MAX_BODY, middlewares=[_guard(secret), _account_for])
+    app = web.Application(client_max_size=MAX_BODY, middlewares=[_guard(secret), _report_errors])
     app.router.add_post("/generate", generate)
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/stats", stats)
@@ -105,15 +104,15 @@ def create_app(engine: Engine, loader: Loader | None = None, *, secret: str = ""
     return app
 
 
-def _asked(text: str) -> tuple[GenerateRequest, bool]:
-    """A request, and whether it wants a stream."""
+def _parse(text: str) -> tuple[GenerateRequest, bool]:
+    """Return a request, and True when it wants a stream."""
     body = json.loads(text)
     return request_from_json(body), bool(body.get("stream"))
 
 
 async def serve(app: web.Application, host: str, port: int) -> Running:
-    """Listen; port 0 takes a free one. Raises OSError when the port is taken."""
-    # A request whose client went away is cancelled: that frees its slot in the engine.
+    """Listen and serve; port 0 takes a free one. Raises OSError when the port is taken."""
+    # A request is cancelled when its client goes away, which frees its slot in the engine.
     runner = web.AppRunner(app, handler_cancellation=True, access_log=None)
     await runner.setup()
     try:
@@ -125,12 +124,13 @@ async def serve(app: web.Application, host: str, port: int) -> Running:
     return Running(url=f"http://{host}:{bound}", port=bound, runner=runner)
 
 
-async def _stream(engine: Engine, asked: GenerateRequest, request: web.Request) -> web.StreamResponse:
-    """One JSON line per token, then one with the whole completion. An error before the first token is the
-    answer, a later one the last line.
+async def _stream(engine: Engine, parsed: GenerateRequest, request: web.Request) -> web.StreamResponse:
+    """Send one JSON line per token, then one with the whole completion.
+
+    An error before the first token is the whole response, a later one is the last line.
     """
     response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
-    async with aclosing(engine.stream(asked)) as events:
+    async with aclosing(engine.stream(parsed)) as events:
         try:
             async for event in events:
                 if not response.prepared:
@@ -139,7 +139,7 @@ async def _stream(engine: Engine, asked: GenerateRequest, request: web.Request) 
         except EngineError as error:
             if not response.prepared:
                 raise
-            await response.write(_json_line(_account(_status(error), type(error).__name__, str(error))))
+            await response.write(_json_line(_error_body(_status(error), type(error).__name__, str(error))))
     await response.write_eof()
     return response
 
@@ -155,18 +155,21 @@ def _json_line(value: object) -> bytes:
 
 
 def _status(error: EngineError) -> int:
-    """400 for what the caller has to change; 503 for what another attempt, or another engine, may do."""
+    """Return 400 for an error that the caller has to correct, 503 where another attempt may succeed."""
     return 400 if isinstance(error, RequestError) else 503
 
 
 def _guard(secret: str) -> Middleware:
-    """Refuses web pages with 403 and who does not show `secret` with 401, before a body is read."""
+    """Return a middleware that refuses web pages with 403 and callers without `secret` with 401.
+
+    It does so before a body is read.
+    """
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         assert request.transport is not None
         local = request.transport.get_extra_info("sockname")[0]
-        why = stranger(request.headers.get("Host", ""), request.headers.get("Origin", ""), local)
+        why = refusal(request.headers.get("Host", ""), request.headers.get("Origin", ""), local)
         if why is not None:
             return _error(403, "ForeignHostError", why)
         if (
@@ -181,8 +184,8 @@ def _guard(secret: str) -> Middleware:
 
 
 @web.middleware
-async def _account_for(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """What an engine could not do is an answer that says whose fault it was."""
+async def _report_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turn an EngineError into a response whose status says whose fault it was."""
     try:
         return await handler(request)
     except EngineError as error:
@@ -191,9 +194,9 @@ async def _account_for(request: web.Request, handler: Handler) -> web.StreamResp
 
 def _error(status: int, kind: str, message: str) -> web.Response:
     headers = {"Retry-After": "1"} if status == 503 else {}
-    return web.json_response(_account(status, kind, message), status=status, headers=headers)
+    return web.json_response(_error_body(status, kind, message), status=status, headers=headers)
 
 
-def _account(status: int, kind: str, message: str) -> dict[str, dict[str, str | int]]:
-    """The status is in the body too: inside a stream there is no other place for it."""
+def _error_body(status: int, kind: str, message: str) -> dict[str, dict[str, str | int]]:
+    """Return the body of an error, with the status, because a stream has no other place for it."""
     return {"error": {"type": kind, "message": message, "status": status}}

@@ -1,4 +1,4 @@
-"""What a request must be before any engine samples it."""
+"""The limits that a request must keep before an engine samples it."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,8 @@ from ostinato.types import GenerateRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestLimits:
-    """Of one engine: ids below `vocabulary`, prompt and completion together at most `max_len` tokens.
+    """The limits of one engine: ids below `vocabulary`, prompt and completion together at most `max_len`
+    tokens.
 
     >>> RequestLimits(vocabulary=512, max_len=128).max_len
     128
@@ -18,17 +19,17 @@ class RequestLimits:
     max_len: int
 
     def check(self, request: GenerateRequest) -> None:
-        """Raises InvalidRequestError or PromptTooLongError, naming the request."""
+        """Raise InvalidRequestError or PromptTooLongError, naming the request, unless it keeps the limits."""
         count = len(request.prompt_ids)
         if not count or request.max_tokens < 1 or request.temperature < 0:
             raise InvalidRequestError(
                 f"{request.request_id}: {count} prompt tokens, max_tokens {request.max_tokens}, temperature "
                 f"{request.temperature}: need at least one, at least one, and not below 0"
             )
-        strange = [i for i in (*request.prompt_ids, *request.stop_ids) if not 0 <= i < self.vocabulary]
-        if strange:
+        unknown = [i for i in (*request.prompt_ids, *request.stop_ids) if not 0 <= i < self.vocabulary]
+        if unknown:
             raise InvalidRequestError(
-                f"{request.request_id}: ids {strange[:3]} are not below {self.vocabulary}"
+                f"{request.request_id}: ids {unknown[:3]} are not below {self.vocabulary}"
             )
         if count >= self.max_len:
             raise PromptTooLongError(

@@ -1,4 +1,4 @@
-"""New versions from the object store into an engine that is serving."""
+"""The loading of new versions from the object store into an engine that is serving."""
 
 import asyncio
 import logging
@@ -11,12 +11,11 @@ from ostinato.sync import Subscriber, SyncError
 
 log = logging.getLogger(__name__)
 POLL_S = 0.1
-"""Between two looks at a store that cannot say when a version is there; a folder says so at once."""
+"""The time between two polls of a store that cannot report new versions; a folder reports them at once."""
 AHEAD_S = 0.5
-"""Between two looks for parts of a version that is not there yet: each lists them, for which buckets charge.
-"""
+"""The time between two looks for parts of the next version: each lists them, and buckets charge for that."""
 RETRY_S = 1.0
-"""Between two tries of a version that was refused."""
+"""The time between two attempts at a version that was refused."""
 
 
 class SyncLoader:
@@ -27,12 +26,12 @@ class SyncLoader:
         self._subscriber = subscriber
         self._one_at_a_time = asyncio.Lock()
         self._loaded = -1
-        """The version that came from the store; what the engine started with may carry any number."""
+        """The version that came from the store; the weights the engine started with may have any number."""
         self._look_ahead_at = 0.0
         self.refused = 0
 
     async def load(self, version: int) -> None:
-        """Swap to `version`; raises LoadRefusedError with the old one still served."""
+        """Swap to `version`. Raises LoadRefusedError, with the old version still served."""
         async with self._one_at_a_time:
             if version == self._loaded:
                 return
@@ -45,25 +44,25 @@ class SyncLoader:
                 raise LoadRefusedError(f"version {version} was refused: {error}") from error
 
     async def catch_up(self) -> None:
-        """Load the newest version if there is one; raises LoadRefusedError, SyncError, ObjectsError."""
+        """Load the newest version if there is a new one. Raises LoadRefusedError, SyncError, ObjectsError."""
         head = await asyncio.to_thread(self._subscriber.head)
         if head is not None and head > self._loaded:
             await self.load(head)
 
     async def follow(self) -> None:
-        """Load every new head until cancelled; one that is refused is tried again, never skipped."""
+        """Load every new head until cancelled; a refused version is tried again, never skipped."""
         with closing(self._subscriber.watch()) as watch:
             while True:
-                followed = await self._followed()
-                if followed:
+                caught_up = await self._try_to_catch_up()
+                if caught_up:
                     await self._look_ahead()
-                await watch.wait(POLL_S if followed else RETRY_S)
+                await watch.wait(POLL_S if caught_up else RETRY_S)
 
     def stats(self) -> dict[str, float]:
         return {"refused": self.refused, "mismatches": self._subscriber.mismatches}
 
-    async def _followed(self) -> bool:
-        """False if there is a newer version that could not be taken."""
+    async def _try_to_catch_up(self) -> bool:
+        """Return False if there is a newer version that could not be loaded."""
         try:
             await self.catch_up()
         except (LoadRefusedError, SyncError, ObjectsError) as error:
@@ -72,7 +71,7 @@ class SyncLoader:
         return True
 
     async def _look_ahead(self) -> None:
-        """Fetch what is there of the next version; at each look once it has begun to come."""
+        """Fetch the parts of the next version that exist so far, without a delay once its parts appear."""
         if time.monotonic() < self._look_ahead_at or self._one_at_a_time.locked():
             return
         self._look_ahead_at = time.monotonic() + AHEAD_S

@@ -1,4 +1,4 @@
-"""An engine whose tokens a function writes: the teacher, and a stand-in for a model in tests. Torch-free."""
+"""An engine whose tokens come from a function: the teacher, and a fake model in tests. Torch-free."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -9,11 +9,11 @@ from ostinato.engine.http import Running, create_app, serve
 from ostinato.types import TEACHER_VERSION, Completion, FinishReason, GenerateRequest
 
 Policy = Callable[[GenerateRequest], Awaitable[tuple[int, ...]]]
-"""What to say to a request: ids, the stop token included."""
+"""A function that returns the ids of a completion, with the stop token."""
 
 
 class ScriptedEngine:
-    """Says what `policy` says, cut to `max_tokens`; logprobs are 0.0 and versions TEACHER_VERSION."""
+    """Returns the ids of `policy`, cut to `max_tokens`; logprobs are 0.0 and versions TEACHER_VERSION."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -64,5 +64,5 @@ class ScriptedEngine:
 async def serve_scripted(
     engine: ScriptedEngine, host: str = "127.0.0.1", port: int = 0, *, secret: str = ""
 ) -> Running:
-    """Serve it over the same HTTP as a model; port 0 takes a free one."""
+    """Serve a scripted engine over the same HTTP as a model; port 0 takes a free one."""
     return await serve(create_app(engine, secret=secret), host, port)

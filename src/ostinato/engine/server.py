@@ -1,9 +1,9 @@
 """`python -m ostinato.engine.server`: an engine behind HTTP, embedded or (`--vllm`) a real vLLM.
 
-Its environment holds `OSTINATO_ENGINE_SECRET`, which its callers show. It prints one line of JSON to stdout
+Its environment holds `OSTINATO_ENGINE_SECRET`, which its callers send. It prints one line of JSON to stdout
 when it listens, `{"ready": true, "port": …, "version": …}`, and stops on SIGTERM. A missing secret, a wrong
-checkpoint, a taken port or a version that cannot be loaded at the start is one line on stderr and exit
-code 2.
+checkpoint, a taken port or a version that cannot be loaded at the start ends it with one line on stderr and
+exit status 2.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ from ostinato.sync import Subscriber, SyncError
 from ostinato.web.secret import ENGINE_SECRET, take_secret
 
 SWITCH_S = 1e-4
-"""How long a thread that fetches weights may keep the interpreter from the one that samples: much less than a
-decode step (Python's own 5 ms are ten of them)."""
+"""How long a thread that fetches weights may keep the interpreter from the one that samples. It is much less
+than a decode step; Python's default of 5 ms would be ten of them."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

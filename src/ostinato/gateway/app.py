@@ -44,7 +44,7 @@ from ostinato.gateway.upstream import EngineClient
 from ostinato.model.renderer import Renderer, RenderError
 from ostinato.store import PurgedError, Store, StoreError
 from ostinato.types import ApiKey
-from ostinato.web.origin import Addressed
+from ostinato.web.origin import LocalOnly
 
 CHAT, MESSAGES, RESPONSES = Chat(), Messages(), Responses()
 
@@ -165,7 +165,7 @@ def create_app(store: Store, renderer: Renderer, settings: GatewayConfig) -> ASG
     matched = Middleware(HarnessMiddleware, trained=settings.harness)
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers, middleware=[matched])
     # Around everything, so that an answer to our own fault has its request id too.
-    return TimingMiddleware(Addressed(app, settings.allowed_hosts), gateway.metrics.replied)
+    return TimingMiddleware(LocalOnly(app, settings.allowed_hosts), gateway.metrics.replied)
 
 
 def _dialect_of(request: Request) -> Dialect:

@@ -1,4 +1,4 @@
-"""The service as an ASGI application. Every answer is JSON; an error is `{"error": {message, code, …}}`."""
+"""The service as an ASGI application. Responses are JSON; an error is `{"error": {message, code, …}}`."""
 
 import asyncio
 import base64
@@ -14,18 +14,18 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from ostinato.search.index import Found, Index, MissingFiles, SearchError, UnknownTree
-from ostinato.web.origin import Addressed
+from ostinato.search.index import Hit, Index, MissingFiles, SearchError, UnknownTree
+from ostinato.web.origin import LocalOnly
 from ostinato.web.values import TooManyValuesError, parse_values
 
 MAX_BODY_BYTES = 8 * 2**20
 MAX_QUERY = 2_000
 Authenticate = Callable[[str], Awaitable[bool]]
-"""Whether an API key may search."""
+"""A function that returns True when an API key may search."""
 
 
-class Refused(Exception):  # noqa: N818
-    """An error as the client will read it."""
+class RequestRefused(Exception):  # noqa: N818
+    """An error with the status and the body that the client receives."""
 
     def __init__(self, status: int, message: str, code: str, **more: object) -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ class Refused(Exception):  # noqa: N818
 
 
 class Service:
-    """The endpoints. Work on the index happens in threads, one at a time."""
+    """The endpoints. Work on the index is done in threads, one request at a time."""
 
     def __init__(self, index: Index, authenticate: Authenticate) -> None:
         self._index = index
@@ -45,14 +45,14 @@ class Service:
         body = await self._body(request)
         files = _field(body, "files", dict)
         if not all(isinstance(digest, str) for digest in files.values()):
-            raise Refused(422, "files maps each path to its content hash", "invalid_request")
+            raise RequestRefused(422, "files must map each path to its content hash", "invalid_request")
         tree, missing = await self._work(self._index.register, files)
         return _answer({"tree": tree, "missing": missing})
 
     async def files(self, request: Request) -> Response:
         body = await self._body(request)
-        told = _field(body, "files", list)
-        files = await self._work(lambda: [_file(value) for value in told])
+        values = _field(body, "files", list)
+        files = await self._work(lambda: [_file(value) for value in values])
         await self._work(self._index.add, files)
         return _answer({"added": len(files)})
 
@@ -60,10 +60,12 @@ class Service:
         body = await self._body(request)
         query, k = _field(body, "query", str), _field(body, "k", int, 10)
         if not query.strip() or len(query) > MAX_QUERY:
-            raise Refused(422, f"query is text of at most {MAX_QUERY} characters", "invalid_request")
+            raise RequestRefused(
+                422, f"query must be text of at most {MAX_QUERY} characters", "invalid_request"
+            )
         tree, path = _field(body, "tree", str), _field(body, "path", str, ".")
-        found = await self._work(lambda: self._index.query(tree, query, path=path, k=k))
-        return _answer({"tree": tree, "hits": [_hit(hit) for hit in found]})
+        hits = await self._work(lambda: self._index.query(tree, query, path=path, k=k))
+        return _answer({"tree": tree, "hits": [_hit(hit) for hit in hits]})
 
     async def healthz(self, _: Request) -> Response:
         return _answer({"status": "ok"})
@@ -78,27 +80,27 @@ class Service:
         async for part in request.stream():
             data += part
             if len(data) > MAX_BODY_BYTES:
-                raise Refused(
+                raise RequestRefused(
                     413, f"the body is larger than {MAX_BODY_BYTES} bytes: send less at once", "too_large"
                 )
         try:
             value = await asyncio.to_thread(parse_values, bytes(data))
         except TooManyValuesError as error:
-            raise Refused(413, str(error), "too_large") from None
+            raise RequestRefused(413, str(error), "too_large") from None
         except ValueError as error:
-            raise Refused(400, f"the body is not JSON: {error}", "invalid_json") from None
+            raise RequestRefused(400, f"the body is not JSON: {error}", "invalid_json") from None
         if not isinstance(value, dict):
-            raise Refused(400, "the body must be a JSON object", "invalid_json")
+            raise RequestRefused(400, "the body must be a JSON object", "invalid_json")
         return value
 
     async def _check_key(self, request: Request) -> None:
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not await self._authenticate(key.strip()):
-            raise Refused(401, "send your API key as 'Authorization: Bearer KEY'", "invalid_api_key")
+            raise RequestRefused(401, "send your API key as 'Authorization: Bearer KEY'", "invalid_api_key")
 
 
 def create_app(index: Index, authenticate: Authenticate) -> ASGIApp:
-    """The application. Closing the index is the caller's."""
+    """Return the application. The caller closes the index."""
     service = Service(index, authenticate)
     routes = [
         Route("/v1/search", service.search, methods=["POST"]),
@@ -107,59 +109,63 @@ def create_app(index: Index, authenticate: Authenticate) -> ASGIApp:
         Route("/healthz", service.healthz, methods=["GET"]),
     ]
     handlers: Any = {
-        Refused: _refused,
+        RequestRefused: _refused,
         SearchError: _unacceptable,
         UnknownTree: _unknown,
         MissingFiles: _missing,
         HTTPException: _http_error,
         ClientDisconnect: _gone,
     }
-    return Addressed(Starlette(routes=routes, exception_handlers=handlers))
+    return LocalOnly(Starlette(routes=routes, exception_handlers=handlers))
 
 
 def _field(body: Mapping[str, Any], name: str, kind: type, default: object = None) -> Any:
     value = body.get(name, default)
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise Refused(422, f"{name} must be of type {kind.__name__}", "invalid_request", param=name)
+        raise RequestRefused(422, f"{name} must be of type {kind.__name__}", "invalid_request", param=name)
     return value
 
 
 def _file(value: object) -> tuple[str, bytes]:
     if not isinstance(value, dict) or not isinstance(value.get("path"), str):
-        raise Refused(422, "each of files has a path and a content", "invalid_request", param="files")
+        raise RequestRefused(
+            422, "each of files needs a path and a content", "invalid_request", param="files"
+        )
     try:
         return value["path"], base64.b64decode(value.get("content"), validate=True)  # type: ignore[arg-type]
     except (TypeError, binascii.Error, ValueError):
-        raise Refused(422, f"{value['path']!r:.200}: content is base64", "invalid_request") from None
+        raise RequestRefused(
+            422, f"{value['path']!r:.200}: content must be base64", "invalid_request"
+        ) from None
 
 
-def _hit(found: Found) -> dict[str, object]:
-    return {"path": found.path, "first": found.first, "last": found.last, "score": round(found.score, 4)}
+def _hit(hit: Hit) -> dict[str, object]:
+    return {"path": hit.path, "first": hit.first, "last": hit.last, "score": round(hit.score, 4)}
 
 
 def _answer(value: object, status: int = 200) -> Response:
     return Response(json.dumps(value), status_code=status, media_type="application/json")
 
 
-async def _refused(_: Request, error: Refused) -> Response:
+async def _refused(_: Request, error: RequestRefused) -> Response:
     return _answer(error.body, error.status)
 
 
 async def _unacceptable(request: Request, error: SearchError) -> Response:
-    return await _refused(request, Refused(422, str(error), "invalid_request"))
+    return await _refused(request, RequestRefused(422, str(error), "invalid_request"))
 
 
 async def _unknown(request: Request, error: UnknownTree) -> Response:
-    return await _refused(request, Refused(404, str(error), "unknown_tree"))
+    return await _refused(request, RequestRefused(404, str(error), "unknown_tree"))
 
 
 async def _missing(request: Request, error: MissingFiles) -> Response:
-    return await _refused(request, Refused(409, str(error), "missing_files", missing=error.paths))
+    return await _refused(request, RequestRefused(409, str(error), "missing_files", missing=error.paths))
 
 
 async def _http_error(request: Request, error: HTTPException) -> Response:
     message = f"{request.method} {request.url.path}: {error.detail}"
-    return await _refused(request, Refused(error.status_code, message, "not_found"))
+    return await _refused(request, RequestRefused(error.status_code, message, "not_found"))
 
 
 async def _gone(_: Request, __: ClientDisconnect) -> Response:

@@ -1,6 +1,6 @@
-"""What was embedded once, on disk: pieces by content hash, manifests by tree hash. All of it can be rebuilt.
+"""The cache of embeddings on disk: pieces by content hash, manifests by tree hash. All of it can be rebuilt.
 
-Rows carry a checksum. A damaged row counts as missing; a damaged file is put aside and a new one begun.
+Rows carry a checksum. A damaged row counts as missing; a damaged file is moved aside and a new one is begun.
 """
 
 import json
@@ -10,6 +10,7 @@ import time
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,7 +36,8 @@ T = TypeVar("T")
 class Encoded:
     """The pieces of one file, embedded.
 
-    `spans` is int32 of shape [pieces, 2]: first and last line. `rows` are an embedding's, one a piece.
+    `spans` is int32 of shape [pieces, 2]: first and last line. `rows` are encoded by an embedding, one per
+    piece.
     """
 
     spans: "np.ndarray[Any, np.dtype[np.int32]]"
@@ -57,7 +59,10 @@ class Encoded:
 
 
 class Cache:
-    """Safe for threads; one process a file. Least recently used rows go when it grows beyond `max_bytes`."""
+    """A thread-safe cache in a file that one process uses.
+
+    When it grows beyond `max_bytes`, the least recently used rows are removed.
+    """
 
     def __init__(self, path: Path, max_bytes: int) -> None:
         self._path = path
@@ -74,27 +79,29 @@ class Cache:
             return _connect(self._path)
 
     def _put_aside(self) -> None:
-        """A file that is no database any more is kept for whoever wants to know why."""
+        """Rename a damaged file, so that the cause can still be examined."""
         self._path.replace(self._path.with_suffix(".damaged"))
         for suffix in ("-wal", "-shm"):
             self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
 
     def files(self, keys: Iterable[str]) -> dict[str, Encoded]:
-        """Those of `keys` that are there and whole."""
-        found = self._bodies("files", list(dict.fromkeys(keys)))
-        return {key: Encoded.unpack(body) for key, body in found.items()}
+        """Return the cached files of `keys`, without damaged ones."""
+        bodies = self._bodies("files", list(dict.fromkeys(keys)))
+        return {key: Encoded.unpack(body) for key, body in bodies.items()}
 
     def known(self, keys: Iterable[str]) -> set[str]:
-        """Those of `keys` that are there."""
+        """Return the cached ones of `keys`."""
         return {
-            key for part in _parts(list(keys)) for (key,) in self._ask(_select("key", "files", part), part)
+            key
+            for part in _parts(list(keys))
+            for (key,) in self._execute(_select("key", "files", part), part)
         }
 
     def add_files(self, encoded: Mapping[str, Encoded]) -> None:
         self._put("files", {key: value.pack() for key, value in encoded.items()})
 
     def tree(self, key: str) -> dict[str, str] | None:
-        """Path to content hash, or None when the tree is not known."""
+        """Return the content hash of each path, or None when the tree is not known."""
         body = self._bodies("trees", [key]).get(key)
         return None if body is None else json.loads(zlib.decompress(body))
 
@@ -108,11 +115,11 @@ class Cache:
     def _bodies(self, table: str, keys: list[str]) -> dict[str, bytes]:
         bodies: dict[str, bytes] = {}
         for part in _parts(keys):
-            for key, body, checksum in self._ask(_select("key, body, checksum", table, part), part):
+            for key, body, checksum in self._execute(_select("key, body, checksum", table, part), part):
                 if xxhash.xxh3_128_hexdigest(body) == checksum:
                     bodies[key] = body
             used = f"UPDATE {table} SET used = ? WHERE key IN ({_marks(part)})"  # noqa: S608
-            self._ask(used, [time.time(), *part])
+            self._execute(used, [time.time(), *part])
         return bodies
 
     def _put(self, table: str, bodies: Mapping[str, bytes]) -> None:
@@ -124,18 +131,21 @@ class Cache:
         self._shrink()
 
     def _shrink(self) -> None:
-        """Lets the least recently used go until well below the limit; clients send again what is missed."""
+        """Remove the least recently used rows; clients send missing files again."""
         for table in ("trees", "files"):
-            total = self._ask(f"SELECT COALESCE(SUM(LENGTH(body)), 0) FROM {table}")[0][0]  # noqa: S608
+            total = self._execute(f"SELECT COALESCE(SUM(LENGTH(body)), 0) FROM {table}")[0][0]  # noqa: S608
             if total <= self._max_bytes:
                 continue
             excess = total - KEPT_AFTER_EVICTION * self._max_bytes
-            sizes = self._ask(f"SELECT key, LENGTH(body) FROM {table} ORDER BY used")  # noqa: S608
-            gone = [key for (key, _), before in zip(sizes, _sums(sizes), strict=True) if before < excess]
-            for part in _parts(gone):
-                self._ask(f"DELETE FROM {table} WHERE key IN ({_marks(part)})", part)  # noqa: S608
+            sizes = self._execute(f"SELECT key, LENGTH(body) FROM {table} ORDER BY used")  # noqa: S608
+            before = accumulate((size for _, size in sizes), initial=0)
+            old = [
+                key for (key, _), bytes_before in zip(sizes, before, strict=False) if bytes_before < excess
+            ]
+            for part in _parts(old):
+                self._execute(f"DELETE FROM {table} WHERE key IN ({_marks(part)})", part)  # noqa: S608
 
-    def _ask(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def _execute(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with self._lock, self._database:
             return self._database.execute(statement, values).fetchall()
 
@@ -164,12 +174,3 @@ def _marks(keys: Sequence[str]) -> str:
 
 def _parts(keys: list[T]) -> list[list[T]]:
     return [keys[start : start + AT_ONCE] for start in range(0, len(keys), AT_ONCE)]
-
-
-def _sums(sizes: Sequence[tuple[str, int]]) -> list[int]:
-    """Bytes before each row."""
-    before, sums = 0, []
-    for _, size in sizes:
-        sums.append(before)
-        before += size
-    return sums

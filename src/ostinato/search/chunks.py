@@ -1,8 +1,9 @@
-"""Cuts a file into the pieces that a search can answer with. Lines count from 1, ends inclusive.
+"""The cutting of a file into the pieces that a search returns. Lines count from 1, and both ends are
+included.
 
 ::
 
-    python      every function and method on its own, a class's head, what lies between
+    python      every function and method, the head of each class, and the paragraphs between them
     the rest    paragraphs, packed up to LINES lines
 """
 
@@ -14,11 +15,11 @@ from itertools import pairwise
 from pathlib import PurePosixPath
 
 LINES = 60
-"""The longest piece. A longer function is cut."""
+"""The most lines of a piece; a longer function is cut."""
 PACKED = 25
-"""Paragraphs shorter than this are put together."""
+"""Paragraphs are put together until they have this many lines."""
 LINE_CHARS = 400
-"""How much of one line is looked at: minified files have lines of a megabyte."""
+"""The characters of a line that are used: minified files have lines of a megabyte."""
 MOST_CHUNKS = 5_000
 Span = tuple[int, int, str]
 
@@ -34,17 +35,17 @@ class Chunk:
     first: int
     last: int
     name: str
-    """Dotted name of the function or class; empty elsewhere."""
+    """The dotted name of the function or class; empty elsewhere."""
     text: str
 
 
 def syntax_of(path: str) -> str:
-    """What decides how a file is cut: `python` or `text`."""
+    """Return the syntax by which a file is cut: `python` or `text`."""
     return "python" if PurePosixPath(path).suffix in {".py", ".pyi"} else "text"
 
 
 def chunks(content: bytes, syntax: str) -> list[Chunk]:
-    """The pieces of a file that are not blank; none for a binary one. Never raises, whatever the content."""
+    """Return the pieces of a file that are not blank; none for a binary file. No content makes it raise."""
     if b"\0" in content:
         return []
     lines = content.decode(errors="replace").replace("\r\n", "\n").split("\n")
@@ -54,7 +55,7 @@ def chunks(content: bytes, syntax: str) -> list[Chunk]:
 
 
 def _chunk(lines: list[str], first: int, last: int, name: str) -> Chunk | None:
-    """Without blank lines at its ends; None when nothing is left."""
+    """Return a piece without blank lines at its ends; None when nothing is left."""
     filled = [number for number in range(first, last + 1) if lines[number - 1].strip()]
     if not filled:
         return None
@@ -69,7 +70,7 @@ def _cut(first: int, last: int, name: str) -> Iterator[Span]:
 
 
 def _python(lines: list[str]) -> list[Span]:
-    """Functions and heads of classes, and the paragraphs between them."""
+    """Return the spans of functions and heads of classes, and of the paragraphs between them."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -86,7 +87,7 @@ def _python(lines: list[str]) -> list[Span]:
 
 
 def _definitions(body: list[ast.stmt], prefix: str) -> Iterator[Span]:
-    """Spans in order, without overlap: a class is its head, then each of its methods."""
+    """Yield spans in order, without overlap: for a class its head, then each of its methods."""
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield _start(node), node.end_lineno or node.lineno, prefix + node.name
@@ -102,7 +103,7 @@ def _start(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> int:
 
 
 def _paragraphs(lines: list[str], first: int, last: int) -> list[Span]:
-    """Lines `first` to `last`, split where a blank line ends at least PACKED of them."""
+    """Return spans of the lines `first` to `last`, split at blank lines after at least PACKED lines."""
     breaks, start = [first], first
     for number in range(first, last + 1):
         if number - start >= PACKED and not lines[number - 1].strip():

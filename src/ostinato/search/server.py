@@ -1,4 +1,4 @@
-"""`ostinato search serve`: one process; prints one JSON line when it answers."""
+"""`ostinato search serve`: one process that prints one JSON line when it listens."""
 
 import asyncio
 import hashlib
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def serve(config: SearchConfig) -> int:
-    """Serves until SIGTERM or SIGINT. Exit status 2 and one line on stderr when it cannot start."""
+    """Serve until SIGTERM or SIGINT. Return exit status 2, after one line on stderr, when it cannot start."""
     try:
         authenticate = _authenticator(config)
         index = open_index(config)
@@ -52,7 +52,7 @@ def serve(config: SearchConfig) -> int:
 
 
 def open_index(config: SearchConfig) -> Index:
-    """The index over a cache on disk. Raises ServeError for an unknown or absent model."""
+    """Return the index over a cache on disk. Raises ServeError for an unknown or missing model."""
     return Index(Cache(config.cache, config.max_mb * 2**20), _embedding(config.model))
 
 
@@ -70,7 +70,7 @@ def _embedding(model: str) -> Embedding:
 
 
 def _authenticator(config: SearchConfig) -> Authenticate:
-    """Accepts the configured key, and every key of the store."""
+    """Return a function that accepts the configured key, and every key of the store that may be used."""
     if not config.key and not config.store:
         raise ServeError(
             "no API key: set OSTINATO_KEY, give --key-file, or name the gateway's store with --store"

@@ -1,1 +1,4 @@
-"""What every HTTP server of ours shares: limits of what a connection may hold, and who may be addressed."""
+"""The parts that all our HTTP servers share: limits of connections and bodies, host names and secrets.
+
+Every server of the house comes in, by the module it needs.
+"""

@@ -1,9 +1,9 @@
-"""Who may address a server of this machine: its own programs, and no web page.
+"""The check that requests to a server come from programs of this machine, and not from web pages.
 
-A page in a browser can send requests to every port of the machine it is shown on. With a name of its own
-that it points at 127.0.0.1 (DNS rebinding) it may read the answers too. What it cannot do is name another
-host than its own in `Host`, or leave out `Origin` where the two differ. So a server that is reached over
-loopback answers only where `Host` names loopback, or a name that it was told to expect, and no server answers
+A page in a browser can send requests to every port of the machine it is shown on. With a name of its own that
+points at 127.0.0.1 (DNS rebinding) it may read the responses too. But it cannot name another host than its
+own in `Host`, nor leave out `Origin` where the two differ. So a server that is reached over loopback serves
+only requests whose `Host` names loopback, or a name that it was configured to expect, and no server serves
 another origin.
 """
 
@@ -17,15 +17,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 FORBIDDEN = 403
 
 
-def stranger(host: str, origin: str, local: str, allowed: Sequence[str] = ()) -> str | None:
-    """Why a request is not answered; None when it is.
+def refusal(host: str, origin: str, local: str, allowed: Sequence[str] = ()) -> str | None:
+    """Return the reason why a request is refused; None when it is served.
 
-    `host` and `origin` are the headers, empty when they are missing, `local` is the address that the
-    connection came to, `allowed` are host names beside loopback.
+    `host` and `origin` are the headers, empty when they are missing, `local` is the address at which the
+    connection arrived, `allowed` are host names beside loopback.
 
-    >>> stranger("127.0.0.1:8080", "", "127.0.0.1") is None
+    >>> refusal("127.0.0.1:8080", "", "127.0.0.1") is None
     True
-    >>> stranger("evil.example:8080", "http://evil.example:8080", "127.0.0.1")
+    >>> refusal("evil.example:8080", "http://evil.example:8080", "127.0.0.1")
     "Host names 'evil.example', which is not this machine: use 127.0.0.1, or allow that name"
     """
     name = _name(f"//{host}")
@@ -52,8 +52,8 @@ def _is_loopback(name: str) -> bool:
         return False
 
 
-class Addressed:
-    """ASGI: answers 403 to web pages of others and to names that are not this machine's."""
+class LocalOnly:
+    """An ASGI application that refuses with 403 pages of other sites and host names of other machines."""
 
     def __init__(self, app: ASGIApp, allowed: Sequence[str] = ()) -> None:
         self._app = app
@@ -78,4 +78,4 @@ class Addressed:
             elif name == b"origin":
                 origin = value.decode("latin-1")
         local = scope["server"][0] if scope.get("server") else ""
-        return stranger(host, origin, local, self._allowed)
+        return refusal(host, origin, local, self._allowed)

@@ -1,8 +1,8 @@
-"""An HTTP protocol that a client cannot make hold memory or time: heads, bodies and connections have limits.
+"""An HTTP protocol with limits on heads, bodies and connections, so that no client can use up memory or time.
 
 uvicorn's own protocol limits none of them, and its parser copies an unfinished header at each read, which is
-quadratic in the header's length. Whatever is refused here is refused before a key is asked for, so the limits
-are those of strangers.
+quadratic in the header's length. Requests are refused here before their key is checked, so the limits hold
+for strangers.
 """
 
 import asyncio
@@ -14,20 +14,20 @@ from weakref import WeakKeyDictionary
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MOST_HEAD_BYTES = 32 * 2**10
-"""Request line and headers of one request; also what may come between two pieces of a body (trailers)."""
+"""The most bytes of a request line with its headers, and between two pieces of a body (trailers)."""
 MOST_FIELDS = 128
-"""Headers of one request, its trailers included: small ones cost fifty times their length."""
+"""The most headers of one request, with its trailers: small ones cost fifty times their length."""
 MOST_PIPELINED = 8
-"""Requests that may wait on a connection for the answer of the one before."""
+"""The most requests on a connection that may wait for the response to the one before."""
 HEAD_S = 10.0
-"""From the first byte of a head to its last."""
+"""The most time between the first and the last byte of a head."""
 BODY_S = 30.0
 LEAST_BODY_BYTES = 30 * 2**10
-"""What must arrive of an unfinished body in each `BODY_S`: 1 KiB a second."""
+"""The bytes of an unfinished body that must arrive in each `BODY_S`: 1 KiB per second."""
 MOST_CONNECTIONS = 1_024
-"""Beyond them the connection that has waited longest for its client is closed."""
+"""Beyond this number the connection that has waited longest for its client is closed."""
 MOST_REQUESTS = 1_024
-"""Requests under way; others are answered 503."""
+"""The most requests under way; others get 503."""
 STATUS = {
     408: b"Request Timeout",
     431: b"Request Header Fields Too Large",
@@ -35,11 +35,12 @@ STATUS = {
 }
 
 _waiting: WeakKeyDictionary[Any, "OrderedDict[Guarded, None]"] = WeakKeyDictionary()
-"""By server, the connections that wait for their client and not for us; who began first is first."""
+"""By server, the connections that wait for their client and not for us, in the order in which they began
+to."""
 
 
 class TooMuchError(Exception):
-    """A request went over a limit: raised inside the parser, which ends it."""
+    """A request exceeds a limit; this is raised inside the parser, which ends the request."""
 
 
 class Guarded(HttpToolsProtocol):
@@ -71,7 +72,7 @@ class Guarded(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Feeds the parser no more than the limit at once, so that it never holds more than the limit."""
+        """Feed the parser no more than the limit at once, so that it never holds more than the limit."""
         while data and not self.transport.is_closing():
             room = MOST_HEAD_BYTES - self._unread
             piece, data = data[:room], data[room:]
@@ -91,7 +92,7 @@ class Guarded(HttpToolsProtocol):
         if self._fields > MOST_FIELDS:
             self._status = 431
             raise TooMuchError(f"more than {MOST_FIELDS} headers")
-        if not self._in_body:  # what comes after a body are trailers, which nobody here reads
+        if not self._in_body:  # headers after a body are trailers, which no server here reads
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -116,14 +117,14 @@ class Guarded(HttpToolsProtocol):
             self._watch_the_client()
 
     def send_400_response(self, msg: str) -> None:
-        """The parser gave up: for a reason of ours, or because this is not HTTP."""
+        """Respond when the parser gave up, for a limit of ours or because the request is not HTTP."""
         if self._status == 400:
             super().send_400_response(msg)
         else:
             self._refuse(self._status)
 
     def _watch_the_client(self) -> None:
-        """Sets the clock of what the client has begun, and notes whether the client is waited for."""
+        """Start the clock for the head or body that the client has begun, and note if we wait for it."""
         if self._in_body:
             self._time("body", BODY_S)
         elif self._unread:
@@ -137,7 +138,7 @@ class Guarded(HttpToolsProtocol):
             self._others.setdefault(self, None)
 
     def _time(self, what: str, seconds: float) -> None:
-        """Starts the clock for `what`, unless it runs already."""
+        """Start the clock for `what`, unless it runs already."""
         if what == self._timed:
             return
         if self._timer is not None:
@@ -147,7 +148,10 @@ class Guarded(HttpToolsProtocol):
             self._timer = self.loop.call_later(seconds, self._late)
 
     def _late(self) -> None:
-        """A body is late when too little of it came while we were ready to read, or after its answer."""
+        """Close the connection, except for a body that arrives fast enough or that we are not ready to read.
+
+        After its response a body is always late.
+        """
         what, self._timed, self._timer = self._timed, "", None
         answered = self.cycle is not None and self.cycle.response_complete
         arrives = self._body_bytes >= LEAST_BODY_BYTES and not answered
@@ -160,7 +164,7 @@ class Guarded(HttpToolsProtocol):
             self._refuse(408)
 
     def _refuse(self, status: int) -> None:
-        """Answers where an answer can still be heard as one, and closes."""
+        """Close the connection, after an error response if none of another response was sent."""
         if self.transport.is_closing():
             return
         begun = self.cycle is not None and self.cycle.response_started
@@ -171,11 +175,11 @@ class Guarded(HttpToolsProtocol):
 
 
 LIMITS: dict[str, Any] = {"http": Guarded, "limit_concurrency": MOST_CONNECTIONS + MOST_REQUESTS}
-"""For `uvicorn.Config`. It counts all connections: with the most that wait, so many may have a request."""
+"""Arguments of `uvicorn.Config`. It counts all connections: those with a request, and the most that wait."""
 
 
 def allow_connections() -> None:
-    """Raises this process's limit of open files to what the limits of this module need, where allowed."""
+    """Raise this process's limit of open files to the number that this module needs, where allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = 4 * (MOST_CONNECTIONS + MOST_REQUESTS)
     wanted = needed if hard == resource.RLIM_INFINITY else min(needed, hard)

@@ -1,6 +1,6 @@
-"""The secret that an engine shares with who may ask it: given by environment, never on a command line.
+"""The secret that an engine shares with its callers, passed in the environment and never on a command line.
 
-A command line is read by every user of a machine, an environment only by its own.
+Every user of a machine can read a command line, but only their own environment.
 """
 
 import hmac
@@ -15,16 +15,16 @@ def new_secret() -> str:
 
 
 def take_secret() -> str:
-    """What the parent gave, taken out of the environment so that no child inherits it; empty without."""
+    """Return the secret, or an empty text, and remove it from the environment of later child processes."""
     return os.environ.pop(ENGINE_SECRET, "")
 
 
 def bearer(secret: str) -> dict[str, str]:
-    """The headers that show `secret`."""
+    """Return the headers that carry `secret`."""
     return {"Authorization": f"Bearer {secret}"} if secret else {}
 
 
 def shows(authorization: str, secret: str) -> bool:
-    """Whether the header `authorization` shows `secret`; takes as long for a near miss as for a far one."""
+    """Return True when the header `authorization` carries `secret`, in a time that does not depend on it."""
     expected = f"Bearer {secret}".encode()
     return hmac.compare_digest(authorization.encode(errors="surrogateescape"), expected)

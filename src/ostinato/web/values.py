@@ -1,4 +1,4 @@
-"""JSON from strangers, refused before it is read when it would become many times its own size in memory."""
+"""JSON of untrusted clients, refused before it is parsed if it would take many times its size in memory."""
 
 import re
 from typing import Any
@@ -6,16 +6,16 @@ from typing import Any
 import orjson
 
 MOST_VALUES = 200_000
-"""Objects, lists and separators in a body: each costs up to some hundred bytes once it is read."""
+"""The most objects, lists and separators in a body: each takes up to some hundred bytes once it is parsed."""
 STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)', re.DOTALL)
 
 
 class TooManyValuesError(ValueError):
-    """The body is JSON, or might be, and holds more values than anything sensible."""
+    """The body holds more values than any sensible request."""
 
 
 def parse_values(body: bytes) -> Any:
-    """The value that `body` encodes. ValueError for what is not JSON or whose strings are not text.
+    """Return the value that `body` encodes. Raises ValueError for a body that is not JSON in UTF-8.
 
     >>> parse_values(b'{"a": [1]}')
     {'a': [1]}

@@ -34,5 +34,5 @@ def test_a_number_that_would_wrap_is_refused(number: int) -> None:
 
 @pytest.mark.parametrize("array", [np.zeros((2, 2), "u2"), np.zeros((1, 1, 2), "f4")], ids=["shape", "type"])
 def test_what_is_no_routes_is_refused(array: np.ndarray) -> None:
-    with pytest.raises(EngineError, match="no numbers of experts"):
+    with pytest.raises(EngineError, match="not numbers of experts"):
         routes_of(told(array))

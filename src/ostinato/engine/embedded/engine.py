@@ -4,7 +4,7 @@
                                                              ▲
                                                     swap ────┘ between two steps
 
-All of it runs on one event loop, one step at a time; between steps others get their turn.
+All of it runs on one event loop, one step at a time; other tasks run between steps.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ from ostinato.types import Completion, GenerateRequest
 
 log = logging.getLogger(__name__)
 PREFILL_TOKENS = 4096
-"""Of new prompts computed between two decode steps: bounds how long the others wait."""
+"""Tokens of new prompts that are computed between two decode steps; this bounds how long the others wait."""
 
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """One request on its way; `tokens` only if someone listens to them."""
+    """One request on its way; `tokens` is the queue of a streaming caller."""
 
     request: GenerateRequest
     done: asyncio.Future[Completion]
@@ -54,9 +54,9 @@ class _Counts:
 
 
 class EmbeddedEngine:
-    """Serves a copy of `decoder`. Make and use it on one event loop.
+    """Serves a copy of `decoder`. Create and use it on one event loop.
 
-    `forward` computes; the fastest that this machine has, unless it is given.
+    `forward` creates the forward pass; by default it is the fastest that this machine has.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class EmbeddedEngine:
         self._open.set()
         self._pending: deque[_Job] = deque()
         self._jobs: dict[int, _Job] = {}
-        self._listened: set[int] = set()
+        self._streamed: set[int] = set()
         """Slots whose tokens are streamed."""
         self._task: asyncio.Task[None] | None = None
         self._counts = _Counts()
@@ -124,14 +124,10 @@ class EmbeddedEngine:
             if not self._open.is_set():
                 raise LoadRefusedError(f"version {version} was refused: {PAUSED}")
             self._forward.use(weights)
-            self._note(version)
-
-    def _note(self, version: int) -> None:
-        """The next token is of `version`; keys computed until now are not continued by others."""
-        self._version = version
-        self._epoch += 1
-        self._table.mix()
-        self._counts.swaps += 1
+            self._version = version
+            self._epoch += 1  # no other request may continue the keys that were computed before
+            self._table.mix()
+            self._counts.swaps += 1
 
     def stats(self) -> dict[str, float]:
         now = {"version": self._version, "running": len(self._jobs), "waiting": len(self._pending)}
@@ -155,7 +151,7 @@ class EmbeddedEngine:
         return job
 
     async def _run(self) -> None:
-        """Step while there is work. A failing step fails its requests, never the engine."""
+        """Run steps while there is work. A failing step fails its requests, never the engine."""
         while self._pending or self._jobs:
             await self._open.wait()
             started = time.perf_counter()
@@ -168,14 +164,14 @@ class EmbeddedEngine:
             await asyncio.sleep(0)
 
     def _step(self) -> None:
-        """One more token for every request that has a slot."""
+        """Sample one more token for every request that has a slot."""
         self._admit()
         slots = np.flatnonzero(self._table.busy)
         finished = self._forward.advance(slots, self._version)
         self._counts.steps += 1
         self._counts.tokens += len(slots)
-        for slot in self._listened:
-            self._tell(slot)
+        for slot in self._streamed:
+            self._send_token(slot)
         for slot in finished.tolist():
             self._finish(slot)
 
@@ -183,10 +179,10 @@ class EmbeddedEngine:
         """Give waiting requests free slots, first come first served, as far as the prefill budget goes."""
         budget = PREFILL_TOKENS
         while self._pending and budget > 0 and len(self._jobs) < len(self._table.busy):
-            budget -= self._seat(self._pending.popleft())
+            budget -= self._place(self._pending.popleft())
 
-    def _seat(self, job: _Job) -> int:
-        """Give a request its slot; how many of its tokens must be computed."""
+    def _place(self, job: _Job) -> int:
+        """Give a request its slot; return how many of its tokens must be computed."""
         prompt = np.array(job.request.prompt_ids, np.int32)
         reuse = self._table.reusable(prompt, self._epoch)
         slot = self._table.place(reuse)
@@ -197,11 +193,11 @@ class EmbeddedEngine:
         self._counts.prompt_tokens += len(prompt)
         self._counts.reused_tokens += reuse.length
         if job.tokens is not None:
-            self._listened.add(slot)
+            self._streamed.add(slot)
         return len(prompt) - reuse.length
 
-    def _tell(self, slot: int) -> None:
-        """The newest token of a slot to whoever listens."""
+    def _send_token(self, slot: int) -> None:
+        """Send the newest token of a slot to the caller that streams it."""
         table, queue = self._table, self._jobs[slot].tokens
         assert queue is not None
         at = int(table.length[slot]) - 1
@@ -217,13 +213,13 @@ class EmbeddedEngine:
 
     def _release(self, slot: int) -> _Job:
         self._table.free(slot)
-        self._listened.discard(slot)
+        self._streamed.discard(slot)
         job = self._jobs.pop(slot)
         job.slot = None
         return job
 
     def _drop(self, job: _Job) -> None:
-        """Free what a request still holds: its caller has its answer or went away."""
+        """Free the slot or the place in the queue of a request whose caller has its result or went away."""
         if job.slot is not None:
             self._release(job.slot)
         elif job in self._pending:
@@ -241,7 +237,7 @@ class EmbeddedEngine:
 
 
 def fastest(decoder: Decoder, table: SlotTable) -> Forward:
-    """The kernel where it can be compiled, else torch."""
+    """Return the kernel's forward pass where it can be compiled, else torch's."""
     try:
         return NativeForward(decoder, table)
     except KernelError as error:

@@ -1,7 +1,7 @@
-"""One forward of a batch of slots: prefill of new prompts, or one more token each.
+"""The forward pass of a batch of slots: the prefill of new prompts, or one more token for each slot.
 
-`Forward` is what the engine asks for; `TorchForward` runs anywhere, `NativeForward` (`native.py`) where there
-is a C compiler, several times faster.
+`Forward` is the protocol that the engine uses. `TorchForward` runs anywhere; `NativeForward` (`native.py`)
+runs where there is a C compiler, and is several times faster.
 """
 
 import copy
@@ -25,27 +25,30 @@ class Forward(Protocol):
     """Computes rows of a SlotTable and samples into it."""
 
     def advance(self, slots: Slots, version: int) -> Slots:
-        """Compute what is missing of these slots and sample one token for each, as of `version`.
+        """Compute the missing tokens of these slots and sample one token for each, labelled with `version`.
 
-        Returns those that are finished by it.
+        Return the slots that are finished by it.
         """
         ...
 
     def copy_prefix(self, source: int, target: int, length: int) -> None:
-        """What is known of the first `length` tokens of one slot becomes that of another."""
+        """Copy the keys and values of the first `length` tokens of one slot to another."""
         ...
 
     def prepare(self, tensors: Mapping[str, Tensor]) -> Any:
-        """Weights ready for `use`; those in use stay. May run in a thread. Raises WeightsError."""
+        """Return weights ready for `use`, without touching those in use. It may run in a thread.
+
+        Raises WeightsError.
+        """
         ...
 
     def use(self, weights: Any) -> None:
-        """Compute with what `prepare` gave from now on."""
+        """Compute with the result of `prepare` from now on."""
         ...
 
 
 class TorchForward:
-    """The decoder itself, over blocks of keys that grow."""
+    """The decoder in torch, over blocks of keys that grow."""
 
     def __init__(self, decoder: Decoder, table: SlotTable) -> None:
         self._table = table
@@ -73,16 +76,15 @@ class TorchForward:
         return np.concatenate(finished)
 
     def _prefill(self, slots: Slots) -> Tensor:
-        """Compute several tokens of each of these slots; logits [B, V] after their last ones."""
+        """Compute several tokens of each of these slots; return logits [B, V] after their last ones."""
         table = self._table
         start, end = table.computed[slots], table.length[slots]
         width, reach = int((end - start).max()), int(end.max())
         positions = start[:, None] + np.arange(width)
         real = positions < end[:, None]
         ids = np.where(real, table.tokens[slots[:, None], np.minimum(positions, reach - 1)], 0)
-        seen = np.where(real, positions, 0)
         self._cache.reserve(reach)
-        at = torch.from_numpy(seen)
+        at = torch.from_numpy(np.where(real, positions, 0))
         cache = Prefill(self._cache, torch.from_numpy(slots), at, torch.from_numpy(real))
         hidden, routes = self._decoder.hidden(torch.from_numpy(ids).long(), positions=at, cache=cache)
         if routes is not None:
@@ -93,7 +95,7 @@ class TorchForward:
         return self._decoder.head(hidden[torch.arange(len(slots)), last])
 
     def _decode(self, slots: Slots) -> Tensor:
-        """Compute the last token of each of these slots; logits [B, V] after it."""
+        """Compute the last token of each of these slots; return logits [B, V] after it."""
         table = self._table
         positions = table.computed[slots]
         ids = torch.from_numpy(table.tokens[slots, positions]).long()[:, None]

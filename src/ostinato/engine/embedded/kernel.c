@@ -1,13 +1,13 @@
 /* The forward pass of the decoder and the choice of tokens, for rows of (slot, position, token id).
  *
- * A row is one new token. Prefill and decode are the same call with other rows, and every number of a row is
- * computed by the same operations in the same order whoever shares the batch: results do not depend on it, to
- * the bit. What makes that cheap is the layout: weights are packed in panels of PANEL outputs, so that a lane
- * of a vector belongs to one output and sums run over inputs one after another; keys are kept in blocks of
- * LANES positions, so that a lane belongs to one position.
+ * A row is one new token. Prefill and decode are the same call with other rows. Every number of a row is
+ * computed by the same operations in the same order, so to the bit results do not depend on the other rows of
+ * the batch. The layout makes that cheap: weights are packed in panels of PANEL outputs, so that a lane of a
+ * vector belongs to one output and sums run over the inputs one after another; keys are kept in blocks of LANES
+ * positions, so that a lane belongs to one position.
  *
- * Widths are padded to whole panels; what is padded is zero everywhere. Compiled by `kernel.py` for the
- * processor it runs on; GCC's vector extensions, which clang has too, stand for the instructions.
+ * Widths are padded to whole panels, with zeros everywhere. `kernel.py` compiles this file for the processor it
+ * runs on; it uses GCC's vector extensions, which clang has too, instead of instructions.
  */
 #include <math.h>
 #include <stdint.h>
@@ -63,7 +63,7 @@ static inline vec exponential(vec x) {
     return choose(tiny, all(0), (vec)((ints)p + power));
 }
 
-/* Sizes as `native.py` gives them: all int64. */
+/* The sizes that `native.py` passes: all int64. */
 typedef struct {
     int64_t vocab, hidden, layers, heads, kv_heads, dim, dense, experts, top, expert, shared, norm_top;
     int64_t slots, max_len;
@@ -168,7 +168,7 @@ static void normalise(const float *x, const float *gain, int64_t width, int64_t 
 
 /* ---- attention -------------------------------------------------------------------------------------- */
 
-/* Normalise one head of a query or key and turn it by its position. */
+/* Normalise one head of a query or key and rotate it by its position. */
 static void turn(const float *x, const float *gain, const float *cos, const float *sin, int64_t dim,
                  float eps, float scale, float *y) {
     float part[4] = {0}, half[dim];
@@ -227,7 +227,7 @@ static void attend(const Engine *e, const float *q, const float *keys, const flo
     }
 }
 
-/* From the products of one row: store its key and value, leave its queries, turned, in their place. */
+/* From the products of one row: store its key and value, and leave its rotated queries in their place. */
 static void remember(const Engine *e, int64_t layer, int64_t slot, int64_t at, const float *gains,
                      float *qkv) {
     int64_t dim = e->s.dim, heads = e->s.heads, kv = e->s.kv_heads;
@@ -372,7 +372,7 @@ static void draw(const Engine *e, float *logits, float temperature, float unifor
         double target = (double)uniform * sum;
         int64_t block = 0;
         while (block < end / LANES - 1 && seen + sums[block] <= target) seen += sums[block++];
-        for (at = best = block * LANES; at < v; at++) { /* rounding may pass the block: then its last one */
+        for (at = best = block * LANES; at < v; at++) { /* rounding may pass the block: then its last token */
             if (p[at] > 0) best = at;
             if ((seen += p[at]) > target && p[at] > 0) break;
         }
@@ -411,7 +411,7 @@ static void flush(const Engine *e, const float *const *w, const Table *t, Batch 
     b->n = 0;
 }
 
-/* Compute what is missing of these slots and sample one token for each; the slots that are finished by it are
+/* Compute the missing tokens of these slots and sample one token for each; the slots that are finished by it are
  * written to `finished`, and their number is returned. */
 int64_t advance(const Engine *e, const float *const *w, const Table *t, int64_t n, const int64_t *slots,
                 int64_t version, int64_t *finished) {
@@ -436,7 +436,7 @@ int64_t advance(const Engine *e, const float *const *w, const Table *t, int64_t 
     return done;
 }
 
-/* The first `length` positions of `source` become those of `target`. */
+/* Copy the first `length` positions of `source` to `target`. */
 void copy_prefix(const Engine *e, int64_t source, int64_t target, int64_t length) {
     int64_t keys = padded(length, LANES) * e->s.dim * 4, values = length * e->v_row * 4;
     for (int64_t l = 0; l < e->s.layers; l++)
@@ -459,7 +459,7 @@ void discard(Engine *e) {
 
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* NULL when there is no memory. The tables stay the caller's; pages of the cache are taken as they are used. */
+/* Return NULL when there is no memory. The tables stay the caller's; pages of the cache are allocated as they are used. */
 Engine *create(const Sizes *s, float eps, const float *cos, const float *sin) {
     Engine *e = calloc(1, sizeof *e);
     if (!e) return NULL;

@@ -1,7 +1,7 @@
-"""`kernel.c` as a library: compiled once for this processor by the C compiler there is, then kept.
+"""The library of `kernel.c`, compiled once for this processor by the available C compiler, then kept.
 
-It lies in `$XDG_CACHE_HOME/ostinato` (or `~/.cache/ostinato`) under the hash of all it depends on, so a new
-source, compiler or processor makes a new one. That takes about two seconds, once.
+It lies in `$XDG_CACHE_HOME/ostinato` (or `~/.cache/ostinato`) under the hash of everything it depends on, so
+a new source, compiler or processor leads to a new library. Compiling takes about two seconds.
 """
 
 import ctypes
@@ -30,12 +30,12 @@ SIGNATURES: dict[str, tuple[list[type], type | None]] = {
 
 
 class KernelError(Exception):
-    """There is no kernel on this machine, and why."""
+    """There is no kernel on this machine; the message says why."""
 
 
 @cache
 def library() -> ctypes.CDLL:
-    """The compiled kernel. Raises KernelError: no compiler, or one that fails."""
+    """Return the compiled kernel. Raises KernelError without a working compiler."""
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         raise KernelError("no C compiler: neither $CC, cc, gcc nor clang")
@@ -63,26 +63,27 @@ def _folder() -> Path:
 
 
 def _key(compiler: str) -> str:
-    """All that the code depends on: source, options, compiler, processor."""
-    listed = Path("/proc/cpuinfo")
-    lines = listed.read_text().splitlines() if listed.exists() else []
+    """Return the hash of everything the library depends on: source, options, compiler and processor."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     flags = next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
-    parts = [SOURCE.read_text(), *OPTIONS, _told(compiler, "--version"), platform.machine(), flags]
+    parts = [SOURCE.read_text(), *OPTIONS, _run(compiler, "--version"), platform.machine(), flags]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 
 def _compile(compiler: str, path: Path) -> None:
-    """Next to its place, then into it: two processes may do this at once."""
+    """Compile next to `path`, then rename: two processes may do this at once."""
     with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".so", delete=False) as file:
         draft = Path(file.name)
     try:
-        _told(compiler, *OPTIONS, "-o", str(draft), str(SOURCE), "-lm")
+        _run(compiler, *OPTIONS, "-o", str(draft), str(SOURCE), "-lm")
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
 
 
-def _told(compiler: str, *arguments: str) -> str:
+def _run(compiler: str, *arguments: str) -> str:
+    """Return the output of the compiler. Raises KernelError when it does not run or fails."""
     command = [compiler, *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)

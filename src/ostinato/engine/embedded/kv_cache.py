@@ -2,9 +2,9 @@
 
 Shapes: S slots, B rows of this step, T new tokens a row, H heads, K kv heads, D head_dim, X keys in reach.
 
-What decides the speed of a decode step is that the keys are read as one contiguous run: a batched product
-over slices with gaps between them takes three times as long. So the blocks are only as long as the longest
-sequence so far, they grow by copying, and every step reads them whole, up to the last busy slot.
+A decode step is fast when the keys are read as one contiguous run: a batched product over slices with gaps
+between them takes three times as long. So the blocks are only as long as the longest sequence so far, they
+grow by copying, and every step reads them whole, up to the last busy slot.
 """
 # ruff: noqa: N803, N806
 
@@ -15,13 +15,13 @@ from torch import Tensor
 from ostinato.model.config import ModelConfig
 
 GROWTH = 64
-"""Positions added at a time."""
+"""The number of positions that are added at a time."""
 SPARSE = 4
-"""Rows are gathered when fewer than one in this many of the slots in reach is busy, else all are scanned."""
+"""Rows are gathered when fewer than one in this many of the slots in reach are busy; else all are scanned."""
 
 
 class SlotCache:
-    """Blocks [S, K, capacity, D] a layer; the capacity follows the longest sequence."""
+    """Blocks [S, K, capacity, D] for each layer; the capacity follows the longest sequence."""
 
     def __init__(self, config: ModelConfig, slots: int) -> None:
         shape = (slots, config.kv_heads, GROWTH, config.head_dim)
@@ -42,7 +42,7 @@ class SlotCache:
             block[target, :, :length] = block[source, :, :length]
 
     def addresses(self, slots: Tensor, positions: Tensor) -> Tensor:
-        """Rows of the flattened blocks [S·K·capacity, D] for tokens [n]: [n·K]."""
+        """Return the rows of the flattened blocks [S·K·capacity, D] for tokens [n], shape [n·K]."""
         _, K, X, _ = self.keys[0].shape
         return ((slots[:, None] * K + torch.arange(K)) * X + positions[:, None]).flatten()
 
@@ -53,7 +53,7 @@ class SlotCache:
 
 
 class Prefill:
-    """Several new tokens a row; rows are padded on the right."""
+    """The attention of several new tokens per row; rows are padded on the right."""
 
     def __init__(self, cache: SlotCache, slots: Tensor, positions_BT: Tensor, real_BT: Tensor) -> None:
         self.cache, self.slots, self.real = cache, slots, real_BT
@@ -72,9 +72,9 @@ class Prefill:
 
 
 class Decode:
-    """One new token a row.
+    """The attention of one new token per row.
 
-    The busy slots lie scattered. Copying their keys together costs more than reading the idle ones between,
+    The busy slots lie scattered. Copying their keys together costs more than reading the idle slots between,
     so queries are spread over all slots up to the last busy one, unless few are busy.
     """
 
@@ -93,17 +93,17 @@ class Decode:
         B, H, _, D = q_BHTD.shape
         q = q_BHTD.reshape(B, k_BKTD.shape[1], -1, D) * D**-0.5
         if self.gather:
-            y = self._look(q, keys[self.slots], values[self.slots])
+            y = self._product(q, keys[self.slots], values[self.slots])
         else:
-            y = self._look(self._spread(q), keys[: self.high], values[: self.high])
+            y = self._product(self._spread(q), keys[: self.high], values[: self.high])
             y = y if len(y) == B else y.index_select(0, self.slots)
         return y.reshape(B, H, 1, D)
 
-    def _look(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def _product(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return torch.softmax((q @ k.transpose(-1, -2)).add_(self.bias), -1) @ v
 
     def _spread(self, rows: Tensor) -> Tensor:
-        """[B, …] to [high, …] with zeros for the idle slots."""
+        """Spread [B, …] to [high, …], with zeros for the idle slots."""
         if len(rows) == self.high:
             return rows
         return rows.new_zeros((self.high, *rows.shape[1:])).index_copy_(0, self.slots, rows)

@@ -1,7 +1,7 @@
-"""The forward of `kernel.c` over the rows of a SlotTable.
+"""The forward pass of `kernel.c` over the rows of a SlotTable.
 
-Its results do not depend on the batch, to the bit: a token computed alone, in a prefill, among others or on a
-reused prefix has the same logits.
+To the bit, its results do not depend on the batch: a token has the same logits whether it is computed alone,
+in a prefill, among others or on a reused prefix.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ from ostinato.model.experts import Dense, Experts
 
 
 class Packed:
-    """Weights as the kernel reads them; `pointers` is its array of addresses."""
+    """Weights in the layout of the kernel; `pointers` is its array of their addresses."""
 
     def __init__(self, decoder: Decoder) -> None:
         self._arrays = [array for part in _parts(decoder) for array in part]
@@ -55,7 +55,7 @@ class NativeForward:
             self._library.discard(engine)
 
     def prepare(self, tensors: Mapping[str, Tensor]) -> Packed:
-        """Weights ready for `use`, without touching those in use. Raises WeightsError."""
+        """Return weights ready for `use`, without touching those in use. Raises WeightsError."""
         self._own.load_state_dict(tensors)
         return Packed(self._own)
 
@@ -77,7 +77,7 @@ Array = NDArray[np.float32]
 
 
 def _places(table: SlotTable) -> ctypes.Array[ctypes.c_void_p]:
-    """The arrays of a table in the order of `Table`."""
+    """Return the addresses of a table's arrays, in the order of the kernel's `Table`."""
     arrays = table.tokens, table.versions, table.logprobs, table.uniform, table.routes, table.stops
     rest = table.length, table.limit, table.computed, table.temperature
     addresses = [array.ctypes.data for array in (*arrays, *rest)]
@@ -85,7 +85,7 @@ def _places(table: SlotTable) -> ctypes.Array[ctypes.c_void_p]:
 
 
 def _sizes(config: ModelConfig, table: SlotTable) -> list[int]:
-    """In the order of `Sizes`."""
+    """Return the sizes of model and table, in the order of the kernel's `Sizes`."""
     moe = (config.experts, config.experts_per_token, config.expert_size, config.shared_expert_size)
     no_moe = (0, 0, 0, 0)
     return [
@@ -103,7 +103,7 @@ def _sizes(config: ModelConfig, table: SlotTable) -> list[int]:
 
 
 def _parts(decoder: Decoder) -> Iterator[list[Array]]:
-    """Every array in the order of the kernel's pointers."""
+    """Yield every array of the weights, in the order of the kernel's pointers."""
     for layer in decoder.layers:
         assert isinstance(layer, Layer)
         attention, mlp = layer.attention, layer.mlp
@@ -119,7 +119,7 @@ def _parts(decoder: Decoder) -> Iterator[list[Array]]:
 
 
 _NONE = np.zeros(1, np.float32)
-"""Where a model has nothing."""
+"""The placeholder for an array that a model does not have."""
 
 
 def _experts(mlp: Experts) -> list[Array]:
@@ -133,13 +133,13 @@ def _dense(mlp: Dense) -> list[Array]:
 
 
 def _pairs(pairs: list[tuple[Tensor, Tensor]]) -> list[Array]:
-    """All gate_up, gate and up each padded to whole panels, and all down."""
+    """Return all gate and up matrices, each padded to whole panels, as one array, and all down matrices."""
     ups = [_matrix(half) for gate_up, _ in pairs for half in gate_up.chunk(2)]
     return [np.concatenate(ups), np.concatenate([_matrix(down) for _, down in pairs])]
 
 
 def _matrix(weight: Tensor) -> Array:
-    """[outputs, inputs] in panels."""
+    """Return a matrix [outputs, inputs] in panels."""
     array = _array(weight)
     outputs, inputs = array.shape
     packed = np.empty(library().packed_size(outputs, inputs), np.float32)
@@ -148,7 +148,7 @@ def _matrix(weight: Tensor) -> Array:
 
 
 def _vector(weight: Tensor) -> Array:
-    """Padded with zeros to whole panels."""
+    """Return a vector padded with zeros to whole panels."""
     array = _array(weight)
     return np.pad(array, (0, library().padded_width(len(array)) - len(array)))
 

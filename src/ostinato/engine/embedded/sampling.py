@@ -1,6 +1,6 @@
-"""Choosing tokens: by inverse CDF from one uniform number a token.
+"""The choice of tokens: by the inverse CDF of one uniform number per token.
 
-So a request's tokens depend on its own seed and not on who shares the batch.
+So the tokens of a request depend on its own seed and not on the other requests of the batch.
 """
 
 import torch
@@ -8,9 +8,10 @@ from torch import Tensor
 
 
 def sample(logits: Tensor, temperature: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
-    """Tokens and the natural log of their probability: logits [B, V], temperature [B], uniform [B] in [0, 1).
+    """Return tokens [B] and their natural log-probabilities [B].
 
-    Temperature 0 takes the likeliest token; its logprob is then that of temperature 1.
+    `logits` have shape [B, V], `temperature` and `uniform` in [0, 1) have shape [B]. Temperature 0 takes the
+    likeliest token; its log-probability is then that of temperature 1.
     """
     greedy = temperature <= 0
     scale = torch.where(greedy, 1.0, temperature)

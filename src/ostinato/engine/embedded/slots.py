@@ -1,7 +1,8 @@
-"""What is in each slot: tokens, lengths, limits, and whose keys are still good. Arrays, one row a slot.
+"""The table of slots: tokens, lengths, limits and the validity of keys, as arrays with one row per slot.
 
 Invariant: keys and values of positions < `computed` lie in the cache, computed wholly by the weights of
-`epoch` (MIXED if a swap fell in between). A finished request leaves its row behind for whoever continues it.
+`epoch` (MIXED if a swap fell in between). A finished request leaves its row behind for requests that continue
+it.
 """
 
 from dataclasses import dataclass
@@ -19,14 +20,14 @@ NEVER = -2
 
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    """Where a prompt can start: `length` tokens of it are in the cache at slot `source`."""
+    """A prefix of a prompt that is in the cache: `length` tokens at slot `source`."""
 
     source: int
     length: int
 
 
 class SlotTable:
-    """Rows of S slots for sequences of at most `max_len` tokens."""
+    """The rows of S slots, for sequences of at most `max_len` tokens."""
 
     def __init__(self, config: ModelConfig, slots: int, max_len: int) -> None:
         self.max_len = max_len
@@ -47,19 +48,20 @@ class SlotTable:
         self._clock = 0
 
     def reusable(self, prompt: NDArray[np.int32], epoch: int) -> Reuse:
-        """The slot with the longest prefix of `prompt` computed under `epoch`; the last token is left."""
+        """Return the slot with the longest prefix of `prompt[:-1]` that was computed in `epoch`."""
         reach = len(prompt) - 1
         same = self.tokens[:, :reach] == prompt[:reach]
         known = np.arange(reach) < self.computed[:, None]
         prefix = np.logical_and.accumulate(same & known, 1).sum(1)
         prefix[self.epoch != epoch] = 0
-        # Of equals, one that is free and wholly used can be continued in place.
+        # Among equals a free slot is taken whose tokens are all part of the prefix: it is continued in place.
         whole = ~self.busy & (prefix >= self.computed) & (prefix > 0)
         source = int(np.argmax(prefix * 2 + whole))
         return Reuse(source, int(prefix[source]))
 
     def place(self, reuse: Reuse) -> int:
-        """The slot to use: the source itself if it is free and wholly continued, else the longest unused.
+        """Return the slot to use: the source if it is free and continued in place, else the longest unused
+        one.
 
         There must be a free slot.
         """
@@ -89,7 +91,7 @@ class SlotTable:
     def append(
         self, slots: NDArray[np.int64], tokens: NDArray[np.int64], logprobs: NDArray[np.float32], version: int
     ) -> NDArray[np.int64]:
-        """Write one sampled token a slot; the slots that are finished by it."""
+        """Write one sampled token per slot; return the slots that are finished by it."""
         at = self.length[slots]
         self.tokens[slots, at] = tokens
         self.logprobs[slots, at] = logprobs
@@ -115,5 +117,5 @@ class SlotTable:
         self.freed[slot] = self._clock
 
     def mix(self) -> None:
-        """A swap happened: what is half computed will never again be of one version."""
+        """Note a swap: sequences that are partly computed will never be of one version."""
         self.epoch[self.busy] = MIXED

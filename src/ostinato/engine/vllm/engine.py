@@ -1,8 +1,8 @@
-"""A real vLLM behind the same protocol: tokens in, tokens out, weights swapped in flight.
+"""A real vLLM behind the engine protocol: tokens in, tokens out, weights swapped in flight.
 
-    swap: patch ─► every worker lays it over a shadow copy, verifies ─► pause, requests kept ─► load ─► resume
+    swap: patch ─► every worker applies it to a copy, verifies ─► pause, requests kept ─► load ─► resume
 
-What needs a GPU and was never run: routed experts (`--enable-return-routed-experts` among the options).
+Routed experts (`--enable-return-routed-experts` among the options) need a GPU and were never run.
 """
 
 import asyncio
@@ -37,11 +37,11 @@ from ostinato.model.decoder import WeightsError, check_weights
 from ostinato.types import Completion, FinishReason, GenerateRequest
 
 DRAINED_S = 0.01
-"""After a pause: until what was sampled before it has come through our own sockets."""
+"""The time after a pause until all tokens sampled before it have come through our sockets."""
 
 
 class VllmEngine:
-    """Made by `start`. Use it on one event loop and end it with `aclose`."""
+    """A vLLM server as an engine. Create it by `start`, use it on one event loop, end it with `aclose`."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class VllmEngine:
     async def stream(self, request: GenerateRequest) -> AsyncGenerator[Token | Completion]:
         self._limits.check(request)
         self._counts["requests"] += 1
-        # One that begins in the middle of a swap would find keys of the old version under its salt.
+        # A request that began in the middle of a swap would find keys of the old version under its salt.
         await self._open.wait()
         self._running += 1
         reply = _Reply(request)
@@ -111,7 +111,7 @@ class VllmEngine:
             self._running -= 1
 
     async def pause(self) -> None:
-        """No token is sampled until `resume`; requests wait where they are."""
+        """Sample no token until `resume`; requests wait where they are."""
         async with self._swapping:
             self._open.clear()
             await self._halt()
@@ -154,7 +154,7 @@ class VllmEngine:
         return {name: tensor.clone() for name, tensor in untied(tensors).items()}
 
     async def _stage(self, new: dict[str, Tensor], expected: str) -> None:
-        """Requests go on while the workers read and verify."""
+        """Send the workers a patch to read and verify; requests go on meanwhile."""
         path = Path(self._folder.name) / "patch.safetensors"
         await asyncio.to_thread(lambda: save_file(difference(self._weights, new), path))
         await self.server.call_workers("deltas_stage", str(path), expected)
@@ -171,7 +171,7 @@ class VllmEngine:
             self._open.set()
 
     async def _halt(self) -> None:
-        """Pause with requests kept, and see everything that was sampled before."""
+        """Pause with requests kept, and wait until all tokens sampled before have arrived."""
         await self.server.post("/pause?mode=keep&clear_cache=false")
         await asyncio.sleep(DRAINED_S)
 
@@ -180,7 +180,7 @@ class VllmEngine:
             await self.server.post("/update_weight_version", {"new_version": str(version)})
 
     async def _warm_up(self) -> None:
-        """The first token makes vLLM compile its sampler, which takes up to half a minute."""
+        """Sample a first token, which makes vLLM compile its sampler for up to half a minute."""
         await self.generate(
             GenerateRequest(request_id="", session_id="", prompt_ids=(0,), stop_ids=(), max_tokens=1)
         )
@@ -205,7 +205,7 @@ class VllmEngine:
         }
 
     async def _choices(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any]]:
-        """The server-sent events of one request."""
+        """Yield the choices in the server-sent events of one request."""
         try:
             async with self.server.http.post(TOKENS, json=body) as response:
                 if response.status != 200:
@@ -229,7 +229,7 @@ class _Reply:
         self._routes: bytes | None = None
 
     def take(self, choice: Mapping[str, Any], version: int) -> list[Token]:
-        """Its new tokens, labelled with the version served now."""
+        """Return the new tokens of a choice, labelled with the version served now."""
         scores = (choice.get("logprobs") or {}).get("content") or []
         ids = choice.get("token_ids") or []
         new = [
@@ -248,7 +248,7 @@ class _Reply:
         return new
 
     def completion(self) -> Completion:
-        """With vLLM's own account of the versions where it gives one."""
+        """Return the whole completion, with the versions that vLLM reports where it does."""
         if self._finish not in {"stop", "length"}:
             raise EngineError(f"{self._request.request_id}: vLLM ended the request with {self._finish!r}")
         labels = tuple(token.version for token in self._tokens)
@@ -269,15 +269,15 @@ def _choice(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def routes_of(text: str) -> bytes:
-    """Little-endian uint16 of shape [tokens - 1, moe layers, top_k] from base64 of a numpy file.
+    """Return little-endian uint16 of shape [tokens - 1, moe layers, top_k] from base64 of a numpy file.
 
-    Raises EngineError for numbers that do not fit, which a cast would wrap. vLLM was never asked for them: it
-    needs a GPU.
+    Raises EngineError for numbers that do not fit, which a cast would wrap. Requests to vLLM never asked for
+    routes, because that needs a GPU.
     """
     array = np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False)
     if array.ndim != 3 or array.dtype.kind not in "iu":
         raise EngineError(
-            f"vLLM: routes of shape {array.shape} and type {array.dtype} are no numbers of experts"
+            f"vLLM: routes of shape {array.shape} and type {array.dtype} are not numbers of experts"
         )
     if array.size and not 0 <= array.min() <= array.max() < MOST_EXPERTS:
         raise EngineError(f"vLLM: expert {array.min()} or {array.max()} is not a number below {MOST_EXPERTS}")
@@ -285,6 +285,6 @@ def routes_of(text: str) -> bytes:
 
 
 def _memory() -> str | None:
-    """Where a patch is written: in memory where the system has such a folder."""
+    """Return the folder in memory in which patches are written; None where the system has none."""
     shared = Path("/dev/shm")  # noqa: S108
     return str(shared) if shared.is_dir() else None

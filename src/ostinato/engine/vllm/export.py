@@ -1,6 +1,6 @@
-"""A checkpoint as vLLM shall read it: the same weights, the output matrix always a tensor of its own.
+"""The export of a checkpoint for vLLM: the same weights, with an output matrix that is a tensor of its own.
 
-vLLM does not load a tied output matrix again when weights are updated (`vllm_worker.py`), so none is tied.
+vLLM does not load a tied output matrix again when weights are updated (`worker.py`), so none is tied.
 """
 
 import json
@@ -18,7 +18,7 @@ EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 
 
 def export(decoder: Decoder, tokenizer: Tokenizer, directory: Path) -> dict[str, Tensor]:
-    """Write a model for vLLM; the weights as written. Raises ModelConfigError, OSError, SafetensorError."""
+    """Write a model for vLLM and return its weights. Raises ModelConfigError, OSError, SafetensorError."""
     directory.mkdir(parents=True, exist_ok=True)
     words = decoder.config.to_hf() | {"tie_word_embeddings": False}
     (directory / CONFIG).write_text(json.dumps(words, indent=2) + "\n")
@@ -29,5 +29,5 @@ def export(decoder: Decoder, tokenizer: Tokenizer, directory: Path) -> dict[str,
 
 
 def untied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """With an output matrix: the embedding where there is none of its own."""
+    """Return the tensors with an output matrix: the embedding, where the model has none of its own."""
     return {HEAD: tensors[EMBEDDING], **tensors}

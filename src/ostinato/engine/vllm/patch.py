@@ -1,7 +1,7 @@
-"""What changed between two sets of weights, as one file on its way into another process.
+"""The difference between two sets of weights, as a set of tensors that is sent to another process.
 
-Runs on both sides of that way, so it imports nothing but torch: names carry what a tensor means. `NAME` is a
-whole tensor; `NAME|at` and `NAME|to` are flat positions and their new values.
+This module runs in both processes, so it imports nothing but torch. The names say what a tensor means: `NAME`
+is a whole tensor; `NAME|at` and `NAME|to` are flat positions and their new values.
 """
 
 import hashlib
@@ -12,13 +12,13 @@ from torch import Tensor
 
 AT, TO = "|at", "|to"
 SPARSE = 3
-"""Positions cost as much as values: a tensor is sent whole once one value in this many has changed."""
+"""A tensor is sent whole once one value in this many has changed, because positions take more than values."""
 
 Weights = Mapping[str, Tensor]
 
 
 def difference(old: Weights, new: Weights) -> dict[str, Tensor]:
-    """The patch that turns `old` into `new`, bit for bit; tensors that did not change are left out."""
+    """Return the patch that turns `old` into `new`, bit for bit; unchanged tensors are left out."""
     patch: dict[str, Tensor] = {}
     for name, tensor in new.items():
         before = old.get(name)
@@ -35,7 +35,7 @@ def difference(old: Weights, new: Weights) -> dict[str, Tensor]:
 
 
 def applied(old: Weights, patch: Weights) -> dict[str, Tensor]:
-    """`old` with the patch on it; `old` itself and its tensors stay as they are."""
+    """Return `old` with the patch applied; `old` itself and its tensors stay as they are."""
     new = dict(old)
     for name, tensor in patch.items():
         if name.endswith(AT):
@@ -49,7 +49,7 @@ def applied(old: Weights, patch: Weights) -> dict[str, Tensor]:
 
 
 def digest(weights: Weights) -> str:
-    """SHA-256 over every name, dtype, shape and byte, in the order of the names."""
+    """Return the SHA-256 over every name, dtype, shape and byte, in the order of the names."""
     total = hashlib.sha256()
     for name in sorted(weights):
         tensor = weights[name]
@@ -59,6 +59,6 @@ def digest(weights: Weights) -> str:
 
 
 def _bits(tensor: Tensor) -> Tensor:
-    """The same memory as integers, so that NaN equals itself and -0.0 differs from 0.0."""
+    """Return the same memory as integers, so that NaN equals itself and -0.0 differs from 0.0."""
     whole = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     return tensor.contiguous().view(-1).view(whole[tensor.element_size()])

@@ -1,6 +1,6 @@
 """The real vLLM server as a process of its own, and the calls to it that are not about tokens.
 
-Which of its abilities a version of vLLM has is asked, not assumed: the routes it lists, the options it knows.
+The abilities of a version of vLLM are queried, not assumed: the routes it lists, the options it knows.
 """
 
 import asyncio
@@ -32,7 +32,10 @@ TERM_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """How to start a server. `python` is that of an environment with vLLM in it, perhaps not our own."""
+    """The settings of a server.
+
+    `python` is the interpreter of an environment with vLLM, perhaps not our own.
+    """
 
     model: Path
     logs: Path
@@ -46,7 +49,7 @@ class Launch:
 
 
 class VllmServer:
-    """A running server: `post` and `get` speak to it, `close` ends it and all it started."""
+    """A running server: `post` and `get` send requests, `close` ends it and all processes it started."""
 
     def __init__(self, process: asyncio.subprocess.Process, url: str, logs: Path) -> None:
         self.process, self.url, self._logs = process, url, logs
@@ -56,7 +59,7 @@ class VllmServer:
 
     @classmethod
     async def start(cls, launch: Launch) -> Self:
-        """Wait until it answers. Raises EngineError with the last lines of its log when it does not."""
+        """Start a server and wait until it responds. Raises EngineError with the last lines of its log."""
         for switches in SWITCHES:
             server = await cls._spawn(launch, switches)
             try:
@@ -66,7 +69,7 @@ class VllmServer:
             except (EngineError, TimeoutError) as error:
                 await server.close()
                 if not switches or "unrecognized arguments" not in server.log():
-                    why = f"{error}" or f"no answer within {launch.patience_s:.0f} s"
+                    why = f"{error}" or f"no response within {launch.patience_s:.0f} s"
                     raise EngineError(f"vLLM did not start ({why}): {server.log()}") from error
         raise AssertionError("unreachable: the last start has no switches")
 
@@ -91,49 +94,48 @@ class VllmServer:
         while True:
             if self.process.returncode is not None:
                 raise EngineError(f"it ended with {self.process.returncode}")
-            with contextlib.suppress(aiohttp.ClientError):  # not yet
+            with contextlib.suppress(aiohttp.ClientError):  # it does not listen yet
                 async with self.http.get("/health") as response:
                     if response.status == 200:
                         return
             await asyncio.sleep(POLL_S)
 
     async def _learn(self) -> None:
-        """What this version can do. Raises EngineError naming what it would need to."""
-        described = await self.get("/openapi.json")
-        self.routes = frozenset(described["paths"])
+        """Read the routes of this version. Raises EngineError naming needed routes that it lacks."""
+        self.routes = frozenset((await self.get("/openapi.json"))["paths"])
         missing = [route for route in NEEDED if route not in self.routes]
         if missing:
             raise EngineError(f"this version of vLLM lacks {', '.join(missing)}")
 
     async def get(self, path: str) -> Any:
-        return await self._ask("GET", path, None)
+        return await self._request("GET", path, None)
 
     async def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """The answer as JSON. Raises EngineError for an error status and when the server is gone."""
-        return await self._ask("POST", path, body)
+        """Return the response as JSON. Raises EngineError for an error status and when the server is gone."""
+        return await self._request("POST", path, body)
 
     async def call_workers(self, method: str, *arguments: str) -> None:
-        """Run a method of every worker; EngineError with what the first that failed says."""
-        answer = await self.post("/collective_rpc", {"method": method, "args": list(arguments)})
-        errors = [result["error"] for result in answer["results"] if "error" in result]
+        """Run a method of every worker. Raises EngineError with the first error."""
+        response = await self.post("/collective_rpc", {"method": method, "args": list(arguments)})
+        errors = [result["error"] for result in response["results"] if "error" in result]
         if errors:
             raise EngineError(f"vLLM's worker, {method}: {errors[0]}")
 
-    async def _ask(self, verb: str, path: str, body: Mapping[str, Any] | None) -> Any:
+    async def _request(self, verb: str, path: str, body: Mapping[str, Any] | None) -> Any:
         try:
             async with self.http.request(verb, path, json=body) as response:
                 if response.status != 200:
                     raise EngineError(f"vLLM, {path}: {response.status} {(await response.text())[:300]}")
                 return await response.json(content_type=None)
         except aiohttp.ClientError as error:
-            raise EngineError(f"vLLM, {path}: it does not answer ({error!r})") from error
+            raise EngineError(f"vLLM, {path}: it does not respond ({error!r})") from error
 
     def log(self) -> str:
-        """The last lines of what it said."""
+        """Return the last lines of the server's output."""
         return self._logs.read_text(errors="replace")[-2000:]
 
     async def close(self) -> None:
-        """End it with everything it started, politely first."""
+        """End the server with everything it started: by SIGTERM first, then by SIGKILL."""
         await self.http.close()
         for how in (signal.SIGTERM, signal.SIGKILL):
             try:
