@@ -1,4 +1,7 @@
-"""What hostile, broken and unlucky clients send: clear refusals, a living process, nothing that is lost."""
+"""Hostile, broken and unlucky clients get clear refusals; the process lives on and loses nothing.
+
+Covers gateway/app.py, gateway/body.py, gateway/errors.py and gateway/turn_response.py.
+"""
 
 import asyncio
 import itertools

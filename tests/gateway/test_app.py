@@ -1,3 +1,9 @@
+"""The application over HTTP: what it accepts, refuses, records and counts.
+
+Covers gateway/app.py, gateway/body.py, gateway/errors.py, gateway/info_routes.py, gateway/metrics.py and
+gateway/timing.py.
+"""
+
 import asyncio
 import io
 import json

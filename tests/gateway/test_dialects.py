@@ -1,4 +1,7 @@
-"""The three dialects agree: one conversation, written in each, is one prompt and one chain of digests."""
+"""The three dialects agree: one conversation, written in each, is one prompt and one chain of digests.
+
+Covers gateway/dialects/base.py and gateway/dialects/request.py.
+"""
 
 import json
 from collections.abc import Callable
@@ -9,13 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ostinato.gateway.dialects.base import Answer, Dialect
-from ostinato.gateway.dialects.chat import parse_chat
-from ostinato.gateway.dialects.chat_reply import Chat
-from ostinato.gateway.dialects.messages import parse_messages
-from ostinato.gateway.dialects.messages_reply import Messages
+from ostinato.gateway.dialects.chat import Chat, parse_chat
+from ostinato.gateway.dialects.messages import Messages, parse_messages
 from ostinato.gateway.dialects.request import ChatRequest
-from ostinato.gateway.dialects.responses import parse_responses
-from ostinato.gateway.dialects.responses_reply import Responses
+from ostinato.gateway.dialects.responses import Responses, parse_responses
 from ostinato.gateway.errors import ApiError
 from ostinato.gateway.tokens.reply_parser import answer_of, parse_reply, prefix_digests
 from ostinato.gateway.tokens.text_stream import TextStream
@@ -209,7 +209,7 @@ def test_a_stream_says_what_the_whole_says(
     for id_ in answer.turn.completion.ids:
         if piece := growing.add((id_,)):
             stream += events.text(piece)
-    stream += events.last(answer, growing.said)
+    stream += events.last(answer, growing.sent)
     made = [(call["function"]["name"], call["function"]["arguments"]) for call in answer.calls]
     body = json.loads(dialect.whole(chat, answer))
     assert folded(name, stream) == (answer.message["content"] or "", made, ENDS[name](body))

@@ -1,4 +1,7 @@
-"""Ids, logprobs and versions as they were sampled: under every dialect, whole and streamed."""
+"""Ids, logprobs and versions are recorded as sampled: in every dialect, whole and streamed.
+
+Covers gateway/turns.py and gateway/turn_response.py.
+"""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import replace

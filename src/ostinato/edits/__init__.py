@@ -1,4 +1,4 @@
-"""The fate of an agent's edits, as the repository they were made in shows it.
+"""The fate of an agent's edits, read from the repository in which they were made.
 
 ::
 
@@ -7,5 +7,8 @@
                                                       ▼
                      reporter: propose ─► measure at 0 s … 7 days, at commit ─► journal ─► gateway
                                                │                                  │
-                                   where did the lines go? (align, find)      traces (Agent Trace)
+                                   where are the lines? (align, locate)       traces (Agent Trace)
+
+The command line enters by `capture.hook_command` and `install.commands`; nothing else is imported from
+outside.
 """

@@ -1,4 +1,4 @@
-"""Asking git, without disturbing the person who works there: no locks, no hooks, no programs of theirs."""
+"""Reading from git without disturbing the developer: no locks, no hooks, none of their helper programs."""
 
 import os
 import subprocess
@@ -11,21 +11,22 @@ from ostinato.edits.capture.spool import content, text_of
 
 TIMEOUT_S = 60.0
 MOST_CANDIDATES = 300
-"""Files looked into for lines that left theirs."""
+"""Files that are searched for lines that left their own."""
 
 
 class GitCommandError(Exception):
-    """git failed, or there is no repository to work in; the message says what to do."""
+    """The error for a git command that failed; the message is git's own or says what to do."""
 
 
 def clean_environment() -> dict[str, str]:
-    """Ours without what git tells its hooks: their index and folders are not those we ask about."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    return kept | {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    """Return this process's environment without the variables of a git hook, which name another index or
+    folder."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    return clean | {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
 
 
 def git(root: str | Path, *arguments: str) -> bytes:
-    """Output of one command. Raises GitCommandError with git's own words."""
+    """Return the output of one command. Raise GitCommandError with git's own message."""
     command = ["git", "-C", str(root), "-c", "core.fsmonitor=false", *arguments]
     try:
         done = subprocess.run(
@@ -41,7 +42,7 @@ def git(root: str | Path, *arguments: str) -> bytes:
 
 
 def ask(root: str | Path, *arguments: str) -> str | None:
-    """As `git`, one stripped line; None when git says no."""
+    """Return the output of one command, stripped; None when it fails."""
     try:
         return git(root, *arguments).decode(errors="surrogateescape").strip()
     except GitCommandError:
@@ -49,49 +50,49 @@ def ask(root: str | Path, *arguments: str) -> str | None:
 
 
 def head_commit(root: str | Path) -> str | None:
-    """Id of the commit HEAD is at; None before the first."""
+    """Return the id of HEAD's commit; None before the first commit."""
     return ask(root, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
 
 
 def contains(root: str | Path, commit: str, head: str) -> bool:
-    """Whether `commit` is an ancestor of `head`, or it. A commit that is gone is not."""
+    """Return whether `commit` is `head` or an ancestor of it; False for a commit that no longer exists."""
     return ask(root, "merge-base", "--is-ancestor", commit, head) is not None
 
 
 class FileTree(Protocol):
-    """Files at one moment."""
+    """The files of a repository at one moment."""
 
     def read(self, path: str) -> tuple[str | None, str]:
-        """Text, or None and why it cannot be followed."""
+        """Return the text of a file; or None, and why it cannot be followed."""
         ...
 
     def changed(self, base: str | None) -> list[str]:
-        """Paths that differ from the commit `base`, new ones included."""
+        """Return the paths that differ from the commit `base`, new ones included."""
         ...
 
     def renamed(self, base: str | None, path: str) -> str | None:
-        """What git says `path` of `base` is called here."""
+        """Return the name here of the file that is `path` in `base`, if git detects a rename."""
         ...
 
     def at(self, base: str | None) -> "FileTree":
-        """The same repository at the commit `base`; an empty tree for None."""
+        """Return the same repository at the commit `base`; an empty tree for None."""
         ...
 
 
 @dataclass(slots=True)
 class WorkTree:
-    """What lies in the folder now. Read once: an instance is one look."""
+    """The files of the work tree. Each is read once, so an instance shows one moment."""
 
     root: str
-    _seen: dict[str, tuple[str | None, str]] = field(default_factory=dict)
+    _texts: dict[str, tuple[str | None, str]] = field(default_factory=dict)
     _bases: "dict[str, CommitTree]" = field(default_factory=dict)
 
     def read(self, path: str) -> tuple[str | None, str]:
-        return _once(self._seen, path, lambda: content(os.path.join(self.root, path)))  # noqa: PTH118
+        return _once(self._texts, path, lambda: content(os.path.join(self.root, path)))  # noqa: PTH118
 
     def changed(self, base: str | None) -> list[str]:
         new = _paths(self.root, "ls-files", "--others", "--exclude-standard", "-z")
-        return _several(new + _differing(self.root, base))
+        return _candidates(new + _differing(self.root, base))
 
     def renamed(self, base: str | None, path: str) -> str | None:
         return _renamed(self.root, path, base)
@@ -102,18 +103,18 @@ class WorkTree:
 
 @dataclass(slots=True)
 class CommitTree:
-    """What a commit holds."""
+    """The files of a commit."""
 
     root: str
     commit: str
-    _seen: dict[str, tuple[str | None, str]] = field(default_factory=dict)
+    _texts: dict[str, tuple[str | None, str]] = field(default_factory=dict)
     _bases: "dict[str, CommitTree]" = field(default_factory=dict)
 
     def read(self, path: str) -> tuple[str | None, str]:
-        return _once(self._seen, path, lambda: self._read(path))
+        return _once(self._texts, path, lambda: self._read(path))
 
     def changed(self, base: str | None) -> list[str]:
-        return _several(_differing(self.root, base, self.commit))
+        return _candidates(_differing(self.root, base, self.commit))
 
     def renamed(self, base: str | None, path: str) -> str | None:
         return _renamed(self.root, path, base, self.commit)
@@ -130,7 +131,7 @@ class CommitTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneFile:
-    """A text that was caught at its moment; nothing is known of other files."""
+    """The text of one file at an earlier moment; other files are unknown."""
 
     path: str
     text: str | None
@@ -156,17 +157,17 @@ def _at(root: str, base: str | None, known: dict[str, CommitTree]) -> FileTree:
 
 
 def dirty(root: str) -> list[str]:
-    """Paths of the work tree that differ from HEAD, new ones included, at most MOST_CANDIDATES."""
+    """Return the paths of the work tree that differ from HEAD, new ones included, at most MOST_CANDIDATES."""
     fields = _paths(root, "status", "--porcelain", "--no-renames", "--untracked-files=all", "-z")
     return [field[3:] for field in fields][:MOST_CANDIDATES]
 
 
 def _once(
-    seen: dict[str, tuple[str | None, str]], path: str, read: Callable[[], tuple[str | None, str]]
+    texts: dict[str, tuple[str | None, str]], path: str, read: Callable[[], tuple[str | None, str]]
 ) -> tuple[str | None, str]:
-    if path not in seen:
-        seen[path] = read()
-    return seen[path]
+    if path not in texts:
+        texts[path] = read()
+    return texts[path]
 
 
 def _differing(root: str, *commits: str | None) -> list[str]:
@@ -191,7 +192,7 @@ def _renamed(root: str, path: str, *commits: str | None) -> str | None:
 
 
 def _paths(root: str, *arguments: str) -> list[str]:
-    """The fields between NULs; none when git cannot say (the commit is gone)."""
+    """Return the fields between NULs; none when git fails, as for a commit that no longer exists."""
     try:
         output = git(root, *arguments)
     except GitCommandError:
@@ -199,5 +200,5 @@ def _paths(root: str, *arguments: str) -> list[str]:
     return [field.decode(errors="surrogateescape") for field in output.split(b"\0") if field]
 
 
-def _several(paths: list[str]) -> list[str]:
+def _candidates(paths: list[str]) -> list[str]:
     return list(dict.fromkeys(paths))[:MOST_CANDIDATES]

@@ -1,1 +1,6 @@
-"""The front door: one HTTP process, no torch. Picks an arm, keeps tokens exact, records before it answers."""
+"""The front door: one HTTP process without torch that picks an arm, keeps tokens exact and records every
+turn.
+
+A turn is recorded before it is answered. `app` and `server` are entered from outside; everything else is
+reached over HTTP.
+"""

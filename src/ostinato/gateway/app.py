@@ -22,11 +22,10 @@ from ostinato.gateway.body import encode, parse_json, read_body
 from ostinato.gateway.config import GatewayConfig
 from ostinato.gateway.conversation_cache import ConversationCache
 from ostinato.gateway.dialects.base import Dialect
-from ostinato.gateway.dialects.chat_reply import Chat
-from ostinato.gateway.dialects.messages import parse_count
-from ostinato.gateway.dialects.messages_reply import Messages
+from ostinato.gateway.dialects.chat import Chat
+from ostinato.gateway.dialects.messages import Messages, parse_count
 from ostinato.gateway.dialects.request import ChatRequest, Models, check_length
-from ostinato.gateway.dialects.responses_reply import Responses
+from ostinato.gateway.dialects.responses import Responses
 from ostinato.gateway.errors import ApiError, invalid, unavailable
 from ostinato.gateway.harness_check import HarnessMiddleware
 from ostinato.gateway.info_routes import info_routes
@@ -50,7 +49,7 @@ CHAT, MESSAGES, RESPONSES = Chat(), Messages(), Responses()
 
 
 class Gateway:
-    """The endpoints and what they share. One per process and store."""
+    """The model endpoints and the state they share. There is one for each process and store."""
 
     def __init__(self, store: Store, renderer: Renderer, config: GatewayConfig) -> None:
         self.store = store
@@ -76,8 +75,8 @@ class Gateway:
             keys=self.keys,
         )
 
-    def answering(self, dialect: Dialect) -> Callable[[Request], Awaitable[Any]]:
-        """The endpoint that speaks `dialect`."""
+    def endpoint_for(self, dialect: Dialect) -> Callable[[Request], Awaitable[Any]]:
+        """Return the endpoint that speaks `dialect`."""
 
         async def endpoint(request: Request) -> Any:
             key = await self.keys.authenticate(request.headers)
@@ -91,7 +90,7 @@ class Gateway:
         return endpoint
 
     def _read(self, body: bytes, dialect: Dialect) -> tuple[ChatRequest, list[bytes]]:
-        """The request as the model may read it, and its digests."""
+        """Parse a body; return the request as the model may read it, and its prefix digests."""
         chat = dialect.parse(parse_json(body))
         self.models.check(chat.model)
         check_length(chat)
@@ -114,7 +113,7 @@ class Gateway:
         )
 
     async def count(self, request: Request) -> Response:
-        """How many tokens the prompt of a Messages request has."""
+        """Respond with the number of tokens in the prompt of a Messages request."""
         key = await self.keys.authenticate(request.headers)
         with self.limits.admitted(key):
             body = await read_body(request, self.max_body_bytes)
@@ -131,7 +130,7 @@ class Gateway:
 
 
 def create_app(store: Store, renderer: Renderer, settings: GatewayConfig) -> ASGIApp:
-    """The application; the writer thread lives as long as its lifespan."""
+    """Return the application. Its recorder and its sweep for idle sessions run during its lifespan."""
     gateway = Gateway(store, renderer, settings)
 
     @asynccontextmanager
@@ -146,30 +145,30 @@ def create_app(store: Store, renderer: Renderer, settings: GatewayConfig) -> ASG
             gateway.recorder.stop()
 
     routes = [
-        Route("/v1/chat/completions", gateway.answering(CHAT), methods=["POST"]),
-        Route("/v1/messages", gateway.answering(MESSAGES), methods=["POST"]),
+        Route("/v1/chat/completions", gateway.endpoint_for(CHAT), methods=["POST"]),
+        Route("/v1/messages", gateway.endpoint_for(MESSAGES), methods=["POST"]),
         Route("/v1/messages/count_tokens", gateway.count, methods=["POST"]),
-        Route("/v1/responses", gateway.answering(RESPONSES), methods=["POST"]),
+        Route("/v1/responses", gateway.endpoint_for(RESPONSES), methods=["POST"]),
         *telemetry_routes(gateway),
         *info_routes(gateway),
     ]
     handlers: Any = {
         ApiError: _api_error,
         HTTPException: _http_error,
-        PurgedError: _gone,
+        PurgedError: _purged,
         StoreError: _store_error,
         ClientDisconnect: _client_gone,
         RecursionError: _too_deep,
-        Exception: _our_fault,
+        Exception: _internal_error,
     }
     matched = Middleware(HarnessMiddleware, trained=settings.harness)
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers, middleware=[matched])
-    # Around everything, so that an answer to our own fault has its request id too.
+    # This wraps everything, so that the reply to an internal error has a request id too.
     return TimingMiddleware(LocalOnly(app, settings.allowed_hosts), gateway.metrics.replied)
 
 
 def _dialect_of(request: Request) -> Dialect:
-    """The one whose errors the client understands."""
+    """Return the dialect whose errors the client understands."""
     anthropic = request.url.path.startswith("/v1/messages") or "anthropic-version" in request.headers
     return MESSAGES if anthropic else CHAT
 
@@ -189,7 +188,7 @@ async def _http_error(request: Request, error: HTTPException) -> Response:
     return await _api_error(request, ApiError(error.status_code, message, code="not_found", headers=headers))
 
 
-async def _gone(request: Request, error: PurgedError) -> Response:
+async def _purged(request: Request, error: PurgedError) -> Response:
     return await _api_error(request, ApiError(410, str(error), code="session_purged"))
 
 
@@ -201,8 +200,8 @@ async def _too_deep(request: Request, _: RecursionError) -> Response:
     return await _api_error(request, invalid("the body is nested too deeply", code="invalid_json"))
 
 
-async def _our_fault(request: Request, error: Exception) -> Response:
-    """Starlette raises the error again after this answer, so the server logs it."""
+async def _internal_error(request: Request, error: Exception) -> Response:
+    """Respond with 500. Starlette raises the error again afterwards, so the server logs it."""
     message = f"internal error ({type(error).__name__}), this is a bug of the gateway"
     return await _api_error(request, ApiError(500, message, code="internal_error"))
 

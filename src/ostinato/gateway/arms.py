@@ -1,4 +1,4 @@
-"""Which version a user meets: a salted hash of the user against the shares of the arms."""
+"""The arms: a salted hash of the user, against the arms' shares, decides which version a user meets."""
 
 import asyncio
 import hashlib
@@ -14,28 +14,29 @@ BUCKETS = 2**64
 
 
 def bucket(user: str, salt: str) -> float:
-    """A user's fixed place in [0, 1), even over users and independent between salts."""
+    """Return a user's fixed number in [0, 1), uniform over users and independent between salts."""
     hashed = hashlib.blake2b(user.encode(), key=salt.encode()[:64], digest_size=8)
     return int.from_bytes(hashed.digest()) / BUCKETS
 
 
 def assign(user: str, arms: Sequence[Arm], salt: str) -> Arm:
-    """The arm of `user` by two independent hashes: one enrols, one deals.
+    """Return the arm of `user`, by two independent hashes: one enrols, the other deals.
 
     The oldest version is the base. A user is enrolled in the experiment when their first hash lies below
-    the share of all newer arms together; the second hash deals the enrolled to those, side by side by name.
-    So widening the experiment as a whole never moves a user who is in it, and who is enrolled says nothing
-    about which arm is met. Both are salted by the experiments of the arms besides: who met a challenger in
-    one trial is as likely as anybody else to meet that of the next.
+    the share of all newer arms together. The second hash deals the enrolled users to those arms, which lie
+    side by side in the order of their names. So widening the experiment as a whole never moves a user who is
+    in it, and being enrolled says nothing about which arm a user meets. The experiments of the arms are part
+    of the salt too: users who met a challenger in one trial are as likely as others to meet the next one.
 
-    Sticky: the same user, shares, experiment and salt give the same arm. ValueError when no arm has a share.
+    The same user, shares, experiment and salt always give the same arm. Raise ValueError when no arm has a
+    share.
     """
-    dealt = sorted((arm for arm in arms if arm.share > 0), key=lambda arm: (arm.version, arm.name))
-    if not dealt:
+    sharing = sorted((arm for arm in arms if arm.share > 0), key=lambda arm: (arm.version, arm.name))
+    if not sharing:
         raise ValueError("no arm has a share of the traffic")
-    base, *others = dealt
-    salt = "/".join([salt, *sorted({arm.experiment for arm in dealt if arm.experiment})])
-    total, tried = sum(arm.share for arm in dealt), sum(arm.share for arm in others)
+    base, *others = sharing
+    salt = "/".join([salt, *sorted({arm.experiment for arm in sharing if arm.experiment})])
+    total, tried = sum(arm.share for arm in sharing), sum(arm.share for arm in others)
     if bucket(user, f"{salt}/enrolment") * total >= tried:
         return base
     return _deal(bucket(user, f"{salt}/arm") * tried, sorted(others, key=lambda arm: arm.name))
@@ -84,7 +85,7 @@ class ArmTable:
         return self._arms.get(name)
 
     def choose(self, user: str, pinned: str | None) -> Arm:
-        """The pinned arm, or the user's by hash. 503 when there is none to choose."""
+        """Return the pinned arm, or the user's by hash. Raise ApiError 503 when there is none to choose."""
         if pinned is not None:
             arm = self._arms.get(pinned)
             if arm is None:

@@ -1,4 +1,4 @@
-"""Bodies in and out."""
+"""HTTP bodies: read within a limit, parsed and encoded as JSON."""
 
 import orjson
 from starlette.requests import Request
@@ -8,11 +8,12 @@ from ostinato.gateway.errors import ApiError, invalid
 from ostinato.web.values import TooManyValuesError, parse_values
 
 DRAINED = 32
-"""Times the limit that is read and dropped, since most clients hear no answer before they sent all."""
+"""How many times the limit is read and dropped, since most clients read no reply before they sent
+everything."""
 
 
 async def read_body(request: Request, most: int) -> bytes:
-    """The whole body. ApiError 413 for more than `most` bytes."""
+    """Return the whole body. Raise ApiError 413 for more than `most` bytes."""
     body, size = bytearray(), 0
     async for chunk in request.stream():
         size += len(chunk)
@@ -26,7 +27,10 @@ async def read_body(request: Request, most: int) -> bytes:
 
 
 def parse_json(body: bytes) -> object:
-    """ApiError 400 for what is not JSON, or whose strings are not text; 413 for too many values."""
+    """Return the JSON value.
+
+    Raise ApiError 400 when it is none or a string is no text, 413 for too many values.
+    """
     try:
         return parse_values(body)
     except TooManyValuesError as error:

@@ -1,4 +1,4 @@
-"""The conversations held in memory, and which of them a request without a session id goes on with."""
+"""The cache of conversations, which also finds the session that a request without a session id continues."""
 
 import asyncio
 import hashlib
@@ -19,11 +19,11 @@ MOST_IDS = 50_000_000
 """Token ids in all conversations together; four bytes each."""
 MOST_ENDS = 200_000
 TELLING = 24
-"""Characters from which an answer is unlikely to be said twice by chance."""
+"""Characters from which two equal answers are unlikely to be a coincidence."""
 
 
 class ConversationCache:
-    """The newest conversations. One that was let go is read again from the store when it goes on."""
+    """The conversations used most recently. One that was dropped is read from the store when it goes on."""
 
     def __init__(self, store: Store, most: int = MOST_HELD) -> None:
         self._store = store
@@ -32,7 +32,7 @@ class ConversationCache:
         self._sizes: dict[str, int] = {}
         self._ids = 0
         self._ends: OrderedDict[tuple[str, bytes], str] = OrderedDict()
-        """Sessions without an id of the client's, by owner and a digest of what was said in them."""
+        """Sessions for which the client gave no id, by owner and a digest of what was said in them."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -40,22 +40,22 @@ class ConversationCache:
     async def find(
         self, identity: Identity, key: ApiKey, chat: ChatRequest, digests: Sequence[bytes]
     ) -> HeldConversation:
-        """The conversation a request belongs to, perhaps not loaded yet."""
+        """Return the conversation that a request belongs to, perhaps not loaded yet."""
         if identity.session_id is not None:
             return self.get(identity, await self.named(identity.session_id, key), key)
         return self.get(identity, await self._by_content(owner_of(key), chat, digests), key)
 
-    async def named(self, told: str, key: ApiKey) -> str:
+    async def named(self, name: str, key: ApiKey) -> str:
         """Return the id of the user's own session of this name.
 
         It is the name itself, unless the session of that name is another user's: a name that somebody has
         taken must not keep others from theirs. An admin means the session of that very name.
         """
-        held = self._held.get(told)
-        if held is None and self._store.lacks_session(told):
-            return told
-        session = held.session if held is not None else await self.session(told)
-        return told if session is None or may_use(session, key) else owned(told, key)
+        held = self._held.get(name)
+        if held is None and self._store.lacks_session(name):
+            return name
+        session = held.session if held is not None else await self.session(name)
+        return name if session is None or may_use(session, key) else owned(name, key)
 
     def get(self, identity: Identity, session_id: str, key: ApiKey) -> HeldConversation:
         conversation = self._held.get(session_id)
@@ -67,7 +67,7 @@ class ConversationCache:
         return conversation
 
     def note(self, conversation: HeldConversation, ends: Sequence[bytes]) -> None:
-        """After a turn: each of `ends` leads to this session from now on."""
+        """Make each of `ends` lead to this session from now on; called after a turn."""
         session = conversation.session
         self._resize(session.id, conversation.size)
         for digest in ends:
@@ -78,13 +78,14 @@ class ConversationCache:
     def catch_up(self, conversation: HeldConversation) -> None:
         """Have a conversation read again when another gateway on the same store has recorded turns of it.
 
-        Costs one look-up in a local file; on other databases such turns are found when ours is refused.
+        This costs one look-up in a local file. On other databases such turns are noticed when the store
+        refuses ours.
         """
         if conversation.loaded and self._store.recorded_turns(conversation.session.id) > conversation.turns:
             conversation.overtaken()
 
     async def load(self, conversation: HeldConversation) -> list[Turn]:
-        """Asks the store, if that was not done yet; the turns it had, for `recall`."""
+        """Read the session from the store unless that was done; return its turns, for `recall`."""
         if conversation.loaded:
             return []
         if self._store.lacks_session(conversation.session.id):
@@ -95,18 +96,18 @@ class ConversationCache:
         return turns
 
     async def reread(self, conversation: HeldConversation) -> list[Turn]:
-        """All turns again, to find nodes that are no longer held."""
+        """Return all turns from the store, to find nodes that are no longer held."""
         return await asyncio.to_thread(self._store.turns, conversation.session.id)
 
     async def session(self, session_id: str) -> Session | None:
-        """A session that has been recorded."""
+        """Return a recorded session; None when it is not recorded."""
         held = self._held.get(session_id)
         if held is not None and held.recorded:
             return held.session
         return await asyncio.to_thread(self._store.session, session_id)
 
     async def held(self, session_id: str) -> HeldConversation | None:
-        """The conversation of a recorded session, which is held from now on; None when none is recorded."""
+        """Return the conversation of a recorded session and hold it; None when it is not recorded."""
         session = await self.session(session_id)
         if session is None:
             return None
@@ -115,23 +116,23 @@ class ConversationCache:
         return conversation
 
     def let_go(self, session_id: str) -> None:
-        """Forgets a session that ended; if it goes on after all, the store knows it."""
+        """Drop a session that ended. If it goes on after all, it is read from the store."""
         held = self._held.get(session_id)
         if held is not None and not held.in_use:
             self._drop(session_id)
 
     async def _by_content(self, owner: str, chat: ChatRequest, digests: Sequence[bytes]) -> str:
-        """The session in which the request's last answers were given, else a new one.
+        """Return the session in which the request's last answers were given, else a new one.
 
-        What is looked for: the whole history up to an answer, then the answer alone, then, since all that may
-        have been before a restart, the newest session that began like this one.
+        It looks for the whole history up to an answer, then for the answer alone. Both may date from before a
+        restart, so last it looks for the newest session that began like this one.
         """
         answers = [i for i, message in enumerate(chat.messages) if message["role"] == "assistant"]
         ends = [digests[i + 1] for i in reversed(answers)]
         ends += [next_digest(START, chat.messages[i]) for i in reversed(answers)]
-        found = next((self._ends[owner, end] for end in ends if (owner, end) in self._ends), None)
-        if found is not None:
-            return found
+        session_id = next((self._ends[owner, end] for end in ends if (owner, end) in self._ends), None)
+        if session_id is not None:
+            return session_id
         prefix = f"auto-{_beginning(owner, chat)}-"
         if answers:
             known = await asyncio.to_thread(self._store.newest_session, prefix)
@@ -162,29 +163,33 @@ class ConversationCache:
 
 
 def check_owner(session: Session, key: ApiKey) -> None:
-    """A session id is no secret: only its own user, or an admin, may go on with it."""
+    """Raise ApiError 403 unless the session is the user's own or the key is an admin's.
+
+    A session id is no secret, so knowing it is no permission.
+    """
     if not may_use(session, key):
         raise ApiError(403, f"session {session.id!r} belongs to another user", code="not_your_session")
 
 
 def may_use(one: Session | Event, key: ApiKey) -> bool:
-    """Whether a thing is the key's user's own; an admin may use everything."""
+    """Return whether a session or event belongs to the key's user; an admin may use everything."""
     return owner_of(one) == owner_of(key) or key.may(Role.ADMIN)
 
 
 def owner_of(one: ApiKey | Session | Event) -> str:
-    """A user is one person within one organisation."""
+    """Return one text for the owner, since a user name counts only within its organisation."""
     return f"{one.organisation}\0{one.user}"
 
 
 def ends_of(end: bytes, answer: Message) -> list[bytes]:
-    """By what a session may be known after an answer: its whole history, and the answer if it says enough."""
+    """Return the digests by which a session is found: of its history, and of the answer if it is long
+    enough."""
     telling = bool(answer.get("tool_calls")) or len(answer.get("content") or "") >= TELLING
     return [end, next_digest(START, answer)] if telling else [end]
 
 
 def _beginning(owner: str, chat: ChatRequest) -> str:
-    """A digest of the owner and the messages up to the first of a person."""
+    """Return a digest of the owner and the messages up to the first of a person."""
     at = hashlib.blake2b(owner.encode(), digest_size=16).digest()
     for message in chat.messages:
         at = next_digest(at, message)
@@ -194,7 +199,10 @@ def _beginning(owner: str, chat: ChatRequest) -> str:
 
 
 def _new_session(identity: Identity, session_id: str, key: ApiKey) -> Session:
-    """What a person does is theirs to give; the sessions we hold with ourselves are ours."""
+    """Return a new session.
+
+    A person must agree to training on theirs; sessions of our own need no consent.
+    """
     return Session(
         id=session_id,
         source=identity.source,

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class ApiError(Exception):
-    """What the client did wrong, or what is away; the message says what to do."""
+    """An error to respond with. Its message says what is wrong and what to do."""
 
     def __init__(
         self,
@@ -33,10 +33,10 @@ class ApiError(Exception):
 
 
 def invalid(message: str, param: str | None = None, *, code: str = "invalid_request") -> ApiError:
-    """A 400 that names the field."""
+    """Return a 400 that names the field `param`."""
     return ApiError(400, message, code=code, param=param)
 
 
 def unavailable(message: str, code: str) -> ApiError:
-    """A 503 that asks the client to come back."""
+    """Return a 503 that asks the client to try again."""
     return ApiError(503, message, code=code, headers={"Retry-After": "1"})

@@ -1,7 +1,8 @@
-"""Says when a conversation comes from another harness than the served checkpoint was trained under.
+"""The check that requests come from the harness under which the served checkpoint was trained.
 
-A model knows the tools and the prompt it was trained with. Under others it still answers, only worse, so the
-request is served: with a response header, and a warning in the log once for each such harness.
+A model knows the tools and the prompt it was trained with. Under others its answers are worse, but still
+answers. So such a request is served, with a response header, and the log has one warning for each such
+harness.
 """
 
 import json
@@ -13,15 +14,15 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 log = logging.getLogger(__name__)
-ASKED = b"x-harness-hash"
+HARNESS_HASH = b"x-harness-hash"
 MISMATCH = b"x-ostinato-harness-mismatch"
 """Its value is the hash that the checkpoint was trained under."""
 META = "ostinato.json"
-MOST_NAMED = 100
+MOST_WARNINGS = 100
 
 
 def trained_under(checkpoint: Path) -> str:
-    """The harness hash in a checkpoint's metadata; empty when it says none."""
+    """Return the harness hash in a checkpoint's metadata; empty when there is none."""
     try:
         meta = json.loads((checkpoint / META).read_text())
     except FileNotFoundError:
@@ -32,19 +33,19 @@ def trained_under(checkpoint: Path) -> str:
 
 
 class HarnessMiddleware:
-    """ASGI: marks the replies to requests that name another harness than `trained`."""
+    """ASGI middleware that marks the replies to requests from another harness than `trained`."""
 
     def __init__(self, app: ASGIApp, trained: str) -> None:
         self._app = app
         self._trained = trained
-        self._named: set[bytes] = set()
+        self._warned: set[bytes] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asked = _header(scope)
-        if not self._trained or asked is None or asked == self._trained.encode():
+        harness = _header(scope)
+        if not self._trained or harness is None or harness == self._trained.encode():
             await self._app(scope, receive, send)
             return
-        self._warn(asked)
+        self._warn(harness)
 
         async def marked(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -53,13 +54,13 @@ class HarnessMiddleware:
 
         await self._app(scope, receive, marked)
 
-    def _warn(self, asked: bytes) -> None:
-        if asked in self._named or len(self._named) >= MOST_NAMED:
+    def _warn(self, harness: bytes) -> None:
+        if harness in self._warned or len(self._warned) >= MOST_WARNINGS:
             return
-        self._named.add(asked)
+        self._warned.add(harness)
         log.warning(
             "served under harness %r, trained under %s: use the profile it was trained with",
-            asked.decode("latin-1")[:40],
+            harness.decode("latin-1")[:40],
             self._trained,
         )
 
@@ -67,4 +68,4 @@ class HarnessMiddleware:
 def _header(scope: MutableMapping[str, Any]) -> bytes | None:
     if scope["type"] != "http":
         return None
-    return next((value for name, value in scope["headers"] if name == ASKED), None)
+    return next((value for name, value in scope["headers"] if name == HARNESS_HASH), None)

@@ -1,4 +1,4 @@
-"""What a gateway offers: its models, its counts, its OpenAPI document, and that it is alive."""
+"""The read-only routes: models, metrics, the OpenAPI document and the health check."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ LOOPBACK = {"127.0.0.1", "::1"}
 
 
 class InfoSources(Protocol):
-    """What is read of a gateway."""
+    """The parts of a gateway that these routes read."""
 
     keys: KeyRing
     arms: ArmTable
@@ -33,7 +33,8 @@ def info_routes(gateway: InfoSources) -> list[Route]:
     started = time.time()
 
     async def models(request: Request) -> Response:
-        """Both list shapes name the models alike; Anthropic's is given to who speaks its dialect."""
+        """List the models, in Anthropic's shape for clients that send `anthropic-version`, else in
+        OpenAI's."""
         await gateway.keys.authenticate(request.headers)
         await gateway.arms.refresh()
         arms = [{"name": a.name, "version": a.version, "share": a.share} for a in gateway.arms.all()]
@@ -48,7 +49,7 @@ def info_routes(gateway: InfoSources) -> list[Route]:
         return encode(shape((name,), started, [])["data"][0])
 
     async def metrics(request: Request) -> Response:
-        """Without a key for who asks from this machine; they hold numbers only."""
+        """Respond with the metrics. Requests from this machine need no key, since these are only numbers."""
         if request.client is None or request.client.host not in LOOPBACK:
             await gateway.keys.authenticate(request.headers, Role.ADMIN)
         return Response(gateway.metrics.text(), media_type=CONTENT_TYPE)

@@ -1,4 +1,4 @@
-"""Counts for Prometheus. Numbers only: no text, no user, no session."""
+"""Metrics for Prometheus. They are numbers only: no text, no user, no session."""
 
 from collections.abc import Callable
 
@@ -19,11 +19,11 @@ ROUTES = {
     "/v1/events",
     "/v1/logs",
 }
-"""Paths that are counted by name; any other is `other`, so that a stranger cannot make labels."""
+"""Paths that are counted by name; any other counts as `other`, so that strangers cannot create labels."""
 
 
 class _Counts:
-    """A counter that finds its labelled children in a dict: the library's own way costs a lock."""
+    """A counter that finds its labelled children in a dict, since the library's own look-up takes a lock."""
 
     def __init__(self, counter: Counter) -> None:
         self._counter = counter
@@ -37,7 +37,7 @@ class _Counts:
 
 
 class Metrics:
-    """One registry a gateway, so that several can live in one process."""
+    """The metrics of one gateway, in a registry of their own, so that several gateways fit in one process."""
 
     def __init__(self, held: Callable[[], float]) -> None:
         self.registry = CollectorRegistry()
@@ -55,7 +55,7 @@ class Metrics:
             registry=self.registry,
             buckets=SECONDS,
         )
-        self._told = self._counter("events", "Events and log records told by clients.", "outcome")
+        self._telemetry = self._counter("events", "Events and log records told by clients.", "outcome")
         held_gauge = Gauge("ostinato_conversations", "Held in memory.", registry=self.registry)
         held_gauge.set_function(held)
 
@@ -63,14 +63,14 @@ class Metrics:
         return _Counts(Counter(f"ostinato_{name}", text, labels, registry=self.registry))
 
     def replied(self, scope: Scope, status: int, overhead_s: float) -> None:
-        """A reply began."""
+        """Count a reply that began."""
         route = scope["path"] if scope["path"] in ROUTES else "other"
         self._requests.add(route, str(status))
         if route != "other":
             self._overhead.observe(max(0.0, overhead_s))
 
     def recorded(self, turn: Turn, dialect: str, how: str) -> None:
-        """A turn is in the store; `how` is `extended`, `forked` or `root`."""
+        """Count a turn that is in the store; `how` is `extended`, `forked` or `root`."""
         self._turns.add(dialect, turn.arm, turn.kind.value)
         self._forks.add(how)
         self._tokens.add("in", by=len(turn.prompt_ids))
@@ -80,9 +80,9 @@ class Metrics:
         if turn.broken is not None:
             self._broken.add(turn.arm)
 
-    def told(self, outcome: str, n: int) -> None:
-        """`n` events were `taken`, `refused`, or `ignored` as nothing we know."""
-        self._told.add(outcome, by=n)
+    def telemetry(self, outcome: str, n: int) -> None:
+        """Count `n` events that were `taken`, `refused`, or `ignored` because their name is unknown."""
+        self._telemetry.add(outcome, by=n)
 
     def cancelled(self) -> None:
         self._cancelled.inc()

@@ -1,7 +1,7 @@
-"""Work on large texts beside the event loop: a prompt of megabytes must not keep the others waiting.
+"""Work on large texts in a thread beside the event loop: a prompt of megabytes must not delay other requests.
 
-One thread does it, one request after another. More would hold more memory and finish no sooner, since they
-share the interpreter; and the threads that look up keys and sessions stay free.
+One thread does it, one request after another. More threads would hold more memory and finish no sooner, since
+they share the interpreter; and the threads that look up keys and sessions stay free.
 """
 
 import asyncio
@@ -10,14 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
 LARGE = 100 * 2**10
-"""Bytes up to which work takes a few milliseconds at most, and is done at once."""
+"""Bytes up to which work takes a few milliseconds at most and stays on the event loop."""
 P = ParamSpec("P")
 R = TypeVar("R")
 _THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large")
 
 
 async def offload(size: int, function: Callable[P, R], *arguments: P.args, **named: P.kwargs) -> R:
-    """What `function` returns or raises; in a thread when `size`, in bytes of text, is large."""
+    """Call `function`, in a thread when `size`, in bytes of text, is more than LARGE; return what it
+    returns."""
     if size <= LARGE:
         return function(*arguments, **named)
     loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""The OpenAPI document: what the routes accept, as machines read it."""
+"""The OpenAPI document of the routes and the bodies that they accept."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -218,7 +218,7 @@ METRICS: Schema = {
 
 
 def document(models: Sequence[str]) -> Schema:
-    """OpenAPI 3.1, with the names of the models that are served."""
+    """Return the OpenAPI 3.1 document, with the names of the models that are served."""
     streamed = {"text/event-stream": {"schema": _object({"event": TEXT, "data": TEXT}, "data")}}
     return {
         "openapi": "3.1.0",
@@ -249,12 +249,12 @@ def _path(name: str) -> Schema:
 
 
 def _call(name: str, body: Schema, more: Mapping[str, Any] | None = None) -> Schema:
-    asked = {"required": True, "content": {"application/json": {"schema": body}}}
-    return {"operationId": name, "requestBody": asked, "responses": _replies(more)}
+    request_body = {"required": True, "content": {"application/json": {"schema": body}}}
+    return {"operationId": name, "requestBody": request_body, "responses": _replies(more)}
 
 
 def _lines(name: str, line: Schema) -> Schema:
-    """A body of JSON lines: one alone is a JSON body, which tools know how to make."""
+    """Describe a body of JSON lines. A single line is a JSON body, which tools can generate."""
     call = _call(name, line)
     call["requestBody"]["content"]["application/x-ndjson"] = {"schema": TEXT}
     call["responses"]["207"] = {"description": "Some lines were refused; they are named."}

@@ -1,4 +1,5 @@
-"""Durable before acknowledged: one writer thread that commits whatever has gathered, as one transaction."""
+"""The recorder: a thread that commits everything that has gathered since its last commit as one
+transaction."""
 
 import asyncio
 import queue
@@ -11,28 +12,29 @@ from ostinato.types import ApiKey, Event, Session, Signal, Turn
 
 MOST_AT_ONCE = 256
 MOST_QUEUED = 8_192
-"""What waits holds memory: beyond it the disk is too slow, and whoever comes is told so."""
+"""Requests that may wait for the disk: each holds memory, so further ones are refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRecord:
-    """What one request wants recorded, and the future its answer waits for."""
+    """The facts that one request has to record, and the future that its reply waits for."""
 
     turn: Turn | None
     signals: Sequence[Signal]
     events: Sequence[Event]
     session: Session | None
     keys: Mapping[str, bool]
-    """In whose name, by hash, and whether it is kept only because of their consent."""
+    """By its hash, the key of the request, and whether the facts may be kept only with its consent."""
     loop: asyncio.AbstractEventLoop
     done: asyncio.Future[None]
 
 
 class Recorder:
-    """An entry's future is set once it is committed. Entries of one moment share one commit.
+    """Commits facts in the order in which they are submitted, and sets the future of each once it is on the
+    disk.
 
-    They gather for one turn of the event loop, then go to the thread together: waking it for each of them
-    would cost more than the commit.
+    Facts that are submitted in one iteration of the event loop go to the thread together: waking it for each
+    of them would cost more than the commit.
     """
 
     def __init__(self, store: Store) -> None:
@@ -46,7 +48,7 @@ class Recorder:
         self._thread.start()
 
     def stop(self) -> None:
-        """Commits what is queued, then ends the thread."""
+        """Commit what is queued, then end the thread."""
         self._hand_over()
         self._queue.put(None)
         self._thread.join()
@@ -60,10 +62,11 @@ class Recorder:
         session: Session | None = None,
         key: ApiKey | None = None,
     ) -> asyncio.Future[None]:
-        """Queue an entry, which is committed whole. The future is set then, or has the StoreError.
+        """Queue facts that are committed together. The future is set then, or has the StoreError.
 
-        `key`: in whose name. It is looked up again within the transaction; events are told with their text
-        where it had consent, so with them the consent is looked up again too.
+        `key` is the key of the request. It is looked up again within the transaction, so that nothing is
+        recorded for a revoked key. Events hold text only with consent, so for them the consent is looked up
+        again too.
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
@@ -107,7 +110,7 @@ class Recorder:
         if error is None or len(entries) == 1:
             _announce(entries, error)
             return
-        # One bad entry must not take its neighbours down.
+        # One bad entry must not fail its neighbours.
         for entry in entries:
             _announce([entry], self._try([entry]))
 
@@ -120,13 +123,13 @@ class Recorder:
                 [event for entry in entries for event in entry.events],
                 _together(entries),
             )
-        except Exception as error:  # whatever it is belongs to the requests that wait
+        except Exception as error:  # any error belongs to the requests that wait
             return error
         return None
 
 
 def _together(entries: Sequence[PendingRecord]) -> dict[str, bool]:
-    """The keys of several entries; one that needs consent anywhere needs it."""
+    """Return the keys of all entries; a key needs consent if any of its entries does."""
     keys: dict[str, bool] = {}
     for entry in entries:
         for hash, consent in entry.keys.items():
@@ -135,7 +138,7 @@ def _together(entries: Sequence[PendingRecord]) -> dict[str, bool]:
 
 
 def _announce(entries: Sequence[PendingRecord], error: Exception | None) -> None:
-    """One wake-up of the event loop for the whole batch."""
+    """Set the futures of a batch, with one wake-up of the event loop."""
 
     def settle() -> None:
         for entry in entries:

@@ -1,15 +1,16 @@
-"""Keeps secrets out of the record, and what holds one out of training.
+"""The secret filter keeps secrets out of the record, and turns with secrets out of training.
 
-The tokens of a turn are kept exactly as the model saw and said them, or they are worth nothing to a trainer.
-So a secret leaves two honest ways, and `secrets` chooses:
+A trainer needs the tokens of a turn exactly as the model read and sampled them. That leaves two honest ways
+to treat a secret, and `SecretPolicy` chooses:
 
-    withhold   the model reads the prompt as it is; what is stored has a filler for every token of the secret,
-               and the turn is marked untrainable, as are those after it, whose prompts hold it too
-    replace    what people and tools say is redacted before the model reads it: it never sees the secret, its
-               tokens stay exact and trainable, but it cannot work with the secret either
+    withhold   The model reads the prompt as it is. In the stored turn a filler replaces every token of the
+               secret. The turn is marked untrainable, and so are later ones whose prompts hold the secret.
+    replace    The words of people and tools are redacted before the model reads them. The tokens stay exact
+               and trainable, but the model cannot work with the secret.
 
-In both, a secret that the model itself says is withheld. Each message is searched once and remembered by its
-digest, so a turn costs what is new in it; token ids are only gone through when there is something to hide.
+Either way, a secret in the model's own output is withheld. Each message is searched once and remembered by
+its digest, so a turn costs only what is new in it. Token ids are searched only when there is something to
+hide.
 """
 
 import hashlib
@@ -28,12 +29,12 @@ from ostinato.types import Completion, Turn
 
 WITHHELD = "secret redacted"
 MOST_REMEMBERED = 50_000
-"""About 10 MB."""
+"""Texts whose secrets are remembered: about 10 MB."""
 SHORTEST = 4
 
 
 class SecretFilter:
-    """Searches messages and hides what it found in what is stored."""
+    """Searches messages for secrets and hides them in what is stored."""
 
     def __init__(self, renderer: Renderer, secrets: SecretPolicy = "withhold") -> None:
         self._tokenizer = renderer.tokenizer
@@ -42,20 +43,20 @@ class SecretFilter:
         self._known: OrderedDict[bytes, tuple[str, ...]] = OrderedDict()
 
     def admit(self, chat: ChatRequest) -> ChatRequest:
-        """The request as the model may read it."""
+        """Return the request as the model may read it."""
         if not self._replaces or not self._in_prompt(chat):
             return chat
         tools = tuple(redact_json(tool) for tool in chat.tools)
         return replace(chat, messages=tuple(map(self._replaced, chat.messages)), tools=tools)
 
     def mark(self, turn: Turn, chat: ChatRequest) -> tuple[Turn, Turn]:
-        """The turn, untrainable if there is a secret in it, and what of it may be stored."""
-        found = self._in_prompt(chat)
-        found |= self._in_text(self._tokenizer.decode(turn.completion.ids))
-        if not found:
+        """Return the turn, untrainable if it holds a secret, and the form of it that may be stored."""
+        secrets = self._in_prompt(chat)
+        secrets |= self._in_text(self._tokenizer.decode(turn.completion.ids))
+        if not secrets:
             return turn, turn
         marked = replace(turn, untrainable=turn.untrainable or WITHHELD)
-        return marked, self._stored(marked, sorted(found))
+        return marked, self._stored(marked, sorted(secrets))
 
     def _stored(self, turn: Turn, secrets: Sequence[str]) -> Turn:
         prompt, _ = self._hidden(turn.prompt_ids, secrets)
@@ -74,7 +75,8 @@ class SecretFilter:
         return replace(completion, ids=ids, logprobs=logprobs)
 
     def _hidden(self, ids: Sequence[int], secrets: Sequence[str]) -> tuple[tuple[int, ...], Sequence[int]]:
-        """`ids` with a filler for each that has a byte of a secret, and which those are."""
+        """Return `ids` with a filler for each that has a byte of a secret, and a flag for each that was
+        replaced."""
         pieces = [self._tokenizer.decode_bytes((id,)) for id in ids]
         text, hidden = b"".join(pieces), array("b", bytes(len(ids)))
         for secret in secrets:
@@ -83,7 +85,7 @@ class SecretFilter:
         return tuple(kept), hidden
 
     def _replaced(self, message: Message) -> Message:
-        """What the assistant said was sampled, and stays."""
+        """Redact a message, except the assistant's: its tokens were sampled and stay."""
         if message["role"] == "assistant" or not self._in_message(message):
             return message
         content = message.get("content")
@@ -125,7 +127,7 @@ def _texts(message: Message) -> Iterator[str]:
 
 
 def _mark(hidden: "array[int]", pieces: Sequence[bytes], text: bytes, secret: bytes) -> None:
-    """Sets `hidden` for each piece that shares a byte with an occurrence of `secret` in the joined `text`."""
+    """Set `hidden` for each piece that shares a byte with an occurrence of `secret` in the joined `text`."""
     spans, at = [], text.find(secret)
     while at >= 0:
         spans.append((at, at + len(secret)))

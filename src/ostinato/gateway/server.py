@@ -1,4 +1,4 @@
-"""`python -m ostinato.gateway.server`: one gateway process; prints one JSON line when it answers."""
+"""`python -m ostinato.gateway.server`: one gateway process, which prints one JSON line once it listens."""
 
 import asyncio
 import gc
@@ -24,16 +24,17 @@ from ostinato.web.secret import take_secret
 USAGE_ERROR = 2
 BACKLOG = 2048
 SWITCH_S = 0.0005
-"""How long the recorder's thread may keep answers waiting for the interpreter."""
-SELDOM = (3_000, 10, 1_000)
-"""Allocations before a young collection, young ones before a middle one, middle ones before a full one.
+"""Seconds for which the recorder's thread may hold the interpreter while replies wait."""
+GC_THRESHOLDS = (3_000, 10, 1_000)
+"""The thresholds of the three generations, for `gc.set_threshold`.
 
-A middle one of 200,000 objects, as (10_000, 20, …) makes them, stops every answer for 20 ms.
+They keep each collection small: with (10_000, 20, …) one of the middle generation visits 200,000 objects and
+stops every reply for 20 ms.
 """
 
 
 class _Server(uvicorn.Server):
-    """Says on stdout where it listens, once it does."""
+    """A server that prints its port on stdout once it listens."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -42,7 +43,7 @@ class _Server(uvicorn.Server):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serves until SIGTERM or SIGINT. Exit status 2 and one line on stderr when it cannot start."""
+    """Serve until SIGTERM or SIGINT. Return 2, after one line on stderr, when it cannot start."""
     config = settings_of(GatewayServerConfig, arguments, "python -m ostinato.gateway.server", __doc__)
     try:
         renderer = Renderer(Tokenizer.load(config.checkpoint))
@@ -80,14 +81,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _keep_pauses_short() -> None:
-    """What stops every answer at once: the recorder's thread holding the interpreter, and full collections.
+    """Shorten the two things that stop every reply at once: a thread that holds the interpreter, and
+    collections.
 
-    Collecting what was loaded at the start takes tens of milliseconds and frees nothing.
+    Objects loaded at the start are frozen, because visiting them takes tens of milliseconds and frees
+    nothing.
     """
     sys.setswitchinterval(SWITCH_S)
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*SELDOM)
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 def _listen(host: str, port: int) -> socket.socket:

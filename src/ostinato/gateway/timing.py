@@ -1,4 +1,4 @@
-"""How long a request took, and how much of it was ours: on every reply, and in the metrics."""
+"""The time that the gateway itself adds to a request: on every reply, and in the metrics."""
 
 import itertools
 import time
@@ -14,48 +14,49 @@ _BORN, _COUNT = new_id()[:16], itertools.count()
 
 
 def _next_id() -> str:
-    """Unique without asking the system for random bytes at each request."""
+    """Return a unique id without asking the system for random bytes at each request."""
     return f"{_BORN}{next(_COUNT):016x}"
 
 
 @dataclass(slots=True)
 class Timing:
-    """The clock of one request. `engine_s` is the time spent waiting for the engine."""
+    """The clock of one request; `engine_s` is the time spent waiting for the engine."""
 
     request_id: str = field(default_factory=_next_id)
     started: float = field(default_factory=time.perf_counter)
     engine_s: float = 0.0
-    _asked: float = 0.0
+    _waiting_since: float = 0.0
 
-    def ask(self) -> None:
-        """The engine's turn begins."""
-        self._asked = time.perf_counter()
+    def wait_for_engine(self) -> None:
+        """Start counting the time as the engine's."""
+        self._waiting_since = time.perf_counter()
 
-    def heard(self) -> None:
-        """The engine has said what was waited for; a second call counts from the last `ask`."""
-        if self._asked:
-            self.engine_s += time.perf_counter() - self._asked
-            self._asked = 0.0
+    def engine_replied(self) -> None:
+        """Stop counting the time as the engine's. Without effect when it is not being counted."""
+        if self._waiting_since:
+            self.engine_s += time.perf_counter() - self._waiting_since
+            self._waiting_since = 0.0
 
     def overhead_s(self) -> float:
         return time.perf_counter() - self.started - self.engine_s
 
 
 def timing_of(scope: Scope) -> Timing:
-    found: Timing = scope[STATE]
-    return found
+    timing: Timing = scope[STATE]
+    return timing
 
 
 class TimingMiddleware:
-    """ASGI: gives each request its clock and each reply `x-request-id` and `x-ostinato-overhead-ms`.
+    """ASGI middleware that adds a clock to each request, `x-request-id` and `x-ostinato-overhead-ms` to
+    each reply.
 
-    The overhead is the time until the reply began without the wait for the engine. In a stream the engine's
+    The overhead is the time until the reply began, without the wait for the engine. In a stream the engine's
     part ends with its first token.
     """
 
-    def __init__(self, app: ASGIApp, seen: Callable[[Scope, int, float], None]) -> None:
+    def __init__(self, app: ASGIApp, replied: Callable[[Scope, int, float], None]) -> None:
         self._app = app
-        self._seen = seen
+        self._replied = replied
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -73,7 +74,7 @@ class TimingMiddleware:
                     (b"request-id", id_),
                     (b"x-ostinato-overhead-ms", b"%.3f" % (1e3 * overhead)),
                 ]
-                self._seen(scope, message["status"], overhead)
+                self._replied(scope, message["status"], overhead)
             await send(message)
 
         await self._app(scope, receive, timed)

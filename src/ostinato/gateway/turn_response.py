@@ -1,4 +1,4 @@
-"""The ASGI side of an answer: sends it, and stops the work behind it when the client goes away."""
+"""The ASGI response to a model call: sends the answer, and stops the work when the client leaves."""
 
 import asyncio
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ from ostinato.types import Completion
 JSON = {"content-type": "application/json"}
 EVENTS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
 PING_S = 10.0
-"""A stream that is silent for so long says that it is alive."""
+"""Seconds of silence after which a stream sends a ping, so that nobody takes it for dead."""
 
 
 class TurnResponse:
-    """Answers one request. A client that leaves cancels it, which frees the engine's slot."""
+    """The response to one request. A client that leaves cancels it, which frees the engine's slot."""
 
     def __init__(self, turns: Turns, call: ModelCall, dialect: Dialect, metrics: Metrics) -> None:
         self._turns = turns
@@ -32,20 +32,20 @@ class TurnResponse:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         work = asyncio.current_task()
         assert work is not None
-        watch = asyncio.ensure_future(_gone(receive))
+        watch = asyncio.ensure_future(_disconnected(receive))
         watch.add_done_callback(lambda watch: watch.cancelled() or work.cancel())
         try:
             await self._answer(_Sender(send))
         except asyncio.CancelledError:
             if not watch.done():
-                raise  # the server is stopping
+                raise  # the server is stopping, the client is still there
             work.uncancel()
             self._metrics.cancelled()
         finally:
             watch.cancel()
 
     async def _answer(self, sender: "_Sender") -> None:
-        """Clients that number their turns have them one after another; others may ask many at once."""
+        """Make the turns of a client that numbers them one after another; others may overlap."""
         conversation = self._call.conversation
         conversation.waiting += 1
         try:
@@ -89,21 +89,21 @@ class TurnResponse:
         request = plan.request
         events = self._events(request.request_id, plan.started_at, len(request.prompt_ids))
         text = TextStream(self._turns.renderer, self._call.chat.stop)
-        self._call.timing.ask()
+        self._call.timing.wait_for_engine()
         async with aclosing(self._turns.stream(self._call, plan)) as sampled, _Pings(sender):
             async for event in sampled:
                 begun = b"" if sender.started else await self._begin(plan, sender, events)
                 if isinstance(event, Completion):
                     answer = await self._finish(plan, event)
-                    await sender.body(begun + events.last(answer, text.said), last=True)
+                    await sender.body(begun + events.last(answer, text.sent), last=True)
                     return
                 piece = text.add([token.id for token in event])
                 if begun or piece:
                     await sender.body(begun + (events.text(piece) if piece else b""))
 
     async def _begin(self, plan: Plan, sender: "_Sender", events: ReplyEvents) -> bytes:
-        """The stream's first event, to be sent with what made it begin."""
-        self._call.timing.heard()
+        """Send the headers; return the first event, to be sent together with the first token."""
+        self._call.timing.engine_replied()
         await sender.stream(EVENTS | _headers_of(plan), events)
         return events.first()
 
@@ -117,14 +117,14 @@ class TurnResponse:
 
 
 class _Sender:
-    """Sends a response in pieces and knows whether it began: until then an error can have its own status."""
+    """Sends a response in pieces. Until it has started, an error can still have its own status."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self._events: ReplyEvents | None = None
         self.started = False
         self.quiet = True
-        """Nothing was sent since this was last set."""
+        """True while nothing has been sent since this was last set."""
 
     async def start(self, status: int, headers: Mapping[str, str]) -> None:
         self.started = True
@@ -152,7 +152,7 @@ class _Sender:
 
 
 class _Pings:
-    """While it is entered, a silent stream is kept alive."""
+    """A context in which a silent stream is kept alive with pings."""
 
     def __init__(self, sender: _Sender) -> None:
         self._sender = sender
@@ -182,7 +182,7 @@ def _headers_of(plan: Plan) -> dict[str, str]:
     }
 
 
-async def _gone(receive: Receive) -> None:
+async def _disconnected(receive: Receive) -> None:
     message: Message = {"type": ""}
     while message["type"] != "http.disconnect":
         message = await receive()

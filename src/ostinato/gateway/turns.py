@@ -1,4 +1,4 @@
-"""One model call from checked request to recorded turn."""
+"""One model call, from the checked request to the recorded turn."""
 
 import asyncio
 import hashlib
@@ -30,11 +30,11 @@ from ostinato.types import ApiKey, Arm, Completion, FinishReason, GenerateReques
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCall:
-    """A request on its way: who asks what of which conversation."""
+    """A checked request with its key, its identity and the conversation it belongs to."""
 
     chat: ChatRequest
     size: int
-    """Bytes of the request's body: whether to work on it beside the event loop."""
+    """Bytes of the request's body, which decide whether work on it leaves the event loop: see `offload`."""
     digests: list[bytes]
     identity: Identity
     key: ApiKey
@@ -44,7 +44,7 @@ class ModelCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What will be asked of which arm."""
+    """The request to an engine, the arm it goes to, and the position of its turn in the graph."""
 
     arm: Arm
     position: GraphPosition
@@ -54,7 +54,7 @@ class Plan:
 
 
 class Turns:
-    """Makes turns: `begin`, then `generate` or `stream`, then `finish`, and `end` whatever happened."""
+    """Makes turns: `begin`, then `generate` or `stream`, then `finish`; `end` is called whatever happened."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Turns:
         self._engines = engines
 
     async def begin(self, call: ModelCall) -> Plan | Answer:
-        """What to ask, or the answer itself when this turn was recorded before and its answer got lost."""
+        """Plan the turn. Return its recorded answer instead when the client repeats the last turn."""
         conversation, chat = call.conversation, call.chat
         async with conversation.lock:
             self._conversations.catch_up(conversation)
@@ -84,7 +84,7 @@ class Turns:
             check_owner(conversation.session, call.key)
             expected = call.identity.turn
             if expected is not None and expected != conversation.turns:
-                return self._again(call, expected)
+                return self._recorded_answer(call, expected)
             if conversation.is_partial(chat, call.digests):
                 turns = turns or await self._conversations.reread(conversation)
                 conversation.recall(turns, chat, call.digests, self.renderer)
@@ -92,50 +92,53 @@ class Turns:
             return await self._plan(call, self._arm(conversation, call.key))
 
     async def generate(self, call: ModelCall, plan: Plan) -> Completion:
-        call.timing.ask()
+        call.timing.wait_for_engine()
         if not call.chat.stop:
             completion = await self._engines.generate(lambda: self._address(plan.arm), plan.request)
-            call.timing.heard()
+            call.timing.engine_replied()
             return completion
         async with aclosing(self.stream(call, plan)) as events:
             async for event in events:
                 if isinstance(event, Completion):
-                    call.timing.heard()
+                    call.timing.engine_replied()
                     return event
         raise AssertionError("a stream ends with its completion")
 
     def stream(self, call: ModelCall, plan: Plan) -> AsyncGenerator[EngineEvent]:
-        """Tokens as they are sampled, then the completion. A stop text ends both, and frees the engine."""
+        """Yield tokens as they are sampled, then the completion.
+
+        A stop text ends both and frees the engine.
+        """
         events = self._engines.stream(lambda: self._address(plan.arm), plan.request)
         return self._until(events, call.chat.stop) if call.chat.stop else events
 
     async def _until(
         self, events: AsyncGenerator[EngineEvent], stops: tuple[str, ...]
     ) -> AsyncGenerator[EngineEvent]:
-        text, got = TextStream(self.renderer, stops), list[SampledToken]()
+        text, tokens = TextStream(self.renderer, stops), list[SampledToken]()
         async with aclosing(events):
             async for event in events:
                 if isinstance(event, Completion):
                     yield event
                     return
                 for token in event:
-                    got.append(token)
+                    tokens.append(token)
                     text.add((token.id,))
                     if text.stopped:
-                        yield _cut(got)
+                        yield _cut(tokens)
                         return
                 yield event
 
     async def finish(self, call: ModelCall, plan: Plan, completion: Completion) -> Answer:
-        """Records the turn; returns when it is committed. ApiError 503 when the store refuses."""
-        found = parse_reply(self.renderer, completion, call.chat.stop)
-        # One that `max_tokens` cut is short, not wrong: `finish` says so, and nobody knows how it would end.
+        """Record the turn; return once it is committed. Raise ApiError 503 when the store refuses it."""
+        reply = parse_reply(self.renderer, completion, call.chat.stop)
+        # A completion that `max_tokens` cut is short, not wrong: nobody knows how it would have ended.
         cut = completion.finish is FinishReason.LENGTH
-        broken = None if cut else found.parsed.broken or misuse(found.parsed.tool_calls, call.chat.tools)
+        broken = None if cut else reply.parsed.broken or misuse(reply.parsed.tool_calls, call.chat.tools)
         turn = Turn(
             session_id=call.conversation.session.id,
             index=plan.index,
-            segment=0,  # numbered below: until it is recorded, another turn may come first
+            segment=0,  # numbered below, since another turn may be recorded first
             arm=plan.arm.name,
             prompt_ids=plan.request.prompt_ids,
             completion=completion,
@@ -149,18 +152,18 @@ class Turns:
         turn, stored = await offload(call.size, self._secret_filter.mark, turn, call.chat)
         segment = call.conversation.segment_of(plan.position)
         turn, stored = replace(turn, segment=segment), replace(stored, segment=segment)
-        answer = answer_of(turn, found)
+        answer = answer_of(turn, reply)
         await self._commit(call, plan.position, answer, stored)
         return answer
 
     def end(self, call: ModelCall, plan: Plan) -> None:
-        """Gives back what the plan held, unless the turn took place."""
+        """Release the plan's segment and index, unless the turn took place."""
         call.conversation.leave(plan.position, plan.index)
 
     async def _commit(self, call: ModelCall, position: GraphPosition, answer: Answer, stored: Turn) -> None:
         conversation = call.conversation
         new_session = None if conversation.recorded else conversation.session
-        # Before the wait: if the client goes away during it, the writer still commits this turn.
+        # This comes before the wait: when the client leaves during it, the recorder still commits this turn.
         (said,) = without_defaults((answer.message,), call.chat.tools)
         end = conversation.add(answer.turn, position, call.digests[-1], said)
         conversation.recorded = True
@@ -185,7 +188,7 @@ class Turns:
         except StoreError as error:
             raise unavailable(f"the turn could not be recorded: {error}", "not_recorded") from error
 
-    def _again(self, call: ModelCall, expected: int) -> Answer:
+    def _recorded_answer(self, call: ModelCall, expected: int) -> Answer:
         last = call.conversation.last
         if last is None or expected != last.index:
             raise ApiError(
@@ -197,7 +200,7 @@ class Turns:
         return answer_of(last, parse_reply(self.renderer, last.completion, call.chat.stop))
 
     def _arm(self, conversation: HeldConversation, key: ApiKey) -> Arm:
-        """The session's arm for as long as it exists, so that no session changes its model half-way."""
+        """Return the session's arm while it exists, so that no session changes its model half-way."""
         arm = self._arms.get(conversation.session.arm) or self._arms.choose(key.user, key.arm)
         if not conversation.recorded:
             conversation.session = replace(conversation.session, arm=arm.name)
@@ -222,17 +225,17 @@ class Turns:
         return Plan(arm=arm, position=position, index=index, request=request, started_at=time.time())
 
 
-def _cut(got: list[SampledToken]) -> Completion:
-    """What was sampled until a stop text was complete."""
+def _cut(tokens: list[SampledToken]) -> Completion:
+    """Return the completion of `tokens`, which end with the one that completed a stop text."""
     return Completion(
-        ids=tuple(token.id for token in got),
-        logprobs=tuple(token.logprob for token in got),
-        versions=tuple(token.version for token in got),
+        ids=tuple(token.id for token in tokens),
+        logprobs=tuple(token.logprob for token in tokens),
+        versions=tuple(token.version for token in tokens),
         finish=FinishReason.STOP_SEQUENCE,
     )
 
 
 def _seed(session_id: str, index: int) -> int:
-    """Below 2**62, different for each turn, the same when the turn is sampled again."""
+    """Return a seed below 2**62: different for each turn, the same when the turn is sampled again."""
     digest = hashlib.blake2b(f"{session_id}/{index}".encode(), digest_size=8).digest()
     return int.from_bytes(digest) >> 2

@@ -1,4 +1,4 @@
-"""The gateway's side of the wire to an engine, with bounded patience for one that restarts."""
+"""The client for engines, which waits a bounded time for one that restarts."""
 
 import asyncio
 import io
@@ -20,14 +20,14 @@ from ostinato.web.secret import ENGINE_SECRET, bearer
 FIRST_WAIT_S = 0.05
 LONGEST_WAIT_S = 1.0
 BYTES_OF_AN_ID = 6
-"""Of a token's id in JSON, about."""
+"""The usual length of a token's id in JSON."""
 LINE_BYTES = 2**22
-"""Longest NDJSON line: the last one carries the routes of the whole sequence."""
+"""The longest NDJSON line: the last one carries the routes of the whole sequence."""
 TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=300)
 AWAY = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)
 
 Address = Callable[[], str]
-"""Where the engine is now: asked again before each attempt, since a restarted one may have moved."""
+"""Returns the engine's URL. It is called before each attempt, since a restarted engine may have moved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,13 +47,13 @@ EngineEvent = tuple[SampledToken, ...] | Completion
 
 
 class _EngineFailedError(Exception):
-    """The engine failed, with a 5xx or inside a stream: worth another attempt."""
+    """An engine's failure, as a 5xx or inside a stream. It is worth another attempt."""
 
 
 class EngineClient:
-    """Asks engines for completions. `patience_s` bounds the time without any progress.
+    """Requests completions from engines.
 
-    `secret` is what the engines were given to know this gateway by.
+    `patience_s` bounds the time without any progress. `secret` is the one by which engines know this gateway.
     """
 
     def __init__(self, patience_s: float, secret: str = "") -> None:
@@ -66,7 +66,10 @@ class EngineClient:
             await self._http.close()
 
     async def generate(self, address: Address, request: GenerateRequest) -> Completion:
-        """The whole completion. ApiError 400 for what the engine refuses, 503 when it stays away."""
+        """Return the whole completion.
+
+        Raise ApiError 400 for a refused request, 503 when the engine stays away.
+        """
         body = await _encoded(request)
         patience = _Patience(self._patience_s)
         while True:
@@ -77,7 +80,7 @@ class EngineClient:
                 await patience.wait(error)
 
     async def stream(self, address: Address, request: GenerateRequest) -> AsyncGenerator[EngineEvent]:
-        """Tokens as they are sampled, those that arrive together as one tuple, then the Completion.
+        """Yield tokens as they are sampled, then the Completion; tokens that arrive together are one tuple.
 
         When the engine dies on the way, the next one continues after the tokens already sampled: each keeps
         the logprob and version it was sampled with.
@@ -136,7 +139,7 @@ async def _encoded(request: GenerateRequest, **more: bool) -> bytes:
 
 
 class _Patience:
-    """Waits between attempts, twice as long each time, until the time is up."""
+    """The waits between attempts: twice as long each time, until the time is up."""
 
     def __init__(self, seconds: float) -> None:
         self._deadline = time.monotonic() + seconds
@@ -174,7 +177,8 @@ def _joined(got: tuple[SampledToken, ...], rest: Completion) -> Completion:
 
 
 def _already_complete(request: GenerateRequest, got: list[SampledToken]) -> Completion | None:
-    """The completion when all tokens arrived and only the engine's last line, with the routes, was lost."""
+    """Return the completion when all tokens arrived and only the engine's last line, with the routes, was
+    lost."""
     stopped = bool(got) and got[-1].id in request.stop_ids
     if not stopped and len(got) < request.max_tokens:
         return None
@@ -183,7 +187,7 @@ def _already_complete(request: GenerateRequest, got: list[SampledToken]) -> Comp
 
 
 def _events(lines: list[bytes]) -> Iterator[EngineEvent]:
-    """The tokens of all lines at once, then the completion if it is among them."""
+    """Yield the tokens of all lines at once, then the completion if it is among them."""
     sampled: list[SampledToken] = []
     for line in lines:
         value = _object(line)
@@ -218,13 +222,13 @@ def _completion(body: bytes) -> Completion:
 
 
 def _status(error: Any) -> int:
-    """Of an error inside a stream. One that does not say is the engine's: the caller cannot mend it."""
+    """Return the status of an error inside a stream; 500, the engine's own fault, when it has none."""
     status = error.get("status") if isinstance(error, dict) else None
     return status if isinstance(status, int) else 500
 
 
 def _refused(status: int, body: bytes) -> ApiError | _EngineFailedError:
-    """The engine's own failure, or what the caller did wrong."""
+    """Return the error for a refused request: the engine's own failure, or the caller's mistake."""
     if status in {401, 403}:
         message = f"the engine does not know this gateway: start both with the same {ENGINE_SECRET}"
         return unavailable(message, "engine_refused")

@@ -1,3 +1,8 @@
+"""The traces of accepted and committed edits, and the blame that reads traces and notes.
+
+Covers edits/attribution/trace.py, edits/attribution/notes.py and edits/attribution/blame.py.
+"""
+
 import json
 import re
 import uuid

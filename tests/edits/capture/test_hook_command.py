@@ -1,4 +1,8 @@
-"""`ostinato hook` as agents and git call it: a process that never fails and never speaks."""
+"""`ostinato hook` as agents and git call it: a process that never fails and prints nothing.
+
+Covers edits/capture/hook_command.py, edits/capture/agent_sessions.py, edits/capture/snapshots.py and
+edits/capture/spool.py.
+"""
 
 import io
 import json

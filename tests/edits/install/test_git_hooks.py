@@ -1,4 +1,7 @@
-"""Installing beside others, in every kind of repository; git itself runs the hooks."""
+"""Installation beside the hooks of others, in every kind of repository; git itself runs the hooks.
+
+Covers edits/install/git_hooks.py, edits/install/commands.py and edits/capture/repository_paths.py.
+"""
 
 import os
 import subprocess

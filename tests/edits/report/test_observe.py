@@ -1,4 +1,9 @@
-"""An edit through everything git does to it: real repositories, real commands, an injected clock."""
+"""An edit through everything that git does to it: real repositories, real commands, a clock set by hand.
+
+Covers edits/report/observe.py, edits/report/entries.py, edits/report/ingest.py, edits/follow/edit.py,
+edits/follow/home_branch.py, edits/follow/locate.py, edits/follow/measure.py, edits/follow/windows.py and
+edits/git.py.
+"""
 
 import shutil
 import subprocess

@@ -1,4 +1,7 @@
-"""Delivery to a gateway that is there, away, cross or picky."""
+"""Delivery to a gateway that responds, is away, or refuses lines.
+
+Covers edits/report/send.py and edits/report/settings.py.
+"""
 
 import json
 import threading

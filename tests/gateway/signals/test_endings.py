@@ -87,7 +87,7 @@ async def test_sessions_of_our_own_are_not_ended(
     async with http.post(gateway + "/v1/chat/completions", json=body, headers=headers) as response:
         assert response.status == 200
     await endings.sweep(time.time() + 2 * IDLE_S)
-    await endings.said("p1", time.time())
+    await endings.agent_left("p1", time.time())
     assert ending(store, "p1") is None
 
 
@@ -131,7 +131,7 @@ async def test_what_was_said_during_a_turn_is_done_by_the_next_sweep(
     conversation = await endings._conversations.held("s1")
     assert isinstance(conversation, HeldConversation)
     conversation.waiting += 1
-    await endings.said("s1", time.time())
+    await endings.agent_left("s1", time.time())
     await endings.sweep(time.time())
     assert ending(store, "s1") is None
     conversation.waiting -= 1

@@ -34,7 +34,7 @@ def test_what_is_streamed_is_the_beginning_of_the_content(
     if stop:
         said += stream.add(renderer.stop_ids[:1])
         ids.append(renderer.stop_ids[0])
-    assert said == stream.said
+    assert said == stream.sent
     content = renderer.parse(ids).content
     assert content.startswith(said)
 

@@ -1,1 +1,4 @@
-"""Attribution: the traces and notes that say which lines an agent wrote, and the blame that reads them."""
+"""Attribution: the traces and notes that record which lines an agent wrote, and the blame that reads them.
+
+`report` and `install` import this folder.
+"""

@@ -1,4 +1,4 @@
-"""Who wrote each line of a file: git says which commit, the traces and notes of that commit say who."""
+"""The author of each line of a file: git names the commit, the traces and notes of that commit the author."""
 
 import re
 from collections.abc import Sequence
@@ -29,22 +29,22 @@ class Authored:
 
 
 def authors(repo: RepositoryPaths, path: str) -> list[Authored]:
-    """Of every line of `path` (relative to the work tree) as it lies there. Raises GitCommandError.
+    """Return the author of every line of `path` (relative to the work tree). Raise GitCommandError.
 
-    A line of a commit that nobody traced is `unknown` when the commit has no records at all, else `human`.
+    A line without a record is `unknown` when its commit has no records at all, else `human`.
     """
     output = git(repo.root, "blame", "--porcelain", "-w", "-M", "-C", "--", path).decode(errors="replace")
     known = _records(repo)
     notes: dict[str, list[Range]] = {}
-    found = []
+    authored = []
     for commit, original, line, name in _lines(output, path):
         if commit not in notes:
             notes[commit] = read_note(repo.root, commit) + [r for r in known if r.revision == commit]
         hit = _latest(notes[commit], name, original)
         nobody = Contributor.HUMAN if notes[commit] else Contributor.UNKNOWN
         who, model = (hit.contributor, hit.model) if hit else (nobody, "")
-        found.append(Authored(line=line, commit=commit, contributor=who, model=model))
-    return found
+        authored.append(Authored(line=line, commit=commit, contributor=who, model=model))
+    return authored
 
 
 def _records(repo: RepositoryPaths) -> list[Range]:
@@ -56,13 +56,13 @@ def _latest(ranges: Sequence[Range], path: str, line: int) -> Range | None:
 
 
 def _lines(output: str, path: str) -> list[tuple[str, int, int, str]]:
-    """Commit, line there, line here, and the name the file had there."""
-    found: list[tuple[str, int, int]] = []
+    """Return for each line its commit, its number there, its number here, and the file's name there."""
+    headers: list[tuple[str, int, int]] = []
     names: dict[str, str] = {}
     for text in output.splitlines():
         header = HEADER.match(text)
         if header:
-            found.append((header[1], int(header[2]), int(header[3])))
-        elif text.startswith("filename ") and found:
-            names[found[-1][0]] = text.removeprefix("filename ")
-    return [(commit, there, here, names.get(commit, path)) for commit, there, here in found]
+            headers.append((header[1], int(header[2]), int(header[3])))
+        elif text.startswith("filename ") and headers:
+            names[headers[-1][0]] = text.removeprefix("filename ")
+    return [(commit, there, here, names.get(commit, path)) for commit, there, here in headers]

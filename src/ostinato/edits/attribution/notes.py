@@ -1,6 +1,7 @@
-"""`refs/notes/ai`, read: the line attributions that git-ai and its kin leave on commits.
+"""The notes in `refs/notes/ai`: line attributions that git-ai and similar tools attach to commits.
 
-A note names files, below each its sessions with the lines they wrote, then `---` and JSON about sessions::
+A note names files, below each one its sessions with the lines they wrote, then `---` and JSON about
+sessions::
 
     src/a.py
       d9978a88 1-4,9
@@ -21,23 +22,23 @@ DIVIDER = "---"
 
 
 def read_note(root: str, commit: str) -> list[Range]:
-    """The ranges of a commit's note; none when it has none."""
+    """Return the ranges of a commit's note; none when it has no note."""
     text = ask(root, "notes", "--ref", REF, "show", commit)
     return parse_note(text, commit) if text else []
 
 
 def parse_note(text: str, commit: str) -> list[Range]:
-    """Lines that cannot be read are passed over."""
+    """Return the ranges in a note. Lines that cannot be read are skipped."""
     body, _, facts = text.partition(f"\n{DIVIDER}")
     models = _models(facts)
-    found: list[Range] = []
+    ranges: list[Range] = []
     path = ""
     for line in body.splitlines():
         if line and not line[0].isspace():
             path = line.strip().strip('"')
         elif path and len(parts := line.split(None, 1)) == 2:
-            found += _ranges(path, parts[0], parts[1], commit, models)
-    return found
+            ranges += _ranges(path, parts[0], parts[1], commit, models)
+    return ranges
 
 
 def _ranges(path: str, session: str, spec: str, commit: str, models: dict[str, str]) -> list[Range]:
@@ -57,11 +58,11 @@ def _ranges(path: str, session: str, spec: str, commit: str, models: dict[str, s
 
 def _models(facts: str) -> dict[str, str]:
     try:
-        told: Any = json.loads(facts)
+        parsed: Any = json.loads(facts)
     except ValueError:
         return {}
-    sessions = {**told.get("prompts", {}), **told.get("sessions", {})} if isinstance(told, dict) else {}
-    return {name: _model(told) for name, told in sessions.items()}
+    sessions = {**parsed.get("prompts", {}), **parsed.get("sessions", {})} if isinstance(parsed, dict) else {}
+    return {name: _model(session) for name, session in sessions.items()}
 
 
 def _model(session: Any) -> str:

@@ -1,8 +1,8 @@
-"""Agent Trace 0.1.0 records (`application/vnd.agent-trace.record+json`): which lines who wrote.
+"""Agent Trace 0.1.0 records (`application/vnd.agent-trace.record+json`): the authors of lines.
 
-One record when an edit is accepted, without a revision, for its lines are in none yet (the commit it was made
-on is in the metadata); one when it is committed, with that commit. They lie below .git; records that others
-keep in `.agent-trace/traces.jsonl` are read too.
+An accepted edit has a record without a revision, since no commit holds its lines yet (the commit on which
+it was made is in the metadata). When it is committed, it has another one, with that commit. The records lie
+below .git; those that other tools keep in `.agent-trace/traces.jsonl` are read too.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ VENDOR = "dev.ostinato"
 OURS = ("", "ostinato", "ostinato-code")
 FILE = "traces.jsonl"
 SHARED = Path(".agent-trace") / FILE
-"""Where the reference implementation of the format keeps its records, in the work tree."""
+"""The file, in the work tree, in which the reference implementation of the format keeps its records."""
 
 
 class Contributor(StrEnum):
@@ -58,20 +58,21 @@ Record = dict[str, Any]
 
 
 def of_proposal(edit: FollowedEdit) -> Record:
-    """Of an accepted edit: the lines it proposed."""
+    """Return the record of an accepted edit: the lines that it proposed."""
     ranges = [(hunk.b1 + 1, hunk.b2) for hunk in live(edit) if hunk.b2 > hunk.b1]
-    told = _ranges(ranges, edit.lines())
-    return _record(edit, edit.path, told, who=Contributor.AI, revision=None, at=edit.proposed_at)
+    return _record(
+        edit, edit.path, _ranges(ranges, edit.lines()), who=Contributor.AI, revision=None, at=edit.proposed_at
+    )
 
 
-def of_commit(edit: FollowedEdit, found: Measured, lines: Sequence[str], commit: str, at: float) -> Record:
-    """Of a commit: the lines that are left of it there; `mixed` when somebody changed them."""
-    who = Contributor.AI if found.kept else Contributor.MIXED
-    return _record(edit, found.path, _ranges(found.lines, lines), who=who, revision=commit, at=at)
+def of_commit(edit: FollowedEdit, measured: Measured, lines: Sequence[str], commit: str, at: float) -> Record:
+    """Return the record of a committed edit: its lines that are left; `mixed` when somebody changed them."""
+    who = Contributor.AI if measured.kept else Contributor.MIXED
+    return _record(edit, measured.path, _ranges(measured.lines, lines), who=who, revision=commit, at=at)
 
 
 def append(state: Path, record: Record) -> None:
-    """Adds a record; one without ranges says nothing and is left out."""
+    """Append a record. One without ranges says nothing and is left out."""
     if record["files"][0]["conversations"][0]["ranges"]:
         handle = os.open(state / FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(handle, "w") as file:
@@ -79,20 +80,20 @@ def append(state: Path, record: Record) -> None:
 
 
 def read(path: Path) -> list[Range]:
-    """The ranges of every record of a file; lines and records that cannot be read are passed over."""
+    """Return the ranges of every record of a file. Lines and records that cannot be read are skipped."""
     if not path.is_file():
         return []
-    found: list[Range] = []
+    ranges: list[Range] = []
     for line in path.read_text(errors="replace").splitlines():
         try:
-            found += ranges_of(json.loads(line))
+            ranges += ranges_of(json.loads(line))
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
-    return found
+    return ranges
 
 
 def ranges_of(record: Record) -> list[Range]:
-    """The ranges of one record. Raises KeyError, TypeError or ValueError for what is none."""
+    """Return the ranges of one record. Raise KeyError, TypeError or ValueError for a value that is none."""
     revision = (record.get("vcs") or {}).get("revision")
     return [
         _range(file["path"], talk, lines, revision)
@@ -157,6 +158,6 @@ def _ranges(places: Sequence[tuple[int, int]], lines: Sequence[str]) -> list[Rec
 
 
 def content_hash(lines: Sequence[str]) -> str:
-    """Of lines without their ends, wherever they stand."""
+    """Return the hash of lines without their ends, which does not depend on their place."""
     text = "\n".join(line.rstrip("\r\n") for line in lines)
     return "sha256:" + hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:32]

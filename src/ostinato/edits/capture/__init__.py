@@ -1,4 +1,5 @@
-"""Capture: the hook that agents and git call, and the inbox it writes to. Quick, silent, without git.
+"""Capture: the hook command that agents and git call, and the inbox to which it writes. It is quick and
+silent.
 
-`follow` and `report` read what is written here.
+The other folders of this room import this one; it imports only `text`.
 """

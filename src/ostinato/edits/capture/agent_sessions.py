@@ -1,4 +1,4 @@
-"""What is remembered of an agent's session between its events."""
+"""The facts about an agent's sessions that are kept between their events."""
 
 import json
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ MOST = 200
 
 
 class AgentSessions:
-    """The models of recent sessions, and their calls that have no end yet."""
+    """The models of recent sessions, and their calls that have not ended."""
 
     def __init__(self, state: Path) -> None:
         self._state = state
@@ -25,7 +25,7 @@ class AgentSessions:
         write(str(self._state / FILE), dict(list(models.items())[-MOST:]))
 
     def unanswered(self, session_id: str) -> Iterator[tuple[Path, dict[str, Any]]]:
-        """Files and facts of the calls that wait."""
+        """Yield the file and the facts of each call that has not ended."""
         for path in sorted((self._state / PENDING).glob("*.json")):
             call = json.loads(path.read_bytes())
             if call.get("session_id") == session_id:

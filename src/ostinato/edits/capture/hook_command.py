@@ -1,14 +1,17 @@
-"""`ostinato hook`: what agents and git call at every event. Never in the way: silent, quick, exit status 0.
+"""`ostinato hook`: the command that agents and git call at every event. It is silent, quick, and exits with
+0.
 
-`--input stdin` reads one JSON object: a hook event of Claude Code, or the plain form any tool can write::
+`--input stdin` reads one JSON object: a hook event of Claude Code, or the plain form that any tool can
+write::
 
     {"hook_event_name": "edit.proposed", "session_id": "…", "cwd": "/repo", "path": "a.py",
      "before": text or null, "after": text or null,
      "turn": 3, "tool_use_id": "…", "tool_name": "edit", "agent": "…", "model": "…"}
 
-`before` and `after` are whole texts of the file, or a piece of it that stands there once; null is a file that
-is not there. What fits neither way is counted and not followed. (`turn` and what follows may be missing.)
-`--git NAME` is told by git's own hooks. What is read here is put into the inbox; the reporter does the work.
+`before` and `after` are whole texts of the file, or a piece of it that occurs there once; null is a file
+that does not exist. A text that fits neither way is counted and not followed. (`turn` and the fields after
+it may be missing.) Git's own hooks call `--git NAME`. This command only writes to the inbox; the reporter
+does the work.
 """
 
 import json
@@ -34,12 +37,12 @@ FILE_TOOLS = {"Edit", "Write", "MultiEdit", "NotebookEdit"}
 SHELL_TOOLS = {"Bash"}
 SESSION_EVENTS = {"SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"}
 ORIGINAL = "originalFile"
-TOLD = ("model", "source", "prompt_id", "reason", "turn", "agent")
-"""What is kept of an event besides its name and session: never the text of a prompt."""
+SESSION_FACTS = ("model", "source", "prompt_id", "reason", "turn", "agent")
+"""The facts that are kept of a session's event, beside its name: never the text of a prompt."""
 
 MISMATCH = "mismatch"
 NEITHER = (
-    "`after` is neither the whole text of the file nor a piece that stands in it once; "
+    "`after` is neither the whole text of the file nor a piece that occurs in it once; "
     "the edit is counted and not followed: give whole texts"
 )
 
@@ -47,7 +50,7 @@ Event = Mapping[str, object]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Always 0: a failure of ours is nobody's reason to stop working."""
+    """Take in one event. Return 0 always, since our failure must not stop the agent or git."""
     try:
         if list(arguments[:1]) == ["--git"]:
             _on_git(arguments[1], os.getcwd())
@@ -98,9 +101,10 @@ def record_edit(event: Event, *, at: float | None = None, start_reporter: bool =
 
 
 def whole_texts(path: str, before: object, after: object) -> Mapping[str, object]:
-    """Whole texts before and after an edit just made, from whole texts or from the piece that changed.
+    """Return the whole texts before and after an edit just made, from whole texts or the piece that changed.
 
-    The file itself decides which they are, and why the edit cannot be followed when it fits neither.
+    The file itself decides which of both they are. `skip` is why the edit cannot be followed; empty when it
+    can.
     """
     for name, text in (("before", before), ("after", after)):
         if text is not None and not isinstance(text, str):
@@ -118,29 +122,31 @@ def whole_texts(path: str, before: object, after: object) -> Mapping[str, object
     return {"before": None, "after": None, "skip": MISMATCH}
 
 
-def _is_formatted(path: str, told: str, now: str) -> bool:
-    """Whether a formatter ran between the edit and this moment, and no more."""
+def _is_formatted(path: str, reported: str, now: str) -> bool:
+    """Return whether the file differs from the reported text only by formatting."""
     from ostinato.edits.text.align import split
     from ostinato.edits.text.tokens import same_meaning
 
-    return same_meaning(path, split(told), split(now))
+    return same_meaning(path, split(reported), split(now))
 
 
 def _on_session(event: Event) -> None:
     repo = _enabled(_text(event, "cwd"))
     if repo:
-        told = {name: event[name] for name in TOLD if name in event}
+        facts = {name: event[name] for name in SESSION_FACTS if name in event}
         name = event["hook_event_name"]
         record = {"kind": "session", "name": name, "session_id": event["session_id"], "at": time.time()}
-        spool.put(state_of(repo), record | {"told": told, "root": repo.root})
+        spool.put(state_of(repo), record | {"told": facts, "root": repo.root})
         spool.wake(repo)
 
 
 def _on_file_tool(event: Event) -> None:
-    told = event["tool_input"]
-    if not isinstance(told, Mapping):
+    tool_input = event["tool_input"]
+    if not isinstance(tool_input, Mapping):
         return
-    path = os.path.join(_text(event, "cwd"), str(told.get("file_path") or told.get("notebook_path")))
+    path = os.path.join(
+        _text(event, "cwd"), str(tool_input.get("file_path") or tool_input.get("notebook_path"))
+    )
     repo = _enabled(os.path.dirname(path))
     if not repo:
         return
@@ -157,13 +163,13 @@ def _on_file_tool(event: Event) -> None:
 
 
 def _both(pending: str, path: str, event: Event) -> Mapping[str, object]:
-    """Texts before and after. Without a text before, the edit is counted and not followed."""
+    """Return the texts before and after. Without a text before, the edit is counted and not followed."""
     after, why = spool.content(path)
     response = event.get("tool_response")
     if os.path.exists(pending):
         with open(pending, "rb") as file:
-            seen = json.load(file)
-        before, lost = seen["before"], "" if seen["skip"] == "missing" else seen["skip"]
+            earlier = json.load(file)
+        before, lost = earlier["before"], "" if earlier["skip"] == "missing" else earlier["skip"]
     elif isinstance(response, Mapping) and ORIGINAL in response:
         before, lost = response[ORIGINAL], ""
     else:
@@ -172,7 +178,7 @@ def _both(pending: str, path: str, event: Event) -> Mapping[str, object]:
 
 
 def _on_shell(event: Event) -> None:
-    """A command may change any file: the trees before and after are compared."""
+    """Record the trees before and after a command, which may change any file."""
     from ostinato.edits.capture.snapshots import snapshot
 
     repo = _enabled(_text(event, "cwd"))
@@ -210,7 +216,7 @@ def _edit_record(
 
 
 def _facts(event: Event, repo: RepositoryPaths) -> dict[str, object]:
-    """Who, where and when, as it is at this moment."""
+    """Return the facts of an event and the state of its repository at this moment."""
     turn = event.get("turn")
     return {
         "session_id": _text(event, "session_id"),
@@ -234,7 +240,7 @@ def _enabled(directory: str) -> RepositoryPaths | None:
 
 
 def _pending(repo: RepositoryPaths, event: Event) -> str:
-    """Where the state before a call waits for the state after it."""
+    """Return the path at which the state before a call is kept until the call ends."""
     call = str(event.get("tool_use_id") or event.get("tool_name"))
     name = "".join(c if c.isalnum() or c in "-_" else "_" for c in f"{event['session_id']}.{call}")
     return os.path.join(state_of(repo), spool.PENDING, name[:200] + ".json")
@@ -253,10 +259,10 @@ def _text(event: Event, name: str) -> str:
 
 
 def _complain(what: str) -> None:
-    """Into the repository's own log, or the user's when there is no repository."""
+    """Write to the repository's own log, or to the user's when there is no repository."""
     try:
         repo = find_repository(os.getcwd())
         home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
         spool.complain(state_of(repo) if repo else os.path.join(home, STATE), what)
     except OSError:
-        return  # no place is left to say it
+        return  # no log can be written

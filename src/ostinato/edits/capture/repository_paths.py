@@ -1,6 +1,6 @@
-"""Where a repository keeps its things, read from files alone: the hook command starts no git to find out.
+"""The paths of a repository, read from its files alone: the hook command starts no git to find them.
 
-Nothing here imports more than the interpreter has loaded anyway, so that a hook costs an editor nothing.
+This module imports only what the interpreter has loaded anyway, so that a hook costs an editor nothing.
 """
 
 import os
@@ -10,11 +10,11 @@ STATE = "ostinato"
 ENABLED = "enabled"
 
 RepositoryPaths = namedtuple("RepositoryPaths", ["root", "git_dir", "common"])
-"""Absolute paths: top of the work tree, its own git directory, and the one all work trees share."""
+"""Absolute paths: the top of the work tree, its own git directory, and the one that all work trees share."""
 
 
 def find_repository(start: str) -> RepositoryPaths | None:
-    """The repository whose work tree `start` lies in; None when there is none. `start` need not exist."""
+    """Return the repository whose work tree holds `start`, which need not exist; None when there is none."""
     here = os.path.realpath(start)
     while True:
         git_dir = _git_dir(here)
@@ -27,17 +27,17 @@ def find_repository(start: str) -> RepositoryPaths | None:
 
 
 def state_of(repo: RepositoryPaths) -> str:
-    """The folder below .git that holds everything this room writes."""
+    """Return the folder below .git that holds everything this room writes."""
     return os.path.join(repo.common, STATE)
 
 
 def is_enabled(state: str) -> bool:
-    """Whether `ostinato hooks install` was run here: nothing is recorded anywhere else."""
+    """Return whether `ostinato hooks install` was run here: elsewhere nothing is recorded."""
     return os.path.exists(os.path.join(state, ENABLED))
 
 
 def head_of(repo: RepositoryPaths) -> str:
-    """What HEAD says: `refs/heads/main`, or a commit when it is detached."""
+    """Return the contents of HEAD: `refs/heads/main`, or a commit when it is detached."""
     return _read(os.path.join(repo.git_dir, "HEAD")).strip().removeprefix("ref: ")
 
 
@@ -50,7 +50,7 @@ def stash_log_of(repo: RepositoryPaths) -> str:
 
 
 def size_of(path: str) -> int:
-    """Bytes of a file; 0 when it is missing."""
+    """Return the bytes of a file; 0 when it is missing."""
     try:
         return os.stat(path).st_size
     except OSError:

@@ -1,4 +1,5 @@
-"""The work tree as a git tree, ignored files left out, in an index and object folder of our own."""
+"""Snapshots of the work tree as git trees, without ignored files, in an index and object folder of our
+own."""
 
 import os
 import shutil
@@ -10,16 +11,16 @@ FOLDER = "snapshots"
 
 
 def snapshot(repo: RepositoryPaths) -> str:
-    """Id of the tree. Raises subprocess.SubprocessError when git fails or takes too long."""
+    """Return the id of the tree. Raise subprocess.SubprocessError when git fails or takes too long."""
     _git(repo, "add", "--all")
     return _git(repo, "write-tree")
 
 
 def environment(repo: RepositoryPaths) -> dict[str, str]:
-    """What makes git read and write our folder; the repository's objects are read too."""
+    """Return the environment in which git uses our folder, and reads the repository's objects too."""
     own = _folder(repo)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    return kept | {
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    return clean | {
         "GIT_INDEX_FILE": os.path.join(own, "index"),
         "GIT_OBJECT_DIRECTORY": os.path.join(own, "objects"),
         "GIT_ALTERNATE_OBJECT_DIRECTORIES": os.path.join(repo.common, "objects"),
@@ -31,7 +32,7 @@ def clear(repo: RepositoryPaths) -> None:
 
 
 def _folder(repo: RepositoryPaths) -> str:
-    """One for each work tree."""
+    """Return the folder of this work tree."""
     return os.path.join(state_of(repo), FOLDER, os.path.basename(repo.git_dir))
 
 

@@ -1,4 +1,4 @@
-"""The inbox: one file an event, written whole or not at all, taken by the reporter in order."""
+"""The inbox: one file for each event, written whole or not at all, which the reporter takes in order."""
 
 import fcntl
 import json
@@ -11,20 +11,20 @@ from ostinato.edits.capture.repository_paths import RepositoryPaths, size_of, st
 
 INBOX, PENDING, LOCK, ERRORS = "inbox", "pending", "reporter.lock", "errors.log"
 LARGEST = 5 << 20
-"""Bytes of a file that is still followed."""
+"""Bytes of the largest file that is followed."""
 MOST_ERRORS = 1 << 20
 
 Record = Mapping[str, object]
 
 
 def put(state: str, record: Record) -> str:
-    """Adds an event; gives the path of its file."""
+    """Add an event; return the path of its file."""
     name = f"{time.time_ns():020d}-{os.getpid()}.json"
     return write(os.path.join(state, INBOX, name), record)
 
 
 def write(path: str, record: Record, *, sync: bool = True) -> str:
-    """Writes a file that is whole whenever it exists; with `sync` also after the power failed."""
+    """Write a file that is whole whenever it exists; with `sync` even after a power failure."""
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     part = f"{path}.{os.getpid()}.part"
     with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -37,14 +37,14 @@ def write(path: str, record: Record, *, sync: bool = True) -> str:
 
 
 def waiting(state: str) -> list[str]:
-    """Paths of the events that wait, oldest first."""
+    """Return the paths of the events that wait, oldest first."""
     folder = os.path.join(state, INBOX)
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     return [os.path.join(folder, name) for name in names if name.endswith(".json")]
 
 
 def content(path: str) -> tuple[str | None, str]:
-    """Text of a file and why it cannot be followed: `missing`, `large`, `binary`, or nothing."""
+    """Return the text of a file and why it cannot be followed: `missing`, `large`, `binary`, or empty."""
     try:
         if os.path.islink(path) or not os.path.isfile(path):
             return None, "missing"
@@ -57,7 +57,7 @@ def content(path: str) -> tuple[str | None, str]:
 
 
 def text_of(data: bytes) -> tuple[str | None, str]:
-    """As `content`, of bytes."""
+    """Decode bytes; return the same as `content`."""
     if len(data) > LARGEST:
         return None, "large"
     if b"\0" in data:
@@ -69,7 +69,7 @@ def text_of(data: bytes) -> tuple[str | None, str]:
 
 
 class ReporterLock:
-    """The reporter's place: `with` gives whether it was free, and holds it if so."""
+    """The lock of the one reporter: `with` returns whether it was free, and holds it if so."""
 
     def __init__(self, state: str) -> None:
         self._handle = os.open(os.path.join(state, LOCK), os.O_RDWR | os.O_CREAT, 0o600)
@@ -86,7 +86,7 @@ class ReporterLock:
 
 
 def wake(repo: RepositoryPaths) -> None:
-    """Starts a reporter that outlives this process, unless one runs: that one watches the inbox."""
+    """Start a reporter that outlives this process, unless one runs, which watches the inbox."""
     with ReporterLock(state_of(repo)) as is_free:
         if not is_free:
             return
@@ -96,10 +96,10 @@ def wake(repo: RepositoryPaths) -> None:
     os.posix_spawn(sys.executable, command, clean, file_actions=null, setsid=True)
 
 
-def complain(state: str, what: str) -> None:
-    """Notes a failure of ours where it disturbs nobody."""
+def complain(state: str, message: str) -> None:
+    """Append a failure of ours to the error log, where it disturbs nobody."""
     path = os.path.join(state, ERRORS)
     os.makedirs(state, mode=0o700, exist_ok=True)
     fresh = os.O_TRUNC if size_of(path) > MOST_ERRORS else 0
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | fresh, 0o600), "a") as file:
-        file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {what}\n")
+        file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {message}\n")

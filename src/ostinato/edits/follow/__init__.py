@@ -1,1 +1,4 @@
-"""Edits followed: the lines of an edit in the tree of now, and the windows at which they are measured."""
+"""Following an edit: its lines in the current tree, and the windows at which they are measured.
+
+`attribution`, `report` and `install` import this folder.
+"""

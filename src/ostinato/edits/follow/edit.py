@@ -1,4 +1,4 @@
-"""An edit that an agent proposed, and the file it is kept in until its last window has passed."""
+"""An edit that an agent proposed, and the file in which it is kept until its last window has passed."""
 
 import dataclasses
 import hashlib
@@ -18,7 +18,7 @@ FOLDER = "edits"
 
 
 class EditVerdict(StrEnum):
-    """What the developer made of an edit, so far."""
+    """The fate of an edit at the developer's hands, so far."""
 
     KEPT = "kept"
     EDITED = "edited"
@@ -38,7 +38,7 @@ class EditHunk:
     b1: int
     b2: int
     superseded: bool = False
-    """True once an agent itself wrote over it: what happens there later is no word of the developer."""
+    """True once an agent itself wrote over it: later changes there are no verdict of the developer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class EarlierLines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowedEdit:
-    """What was proposed, where, by whom, and how far its story is told.
+    """A proposed edit: its texts, its origin, and how far it has been followed.
 
     >>> FollowedEdit(id="e1", session_id="s1", turn=2, tool="Edit", tool_use_id="t1", root="/repo",
     ...      path="a.py", before=None, after="x", hunks=(), proposed_at=0.0, base=None, home="main").verdict
@@ -67,41 +67,41 @@ class FollowedEdit:
     tool: str
     tool_use_id: str
     root: str
-    """The work tree."""
+    """The path of the work tree."""
     path: str
-    """Relative to it; where the lines were last seen."""
+    """The file, relative to `root`, in which the lines were last found."""
     before: str | None
-    """Text of the file; None when it did not exist."""
+    """The text of the file; None when it did not exist."""
     after: str | None
     hunks: tuple[EditHunk, ...]
     proposed_at: float
     base: str | None
-    """Commit that HEAD was at; None in a repository without commits."""
+    """The commit of HEAD at that time; None in a repository without commits."""
     home: str
-    """Branch (or commit) the edit lives on: what HEAD says there."""
+    """The branch (or commit) on which the edit lives, as HEAD names it."""
     reflog: int = 0
     """Bytes of HEAD's reflog that were written before the edit."""
     stashes: int = 0
     made_in: str = ""
-    """Path of the file when the edit was made; empty while that is `path`."""
+    """The path of the file when the edit was made; empty while that is `path`."""
     seen: tuple[EarlierLines, ...] = ()
-    """Files that differed from `base` when it was made, and what they held of its lines."""
+    """The files that differed from `base` when it was made, with those of its lines that they held."""
     model: str = ""
     agent: str = ""
     done: tuple[str, ...] = ()
-    """Windows that are measured, or missed."""
+    """The windows that were measured or missed."""
     commit: str | None = None
     head: str | None = None
-    """The commit HEAD was at when it was last looked at."""
+    """The commit of HEAD when the edit was last observed."""
     verdict: EditVerdict | None = None
 
     @property
     def first_path(self) -> str:
-        """Where the file lay when the edit was made."""
+        """The path of the file when the edit was made."""
         return self.made_in or self.path
 
     def found_in(self, path: str) -> "FollowedEdit":
-        """The same edit, its lines last seen in `path`."""
+        """Return the same edit, with its lines last found in `path`."""
         return dataclasses.replace(
             self, path=path, made_in="" if path == self.first_path else self.first_path
         )
@@ -114,37 +114,39 @@ class FollowedEdit:
 
 
 def proposed(before: str | None, after: str | None) -> tuple[EditHunk, ...]:
-    """The hunks that turn one text into the other; every byte counts here."""
+    """Return the hunks that turn one text into the other; here formatting counts too."""
     changes = blocks(split(before or ""), split(after or ""), by=lambda line: line)
     return tuple(EditHunk(a1=c.a1, a2=c.a2, b1=c.b1, b2=c.b2) for c in changes)
 
 
 def edit_id(*parts: object) -> str:
-    """The same edit told twice has one id."""
+    """Return an id that is the same whenever the same edit is reported."""
     return hashlib.sha256("\0".join(map(str, parts)).encode(errors="surrogateescape")).hexdigest()[:32]
 
 
 def save(state: Path, edit: FollowedEdit) -> None:
-    """Keeps the edit, texts included, readable by its owner only."""
+    """Write the edit, texts included, to a file that only its owner may read."""
     values = dataclasses.asdict(edit) | {"before": _pack(edit.before), "after": _pack(edit.after)}
     write(str(_path(state, edit.id)), values)
 
 
 def load(path: Path) -> FollowedEdit:
-    """Raises ValueError (or KeyError, TypeError) for a file that is none of ours."""
+    """Read an edit. Raise ValueError (or KeyError, TypeError) for a file that holds none."""
     values: dict[str, Any] = json.loads(path.read_bytes())
     hunks = tuple(EditHunk(**hunk) for hunk in values.pop("hunks"))
     before, after = _unpack(values.pop("before")), _unpack(values.pop("after"))
-    there = tuple(EarlierLines(path=each["path"], lines=tuple(each["lines"])) for each in values.pop("seen"))
+    earlier = tuple(
+        EarlierLines(path=each["path"], lines=tuple(each["lines"])) for each in values.pop("seen")
+    )
     done, verdict = tuple(values.pop("done")), values.pop("verdict")
-    told = EditVerdict(verdict) if verdict else None
+    known = EditVerdict(verdict) if verdict else None
     return FollowedEdit(
-        **values, before=before, after=after, hunks=hunks, seen=there, done=done, verdict=told
+        **values, before=before, after=after, hunks=hunks, seen=earlier, done=done, verdict=known
     )
 
 
 def opened(state: Path) -> list[FollowedEdit]:
-    """The edits whose story is not told to its end, oldest first."""
+    """Return the edits that are still followed, oldest first."""
     folder = state / FOLDER
     paths = sorted(folder.glob("*.json")) if folder.is_dir() else []
     return sorted((load(path) for path in paths), key=lambda edit: edit.proposed_at)
@@ -155,12 +157,12 @@ def known(state: Path, identity: str) -> bool:
 
 
 def close(state: Path, identity: str) -> None:
-    """Forgets the texts."""
+    """Stop following an edit and delete its texts."""
     _path(state, identity).unlink(missing_ok=True)
 
 
 def live(edit: FollowedEdit) -> Sequence[EditHunk]:
-    """The hunks that still speak."""
+    """Return the hunks that no agent wrote over since."""
     return [hunk for hunk in edit.hunks if not hunk.superseded]
 
 

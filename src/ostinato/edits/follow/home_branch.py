@@ -1,8 +1,8 @@
-"""Whether the work tree is still the one the edit was made in.
+"""The home of an edit: the branch on which it was made, and whether HEAD is there.
 
-HEAD's reflog tells: a checkout of another commit leaves the edit's home, a new branch at the same commit
-takes the home along, coming back to the branch comes home. Whether the edit survived plays no part in it, or
-leaving would be seen only in the edits that did not.
+HEAD's reflog decides. A checkout of another commit leaves home, a new branch at the same commit becomes the
+home, and a checkout of the branch returns home. Whether the edit survived plays no part: otherwise leaving
+would be noticed only for the edits that did not survive.
 """
 
 import re
@@ -13,13 +13,13 @@ from ostinato.edits.capture.repository_paths import RepositoryPaths, head_of, re
 
 CHECKOUT = re.compile(r"checkout: moving from (\S+) to (\S+)")
 RETURNED = re.compile(r"(?:.*\(finish\): returning to|rebase: checkout) (\S+)")
-"""How a rebase ends, with something to do or without; `git rebase A B` ends on B wherever it began."""
+"""The entry with which a rebase ends, whether it did anything or not; `git rebase A B` always ends on B."""
 RENAMED = re.compile(r"Branch: renamed (\S+) to (\S+)")
 BRANCH = "refs/heads/"
 REBASING = ("rebase-merge", "rebase-apply")
 LOCKED_S = 60.0
 STASHES = 10
-"""Newest stashes looked into."""
+"""The number of newest stashes that are searched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Whereabouts:
 
 
 def whereabouts(repo: RepositoryPaths, home: str, since: int) -> Whereabouts:
-    """Follows the reflog from byte `since`. Where it was not kept, the branch's name alone decides."""
+    """Follow the reflog from byte `since`. Where git keeps none, the branch's name alone decides."""
     log = Path(reflog_of(repo))
     here = head_of(repo)
     if size_of(str(log)) < since:
@@ -48,24 +48,24 @@ def whereabouts(repo: RepositoryPaths, home: str, since: int) -> Whereabouts:
 
 
 def unsettled(repo: RepositoryPaths, now: float) -> bool:
-    """Whether git is rewriting the work tree at this moment. A lock that stays was left by a crash."""
+    """Return whether git is writing the work tree at this moment. An old lock was left by a crash."""
     lock = Path(repo.git_dir) / "index.lock"
     return lock.exists() and now - lock.stat().st_mtime < LOCKED_S
 
 
 def rebasing(repo: RepositoryPaths) -> bool:
-    """Whether a rebase stopped half-way: the work tree is nobody's."""
+    """Return whether a rebase stopped half-way, so that the work tree belongs to no branch."""
     return any((Path(repo.git_dir) / name).exists() for name in REBASING)
 
 
 def came_by_checkout(repo: RepositoryPaths) -> bool:
-    """Whether HEAD last moved by a checkout, not by a commit, merge or pull."""
+    """Return whether HEAD last moved by a checkout, not by a commit, merge or pull."""
     lines = _since(Path(reflog_of(repo)), 0)
     return bool(lines) and bool(CHECKOUT.match(lines[-1].partition("\t")[2]))
 
 
 def stashed_since(repo: RepositoryPaths, since: int) -> list[str]:
-    """Commits of the stashes made after byte `since` of their log, newest first; dropped ones are gone."""
+    """Return the commits of the stashes made after byte `since` of their log, newest first."""
     log = Path(stash_log_of(repo))
     lines = _since(log, since) if size_of(str(log)) >= since else []
     return [line.split(" ", 2)[1] for line in reversed(lines)][:STASHES]
@@ -80,7 +80,7 @@ def _since(log: Path, since: int) -> list[str]:
 
 
 def _step(line: str, home: str, *, is_home: bool) -> tuple[str, bool]:
-    """One entry of the reflog: `old new who <mail> time zone<TAB>message`."""
+    """Apply one entry of the reflog: `old new name <mail> time zone<TAB>message`."""
     facts, _, message = line.partition("\t")
     if renamed := RENAMED.match(message):
         return (renamed[2] if renamed[1] == home else home), is_home

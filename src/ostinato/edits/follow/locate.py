@@ -1,9 +1,9 @@
-"""Where the lines of an edit are now: in their file, in the file as it is called now, or moved elsewhere.
+"""The current place of an edit's lines: in their file, in the file under its new name, or moved elsewhere.
 
-Lines are moved, not merely met, when there are more of them than there were before the edit. What stood
-somewhere all along explains nothing, however often it is touched: so the files that changed since are counted
-as they were and as they are, whatever they are called, and only the surplus can be what left its place. A few
-common lines (`return None`) may turn up by chance, so a move also has to say enough.
+Lines have moved to a place only when there are more of them than before the edit. Equal lines that were
+there all along prove nothing. So the changed files are counted as they were and as they are, whatever their
+names, and only the surplus can have moved. A few common lines (`return None`) may occur by chance, so a
+move also needs enough text.
 """
 
 import difflib
@@ -19,19 +19,19 @@ from ostinato.edits.text.rates import alike
 from ostinato.edits.text.tokens import key, tokens
 
 ENOUGH = 0.5
-"""Share of the lines that must be met again to speak of a move."""
+"""The share of the lines that must be found again for a move."""
 TELLING = 40
-"""Characters that the different lines of a move must have together, formatting left out."""
+"""Characters that the distinct lines of a move must have together, without formatting."""
 SHORTEST = 8
-"""Characters from which a line tells anything at all."""
+"""Characters from which a line is distinctive."""
 MOST_PAIRS = 4_000_000
 MOST_BROKEN = 40
-"""Lines into which a formatter may break one."""
+"""The most lines into which a formatter breaks one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextFile:
-    """A file that was read.
+    """The path and lines of a file.
 
     >>> TextFile(path="a.py", lines=("x\\n",)).path
     'a.py'
@@ -42,7 +42,7 @@ class TextFile:
 
 
 def present(edit: FollowedEdit, tree: FileTree) -> TextFile | None:
-    """The file of the edit, under the name it has now; None when it is gone."""
+    """Return the file of the edit, under its current name; None when it no longer exists."""
     text, _ = tree.read(edit.path)
     if text is not None:
         return TextFile(path=edit.path, lines=tuple(split(text)))
@@ -52,7 +52,7 @@ def present(edit: FollowedEdit, tree: FileTree) -> TextFile | None:
 
 
 def regions(edit: FollowedEdit, hunks: Sequence[EditHunk], text: TextFile) -> list[Region]:
-    """The place of each hunk in `text`."""
+    """Return the region of each hunk in `text`."""
     lines = edit.lines()
     changes = blocks(lines, text.lines)
     return [follow(changes, lines, text.lines, hunk.b1, hunk.b2) for hunk in hunks]
@@ -61,9 +61,9 @@ def regions(edit: FollowedEdit, hunks: Sequence[EditHunk], text: TextFile) -> li
 def elsewhere(
     edit: FollowedEdit, hunk: EditHunk, tree: FileTree, taken: Counter[str]
 ) -> tuple[TextFile, Region] | None:
-    """Where the lines of a hunk went that are no longer in their place; None when they are nowhere.
+    """Return the place to which the lines of a hunk moved; None when they are nowhere.
 
-    `taken`: lines that are there now and belong to something else, by what `key` makes of them.
+    `taken` counts, by `key`, the lines of now that belong to something else.
     """
     hunk_lines = edit.lines()[hunk.b1 : hunk.b2]
     wanted = [key(line) for line in hunk_lines]
@@ -84,18 +84,18 @@ def elsewhere(
 
 
 def taken(later: Sequence[FollowedEdit], tree: FileTree) -> Counter[str]:
-    """The lines of other edits, proposed later, that stand in their places: they are not what moved there."""
-    found: Counter[str] = Counter()
+    """Count the lines of later edits that stand in their own places, so that they count as no move."""
+    lines: Counter[str] = Counter()
     for other in later:
         text = _text(tree, other.path)
         if text is not None:
             for region in regions(other, live(other), text):
-                found += counted(text.lines[region.start : region.end])
-    return found
+                lines += counted(text.lines[region.start : region.end])
+    return lines
 
 
 def earlier_lines(lines: Iterable[str], files: Iterable[tuple[str, str | None]]) -> tuple[EarlierLines, ...]:
-    """How often each of `lines` that tells anything stands in `files` (path and text), at this moment."""
+    """Return, for each of `files` (path and text), the distinctive ones of `lines` that it holds now."""
     wanted = {word for line in lines if len(word := key(line)) >= SHORTEST}
     return tuple(
         EarlierLines(
@@ -106,7 +106,8 @@ def earlier_lines(lines: Iterable[str], files: Iterable[tuple[str, str | None]])
 
 
 def _likest(edit: FollowedEdit, tree: FileTree) -> TextFile | None:
-    """The changed file that holds most of the lines of the edit's file, and did not hold them before."""
+    """Return the changed file that holds most of the lines of the edit's file, and did not hold them
+    before."""
     wanted = [key(line) for line in edit.lines()]
     if _share(wanted, _gained(edit, tree, Counter(wanted), {edit.first_path: Counter()})) < ENOUGH:
         return None
@@ -118,7 +119,10 @@ def _likest(edit: FollowedEdit, tree: FileTree) -> TextFile | None:
 def _gained(
     edit: FollowedEdit, tree: FileTree, wanted: Counter[str], was: dict[str, Counter[str]]
 ) -> Counter[str]:
-    """How many more of the `wanted` lines there are than before the edit; `was` overrides single files."""
+    """Count how many more of the `wanted` lines there are than before the edit;
+
+    `was` overrides single files.
+    """
     base = tree.at(edit.base)
     was = {each.path: Counter(each.lines) for each in edit.seen} | was
     now: Counter[str] = Counter()
@@ -130,22 +134,22 @@ def _gained(
     return now - before
 
 
-def _only(wanted: Counter[str], found: Counter[str]) -> Counter[str]:
-    return Counter({word: found[word] for word in wanted if word in found})
+def _only(wanted: Counter[str], lines: Counter[str]) -> Counter[str]:
+    return Counter({word: lines[word] for word in wanted if word in lines})
 
 
 def counted(lines: Iterable[str]) -> Counter[str]:
-    """How often each line is there, formatting left out."""
+    """Count the lines, without their formatting."""
     return Counter(key(line) for line in lines)
 
 
 def _tells(wanted: Sequence[str], found: Counter[str]) -> bool:
-    """Whether so much was met again that chance is no explanation."""
+    """Return whether so much was found again that chance is no explanation."""
     return sum(len(word) for word in set(wanted) if len(word) >= SHORTEST and found[word]) >= TELLING
 
 
 def _likely(edit: FollowedEdit, tree: FileTree) -> list[str]:
-    """Its own file and the changed ones, those of the same name and kind first."""
+    """Return the edit's own file and the changed ones, those of the same name and suffix first."""
     own = PurePosixPath(edit.path)
     paths = {edit.path, edit.first_path, *tree.changed(edit.base)}
     return sorted(paths, key=lambda p: (p != edit.path, *_unlike(own, PurePosixPath(p)), p))
@@ -156,13 +160,13 @@ def _unlike(own: PurePosixPath, other: PurePosixPath) -> tuple[bool, bool]:
 
 
 def _share(wanted: Sequence[str], found: Counter[str]) -> float:
-    """Share of the lines (blank ones left out) that are among `found`."""
+    """Return the share of the lines, without blank ones, that are among `found`."""
     lines = Counter(word for word in wanted if word)
     return (lines & found).total() / lines.total() if lines else 0.0
 
 
 def _window(wanted: Sequence[str], keys: Sequence[str]) -> Region:
-    """The part of `keys` that looks most like `wanted`: around their longest common run."""
+    """Return the part of `keys` that is most like `wanted`: around their longest common run."""
     if len(wanted) * len(keys) > MOST_PAIRS:
         return Region(start=0, end=0)
     matcher = difflib.SequenceMatcher(None, wanted, keys, autojunk=False)
@@ -170,13 +174,16 @@ def _window(wanted: Sequence[str], keys: Sequence[str]) -> Region:
     first = max(0, run.b - run.a - len(wanted) // 2)
     last = min(len(keys), run.b - run.a + len(wanted) + len(wanted) // 2)
     matcher.set_seq2(keys[first:last])
-    found = [block for block in matcher.get_matching_blocks() if block.size]
-    return Region(start=first + found[0].b, end=first + found[-1].b + found[-1].size)
+    equal = [block for block in matcher.get_matching_blocks() if block.size]
+    return Region(start=first + equal[0].b, end=first + equal[-1].b + equal[-1].size)
 
 
 def _grown(wanted: Sequence[str], lines: Sequence[str], region: Region) -> Region:
-    """The region with the lines beside it that make it more like `wanted`: a formatter may have broken up the
-    first or the last of its lines, and no whole line of those is met again."""
+    """Extend the region by the lines beside it that make it more like `wanted`.
+
+    A formatter may have broken up the first or the last of its lines, so that no whole line of those is found
+    again.
+    """
     text = "".join(tokens(wanted))
 
     def like(start: int, end: int) -> float:

@@ -1,4 +1,4 @@
-"""How much of an edit a tree still holds."""
+"""The measurement of how much of an edit a tree still holds."""
 
 import itertools
 from collections import Counter
@@ -13,14 +13,14 @@ from ostinato.edits.text.rates import GONE, Rates, mean, rates
 from ostinato.edits.text.tokens import same_meaning, tokens
 
 LOST = 0.5
-"""Below this four-gram rate the lines of a hunk are looked for elsewhere."""
+"""The four-gram rate below which the lines of a hunk are looked for elsewhere."""
 REVERTED = 0.1
-"""At most this no-revert rate is a revert."""
+"""The largest no-revert rate that is a revert."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What was found.
+    """The rates of an edit and the lines of it that are left.
 
     >>> Measured(rates=GONE, path="a.py", lines=(), kept=False).verdict.value
     'reverted'
@@ -31,7 +31,7 @@ class Measured:
     lines: tuple[tuple[int, int], ...]
     """Ranges [first, last] of the lines that are left, from 1, in `path`."""
     kept: bool
-    """Whether nothing but formatting changed."""
+    """True when nothing but formatting changed."""
 
     @property
     def verdict(self) -> EditVerdict:
@@ -41,9 +41,9 @@ class Measured:
 
 
 def measure(edit: FollowedEdit, tree: FileTree, later: Sequence[FollowedEdit] = ()) -> Measured:
-    """Rates of the edit's hunks, weighted by their length. At least one is not superseded.
+    """Return the rates of the edit's hunks, weighted by their length. At least one must not be superseded.
 
-    `later`: edits proposed after this one, whose lines are theirs.
+    `later` are the edits proposed after this one; lines of theirs count for them.
     """
     if edit.after is None:
         return _of_deletion(edit, tree)
@@ -67,7 +67,7 @@ def measure(edit: FollowedEdit, tree: FileTree, later: Sequence[FollowedEdit] = 
 
 
 def _joined(edit: FollowedEdit, path: str, hunks: Sequence[EditHunk], parts: Sequence[Measured]) -> Measured:
-    """Of all hunks together."""
+    """Return the measurement of all hunks together."""
     return Measured(
         rates=mean([(_weight(edit, hunk), part.rates) for hunk, part in zip(hunks, parts, strict=True)]),
         path=path,
@@ -77,15 +77,15 @@ def _joined(edit: FollowedEdit, path: str, hunks: Sequence[EditHunk], parts: Seq
 
 
 def _of_deletion(edit: FollowedEdit, tree: FileTree) -> Measured:
-    """Of an edit that removed its file."""
+    """Measure an edit that removed its file."""
     text, why = tree.read(edit.path)
     gone = text is None and why == "missing"
-    found = rates([], [], [edit.before or ""]) if gone else rates([text or ""], [], [edit.before or ""])
-    return Measured(rates=found, path=edit.path, lines=(), kept=gone)
+    now = [] if gone else [text or ""]
+    return Measured(rates=rates(now, [], [edit.before or ""]), path=edit.path, lines=(), kept=gone)
 
 
 def _stays(hunk: EditHunk, here: Measured) -> bool:
-    """Whether enough of a hunk is in its place; of one that only deleted, nothing can be elsewhere."""
+    """Return whether enough of a hunk is in its place. The lines of a deletion cannot be elsewhere."""
     return here.kept or here.rates.four_gram >= LOST or hunk.b1 == hunk.b2
 
 
@@ -96,17 +96,17 @@ def _followed(
     tree: FileTree,
     others: Counter[str],
 ) -> list[Measured]:
-    """Each hunk in its place, or where its lines went when more of it is found there."""
-    found = []
+    """Measure each hunk in its place, or in the one to which it moved when more of it is there."""
+    measured = []
     for hunk, at in zip(hunks, here, strict=True):
         place = None if _stays(hunk, at) else elsewhere(edit, hunk, tree, others)
         there = _at(edit, hunk, place[1], place[0], whole=False) if place else at
-        found.append(max(at, there, key=lambda one: (one.rates.four_gram, one.rates.no_revert)))
-    return found
+        measured.append(max(at, there, key=lambda one: (one.rates.four_gram, one.rates.no_revert)))
+    return measured
 
 
 def _at(edit: FollowedEdit, hunk: EditHunk, region: Region, text: TextFile, *, whole: bool) -> Measured:
-    """One hunk against the place where it lies now."""
+    """Measure one hunk against the region where it lies now."""
     lines, before = edit.lines()[hunk.b1 : hunk.b2], edit.lines_before()[hunk.a1 : hunk.a2]
     now = text.lines[region.start : region.end]
     is_format = tokens(lines) == tokens(before)
@@ -131,7 +131,7 @@ def _same(
 
 
 def _weight(edit: FollowedEdit, hunk: EditHunk) -> float:
-    """Characters that the hunk is about."""
+    """Return the number of characters in the hunk, proposed or before."""
     proposed = "".join(tokens(edit.lines()[hunk.b1 : hunk.b2]))
     before = "".join(tokens(edit.lines_before()[hunk.a1 : hunk.a2]))
     return max(len(proposed), len(before), 1)

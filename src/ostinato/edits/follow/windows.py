@@ -1,4 +1,4 @@
-"""When an edit is looked at: the schedule of editors' telemetry, then days; and the commit."""
+"""The windows in which an edit is measured: the schedule of editors' telemetry, then days; and the commit."""
 
 import time
 from dataclasses import dataclass, field
@@ -8,24 +8,24 @@ from ostinato.edits.follow.edit import FollowedEdit
 
 SECONDS = (0, 5, 30, 120, 300, 600, 900, 3_600, 86_400, 259_200, 604_800)
 LIVE_S = 900
-"""The reporter stays for windows up to this age; later ones wait for the next event."""
+"""Age in seconds up to which the reporter waits for windows; later ones wait for the next event."""
 SETTLED_S = 900
-"""From this age on a text that is there counts as kept, not as not yet looked at."""
+"""Age in seconds from which an unchanged text counts as kept; before, the developer may not have read it."""
 LATEST_S = 2_592_000
-"""A last window that nobody looked at for this long is missed."""
+"""Age in seconds after which even the last window is missed."""
 COMMIT = "commit"
 
 
 class Clock(Protocol):
     def now(self) -> float:
-        """Seconds since the epoch."""
+        """Return the seconds since the epoch."""
         ...
 
     def sleep(self, seconds: float) -> None: ...
 
 
 class SystemClock:
-    """The real one."""
+    """The clock of the system."""
 
     def now(self) -> float:
         return time.time()
@@ -36,7 +36,7 @@ class SystemClock:
 
 @dataclass(slots=True)
 class ManualClock:
-    """Time that passes when it is told to, for tests."""
+    """A clock for tests, whose time passes only when they say so."""
 
     at: float = 1_000_000.0
     slept: list[float] = field(default_factory=list)
@@ -51,7 +51,7 @@ class ManualClock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """The window to measure now, and those nobody looked at while they were open.
+    """The window to measure now, and those that passed without a measurement.
 
     >>> Due(window="30", missed=("0", "5")).missed
     ('0', '5')
@@ -62,7 +62,7 @@ class Due:
 
 
 def due(edit: FollowedEdit, now: float) -> Due:
-    """A window is open from its time until the next one's."""
+    """Return the windows that are due. A window is open from its time until the next one's."""
     age = now - edit.proposed_at
     reached = [str(s) for s in SECONDS if s <= age and str(s) not in edit.done]
     late = age >= LATEST_S
@@ -71,7 +71,7 @@ def due(edit: FollowedEdit, now: float) -> Due:
 
 
 def next_due(edit: FollowedEdit) -> float | None:
-    """When the next window of the reporter's opens; None when there is none."""
+    """Return when the next window opens for which the reporter waits; None when there is none."""
     waiting = [s for s in SECONDS if s <= LIVE_S and str(s) not in edit.done]
     return edit.proposed_at + waiting[0] if waiting else None
 

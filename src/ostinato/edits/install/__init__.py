@@ -1,1 +1,5 @@
-"""Installation: git hooks and agent settings beside those of others, and the command line."""
+"""The `ostinato hooks` command: it installs and removes the hooks, and shows their state and the blame of a
+file.
+
+The command line imports this folder.
+"""

@@ -1,4 +1,4 @@
-"""Entries of ours in a project's Claude Code settings, beside everybody else's."""
+"""Our entries in a project's Claude Code settings, beside those of others."""
 
 import json
 import os
@@ -18,7 +18,7 @@ TIMEOUT_S = 10
 
 
 def install_claude(root: Path, *, shared: bool) -> list[str]:
-    """Adds the entries; others stay as they are. Raises InstallError for a file it cannot merge."""
+    """Add the entries; others stay as they are. Raise InstallError for a file that cannot be merged."""
     path = root / (SHARED if shared else LOCAL)
     settings = _read(path)
     hooks = _hooks(path, settings)
@@ -31,8 +31,8 @@ def install_claude(root: Path, *, shared: bool) -> list[str]:
 
 
 def uninstall_claude(root: Path) -> list[str]:
-    """Takes the entries out of both files. Raises InstallError."""
-    said = []
+    """Remove the entries from both files. Raise InstallError."""
+    messages = []
     for path in (root / SHARED, root / LOCAL):
         settings = _read(path)
         hooks = _hooks(path, settings)
@@ -40,17 +40,17 @@ def uninstall_claude(root: Path) -> list[str]:
         if left != hooks:
             changed = settings | {"hooks": left}
             _write(path, {name: value for name, value in changed.items() if name != "hooks" or left})
-            said.append(f"Claude Code hooks removed from {path}")
-    return said
+            messages.append(f"Claude Code hooks removed from {path}")
+    return messages
 
 
 def has_claude(root: Path) -> list[str]:
-    """The files that hold our entries."""
+    """Return the files that hold our entries."""
     return [str(name) for name in (SHARED, LOCAL) if _is_ours(json.dumps(_read(root / name)))]
 
 
 def _command(*, shared: bool) -> str:
-    """A shared file must do no harm where ostinato is not installed."""
+    """Return the command. In a shared file it must do no harm where ostinato is not installed."""
     if shared:
         return f"command -v ostinato >/dev/null 2>&1 && {COMMAND} || true"
     return f"{shlex.quote(sys.executable)} -P -m {COMMAND} || true"
@@ -81,16 +81,16 @@ def _hooks(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _others(groups: list[Any]) -> list[Any]:
-    """The groups without our commands."""
-    kept = []
+    """Return the groups without our commands."""
+    others = []
     for group in groups:
         if not isinstance(group, dict) or not isinstance(group.get("hooks"), list):
-            kept.append(group)
+            others.append(group)
             continue
         entries = [entry for entry in group["hooks"] if not _is_ours(json.dumps(entry))]
         if entries or not group["hooks"]:
-            kept.append(group | {"hooks": entries})
-    return kept
+            others.append(group | {"hooks": entries})
+    return others
 
 
 def _is_ours(text: str) -> bool:

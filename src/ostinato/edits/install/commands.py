@@ -1,4 +1,4 @@
-"""`ostinato hooks …`: what a person types. Gives what to print and the exit status."""
+"""The actions of `ostinato hooks`: install, uninstall, status and blame."""
 
 import argparse
 import json
@@ -21,7 +21,7 @@ DONE, WRONG = 0, 2
 
 
 def hooks(options: argparse.Namespace) -> int:
-    """Runs one of `install`, `uninstall`, `status`, `blame`."""
+    """Run one of `install`, `uninstall`, `status`, `blame`; return the exit status."""
     try:
         repo = find(options.directory)
         lines = COMMANDS[options.action](repo, options)
@@ -33,7 +33,7 @@ def hooks(options: argparse.Namespace) -> int:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `ostinato hooks`."""
+    """Add the arguments of `ostinato hooks`."""
     parser.add_argument("action", choices=sorted(COMMANDS), help="what to do")
     parser.add_argument("path", nargs="?", help="for blame: the file")
     parser.add_argument("--directory", type=Path, default=Path(), help="the repository (default: here)")
@@ -50,13 +50,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _install(repo: RepositoryPaths, options: argparse.Namespace) -> list[str]:
-    said = install(repo, git_hooks=not options.no_git_hooks)
+    messages = install(repo, git_hooks=not options.no_git_hooks)
     if options.claude_code:
-        said += install_claude(Path(repo.root), shared=options.shared)
+        messages += install_claude(Path(repo.root), shared=options.shared)
     where = (
         settings().url or f"nobody: set OSTINATO_URL and OSTINATO_KEY, or url and key in {settings_path()}"
     )
-    return [*said, f"reports to {where}"]
+    return [*messages, f"reports to {where}"]
 
 
 def _uninstall(repo: RepositoryPaths, _: argparse.Namespace) -> list[str]:
@@ -64,7 +64,7 @@ def _uninstall(repo: RepositoryPaths, _: argparse.Namespace) -> list[str]:
 
 
 def _status(repo: RepositoryPaths, options: argparse.Namespace) -> list[str]:
-    """Also picks up windows that no event has picked up."""
+    """Return the lines of the status; also start a reporter for windows that no event has picked up."""
     if is_enabled(state_of(repo)):
         spool.wake(repo)
     facts = status(repo)
@@ -74,7 +74,7 @@ def _status(repo: RepositoryPaths, options: argparse.Namespace) -> list[str]:
 
 
 def status(repo: RepositoryPaths) -> dict[str, Any]:
-    """What is installed, followed, known and unsent."""
+    """Return what is installed, followed, recorded and not sent yet."""
     state = Path(state_of(repo))
     journal = EventJournal(state)
     entries = journal.entries()
@@ -101,10 +101,10 @@ def _blame(repo: RepositoryPaths, options: argparse.Namespace) -> list[str]:
     full = (options.directory / options.path).resolve()
     if not full.is_file():
         raise InstallError(f"no such file {options.path}")
-    found = authors(repo, str(full.relative_to(repo.root)))
+    authored = authors(repo, str(full.relative_to(repo.root)))
     if options.json:
-        return [json.dumps([_authored(a) for a in found])]
-    return [f"{a.line:>5} {a.commit[:10]} {a.contributor.value:<7} {a.model}".rstrip() for a in found]
+        return [json.dumps([_authored(a) for a in authored])]
+    return [f"{a.line:>5} {a.commit[:10]} {a.contributor.value:<7} {a.model}".rstrip() for a in authored]
 
 
 def _authored(line: Any) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Git hooks beside those of others: every hook of somebody else keeps its bytes, name and exit status.
+"""Git hooks beside those of others: the hooks of others keep their text, name and exit status.
 
-A hook file of ours holds one marked block. In a shell script of somebody else the block goes below the first
-line; it starts a process in the background and touches neither arguments nor input. Whatever cannot be joined
-that way is refused before anything is written, with the line to add by hand.
+A hook file of ours holds one marked block. In a shell script of somebody else the block goes below the
+first line. It starts a process in the background and touches neither arguments nor input. A hook that
+cannot be joined like this is refused before anything is written, with the line to add by hand.
 """
 
 import os
@@ -22,12 +22,12 @@ SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
 
 
 class InstallError(Exception):
-    """Nothing was written; the message says what to do."""
+    """The error when hooks cannot be installed: nothing was written; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookFile:
-    """A hook and what it is to hold; None removes it.
+    """A hook file and its new text; None removes it.
 
     >>> HookFile(path=Path("post-commit"), text=None).text
     """
@@ -37,7 +37,7 @@ class HookFile:
 
 
 def find(directory: Path) -> RepositoryPaths:
-    """The repository to install in. Raises InstallError for none, a bare one, or the inside of .git."""
+    """Return the repository to install in. Raise InstallError for none, a bare one, or the inside of .git."""
     if not directory.is_dir():
         raise InstallError(f"{directory} is no folder")
     try:
@@ -56,20 +56,20 @@ def find(directory: Path) -> RepositoryPaths:
 
 
 def install(repo: RepositoryPaths, *, git_hooks: bool = True) -> list[str]:
-    """Writes the hooks and opens the journal; gives what was done and what to know. Raises InstallError."""
+    """Write the hooks and enable recording; return what was done and what to know. Raise InstallError."""
     plan = _plan(repo) if git_hooks else []
     _write_all(plan)
     state = Path(state_of(repo))
     state.mkdir(mode=0o700, exist_ok=True)
     (state / ENABLED).touch()
-    said = [f"journal in {state}"]
+    messages = [f"journal in {state}"]
     if git_hooks:
-        said.insert(0, f"git hooks in {hooks_folder(repo)}: {', '.join(HOOKS)}")
-    return said + _hints(repo)
+        messages.insert(0, f"git hooks in {hooks_folder(repo)}: {', '.join(HOOKS)}")
+    return messages + _hints(repo)
 
 
 def uninstall(repo: RepositoryPaths) -> list[str]:
-    """Takes out what `install` wrote; the journal stays. Raises InstallError."""
+    """Remove what `install` wrote; the journal stays. Raise InstallError."""
     folder = hooks_folder(repo)
     plan = [
         HookFile(path=folder / name, text=_without_block(_text(folder / name)) or None)
@@ -84,19 +84,19 @@ def uninstall(repo: RepositoryPaths) -> list[str]:
 
 
 def installed(repo: RepositoryPaths) -> Mapping[str, bool]:
-    """Which hooks hold our block."""
+    """Return for each hook whether it holds our block."""
     folder = hooks_folder(repo)
     return {name: BEGIN in _text(folder / name) for name in HOOKS}
 
 
 def hooks_folder(repo: RepositoryPaths) -> Path:
-    """Where git looks for hooks; core.hooksPath included."""
-    told = git(repo.root, "rev-parse", "--git-path", "hooks").decode().rstrip("\n")
-    return Path(os.path.normpath(Path(repo.root) / Path(told).expanduser()))
+    """Return the folder in which git looks for hooks; `core.hooksPath` decides too."""
+    folder = git(repo.root, "rev-parse", "--git-path", "hooks").decode().rstrip("\n")
+    return Path(os.path.normpath(Path(repo.root) / Path(folder).expanduser()))
 
 
 def block(name: str) -> str:
-    """The lines that report an event: in the background, without a sound, whatever happens to us."""
+    """Return the lines that report an event: in the background, silently, even when ostinato is gone."""
     python = shlex.quote(sys.executable)
     command = f"{python} -P -m ostinato hook --git {name}"
     return f"{BEGIN}\n[ -x {python} ] && {command} </dev/null >/dev/null 2>&1 &\n{END}\n"
@@ -128,7 +128,7 @@ def _check_folder(repo: RepositoryPaths, folder: Path) -> None:
 
 
 def _joined(path: Path) -> HookFile:
-    """A hook file with our block in it."""
+    """Return a hook file with our block in it."""
     if path.is_symlink():
         raise _refused(path, "is a link to a file elsewhere")
     if path.exists() and not path.is_file():
@@ -156,7 +156,7 @@ def _refused(path: Path, why: str) -> InstallError:
 
 
 def _write_all(plan: list[HookFile]) -> None:
-    """All or none."""
+    """Write all files or none."""
     before = {
         file.path: (file.path.read_bytes(), file.path.stat().st_mode) for file in plan if file.path.exists()
     }
@@ -181,7 +181,7 @@ def _write(path: Path, text: str | None, mode: int) -> None:
 
 
 def _restore(path: Path, before: tuple[bytes, int] | None) -> None:
-    """Best effort, after a failure that is reported anyway."""
+    """Restore a file after a failure; raise InstallError when that fails too."""
     try:
         if before is None:
             path.unlink(missing_ok=True)
@@ -210,7 +210,7 @@ def _is_empty(text: str | None) -> bool:
 
 
 def _hints(repo: RepositoryPaths) -> list[str]:
-    """What a person should know here."""
+    """Return what the developer should know about this repository."""
     hints = []
     if ask(repo.root, "rev-parse", "--verify", "--quiet", "HEAD") is None:
         hints.append("no commit yet: edits are followed, and told from the first commit on")

@@ -1,6 +1,6 @@
-"""What the journal says of an edit: names and attributes of events, and the signals the gateway learns from.
+"""The journal's entries about an edit: events with their attributes, and the signals that become rewards.
 
-Of files only keyed hashes and rates; text only where its owner said so.
+They hold keyed hashes and rates of files; text only where the settings allow it.
 """
 
 import hashlib
@@ -12,13 +12,9 @@ from typing import Any
 from ostinato.edits.follow.edit import EditVerdict, FollowedEdit
 from ostinato.edits.follow.measure import Measured
 from ostinato.edits.report.journal import JournalEntry
+from ostinato.types import SignalKind
 
 SALT = "salt"
-SIGNALS = {
-    EditVerdict.KEPT: "edit_kept",
-    EditVerdict.EDITED: "edit_edited",
-    EditVerdict.REVERTED: "edit_reverted",
-}
 LANGUAGES = {
     "py": "python",
     "js": "javascript",
@@ -31,7 +27,8 @@ LANGUAGES = {
 
 
 class Hasher:
-    """Hashes keyed with a secret of this clone: equal things are equal, and nobody outside can guess them."""
+    """Hashes keyed with a secret of this clone: equal texts have equal hashes, which outsiders cannot
+    guess."""
 
     def __init__(self, state: Path) -> None:
         path = state / SALT
@@ -50,7 +47,7 @@ class Hasher:
 def event(
     name: str, identity: str, *, at: float, session_id: str, turn: int | None, attributes: Mapping[str, Any]
 ) -> JournalEntry:
-    """One line of POST /v1/events. `at` in seconds since the epoch; telling an id twice changes nothing."""
+    """Return a line of POST /v1/events. `at` is in seconds since the epoch; a repeated id changes nothing."""
     return {
         "id": identity,
         "name": name,
@@ -62,7 +59,7 @@ def event(
 
 
 def of_proposal(edit: FollowedEdit, hashed: Hasher, *, with_text: bool) -> JournalEntry:
-    """`edit.proposed`."""
+    """Return `edit.proposed`."""
     facts: dict[str, Any] = {
         "edit_id": edit.id,
         "path_hash": hashed(edit.path),
@@ -81,8 +78,8 @@ def of_proposal(edit: FollowedEdit, hashed: Hasher, *, with_text: bool) -> Journ
     return _of(edit, "edit.proposed", "", edit.proposed_at, facts)
 
 
-def of_survival(edit: FollowedEdit, window: str, at: float, found: Measured) -> JournalEntry:
-    """`edit.survival`, measured."""
+def of_survival(edit: FollowedEdit, window: str, at: float, measured: Measured) -> JournalEntry:
+    """Return `edit.survival` of a measured window."""
     return _of(
         edit,
         "edit.survival",
@@ -90,38 +87,38 @@ def of_survival(edit: FollowedEdit, window: str, at: float, found: Measured) -> 
         at,
         _delay(edit, window, at)
         | {
-            "survival_rate_four_gram": round(found.rates.four_gram, 6),
-            "survival_rate_no_revert": round(found.rates.no_revert, 6),
+            "survival_rate_four_gram": round(measured.rates.four_gram, 6),
+            "survival_rate_no_revert": round(measured.rates.no_revert, 6),
             "did_branch_change": 0,
-            "lines_left": sum(last - first + 1 for first, last in found.lines),
-            "verdict": found.verdict.value,
+            "lines_left": sum(last - first + 1 for first, last in measured.lines),
+            "verdict": measured.verdict.value,
         },
     )
 
 
 def of_censoring(edit: FollowedEdit, window: str, at: float, why: str) -> JournalEntry:
-    """`edit.survival` of a window in which nothing could be seen: no number, and why."""
+    """Return `edit.survival` of a window without a measurement, with the reason instead of a number."""
     facts = _delay(edit, window, at) | {"censored": why, "did_branch_change": int(why == "branch_changed")}
     return _of(edit, "edit.survival", f"/survival/{window}", at, facts)
 
 
-def of_commit(edit: FollowedEdit, commit: str, at: float, found: Measured) -> JournalEntry:
-    """`edit.commit`; told again when a rebase or an amend gave the commit another id."""
+def of_commit(edit: FollowedEdit, commit: str, at: float, measured: Measured) -> JournalEntry:
+    """Return `edit.commit`, which is repeated when a rebase or an amend gives the commit another id."""
     facts = {
         "edit_id": edit.id,
         "commit": commit,
         "rewritten_from": edit.commit,
-        "survival_rate_four_gram": round(found.rates.four_gram, 6),
-        "survival_rate_no_revert": round(found.rates.no_revert, 6),
+        "survival_rate_four_gram": round(measured.rates.four_gram, 6),
+        "survival_rate_no_revert": round(measured.rates.no_revert, 6),
     }
     return _of(edit, "edit.commit", f"/commit/{commit}", at, facts)
 
 
 def of_verdict(edit: FollowedEdit, window: str, at: float, verdict: EditVerdict) -> list[JournalEntry]:
-    """The signal of a verdict that is new, and `edit.revert` if that is what it is."""
+    """Return the signal of a new verdict, with `edit.revert` before it when it is one."""
     signal = {
         "id": f"{edit.id}/{verdict.value}/{window}",
-        "signal": SIGNALS[verdict],
+        "signal": SignalKind(f"edit_{verdict.value}").value,
         "time": at,
         "session_id": edit.session_id,
         "turn": edit.turn,
@@ -133,7 +130,7 @@ def of_verdict(edit: FollowedEdit, window: str, at: float, verdict: EditVerdict)
 
 
 def of_superseding(edit: FollowedEdit, by: str, at: float, hunks: int) -> JournalEntry:
-    """`edit.superseded`: an agent wrote over hunks of it."""
+    """Return `edit.superseded`: an agent wrote over hunks of the edit."""
     facts = {"edit_id": edit.id, "by": by, "hunks_left": hunks}
     return _of(edit, "edit.superseded", f"/superseded/{by}", at, facts)
 

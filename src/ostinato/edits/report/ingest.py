@@ -1,4 +1,4 @@
-"""From the inbox to edits that are followed: what was proposed, and what it wrote over."""
+"""The intake of events from the inbox: it turns them into followed edits and into journal entries."""
 
 import dataclasses
 import json
@@ -45,7 +45,7 @@ STOPS = ("Stop", "SessionEnd")
 
 
 class Ingest:
-    """Takes events in; each may come twice (after a crash) and counts once."""
+    """Takes events in. An event may come twice, after a crash, and counts once."""
 
     def __init__(self, state: Path, journal: EventJournal, hashed: Hasher, *, with_text: bool) -> None:
         self._state = state
@@ -60,7 +60,10 @@ class Ingest:
         }
 
     def take(self, path: str) -> str:
-        """Takes one event in and removes its file; gives its kind. Raises ValueError for what is no event."""
+        """Take one event in and remove its file; return its kind.
+
+        Raise ValueError for a file that holds none.
+        """
         record = json.loads(Path(path).read_bytes())
         kind = str(record.get("kind")) if isinstance(record, dict) else ""
         if kind in self._kinds:
@@ -77,12 +80,12 @@ class Ingest:
         identity = edit_id(record["session_id"], call, *place, record["before"], record["after"])
         if why:
             facts = {"edit_id": identity, "reason": why, "tool_name": record["tool"]}
-            self._tell(record, "edit.skipped", identity, facts)
+            self._append_event(record, "edit.skipped", identity, facts)
         elif not known(self._state, identity):
             self._follow(self._built(record, identity))
 
     def _unfit(self, record: Record) -> str:
-        """Why an edit is not followed; empty when it is."""
+        """Return why an edit is not followed; empty when it is."""
         for text in (record["before"], record["after"]):
             if text is not None and (why := text_of(text.encode(errors="surrogateescape"))[1]):
                 return why
@@ -119,11 +122,11 @@ class Ingest:
         )
 
     def _follow(self, edit: FollowedEdit) -> None:
-        told = [entries.of_proposal(edit, self._hashed, with_text=self._with_text)]
+        new_entries = [entries.of_proposal(edit, self._hashed, with_text=self._with_text)]
         for other in opened(self._state):
             if other.root == edit.root and other.path == edit.path:
-                told += self._write_over(other, edit)
-        self._journal.append(told)
+                new_entries += self._write_over(other, edit)
+        self._journal.append(new_entries)
         trace.append(self._state, trace.of_proposal(edit))
         save(self._state, edit)
 
@@ -131,15 +134,15 @@ class Ingest:
         hunks = _after_overwriting(other, edit)
         if hunks == other.hunks:
             return []
-        seen = observe_overwriting(other, edit, hunks)
-        if live(seen.edit):
-            save(self._state, seen.edit)
+        observation = observe_overwriting(other, edit, hunks)
+        if live(observation.edit):
+            save(self._state, observation.edit)
         else:
             close(self._state, other.id)
-        return seen.told
+        return observation.entries
 
     def _trees(self, record: Record) -> None:
-        """The files that a command changed, as edits."""
+        """Take in the files that a command changed, as edits."""
         repo = find_repository(record["root"])
         if repo is None:
             return
@@ -150,17 +153,17 @@ class Ingest:
             self._edit(record | texts | {"path": path, "skip": skip})
 
     def _session(self, record: Record) -> None:
-        told = {key: value for key, value in record["told"].items() if isinstance(value, str | int)}
+        facts = {key: value for key, value in record["told"].items() if isinstance(value, str | int)}
         name = SESSION_NAMES.get(record["name"])
         if name:
-            self._tell(record, name, edit_id(record["session_id"], name, record["at"]), told)
-        if "model" in told:
-            self._sessions.remember(record["session_id"], str(told["model"]))
+            self._append_event(record, name, edit_id(record["session_id"], name, record["at"]), facts)
+        if "model" in facts:
+            self._sessions.remember(record["session_id"], str(facts["model"]))
         if record["name"] in STOPS:
             self._rejected(record)
 
     def _rejected(self, record: Record) -> None:
-        """Calls that began and neither succeeded nor failed were turned down."""
+        """Record the calls that began and neither succeeded nor failed: the developer rejected them."""
         for path, call in self._sessions.unanswered(record["session_id"]):
             if "path" in call:
                 identity = edit_id(record["session_id"], call["tool_use_id"], call["path"], "rejected")
@@ -171,16 +174,16 @@ class Ingest:
                     "path_hash": self._hashed(os.path.relpath(call["path"], call["root"])),
                 }
                 named = {name: call.get(name) for name in ("turn", "tool_use_id", "agent_id")}
-                self._tell(record | named, "edit.feedback", identity, facts)
+                self._append_event(record | named, "edit.feedback", identity, facts)
             path.unlink()
 
-    def _tell(self, record: Record, name: str, identity: str, facts: Mapping[str, Any]) -> None:
-        who = {"session_id": record["session_id"], "turn": _turn(record)}
-        self._journal.append([event(name, identity, at=record["at"], attributes=facts, **who)])
+    def _append_event(self, record: Record, name: str, identity: str, facts: Mapping[str, Any]) -> None:
+        origin = {"session_id": record["session_id"], "turn": _turn(record)}
+        self._journal.append([event(name, identity, at=record["at"], attributes=facts, **origin)])
 
 
 def _seen_elsewhere(record: Record, hunks: Sequence[EditHunk]) -> tuple[EarlierLines, ...]:
-    """What uncommitted files other than its own hold of the edit's lines: that did not move there later."""
+    """Return the edit's lines in other uncommitted files, which therefore did not move there later."""
     lines = split(record["after"] or "")
     wanted = [line for hunk in hunks for line in lines[hunk.b1 : hunk.b2]]
     paths = [path for path in dirty(record["root"]) if path != record["path"]] if wanted else []
@@ -188,20 +191,22 @@ def _seen_elsewhere(record: Record, hunks: Sequence[EditHunk]) -> tuple[EarlierL
 
 
 def _turn(record: Record) -> int | None:
-    """What the agent told, else what the call's id says if our gateway gave it. A sub-agent's turns are those
-    of another session."""
+    """Return the turn that the agent reported, else the one in the call's id if our gateway made it.
+
+    The turns of a sub-agent belong to another session, so they have none here.
+    """
     if record.get("turn") is not None or record.get("agent_id"):
         return record.get("turn")
     return turn_of_call(record.get("tool_use_id") or "")
 
 
 def _is_format(record: Record) -> bool:
-    """Whether an agent's formatter ran, and no more."""
+    """Return whether the edit changes formatting only."""
     return same_meaning(record["path"], split(record["before"]), split(record["after"]))
 
 
 def _after_overwriting(other: FollowedEdit, edit: FollowedEdit) -> tuple[EditHunk, ...]:
-    """The hunks of `other`, those marked that `edit` changes in more than their formatting."""
+    """Return the hunks of `other`, with those marked that `edit` changes in more than their formatting."""
     lines, before, after = other.lines(), edit.lines_before(), edit.lines()
     changes = blocks(lines, before)
     new = [h for h in edit.hunks if tokens(before[h.a1 : h.a2]) != tokens(after[h.b1 : h.b2])]
@@ -220,7 +225,7 @@ def _overlap(start: int, end: int, new: EditHunk) -> bool:
 
 
 def _base(record: Record) -> str | None:
-    """The commit HEAD was at then: the last line of the reflog, as long as it was."""
+    """Return the commit of HEAD at that time: the last line of the reflog, at its length then."""
     repo = find_repository(record["root"])
     log = Path(reflog_of(repo)) if repo else None
     if log is None or not record["reflog"] or not log.exists():

@@ -1,4 +1,4 @@
-"""The journal: one JSON line an event, appended and synced, never rewritten. What a crash tore is skipped."""
+"""The journal: one JSON line for each event, appended, synced, never rewritten. Torn lines are skipped."""
 
 import fcntl
 import json
@@ -12,14 +12,14 @@ from ostinato.edits.capture.spool import write
 
 JOURNAL, SENT, OLD = "journal.jsonl", "sent.json", "journal.old.jsonl"
 TURNOVER = 8 << 20
-"""Bytes after which a journal that is sent to its end makes room for a new one."""
+"""Bytes from which a journal that is sent completely is replaced by a new one."""
 
 JournalEntry = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalLine:
-    """An entry and the byte behind it.
+    """An entry and the offset of the byte after it.
 
     >>> JournalLine(entry={"id": "e1"}, end=12).end
     12
@@ -31,14 +31,14 @@ class JournalLine:
 
 
 class EventJournal:
-    """The file below `state`. Several processes may append."""
+    """The journal file below `state`. Several processes may append to it."""
 
     def __init__(self, state: Path) -> None:
         self._path = state / JOURNAL
         self._sent = state / SENT
 
     def append(self, entries: Sequence[JournalEntry]) -> None:
-        """Returns when the entries are on the disk."""
+        """Append entries; return once they are on the disk."""
         if not entries:
             return
         text = "".join(json.dumps(entry, separators=(",", ":")) + "\n" for entry in entries)
@@ -51,7 +51,7 @@ class EventJournal:
             os.fsync(file)
 
     def read(self, start: int = 0) -> Iterator[JournalLine]:
-        """Whole lines from byte `start` on."""
+        """Yield the whole lines from byte `start` on."""
         if not self._path.exists():
             return
         with self._path.open("rb") as file:
@@ -62,15 +62,15 @@ class EventJournal:
                     yield JournalLine(entry=_parse(raw), end=start)
 
     def entries(self) -> list[JournalEntry]:
-        """What can be read, each id once: the first telling stands."""
-        found: dict[str, JournalEntry] = {}
+        """Return the readable entries, each id once: the first one counts."""
+        by_id: dict[str, JournalEntry] = {}
         for line in self.read():
             if line.entry:
-                found.setdefault(line.entry["id"], line.entry)
-        return list(found.values())
+                by_id.setdefault(line.entry["id"], line.entry)
+        return list(by_id.values())
 
     def sent(self) -> int:
-        """Byte up to which the gateway has everything."""
+        """Return the offset up to which the gateway has everything."""
         try:
             return int(json.loads(self._sent.read_bytes())["offset"])
         except (FileNotFoundError, ValueError, KeyError, TypeError):
@@ -80,14 +80,14 @@ class EventJournal:
         write(str(self._sent), {"offset": offset})
 
     def turn_over(self) -> None:
-        """Begins a new journal when the old one is long and sent; the one before is dropped."""
+        """Begin a new journal when this one is long and sent; the one before it is dropped."""
         if self._path.exists() and TURNOVER < self._path.stat().st_size <= self.sent():
             self._path.replace(self._path.with_name(OLD))
             self.acknowledge(0)
 
     @staticmethod
     def _mend(handle: int) -> bytes:
-        """A newline if the last writer was killed within a line."""
+        """Return a newline if the last writer was killed within a line."""
         size = os.fstat(handle).st_size
         return b"\n" if size and os.pread(handle, 1, size - 1) != b"\n" else b""
 

@@ -1,4 +1,4 @@
-"""One look at one edit: is it in a commit, which window is open, what is there to see."""
+"""One observation of one edit: its commit, the window that is open, and what is left of its lines."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -25,20 +25,21 @@ UNREADABLE = ("large", "binary")
 
 @dataclass(slots=True)
 class Observation:
-    """What one look at an edit found: the edit as it is now known, and what to tell."""
+    """The result of one observation: the edit as it is now known, and the journal entries and traces to
+    write."""
 
     edit: FollowedEdit
     now: float
-    told: list[JournalEntry] = field(default_factory=list)
+    entries: list[JournalEntry] = field(default_factory=list)
     traces: list[trace.Record] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class RepositoryView:
-    """The repositories as they are at this moment; files are read once."""
+    """The repositories as they are at one moment; files are read once."""
 
     edits: Sequence[FollowedEdit] = ()
-    """All that are followed: what one of them put somewhere did not move there from another."""
+    """All followed edits: lines that one of them put somewhere did not move there from another."""
     trees: dict[tuple[str, str], FileTree] = field(default_factory=dict)
     heads: dict[str, str | None] = field(default_factory=dict)
 
@@ -59,51 +60,55 @@ class RepositoryView:
 
 
 def observe(edit: FollowedEdit, now: float, view: RepositoryView) -> Observation:
-    """Commits first, then the open window. Nothing is looked at while git rewrites the work tree."""
-    seen = Observation(edit=edit, now=now)
+    """Observe an edit: commits first, then the open window. Do nothing while git writes the work tree."""
+    observation = Observation(edit=edit, now=now)
     repo = find_repository(edit.root)
     if repo is None or repo.root != edit.root:
-        return _without_worktree(seen)
+        return _without_worktree(observation)
     if home_branch.unsettled(repo, now):
-        return seen
+        return observation
     if not home_branch.rebasing(repo):
-        _commits(seen, repo, view)
-    _windows(seen, repo, view)
-    return seen
+        _commits(observation, repo, view)
+    _windows(observation, repo, view)
+    return observation
 
 
 def observe_overwriting(edit: FollowedEdit, by: FollowedEdit, hunks: tuple[EditHunk, ...]) -> Observation:
-    """An agent's next edit changes some of the hunks: what the developer made of them until then is told, and
-    what happens there later is no word of theirs."""
-    seen = Observation(edit=edit, now=by.proposed_at)
+    """Observe an edit of whose hunks a later edit changes some.
+
+    The developer's verdict until then is recorded; later changes to those hunks are no verdict of theirs.
+    """
+    observation = Observation(edit=edit, now=by.proposed_at)
     repo = find_repository(edit.root)
     if repo and home_branch.whereabouts(repo, edit.home, edit.reflog).is_home:
         found = measure(edit, OneFile(path=by.path, text=by.before))
-        settled = seen.now - edit.proposed_at >= SETTLED_S or edit.commit is not None
-        _judge(seen, f"superseded:{by.id}", found.verdict, settled=settled)
-    seen.edit = dataclasses.replace(seen.edit, hunks=hunks)
-    seen.told.append(entries.of_superseding(edit, by.id, seen.now, len(live(seen.edit))))
-    return seen
+        settled = observation.now - edit.proposed_at >= SETTLED_S or edit.commit is not None
+        _judge(observation, f"superseded:{by.id}", found.verdict, settled=settled)
+    observation.edit = dataclasses.replace(observation.edit, hunks=hunks)
+    observation.entries.append(
+        entries.of_superseding(edit, by.id, observation.now, len(live(observation.edit)))
+    )
+    return observation
 
 
-def _windows(seen: Observation, repo: RepositoryPaths, view: RepositoryView) -> None:
-    coming = due(seen.edit, seen.now)
+def _windows(observation: Observation, repo: RepositoryPaths, view: RepositoryView) -> None:
+    coming = due(observation.edit, observation.now)
     for window in coming.missed:
-        _censor(seen, window, "missed")
+        _censor(observation, window, "missed")
     if coming.window is None:
         return
-    found = _see(seen.edit, repo, view)
+    found = _see(observation.edit, repo, view)
     if isinstance(found, str):
-        _censor(seen, coming.window, found)
+        _censor(observation, coming.window, found)
         return
-    seen.told.append(entries.of_survival(seen.edit, coming.window, seen.now, found))
-    _done(seen, coming.window, path=found.path)
-    settled = int(coming.window) >= SETTLED_S or seen.edit.commit is not None
-    _judge(seen, coming.window, found.verdict, settled=settled)
+    observation.entries.append(entries.of_survival(observation.edit, coming.window, observation.now, found))
+    _done(observation, coming.window, path=found.path)
+    settled = int(coming.window) >= SETTLED_S or observation.edit.commit is not None
+    _judge(observation, coming.window, found.verdict, settled=settled)
 
 
 def _see(edit: FollowedEdit, repo: RepositoryPaths, view: RepositoryView) -> Measured | str:
-    """The measurement, or why none can be made."""
+    """Return the measurement, or the reason why there is none."""
     if home_branch.rebasing(repo):
         return "rebase_in_progress"
     if not home_branch.whereabouts(repo, edit.home, edit.reflog).is_home:
@@ -115,7 +120,7 @@ def _see(edit: FollowedEdit, repo: RepositoryPaths, view: RepositoryView) -> Mea
 
 
 def _is_stashed(edit: FollowedEdit, found: Measured, repo: RepositoryPaths, view: RepositoryView) -> bool:
-    """Whether what is missing here lies in a stash made since."""
+    """Return whether the missing lines lie in a stash made since the edit."""
     if _is_there(found):
         return False
     for stash in home_branch.stashed_since(repo, edit.stashes):
@@ -125,82 +130,91 @@ def _is_stashed(edit: FollowedEdit, found: Measured, repo: RepositoryPaths, view
     return False
 
 
-def _commits(seen: Observation, repo: RepositoryPaths, view: RepositoryView) -> None:
-    """Has the edit been committed, has its commit got another id, has it been taken back by a commit?"""
-    edit, head = seen.edit, view.head(seen.edit.root)
+def _commits(observation: Observation, repo: RepositoryPaths, view: RepositoryView) -> None:
+    """Record that the edit was committed, that its commit has another id, or that a commit took it back."""
+    edit, head = observation.edit, view.head(observation.edit.root)
     if head is None or head == edit.head or not live(edit):
         return
-    seen.edit = dataclasses.replace(edit, head=head)
+    observation.edit = dataclasses.replace(edit, head=head)
     found = view.measure(edit, view.commit(edit.root, head))
     if _is_there(found):
-        _arrived(seen, repo, head, found, view)
+        _arrived(observation, repo, head, found, view)
     elif edit.commit and home_branch.whereabouts(repo, edit.home, edit.reflog).is_home:
-        _taken_back(seen, head, view)
+        _taken_back(observation, head, view)
 
 
 def _arrived(
-    seen: Observation, repo: RepositoryPaths, head: str, found: Measured, view: RepositoryView
+    observation: Observation, repo: RepositoryPaths, head: str, found: Measured, view: RepositoryView
 ) -> None:
-    edit = seen.edit
+    edit = observation.edit
     is_known = edit.commit is not None and contains(edit.root, edit.commit, head)
     if not home_branch.whereabouts(repo, edit.home, edit.reflog).is_home:
         if not is_known and home_branch.came_by_checkout(repo):
             return
-        seen.edit = edit = dataclasses.replace(edit, home=head_of(repo), reflog=size_of(reflog_of(repo)))
+        observation.edit = edit = dataclasses.replace(
+            edit, home=head_of(repo), reflog=size_of(reflog_of(repo))
+        )
     if is_known or head == edit.base:
         return
     commit = _bringing(edit, head, found)
     text = view.commit(edit.root, head).read(found.path)[0]
-    seen.told.append(entries.of_commit(edit, commit, seen.now, found))
-    seen.traces.append(trace.of_commit(edit, found, (text or "").splitlines(), commit, seen.now))
-    seen.edit = dataclasses.replace(edit, commit=commit)
+    observation.entries.append(entries.of_commit(edit, commit, observation.now, found))
+    observation.traces.append(
+        trace.of_commit(edit, found, (text or "").splitlines(), commit, observation.now)
+    )
+    observation.edit = dataclasses.replace(edit, commit=commit)
     if COMMIT not in edit.done:
-        seen.told.append(entries.of_survival(edit, COMMIT, seen.now, found))
-        _done(seen, COMMIT, path=found.path)
-    _judge(seen, f"commit:{commit}", found.verdict, settled=True)
+        observation.entries.append(entries.of_survival(edit, COMMIT, observation.now, found))
+        _done(observation, COMMIT, path=found.path)
+    _judge(observation, f"commit:{commit}", found.verdict, settled=True)
 
 
 def _bringing(edit: FollowedEdit, head: str, found: Measured) -> str:
-    """The commit that brought the lines, as line history tells; HEAD's for lines that were there before."""
+    """Return the commit that brought the lines, by git's line history;
+
+    HEAD's for lines that were there before.
+    """
     ranges = [f"-L{first},{last}:{found.path}" for first, last in found.lines]
     last = ask(edit.root, "log", "-1", "-s", "--format=%H", *ranges, head) if ranges else None
     is_older = last and edit.base and contains(edit.root, last, edit.base)
     return head if not last or is_older else last
 
 
-def _taken_back(seen: Observation, head: str, view: RepositoryView) -> None:
-    """HEAD lost it: by a revert, or by a reset that left it in the work tree."""
-    if _is_there(view.measure(seen.edit, view.work(seen.edit.root))):
-        seen.edit = dataclasses.replace(seen.edit, commit=None)
+def _taken_back(observation: Observation, head: str, view: RepositoryView) -> None:
+    """Record that HEAD no longer holds the edit: by a revert, or by a reset that left it in the work tree."""
+    if _is_there(view.measure(observation.edit, view.work(observation.edit.root))):
+        observation.edit = dataclasses.replace(observation.edit, commit=None)
     else:
-        _judge(seen, f"commit:{head}", EditVerdict.REVERTED, settled=True)
+        _judge(observation, f"commit:{head}", EditVerdict.REVERTED, settled=True)
 
 
-def _judge(seen: Observation, window: str, verdict: EditVerdict, *, settled: bool) -> None:
-    """Tells a verdict that is new. Before things have settled only a revert, and its undoing, is one."""
-    edit = seen.edit
+def _judge(observation: Observation, window: str, verdict: EditVerdict, *, settled: bool) -> None:
+    """Record a new verdict. Before an edit has settled, only a revert or its undoing is one."""
+    edit = observation.edit
     early = not settled and verdict is not EditVerdict.REVERTED and edit.verdict is not EditVerdict.REVERTED
     if verdict is edit.verdict or early:
         return
-    seen.edit = dataclasses.replace(edit, verdict=verdict)
-    seen.told += entries.of_verdict(edit, window, seen.now, verdict)
+    observation.edit = dataclasses.replace(edit, verdict=verdict)
+    observation.entries += entries.of_verdict(edit, window, observation.now, verdict)
 
 
 def _is_there(found: Measured) -> bool:
     return found.kept or (found.rates.four_gram >= LOST and found.rates.no_revert >= LOST)
 
 
-def _without_worktree(seen: Observation) -> Observation:
-    coming = due(seen.edit, seen.now)
+def _without_worktree(observation: Observation) -> Observation:
+    coming = due(observation.edit, observation.now)
     for window in (*coming.missed, *([coming.window] if coming.window else [])):
-        _censor(seen, window, "worktree_gone")
-    return seen
+        _censor(observation, window, "worktree_gone")
+    return observation
 
 
-def _censor(seen: Observation, window: str, why: str) -> None:
-    seen.told.append(entries.of_censoring(seen.edit, window, seen.now, why))
-    _done(seen, window, path=seen.edit.path)
+def _censor(observation: Observation, window: str, why: str) -> None:
+    observation.entries.append(entries.of_censoring(observation.edit, window, observation.now, why))
+    _done(observation, window, path=observation.edit.path)
 
 
-def _done(seen: Observation, window: str, *, path: str) -> None:
-    seen.edit = dataclasses.replace(seen.edit.found_in(path), done=(*seen.edit.done, window))
+def _done(observation: Observation, window: str, *, path: str) -> None:
+    observation.edit = dataclasses.replace(
+        observation.edit.found_in(path), done=(*observation.edit.done, window)
+    )

@@ -1,12 +1,12 @@
-"""The reporter: started by an event, gone when nothing is left to wait for. No daemon, nothing at boot.
+"""The reporter: a process that an event starts, and that ends when it has nothing left to wait for.
 
 ::
 
     while the inbox has events or a window of the next 15 minutes is open:
-        take the events in ─► look at each edit ─► journal ─► gateway
+        take the events in ─► observe each edit ─► journal ─► gateway
 
-One runs per repository (a lock). Windows after 15 minutes, and any that a reboot cut off, are measured when
-the next event starts another.
+A lock lets one run for each repository. Windows after 15 minutes, and those that a reboot cut off, are
+measured when the next event starts another reporter.
 """
 
 import sys
@@ -34,7 +34,7 @@ STALE_S = 86_400.0
 
 @dataclass(slots=True)
 class ReporterProgress:
-    """Of one reporter."""
+    """The progress of one reporter: the next window, and the last delivery."""
 
     next_due: float | None = None
     retry_at: float = 0.0
@@ -42,10 +42,10 @@ class ReporterProgress:
 
 
 class EditReporter:
-    """Tells the stories of one repository's edits."""
+    """Follows the edits of one repository and reports on them."""
 
     def __init__(
-        self, repo: RepositoryPaths, clock: Clock, told: Settings, gateway: GatewayClient | None = None
+        self, repo: RepositoryPaths, clock: Clock, config: Settings, gateway: GatewayClient | None = None
     ) -> None:
         self._repo = repo
         self._clock = clock
@@ -53,10 +53,10 @@ class EditReporter:
         self._gateway = gateway
         self._progress = ReporterProgress()
         self.journal = EventJournal(self._state)
-        self._ingest = Ingest(self._state, self.journal, Hasher(self._state), with_text=told.content)
+        self._ingest = Ingest(self._state, self.journal, Hasher(self._state), with_text=config.content)
 
     def run(self) -> None:
-        """Until nothing is due within the reporter's stay and the inbox is empty."""
+        """Run until the inbox is empty and no window is near."""
         while is_enabled(str(self._state)):
             due_at = self.tick()
             if due_at is None and not spool.waiting(str(self._state)):
@@ -66,11 +66,11 @@ class EditReporter:
         self._tidy()
 
     def tick(self) -> float | None:
-        """Does what is to be done now; gives when the next window opens, None when none is near."""
+        """Do what is due now; return when the next window opens, None when none is near."""
         events = self._take_in()
         now = self._clock.now()
         if events or self._progress.next_due is None or self._progress.next_due <= now:
-            waiting = [next_due(edit) for edit in self._look_at_all(now)]
+            waiting = [next_due(edit) for edit in self._observe_all(now)]
             coming = [at for at in waiting if at is not None and at <= now + LIVE_S]
             self._progress = replace(self._progress, next_due=min(coming, default=None))
         self._send(now)
@@ -88,22 +88,22 @@ class EditReporter:
                 spool.complain(str(self._state), traceback.format_exc())
         return len(paths)
 
-    def _look_at_all(self, now: float) -> list[FollowedEdit]:
-        """The edits that stay open."""
+    def _observe_all(self, now: float) -> list[FollowedEdit]:
+        """Observe every edit; return those that are still followed."""
         edits = opened(self._state)
-        view, left = RepositoryView(edits=edits), []
+        view, followed = RepositoryView(edits=edits), []
         for edit in edits:
-            seen = observe(edit, now, view)
-            self.journal.append(seen.told)
-            for record in seen.traces:
+            observation = observe(edit, now, view)
+            self.journal.append(observation.entries)
+            for record in observation.traces:
                 trace.append(self._state, record)
-            if finished(seen.edit) or not live(seen.edit):
+            if finished(observation.edit) or not live(observation.edit):
                 close(self._state, edit.id)
                 continue
-            if seen.edit != edit:
-                save(self._state, seen.edit)
-            left.append(seen.edit)
-        return left
+            if observation.edit != edit:
+                save(self._state, observation.edit)
+            followed.append(observation.edit)
+        return followed
 
     def _send(self, now: float) -> None:
         if self._gateway is None or now < self._progress.retry_at:
@@ -118,7 +118,7 @@ class EditReporter:
             spool.complain(str(self._state), f"gateway: the rest waits: {sent.waiting}")
 
     def _tidy(self) -> None:
-        """Calls that never came to an end, and trees that nobody compares any more."""
+        """Delete calls that never ended, and trees that are no longer needed."""
         pending = list((self._state / spool.PENDING).glob("*.json"))
         for path in pending:
             if self._clock.now() - path.stat().st_mtime > STALE_S:
@@ -128,17 +128,17 @@ class EditReporter:
 
 
 def open_reporter(repo: RepositoryPaths, clock: Clock) -> EditReporter:
-    """With the settings of this user. Raises SettingsError."""
-    told = settings()
+    """Return a reporter with the settings of this user. Raise SettingsError."""
+    config = settings()
     try:
-        gateway = HttpGatewayClient(told) if told.url else None
+        gateway = HttpGatewayClient(config) if config.url else None
     except GatewayAwayError as error:
         raise SettingsError(str(error)) from error
-    return EditReporter(repo, clock, told, gateway)
+    return EditReporter(repo, clock, config, gateway)
 
 
 def report(repo: RepositoryPaths, clock: Clock) -> bool:
-    """Runs a reporter unless one runs; False in that case. An event that came as it left is seen."""
+    """Run a reporter; return False if another one runs. An event that arrives as it ends is taken in too."""
     state = state_of(repo)
     while True:
         with spool.ReporterLock(state) as is_free:
@@ -150,7 +150,7 @@ def report(repo: RepositoryPaths, clock: Clock) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """The detached process."""
+    """Run the reporter as the detached process that `spool.wake` starts."""
     repo = find_repository(arguments[0])
     if repo is None or not is_enabled(state_of(repo)):
         return 1

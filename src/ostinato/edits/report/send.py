@@ -1,7 +1,7 @@
-"""From the journal to the gateway, in order; what it has acknowledged is never sent again.
+"""Delivery of the journal to the gateway, in order; lines that it acknowledged are never sent again.
 
-Ids make a repetition harmless. When the gateway is away, or refuses the key, the rest waits for next time; a
-line that it says is wrong is counted and passed over, so that one cannot hold up all others.
+Ids make a repetition harmless. When the gateway is away, or refuses the key, the rest waits for the next
+delivery. A line that it refuses is counted and skipped, so that it cannot block the others.
 """
 
 import http.client
@@ -23,20 +23,23 @@ EVENTS, FEEDBACK = "/v1/events", "/feedback"
 
 
 class GatewayAwayError(Exception):
-    """Nobody answers, or not now; the message says what the gateway said."""
+    """The error for a gateway that does not accept lines now; the message holds its own words."""
 
 
 class GatewayClient(Protocol):
-    """Takes a body and answers with a status."""
+    """A connection to a gateway."""
 
     def post(self, path: str, body: bytes, kind: str) -> tuple[int, bytes]:
-        """Status and body. Raises GatewayAwayError when nobody answers."""
+        """Send a body; return the status and body of the response.
+
+        Raise GatewayAwayError without a response.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """What became of a delivery.
+    """The result of a delivery.
 
     >>> Sent(taken=3, refused=0, waiting="").taken
     3
@@ -45,13 +48,13 @@ class Sent:
     taken: int
     refused: int
     waiting: str
-    """Why the rest waits; empty when nothing does."""
+    """Why the rest waits; empty when nothing waits."""
     reason: str = ""
-    """Why the first of the refused lines was; empty when none was."""
+    """Why the first refused line was refused; empty when none was."""
 
 
 class HttpGatewayClient:
-    """The real one."""
+    """A gateway over HTTP."""
 
     def __init__(self, settings: Settings) -> None:
         self._address = urlsplit(settings.url)
@@ -75,7 +78,7 @@ class HttpGatewayClient:
 
 
 def deliver(journal: EventJournal, gateway: GatewayClient) -> Sent:
-    """Sends what is not sent yet."""
+    """Send the lines that were not sent yet."""
     taken, reasons = 0, list[str]()
     try:
         while batch := _batch(journal):
@@ -95,7 +98,7 @@ def _sent(taken: int, reasons: Sequence[str], waiting: str) -> Sent:
 
 
 def _batch(journal: EventJournal) -> list[JournalLine]:
-    """The next lines that travel together: events up to a number, a signal alone."""
+    """Return the next lines of one request: up to BATCH events, or one signal."""
     batch: list[JournalLine] = []
     for line in journal.read(journal.sent()):
         is_signal = line.entry is not None and "signal" in line.entry
@@ -108,7 +111,10 @@ def _batch(journal: EventJournal) -> list[JournalLine]:
 
 
 def _post(gateway: GatewayClient, entries: Sequence[JournalEntry]) -> list[str]:
-    """Why the gateway refuses lines, one reason each. Raises GatewayAwayError when it cannot take any now."""
+    """Send entries; return a reason for each refused one.
+
+    Raise GatewayAwayError when none are accepted now.
+    """
     if not entries:
         return []
     signal = entries[0] if "signal" in entries[0] else None
@@ -127,14 +133,14 @@ def _post(gateway: GatewayClient, entries: Sequence[JournalEntry]) -> list[str]:
 
 
 def _may_work_later(status: int, answer: bytes) -> bool:
-    """A key may be given the role it lacks; a session that is another's stays theirs."""
+    """Return whether a refusal may end, as when a key is given the role that it lacks."""
     return status in WAIT or (status == FORBIDDEN and NO_ROLE in answer.decode(errors="replace"))
 
 
 def _errors(answer: bytes) -> list[str]:
-    """What a gateway that took the other lines says of those it lists as wrong."""
-    told = _read(answer)
-    errors = told.get("errors") if isinstance(told, dict) else None
+    """Return the reasons for the lines that a gateway refused while it accepted others."""
+    reply = _read(answer)
+    errors = reply.get("errors") if isinstance(reply, dict) else None
     listed = errors if isinstance(errors, list) else []
     return [
         str(one.get("message", "no reason given")) if isinstance(one, dict) else str(one) for one in listed
@@ -142,15 +148,15 @@ def _errors(answer: bytes) -> list[str]:
 
 
 def _message(answer: bytes) -> str:
-    """Why a gateway refused, on one line."""
-    told = _read(answer)
-    error = told.get("error") if isinstance(told, dict) else None
+    """Return why a gateway refused a request, on one line."""
+    reply = _read(answer)
+    error = reply.get("error") if isinstance(reply, dict) else None
     message = error.get("message") if isinstance(error, dict) else None
     return " ".join(str(message or answer.decode(errors="replace")).split())[:300] or "without a word"
 
 
 def _read(answer: bytes) -> object:
-    """The answer as JSON; None for what is none."""
+    """Return the body as JSON; None when it is none."""
     try:
         return json.loads(answer)
     except ValueError:
@@ -158,8 +164,8 @@ def _read(answer: bytes) -> object:
 
 
 def _feedback(entry: JournalEntry) -> dict[str, object]:
-    """As POST /feedback takes it: `time` is when it happened, which may be long before it is sent."""
-    told = {
+    """Return a signal as the body of POST /feedback; `time` may be long before it is sent."""
+    body = {
         "id": entry["id"],
         "session_id": entry["session_id"],
         "metric_name": entry["signal"],
@@ -167,4 +173,4 @@ def _feedback(entry: JournalEntry) -> dict[str, object]:
         "time": entry["time"],
         "edit": entry["edit"],
     }
-    return told if entry["turn"] is None else told | {"turn": entry["turn"]}
+    return body if entry["turn"] is None else body | {"turn": entry["turn"]}

@@ -1,4 +1,4 @@
-"""Where events are sent and what may be in them: environment first, then the user's file.
+"""The settings of the reporter, from the environment first, then from the user's file.
 
 ``~/.config/ostinato/hooks.toml``::
 
@@ -14,12 +14,12 @@ from pathlib import Path
 
 
 class SettingsError(Exception):
-    """The file cannot be used; the message says which line or name is wrong."""
+    """The error for a file that cannot be used; the message names the line or the setting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Nothing is sent without an address.
+    """The gateway's address and key, and whether text may be sent. Without an address nothing is sent.
 
     >>> Settings(url="", key="").content
     False
@@ -31,12 +31,12 @@ class Settings:
 
 
 def settings() -> Settings:
-    """Raises SettingsError for a file that cannot be read."""
-    told = _file(settings_path())
+    """Return the settings. Raise SettingsError for a file that cannot be read."""
+    values = _file(settings_path())
     return Settings(
-        url=os.environ.get("OSTINATO_URL") or str(told.get("url", "")),
-        key=os.environ.get("OSTINATO_KEY") or str(told.get("key", "")),
-        content=told.get("content") is True,
+        url=os.environ.get("OSTINATO_URL") or str(values.get("url", "")),
+        key=os.environ.get("OSTINATO_KEY") or str(values.get("key", "")),
+        content=values.get("content") is True,
     )
 
 
@@ -49,10 +49,10 @@ def _file(path: Path) -> dict[str, object]:
     if not path.is_file():
         return {}
     try:
-        told = tomllib.loads(path.read_text())
+        values = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise SettingsError(f"{path}: {error}") from error
-    unknown = sorted(set(told) - {"url", "key", "content"})
+    unknown = sorted(set(values) - {"url", "key", "content"})
     if unknown:
         raise SettingsError(f"{path}: unknown name {unknown[0]!r}, use url, key and content")
-    return told
+    return values

@@ -1,4 +1,4 @@
-"""Texts compared: alignment of lines, tokens without formatting, and rates of what is left.
+"""Comparison of texts: alignment of lines, tokens without formatting, and rates of survival.
 
-Pure functions; the other folders of the room come in.
+These are pure functions; `capture`, `follow` and `report` import this folder.
 """

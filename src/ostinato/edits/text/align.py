@@ -1,4 +1,5 @@
-"""Which lines of one text are which lines of another, and where a region of the one lies in the other.
+"""Alignment of two texts: their changed blocks, and the region of the second that corresponds to one of the
+first.
 
 Lines that occur once in both are anchors (patience); between anchors difflib decides. A region whose border
 falls into a rewritten block is followed word by word inside that block.
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from ostinato.edits.text.tokens import key, tokens
 
 MOST_PAIRS = 1_000_000
-"""Lines (or words) times lines that difflib is asked to compare: about a second."""
+"""The largest product of two lengths that difflib compares: about a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,20 +41,20 @@ class Region:
     drop: int = 0
 
     def words(self, lines: Sequence[str]) -> list[str]:
-        found = tokens(lines[self.start : self.end])
-        return found[self.skip : len(found) - self.drop]
+        words = tokens(lines[self.start : self.end])
+        return words[self.skip : len(words) - self.drop]
 
 
 def split(text: str) -> list[str]:
-    """Lines with their ends; only a newline ends one."""
+    """Split into lines, which keep their ends; only a newline ends one."""
     lines = text.split("\n")
     return [line + "\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
 
 
 def blocks(a: Sequence[str], b: Sequence[str], by: Callable[[str], str] = key) -> list[Block]:
-    """The changed blocks, in order; lines between them have equal keys."""
+    """Return the changed blocks, in order; the lines between them have equal keys."""
     keys_a, keys_b = [by(line) for line in a], [by(line) for line in b]
-    found: list[Block] = []
+    changed: list[Block] = []
     todo = [Block(a1=0, a2=len(a), b1=0, b2=len(b))]
     while todo:
         rest = _trim(keys_a, keys_b, todo.pop())
@@ -61,13 +62,16 @@ def blocks(a: Sequence[str], b: Sequence[str], by: Callable[[str], str] = key) -
         if anchors:
             todo.extend(reversed(_gaps(anchors, rest)))
         else:
-            found.extend(_by_difflib(keys_a, keys_b, rest))
-    return _joined(found)
+            changed.extend(_by_difflib(keys_a, keys_b, rest))
+    return _joined(changed)
 
 
 def follow(changes: Sequence[Block], a: Sequence[str], b: Sequence[str], start: int, end: int) -> Region:
-    """Where lines [start, end) of `a` lie in `b`. What was inserted beside the region is not in it; for one
-    without lines (they were deleted) it is what was put back in their place."""
+    """Return the region of `b` that corresponds to lines [start, end) of `a`.
+
+    Lines inserted beside the region are not part of it. For an empty region, whose lines were deleted, it is
+    the text that was put back in their place.
+    """
     if start == end:
         touching = [c for c in changes if c.a1 <= start <= c.a2]
         if touching:
@@ -104,7 +108,7 @@ def _inside(block: Block, a: Sequence[str], b: Sequence[str], at: int, *, is_sta
 
 
 def _word(old: Sequence[str], new: Sequence[str], border: int, *, is_start: bool) -> int:
-    """Index in `new` of the border between two words of `old`."""
+    """Return the index in `new` of a border between two words of `old`."""
     if len(old) * len(new) > MOST_PAIRS:
         return 0 if is_start else len(new)
     codes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
@@ -117,7 +121,7 @@ def _word(old: Sequence[str], new: Sequence[str], border: int, *, is_start: bool
 
 
 def _trim(x: list[str], y: list[str], part: Block) -> Block:
-    """Without the equal lines at both ends."""
+    """Return the part without the equal lines at both ends."""
     a1, a2, b1, b2 = part.a1, part.a2, part.b1, part.b2
     while a1 < a2 and b1 < b2 and x[a1] == y[b1]:
         a1, b1 = a1 + 1, b1 + 1
@@ -127,7 +131,7 @@ def _trim(x: list[str], y: list[str], part: Block) -> Block:
 
 
 def _anchors(x: list[str], y: list[str], part: Block) -> list[tuple[int, int]]:
-    """Longest run, in the order of both, of keys that occur once in both."""
+    """Return the longest series, in the order of both texts, of keys that occur once in each."""
     lines, others = range(part.a1, part.a2), range(part.b1, part.b2)
     once, once_there = Counter(x[i] for i in lines), Counter(y[j] for j in others)
     where = {y[j]: j for j in others if once_there[y[j]] == 1}
@@ -135,7 +139,7 @@ def _anchors(x: list[str], y: list[str], part: Block) -> list[tuple[int, int]]:
 
 
 def _rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Longest subsequence that rises in the second number too."""
+    """Return the longest subsequence that rises in the second number too."""
     tails: list[int] = []
     ends: list[int] = []
     came_from: list[int] = []
@@ -152,7 +156,7 @@ def _rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _gaps(anchors: Sequence[tuple[int, int]], part: Block) -> list[Block]:
-    """What lies before, between and behind the anchors."""
+    """Return the blocks before, between and after the anchors."""
     starts = [(part.a1, part.b1), *((i + 1, j + 1) for i, j in anchors)]
     ends = [*anchors, (part.a2, part.b2)]
     return [Block(a1=a1, a2=a2, b1=b1, b2=b2) for (a1, b1), (a2, b2) in zip(starts, ends, strict=True)]
@@ -170,10 +174,10 @@ def _by_difflib(x: list[str], y: list[str], part: Block) -> list[Block]:
     ]
 
 
-def _joined(found: Sequence[Block]) -> list[Block]:
-    """Blocks that touch become one."""
+def _joined(changed: Sequence[Block]) -> list[Block]:
+    """Join blocks that touch."""
     joined: list[Block] = []
-    for block in found:
+    for block in changed:
         if joined and joined[-1].a2 == block.a1 and joined[-1].b2 == block.b1:
             block = Block(a1=joined[-1].a1, a2=block.a2, b1=joined.pop().b1, b2=block.b2)  # noqa: PLW2901
         joined.append(block)

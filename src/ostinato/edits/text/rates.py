@@ -1,11 +1,11 @@
-"""How much of a proposed text is still there: two rates in [0, 1], in the manner of editors' telemetry.
+"""Survival rates of a proposed text: two numbers in [0, 1], as in editors' telemetry.
 
-`four_gram` compares what stands there now with what the agent wrote: shared runs of four characters over the
-larger of the two counts. `no_revert` asks whether what stands there went back towards what was there before::
+`four_gram` compares the text of now with the proposed text: shared runs of four characters over the larger of
+the two counts. `no_revert` measures whether the text of now went back towards the text before::
 
     no_revert = 1 - (like(now, before) - like(proposed, before)) / (1 - like(proposed, before)), in [0, 1]
 
-Both look at text without formatting, unless the proposal itself was formatting.
+Both compare text without formatting, unless the proposal itself was formatting.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ GONE = Rates(four_gram=0.0, no_revert=0.0)
 
 
 def rates(now: Sequence[str], proposed: Sequence[str], before: Sequence[str]) -> Rates:
-    """Of words (or, for a proposal that is formatting only, of lines)."""
+    """Return the rates of three texts as words; as lines for a proposal that is formatting only."""
     current, text, original = "".join(now), "".join(proposed), "".join(before)
     if not text:
         back = contained(original, current)
@@ -40,7 +40,8 @@ def rates(now: Sequence[str], proposed: Sequence[str], before: Sequence[str]) ->
 
 
 def alike(one: str, other: str) -> float:
-    """1 for equal texts, 0 for texts without a common run of four characters (fewer if one is shorter)."""
+    """Return 1 for equal texts, 0 for texts without a common run of four characters (fewer if one is
+    shorter)."""
     if one == other:
         return 1.0
     if not one or not other:
@@ -51,7 +52,7 @@ def alike(one: str, other: str) -> float:
 
 
 def contained(part: str, whole: str) -> float:
-    """Share of `part` that is found in `whole`; 0 when there is nothing to find."""
+    """Return the share of `part` that occurs in `whole`; 0 when either is empty."""
     if not part or not whole:
         return 0.0
     size = min(GRAM, len(part), len(whole))
@@ -60,7 +61,7 @@ def contained(part: str, whole: str) -> float:
 
 
 def mean(parts: Sequence[tuple[float, Rates]]) -> Rates:
-    """Of hunks by their weight."""
+    """Return the mean of hunks' rates, by their weights."""
     total = sum(weight for weight, _ in parts)
     return Rates(
         four_gram=sum(weight * part.four_gram for weight, part in parts) / total,

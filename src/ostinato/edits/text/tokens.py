@@ -1,4 +1,4 @@
-"""Text without its formatting: what is left when a formatter has nothing more to say."""
+"""Text without its formatting, so that a formatter's changes do not count."""
 
 import ast
 import io
@@ -13,25 +13,31 @@ LINE_END = re.compile(r"[;\\]+\s*$")
 
 
 def tokens(lines: Sequence[str]) -> list[str]:
-    """Words and signs of `lines`. Blanks, line breaks, the kind of quotes, commas before a closing bracket,
-    semicolons and backslashes at the end of a line are gone: formatters move those."""
-    found: list[str] = []
+    """Return the words and signs of `lines`.
+
+    Blanks, line breaks, the kind of quotes, commas before a closing bracket, and semicolons and backslashes
+    at the end of a line are left out, because formatters change them.
+    """
+    words: list[str] = []
     for line in lines:
         for word in TOKEN.findall(LINE_END.sub("", line)):
-            if word in CLOSERS and found and found[-1] == ",":
-                found.pop()
-            found.append('"' if word == "'" else word)
-    return found
+            if word in CLOSERS and words and words[-1] == ",":
+                words.pop()
+            words.append('"' if word == "'" else word)
+    return words
 
 
 def key(line: str) -> str:
-    """What two lines that differ in formatting only have in common."""
+    """Return a text that is equal for two lines that differ in formatting only."""
     return "".join(tokens([line])).rstrip(",")
 
 
 def same_meaning(path: str, one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether only formatting tells `one` from `other`. For Python its grammar decides, if it reads both:
-    brackets may come and go, but an indentation that changes what is run is a change."""
+    """Return whether `one` and `other` differ in formatting only.
+
+    For Python its grammar decides, if it parses both: brackets may come and go, but an indentation that
+    changes the program is a change.
+    """
     if path.endswith((".py", ".pyi")):
         meanings = _python(one), _python(other)
         if None not in meanings:
@@ -40,7 +46,7 @@ def same_meaning(path: str, one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 def _python(lines: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
-    """Syntax tree and comments; None when it cannot be read by itself."""
+    """Return the syntax tree and the comments; None when the lines cannot be parsed by themselves."""
     text = textwrap.dedent("".join(lines))
     try:
         comments = [t.string for t in tokenize.generate_tokens(io.StringIO(text).readline) if _is_comment(t)]

@@ -1,4 +1,5 @@
 """Access: keys, limits, the identity that a request claims, and the kind of its turn.
 
-`app`, `turns` and `signals` come in; `commands` is the command line of those who run the gateway.
+`app`, `turns`, `conversation_cache`, `info_routes` and the folder `signals` import this one. `commands` is
+the command line of the operator.
 """

@@ -1,7 +1,7 @@
-"""`ostinato keys`, `consent` and `purge`: what whoever runs the gateway decides about the people who use it.
+"""`ostinato keys`, `consent` and `purge`: the operator's decisions about the people who use the gateway.
 
-They work on the record itself, so whoever may read the file may do this; a running gateway sees a change
-within seconds.
+The commands work on the record itself, so the right to read its file is the permission to run them. A running
+gateway notices a change within seconds.
 """
 
 import argparse
@@ -23,7 +23,7 @@ Command = Callable[["Store", argparse.Namespace], Any]
 
 
 def register(commands: Any) -> None:
-    """Adds the commands to the subparsers of `ostinato`."""
+    """Add the commands to the subparsers of `ostinato`."""
     keys = _group(commands, "keys", "who may call the gateway")
     add = _command(keys, "add", "make a key and print it, once", _add)
     add.add_argument("user")
@@ -95,11 +95,11 @@ def _run(command: Command, options: argparse.Namespace) -> int:
 
 
 def _unfinished(path: str) -> int:
-    told = (
+    message = (
         f"ostinato: NOT FINISHED: somebody reads {path}, so its log still holds what was removed. Once "
         f"nobody does, a gateway that has it open empties it, or the next command, such as `keys list`"
     )
-    print(told, file=sys.stderr)  # noqa: T201
+    print(message, file=sys.stderr)  # noqa: T201
     return UNFINISHED
 
 
@@ -123,8 +123,7 @@ def _add(store: "Store", options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _list(store: "Store", _: argparse.Namespace) -> list[dict[str, Any]]:
-    found = store.accounts.keys()
-    return [_plain(key) for key in found]
+    return [_plain(key) for key in store.accounts.keys()]  # noqa: SIM118 (a method, not a mapping)
 
 
 def _revoke(store: "Store", options: argparse.Namespace) -> dict[str, Any]:
@@ -132,31 +131,31 @@ def _revoke(store: "Store", options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _show(store: "Store", options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The last word of each organisation and user, or of the one asked for."""
+    """Return the latest decision of each organisation and user, or of the one that is named."""
     latest = {(each.organisation, each.user): asdict(each) for each in store.accounts.consents()}
-    asked = {name: getattr(options, name) for name in ("organisation", "user") if getattr(options, name)}
-    found = [word for word in latest.values() if asked.items() <= word.items()]
-    agreed = store.accounts.consented([(word["organisation"], word["user"]) for word in found])
-    for word in found:
-        word["trained_on"] = bool(word["user"]) and agreed[word["organisation"], word["user"]]
-    return found
+    wanted = {name: getattr(options, name) for name in ("organisation", "user") if getattr(options, name)}
+    decisions = [each for each in latest.values() if wanted.items() <= each.items()]
+    agreed = store.accounts.consented([(each["organisation"], each["user"]) for each in decisions])
+    for each in decisions:
+        each["trained_on"] = bool(each["user"]) and agreed[each["organisation"], each["user"]]
+    return decisions
 
 
 def _set(store: "Store", options: argparse.Namespace) -> dict[str, Any]:
-    said = store.accounts.set_consent(
+    decision = store.accounts.set_consent(
         organisation=options.organisation,
         user=options.user,
         granted=options.granted == "yes",
         by=options.by or getpass.getuser(),
     )
-    return asdict(said)
+    return asdict(decision)
 
 
 def _purge(store: "Store", options: argparse.Namespace) -> dict[str, Any]:
     from ostinato.store.purge import purge
 
-    who = {"user": options.user, "session": options.session, "organisation": options.organisation}
-    return asdict(purge(store, **who, by=options.by or getpass.getuser()))
+    scope = {"user": options.user, "session": options.session, "organisation": options.organisation}
+    return asdict(purge(store, **scope, by=options.by or getpass.getuser()))
 
 
 def _plain(key: "ApiKey") -> dict[str, Any]:
@@ -166,7 +165,7 @@ def _plain(key: "ApiKey") -> dict[str, Any]:
 
 
 def _text(result: object) -> str:
-    """JSON for people: a line for each row, without what is not set."""
+    """Return a JSON value as lines for people, without the fields that are not set."""
     if isinstance(result, Mapping):
         shown = {name: value for name, value in result.items() if value not in (None, "", [], ())}
         return "  ".join(f"{name}={_word(name, value)}" for name, value in shown.items())

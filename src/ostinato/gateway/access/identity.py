@@ -1,6 +1,7 @@
-"""Which session a request says it belongs to. Told by the client: for correlation, never for authorisation.
+"""The session that a request claims to belong to. A client's claim correlates requests; it authorises
+nothing.
 
-The first of these that is there wins:
+The first of these that is present decides:
 
     X-Session-Id                  ours
     X-Claude-Code-Session-Id      with X-Claude-Code-Agent-Id, each sub-agent has a session of its own
@@ -25,31 +26,34 @@ from ostinato.types import ApiKey, Role, Source, TurnKind
 
 SESSION_ID = re.compile(r"[\w.:/#@+=-]{1,200}", re.ASCII)
 UNIQUE = re.compile(r"[0-9a-fA-F-]{32,36}|ses_\w{16,}", re.ASCII)
-"""Ids that are made to be unique, and that a client's hooks and telemetry repeat."""
+"""Ids that are made to be unique, which a client's hooks and telemetry repeat."""
 HEADER = re.compile(r"[\x20-\x7e]{1,200}")
 SUBAGENT = "x-claude-code-agent-id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What the headers say.
+    """The claims that a request makes in its headers and its body.
 
     >>> Identity(session_id="s1", source=Source.LIVE, task_id=None, harness="", turn=None).source.value
     'live'
     """
 
     session_id: str | None
-    """None when the client says nothing: the conversation tells."""
+    """None when the client names none: then the conversation itself decides."""
     source: Source
     task_id: str | None
     harness: str
     turn: int | None
-    """The index the client expects this turn to have; None when it does not say."""
+    """The index that the client expects this turn to have; None when it names none."""
     kind: TurnKind = TurnKind.MAIN
 
 
 def identify(headers: Mapping[str, str], key: ApiKey, chat: ChatRequest) -> Identity:
-    """Reads the session headers. ApiError 400 for a malformed one, 403 for a source the key may not claim."""
+    """Read the session headers.
+
+    Raise ApiError 400 for a malformed one, 403 for a source that the key may not claim.
+    """
     return Identity(
         session_id=_session_id(headers, key, chat),
         source=_source(headers.get("x-session-source", Source.LIVE.value), key),
@@ -66,12 +70,12 @@ def _session_id(headers: Mapping[str, str], key: ApiKey, chat: ChatRequest) -> s
         if not SESSION_ID.fullmatch(ours):
             raise invalid("X-Session-Id must be 1 to 200 letters, digits or ._:/#@+=-", "X-Session-Id")
         return ours
-    told = next((value for value in _told(headers, chat) if value), None)
-    return None if told is None else scoped(told, key)
+    claimed = next((value for value in _claimed(headers, chat) if value), None)
+    return None if claimed is None else scoped(claimed, key)
 
 
-def _told(headers: Mapping[str, str], chat: ChatRequest) -> Iterator[str | None]:
-    """What clients say without knowing us, first to last."""
+def _claimed(headers: Mapping[str, str], chat: ChatRequest) -> Iterator[str | None]:
+    """Yield the session ids of clients that do not know this gateway, in the order in which they count."""
     claude, agent = headers.get("x-claude-code-session-id"), headers.get(SUBAGENT)
     yield f"{claude}/{agent}" if claude and agent else claude
     yield headers.get("session-id")
@@ -84,7 +88,7 @@ def _told(headers: Mapping[str, str], chat: ChatRequest) -> Iterator[str | None]
 
 
 def scoped(value: str, key: ApiKey) -> str:
-    """Two users may both say `my-app`: then each has a session of that name."""
+    """Return a session id that is the user's own, since two users may both name a session `my-app`."""
     whole, _, _ = value.partition("/")
     return value if UNIQUE.fullmatch(whole) and SESSION_ID.fullmatch(value) else owned(value, key)
 

@@ -1,4 +1,7 @@
-"""Who is calling. Keys are kept hashed; a checked key is remembered for a few seconds."""
+"""API keys: the caller of each request.
+
+Keys are stored as hashes; a checked key is remembered for seconds.
+"""
 
 import asyncio
 import time
@@ -10,7 +13,10 @@ from ostinato.store.accounts import hash_key
 from ostinato.types import ApiKey, Role
 
 REMEMBERED_S = 5.0
-"""How long a revoked key can still ask. Nothing is recorded in its name: `Store.record` looks again."""
+"""Seconds for which a revoked key may still send requests.
+
+Nothing is recorded for it: `Store.record` checks.
+"""
 MOST_REMEMBERED = 10_000
 
 
@@ -22,9 +28,9 @@ class KeyRing:
         self._known: dict[str, tuple[float, ApiKey]] = {}
 
     async def authenticate(self, headers: Mapping[str, str], role: Role = Role.USE) -> ApiKey:
-        """The caller's key, as OpenAI's clients send it or as Anthropic's do.
+        """Return the caller's key, as OpenAI's clients send it or as Anthropic's do.
 
-        401 when it is missing or wrong, 403 when it lacks `role`.
+        Raise ApiError 401 when it is missing or wrong, 403 when it lacks `role`.
         """
         key = await self._lookup(hash_key(_sent(headers)))
         if not key.may(role):
@@ -35,7 +41,7 @@ class KeyRing:
         return key
 
     def changed(self, key: ApiKey, error: KeyChangedError) -> ApiError:
-        """Forget a key that was revoked, or whose consent was taken back; gives what to tell its user."""
+        """Forget a key that was revoked, or whose consent was withdrawn; return the error to respond with."""
         self._known.pop(key.hash, None)
         if "revoked" in str(error):
             return _refused(str(error))
@@ -46,14 +52,14 @@ class KeyRing:
         checked_at, known = self._known.get(digest, (0.0, None))
         if known is not None and now - checked_at < REMEMBERED_S:
             return known
-        found = await asyncio.to_thread(self._store.key, digest)
-        if found is None:
+        key = await asyncio.to_thread(self._store.key, digest)
+        if key is None:
             self._known.pop(digest, None)
             raise _refused("this API key is not known")
         if len(self._known) >= MOST_REMEMBERED:
             self._known.clear()
-        self._known[digest] = (now, found)
-        return found
+        self._known[digest] = (now, key)
+        return key
 
 
 def _sent(headers: Mapping[str, str]) -> str:

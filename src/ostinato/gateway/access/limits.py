@@ -1,4 +1,4 @@
-"""How much a key may ask at once and in a minute. Counted in this process, forgotten when it ends."""
+"""The limits of a key: requests in a minute and at the same time, counted in this process only."""
 
 import math
 import time
@@ -18,7 +18,7 @@ MINUTE_S = 60.0
 
 @dataclass(slots=True)
 class _Use:
-    """Of one key: requests it may still make, when that was counted, model calls under way."""
+    """The use of one key: requests it may still send, when that was counted, and requests under way."""
 
     left: float
     counted_at: float
@@ -26,7 +26,8 @@ class _Use:
 
 
 class KeyLimits:
-    """A token bucket and a counter for each key that has a limit; the busiest 10 000 are remembered."""
+    """A token bucket and a counter for each key with a limit; the 10,000 used most recently are
+    remembered."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -34,9 +35,10 @@ class KeyLimits:
 
     @contextmanager
     def admitted(self, key: ApiKey) -> Iterator["Admission"]:
-        """Counts one model call. ApiError 429 with Retry-After when the key has none left.
+        """Count one request. Raise ApiError 429 with Retry-After when the key has none left.
 
-        The call is over when the block ends, or, if it gave a reply to `Admission.until_sent`, when that is.
+        The request is over when the block ends. A block that passes its reply to `Admission.until_sent`
+        defers that until the reply is sent.
         """
         if key.requests_per_minute is None and key.concurrent is None:
             yield Admission(None)
@@ -84,14 +86,14 @@ class KeyLimits:
 
 
 class Admission:
-    """One counted model call."""
+    """One counted request."""
 
     def __init__(self, use: _Use | None) -> None:
         self._use = use
         self._handed_on = False
 
     def until_sent(self, reply: ASGIApp) -> ASGIApp:
-        """`reply`, after which the call is over."""
+        """Return `reply`, wrapped so that the request is over once it is sent."""
         if self._use is None:
             return reply
         self._handed_on = True

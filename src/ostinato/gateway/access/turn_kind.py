@@ -1,8 +1,8 @@
-"""What a turn is for: said by a header, or known from the words that clients use for calls beside the work.
+"""The kind of a turn: named by a header, or known by the words that clients use for calls beside the work.
 
-The table is data. A row matches when its words are in the place it names: the system prompt or the last user
-message. A client whose words changed is recorded as `main` until a row is added; `X-Turn-Type` always wins.
-The words were found in Claude Code 2.1.197, Codex 0.169.0, opencode 1.18.33 and aider 0.86.2.
+The table is data. A row matches when its words occur in the message it names: the system prompt or the last
+user message. A client whose words changed is recorded as `main` until a row is added; `X-Turn-Type` always
+decides. The words were found in Claude Code 2.1.197, Codex 0.169.0, opencode 1.18.33 and aider 0.86.2.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,9 @@ from ostinato.gateway.errors import invalid
 from ostinato.types import TurnKind
 
 MOST_READ = 4_000
-"""Characters of each text that are looked at."""
+"""Characters of each text that are searched."""
 PROBE_TOKENS = 1
-"""A request for so few tokens asks whether the model is there."""
+"""A request for so few tokens only checks that the model is there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,14 +59,14 @@ PHRASES = (
 HEADERS: Mapping[str, Mapping[str, TurnKind]] = {
     "x-openai-subagent": {"compact": TurnKind.SUMMARY, "memory_consolidation": TurnKind.SIDE},
 }
-"""Headers of clients that say it themselves."""
+"""Headers in which clients name the kind themselves."""
 
 
 def kind_of(headers: Mapping[str, str], chat: ChatRequest) -> TurnKind:
-    """What the turn is for. ApiError 400 when the header names something else."""
-    told = headers.get("x-turn-type")
-    if told is not None:
-        return _told(told)
+    """Return the kind of the turn. Raise ApiError 400 when the header names an unknown one."""
+    named = headers.get("x-turn-type")
+    if named is not None:
+        return _named(named)
     for name, values in HEADERS.items():
         if headers.get(name, "") in values:
             return values[headers[name]]
@@ -76,7 +76,7 @@ def kind_of(headers: Mapping[str, str], chat: ChatRequest) -> TurnKind:
     return next((phrase.kind for phrase in PHRASES if phrase.words in texts[phrase.role]), TurnKind.MAIN)
 
 
-def _told(value: str) -> TurnKind:
+def _named(value: str) -> TurnKind:
     try:
         return TurnKind(value)
     except ValueError:

@@ -1,4 +1,5 @@
-"""The dialects of clients: each reads requests into one form and writes replies from the same turn.
+"""The dialects of clients: each parses requests into one form and writes replies from the recorded turn.
 
-`turns`, `reply` and `app` come in; a dialect knows nothing of engines or of the store.
+`app`, `turns`, `turn_response` and the folders `access` and `tokens` import this one. A dialect knows
+nothing of engines or of the store.
 """

@@ -1,4 +1,5 @@
-"""What a dialect is: it reads requests into the gateway's one form and writes answers from the same turn."""
+"""The protocols of a dialect: it parses requests into the gateway's one form and writes answers from a
+turn."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -10,15 +11,15 @@ from ostinato.types import Turn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A turn that is in the store, and how it reads."""
+    """A recorded turn and the message that its completion reads as."""
 
     turn: Turn
     message: dict[str, Any]
-    """In OpenAI's form: content and tool_calls."""
+    """The message in OpenAI's form: content and tool_calls."""
     finish: str
     """`stop`, `length`, `tool_calls` or `stop_sequence`."""
     stop: str | None = None
-    """The stop text that ended it."""
+    """The stop text that ended the completion."""
 
     @property
     def calls(self) -> list[dict[str, Any]]:
@@ -26,31 +27,32 @@ class Answer:
 
 
 class ReplyEvents(Protocol):
-    """Server-sent events of one answer. Text as it is sampled; calls once they are recorded."""
+    """The server-sent events of one answer: text as it is sampled, calls once they are recorded."""
 
     ping: bytes
-    """What keeps a silent stream alive."""
+    """The event that keeps a silent stream alive."""
 
     def first(self) -> bytes: ...
 
     def text(self, piece: str) -> bytes: ...
 
-    def last(self, answer: Answer, said: str) -> bytes:
-        """What is left to say after `said`: the rest of the text, the calls, why it ended, the usage."""
+    def last(self, answer: Answer, sent: str) -> bytes:
+        """Return the end of the stream: the text that follows `sent`, the calls, the finish reason, the
+        usage."""
         ...
 
     def failed(self, error: ApiError) -> bytes:
-        """Ends a stream that cannot be completed."""
+        """Return the event that ends a stream that cannot be completed."""
         ...
 
 
 class Dialect(Protocol):
-    """One wire language."""
+    """One wire language for requests and replies."""
 
     name: str
 
     def parse(self, body: object) -> ChatRequest:
-        """ApiError 400 that names the field it cannot read or honour."""
+        """Return the checked request. Raise ApiError 400 that names a field it cannot read or honour."""
         ...
 
     def whole(self, chat: ChatRequest, answer: Answer) -> bytes: ...
@@ -62,16 +64,19 @@ class Dialect(Protocol):
     def error(self, error: ApiError) -> bytes: ...
 
 
-def rest_of(answer: Answer, said: str) -> str:
-    """The content that is still to be said. AssertionError when something else was said: a bug of ours."""
+def rest_of(answer: Answer, sent: str) -> str:
+    """Return the content that follows `sent`.
+
+    Raise AssertionError when `sent` is not its start: a bug of ours.
+    """
     content = answer.message["content"] or ""
-    if not content.startswith(said):
-        raise AssertionError(f"streamed {said!r} is not the start of {content!r}")
-    return str(content[len(said) :])
+    if not content.startswith(sent):
+        raise AssertionError(f"streamed {sent!r} is not the start of {content!r}")
+    return str(content[len(sent) :])
 
 
 def headers_of(turn: Turn) -> dict[str, str]:
-    """What every answer says of its turn."""
+    """Return the headers that identify a turn."""
     return {
         "x-ostinato-session": turn.session_id,
         "x-ostinato-turn": str(turn.index),
@@ -81,7 +86,7 @@ def headers_of(turn: Turn) -> dict[str, str]:
 
 
 def extra_of(turn: Turn) -> dict[str, Any]:
-    """The `ostinato` field of a body."""
+    """Return the `ostinato` field of a reply's body."""
     return {
         "session": turn.session_id,
         "turn": turn.index,
@@ -95,10 +100,10 @@ def extra_of(turn: Turn) -> dict[str, Any]:
 
 
 def wire_id(prefix: str, turn_id: str) -> str:
-    """A turn's id as clients expect ids: letters, digits, `_` and `-`."""
+    """Return a turn's id as clients expect ids: letters, digits, `_` and `-`."""
     return prefix + "".join(c if c.isalnum() or c in "_-" else "-" for c in turn_id)
 
 
 def pieces(text: str, size: int = 1024) -> list[str]:
-    """`text` in parts for argument deltas; at least one."""
+    """Split `text` into parts for argument deltas; at least one."""
     return [text[i : i + size] for i in range(0, len(text), size)] or [""]

@@ -1,13 +1,21 @@
-"""What a chat completion request may say. Checked by hand: the hot path has no room for a schema library."""
+"""OpenAI's chat completions: requests in the gateway's one form, replies whole and streamed.
 
+Requests are checked by hand, because a schema library's errors do not say which value would be accepted.
+"""
+
+import json
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
+
+from ostinato.gateway.dialects.base import Answer, extra_of, pieces, rest_of
 from ostinato.gateway.dialects.request import (
     ChatRequest,
     Message,
     check_fields,
     check_object,
+    field_names,
     hints_of,
     max_tokens_of,
     model_of,
@@ -17,36 +25,24 @@ from ostinato.gateway.dialects.request import (
     temperature_of,
     typed,
 )
-from ostinato.gateway.errors import invalid
+from ostinato.gateway.errors import ApiError, invalid
+from ostinato.types import Turn
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
-READ = {
-    "model",
-    "messages",
-    "tools",
-    "stream",
-    "stream_options",
-    "max_tokens",
-    "max_completion_tokens",
-    "temperature",
-    "seed",
-    "stop",
-    "prompt_cache_key",
-}
-IGNORED = {
-    "user",
-    "metadata",
-    "store",
-    "service_tier",
-    "safety_identifier",
-    "prompt_cache_options",
-    "prompt_cache_retention",
-    "parallel_tool_calls",
-    "reasoning_effort",
-    "verbosity",
-    "prediction",
-}
-"""Fields that cannot change what this model samples: it does not think aloud, and calls as it likes."""
+READ = field_names(
+    """
+    model messages tools stream stream_options max_tokens max_completion_tokens temperature seed stop
+    prompt_cache_key
+    """
+)
+IGNORED = field_names(
+    """
+    user metadata store service_tier safety_identifier prompt_cache_options prompt_cache_retention
+    parallel_tool_calls reasoning_effort verbosity prediction
+    """
+)
+"""Fields that cannot change what this model samples: it has no reasoning to tune, and calls tools as it
+likes."""
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "n": (1,),
     "top_p": (1,),
@@ -64,7 +60,7 @@ TEXT = {"text"}
 
 
 def parse_chat(body: object) -> ChatRequest:
-    """Raises ApiError 400 that names the field."""
+    """Return the checked request. Raise ApiError 400 that names a field it cannot read or honour."""
     body = check_object(body)
     check_fields(body, READ, IGNORED, NEUTRAL)
     options = typed(body, "stream_options", dict, {})
@@ -123,3 +119,95 @@ def _tools(tools: list[Any]) -> tuple[Message, ...]:
         if not isinstance(function.get("parameters", {}), dict):
             raise invalid(f"tools[{i}].function.parameters must be an object", f"tools[{i}]")
     return tuple(tools)
+
+
+DONE = b"data: [DONE]\n\n"
+
+
+class Chat:
+    """`/v1/chat/completions`."""
+
+    name = "chat"
+
+    def parse(self, body: object) -> ChatRequest:
+        return parse_chat(body)
+
+    def whole(self, chat: ChatRequest, answer: Answer) -> bytes:
+        choice = {"index": 0, "message": answer.message, "finish_reason": _finish(answer), "logprobs": None}
+        value = _envelope(answer.turn.id, "chat.completion", answer.turn.started_at, chat.model) | {
+            "choices": [choice],
+            "usage": _usage(answer.turn),
+            "ostinato": extra_of(answer.turn),
+        }
+        return orjson.dumps(value)
+
+    def events(self, chat: ChatRequest, turn_id: str, started_at: float, prompt_tokens: int) -> "Chunks":
+        envelope = _envelope(turn_id, "chat.completion.chunk", started_at, chat.model)
+        return Chunks(envelope, include_usage=chat.include_usage)
+
+    def error(self, error: ApiError) -> bytes:
+        return error.encoded()
+
+
+class Chunks:
+    """The server-sent events of one answer."""
+
+    ping = b": waiting\n\n"
+
+    def __init__(self, envelope: dict[str, Any], *, include_usage: bool) -> None:
+        self._envelope = envelope
+        self._include_usage = include_usage
+
+    def first(self) -> bytes:
+        return self._chunk({"role": "assistant", "content": ""})
+
+    def text(self, piece: str) -> bytes:
+        return self._chunk({"content": piece})
+
+    def last(self, answer: Answer, sent: str) -> bytes:
+        rest = rest_of(answer, sent)
+        events = [self.text(rest)] if rest else []
+        for i, call in enumerate(answer.calls):
+            events += self._call(i, call)
+        events.append(self._chunk({}, finish=_finish(answer), ostinato=extra_of(answer.turn)))
+        if self._include_usage:
+            events.append(_event(self._envelope | {"choices": [], "usage": _usage(answer.turn)}))
+        return b"".join(events) + DONE
+
+    def failed(self, error: ApiError) -> bytes:
+        return b"data: " + error.encoded() + b"\n\n"
+
+    def _call(self, index: int, call: dict[str, Any]) -> list[bytes]:
+        name, arguments = call["function"]["name"], call["function"]["arguments"]
+        first, *others = pieces(arguments)
+        whole = {"index": index} | call | {"function": {"name": name, "arguments": first}}
+        chunks = [self._chunk({"tool_calls": [whole]})]
+        for piece in others:
+            chunks.append(self._chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]}))
+        return chunks
+
+    def _chunk(self, delta: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
+        return _event(self._envelope | {"choices": [choice]} | more)
+
+
+def _finish(answer: Answer) -> str:
+    return "stop" if answer.finish == "stop_sequence" else answer.finish
+
+
+def _envelope(turn_id: str, kind: str, created: float, model: str) -> dict[str, Any]:
+    return {"id": f"chatcmpl-{turn_id}", "object": kind, "created": int(created), "model": model}
+
+
+def _usage(turn: Turn) -> dict[str, int]:
+    prompt, completion = len(turn.prompt_ids), len(turn.completion.ids)
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+    }
+
+
+def _event(value: object) -> bytes:
+    # The JSON is ASCII, since some clients end a line at U+2028 and similar characters.
+    return b"data: " + json.dumps(value).encode() + b"\n\n"

@@ -1,6 +1,6 @@
-"""Anthropic's Messages: what a request may say, in the gateway's one form.
+"""Anthropic's Messages: requests in the gateway's one form, replies whole and streamed, and errors.
 
-Blocks become messages: text stays text, `tool_use` a call of the assistant, each `tool_result` a tool
+Blocks become messages: text stays text, `tool_use` becomes a call of the assistant, each `tool_result` a tool
 message. Thinking is left out, since this model was never shown any.
 """
 
@@ -9,11 +9,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ostinato.gateway.dialects.base import Answer, extra_of, pieces, rest_of, wire_id
 from ostinato.gateway.dialects.request import (
     ChatRequest,
     Message,
     check_fields,
     check_object,
+    field_names,
     function_tool,
     items,
     max_tokens_of,
@@ -25,51 +27,36 @@ from ostinato.gateway.dialects.request import (
     text_of,
     typed,
 )
-from ostinato.gateway.errors import invalid
+from ostinato.gateway.errors import ApiError, invalid
 
-READ = {
-    "model",
-    "messages",
-    "system",
-    "tools",
-    "tool_choice",
-    "stream",
-    "max_tokens",
-    "temperature",
-    "stop_sequences",
-    "metadata",
-    "output_config",
-}
-IGNORED = {
-    "thinking",
-    "cache_control",
-    "betas",
-    "service_tier",
-    "context_management",
-    "container",
-    "diagnostics",
-    "inference_geo",
-    "speed",
-    "user_profile_id",
-    "workspace_id",
-    "billing_policy",
-    "fallbacks",
-}
-"""Hints about thinking, caching, billing, the provider's own context editing: none changes a token here."""
+READ = field_names(
+    """
+    model messages system tools tool_choice stream max_tokens temperature stop_sequences metadata
+    output_config
+    """
+)
+IGNORED = field_names(
+    """
+    thinking cache_control betas service_tier context_management container diagnostics inference_geo
+    speed user_profile_id workspace_id billing_policy fallbacks
+    """
+)
+"""Hints about thinking, caching, billing and the provider's own context editing: none changes a token
+here."""
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {"top_p": (1,), "top_k": (-1, 0), "mcp_servers": ([],)}
 TEXT = {"text"}
 ROLES = ("user", "assistant", "system")
 SKIPPED = ("thinking", "redacted_thinking")
 HOSTED = re.compile(r"(web_search|web_fetch|code_execution|tool_search_tool|mcp_toolset|advisor)\w*")
-"""Tools that the provider would run. They are not offered to the model, which is free not to use them."""
+"""Tools that the provider would run. They are not offered to the model."""
 ATTRIBUTION = "x-anthropic-billing-header:"
-"""Begins a block of Claude Code's system prompt that differs in every request and is no instruction."""
+"""The start of a block in Claude Code's system prompt that differs in every request and is no instruction."""
 SESSION = re.compile(r"session_([0-9a-fA-F-]{36})$")
 JOINT = "\n\n"
 
 
 def parse_messages(body: object) -> ChatRequest:
-    """Raises ApiError 400 that names the field."""
+    """Return the checked request. Raise ApiError 400 that names a field it cannot read or honour."""
     body = check_object(body)
     check_fields(body, READ, IGNORED, NEUTRAL)
     if body.get("max_tokens") is None:
@@ -78,14 +65,14 @@ def parse_messages(body: object) -> ChatRequest:
 
 
 def parse_count(body: object) -> ChatRequest:
-    """A request to count tokens: the same, without the need to say how many may be sampled."""
+    """Return a checked request to count tokens, in which `max_tokens` may be missing."""
     body = check_object(body)
     check_fields(body, READ, IGNORED, NEUTRAL)
     return _request(body)
 
 
 def _request(body: Mapping[str, Any]) -> ChatRequest:
-    offered = _choose(typed(body, "tool_choice", dict, {}))
+    offered = _offers_tools(typed(body, "tool_choice", dict, {}))
     _check_output(typed(body, "output_config", dict, {}))
     return ChatRequest(
         model=model_of(body),
@@ -99,8 +86,8 @@ def _request(body: Mapping[str, Any]) -> ChatRequest:
     )
 
 
-def _choose(choice: Mapping[str, Any]) -> bool:
-    """Whether the tools are offered. A choice that would force a call is refused."""
+def _offers_tools(choice: Mapping[str, Any]) -> bool:
+    """Return whether the tools are offered. Raise ApiError 400 for a choice that would force a call."""
     kind = choice.get("type", "auto")
     if kind not in ("auto", "none"):
         raise invalid("tool_choice is only supported as 'auto' or 'none'", "tool_choice")
@@ -114,12 +101,12 @@ def _check_output(config: Mapping[str, Any]) -> None:
 
 
 def _hints(metadata: Mapping[str, Any]) -> dict[str, str]:
-    """The session that Claude Code hides at the end of `user_id`, or in the JSON it holds."""
+    """Return the session that Claude Code puts at the end of `user_id`, or in the JSON that it holds."""
     user = metadata.get("user_id")
     if not isinstance(user, str):
         return {}
-    if found := SESSION.search(user):
-        return {"metadata.user_id": found[1]}
+    if match := SESSION.search(user):
+        return {"metadata.user_id": match[1]}
     try:
         session = json.loads(user)["session_id"]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -141,14 +128,14 @@ def _system(system: object) -> list[Message]:
 def _messages(messages: object) -> list[Message]:
     if not isinstance(messages, list) or not messages:
         raise invalid("messages must be a list with at least one message", "messages")
-    found: list[Message] = []
+    read: list[Message] = []
     for i, message in enumerate(messages):
-        found += _message(message, f"messages[{i}]")
-    if not found:
+        read += _message(message, f"messages[{i}]")
+    if not read:
         raise invalid("messages hold nothing that the model can read", "messages")
-    if found[-1]["role"] == "assistant":
+    if read[-1]["role"] == "assistant":
         raise invalid("a prefilled answer is not supported: messages must end with the user", "messages")
-    return _merged(found)
+    return _merged(read)
 
 
 def _message(message: object, where: str) -> list[Message]:
@@ -162,7 +149,7 @@ def _message(message: object, where: str) -> list[Message]:
     blocks = [(block, f"{where}.content[{i}]") for i, block in enumerate(content)]
     if message["role"] == "assistant":
         return [_assistant(blocks)]
-    return _heard(message["role"], blocks)
+    return _user(message["role"], blocks)
 
 
 def _assistant(blocks: list[tuple[Any, str]]) -> Message:
@@ -184,8 +171,8 @@ def _call(block: Mapping[str, Any], where: str) -> Message:
     return {"id": block.get("id"), "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def _heard(role: str, blocks: list[tuple[Any, str]]) -> list[Message]:
-    """Tool results one by one; neighbouring texts as one message."""
+def _user(role: str, blocks: list[tuple[Any, str]]) -> list[Message]:
+    """Return a message for each tool result, and one for each run of neighbouring texts."""
     found: list[dict[str, Any]] = []
     for block, where in blocks:
         if isinstance(block, dict) and block.get("type") == "tool_result":
@@ -206,7 +193,7 @@ def _result(block: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _merged(messages: list[Message]) -> list[Message]:
-    """Clients may split one answer into several messages: they are one turn."""
+    """Merge neighbouring messages of the assistant: clients may split one turn into several."""
     found: list[Message] = []
     for message in messages:
         if found and message["role"] == found[-1]["role"] == "assistant":
@@ -217,8 +204,7 @@ def _merged(messages: list[Message]) -> list[Message]:
 
 
 def _tools(body: Mapping[str, Any]) -> tuple[Message, ...]:
-    found = items(body, "tools", _tool)
-    return tuple(tool for tool in found if tool is not None)
+    return tuple(tool for tool in items(body, "tools", _tool) if tool is not None)
 
 
 def _tool(tool: Any, where: str) -> Message | None:
@@ -232,3 +218,142 @@ def _tool(tool: Any, where: str) -> Message | None:
         raise invalid(message, where, code="unsupported_tool")
     schema = tool.get("input_schema", {})
     return function_tool(tool.get("name"), tool.get("description"), schema, where)
+
+
+REASONS: Mapping[str, str] = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "tool_calls": "tool_use",
+    "stop_sequence": "stop_sequence",
+}
+KINDS: Mapping[int, str] = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+}
+
+
+class Messages:
+    """`/v1/messages`."""
+
+    name = "messages"
+
+    def parse(self, body: object) -> ChatRequest:
+        return parse_messages(body)
+
+    def whole(self, chat: ChatRequest, answer: Answer) -> bytes:
+        turn, content = answer.turn, []
+        if answer.message["content"] or not answer.calls:
+            content.append({"type": "text", "text": answer.message["content"] or ""})
+        content += [_tool_use(call, json.loads(call["function"]["arguments"])) for call in answer.calls]
+        value = _envelope(chat, turn.id, len(turn.prompt_ids), len(turn.completion.ids)) | {
+            "content": content,
+            "stop_reason": REASONS[answer.finish],
+            "stop_sequence": answer.stop,
+            "ostinato": extra_of(turn),
+        }
+        return json.dumps(value).encode()
+
+    def events(self, chat: ChatRequest, turn_id: str, started_at: float, prompt_tokens: int) -> "Blocks":
+        return Blocks(_envelope(chat, turn_id, prompt_tokens, 0))
+
+    def error(self, error: ApiError) -> bytes:
+        return json.dumps(error_of(error)).encode()
+
+
+def error_of(error: ApiError) -> dict[str, Any]:
+    """Return an error in Anthropic's shape. Clients compact when it says that the prompt is too long."""
+    kind = KINDS.get(error.status, "api_error" if error.status >= 500 else "invalid_request_error")
+    too_long = error.code == "context_length_exceeded"
+    message = f"prompt is too long: {error.message}" if too_long else error.message
+    return {"type": "error", "error": {"type": kind, "message": message, "code": error.code}}
+
+
+class Blocks:
+    """The server-sent events of one answer: a text block while it is sampled, then one block for each
+    call."""
+
+    ping = b'event: ping\ndata: {"type": "ping"}\n\n'
+
+    def __init__(self, envelope: dict[str, Any]) -> None:
+        self._envelope = envelope
+        self._open = False
+        self._index = 0
+
+    def first(self) -> bytes:
+        message = self._envelope | {"content": [], "stop_reason": None, "stop_sequence": None}
+        return _event("message_start", message=message)
+
+    def text(self, piece: str) -> bytes:
+        delta = _event("content_block_delta", index=0, delta={"type": "text_delta", "text": piece})
+        if self._open:
+            return delta
+        self._open = True
+        return self._start({"type": "text", "text": ""}) + delta
+
+    def last(self, answer: Answer, sent: str) -> bytes:
+        rest, events = rest_of(answer, sent), []
+        if rest or not (sent or answer.calls):
+            events.append(self.text(rest))
+        if self._open:
+            events.append(self._stop())
+        events += [self._call(call) for call in answer.calls]
+        delta = {"stop_reason": REASONS[answer.finish], "stop_sequence": answer.stop}
+        usage = _usage(len(answer.turn.prompt_ids), len(answer.turn.completion.ids))
+        events.append(_event("message_delta", delta=delta, usage=usage, ostinato=extra_of(answer.turn)))
+        events.append(_event("message_stop"))
+        return b"".join(events)
+
+    def failed(self, error: ApiError) -> bytes:
+        return _event("error", **{k: v for k, v in error_of(error).items() if k != "type"})
+
+    def _call(self, call: dict[str, Any]) -> bytes:
+        deltas = [
+            _event(
+                "content_block_delta",
+                index=self._index,
+                delta={"type": "input_json_delta", "partial_json": piece},
+            )
+            for piece in pieces(call["function"]["arguments"])
+        ]
+        return self._start(_tool_use(call, {})) + b"".join(deltas) + self._stop()
+
+    def _start(self, block: dict[str, Any]) -> bytes:
+        return _event("content_block_start", index=self._index, content_block=block)
+
+    def _stop(self) -> bytes:
+        event = _event("content_block_stop", index=self._index)
+        self._index += 1
+        return event
+
+
+def _tool_use(call: dict[str, Any], value: object) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call["id"], "name": call["function"]["name"], "input": value}
+
+
+def _envelope(chat: ChatRequest, turn_id: str, prompt: int, completion: int) -> dict[str, Any]:
+    return {
+        "id": wire_id("msg_", turn_id),
+        "type": "message",
+        "role": "assistant",
+        "model": chat.model,
+        "usage": _usage(prompt, completion),
+    }
+
+
+def _usage(prompt: int, completion: int) -> dict[str, int]:
+    return {
+        "input_tokens": prompt,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": 0,
+        "output_tokens": completion,
+    }
+
+
+def _event(kind: str, **fields: Any) -> bytes:
+    # The JSON is ASCII, since some clients end a line at U+2028 and similar characters.
+    return f"event: {kind}\ndata: {json.dumps({'type': kind} | fields)}\n\n".encode()

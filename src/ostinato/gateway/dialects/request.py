@@ -1,4 +1,4 @@
-"""The one form in which the gateway knows a request, whatever dialect it came in, and checks they share."""
+"""The one form in which the gateway keeps a request of any dialect, and the checks that dialects share."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,13 +8,15 @@ from ostinato.gateway.errors import ApiError, invalid
 
 MODEL = "ostinato"
 DEFAULT_MAX_TOKENS = 16_384
-"""For clients that set no limit; the engine's context ends it earlier."""
+"""The limit for clients that set none; the engine's context ends a completion earlier."""
 MOST_TOKENS = 2**31 - 1
 HOTTEST = 2.0
 MOST_STOPS = 16
 MOST_TEXT = 4 * 2**20
-"""Characters of a conversation: about a million tokens, more than any model reads. Its tokens take ten times
-the memory, so a longer one is refused before it has any."""
+"""Characters of a conversation: about a million tokens, more than any model reads.
+
+Tokens take ten times the memory of their text, so a longer conversation is refused before it is tokenised.
+"""
 
 Message = Mapping[str, Any]
 """OpenAI's form: role, content as text or text parts, tool_calls; a tool is a function tool."""
@@ -39,15 +41,15 @@ class ChatRequest:
     stop: tuple[str, ...] = ()
     """Sampling ends with the token that completes one of these texts."""
     shapes: Mapping[str, str] = field(default_factory=dict)
-    """Tools that the client knows in another shape than a function: their name and that shape."""
+    """By name, the shape of each tool that the client knows in another shape than a function."""
     hints: Mapping[str, str] = field(default_factory=dict)
-    """What the body says of its session, for clients that send no header."""
+    """Fields of the body that name its session, for clients that send no header."""
     echo: Mapping[str, Any] = field(default_factory=dict)
     """Fields that the dialect repeats in its answer."""
 
 
 class Models:
-    """The names that the served model answers to.
+    """The names under which the served model may be requested.
 
     >>> Models(("claude-*",)).check("claude-haiku")
     """
@@ -58,7 +60,7 @@ class Models:
         self.names = (MODEL, *(alias for alias in aliases if not alias.endswith("*")))
 
     def check(self, model: str) -> None:
-        """ApiError 404 for a name that is neither served nor an alias."""
+        """Raise ApiError 404 for a name that is neither served nor an alias."""
         if model in self.names or (self._prefixes and model.startswith(self._prefixes)):
             return
         known = ", ".join(map(repr, (MODEL, *self._aliases)))
@@ -67,7 +69,7 @@ class Models:
 
 
 def check_length(chat: ChatRequest) -> None:
-    """ApiError 400 for a conversation that no model reads."""
+    """Raise ApiError 400 for a conversation that is longer than any model reads."""
     size = sum(map(_length, chat.messages))
     if size > MOST_TEXT:
         message = f"the messages have {size} characters, more than {MOST_TEXT}"
@@ -77,8 +79,13 @@ def check_length(chat: ChatRequest) -> None:
 def _length(message: Message) -> int:
     content = message.get("content") or ""
     texts = [content] if isinstance(content, str) else [part["text"] for part in content]
-    told = (call["function"]["arguments"] for call in message.get("tool_calls") or ())
-    return sum(map(len, (*texts, *(each for each in told if isinstance(each, str)))))
+    arguments = (call["function"]["arguments"] for call in message.get("tool_calls") or ())
+    return sum(map(len, (*texts, *(each for each in arguments if isinstance(each, str)))))
+
+
+def field_names(text: str) -> set[str]:
+    """Return the names of fields in `text`, which separates them with white space."""
+    return set(text.split())
 
 
 def check_object(body: object) -> dict[str, Any]:
@@ -90,9 +97,10 @@ def check_object(body: object) -> dict[str, Any]:
 def check_fields(
     body: Mapping[str, Any], read: set[str], ignored: set[str], neutral: Mapping[str, tuple[Any, ...]]
 ) -> None:
-    """Refuses by name a field that would change the answer and that nothing here can honour.
+    """Raise ApiError 400 for a field that would change the answer and that the gateway cannot honour.
 
-    `neutral` fields are accepted only with a value that asks for nothing; null always is.
+    Fields in `neutral` are accepted only with one of the values there, which ask for nothing. Null is always
+    accepted.
     """
     for name, value in body.items():
         if name in read or name in ignored or value is None:
@@ -112,7 +120,7 @@ def model_of(body: Mapping[str, Any]) -> str:
 
 
 def max_tokens_of(body: Mapping[str, Any], *names: str) -> int:
-    """The first of `names` that is there."""
+    """Return the value of the first of `names` that is there, or the default."""
     name = next((name for name in names if body.get(name) is not None), names[0])
     value: int = typed(body, name, int, DEFAULT_MAX_TOKENS)
     if not 1 <= value <= MOST_TOKENS:
@@ -135,7 +143,7 @@ def seed_of(body: Mapping[str, Any]) -> int | None:
 
 
 def stops_of(body: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """A text or a list of texts, none of them empty."""
+    """Return the stop texts: a text or a list of texts, none of them empty."""
     value = body.get(name)
     stops = [value] if isinstance(value, str) else [] if value is None else value
     if not isinstance(stops, list) or not all(isinstance(stop, str) and stop for stop in stops):
@@ -146,12 +154,15 @@ def stops_of(body: Mapping[str, Any], name: str) -> tuple[str, ...]:
 
 
 def hints_of(body: Mapping[str, Any], *names: str) -> dict[str, str]:
-    """Those of `names` that hold a text."""
+    """Return those of the fields `names` that hold a text."""
     return {name: body[name] for name in names if isinstance(body.get(name), str)}
 
 
 def text_of(content: object, where: str, kinds: set[str], joint: str = "") -> str:
-    """The text of a message: a string, or text parts of one of `kinds`. ApiError 400 for any other part."""
+    """Return the text of a string or of text parts.
+
+    Raise ApiError 400 for a part whose type is not in `kinds`.
+    """
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -172,25 +183,25 @@ def part_text(part: object, where: str, kinds: set[str]) -> str:
 
 
 def items(body: Mapping[str, Any], name: str, check: Callable[[Any, str], Any]) -> list[Any]:
-    """`check(item, where)` of each item of the list `name`."""
+    """Return `check(item, where)` for each item of the list `name`."""
     return [check(item, f"{name}[{i}]") for i, item in enumerate(typed(body, name, list, []))]
 
 
 def merge(one: Message, other: Message) -> Message:
-    """Two pieces of one assistant turn."""
+    """Merge two pieces of one assistant turn."""
     text = (one.get("content") or "") + (other.get("content") or "")
     calls = [*one.get("tool_calls", ()), *other.get("tool_calls", ())]
     return {"role": "assistant", "content": text or None} | ({"tool_calls": calls} if calls else {})
 
 
 def function_tool(name: object, description: object, parameters: object, where: str) -> Message:
-    """An OpenAI function tool in the order of fields in which the prompt shows it."""
+    """Return an OpenAI function tool, its fields in the order in which the prompt shows them."""
     if not isinstance(name, str) or not name:
         raise invalid(f"{where} must be a function tool with a name", where)
     if not isinstance(parameters, dict):
         raise invalid(f"{where}: the parameters must be an object", where)
-    told = {"description": description} if isinstance(description, str) else {}
-    return {"type": "function", "function": {"name": name, **told, "parameters": parameters}}
+    described = {"description": description} if isinstance(description, str) else {}
+    return {"type": "function", "function": {"name": name, **described, "parameters": parameters}}
 
 
 def typed(body: Mapping[str, Any], field: str, kind: type | tuple[type, ...], default: Any) -> Any:

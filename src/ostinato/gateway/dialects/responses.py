@@ -1,4 +1,4 @@
-"""OpenAI's Responses: what a request may say, in the gateway's one form.
+"""OpenAI's Responses: requests in the gateway's one form, replies whole and streamed.
 
 Items become messages: an assistant's text and the calls beside it are one turn. Reasoning items are left out,
 since this model was never shown any. The gateway keeps no responses: clients send the whole conversation.
@@ -6,14 +6,16 @@ since this model was never shown any. The gateway keeps no responses: clients se
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from ostinato.gateway.dialects.base import Answer, extra_of, pieces, rest_of, wire_id
 from ostinato.gateway.dialects.request import (
     ChatRequest,
     Message,
     check_fields,
     check_object,
+    field_names,
     function_tool,
     hints_of,
     max_tokens_of,
@@ -23,37 +25,21 @@ from ostinato.gateway.dialects.request import (
     text_of,
     typed,
 )
-from ostinato.gateway.errors import invalid
+from ostinato.gateway.errors import ApiError, invalid
+from ostinato.types import Turn
 
-READ = {
-    "model",
-    "input",
-    "instructions",
-    "tools",
-    "tool_choice",
-    "stream",
-    "max_output_tokens",
-    "temperature",
-    "text",
-    "prompt_cache_key",
-    "metadata",
-    "parallel_tool_calls",
-    "conversation",
-}
-IGNORED = {
-    "include",
-    "store",
-    "reasoning",
-    "service_tier",
-    "user",
-    "safety_identifier",
-    "prompt_cache_options",
-    "prompt_cache_retention",
-    "stream_options",
-    "client_metadata",
-    "context_management",
-    "image",
-}
+READ = field_names(
+    """
+    model input instructions tools tool_choice stream max_output_tokens temperature text
+    prompt_cache_key metadata parallel_tool_calls conversation
+    """
+)
+IGNORED = field_names(
+    """
+    include store reasoning service_tier user safety_identifier prompt_cache_options
+    prompt_cache_retention stream_options client_metadata context_management image
+    """
+)
 """Hints about reasoning, storing and caching: none changes a token here."""
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "top_p": (1,),
@@ -63,9 +49,9 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 }
 TEXT = {"input_text", "output_text", "text"}
 HOSTED = re.compile(r"(web_search|file_search|image_generation|code_interpreter|tool_search)\w*")
-"""Tools that the provider would run. They are not offered to the model, which is free not to use them."""
+"""Tools that the provider would run. They are not offered to the model."""
 GROUPED = "namespace"
-"""Tools whose calls name their group as well, which a prompt cannot express: not offered either."""
+"""The type of a group of tools. It is not offered: calls name the group, which a prompt cannot express."""
 SHELL = {
     "type": "object",
     "properties": {
@@ -75,16 +61,21 @@ SHELL = {
     },
     "required": ["command"],
 }
+SHELL_FIELDS = {"command": "command", "workdir": "working_directory", "timeout_ms": "timeout_ms"}
+"""The arguments of `local_shell`, and the fields of an action that hold them."""
 FREEFORM = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
-"""How a tool that takes plain text is shown to a model that writes JSON."""
+"""The parameters under which a tool that takes plain text is shown to a model that writes JSON."""
 SKIPPED = ("reasoning", "compaction", "item_reference")
 ROLES = ("user", "assistant", "system", "developer")
 
 
 def parse_responses(body: object) -> ChatRequest:
-    """Raises ApiError 400 that names the field."""
+    """Return the checked request. Raise ApiError 400 that names a field it cannot read or honour."""
     body = check_object(body)
     check_fields(body, READ, IGNORED, NEUTRAL)
+    if body.get("conversation") is not None:
+        message = "conversation is not supported: the gateway keeps none, send the whole input"
+        raise invalid(message, "conversation", code="unsupported_parameter")
     _check_text(typed(body, "text", dict, {}))
     tools, shapes = _tools(typed(body, "tools", list, []))
     instructions = typed(body, "instructions", str, "")
@@ -92,12 +83,12 @@ def parse_responses(body: object) -> ChatRequest:
     return ChatRequest(
         model=model_of(body),
         messages=(*system, *_input(body.get("input"))),
-        tools=tools if _offered(body.get("tool_choice")) else (),
+        tools=tools if _offers_tools(body.get("tool_choice")) else (),
         stream=bool(typed(body, "stream", bool, False)),
         max_tokens=max_tokens_of(body, "max_output_tokens"),
         temperature=temperature_of(body),
         shapes=shapes,
-        hints=_hints(body),
+        hints=hints_of(body, "prompt_cache_key"),
         echo={name: body[name] for name in ("instructions", "tools", "metadata", "text") if body.get(name)},
     )
 
@@ -108,18 +99,10 @@ def _check_text(text: Mapping[str, Any]) -> None:
         raise invalid("text.format is only supported as text", "text.format", code="unsupported_parameter")
 
 
-def _offered(choice: object) -> bool:
+def _offers_tools(choice: object) -> bool:
     if choice not in (None, "auto", "none"):
         raise invalid("tool_choice is only supported as 'auto' or 'none'", "tool_choice")
     return choice != "none"
-
-
-def _hints(body: Mapping[str, Any]) -> dict[str, str]:
-    conversation = body.get("conversation")
-    if conversation is not None:
-        message = "conversation is not supported: the gateway keeps none, send the whole input"
-        raise invalid(message, "conversation", code="unsupported_parameter")
-    return hints_of(body, "prompt_cache_key")
 
 
 def _input(value: object) -> list[Message]:
@@ -160,42 +143,36 @@ def _message(item: Mapping[str, Any], where: str) -> Message:
     return {"role": "system" if role == "developer" else role, "content": text}
 
 
-def _said(name: object, arguments: str, item: Mapping[str, Any], where: str) -> Message:
+def _assistant_call(name: object, arguments: str, item: Mapping[str, Any], where: str) -> Message:
     if not isinstance(name, str):
         raise invalid(f"{where}: a call needs a name", where)
-    call = {"id": item.get("call_id"), "type": "function"}
-    return {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [call | {"function": {"name": name, "arguments": arguments}}],
-    }
+    function = {"name": name, "arguments": arguments}
+    call = {"id": item.get("call_id"), "type": "function", "function": function}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}
 
 
 def _function_call(item: Mapping[str, Any], where: str) -> Message:
-    arguments = item.get("arguments")
-    if not isinstance(arguments, str):
-        raise invalid(f"{where}.arguments must be text", f"{where}.arguments")
-    return _said(item.get("name"), arguments, item, where)
+    return _assistant_call(item.get("name"), _required_text(item, "arguments", where), item, where)
 
 
 def _custom_call(item: Mapping[str, Any], where: str) -> Message:
-    text = item.get("input")
+    arguments = json.dumps({"input": _required_text(item, "input", where)}, ensure_ascii=False)
+    return _assistant_call(item.get("name"), arguments, item, where)
+
+
+def _required_text(item: Mapping[str, Any], name: str, where: str) -> str:
+    text = item.get(name)
     if not isinstance(text, str):
-        raise invalid(f"{where}.input must be text", f"{where}.input")
-    return _said(item.get("name"), json.dumps({"input": text}, ensure_ascii=False), item, where)
+        raise invalid(f"{where}.{name} must be text", f"{where}.{name}")
+    return text
 
 
 def _shell_call(item: Mapping[str, Any], where: str) -> Message:
     action = item.get("action")
     if not isinstance(action, dict):
         raise invalid(f"{where}.action must be an object", f"{where}.action")
-    return _said("local_shell", json.dumps(shell_arguments(action), ensure_ascii=False), item, where)
-
-
-def shell_arguments(action: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of `local_shell` that an action was made of."""
-    names = {"command": "command", "working_directory": "workdir", "timeout_ms": "timeout_ms"}
-    return {ours: action[theirs] for theirs, ours in names.items() if action.get(theirs) is not None}
+    fields = {ours: action[theirs] for ours, theirs in SHELL_FIELDS.items() if action.get(theirs) is not None}
+    return _assistant_call("local_shell", json.dumps(fields, ensure_ascii=False), item, where)
 
 
 def _output(item: Mapping[str, Any], where: str) -> Message:
@@ -216,7 +193,8 @@ ITEMS: Mapping[str, Callable[[Mapping[str, Any], str], Message]] = {
 
 
 def _tools(tools: list[Any]) -> tuple[tuple[Message, ...], dict[str, str]]:
-    """What is offered to the model, and the tools that the client knows in another shape."""
+    """Return the tools to offer to the model, and the shapes of those that the client knows in another
+    one."""
     found: list[Message] = []
     shapes: dict[str, str] = {}
     for i, tool in enumerate(tools):
@@ -239,6 +217,184 @@ def _tool(tool: Any, where: str) -> tuple[list[Message], str | None]:
     if kind == "custom":
         return [function_tool(tool.get("name"), tool.get("description"), FREEFORM, where)], "custom"
     if kind == "local_shell":
-        told = "Runs a command and returns its output."
-        return [function_tool("local_shell", told, SHELL, where)], "local_shell"
+        description = "Runs a command and returns its output."
+        return [function_tool("local_shell", description, SHELL, where)], "local_shell"
     raise invalid(f"{where} has the type {kind[:40]!r}, use function", where, code="unsupported_tool")
+
+
+Item = dict[str, Any]
+
+
+class Responses:
+    """`/v1/responses`."""
+
+    name = "responses"
+
+    def parse(self, body: object) -> ChatRequest:
+        return parse_responses(body)
+
+    def whole(self, chat: ChatRequest, answer: Answer) -> bytes:
+        turn = answer.turn
+        return json.dumps(_finished(_envelope(chat, turn.id, turn.started_at), chat, answer)).encode()
+
+    def events(self, chat: ChatRequest, turn_id: str, started_at: float, prompt_tokens: int) -> "ItemEvents":
+        return ItemEvents(chat, turn_id, _envelope(chat, turn_id, started_at))
+
+    def error(self, error: ApiError) -> bytes:
+        return error.encoded()
+
+
+class ItemEvents:
+    """The server-sent events of one answer: a message item while it is sampled, then one item for each
+    call."""
+
+    ping = b": waiting\n\n"
+
+    def __init__(self, chat: ChatRequest, turn_id: str, envelope: Item) -> None:
+        self._chat = chat
+        self._turn_id = turn_id
+        self._envelope = envelope
+        self._sent = 0
+        self._open = False
+
+    def first(self) -> bytes:
+        begun = self._envelope | {"status": "in_progress", "output": [], "usage": None}
+        kinds = ("response.created", "response.in_progress")
+        return b"".join(self._event(kind, response=begun) for kind in kinds)
+
+    def text(self, piece: str) -> bytes:
+        delta = self._text_event("response.output_text.delta", delta=piece, logprobs=[])
+        if self._open:
+            return delta
+        self._open = True
+        item = _message_item(self._turn_id, None)
+        part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+        start = self._event("response.output_item.added", output_index=0, item=item)
+        return start + self._text_event("response.content_part.added", part=part) + delta
+
+    def last(self, answer: Answer, sent: str) -> bytes:
+        rest = rest_of(answer, sent)
+        events = [self.text(rest)] if rest or not (sent or answer.calls) else []
+        for index, item in enumerate(items_of(self._chat, answer)):
+            events += self._done(index, item)
+        response = _finished(self._envelope, self._chat, answer)
+        name = "response.incomplete" if response["status"] == "incomplete" else "response.completed"
+        return b"".join(events) + self._event(name, response=response)
+
+    def failed(self, error: ApiError) -> bytes:
+        cause = {"code": error.code, "message": error.message}
+        failed: Item = {"status": "failed", "output": [], "usage": None, "error": cause}
+        return self._event("response.failed", response=self._envelope | failed)
+
+    def _done(self, index: int, item: Item) -> Iterator[bytes]:
+        if item["type"] == "message":
+            (part,) = item["content"]
+            yield self._text_event("response.output_text.done", text=part["text"], logprobs=[])
+            yield self._text_event("response.content_part.done", part=part)
+        else:
+            yield from self._call(index, item)
+        yield self._event("response.output_item.done", output_index=index, item=item)
+
+    def _call(self, index: int, item: Item) -> Iterator[bytes]:
+        where = {"output_index": index, "item_id": item["id"]}
+        field = {"function_call": "arguments", "custom_tool_call": "input"}.get(item["type"])
+        begun = item | {"status": "in_progress"} | ({field: ""} if field else {})
+        yield self._event("response.output_item.added", output_index=index, item=begun)
+        if field:
+            kind = "function_call_arguments" if field == "arguments" else "custom_tool_call_input"
+            for piece in pieces(item[field]):
+                yield self._event(f"response.{kind}.delta", **where, delta=piece)
+            named = {"name": item["name"]} if field == "arguments" else {}
+            yield self._event(f"response.{kind}.done", **where, **named, **{field: item[field]})
+
+    def _text_event(self, kind: str, **fields: Any) -> bytes:
+        where = {"item_id": wire_id("msg_", self._turn_id), "output_index": 0, "content_index": 0}
+        return self._event(kind, **where, **fields)
+
+    def _event(self, kind: str, **fields: Any) -> bytes:
+        value = {"type": kind, "sequence_number": self._sent} | fields
+        self._sent += 1
+        return f"event: {kind}\ndata: {json.dumps(value)}\n\n".encode()
+
+
+def items_of(chat: ChatRequest, answer: Answer) -> list[Item]:
+    """Return the output: a message if there is text or there are no calls, then the calls."""
+    content = answer.message["content"] or ""
+    message = [_message_item(answer.turn.id, content)] if content or not answer.calls else []
+    return message + [_call_item(chat, call, wire_id("", answer.turn.id)) for call in answer.calls]
+
+
+def _message_item(turn_id: str, text: str | None) -> Item:
+    part: Item = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    return {
+        "id": wire_id("msg_", turn_id),
+        "type": "message",
+        "role": "assistant",
+        "status": "in_progress" if text is None else "completed",
+        "content": [] if text is None else [part],
+    }
+
+
+def _call_item(chat: ChatRequest, call: Item, tail: str) -> Item:
+    name, arguments = call["function"]["name"], call["function"]["arguments"]
+    item = {"call_id": call["id"], "status": "completed"}
+    value = json.loads(arguments)
+    shape = chat.shapes.get(name)
+    if shape == "custom" and isinstance(value.get("input"), str):
+        id_ = f"ctc_{call['id']}_{tail}"
+        return {"id": id_, "type": "custom_tool_call", "name": name, "input": value["input"]} | item
+    if shape == "local_shell" and isinstance(value.get("command"), list):
+        return {"id": f"lsh_{call['id']}_{tail}", "type": "local_shell_call", "action": _action(value)} | item
+    id_ = f"fc_{call['id']}_{tail}"
+    return {"id": id_, "type": "function_call", "name": name, "arguments": arguments} | item
+
+
+def _action(value: Item) -> Item:
+    action = {"type": "exec", "command": value["command"], "env": {}}
+    return action | {theirs: value[ours] for ours, theirs in SHELL_FIELDS.items() if ours in value}
+
+
+def _envelope(chat: ChatRequest, turn_id: str, created: float) -> Item:
+    return {
+        "id": wire_id("resp_", turn_id),
+        "object": "response",
+        "created_at": int(created),
+        "model": chat.model,
+        "error": None,
+        "incomplete_details": None,
+        "instructions": chat.echo.get("instructions"),
+        "max_output_tokens": chat.max_tokens,
+        "metadata": chat.echo.get("metadata") or {},
+        "parallel_tool_calls": True,
+        "previous_response_id": None,
+        "reasoning": {"effort": None, "summary": None},
+        "store": False,
+        "temperature": chat.temperature,
+        "text": chat.echo.get("text") or {"format": {"type": "text"}},
+        "tool_choice": "auto",
+        "tools": chat.echo.get("tools") or [],
+        "top_p": 1.0,
+        "truncation": "disabled",
+    }
+
+
+def _finished(envelope: Item, chat: ChatRequest, answer: Answer) -> Item:
+    cut = answer.finish == "length"
+    return envelope | {
+        "status": "incomplete" if cut else "completed",
+        "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
+        "output": items_of(chat, answer),
+        "usage": _usage(answer.turn),
+        "ostinato": extra_of(answer.turn),
+    }
+
+
+def _usage(turn: Turn) -> Item:
+    prompt, completion = len(turn.prompt_ids), len(turn.completion.ids)
+    return {
+        "input_tokens": prompt,
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "output_tokens": completion,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": prompt + completion,
+    }

@@ -1,4 +1,5 @@
-"""Signals: the endpoints by which clients report what became of the model's work, and how sessions end.
+"""Signals: the endpoints by which clients report what became of the model's work, and the endings of
+sessions.
 
-`app` comes in.
+`app` imports this folder.
 """

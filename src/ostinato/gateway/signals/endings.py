@@ -1,10 +1,10 @@
-"""How sessions end that do not say how: an agent's hook tells that it left, or nobody comes back.
+"""The endings of sessions that do not report one: an agent's hook reports that it left, or nobody comes back.
 
     session.end of the hooks ─► at once, or when the turns under way are recorded ─┐
     no turn for IDLE_S ───────► the next sweep ────────────────────────────────────┴─► ENDING, in one commit
 
-Only live sessions are ended so. A session is `abandoned` when its last turn made a call whose result nobody
-brought, else `finished`. It may go on afterwards: its turns are recorded, its first ending stays.
+Only live sessions are ended like this. A session is `abandoned` when its last turn made a call for which no
+result came, else `finished`. It may go on afterwards: its turns are recorded, its first ending stays.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from ostinato.types import Ending, Signal, SignalKind, Source, Turn, TurnKind
 
 log = logging.getLogger(__name__)
 IDLE_S = 6 * 3_600.0
-"""Without a turn for so long nobody comes back: people have lunch and meetings."""
+"""Seconds without a turn after which a session has ended: long enough for lunch and meetings."""
 SWEEP_S = 30.0
 LATE_S = 60.0
-"""A word that a session ended, older than its last turn by more than this, is not about that turn."""
+"""Seconds by which a report of an ending may be older than the last turn and still be about it."""
 
 
 class SessionEndings:
-    """Ends sessions; one per gateway."""
+    """Ends sessions. There is one instance for each gateway."""
 
     def __init__(
         self, store: Store, conversations: ConversationCache, recorder: Recorder, renderer: Renderer
@@ -37,11 +37,11 @@ class SessionEndings:
         self._conversations = conversations
         self._recorder = recorder
         self._renderer = renderer
-        self._said: dict[str, float] = {}
-        """When it was said of sessions that they ended, while turns of theirs were under way."""
+        self._reported: dict[str, float] = {}
+        """By session, when an ending was reported while turns of it were under way."""
 
     async def run(self) -> None:
-        """Sweeps for as long as the gateway lives."""
+        """Sweep every SWEEP_S seconds, for as long as the gateway runs."""
         while True:
             await asyncio.sleep(SWEEP_S)
             try:
@@ -50,20 +50,20 @@ class SessionEndings:
                 log.warning("sessions could not be ended, the next sweep tries again: %s", error)
 
     async def sweep(self, now: float) -> None:
-        """Ends what was said to have ended, and what has been idle for IDLE_S. Raises StoreError."""
-        for session_id, at in list(self._said.items()):
-            await self.said(session_id, at)
+        """End the sessions whose ending was reported, and those idle for IDLE_S. Raise StoreError."""
+        for session_id, at in list(self._reported.items()):
+            await self.agent_left(session_id, at)
         for session_id in await asyncio.to_thread(self._store.idle_sessions, now - IDLE_S):
             await self._end(session_id, now - IDLE_S)
 
-    async def said(self, session_id: str, at: float) -> None:
-        """The session's agent says that it left, at `at`. Raises StoreError."""
-        self._said[session_id] = at
+    async def agent_left(self, session_id: str, at: float) -> None:
+        """End a session whose agent reported that it left, at `at`. Raise StoreError."""
+        self._reported[session_id] = at
         if await self._end(session_id, at + LATE_S):
-            del self._said[session_id]
+            del self._reported[session_id]
 
     async def _end(self, session_id: str, before: float) -> bool:
-        """Ends a session whose last turn began before `before`; False while a turn is under way."""
+        """End a session whose last turn began before `before`; return False while a turn is under way."""
         conversation = await self._conversations.held(session_id)
         if conversation is None or conversation.session.source is not Source.LIVE:
             return True
@@ -82,7 +82,7 @@ class SessionEndings:
         own = [turn for turn in turns if turn.kind is not TurnKind.SIDE]
         if session is None or session.ending is not None or any(turn.started_at > before for turn in turns):
             return
-        how = Ending.ABANDONED if own and self._waits(own[-1]) else Ending.FINISHED
+        how = Ending.ABANDONED if own and self._made_calls(own[-1]) else Ending.FINISHED
         signal = Signal(
             id=f"{session_id}/ended",
             session_id=session_id,
@@ -95,6 +95,6 @@ class SessionEndings:
         except PurgedError:
             log.info("session %s was purged before it ended", session_id)
 
-    def _waits(self, turn: Turn) -> bool:
-        """Whether the turn made a call: a result was to follow."""
+    def _made_calls(self, turn: Turn) -> bool:
+        """Return whether the turn made a call, whose result was to follow."""
         return bool(parse_reply(self._renderer, turn.completion, ()).parsed.tool_calls)

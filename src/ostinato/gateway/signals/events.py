@@ -1,8 +1,8 @@
-"""Lines of `POST /v1/events`, what they may say, and what of it is a signal.
+"""The lines of `POST /v1/events`: their names, their checks, and the signals in them.
 
 A line is `{id, name, time, session_id?, turn?, attributes}`. The names are a closed table; attributes are
-small JSON values. Text that people wrote is kept only where organisation and user agreed to training; without
-that the same event is stored without it.
+small JSON values. Text that people wrote is kept only where organisation and user agreed to training;
+elsewhere the event is stored without its text.
 """
 
 import math
@@ -54,31 +54,31 @@ TEXT = {
     "gen_ai.output.messages",
     "gen_ai.evaluation.explanation",
 }
-"""Attributes that hold what somebody wrote or what a file says."""
+"""Attributes that hold what a person wrote or the text of a file."""
 ID = re.compile(r"[\x21-\x7e]{1,256}")
 MOST_LINE_BYTES = 256 * 2**10
 MOST_LINES = 10_000
 A_DAY_S = 86_400.0
-"""A clock may be ahead of ours by so much: such a time is taken as now."""
+"""Seconds by which a client's clock may be ahead of ours: such a time counts as now."""
 
 
 class EventError(ValueError):
-    """A line that is no event; the message names the field."""
+    """The error for a line that is no event; the message names the field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedLine:
-    """A line that was not taken, counted from 1, and why."""
+    """The number of a line that was not accepted, from 1, and the reason."""
 
     line: int
     message: str
 
 
 def parse_lines(body: bytes, key: ApiKey) -> Iterator[tuple[int, Event] | RefusedLine]:
-    """Each line that is not empty, as an event or as what is wrong with it.
+    """Yield each line that is not empty, as an event or as the reason why it is refused.
 
-    What follows the last of `MOST_LINES` is one refusal and is not read: a refusal for each line would
-    be many times the body.
+    The lines after the first `MOST_LINES` are one refusal and are not read: a refusal for each of them would
+    be many times larger than the body.
     """
     at, number = 0, 0
     while at < len(body):
@@ -98,7 +98,7 @@ def parse_lines(body: bytes, key: ApiKey) -> Iterator[tuple[int, Event] | Refuse
 
 
 def parse_event(line: Mapping[str, Any], key: ApiKey) -> Event:
-    """EventError that names the field."""
+    """Return the event of a line. Raise EventError that names the field."""
     unknown = sorted(set(line) - {"id", "name", "time", "session_id", "turn", "attributes"})
     if unknown:
         raise EventError(f"unknown field {unknown[0]!r:.60}")
@@ -117,17 +117,18 @@ def parse_event(line: Mapping[str, Any], key: ApiKey) -> Event:
 
 
 def projected(attributes: Mapping[str, Any], *, with_text: bool) -> dict[str, Any]:
-    """Attributes as they may be stored: secrets redacted, and without text where nobody agreed to it."""
+    """Return attributes as they may be stored: secrets redacted, and without text where consent is
+    missing."""
     kept = {name: value for name, value in attributes.items() if with_text or name not in TEXT}
     redacted: dict[str, Any] = redact_json(kept)
     return redacted
 
 
 def signals_of(event: Event, received_at: float) -> list[Signal]:
-    """What an event means for its session; the same event always gives the same signals.
+    """Return the signals in an event; the same event always has the same signals.
 
-    What became of an edit in the repository (`edit.survival`, `edit.commit`, `edit.revert`) is told as a
-    signal of its own by whoever watches it, so it is not one here.
+    The events about an edit in its repository (`edit.survival`, `edit.commit`, `edit.revert`) have none: the
+    reporter that watches the edit sends its verdict to `/feedback`.
     """
     if event.session_id is None:
         return []
@@ -146,48 +147,50 @@ def signals_of(event: Event, received_at: float) -> list[Signal]:
     ]
 
 
-def _meanings(name: str, told: Mapping[str, Any]) -> list[tuple[str, SignalKind, float | str]]:
-    """What ends the signal's id, its kind and its value. A rating says two things: whether they were angry,
-    and whether the answer was right."""
-    if name == "user.feedback" and told.get("rating") in {"positive", "negative"}:
-        is_good = told["rating"] == "positive"
+def _meanings(name: str, facts: Mapping[str, Any]) -> list[tuple[str, SignalKind, float | str]]:
+    """Return the id's suffix, the kind and the value of each signal.
+
+    A rating is two signals: whether the person complained, and whether the answer was right.
+    """
+    if name == "user.feedback" and facts.get("rating") in {"positive", "negative"}:
+        is_good = facts["rating"] == "positive"
         return [
             ("", SignalKind.COMPLAINT, float(not is_good)),
             ("/answer", SignalKind.NO_EDIT_WANTED, float(is_good)),
         ]
-    meaning = _meaning(name, told)
+    meaning = _meaning(name, facts)
     return [] if meaning is None else [("", *meaning)]
 
 
-def _meaning(name: str, told: Mapping[str, Any]) -> tuple[SignalKind, float | str] | None:
+def _meaning(name: str, facts: Mapping[str, Any]) -> tuple[SignalKind, float | str] | None:
     if name == "user.prompt":
         return SignalKind.USER_PROMPT, 1.0
-    if name == "tool.decision" and told.get("source") not in AUTOMATIC:
-        return _choice(told.get("decision"), SignalKind.TOOL_DECISION, SignalKind.TOOL_DECISION)
+    if name == "tool.decision" and facts.get("source") not in AUTOMATIC:
+        return _choice(facts.get("decision"), SignalKind.TOOL_DECISION, SignalKind.TOOL_DECISION)
     if name == "edit.feedback":
-        return _choice(told.get("outcome"), SignalKind.EDIT_KEPT, SignalKind.EDIT_REVERTED)
-    if name == "client.error" or (name == "tool.call" and told.get("error.type")):
-        return SignalKind.ERROR, str(told.get("error.type") or told.get("error") or "error")[:256]
-    if name == "session.end" and told.get("ending") in list(Ending):
-        return SignalKind.ENDING, str(told["ending"])
+        return _choice(facts.get("outcome"), SignalKind.EDIT_KEPT, SignalKind.EDIT_REVERTED)
+    if name == "client.error" or (name == "tool.call" and facts.get("error.type")):
+        return SignalKind.ERROR, str(facts.get("error.type") or facts.get("error") or "error")[:256]
+    if name == "session.end" and facts.get("ending") in list(Ending):
+        return SignalKind.ENDING, str(facts["ending"])
     return None
 
 
 def _edit(event: Event) -> str | None:
-    """The edit an event is about, by its own id or by that of the call that made it."""
-    told = event.attributes.get("edit_id") or event.attributes.get("tool_use_id")
-    is_edit = event.name.startswith("edit.") and isinstance(told, str)
-    return told[:256] if is_edit and told else None
+    """Return the edit that an event is about, by its own id or by that of the call that made it."""
+    identity = event.attributes.get("edit_id") or event.attributes.get("tool_use_id")
+    is_edit = event.name.startswith("edit.") and isinstance(identity, str)
+    return identity[:256] if is_edit and identity else None
 
 
 AUTOMATIC = {"config", "hook", "Config", "AutomatedReviewer"}
-"""Sources of a decision that no person took."""
+"""Sources of a decision that no person made."""
 
 
-def _choice(said: object, yes: SignalKind, no: SignalKind) -> tuple[SignalKind, float] | None:
-    if said in {"accept", "accepted", "approved", "approved_for_session"}:
+def _choice(decision: object, yes: SignalKind, no: SignalKind) -> tuple[SignalKind, float] | None:
+    if decision in {"accept", "accepted", "approved", "approved_for_session"}:
         return yes, 1.0
-    if said in {"reject", "rejected", "denied", "abort"}:
+    if decision in {"reject", "rejected", "denied", "abort"}:
         return no, 0.0 if yes is no else 1.0
     return None
 

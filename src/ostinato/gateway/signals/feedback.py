@@ -1,9 +1,9 @@
-"""What a client may say about a session, in TensorZero's words or in ours, and its translation to a Signal.
+"""The body of `/feedback`, in TensorZero's words or in ours, and its translation to a Signal.
 
-Late is fine, twice is harmless. `time` says when it happened, and the gateway notes when it heard of it: a
-client that could not reach us for a day tells the truth about both. A time less than a day ahead of our clock
-comes from a clock that is wrong, and is taken as now. One further ahead, or before the year 2000, is not in
-seconds, and is refused.
+Feedback may come late, and a repetition changes nothing. `time` is when it happened; the gateway adds when it
+received it, so a client that could not reach the gateway for a day reports both correctly. A time less than a
+day ahead comes from a clock that is wrong, and counts as now. One further ahead, or before the year 2000, is
+not in seconds, and is refused.
 """
 
 import json
@@ -37,21 +37,21 @@ YEAR_2000 = 946_684_800.0
 LARGEST = 1e300
 MOST_TAGS = 50
 PREFIXES = ("chatcmpl-", "resp_", "msg_")
-"""What the dialects put before a turn's id."""
+"""The prefixes that the dialects put before a turn's id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feedback:
-    """A signal, and how it was told."""
+    """A signal with its tags, from the body of a request."""
 
     signal: Signal
     tags: Mapping[str, str] = field(default_factory=dict)
     dryrun: bool = False
-    """Check everything, record nothing."""
+    """True when everything is checked and nothing recorded."""
 
 
 def parse_feedback(body: object) -> Feedback:
-    """Raises ApiError 422 that names the field and what it may be."""
+    """Return the checked feedback. Raise ApiError 422 that names the field and the values it may have."""
     if not isinstance(body, dict):
         raise _unprocessable("the body must be a JSON object", None)
     unknown = sorted(set(body) - FIELDS)
@@ -74,7 +74,7 @@ def parse_feedback(body: object) -> Feedback:
 
 
 def _about(body: Mapping[str, Any]) -> tuple[str, int | None]:
-    """The session and, if one is meant, the turn: `SESSION/TURN`, or the id of the answer."""
+    """Return the session and, if one is named, the turn: as `SESSION/TURN`, or by the id of the answer."""
     inference = body.get("inference_id")
     if inference is None:
         return _text(body, "session_id", "episode_id"), _turn(body.get("turn"))
@@ -121,7 +121,7 @@ def _value(kind: SignalKind, value: object) -> float | str:
 
 
 def _time(value: object, now: float) -> float:
-    """When it happened; `now` when the client does not say, or its clock is ahead by less than a day."""
+    """Return when it happened: `now` when the client gives no time, or its clock is less than a day ahead."""
     if value is None:
         return now
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):

@@ -1,8 +1,11 @@
-"""OpenTelemetry logs over HTTP, as JSON or protobuf: what Claude Code and Codex tell, as events.
+"""OpenTelemetry logs over HTTP, as JSON or protobuf: the records of Claude Code and Codex, as events.
 
-Only the fields named here are read. Records of another name are counted and left, and so are attributes that
-say who somebody is: the key says that. A record has no id, so its event's is a digest of it: sent twice, kept
-once.
+Only the fields named here are read. Records of another name are counted and ignored. Attributes that
+identify a person are ignored too, since the key does that. A record has no id, so its event's id is a
+digest of it: a record that is sent twice is kept once.
+
+Protobuf is decoded by hand, because the library has no limit on what it builds: a body of 8 MB of empty
+records takes it 540 MB, and this decoder nothing beyond the body.
 """
 
 import hashlib
@@ -59,7 +62,7 @@ SESSION = ("session.id", "conversation.id")
 DEEPEST = 16
 MOST_RECORDS = 10_000
 MOST_FIELDS = 200_000
-"""Fields of a request in protobuf: an empty one is two bytes there and hundreds of bytes here."""
+"""Fields of a request in protobuf: an empty one takes two bytes there and hundreds of bytes in memory."""
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 
@@ -74,34 +77,39 @@ class LogRecord:
 
 
 def records(body: bytes, content_type: str) -> list[LogRecord]:
-    """Every record of an export request. ApiError 400 when it is not one, 415 for another encoding."""
+    """Return the records of an export request.
+
+    Raise ApiError 400 when it is none, 413 for too many records, 415 for another encoding.
+    """
     kind = content_type.partition(";")[0].strip().lower()
     if kind not in {"application/json", "application/x-protobuf"}:
         raise ApiError(
             415, "send OTLP as application/json or application/x-protobuf", code="unsupported_encoding"
         )
     try:
-        told = _from_json(parse_values(body)) if kind == "application/json" else _from_protobuf(body)
-        found = list(islice(told, MOST_RECORDS + 1))
+        read = _from_json(parse_values(body)) if kind == "application/json" else _from_protobuf(body)
+        parsed = list(islice(read, MOST_RECORDS + 1))
     except TooManyValuesError as error:
         raise ApiError(413, str(error), code="body_too_large") from None
     except (ValueError, TypeError, AttributeError, RecursionError, struct.error, IndexError) as error:
         raise ApiError(400, f"not an OTLP logs request: {error}", code="invalid_otlp") from None
-    if len(found) > MOST_RECORDS:
+    if len(parsed) > MOST_RECORDS:
         message = f"a request may have {MOST_RECORDS} log records: send the others in the next"
         raise ApiError(413, message, code="body_too_large")
-    return found
+    return parsed
 
 
 def event_of(record: LogRecord, key: ApiKey, now: float) -> Event | None:
-    """The event a record tells of; None for a record of no known name."""
-    told = record.attributes
+    """Return the event in a record; None for a record whose name is unknown."""
+    facts = record.attributes
     name = NAMES.get(record.name) or NAMES.get(_name(record))
     if name is None:
         return None
-    session = next((told[each] for each in SESSION if isinstance(told.get(each), str) and told[each]), None)
-    kept = {each: told[each] for each in sorted(KEPT & told.keys())}
-    if name == "tool.call" and str(told.get("success", "true")).lower() == "false":
+    session = next(
+        (facts[each] for each in SESSION if isinstance(facts.get(each), str) and facts[each]), None
+    )
+    kept = {each: facts[each] for each in sorted(KEPT & facts.keys())}
+    if name == "tool.call" and str(facts.get("success", "true")).lower() == "false":
         kept["error.type"] = "tool_failed"
     return Event(
         id=_digest(record, key),
@@ -115,34 +123,38 @@ def event_of(record: LogRecord, key: ApiKey, now: float) -> Event | None:
 
 
 def _name(record: LogRecord) -> str:
-    """Claude Code writes the whole name as the body and its end as an attribute, Codex the whole as one."""
-    for told in (record.attributes.get("event.name"), record.body):
-        if isinstance(told, str) and (told in NAMES or f"claude_code.{told}" in NAMES):
-            return told if told in NAMES else f"claude_code.{told}"
+    """Return a record's name; empty when it is unknown.
+
+    Claude Code writes the whole name as the body and the end of it as an attribute, Codex the whole as an
+    attribute.
+    """
+    for name in (record.attributes.get("event.name"), record.body):
+        if isinstance(name, str) and (name in NAMES or f"claude_code.{name}" in NAMES):
+            return name if name in NAMES else f"claude_code.{name}"
     return ""
 
 
-def _session(told: str | None, key: ApiKey) -> str | None:
-    if told is None or len(told) > 200:
+def _session(name: str | None, key: ApiKey) -> str | None:
+    if name is None or len(name) > 200:
         return None
-    found = scoped(told, key)
-    return found if ID.fullmatch(found) else None
+    session = scoped(name, key)
+    return session if ID.fullmatch(session) else None
 
 
 def _digest(record: LogRecord, key: ApiKey) -> str:
-    told = [key.organisation, key.user, record.nanos, record.name, record.body, record.attributes]
-    return "otlp/" + hashlib.blake2b(json.dumps(told, sort_keys=True).encode(), digest_size=16).hexdigest()
+    facts = [key.organisation, key.user, record.nanos, record.name, record.body, record.attributes]
+    return "otlp/" + hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def _from_json(value: Any) -> Iterator[LogRecord]:
     for resource in value.get("resourceLogs") or ():
         for scope in resource.get("scopeLogs") or ():
-            for told in scope.get("logRecords") or ():
+            for entry in scope.get("logRecords") or ():
                 yield LogRecord(
-                    nanos=int(told.get("timeUnixNano") or told.get("observedTimeUnixNano") or 0),
-                    name=str(told.get("eventName") or ""),
-                    body=_json_value(told.get("body"), 0),
-                    attributes=_json_pairs(told.get("attributes"), 0),
+                    nanos=int(entry.get("timeUnixNano") or entry.get("observedTimeUnixNano") or 0),
+                    name=str(entry.get("eventName") or ""),
+                    body=_json_value(entry.get("body"), 0),
+                    attributes=_json_pairs(entry.get("attributes"), 0),
                 )
 
 
@@ -153,23 +165,23 @@ def _json_pairs(pairs: Any, depth: int) -> dict[str, Any]:
 def _json_value(value: Any, depth: int) -> Any:
     if not isinstance(value, Mapping) or not value or depth > DEEPEST:
         return None
-    kind, told = next(iter(value.items()))
+    kind, content = next(iter(value.items()))
     if kind == "intValue":
-        return int(told)
+        return int(content)
     if kind == "arrayValue":
-        return [_json_value(each, depth + 1) for each in told.get("values") or ()]
+        return [_json_value(each, depth + 1) for each in content.get("values") or ()]
     if kind == "kvlistValue":
-        return _json_pairs(told.get("values"), depth + 1)
-    return told if kind in {"stringValue", "boolValue", "doubleValue"} else None
+        return _json_pairs(content.get("values"), depth + 1)
+    return content if kind in {"stringValue", "boolValue", "doubleValue"} else None
 
 
 def _from_protobuf(body: bytes) -> Iterator[LogRecord]:
-    """opentelemetry/proto/logs/v1/logs.proto, by field number."""
+    """Read a request by the field numbers of opentelemetry/proto/logs/v1/logs.proto."""
     left = [MOST_FIELDS]
     for resource in _messages(body, 1, left):
         for scope in _messages(resource, 2, left):
-            for told in _messages(scope, 2, left):
-                yield _record(told, left)
+            for record in _messages(scope, 2, left):
+                yield _record(record, left)
 
 
 def _record(data: bytes, left: list[int]) -> LogRecord:
@@ -191,32 +203,32 @@ def _record(data: bytes, left: list[int]) -> LogRecord:
 
 def _pair(data: bytes, depth: int, left: list[int]) -> dict[str, Any]:
     key, value = "", None
-    for number, wire, told in _fields(data, left):
+    for number, wire, content in _fields(data, left):
         if number == 1 and wire == BYTES:
-            key = told.decode()
+            key = content.decode()
         elif number == 2 and wire == BYTES:
-            value = _value(told, depth, left)
+            value = _value(content, depth, left)
     return {key: value}
 
 
 def _value(data: bytes, depth: int, left: list[int]) -> Any:
-    found: Any = None
-    for number, wire, told in _fields(data, left):
+    value: Any = None
+    for number, wire, content in _fields(data, left):
         if number == 1 and wire == BYTES:
-            found = told.decode()
+            value = content.decode()
         elif number == 2 and wire == VARINT:
-            found = bool(told)
+            value = bool(content)
         elif number == 3 and wire == VARINT:
-            found = told - 2**64 if told >= 2**63 else told
+            value = content - 2**64 if content >= 2**63 else content
         elif number == 4 and wire == FIXED64:
-            (number_,) = struct.unpack("<d", told.to_bytes(8, "little"))
-            found = number_ if abs(number_) < 1e300 else None
+            (number_,) = struct.unpack("<d", content.to_bytes(8, "little"))
+            value = number_ if abs(number_) < 1e300 else None
         elif number == 5 and wire == BYTES and depth < DEEPEST:
-            found = [_value(each, depth + 1, left) for each in _messages(told, 1, left)]
+            value = [_value(each, depth + 1, left) for each in _messages(content, 1, left)]
         elif number == 6 and wire == BYTES and depth < DEEPEST:
-            pairs = [_pair(each, depth + 1, left) for each in _messages(told, 1, left)]
-            found = {name: value for pair in pairs for name, value in pair.items()}
-    return found
+            pairs = [_pair(each, depth + 1, left) for each in _messages(content, 1, left)]
+            value = {name: each for pair in pairs for name, each in pair.items()}
+    return value
 
 
 def _messages(data: bytes, wanted: int, left: list[int]) -> Iterator[bytes]:
@@ -224,9 +236,9 @@ def _messages(data: bytes, wanted: int, left: list[int]) -> Iterator[bytes]:
 
 
 def _fields(data: bytes, left: list[int]) -> Iterator[tuple[int, int, Any]]:
-    """Number, wire type and value of each field: an int, or the bytes of what has a length.
+    """Yield the number, wire type and value of each field: an int, or the bytes of a field with a length.
 
-    `left` holds how many the whole request may still have.
+    `left` holds the number of fields that the whole request may still have.
     """
     at = 0
     while at < len(data):
@@ -247,8 +259,8 @@ def _fields(data: bytes, left: list[int]) -> Iterator[tuple[int, int, Any]]:
             raise ValueError(f"wire type {wire}")
         if at + size > len(data):
             raise ValueError("the message is cut")
-        told = data[at : at + size]
-        yield tag >> 3, wire, told if wire == BYTES else int.from_bytes(told, "little")
+        content = data[at : at + size]
+        yield tag >> 3, wire, content if wire == BYTES else int.from_bytes(content, "little")
         at += size
 
 

@@ -1,10 +1,12 @@
-"""The endpoints by which clients tell what became of the model's work: `/feedback`, `/v1/events`, `/v1/logs`.
+"""The endpoints by which clients report what became of the model's work: `/feedback`, `/v1/events`,
+`/v1/logs`.
 
     line or record ─► Event ─► known before? whose session? ─► events, signals ─► one commit ─► answer
 
-What is acknowledged is committed. A line that cannot be taken is named and the others are taken; what comes
-again is known by its id. A signal needs a recorded session, and a client may be quicker than its first turn:
-so the first time that events of a recorded session come, those stored before it existed are read again.
+A reply means that the events are committed. A line that cannot be accepted is named and the others are
+accepted; a repeated line is known by its id. A signal needs a recorded session, and a client may report
+before its first turn is recorded. So the first time that events of a recorded session arrive, those stored
+earlier are read again.
 """
 
 import asyncio
@@ -40,7 +42,7 @@ MULTI_STATUS = 207
 
 
 class TelemetrySources(Protocol):
-    """What is used of a gateway."""
+    """The parts of a gateway that these endpoints use."""
 
     store: Store
     keys: KeyRing
@@ -57,25 +59,26 @@ Handler = Callable[[Request, ApiKey, bytes], Awaitable[Response]]
 def telemetry_routes(gateway: TelemetrySources) -> list[Route]:
     telemetry, limits = Telemetry(gateway), KeyLimits()
 
-    def taking(answer: Handler) -> Callable[[Request], Awaitable[Response]]:
-        """Within the limits of the key, counted beside its model calls: neither takes from the other."""
+    def limited(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint with the limits of its key, which are counted apart from those of model
+        calls."""
 
         async def endpoint(request: Request) -> Response:
             key = await gateway.keys.authenticate(request.headers, Role.FEEDBACK)
             with limits.admitted(key):
-                return await answer(request, key, await read_body(request, gateway.max_body_bytes))
+                return await handler(request, key, await read_body(request, gateway.max_body_bytes))
 
         return endpoint
 
     return [
-        Route("/feedback", taking(telemetry.feedback), methods=["POST"]),
-        Route("/v1/events", taking(telemetry.events), methods=["POST"]),
-        Route("/v1/logs", taking(telemetry.logs), methods=["POST"]),
+        Route("/feedback", limited(telemetry.feedback), methods=["POST"]),
+        Route("/v1/events", limited(telemetry.events), methods=["POST"]),
+        Route("/v1/logs", limited(telemetry.logs), methods=["POST"]),
     ]
 
 
 class Telemetry:
-    """One per gateway."""
+    """The handlers of the three endpoints. There is one instance for each gateway."""
 
     def __init__(self, gateway: TelemetrySources) -> None:
         self._gateway = gateway
@@ -83,13 +86,14 @@ class Telemetry:
         """Sessions whose early events have become signals."""
 
     async def feedback(self, _: Request, key: ApiKey, body: bytes) -> Response:
-        told = await self._about(await offload(len(body), lambda: parse_feedback(parse_json(body))), key)
-        await self._check(told, key)
-        if not told.dryrun:
-            await self._commit([told.signal], _tags_event(told, key), key)
-        if told.signal.kind is SignalKind.ENDING and not told.dryrun:
-            self._gateway.conversations.let_go(told.signal.session_id)
-        return encode({"id": told.signal.id, "feedback_id": told.signal.id})
+        feedback = await self._about(await offload(len(body), lambda: parse_feedback(parse_json(body))), key)
+        await self._check(feedback, key)
+        signal = feedback.signal
+        if not feedback.dryrun:
+            await self._commit([signal], _tags_event(feedback, key), key)
+            if signal.kind is SignalKind.ENDING:
+                self._gateway.conversations.let_go(signal.session_id)
+        return encode({"id": signal.id, "feedback_id": signal.id})
 
     async def events(self, _: Request, key: ApiKey, body: bytes) -> Response:
         parsed = await offload(len(body), lambda: list(parse_lines(body, key)))
@@ -105,42 +109,43 @@ class Telemetry:
         return answer
 
     async def logs(self, request: Request, key: ApiKey, body: bytes) -> Response:
-        """An OTLP/HTTP collector for logs. The answer is in the encoding of the question."""
+        """Collect OTLP/HTTP logs. The response has the encoding of the request."""
         content_type = request.headers.get("content-type", "application/json")
         body = _unpacked(body, request, self._gateway.max_body_bytes)
         now = time.time()
 
         def read() -> tuple[int, list[Event]]:
-            told = records(body, content_type)
-            return len(told), [event for each in told if (event := event_of(each, key, now)) is not None]
+            parsed = records(body, content_type)
+            return len(parsed), [event for each in parsed if (event := event_of(each, key, now)) is not None]
 
-        found, events = await offload(len(body), read)
+        received, events = await offload(len(body), read)
         taken, wrong = await self._take(list(enumerate(events, start=1)), key)
-        self._count(taken=taken, refused=len(wrong), ignored=found - len(events))
+        self._count(taken=taken, refused=len(wrong), ignored=received - len(events))
         if content_type.startswith("application/json"):
             return encode({"partialSuccess": _partial(wrong)})
         return Response(_partial_protobuf(wrong), media_type="application/x-protobuf")
 
-    async def _about(self, told: Feedback, key: ApiKey) -> Feedback:
-        """The feedback about the user's own session of that name, under an id that nobody else has taken."""
-        signal = told.signal
+    async def _about(self, feedback: Feedback, key: ApiKey) -> Feedback:
+        """Return the feedback about the user's own session of that name, under an id that nobody else has."""
+        signal = feedback.signal
         session_id = await self._own(signal.session_id, key)
         before = await asyncio.to_thread(self._gateway.store.signal, signal.id)
         theirs = None if before is None else await self._gateway.conversations.session(before.session_id)
         taken = theirs is not None and not may_use(theirs, key)
         id = owned(signal.id, key) if taken else signal.id
-        return replace(told, signal=replace(signal, session_id=session_id, id=id))
+        return replace(feedback, signal=replace(signal, session_id=session_id, id=id))
 
     async def _own(self, session_id: str, key: ApiKey) -> str:
-        """The user's own session where two users have one of this name; else the name as it was told."""
+        """Return the id of the user's own session where two users have one of this name; else the name."""
         named = await self._gateway.conversations.named(session_id, key)
         if named != session_id and await self._gateway.conversations.session(named) is None:
             return session_id
         return named
 
-    async def _check(self, told: Feedback, key: ApiKey) -> None:
-        """404 for a session or turn that is not recorded, 403 for another's, 409 for an id that is taken."""
-        signal = told.signal
+    async def _check(self, feedback: Feedback, key: ApiKey) -> None:
+        """Raise ApiError 404 for a session or turn that is not recorded, 403 for another's, 409 for a
+        used id."""
+        signal = feedback.signal
         session = await self._gateway.conversations.session(signal.session_id)
         if session is None:
             raise _unknown(f"unknown session {signal.session_id!r}", "session_id")
@@ -155,7 +160,10 @@ class Telemetry:
             raise ApiError(409, message, code="feedback_conflict", param="id")
 
     async def _take(self, lines: Sequence[tuple[int, Event]], key: ApiKey) -> tuple[int, list[RefusedLine]]:
-        """Commits what may be recorded; how many that are, and the others. What is known counts as taken."""
+        """Commit the events that may be recorded; return their number and the refused lines.
+
+        An event that was recorded before counts as accepted.
+        """
         wrong: list[RefusedLine] = []
         before = await self._known(lines)
         theirs = await self._as_theirs(lines, before, key)
@@ -178,7 +186,7 @@ class Telemetry:
         return len(good), wrong
 
     async def _known(self, lines: Sequence[tuple[int, Event]]) -> Mapping[str, Event]:
-        """The events that were recorded before under the ids of these."""
+        """Return the events that were recorded before under the ids of these."""
         return await asyncio.to_thread(self._gateway.store.known_events, [event.id for _, event in lines])
 
     async def _as_theirs(
@@ -206,27 +214,27 @@ class Telemetry:
         ]
 
     async def _signals(self, events: Sequence[Event], recorded: Mapping[str, Session]) -> list[Signal]:
-        """What `events` mean, and those of their sessions that came before the session was recorded."""
+        """Return the signals in `events`, and in events that came before their session was recorded."""
         early: list[Event] = []
         for id in {event.session_id for event in events if event.session_id in recorded}:
             if id is not None and id not in self._caught_up:
-                told = await asyncio.to_thread(self._gateway.store.events, id)
-                early += [event for event in told if owner_of(event) == owner_of(recorded[id])]
+                stored = await asyncio.to_thread(self._gateway.store.events, id)
+                early += [event for event in stored if owner_of(event) == owner_of(recorded[id])]
                 self._caught_up[id] = None
         while len(self._caught_up) > MOST_CAUGHT_UP:
             self._caught_up.popitem(last=False)
-        told, now = [event for event in (*early, *events) if event.session_id in recorded], time.time()
-        return [signal for event in told for signal in signals_of(event, now)]
+        about, now = [event for event in (*early, *events) if event.session_id in recorded], time.time()
+        return [signal for event in about for signal in signals_of(event, now)]
 
     async def _end(self, events: Iterable[Event]) -> None:
-        """Ends the sessions that their agents left without saying how, and forgets those that did say it."""
+        """End the sessions whose agents left without an ending, and drop those that reported one."""
         for event in events:
             if event.name != "session.end" or event.session_id is None:
                 continue
             if signals_of(event, event.observed_at):
                 self._gateway.conversations.let_go(event.session_id)
             else:
-                await self._gateway.endings.said(event.session_id, event.observed_at)
+                await self._gateway.endings.agent_left(event.session_id, event.observed_at)
 
     async def _commit(self, signals: Sequence[Signal], events: Sequence[Event], key: ApiKey) -> None:
         try:
@@ -240,23 +248,23 @@ class Telemetry:
 
     def _count(self, **outcomes: int) -> None:
         for outcome, n in outcomes.items():
-            self._gateway.metrics.told(outcome, n)
+            self._gateway.metrics.telemetry(outcome, n)
 
 
 def _taken_id(event: Event, before: Mapping[str, Event]) -> str | None:
-    """Why the id cannot be meant; None when it is new, or the same event again."""
+    """Return why the id cannot be used; None when it is new, or the event is the same again."""
     known = before.get(event.id)
-    if known is None or _who(known) == _who(event):
+    if known is None or _subject(known) == _subject(event):
         return None
     return f"id {event.id!r} was used before for something else"
 
 
-def _who(event: Event) -> tuple[str | None, ...]:
+def _subject(event: Event) -> tuple[str | None, ...]:
     return event.user, event.organisation, event.name, event.session_id
 
 
 def _not_theirs(event: Event, known: dict[str, Session | None], gone: set[str], key: ApiKey) -> str | None:
-    """Why an event is not taken; None when it is."""
+    """Return why an event is refused; None when it is accepted."""
     if event.session_id is None:
         return None
     if event.session_id in gone:
@@ -279,11 +287,11 @@ def _meant(signal: Signal) -> tuple[object, ...]:
     return signal.session_id, signal.kind, signal.value, signal.turn, signal.edit
 
 
-def _tags_event(told: Feedback, key: ApiKey) -> list[Event]:
-    """Tags are kept beside the signal."""
-    if not told.tags:
+def _tags_event(feedback: Feedback, key: ApiKey) -> list[Event]:
+    """Return the event that keeps the tags of a feedback, if it has any."""
+    if not feedback.tags:
         return []
-    signal = told.signal
+    signal = feedback.signal
     return [
         Event(
             id=f"tags/{signal.id}",
@@ -293,13 +301,16 @@ def _tags_event(told: Feedback, key: ApiKey) -> list[Event]:
             observed_at=signal.observed_at,
             session_id=signal.session_id,
             turn=signal.turn,
-            attributes=dict(told.tags),
+            attributes=dict(feedback.tags),
         )
     ]
 
 
 def _unpacked(body: bytes, request: Request, most: int) -> bytes:
-    """The body without its gzip. ApiError 400 when it is none, 413 when it is a bomb."""
+    """Return the body without its gzip.
+
+    Raise ApiError 400 when it is none, 413 when it unpacks to too much.
+    """
     if request.headers.get("content-encoding", "identity") != "gzip":
         return body
     reader = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
@@ -319,7 +330,7 @@ def _partial(wrong: Sequence[RefusedLine]) -> dict[str, Any]:
 
 
 def _partial_protobuf(wrong: Sequence[RefusedLine]) -> bytes:
-    """An ExportLogsServiceResponse by hand: empty, or a partial success with a count and a message."""
+    """Encode an ExportLogsServiceResponse: empty, or a partial success with a count and a message."""
     if not wrong:
         return b""
     message = wrong[0].message.encode()[:100]

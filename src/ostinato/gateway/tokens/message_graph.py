@@ -1,16 +1,16 @@
 """Exact tokens over the turns of a session: its messages as a graph.
 
-A node is the end of a recorded turn; it stands for everything said up to there and for the ids that were
-sampled and read. A request goes on from the longest node that its messages begin with:
+A node is the end of a recorded turn. It stands for all messages up to there and for the ids that the model
+read and sampled. A request continues from the longest node that its messages begin with:
 
     root ──► turn 0 ──► turn 1 ──► turn 2        segment 0, each turn extends the one before
                  └────► turn 3 ──► turn 4        segment 1: the client went back, or two asked at once
     root' ─► turn 5                              segment 2: a compaction, a sub-agent, a title
 
-What goes on from the end of a segment stays in it. What goes on from its middle forks: a new segment that
-begins with the same sampled ids. A history without a known node is rendered anew in a new segment. When a
-history holds an answer that this session never gave, the turn is kept, but marked untrainable: nobody knows
-which tokens that answer stood for.
+A request that continues from the end of a segment extends it. One that continues from the middle forks: it
+starts a new segment, which begins with the same sampled ids. A history without a known node is rendered
+anew in a new segment. When a history holds an answer that this session never gave, the turn is recorded but
+marked untrainable, because the tokens behind that answer are not known.
 """
 
 import asyncio
@@ -26,29 +26,30 @@ from ostinato.model.renderer import Renderer, RenderError
 from ostinato.types import FinishReason, Session, Turn
 
 MOST_PROMPT = 2**20
-"""Tokens of a prompt: more than any model reads, and what a request may make of its text."""
+"""Tokens that a prompt may have: more than any model reads."""
 MOST_SEGMENTS = 16
-"""Whose ids are held; an older one that comes back starts a new segment."""
+"""Segments whose ids are held. A request that continues an older one starts a new segment."""
 MOST_STARTS = 24
-"""Places in a history at which a recorded segment may begin, looked at after a restart."""
+"""Answers in a history that are tried, after a restart, as the first of a recorded segment."""
 MOST_READINGS = 8
 INT32 = "i"
 
 
 class Segment:
-    """Turns that extend each other: the ids of the last one hold those of all before it."""
+    """Turns that extend each other: the ids of the last one begin with those of all before it."""
 
     def __init__(self, number: int, untrainable: str | None, first: int | None = None) -> None:
         self.number = number
         self.first = first
-        """Index of the turn that began it; None for one that was read from the store."""
+        """Index of the turn that started it; None for a segment that was read from the store."""
         self.untrainable = untrainable
-        """Inherited by whatever goes on from it."""
+        """Why it cannot be trained on; inherited by the segments that fork from it."""
         self.ids = array(INT32)
         self.busy = False
         """True while a turn that extends it is being sampled."""
         self.closed = False
-        """True when a turn under way may extend it as it was before a failed commit: nothing else does."""
+        """True when a turn under way may still extend it as it was before a failed commit: no other turn
+        may."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,53 +59,53 @@ class TurnNode:
     segment: Segment
     length: int
     stopped: bool
-    """Whether it ended in a stop token."""
+    """True when the turn ended in a stop token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphPosition:
-    """Where in the graph a request goes on.
+    """The position in the graph from which a request continues, with its prompt.
 
     >>> GraphPosition(prompt_ids=(1,), segment=None, untrainable=None).untrainable
     """
 
     prompt_ids: tuple[int, ...]
     segment: Segment | None
-    """The one that is extended; None starts a new one."""
+    """The segment that is extended; None starts a new one."""
     untrainable: str | None
     how: str = "root"
     """`extended`, `forked` or `root`."""
 
 
 class HeldConversation:
-    """One session as the gateway holds it."""
+    """One session as the gateway holds it in memory."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.lock = asyncio.Lock()
-        """Held while it is read from the store and a turn is planned."""
+        """Held while the session is read from the store and a turn is planned."""
         self.order = asyncio.Lock()
-        """Held over the whole turn by clients that number their turns."""
+        """Held for the whole turn by clients that number their turns."""
         self.loaded = False
-        """False until the store was asked what it knows of this session."""
+        """False until the session was read from the store."""
         self.recorded = False
         self.turns = 0
         """Index of the next turn."""
         self.waiting = 0
-        """Requests that are being answered."""
+        """Requests that wait for their answer."""
         self.last: Turn | None = None
         self._segments: dict[int, Segment] = {}
         self._next_segment = 0
         self._nodes: dict[bytes, TurnNode] = {}
-        self._said: set[bytes] = set()
-        """Every answer of this session, and those that its first request brought along."""
+        self._answers: set[bytes] = set()
+        """Digests of every answer of this session, and of those in its first request."""
         self._planned: set[int] = set()
         """Indices of turns that are being sampled."""
         self._uncommitted: dict[int, Segment] = {}
-        """By index, the segments of turns that the store does not have yet."""
+        """By index, the segments of turns that are not committed yet."""
         self._closed: set[int] = set()
         self._unread = 0
-        """How often the store may still be asked for nodes that are not held."""
+        """How often the store may still be read for nodes that are not held."""
 
     @property
     def in_use(self) -> bool:
@@ -112,42 +113,42 @@ class HeldConversation:
 
     @property
     def is_sampling(self) -> bool:
-        """Whether a turn of it is asked for, being sampled, or not committed yet."""
+        """True while a turn is requested, being sampled, or not committed yet."""
         return self.waiting > 0 or bool(self._planned) or bool(self._uncommitted)
 
     @property
     def size(self) -> int:
-        """How many ids it holds."""
+        """The number of ids it holds."""
         return sum(len(segment.ids) for segment in self._segments.values())
 
     def load(self, session: Session | None, turns: Sequence[Turn]) -> None:
-        """Takes over what the store knows; the messages behind it are unknown until `recall`."""
+        """Take over what the store has; the messages behind its turns are unknown until `recall`."""
         self.loaded, self.recorded = True, session is not None
         self.session = session or self.session
         if turns and (self.last is None or self.last.index < turns[-1].index):
             self.last = turns[-1]
-        # What is under way keeps its numbers, though the store does not know them yet.
+        # Turns under way keep their numbers, though the store does not have them yet.
         self.turns = max(self.turns, self.last.index + 1 if self.last else 0)
         self._next_segment = max([self._next_segment, *(turn.segment + 1 for turn in turns)])
-        self._segments, self._nodes, self._said = {}, {}, set()
+        self._segments, self._nodes, self._answers = {}, {}, set()
         self._unread = MOST_READINGS if self.turns else 0
 
     def overtaken(self) -> None:
-        """The store has turns that are not held: it is asked again. What is under way is left to itself."""
+        """Have the session read again, since the store has turns that are not held.
+
+        Segments of turns under way are closed: only those turns may still extend them.
+        """
         held = self._segments.values()
         self._closed |= {one.number for one in held if one.busy}
         self._closed |= {one.number for one in self._uncommitted.values()}
         self.loaded, self.last = False, None
 
     def committed(self, index: int) -> None:
-        """The store has the turn."""
+        """Note that the store has the turn."""
         del self._uncommitted[index]
 
     def failed(self, index: int) -> None:
-        """The store refused the turn: it is asked again, before the next turn, what it knows of the session.
-
-        Segments that other turns are extending meanwhile are left to those.
-        """
+        """Note that the store refused the turn: before the next turn the session is read again."""
         segment = self._uncommitted.pop(index)
         self.overtaken()
         if index == self.turns - 1:
@@ -156,25 +157,25 @@ class HeldConversation:
             self._next_segment = segment.number
 
     def is_partial(self, chat: ChatRequest, digests: Sequence[bytes]) -> bool:
-        """Whether the store may know more of this history than is held: after a restart, or a long time."""
+        """Return whether the store may have more of this history than is held, as after a restart."""
         answers = [i for i, message in enumerate(chat.messages) if message["role"] == "assistant"]
         return bool(self._unread and answers) and digests[answers[-1] + 1] not in self._nodes
 
     async def find_position(
         self, chat: ChatRequest, digests: Sequence[bytes], renderer: Renderer, size: int = 0
     ) -> GraphPosition:
-        """Where the request goes on; its segment is then busy until `add` or `leave`.
+        """Return the position from which the request continues; its segment is busy until `add` or `leave`.
 
-        `size` is that of the request in bytes. ApiError 400 for text that cannot be rendered, or that has
-        more tokens than any model reads.
+        `size` is the size of the request in bytes. Raise ApiError 400 for text that cannot be rendered, or
+        that has more tokens than any model reads.
         """
         if self.last is None:
-            self._said |= {next_digest(START, m) for m in chat.messages if m["role"] == "assistant"}
-        seen = next((i for i in range(len(digests) - 1, 0, -1) if digests[i] in self._nodes), 0)
-        node = self._nodes.get(digests[seen])
-        untrainable = self._foreign(chat.messages, seen) or (node.segment.untrainable if node else None)
+            self._answers |= {next_digest(START, m) for m in chat.messages if m["role"] == "assistant"}
+        known = next((i for i in range(len(digests) - 1, 0, -1) if digests[i] in self._nodes), 0)
+        node = self._nodes.get(digests[known])
+        untrainable = self._foreign(chat.messages, known) or (node.segment.untrainable if node else None)
         try:
-            prompt = await offload(size, _continued, node, chat, seen, renderer)
+            prompt = await offload(size, _continued, node, chat, known, renderer)
         except RenderError as error:
             raise invalid(f"messages cannot be rendered: {error}", "messages") from error
         if len(prompt) > MOST_PROMPT:
@@ -187,7 +188,7 @@ class HeldConversation:
         return GraphPosition(prompt_ids=prompt, segment=segment, untrainable=untrainable, how=how)
 
     def leave(self, position: GraphPosition, index: int) -> None:
-        """The turn did not happen; without effect after `add`."""
+        """Release a position whose turn did not take place. Without effect after `add`."""
         if index not in self._planned:
             return
         self._planned.discard(index)
@@ -197,16 +198,16 @@ class HeldConversation:
             self.turns = index
 
     def segment_of(self, position: GraphPosition) -> int:
-        """The segment's number; a new one is numbered when its first turn is there."""
+        """Return the segment's number. A new segment gets its number when its first turn is sampled."""
         if position.segment is not None:
             return position.segment.number
         self._next_segment += 1
         return self._next_segment - 1
 
     def add(self, turn: Turn, position: GraphPosition, at: bytes, answer: Message) -> bytes:
-        """Takes a sampled turn into the graph, `at` being the digest before it; gives the new node's.
+        """Add a sampled turn to the graph; `at` is the digest before it. Return the digest of the new node.
 
-        `committed` or `failed` follows.
+        A call of `committed` or of `failed` must follow.
         """
         segment = position.segment or self._new_segment(turn.segment, turn.untrainable, turn.index)
         self._planned.discard(turn.index)
@@ -219,7 +220,7 @@ class HeldConversation:
         return self._note(at, turn, segment, answer)
 
     def plan(self) -> int:
-        """The index of a turn that begins now."""
+        """Return the index of a turn that begins now."""
         index = self.turns
         self._planned.add(index)
         self.turns += 1
@@ -228,13 +229,14 @@ class HeldConversation:
     def recall(
         self, turns: Sequence[Turn], chat: ChatRequest, digests: Sequence[bytes], renderer: Renderer
     ) -> None:
-        """After a restart: finds the nodes that the request's messages pass, id by id, never by guess."""
+        """Restore, from recorded turns, the nodes that the request's messages pass: id by id, never by
+        guess."""
         self._unread -= 1
         answers = [
             answer_of(turn, parse_reply(renderer, turn.completion, chat.stop)).message for turn in turns
         ]
         known = dict(zip((turn.id for turn in turns), without_defaults(answers, chat.tools), strict=True))
-        self._said |= {next_digest(START, answer) for answer in known.values()}
+        self._answers |= {next_digest(START, answer) for answer in known.values()}
         by_prompt: dict[tuple[int, ...], list[Turn]] = {}
         for turn in turns:
             by_prompt.setdefault(turn.prompt_ids, []).append(turn)
@@ -250,15 +252,15 @@ class HeldConversation:
         if len(newest.prompt_ids) + len(newest.completion.ids) > len(segment.ids):
             segment.ids = array(INT32, newest.prompt_ids + newest.completion.ids)
         self._note(digests[at], turn, segment, chat.messages[at])
-        given = (m for m in chat.messages[:at] if m["role"] == "assistant")
-        self._said |= {next_digest(START, message) for message in given}
+        earlier = (m for m in chat.messages[:at] if m["role"] == "assistant")
+        self._answers |= {next_digest(START, message) for message in earlier}
 
     def _note(self, at: bytes, turn: Turn, segment: Segment, answer: Message) -> bytes:
         length = len(turn.prompt_ids) + len(turn.completion.ids)
         stopped = turn.completion.finish is FinishReason.STOP
         digest = next_digest(at, answer)
         self._nodes[digest] = TurnNode(segment=segment, length=length, stopped=stopped)
-        self._said.add(next_digest(START, answer))
+        self._answers.add(next_digest(START, answer))
         return digest
 
     def _new_segment(self, number: int, untrainable: str | None, first: int | None = None) -> Segment:
@@ -270,11 +272,11 @@ class HeldConversation:
             self._nodes = {d: node for d, node in self._nodes.items() if node.segment is not dropped}
         return segment
 
-    def _foreign(self, messages: Sequence[Message], seen: int) -> str | None:
-        """Why the history cannot be exact: the first answer in it that this session never gave."""
-        for i in range(seen, len(messages)):
+    def _foreign(self, messages: Sequence[Message], known: int) -> str | None:
+        """Return why the history is inexact: it holds an answer that this session never gave. Else None."""
+        for i in range(known, len(messages)):
             message = messages[i]
-            if message["role"] == "assistant" and next_digest(START, message) not in self._said:
+            if message["role"] == "assistant" and next_digest(START, message) not in self._answers:
                 return "the history holds an answer that this session did not give"
         return None
 
@@ -285,14 +287,15 @@ def _at_end(node: TurnNode) -> bool:
 
 
 def _same_trust(node: TurnNode, untrainable: str | None) -> bool:
-    """A segment is trained as a whole, so exact and inexact turns never share one."""
+    """Return whether a turn may share the node's segment: a segment is trained whole, so all exact or
+    none."""
     return (node.segment.untrainable is None) == (untrainable is None)
 
 
-def _continued(node: TurnNode | None, chat: ChatRequest, seen: int, renderer: Renderer) -> tuple[int, ...]:
+def _continued(node: TurnNode | None, chat: ChatRequest, known: int, renderer: Renderer) -> tuple[int, ...]:
     if node is None:
         return tuple(renderer.render(chat.messages, chat.tools))
-    added = renderer.extend(chat.messages[seen:], stopped=node.stopped)
+    added = renderer.extend(chat.messages[known:], stopped=node.stopped)
     return (*node.segment.ids[: node.length], *added)
 
 
@@ -302,7 +305,8 @@ def _passed(
     chat: ChatRequest,
     renderer: Renderer,
 ) -> list[tuple[int, Turn]]:
-    """The longest chain of recorded turns along the request's answers: (place in the messages, turn)."""
+    """Return the longest chain of recorded turns along the request's answers: (index of the message,
+    turn)."""
     answers = [i for i, message in enumerate(chat.messages) if message["role"] == "assistant"]
     best: list[tuple[int, Turn]] = []
     for start in range(min(len(answers), MOST_STARTS)):
@@ -326,8 +330,8 @@ def _chain(
         expected = tuple(renderer.render(chat.messages[: answers[0]], chat.tools))
         for at, following in zip(answers, [*answers[1:], None], strict=True):
             wanted = next_digest(START, chat.messages[at])
-            told = by_prompt.get(expected, ())
-            turn = next((turn for turn in told if next_digest(START, known[turn.id]) == wanted), None)
+            candidates = by_prompt.get(expected, ())
+            turn = next((turn for turn in candidates if next_digest(START, known[turn.id]) == wanted), None)
             if turn is None:
                 break
             chain.append((at, turn))

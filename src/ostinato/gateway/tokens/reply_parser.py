@@ -1,4 +1,4 @@
-"""How a completion reads as an assistant message, and what makes two messages the same."""
+"""The parser of completions into assistant messages, and the digests by which equal messages are known."""
 
 import hashlib
 import json
@@ -16,14 +16,14 @@ START = hashlib.blake2b(b"conversation", digest_size=16).digest()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedReply:
-    """A completion as read; `stop` is the stop text that ended it."""
+    """A parsed completion, and the stop text that ended it."""
 
     parsed: Parsed
     stop: str | None = None
 
 
 def parse_reply(renderer: Renderer, completion: Completion, stops: Sequence[str]) -> ParsedReply:
-    """The same completion and stops always read alike."""
+    """Parse a completion. The same completion and stop texts always give the same result."""
     if completion.finish is not FinishReason.STOP_SEQUENCE:
         return ParsedReply(parsed=renderer.parse(completion.ids))
     text = renderer.tokenizer.decode(completion.ids)
@@ -31,46 +31,46 @@ def parse_reply(renderer: Renderer, completion: Completion, stops: Sequence[str]
     return ParsedReply(parsed=parse_text(text[:at]), stop=stop)
 
 
-def answer_of(turn: Turn, found: ParsedReply) -> Answer:
-    """The answer of a turn; the same turn always gives the same one."""
-    parsed = found.parsed
+def answer_of(turn: Turn, reply: ParsedReply) -> Answer:
+    """Return the answer of a turn; it is always the same for the same turn."""
+    parsed = reply.parsed
     message = assistant_message(parsed, [call_id(turn.index, i) for i in range(len(parsed.tool_calls))])
     for call in message.get("tool_calls", ()):
         call["function"] = {name: plain(text) for name, text in call["function"].items()}
     if parsed.broken is not None and message["content"] is None:
         message["content"] = ""
     finish = "tool_calls" if "tool_calls" in message else turn.completion.finish.value
-    return Answer(turn=turn, message=message, finish=finish, stop=found.stop)
+    return Answer(turn=turn, message=message, finish=finish, stop=reply.stop)
 
 
 def plain(text: str) -> str:
-    """`text` with halves of surrogate pairs, which JSON can hold and UTF-8 cannot, as question marks."""
+    """Replace halves of surrogate pairs, which JSON can hold and UTF-8 cannot, by question marks."""
     return text.encode(errors="replace").decode()
 
 
 def prefix_digests(chat: ChatRequest) -> list[bytes]:
-    """Entry i is a digest of the tools and the first i messages, whatever shape the client gave them."""
-    found = [_digest(START, json.dumps(chat.tools).encode()) if chat.tools else START]
+    """Return a list whose entry i is a digest of the tools and of what the first i messages say."""
+    digests = [_digest(START, json.dumps(chat.tools).encode()) if chat.tools else START]
     for message in chat.messages:
-        found.append(next_digest(found[-1], message))
-    return found
+        digests.append(next_digest(digests[-1], message))
+    return digests
 
 
 def without_defaults(messages: Sequence[Message], tools: Sequence[Message]) -> tuple[Message, ...]:
-    """The messages, without the arguments of calls that say what the tool's schema says by default.
+    """Return the messages, without the arguments of calls that are equal to the default in the tool's schema.
 
-    Clients fill defaults in before they keep a call in the history, so that what comes back is not what was
-    sampled, letter by letter, and yet the same call.
+    Clients fill in defaults before they keep a call in the history. What comes back then differs from what
+    was sampled, and is still the same call.
     """
-    defaults = {name: found for tool in tools for name, found in _defaults(tool["function"])}
-    return tuple(_settled(message, defaults) if defaults else message for message in messages)
+    defaults = {name: values for tool in tools for name, values in _defaults(tool["function"])}
+    return tuple(_stripped(message, defaults) if defaults else message for message in messages)
 
 
-def _settled(message: Message, defaults: Mapping[str, Mapping[str, Any]]) -> Message:
+def _stripped(message: Message, defaults: Mapping[str, Mapping[str, Any]]) -> Message:
     if not message.get("tool_calls"):
         return message
     calls = [
-        _settled_call(call, defaults.get(call["function"]["name"], {})) for call in message["tool_calls"]
+        _stripped_call(call, defaults.get(call["function"]["name"], {})) for call in message["tool_calls"]
     ]
     return {**message, "tool_calls": calls}
 
@@ -80,12 +80,12 @@ def _defaults(function: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     if not isinstance(properties, dict):
         return []
     schemas = ((name, schema) for name, schema in properties.items() if isinstance(schema, dict))
-    found = {name: schema["default"] for name, schema in schemas if "default" in schema}
-    return [(function["name"], found)] if found else []
+    values = {name: schema["default"] for name, schema in schemas if "default" in schema}
+    return [(function["name"], values)] if values else []
 
 
-def _settled_call(call: Mapping[str, Any], defaults: Mapping[str, Any]) -> Mapping[str, Any]:
-    name, arguments = _call_essence(call["function"])
+def _stripped_call(call: Mapping[str, Any], defaults: Mapping[str, Any]) -> Mapping[str, Any]:
+    name, arguments = _call_content(call["function"])
     if not defaults or not isinstance(arguments, dict):
         return call
     kept = {key: value for key, value in arguments.items() if not _is_default(key, value, defaults)}
@@ -95,20 +95,20 @@ def _settled_call(call: Mapping[str, Any], defaults: Mapping[str, Any]) -> Mappi
 
 
 def _is_default(key: str, value: object, defaults: Mapping[str, Any]) -> bool:
-    # As JSON: False is not 0.
+    # They are compared as JSON, in which False is not 0.
     return key in defaults and json.dumps(value, sort_keys=True) == json.dumps(defaults[key], sort_keys=True)
 
 
 def next_digest(before: bytes, message: Message) -> bytes:
-    """The digest after one more message."""
+    """Return the digest after one more message."""
     return _digest(before, canonical_form(message))
 
 
 def canonical_form(message: Message) -> bytes:
-    """What is the same in two messages exactly when they say the same.
+    """Return bytes that are equal for two messages exactly when they say the same.
 
-    Ids do not count, nor how arguments are printed, nor white space around an assistant's text: what was
-    sampled is kept as sampled, so nothing hangs on how a client writes it.
+    Ids do not count, nor the formatting of arguments, nor white space around an assistant's text. Sampled
+    tokens are kept as they are, so nothing depends on how a client writes them.
     """
     content = message.get("content") or ""
     if not isinstance(content, str):
@@ -116,12 +116,12 @@ def canonical_form(message: Message) -> bytes:
     calls = message.get("tool_calls") or ()
     if message["role"] == "assistant":
         content = content.strip()
-    told = json.dumps([_call_essence(call["function"]) for call in calls], sort_keys=True) if calls else ""
-    return f"{message['role']}\0{len(content)}\0{content}\0{told}".encode(errors="surrogatepass")
+    called = json.dumps([_call_content(call["function"]) for call in calls], sort_keys=True) if calls else ""
+    return f"{message['role']}\0{len(content)}\0{content}\0{called}".encode(errors="surrogatepass")
 
 
-def _call_essence(function: Mapping[str, Any]) -> list[Any]:
-    """Clients may print the arguments anew: compared as values."""
+def _call_content(function: Mapping[str, Any]) -> list[Any]:
+    """Return a call's name and its arguments as values, since clients may format the JSON anew."""
     try:
         return [function["name"], json.loads(function["arguments"])]
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Ids in, text out, as soon as it is sure to be content."""
+"""The text of a stream of token ids, released as soon as it is certain to be content."""
 
 import codecs
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ MARK = "\n" + TAG
 
 
 class TextStream:
-    """The text of a completion while it grows: never the beginning of a tool call or of a stop text."""
+    """The text of a growing completion, without what may be the start of a tool call or of a stop text."""
 
     def __init__(self, renderer: Renderer, stops: Sequence[str] = ()) -> None:
         self._renderer = renderer
@@ -21,12 +21,12 @@ class TextStream:
         self._in_call = False
         self._tail = ""
         self._longest = max(map(len, self._stops), default=1) - 1
-        self.said = ""
+        self.sent = ""
         self.stopped = False
         """True once one of the stop texts is complete."""
 
     def add(self, ids: Sequence[int]) -> str:
-        """The text that `ids` make certain, possibly none."""
+        """Add ids; return the text that they make certain, possibly none."""
         words = [i for i in ids if i not in self._renderer.stop_ids]
         new = self._decoder.decode(self._renderer.tokenizer.decode_bytes(words))
         if self._stops:
@@ -36,7 +36,7 @@ class TextStream:
             return ""
         sure = self._sure()
         piece, self._held = self._held[:sure], self._held[sure:]
-        self.said += piece
+        self.sent += piece
         return piece
 
     def _look_for_stops(self, new: str) -> None:
@@ -45,7 +45,7 @@ class TextStream:
         self._tail = text[-self._longest :] if self._longest else ""
 
     def _sure(self) -> int:
-        """Length of the held text that cannot belong to a tool call, the newline before it or a stop text."""
+        """Return the length of held text that cannot belong to a tool call, its newline or a stop text."""
         text = self._held
         at = text.find(TAG)
         if at >= 0:
@@ -56,6 +56,6 @@ class TextStream:
 
     @staticmethod
     def _open_end(text: str, marks: Sequence[str]) -> int:
-        """Length of the longest end of `text` that begins one of `marks`."""
+        """Return the length of the longest end of `text` that begins one of `marks`."""
         lengths = range(min(max(map(len, marks), default=0), len(text)), 0, -1)
         return next((n for n in lengths if any(mark.startswith(text[-n:]) for mark in marks)), 0)

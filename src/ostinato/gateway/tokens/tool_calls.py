@@ -1,4 +1,4 @@
-"""Whether a sampled tool call fits the tools the client offered."""
+"""The check that a sampled tool call fits the tools that the client offered."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,9 +17,9 @@ PYTHON_TYPES: Mapping[str, type | tuple[type, ...]] = {
 
 
 def misuse(calls: Sequence[ParsedCall], tools: Sequence[Message]) -> str | None:
-    """What is wrong with the first call that does not fit its schema; None when all do.
+    """Return what is wrong with the first call that does not fit its schema; None when all do.
 
-    Reads names, `required`, the plain `type` of each property and `additionalProperties: false`.
+    The check covers names, `required`, the plain `type` of each property and `additionalProperties: false`.
     """
     offered = {tool["function"]["name"]: tool["function"].get("parameters", {}) for tool in tools}
     for call in calls:
