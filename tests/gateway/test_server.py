@@ -1,4 +1,7 @@
-"""The gateway as a process: started, killed, refused."""
+"""The gateway as a process: started, killed, refused.
+
+Covers gateway/server.py and gateway/config.py.
+"""
 
 import asyncio
 import socket
