@@ -1,4 +1,4 @@
-"""The machine outside as an escape would find it, what happened there, and the count of what was tried."""
+"""The machine outside as an escape would find it, the traces of escapes, and the count of the attempts."""
 
 import contextlib
 import ctypes
@@ -26,7 +26,8 @@ IPC_RMID, IPC_CREAT = 0, 0o1000
 
 @dataclass(slots=True, kw_only=True)
 class Outside:
-    """A secret in a file and in a process, doors that somebody may knock at, and what must stay as it is."""
+    """A secret in a file and in a process, listening sockets that record connections, and state that must not
+    change."""
 
     folder: Path
     secret: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -35,7 +36,7 @@ class Outside:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def state(self) -> dict[str, object]:
-        """All that an escape could have changed."""
+        """Return all state that an escape could change."""
         witness = self.facts["witness"]
         return {
             "file": Path(self.facts["file"]).read_text(),
@@ -52,7 +53,8 @@ class Outside:
         }
 
     def _mounts(self) -> list[str]:
-        """But for those that tests which run at the same time make in directories of their own."""
+        """Return the mounts, except those that tests running at the same time make in their own
+        directories."""
         elsewhere = tempfile.gettempdir() + "/"
         return [
             line
@@ -61,7 +63,7 @@ class Outside:
         ]
 
     def left_behind(self) -> list[str]:
-        """Processes anywhere on the machine that carry the marker and not only look for it."""
+        """Return the processes on the machine that carry the marker and do not merely look for it."""
         found = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
@@ -107,7 +109,7 @@ def _files(outside: Outside) -> dict[str, Any]:
 
 
 def _doors(outside: Outside, stack: contextlib.ExitStack) -> dict[str, Any]:
-    """Sockets that note who knocks, and a segment of shared memory."""
+    """Open sockets that record connections, and a segment of shared memory."""
     doors = {
         "port": _door(outside, stack, socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0)),
         "udp": _door(outside, stack, socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0)),
@@ -125,7 +127,7 @@ def _doors(outside: Outside, stack: contextlib.ExitStack) -> dict[str, Any]:
 def _door(
     outside: Outside, stack: contextlib.ExitStack, family: int, kind: int, address: tuple[str, int] | str
 ) -> int:
-    """Its port; 0 where the machine has no such family."""
+    """Open one socket; return its port, 0 if the machine lacks its address family."""
     sock = stack.enter_context(socket.socket(family, kind))
     try:
         sock.bind(address)
@@ -163,7 +165,7 @@ def backends() -> Iterator[dict[str, Backend]]:
     ]
 )
 def backend(request: pytest.FixtureRequest, backends: dict[str, Backend]) -> Backend:
-    """Every backend that is a boundary here."""
+    """Return a backend that is a boundary on this machine."""
     name = request.param
     found = opened(name, backends)
     if not found.capabilities.boundary:
@@ -172,7 +174,7 @@ def backend(request: pytest.FixtureRequest, backends: dict[str, Backend]) -> Bac
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """How many attempts to get out were made, and how many were held."""
+    """Print how many attempts to get out were made, and how many were stopped."""
     count = {
         outcome: sum(
             "escapes/" in report.nodeid and report.when == "call"

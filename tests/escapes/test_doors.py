@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""Ways around the door of a sandbox that may reach one host, on every backend that has a door."""
+"""Attempts to get around the proxy of a sandbox that may reach one host, on every backend that has one."""
 
 import json
 from collections.abc import AsyncIterator
@@ -8,8 +8,8 @@ import pytest
 from tests.escapes.attempts import ATTEMPTS, SHARED
 from tests.escapes.conftest import Outside
 from tests.sandbox.egress.conftest import backend, resolving, serving
+from tests.sandbox.egress.redirection import python
 from tests.sandbox.egress.test_listener import LIMITS, hello
-from tests.sandbox.egress.turned import python
 
 from ostinato.sandbox import Backend, Spec
 from ostinato.sandbox.backends.agent_sandbox import AgentSandbox
@@ -63,7 +63,7 @@ AROUND = {
     "speak as the agent": "return [p for p in (*glob.glob('/dev/vport*'), *glob.glob('/dev/hvc*'), *glob.glob('/proc/1/fd/*')) if os.close(os.open(p, os.O_WRONLY)) is None]",
     "hear the agent": "return [p for p in (*glob.glob('/dev/vport*'), *glob.glob('/proc/1/fd/*')) if os.close(os.open(p, os.O_RDONLY)) is None]",
 }
-"""What must give no evidence of having got anywhere, and make nobody knock outside."""
+"""Attempts that must show no success, and must make no connection outside."""
 FLOODS = {
     "connections that say nothing": "held = [socket.create_connection(('127.0.0.1', 3128), 60) for _ in range(200)]",
     "connections that are reset": """
@@ -88,7 +88,7 @@ FLOODS = {
 
 @pytest.fixture
 async def held(backend: Backend, outside: Outside) -> AsyncIterator[AgentSandbox]:
-    """May reach one port of `good.test` and nothing else."""
+    """Yield a sandbox that may reach one port of `good.test` and nothing else."""
     async with serving(hello) as port:
         outside.facts["allowed"] = port
         egress = Egress(allow=(f"good.test:{port}",), networks=("127.0.0.0/8",), connections=8)
@@ -102,7 +102,7 @@ async def held(backend: Backend, outside: Outside) -> AsyncIterator[AgentSandbox
 
 
 async def tried(sandbox: AgentSandbox, bodies: dict[str, str]) -> dict[str, str]:
-    """What each gave that gave anything."""
+    """Return the result of each attempt that had one."""
     attempts = [
         f"def attempt_{number}():\n    {body.strip()}\n" for number, body in enumerate(bodies.values())
     ]
@@ -117,12 +117,12 @@ async def reaches(sandbox: AgentSandbox, outside: Outside) -> bool:
     return "hello" in (await tried(sandbox, {"it": f"return said({target})"})).get("it", "")
 
 
-async def test_nothing_gets_around_the_door(held: AgentSandbox, outside: Outside) -> None:
+async def test_nothing_gets_around_the_proxy(held: AgentSandbox, outside: Outside) -> None:
     assert await tried(held, AROUND) == {}
     assert await reaches(held, outside)
 
 
-async def test_a_door_is_the_only_way(held: AgentSandbox) -> None:
+async def test_the_proxy_is_the_only_way_out(held: AgentSandbox) -> None:
     result = await held.exec(f"python attempts.py facts.json {' '.join(NETWORK)}")
     found = json.loads(result.output.splitlines()[-1])
     assert found == dict.fromkeys(NETWORK)

@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""Every way out of a sandbox that we know, tried on every backend that says it is a boundary."""
+"""Every known way out of a sandbox, tried on every backend that claims to be a boundary."""
 
 import asyncio
 import json
@@ -20,12 +20,12 @@ SMALL = Limits(memory_mb=200, processes=30, cpu_s=2, wall_s=6, disk_mb=8)
 _FOUND: dict[str, dict[str, Any]] = {}
 
 
-def test_the_corpus_is_as_large_as_it_says() -> None:
+def test_the_corpus_has_the_documented_size() -> None:
     assert len(ATTEMPTS) + len(BOMBS) >= 60
 
 
 async def test_the_attempts_are_real(outside: Outside) -> None:
-    """Bare, on this machine, they get through: so in a sandbox it is the sandbox that held them."""
+    """Without a sandbox the attempts succeed on this machine, so in a sandbox it is the sandbox that stops them."""
     command = [sys.executable, "attempts.py", "facts.json", *sorted(LIVE)]
     done = await asyncio.to_thread(
         subprocess.run, command, cwd=outside.facts["repo"], capture_output=True, check=True
@@ -37,7 +37,7 @@ async def test_the_attempts_are_real(outside: Outside) -> None:
 
 
 async def attempts(backend: Backend, outside: Outside) -> dict[str, Any]:
-    """What each attempt found in one sandbox of `backend`; they are made once."""
+    """Return the result of each attempt in one sandbox of `backend`; they are made once."""
     if backend.name not in _FOUND:
         before = outside.state()
         sandbox = await backend.create(Spec(repo=Path(outside.facts["repo"]), limits=LIMITS))
@@ -109,7 +109,7 @@ async def test_a_bomb_harms_only_itself(backend: Backend, outside: Outside, bomb
 
 
 async def explode(sandbox: Sandbox, code: str) -> None:
-    """The bomb ends by itself or is ended; the sandbox may die of it, and must say so if it does."""
+    """Run a bomb until it ends or is ended. The sandbox may die of it, and must then say so."""
     try:
         await sandbox.write("bomb.py", code.encode())
         result = await sandbox.exec("python bomb.py", timeout_s=3)

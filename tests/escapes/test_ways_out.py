@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""Ways around the gate of a sandbox whose connections are turned: past it, or through it under a false name."""
+"""Attempts to get past the redirection of a sandbox, or through it under a false name."""
 
 import contextlib
 import json
@@ -8,11 +8,20 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from tests.sandbox.egress.turned import Internet, Turned, backend, internet, python, refused, turned, turning
+from tests.sandbox.egress.redirection import (
+    Internet,
+    RedirectedSandboxes,
+    backend,
+    internet,
+    python,
+    redirected,
+    redirection_works,
+    refused,
+)
 
 from ostinato.sandbox.backends.namespaces.backend import NsSandbox
 
-__all__ = ["backend", "internet", "turned", "turning"]
+__all__ = ["backend", "internet", "redirected", "redirection_works"]
 pytestmark = pytest.mark.transparent
 
 HELPERS = """
@@ -118,7 +127,7 @@ TOLD = {
     "a name below one that is allowed alone": ("return asked('secret.good.test')[1] == 0", "no rule"),
     "another name in the greeting": (
         "return tls(('good.test', port), 'other.test', b'GET / HTTP/1.1\\r\\n\\r\\n')",
-        "asks there for 'other.test'",
+        "requests 'other.test'",
     ),
     "another name in a greeting in small pieces": (
         "a = ssl.MemoryBIO(); b = ssl.MemoryBIO(); o = ssl.create_default_context().wrap_bio(a, b, server_hostname='other.test')\n"
@@ -126,11 +135,11 @@ TOLD = {
         "    s = socket.create_connection(('good.test', port), 30); s.setsockopt(6, 1, 1)\n"
         "    for byte in b.read(): s.send(bytes([byte]))\n"
         "    return s.recv(9)",
-        "asks there for 'other.test'",
+        "requests 'other.test'",
     ),
     "another host in what is inspected": (
         "return tls(('looked.test', port), 'looked.test', b'GET / HTTP/1.1\\r\\nHost: other.test\\r\\n\\r\\n').split()[1] != b'403'",
-        "asks there for 'other.test'",
+        "requests 'other.test'",
     ),
     "two hosts in what is inspected": (
         "return tls(('looked.test', port), 'looked.test', b'GET / HTTP/1.1\\r\\nHost: looked.test:%d\\r\\nHost: other.test\\r\\n\\r\\n' % port).split()[1] != b'403'",
@@ -146,7 +155,7 @@ TOLD = {
     ),
     "another greeting in what is inspected": (
         "return tls(('looked.test', port), 'other.test', b'GET / HTTP/1.1\\r\\n\\r\\n')",
-        "asks there for 'other.test'",
+        "requests 'other.test'",
     ),
     "no HTTP in what is inspected": (
         "return tls(('looked.test', port), 'looked.test', b'SSH-2.0-x\\r\\n\\r\\n').split()[1] != b'403'",
@@ -158,7 +167,7 @@ TOLD = {
     ),
     "another host in plain HTTP": (
         "s = socket.create_connection(('good.test', port), 30); s.sendall(b'GET / HTTP/1.1\\r\\nHost: other.test\\r\\n\\r\\n'); return s.recv(99).split()[1] != b'403'",
-        "asks there for 'other.test'",
+        "requests 'other.test'",
     ),
     "another body than its head says": (
         "return tls(('looked.test', port), 'looked.test', b'POST / HTTP/1.1\\r\\nHost: looked.test:%d\\r\\nContent-Length: 5\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n0\\r\\n\\r\\n' % port).split()[1] != b'403'",
@@ -182,19 +191,19 @@ def listening() -> Iterator[tuple[int, list[bytes]]]:
 
 
 @pytest.fixture
-async def held(internet: Internet, turned: Turned) -> AsyncIterator[NsSandbox]:
+async def held(internet: Internet, redirected: RedirectedSandboxes) -> AsyncIterator[NsSandbox]:
     """May say anything to `good.test` and, inspected, to `looked.test`; both lead to a server that hears no
     word in any of these tests."""
     with listening() as (udp, heard):
         async with internet.serving() as port:
-            (turned.repo / "facts.json").write_text(json.dumps({"port": port, "udp": udp}))
-            sandbox = await turned.open(
+            (redirected.repo / "facts.json").write_text(json.dumps({"port": port, "udp": udp}))
+            sandbox = await redirected.open(
                 f"good.test:{port}", f"looked.test:{port}", inspect=(f"looked.test:{port}",)
             )
             yield sandbox
             await sandbox.destroy()
     assert heard == []
-    assert internet.asked == []
+    assert internet.heads == []
 
 
 async def tried(sandbox: NsSandbox, body: str) -> Any:
@@ -214,11 +223,11 @@ async def test_a_false_name_is_refused_and_noted(held: NsSandbox, name: str) -> 
     await refused(held, why)
 
 
-async def test_the_attempts_would_be_noticed(internet: Internet, turned: Turned) -> None:
+async def test_the_attempts_would_be_noticed(internet: Internet, redirected: RedirectedSandboxes) -> None:
     """The same words to the right host arrive."""
     async with internet.serving() as port:
-        (turned.repo / "facts.json").write_text(json.dumps({"port": port, "udp": 1}))
-        sandbox = await turned.open(
+        (redirected.repo / "facts.json").write_text(json.dumps({"port": port, "udp": 1}))
+        sandbox = await redirected.open(
             f"good.test:{port}", f"looked.test:{port}", inspect=(f"looked.test:{port}",)
         )
         for host in ("good.test", "looked.test"):
@@ -226,7 +235,7 @@ async def test_the_attempts_would_be_noticed(internet: Internet, turned: Turned)
             assert "hello" in (await tried(sandbox, f"return tls(('{host}', port), '{host}', {said})") or "")
         assert await tried(sandbox, "return asked('good.test') == (1, 0)")
         await sandbox.destroy()
-    assert len(internet.asked) == 2
+    assert len(internet.heads) == 2
 
 
 async def test_a_flood_of_questions_ends_at_the_gate(held: NsSandbox) -> None:

@@ -1,4 +1,4 @@
-"""A proxy on a Unix socket, servers of our own behind it, and names that lead where a test wants."""
+"""A proxy on a Unix socket, test servers behind it, and names that resolve as a test needs."""
 
 import asyncio
 import socket
@@ -35,7 +35,7 @@ async def resolve(host: str, port: int) -> list[str]:
 
 
 class Bench:
-    """A proxy and what is needed to talk through it."""
+    """A proxy and a way to send requests through it."""
 
     def __init__(self, place: Path, proxy: Proxy) -> None:
         self._place = str(place)
@@ -45,7 +45,7 @@ class Bench:
         return await asyncio.open_unix_connection(self._place)
 
     async def ask(self, text: str | bytes) -> bytes:
-        """Send `text`, close our side when the answer has come, give back all of it."""
+        """Send `text` and return the whole response; close our side after that."""
         reader, writer = await self.open()
         writer.write(text.encode() if isinstance(text, str) else text)
         answer = await reader.read()
@@ -61,7 +61,7 @@ class Bench:
 
 @asynccontextmanager
 async def serving(handler: Handler) -> AsyncIterator[int]:
-    """A server on loopback; gives its port."""
+    """Run a server on loopback; yield its port."""
     server = await asyncio.start_server(handler, "127.0.0.1", 0)
     async with server:
         yield server.sockets[0].getsockname()[1]
@@ -81,12 +81,12 @@ async def proxying(place: Path, policy: Egress) -> AsyncIterator[Bench]:
 
 
 LETTING = {"ns": NsBackend, "gvisor": GvisorBackend, "qemu": QemuBackend}
-"""Backends that let something out."""
+"""Backends with egress, by name."""
 
 
 @pytest.fixture(scope="session")
 def resolving() -> Iterator[dict[str, Backend]]:
-    """With names of our own."""
+    """Return the backends with the names of these tests."""
     with closed_at_the_end() as found:
         yield found
 
@@ -97,7 +97,7 @@ def resolving() -> Iterator[dict[str, Backend]]:
 def backend(
     request: pytest.FixtureRequest, backends: dict[str, Backend], resolving: dict[str, Backend]
 ) -> Backend:
-    """One that works here."""
+    """Return a backend that works on this machine."""
     name: str = request.param
     opened(name, backends)
     if name not in resolving:

@@ -1,5 +1,8 @@
-"""Connections as frames: a porter in a process of its own, programs at its door, a proxy behind our end of
-the wire. Then guests that are not honest, who harm nobody but themselves."""
+"""Connections as frames: a forwarder in its own process, programs that connect to it, and a proxy at our end.
+
+The last tests have dishonest guests, which harm only themselves. Covers sandbox/guest/proxy_forwarder.py as
+well.
+"""
 
 import asyncio
 import socket
@@ -17,7 +20,7 @@ from tests.sandbox.egress.conftest import resolve, serving
 
 from ostinato.sandbox import SandboxError
 from ostinato.sandbox.base import Egress
-from ostinato.sandbox.egress.frame_transport import MOST, CarriedWay
+from ostinato.sandbox.egress.frame_transport import MOST, FrameRoute
 from ostinato.sandbox.protocol import frames
 from ostinato.sandbox.protocol.connection import AgentConnection
 
@@ -27,21 +30,21 @@ from ostinato.sandbox.protocol.agent_link import AgentLink, Poller
 from ostinato.sandbox.guest.proxy_forwarder import ProxyForwarder
 
 link, watch = AgentLink(os.dup(0), os.dup(1), ""), Poller()
-porter = ProxyForwarder(watch, link.send, os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND))
+forwarder = ProxyForwarder(watch, link.send, os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND))
 
-def hear(_):
+def receive(_):
     for request, body in link.receive():
         match request["op"]:
-            case "stream": porter.receive(request, body)
-            case "trust": porter.trust(body)
-            case "open": porter.open(request["door"])
-            case "shut": porter.shut()
-            case "hello": porter.reset()
+            case "stream": forwarder.receive(request, body)
+            case "trust": forwarder.trust(body)
+            case "open": forwarder.open(request["door"])
+            case "shut": forwarder.shut()
+            case "hello": forwarder.reset()
         if request["op"] not in ("stream", "trust"):
             told = {name: os.environ[name] for name in ("HTTP_PROXY", "SSL_CERT_FILE") if name in os.environ}
             link.send({"id": request["id"], "told": told})
 
-watch.add(link.incoming, select.POLLIN | select.POLLHUP | select.POLLERR, hear)
+watch.add(link.incoming, select.POLLIN | select.POLLHUP | select.POLLERR, receive)
 while link.open:
     watch.poll_once(None)
 """
@@ -55,19 +58,22 @@ def free_port() -> int:
 
 @dataclass(kw_only=True)
 class Guest:
-    """The process, its wire, and where its door is."""
+    """The forwarder's process, its wire and its port."""
 
     channel: socket.socket
     trust: Path
     port: int
     wire: AgentConnection
-    way: CarriedWay | None = None
+    route: FrameRoute | None = None
 
     async def enter(self, policy: Egress) -> None:
-        """As a sandbox of its own, whatever it was before."""
+        """Make the guest a sandbox of its own, whatever it was before."""
         await self.wire.hello("another", 20)
-        self.way = CarriedWay(policy, "s", resolve, self.wire)
-        door = {**self.way.door({"SSL_CERT_FILE": "kept"}), "address": ("127.0.0.1", self.port)}
+        self.route = FrameRoute(policy, "s", resolve, self.wire)
+        door = {
+            **self.route.forwarder_settings({"SSL_CERT_FILE": "kept"}),
+            "address": ("127.0.0.1", self.port),
+        }
         for part in (b"whom ", b"to trust"):
             self.wire.send({"id": 0, "op": "trust"}, part)
         answer, _ = await self.wire.request({"op": "open", "door": door}, within_s=20)
@@ -83,13 +89,13 @@ class Guest:
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
         return reader, writer
 
-    async def seen(self, count: int) -> list[str | None]:
-        """Why each of the first `count` connections ended; None: as it should."""
-        assert self.way is not None
+    async def refusals(self, count: int) -> list[str | None]:
+        """Return why each of the first `count` connections was refused or cut; None if it was not."""
+        assert self.route is not None
         async with asyncio.timeout(20):
-            while len(self.way.proxy.connections) < count:
+            while len(self.route.proxy.connections) < count:
                 await asyncio.sleep(0.01)
-        return [each.refused for each in self.way.proxy.connections]
+        return [each.refused for each in self.route.proxy.connections]
 
 
 async def wired(channel: socket.socket, **more: Any) -> AgentConnection:
@@ -104,14 +110,14 @@ async def guest(tmp_path: Path) -> AsyncIterator[Guest]:
     ours, theirs = socket.socketpair()
     trust = tmp_path / "ca.pem"
     command = [sys.executable, "-c", GUEST, str(trust)]
-    with theirs:  # a process that is told nothing but where its modules are
+    with theirs:  # a process that knows only the path of its modules
         process = subprocess.Popen(
             command, stdin=theirs, stdout=theirs, env={"PYTHONPATH": ":".join(sys.path)}
         )
     guest = Guest(channel=ours, trust=trust, port=free_port(), wire=await wired(ours))
     yield guest
-    if guest.way is not None:
-        await guest.way.aclose()
+    if guest.route is not None:
+        await guest.route.aclose()
     await guest.wire.close("the test is over")
     await asyncio.to_thread(process.wait)
 
@@ -141,13 +147,13 @@ async def test_both_ways_at_once_and_half_closed(guest: Guest) -> None:
         writer.write_eof()
         assert await reader.read() == data
         await close(writer)
-        assert await guest.seen(1) == [None]
-    assert guest.way is not None
-    (seen,) = guest.way.proxy.connections
+        assert await guest.refusals(1) == [None]
+    assert guest.route is not None
+    (seen,) = guest.route.proxy.connections
     assert (seen.sent, seen.received) == (len(data), len(data))
 
 
-async def test_who_does_not_read_holds_nobody_up_and_little_in_memory(guest: Guest) -> None:
+async def test_a_slow_reader_delays_no_other_and_fills_little_memory(guest: Guest) -> None:
     sent = 0
 
     async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -199,7 +205,7 @@ async def test_a_program_that_goes_is_noticed(guest: Guest) -> None:
         )
         writer.transport.abort()
         await asyncio.wait_for(gone.wait(), 20)
-        assert "failed" in ((await guest.seen(1))[0] or "")
+        assert "failed" in ((await guest.refusals(1))[0] or "")
 
 
 async def test_a_server_that_goes_is_noticed(guest: Guest) -> None:
@@ -218,7 +224,7 @@ async def test_a_server_that_goes_is_noticed(guest: Guest) -> None:
         await close(writer)
 
 
-async def test_more_than_the_policy_allows_are_told_so_and_many_more_wait(guest: Guest) -> None:
+async def test_connections_beyond_the_policy_are_refused_and_many_more_wait(guest: Guest) -> None:
     async with serving(echo) as port:
         await guest.enter(policy(port, connections=2))
         held = [await guest.tunnel(port) for _ in range(2)]
@@ -233,7 +239,7 @@ async def test_more_than_the_policy_allows_are_told_so_and_many_more_wait(guest:
             await close(writer)
 
 
-async def test_who_comes_to_a_full_door_waits(guest: Guest) -> None:
+async def test_a_connection_to_a_full_forwarder_waits(guest: Guest) -> None:
     async with serving(echo) as port:
         await guest.enter(policy(port, connections=1000))
         held = [await guest.tunnel(port) for _ in range(MOST)]
@@ -249,14 +255,14 @@ async def test_who_comes_to_a_full_door_waits(guest: Guest) -> None:
             await close(each)
 
 
-async def test_whoever_takes_over_hears_nothing_of_what_was_under_way(guest: Guest) -> None:
-    """As after a fork: what was under way breaks, who comes then waits, and is served by the new way."""
+async def test_a_new_route_gets_nothing_of_earlier_connections(guest: Guest) -> None:
+    """As after a fork: open connections break, later ones wait and are served by the new route."""
     async with serving(echo) as port:
         await guest.enter(policy(port))
         reader, writer = await guest.tunnel(port)
         writer.write(b"\0ne")
         assert await reader.readexactly(3) == b"\0ne"
-        old, guest.way = guest.way, None
+        old, guest.route = guest.route, None
         await guest.wire.hello("a copy", 20)
         with pytest.raises(ConnectionResetError):
             await reader.read()
@@ -268,7 +274,7 @@ async def test_whoever_takes_over_hears_nothing_of_what_was_under_way(guest: Gue
         waiting.write(b"\0wo")
         assert await new.readexactly(3) == b"\0wo"
         await close(waiting)
-        assert await guest.seen(1) == [None]
+        assert await guest.refusals(1) == [None]
         assert old is not None and not old.proxy.connections
         await old.aclose()
 
@@ -279,11 +285,11 @@ async def close_broken(writer: asyncio.StreamWriter) -> None:
         await writer.wait_closed()
 
 
-async def test_a_copy_without_a_way_out_turns_away_who_waits(guest: Guest) -> None:
+async def test_a_copy_without_a_route_resets_waiting_connections(guest: Guest) -> None:
     async with serving(echo) as port:
         await guest.enter(policy(port))
-        assert guest.way is not None
-        await guest.way.aclose()
+        assert guest.route is not None
+        await guest.route.aclose()
         await guest.wire.hello("a copy", 20)
         reader, writer = await guest.knock()
         answer, _ = await guest.wire.request({"op": "shut"}, within_s=20)
@@ -296,7 +302,7 @@ async def test_a_copy_without_a_way_out_turns_away_who_waits(guest: Guest) -> No
     assert guest.trust.read_bytes() == b""
 
 
-async def test_what_is_held_back_comes_later(guest: Guest) -> None:
+async def test_frames_that_are_held_back_arrive_later(guest: Guest) -> None:
     async with serving(echo) as port:
         await guest.enter(policy(port))
         reader, writer = await guest.tunnel(port)
@@ -311,7 +317,7 @@ async def test_what_is_held_back_comes_later(guest: Guest) -> None:
 
 
 @pytest.mark.parametrize("held", [False, True])
-async def test_the_end_of_the_way_cuts_what_is_open(guest: Guest, held: bool) -> None:
+async def test_the_end_of_the_route_cuts_open_connections(guest: Guest, held: bool) -> None:
     async with serving(echo) as port:
         await guest.enter(policy(port))
         reader, writer = await guest.tunnel(port)
@@ -319,21 +325,21 @@ async def test_the_end_of_the_way_cuts_what_is_open(guest: Guest, held: bool) ->
             guest.wire.hold()
             writer.write(bytes(1 << 20))
             await asyncio.sleep(0)
-        assert guest.way is not None
-        await asyncio.wait_for(guest.way.aclose(), 20)
-        assert await guest.seen(1) == ["the sandbox ended"]
+        assert guest.route is not None
+        await asyncio.wait_for(guest.route.aclose(), 20)
+        assert await guest.refusals(1) == ["the sandbox ended"]
         await guest.wire.close("the sandbox ended")
         with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
             await reader.readexactly(1 << 20)
         writer.close()
 
 
-async def test_a_guest_that_dies_cuts_what_is_open(guest: Guest) -> None:
+async def test_a_guest_that_dies_cuts_open_connections(guest: Guest) -> None:
     async with serving(echo) as port:
         await guest.enter(policy(port))
         _, writer = await guest.tunnel(port)
         guest.wire.connection_lost(None)
-        assert await guest.seen(1) == ["failed: the sandbox is gone"]
+        assert await guest.refusals(1) == ["failed: the sandbox is gone"]
         writer.close()
 
 
@@ -341,12 +347,12 @@ async def test_a_guest_that_dies_cuts_what_is_open(guest: Guest) -> None:
 
 
 @dataclass(kw_only=True)
-class Liar:
-    """Our end of a wire to a backend that believes us to be a guest."""
+class DishonestGuest:
+    """Our end of a wire to a backend that takes us for a guest."""
 
     channel: socket.socket
     wire: AgentConnection
-    way: CarriedWay
+    route: FrameRoute
 
     async def say(self, body: bytes = b"", **header: object) -> None:
         frame = frames.pack({"id": 0, "generation": "", **header}, body)
@@ -355,13 +361,13 @@ class Liar:
 
 
 @pytest.fixture
-async def liar() -> AsyncIterator[Liar]:
+async def dishonest() -> AsyncIterator[DishonestGuest]:
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
     wire = await wired(ours)
-    way = CarriedWay(Egress(allow=(), connections=4), "s", resolve, wire)
-    yield Liar(channel=theirs, wire=wire, way=way)
-    await way.aclose()
+    route = FrameRoute(Egress(allow=(), connections=4), "s", resolve, wire)
+    yield DishonestGuest(channel=theirs, wire=wire, route=route)
+    await route.aclose()
     await wire.close("the test is over")
     theirs.close()
 
@@ -403,25 +409,25 @@ LIES: dict[str, list[tuple[dict[str, object], bytes]]] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-async def test_who_does_not_keep_to_the_protocol_is_ended(liar: Liar, lie: str) -> None:
+async def test_a_guest_that_breaks_the_protocol_is_ended(dishonest: DishonestGuest, lie: str) -> None:
     for header, body in LIES[lie]:
-        await liar.say(body, **header)
+        await dishonest.say(body, **header)
     with pytest.raises(SandboxError, match="does not speak the protocol"):
-        await liar.wire.request({"op": "anything"}, within_s=20)
+        await dishonest.wire.request({"op": "anything"}, within_s=20)
 
 
-async def test_what_is_not_there_any_more_may_be_spoken_of(liar: Liar) -> None:
-    await liar.say(event="data", stream=7, body=b"x")
-    await liar.say(event="opened", stream=1)
-    await liar.say(event="close", stream=1)
-    await liar.say(event="end", stream=1)
-    asked = liar.wire.send_request({"op": "anything"}, within_s=20)
-    await liar.say(id=asked.number)
-    await liar.wire.response(asked)
+async def test_frames_for_a_closed_connection_are_ignored(dishonest: DishonestGuest) -> None:
+    await dishonest.say(event="data", stream=7, body=b"x")
+    await dishonest.say(event="opened", stream=1)
+    await dishonest.say(event="close", stream=1)
+    await dishonest.say(event="end", stream=1)
+    asked = dishonest.wire.send_request({"op": "anything"}, within_s=20)
+    await dishonest.say(id=asked.number)
+    await dishonest.wire.response(asked)
 
 
-async def test_a_guest_that_takes_without_reading_fills_no_memory(liar: Liar) -> None:
-    """It says to have taken all that it is given, and reads nothing of it."""
+async def test_a_guest_that_acknowledges_unread_bytes_fills_no_memory(dishonest: DishonestGuest) -> None:
+    """It acknowledges all bytes and reads none of them."""
     sent = 0
 
     async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -432,52 +438,54 @@ async def test_a_guest_that_takes_without_reading_fills_no_memory(liar: Liar) ->
             sent += 1 << 16
 
     async with serving(pour) as port:
-        await liar.way.aclose()
-        liar.way = CarriedWay(policy(port), "s", resolve, liar.wire)
-        await liar.say(event="opened", stream=1)
-        await liar.say(event="data", stream=1, body=f"CONNECT good.test:{port} HTTP/1.1\r\n\r\nx".encode())
+        await dishonest.route.aclose()
+        dishonest.route = FrameRoute(policy(port), "s", resolve, dishonest.wire)
+        await dishonest.say(event="opened", stream=1)
+        await dishonest.say(
+            event="data", stream=1, body=f"CONNECT good.test:{port} HTTP/1.1\r\n\r\nx".encode()
+        )
         reader = frames.Reader()
         given = 0
         while given < 4 * frames.WINDOW:  # so far it is honest
-            reader.feed(await asyncio.get_running_loop().sock_recv(liar.channel, 1 << 16))
+            reader.feed(await asyncio.get_running_loop().sock_recv(dishonest.channel, 1 << 16))
             while frame := reader.next():
                 header, body = frame
                 if header["event"] == "data":
                     given += len(body)
-                    await liar.say(event="taken", stream=1, bytes=len(body))
+                    await dishonest.say(event="taken", stream=1, bytes=len(body))
         before = -1
         while before != sent:
             before = sent
             await asyncio.sleep(0.1)
-        transport, fullest = liar.wire._transport, 0
+        transport, fullest = dishonest.wire._transport, 0
         assert transport is not None
         with suppress(ConnectionError):  # when it has taken more than can be on its way it is ended
             for _ in range(100):  # from here on it lies: nothing of this was read
-                await liar.say(event="taken", stream=1, bytes=16_000)
+                await dishonest.say(event="taken", stream=1, bytes=16_000)
                 await asyncio.sleep(0.01)
                 fullest = max(fullest, transport.get_write_buffer_size())
         assert 0 < fullest < 4 * frames.CHUNK
 
 
-async def test_connections_take_turns_on_a_wire_that_is_full(liar: Liar) -> None:
+async def test_connections_take_turns_on_a_full_wire(dishonest: DishonestGuest) -> None:
     async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             writer.write(bytes(1 << 18))
             await writer.drain()
 
     async with serving(pour) as port:
-        await liar.way.aclose()
-        liar.way = CarriedWay(policy(port), "s", resolve, liar.wire)
+        await dishonest.route.aclose()
+        dishonest.route = FrameRoute(policy(port), "s", resolve, dishonest.wire)
         for stream in (1, 2, 3):
-            await liar.say(event="opened", stream=stream)
+            await dishonest.say(event="opened", stream=stream)
             asked = f"CONNECT good.test:{port} HTTP/1.1\r\n\r\nx".encode()
-            await liar.say(event="data", stream=stream, body=asked)
+            await dishonest.say(event="data", stream=stream, body=asked)
         reader, given = frames.Reader(), {1: 0, 2: 0, 3: 0}
         while sum(given.values()) < 20 << 20:
-            reader.feed(await asyncio.get_running_loop().sock_recv(liar.channel, 1 << 14))
+            reader.feed(await asyncio.get_running_loop().sock_recv(dishonest.channel, 1 << 14))
             while frame := reader.next():
                 header, body = frame
                 if header["event"] == "data":
                     given[header["stream"]] += len(body)
-                    await liar.say(event="taken", stream=header["stream"], bytes=len(body))
+                    await dishonest.say(event="taken", stream=header["stream"], bytes=len(body))
         assert min(given.values()) > 6 << 20

@@ -1,5 +1,8 @@
-"""The proxy as programs in a sandbox find it: the only way out, and only as far as the policy goes. Of every
-backend that has one."""
+"""The proxy as programs in a sandbox see it, on every backend that has one: the only way out, within the
+policy.
+
+Covers sandbox/egress/route.py and sandbox/egress/meter.py as well.
+"""
 
 import asyncio
 import logging
@@ -11,12 +14,12 @@ from typing import Any
 
 import pytest
 from tests.sandbox.egress.conftest import serving
-from tests.sandbox.egress.turned import Internet, internet, python, refused, wheel
+from tests.sandbox.egress.redirection import Internet, internet, python, refused, wheel
 
 from ostinato.sandbox import Backend, Limits, Mount, Sandbox, SandboxError, SnapshotKind, Spec
 from ostinato.sandbox.backends.agent_sandbox import AgentSandbox
 from ostinato.sandbox.base import Egress
-from ostinato.sandbox.egress.proxy_connection import Connection
+from ostinato.sandbox.egress.proxy_connection import ConnectionRecord
 
 __all__ = ["internet"]
 LIMITS = Limits(memory_mb=2048, cpu_s=60, wall_s=120, processes=100)
@@ -38,12 +41,12 @@ print(answer.read().decode(), answer.headers)
 
 
 @dataclass(kw_only=True)
-class Opening:
-    """Makes sandboxes that may reach `allow`, all of it on loopback outside."""
+class ProxiedSandboxes:
+    """A maker of sandboxes that may reach the hosts `allow`, which are all on loopback outside."""
 
     backend: Backend
     repo: Path
-    made: list[Sandbox] = field(default_factory=list)
+    opened: list[Sandbox] = field(default_factory=list)
 
     def spec(self, *allow: str, **policy: Any) -> Spec:
         egress = Egress(allow=allow, networks=("127.0.0.0/8",), **policy)
@@ -54,18 +57,18 @@ class Opening:
 
     def keep(self, sandbox: Sandbox) -> AgentSandbox:
         assert isinstance(sandbox, AgentSandbox)
-        self.made.append(sandbox)
+        self.opened.append(sandbox)
         return sandbox
 
 
 @pytest.fixture
-async def opening(backend: Backend, tmp_path: Path) -> AsyncIterator[Opening]:
+async def sandboxes(backend: Backend, tmp_path: Path) -> AsyncIterator[ProxiedSandboxes]:
     repo = tmp_path / "repo"
     repo.mkdir()
     (repo / "ask.py").write_text(ASK)
-    opening = Opening(backend=backend, repo=repo)
-    yield opening
-    for sandbox in opening.made:
+    sandboxes = ProxiedSandboxes(backend=backend, repo=repo)
+    yield sandboxes
+    for sandbox in sandboxes.opened:
         await sandbox.destroy()
 
 
@@ -80,32 +83,32 @@ async def ask(sandbox: Sandbox, target: str) -> str:
     return (await sandbox.exec(f"python ask.py {target}")).output
 
 
-async def seen(sandbox: AgentSandbox, wanted: Callable[[Connection], bool]) -> Connection:
-    """The record, which is written when the connection has ended."""
+async def record_of(sandbox: AgentSandbox, wanted: Callable[[ConnectionRecord], bool]) -> ConnectionRecord:
+    """Wait for a record, which is written when its connection has ended."""
     async with asyncio.timeout(60):
-        while not (found := [each for each in sandbox.connections if wanted(each)]):
+        while not (records := [each for each in sandbox.connections if wanted(each)]):
             await asyncio.sleep(0.02)
-    return found[0]
+    return records[0]
 
 
-async def test_an_allowed_host_answers_and_all_is_written_down(
-    opening: Opening, caplog: pytest.LogCaptureFixture
+async def test_an_allowed_host_responds_and_every_connection_is_recorded(
+    sandboxes: ProxiedSandboxes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(hello) as port, serving(hello) as other:
-        sandbox = await opening.open(f"good.test:{port}")
+        sandbox = await sandboxes.open(f"good.test:{port}")
         with caplog.at_level(logging.INFO, "ostinato.sandbox.egress"):
             assert "hello" in await ask(sandbox, f"good.test:{port}")
             assert "not allowed" in await ask(sandbox, f"good.test:{other}")
-            first = await seen(sandbox, lambda each: each.port == port)
-            second = await seen(sandbox, lambda each: each.port == other)
+            first = await record_of(sandbox, lambda each: each.port == port)
+            second = await record_of(sandbox, lambda each: each.port == other)
     assert (first.refused, first.sandbox) == (None, sandbox.id)
     assert second.refused is not None
     assert str(other) in caplog.text
 
 
-async def test_there_is_no_way_around_it(opening: Opening) -> None:
+async def test_there_is_no_way_around_the_proxy(sandboxes: ProxiedSandboxes) -> None:
     async with serving(hello) as port:
-        sandbox = await opening.open(f"good.test:{port}")
+        sandbox = await sandboxes.open(f"good.test:{port}")
         direct = f"python -c \"import socket; socket.create_connection(('127.0.0.1', {port}), 2)\""
         assert "refused" in (await sandbox.exec(direct)).output
         outside = "python -c \"import socket; socket.create_connection(('1.1.1.1', 53), 2)\""
@@ -115,69 +118,71 @@ async def test_there_is_no_way_around_it(opening: Opening) -> None:
         assert "resolution" in (await sandbox.exec(named)).output
 
 
-async def test_without_a_policy_there_is_no_door(opening: Opening) -> None:
-    sandbox = opening.keep(await opening.backend.create(Spec(repo=opening.repo)))
+async def test_without_a_policy_there_is_no_listening_socket(sandboxes: ProxiedSandboxes) -> None:
+    sandbox = sandboxes.keep(await sandboxes.backend.create(Spec(repo=sandboxes.repo)))
     assert "refused" in await ask(sandbox, "good.test:80")
     assert "PROXY" not in (await sandbox.exec("env | tr a-z A-Z")).output
     assert sandbox.connections == []
 
 
-async def test_programs_find_it_by_themselves(opening: Opening) -> None:
-    sandbox = await opening.open("good.test:80")
+async def test_programs_find_the_proxy_by_themselves(sandboxes: ProxiedSandboxes) -> None:
+    sandbox = await sandboxes.open("good.test:80")
     code = "import urllib.request; urllib.request.urlopen('http://other.test/')"
     assert "HTTP Error 403" in (await sandbox.exec(f'python -c "{code}"')).output
 
 
-async def test_the_environment_that_was_asked_for_stays(opening: Opening) -> None:
+async def test_variables_of_the_spec_stay(sandboxes: ProxiedSandboxes) -> None:
     egress = Egress(allow=("good.test:80",))
-    spec = Spec(repo=opening.repo, egress=egress, environment={"PIP_CERT": "mine"}, limits=LIMITS)
-    sandbox = opening.keep(await opening.backend.create(spec))
+    spec = Spec(repo=sandboxes.repo, egress=egress, environment={"PIP_CERT": "mine"}, limits=LIMITS)
+    sandbox = sandboxes.keep(await sandboxes.backend.create(spec))
     output = (await sandbox.exec("echo $PIP_CERT $SSL_CERT_FILE $https_proxy")).output
     assert output == "mine /run/ostinato/ca.pem http://127.0.0.1:3128\n"
 
 
-async def test_it_lies_beside_what_is_mounted(opening: Opening, tmp_path: Path) -> None:
+async def test_the_certificates_lie_beside_other_mounts(sandboxes: ProxiedSandboxes, tmp_path: Path) -> None:
     (tmp_path / "data").write_text("data\n")
     mount = Mount(source=tmp_path / "data", target="/run/deep/data")
     egress = Egress(allow=("good.test:80",))
-    spec = Spec(repo=opening.repo, egress=egress, mounts=(mount,), limits=LIMITS)
-    sandbox = opening.keep(await opening.backend.create(spec))
+    spec = Spec(repo=sandboxes.repo, egress=egress, mounts=(mount,), limits=LIMITS)
+    sandbox = sandboxes.keep(await sandboxes.backend.create(spec))
     result = await sandbox.exec("cat /run/deep/data; head -c 4 $SSL_CERT_FILE; echo x >> $SSL_CERT_FILE")
     assert result.output.startswith("data\n") and result.exit_code != 0
 
 
-async def test_a_fork_has_a_proxy_of_its_own(opening: Opening) -> None:
+async def test_a_fork_has_a_proxy_of_its_own(sandboxes: ProxiedSandboxes) -> None:
     async with serving(hello) as port:
-        sandbox = await opening.open(f"good.test:{port}")
-        fork = opening.keep((await sandbox.fork())[0])
+        sandbox = await sandboxes.open(f"good.test:{port}")
+        fork = sandboxes.keep((await sandbox.fork())[0])
         await sandbox.destroy()
         assert "hello" in await ask(fork, f"good.test:{port}")
-        assert (await seen(fork, lambda _: True)).sandbox == fork.id != sandbox.id
+        assert (await record_of(fork, lambda _: True)).sandbox == fork.id != sandbox.id
     assert sandbox.connections == []
 
 
 @pytest.mark.parametrize("kind", SnapshotKind)
-async def test_a_restored_one_has_what_its_spec_says(opening: Opening, kind: SnapshotKind) -> None:
-    """Whatever it had when it was saved."""
-    if kind not in opening.backend.capabilities.snapshots:
-        pytest.skip(f"{opening.backend.name} takes no {kind} snapshots")
+async def test_a_restored_sandbox_has_the_policy_of_its_spec(
+    sandboxes: ProxiedSandboxes, kind: SnapshotKind
+) -> None:
+    """The policy at the time of the snapshot does not matter."""
+    if kind not in sandboxes.backend.capabilities.snapshots:
+        pytest.skip(f"{sandboxes.backend.name} takes no {kind} snapshots")
     async with serving(hello) as port, serving(hello) as other:
-        sandbox = await opening.open(f"good.test:{port}")
+        sandbox = await sandboxes.open(f"good.test:{port}")
         snapshot = await sandbox.snapshot(kind)
-        spec = opening.spec(f"good.test:{other}")
-        restored = opening.keep(await opening.backend.restore(snapshot, spec))
+        spec = sandboxes.spec(f"good.test:{other}")
+        restored = sandboxes.keep(await sandboxes.backend.restore(snapshot, spec))
         assert "hello" in await ask(restored, f"good.test:{other}")
         assert "not allowed" in await ask(restored, f"good.test:{port}")
-        without = opening.keep(
-            await opening.backend.restore(snapshot, Spec(repo=opening.repo, limits=LIMITS))
+        without = sandboxes.keep(
+            await sandboxes.backend.restore(snapshot, Spec(repo=sandboxes.repo, limits=LIMITS))
         )
         assert "refused" in await ask(without, f"good.test:{port}")
         assert "PROXY" not in (await without.exec("env | tr a-z A-Z")).output
         again = await without.snapshot(kind)
-        reopened = opening.keep(await opening.backend.restore(again, spec))
+        reopened = sandboxes.keep(await sandboxes.backend.restore(again, spec))
         assert "hello" in await ask(reopened, f"good.test:{other}")
         for each in (snapshot, again):
-            await opening.backend.remove(each)
+            await sandboxes.backend.remove(each)
 
 
 WAIT = """
@@ -204,8 +209,10 @@ async def written(sandbox: Sandbox, name: str) -> bytes:
                 await asyncio.sleep(0.05)
 
 
-async def test_what_is_under_way_breaks_in_a_copy_and_goes_on_in_the_original(opening: Opening) -> None:
-    if opening.backend.capabilities.fork is not SnapshotKind.FULL:
+async def test_open_connections_break_in_a_copy_and_go_on_in_the_original(
+    sandboxes: ProxiedSandboxes,
+) -> None:
+    if sandboxes.backend.capabilities.fork is not SnapshotKind.FULL:
         pytest.skip("no program goes on in its forks")
     lines, more = list[bytes](), asyncio.Event()
 
@@ -218,22 +225,22 @@ async def test_what_is_under_way_breaks_in_a_copy_and_goes_on_in_the_original(op
         lines.append(await reader.read())
         writer.close()
 
-    (opening.repo / "wait.py").write_text(WAIT)
+    (sandboxes.repo / "wait.py").write_text(WAIT)
     async with serving(slow) as port:
-        sandbox = await opening.open(f"good.test:{port}")
+        sandbox = await sandboxes.open(f"good.test:{port}")
         process = await sandbox.start(f"python wait.py {port}")
         assert await written(sandbox, "began") == b"first\n"
-        fork = opening.keep((await sandbox.fork())[0])
+        fork = sandboxes.keep((await sandbox.fork())[0])
         assert await written(fork, "ended") == b"ConnectionResetError"
         more.set()
         assert (await process.wait()).exit_code == 0
         assert await sandbox.read("ended") == b"second\n"
-        assert (await seen(sandbox, lambda _: True)).refused is None
+        assert (await record_of(sandbox, lambda _: True)).refused is None
     assert lines == [b"begin\n", b""]
     assert fork.connections == []
 
 
-async def test_a_pause_loses_nothing(opening: Opening) -> None:
+async def test_a_pause_loses_nothing(sandboxes: ProxiedSandboxes) -> None:
     begun, page = asyncio.Event(), bytes(range(256)) * 4000
 
     async def halves(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -248,7 +255,7 @@ async def test_a_pause_loses_nothing(opening: Opening) -> None:
 
     code = "import urllib.request as u; open('page', 'wb').write(u.urlopen('{}', timeout=60).read())"
     async with serving(halves) as port:
-        sandbox = await opening.open(f"good.test:{port}")
+        sandbox = await sandboxes.open(f"good.test:{port}")
         await sandbox.write("code.py", code.format(f"http://good.test:{port}/").encode())
         process = await sandbox.start("python code.py")
         await begun.wait()
@@ -258,8 +265,8 @@ async def test_a_pause_loses_nothing(opening: Opening) -> None:
         assert await sandbox.read("page") == page
 
 
-async def test_a_large_body_either_way(opening: Opening) -> None:
-    """Held back by who reads it slowly, and whole."""
+async def test_a_large_body_in_either_direction(sandboxes: ProxiedSandboxes) -> None:
+    """A slow reader holds it back, and it arrives complete."""
     got = 0
 
     async def swap(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -280,15 +287,15 @@ while part := answer.read(1000): count += len(part)
 print(count)
 """
     async with serving(swap) as port:
-        sandbox = await opening.open(f"good.test:{port}")
+        sandbox = await sandboxes.open(f"good.test:{port}")
         assert await python(sandbox, code.replace("{port}", str(port))) == "5000000\n"
         assert got == 5_000_000
 
 
-async def test_caps_hold(opening: Opening, internet: Internet) -> None:
+async def test_caps_hold(sandboxes: ProxiedSandboxes, internet: Internet) -> None:
     internet.pages["/big"] = bytes(200_000)
     async with internet.serving(tls=False) as port:
-        sandbox = await opening.open(f"good.test:{port}", received_bytes=50_000)
+        sandbox = await sandboxes.open(f"good.test:{port}", received_bytes=50_000)
         assert "hello" not in await python(sandbox, URLLIB.format(f"http://good.test:{port}/big"))
         assert "policy" in await refused(sandbox, "more than 50000 bytes received")
         assert "HTTP Error 403" in await python(sandbox, URLLIB.format(f"http://good.test:{port}/"))
@@ -306,18 +313,18 @@ print(said.count(b"200"), said.count(b"429"))
 """
 
 
-async def test_many_connections_are_refused_and_nothing_else_suffers(opening: Opening) -> None:
+async def test_many_connections_are_refused_and_nothing_else_suffers(sandboxes: ProxiedSandboxes) -> None:
     async def wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()
 
     async with serving(wait) as port, serving(hello) as other:
-        sandbox = await opening.open(f"good.test:{port}", f"good.test:{other}", connections=4)
+        sandbox = await sandboxes.open(f"good.test:{port}", f"good.test:{other}", connections=4)
         assert await python(sandbox, MANY.replace("{port}", str(port))) == "4 96\n"
         assert "hello" in await ask(sandbox, f"good.test:{other}")
 
 
-async def test_a_server_that_breaks_off_is_noticed(opening: Opening) -> None:
+async def test_a_server_that_breaks_off_is_noticed(sandboxes: ProxiedSandboxes) -> None:
     async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
@@ -325,36 +332,38 @@ async def test_a_server_that_breaks_off_is_noticed(opening: Opening) -> None:
         writer.transport.abort()
 
     async with serving(half) as port:
-        sandbox = await opening.open(f"good.test:{port}")
+        sandbox = await sandboxes.open(f"good.test:{port}")
         assert "IncompleteRead" in await python(sandbox, URLLIB.format(f"http://good.test:{port}/"))
 
 
 async def test_a_tunnel_is_not_decrypted_and_real_certificates_are_trusted(
-    opening: Opening, internet: Internet
+    sandboxes: ProxiedSandboxes, internet: Internet
 ) -> None:
     async with internet.serving() as port:
-        sandbox = await opening.open(f"good.test:{port}")
+        sandbox = await sandboxes.open(f"good.test:{port}")
         assert "hello" in await python(sandbox, URLLIB.format(f"https://good.test:{port}/"))
-        assert (await seen(sandbox, lambda _: True)).method == "CONNECT"
+        assert (await record_of(sandbox, lambda _: True)).method == "CONNECT"
     assert internet.greeted == ["good.test"]
 
 
-async def test_what_is_inspected_loses_headers_both_ways(opening: Opening, internet: Internet) -> None:
+async def test_inspected_connections_lose_headers_in_both_directions(
+    sandboxes: ProxiedSandboxes, internet: Internet
+) -> None:
     async with internet.serving() as port:
         host = f"good.test:{port}"
-        sandbox = await opening.open(host, inspect=(host,))
+        sandbox = await sandboxes.open(host, inspect=(host,))
         output = await python(sandbox, WITH_KEY.format(port=port))
     assert "hello" in output and "Cookie" not in output
-    (head,) = internet.asked
+    (head,) = internet.heads
     assert "X-Other: kept" in head and "key" not in head and f"Host: {host}" in head
 
 
-async def test_each_copy_has_an_authority_of_its_own(opening: Opening, internet: Internet) -> None:
+async def test_each_copy_has_an_authority_of_its_own(sandboxes: ProxiedSandboxes, internet: Internet) -> None:
     async with internet.serving() as port:
         host = f"good.test:{port}"
-        first = await opening.open(host, inspect=(host,))
-        second = await opening.open(host, inspect=(host,))  # maybe of the same template
-        fork = opening.keep((await first.fork())[0])
+        first = await sandboxes.open(host, inspect=(host,))
+        second = await sandboxes.open(host, inspect=(host,))  # maybe of the same template
+        fork = sandboxes.keep((await first.fork())[0])
         roots = [(await each.exec("head -8 $SSL_CERT_FILE")).output for each in (first, second, fork)]
         assert all("BEGIN CERTIFICATE" in root for root in roots) and len(set(roots)) == 3
         for each in (second, fork):
@@ -363,44 +372,46 @@ async def test_each_copy_has_an_authority_of_its_own(opening: Opening, internet:
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
 @pytest.mark.parametrize("inspected", [False, True])
-async def test_curl_finds_all_by_itself(opening: Opening, internet: Internet, inspected: bool) -> None:
+async def test_curl_needs_no_settings(
+    sandboxes: ProxiedSandboxes, internet: Internet, inspected: bool
+) -> None:
     async with internet.serving() as port:
         host = f"good.test:{port}"
-        sandbox = await opening.open(host, inspect=(host,) * inspected)
+        sandbox = await sandboxes.open(host, inspect=(host,) * inspected)
         assert (await sandbox.exec(f"curl -sS https://{host}/")).output == "hello"
         output = (await sandbox.exec(f"env -i https_proxy=$https_proxy curl -sS https://{host}/")).output
         assert output == "hello"
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")
-async def test_git_asks_a_server(opening: Opening, internet: Internet) -> None:
+async def test_git_reaches_a_server(sandboxes: ProxiedSandboxes, internet: Internet) -> None:
     internet.pages["/repo.git/info/refs"] = b"a" * 40 + b"\trefs/heads/main\n"
     async with internet.serving() as port:
         host = f"good.test:{port}"
-        sandbox = await opening.open(host, inspect=(host,))
+        sandbox = await sandboxes.open(host, inspect=(host,))
         result = await sandbox.exec(f"git ls-remote https://{host}/repo.git")
     assert "refs/heads/main" in result.output, result.output
 
 
 @pytest.mark.slow
-async def test_pip_installs_from_an_index(opening: Opening, internet: Internet) -> None:
+async def test_pip_installs_from_an_index(sandboxes: ProxiedSandboxes, internet: Internet) -> None:
     name = "thing-1.0-py3-none-any.whl"
     internet.pages |= {"/simple/thing/": f'<a href="/{name}">{name}</a>'.encode(), f"/{name}": wheel()}
     async with internet.serving() as port:
         host = f"good.test:{port}"
-        sandbox = await opening.open(host, inspect=(host,))
+        sandbox = await sandboxes.open(host, inspect=(host,))
         command = f"python -m pip install --no-deps --target . --index-url https://{host}/simple thing"
         result = await sandbox.exec(f"{command} && python -c 'import thing; print(thing.x)'")
     assert result.output.endswith("7\n"), result.output
 
 
-async def test_what_goes_out_is_not_remembered(opening: Opening) -> None:
-    sandbox = await opening.open("good.test:80")
+async def test_results_of_commands_with_egress_are_not_remembered(sandboxes: ProxiedSandboxes) -> None:
+    sandbox = await sandboxes.open("good.test:80")
     await sandbox.write("test_time.py", b"import time\n\ndef test_time():\n    print(time.time_ns())\n")
     first, second = [(await sandbox.exec("python -m pytest -q -s test_time.py")).output for _ in range(2)]
     assert first != second
 
 
-async def test_a_policy_that_cannot_be_read_is_an_error(opening: Opening) -> None:
+async def test_a_policy_that_cannot_be_read_is_an_error(sandboxes: ProxiedSandboxes) -> None:
     with pytest.raises(SandboxError, match="egress rule"):
-        await opening.open("no port")
+        await sandboxes.open("no port")

@@ -1,4 +1,7 @@
-"""Which hosts are let through, whatever they are called and wherever their names lead."""
+"""The hosts that the rules let through, in every spelling and whatever their names resolve to.
+
+Covers sandbox/egress/policy.py.
+"""
 
 import pytest
 from hypothesis import given
@@ -6,7 +9,7 @@ from hypothesis import strategies as st
 from tests.sandbox.egress.conftest import resolve
 
 from ostinato.sandbox.base import Egress, SandboxError
-from ostinato.sandbox.egress.policy import Refused, Rules, plain_name, split_target
+from ostinato.sandbox.egress.policy import PolicyRefusal, Rules, plain_name, split_target
 
 LOOPBACK = ("127.0.0.0/8",)
 
@@ -38,22 +41,22 @@ async def test_an_allowed_host_is_routed_to_its_address(host: str) -> None:
         ("a" * 300, 80),
     ],
 )
-async def test_all_others_are_refused(host: str, port: int) -> None:
-    with pytest.raises(Refused):
+async def test_all_other_hosts_are_refused(host: str, port: int) -> None:
+    with pytest.raises(PolicyRefusal):
         await rules("good.test:80").route(host, port)
 
 
-async def test_a_star_is_what_lies_below() -> None:
+async def test_a_star_covers_the_names_below() -> None:
     below = rules("*.good.test:80")
     assert await below.route("a.b.good.test", 80)
     for host in ("good.test", "evilgood.test", ".good.test"):
-        with pytest.raises(Refused):
+        with pytest.raises(PolicyRefusal):
             await below.route(host, 80)
 
 
 @pytest.mark.parametrize("host", ["inside.test", "both.test", "mapped.test"])
 async def test_a_name_that_leads_inside_is_refused(host: str) -> None:
-    with pytest.raises(Refused, match="inside"):
+    with pytest.raises(PolicyRefusal, match="inside"):
         await rules(f"{host}:80", networks=()).route(host, 80)
 
 
@@ -69,14 +72,14 @@ async def test_no_address_inside_is_reached(address: str) -> None:
     async def here(host: str, port: int) -> list[str]:
         return [address]
 
-    with pytest.raises(Refused):
+    with pytest.raises(PolicyRefusal):
         await Rules(Egress(allow=("name.test:80",)), here).route("name.test", 80)
     literal = f"[{address}]:80" if ":" in address else f"{address}:80"
-    with pytest.raises(Refused):
+    with pytest.raises(PolicyRefusal):
         await Rules(Egress(allow=(literal,)), here).route(address, 80)
 
 
-async def test_the_address_that_was_checked_is_the_one_given() -> None:
+async def test_the_checked_address_is_the_returned_one() -> None:
     answers = iter([["1.1.1.1"], ["127.0.0.1"]])
 
     async def changing(host: str, port: int) -> list[str]:
@@ -84,25 +87,25 @@ async def test_the_address_that_was_checked_is_the_one_given() -> None:
 
     found = Rules(Egress(allow=("name.test:80",)), changing)
     assert await found.route("name.test", 80) == "1.1.1.1"
-    with pytest.raises(Refused):
+    with pytest.raises(PolicyRefusal):
         await found.route("name.test", 80)
 
 
 @pytest.mark.parametrize("host", ["nowhere.test", "absent.test"])
 async def test_a_name_without_an_address_is_refused(host: str) -> None:
-    with pytest.raises(Refused, match="no address"):
+    with pytest.raises(PolicyRefusal, match="no address"):
         await rules(f"{host}:80").route(host, 80)
 
 
 @pytest.mark.parametrize(
     "entry", ["", "good.test", "good.test:", "good.test:0", "good.test:99999", "*:80", "a b:1"]
 )
-def test_a_rule_that_is_none_is_an_error(entry: str) -> None:
+def test_an_invalid_rule_is_an_error(entry: str) -> None:
     with pytest.raises(SandboxError, match="egress rule"):
         rules(entry)
 
 
-def test_a_network_that_is_none_is_an_error() -> None:
+def test_an_invalid_network_is_an_error() -> None:
     with pytest.raises(SandboxError, match="host bits"):
         rules("good.test:80", networks=("10.0.0.1/8",))
 
@@ -124,7 +127,7 @@ def test_a_target_is_split(text: str, want: tuple[str, int]) -> None:
 def test_any_text_is_a_target_or_refused(text: str) -> None:
     try:
         host, port = split_target(text)
-    except Refused:
+    except PolicyRefusal:
         return
     assert host == plain_name(host)
     assert 0 < port < 65536

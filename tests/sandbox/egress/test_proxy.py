@@ -1,4 +1,8 @@
-"""What a program in a sandbox can get through its proxy, and what is written down about it."""
+"""The requests that a program can send through its proxy, and the records of them.
+
+Covers sandbox/egress/proxy_connection.py, sandbox/egress/http.py, sandbox/egress/streams.py and
+sandbox/egress/tls_hello.py.
+"""
 
 import asyncio
 import struct
@@ -14,7 +18,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nSet-Cookie: a=b\r\nX-Kept: 1\r\n\
 
 
 class Origin:
-    """A server that remembers what it was asked and gives a fixed answer."""
+    """A server that remembers the requests and sends a fixed response."""
 
     def __init__(self, answer: bytes = OK) -> None:
         self.heard = b""
@@ -46,7 +50,7 @@ async def tunnel(bench: Bench, port: int) -> tuple[asyncio.StreamReader, asyncio
     return reader, writer
 
 
-async def test_a_request_is_forwarded_without_what_is_stripped(place: Path) -> None:
+async def test_a_request_is_forwarded_without_stripped_headers(place: Path) -> None:
     origin = Origin()
     async with serving(origin) as port, proxying(place, policy(port)) as bench:
         answer = await bench.ask(
@@ -62,16 +66,16 @@ async def test_a_request_is_forwarded_without_what_is_stripped(place: Path) -> N
     assert origin.heard.endswith(b"\r\n\r\nbody")
     for gone in (b"secret", b"evil"):
         assert gone not in origin.heard
-    (seen,) = bench.proxy.connections
-    assert (seen.method, seen.host, seen.port, seen.address, seen.refused) == (
+    (record,) = bench.proxy.connections
+    assert (record.method, record.host, record.port, record.address, record.refused) == (
         "POST",
         "good.test",
         port,
         "127.0.0.1",
         None,
     )
-    assert seen.sent > 4
-    assert seen.received > 2
+    assert record.sent > 4
+    assert record.received > 2
 
 
 @pytest.mark.parametrize(
@@ -94,7 +98,7 @@ async def test_a_request_is_forwarded_without_what_is_stripped(place: Path) -> N
         "X" * 70_000,
     ],
 )
-async def test_what_is_not_allowed_is_refused_and_written_down(place: Path, request_text: str) -> None:
+async def test_a_request_that_is_not_allowed_is_refused_and_recorded(place: Path, request_text: str) -> None:
     async with proxying(place, policy(80)) as bench:
         answer = await bench.ask(request_text)
         assert answer.startswith(b"HTTP/1.1 403 Forbidden")
@@ -138,7 +142,7 @@ async def test_chunks_pass(place: Path) -> None:
     assert origin.heard.endswith(b"\r\n\r\n3\r\nabc\r\na\r\n0123456789\r\n0\r\n\r\n")
 
 
-async def test_interim_answers_are_dropped(place: Path) -> None:
+async def test_interim_responses_are_dropped(place: Path) -> None:
     async with (
         serving(Origin(b"HTTP/1.1 100 Continue\r\n\r\n" + OK)) as port,
         proxying(place, policy(port)) as bench,
@@ -147,7 +151,7 @@ async def test_interim_answers_are_dropped(place: Path) -> None:
     assert answer.startswith(b"HTTP/1.1 200 OK")
 
 
-async def test_a_tunnel_carries_both_ways(place: Path) -> None:
+async def test_a_tunnel_carries_both_directions(place: Path) -> None:
     async with serving(echo) as port, proxying(place, policy(port)) as bench:
         reader, writer = await tunnel(bench, port)
         data = bytes(range(256)) * 4096
@@ -156,8 +160,13 @@ async def test_a_tunnel_carries_both_ways(place: Path) -> None:
         assert await reader.read() == data
         writer.close()
         await asyncio.sleep(0.05)
-        (seen,) = bench.proxy.connections
-    assert (seen.method, seen.sent, seen.received, seen.refused) == ("CONNECT", len(data), len(data), None)
+        (record,) = bench.proxy.connections
+    assert (record.method, record.sent, record.received, record.refused) == (
+        "CONNECT",
+        len(data),
+        len(data),
+        None,
+    )
 
 
 async def test_a_server_may_speak_first(place: Path) -> None:
@@ -183,7 +192,7 @@ def client_hello(name: str) -> bytes:
     return b"\x16\x03\x01" + struct.pack(">H", len(record)) + record
 
 
-async def test_a_tunnel_to_the_host_it_names_is_passed_on_byte_for_byte(place: Path) -> None:
+async def test_a_tunnel_to_the_host_of_its_greeting_is_passed_on_byte_for_byte(place: Path) -> None:
     async with serving(echo) as port, proxying(place, policy(port)) as bench:
         reader, writer = await tunnel(bench, port)
         data = client_hello("Good.Test")
@@ -198,7 +207,7 @@ async def test_a_tunnel_to_the_host_it_names_is_passed_on_byte_for_byte(place: P
 @pytest.mark.parametrize(
     "greeting", [client_hello("other.test"), client_hello("good.test")[:9] + b"\xff" * 200]
 )
-async def test_a_tunnel_that_asks_for_another_host_is_cut(place: Path, greeting: bytes) -> None:
+async def test_a_tunnel_with_another_host_in_its_greeting_is_cut(place: Path, greeting: bytes) -> None:
     origin = Origin()
     async with serving(origin) as port, proxying(place, policy(port)) as bench:
         reader, writer = await tunnel(bench, port)
@@ -221,7 +230,7 @@ async def test_a_cap_holds_over_all_connections(place: Path, cap: str, allowed: 
             await reader.read()
             writer.close()
             await asyncio.sleep(0.02)
-        assert [seen.refused is None for seen in bench.proxy.connections] == [True, False]
+        assert [record.refused is None for record in bench.proxy.connections] == [True, False]
         assert b"403" in await bench.ask(f"CONNECT good.test:{port} HTTP/1.1\r\n\r\n")
 
 
@@ -244,14 +253,14 @@ async def test_a_rate_is_kept(place: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert max(waits) > 4.0  # 600,000 bytes both ways, one second's worth at once
 
 
-async def test_connections_at_once_are_bounded(place: Path) -> None:
+async def test_the_number_of_connections_is_limited(place: Path) -> None:
     async with serving(echo) as port, proxying(place, policy(port, connections=1)) as bench:
         _, writer = await tunnel(bench, port)
         assert (await bench.ask(f"CONNECT good.test:{port} HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 429")
         writer.close()
 
 
-async def test_the_end_of_the_proxy_cuts_what_is_open(place: Path) -> None:
+async def test_the_end_of_the_proxy_cuts_open_connections(place: Path) -> None:
     async with serving(echo) as port, proxying(place, policy(port)) as bench:
         reader, writer = await tunnel(bench, port)
         await bench.proxy.aclose()
@@ -260,7 +269,7 @@ async def test_the_end_of_the_proxy_cuts_what_is_open(place: Path) -> None:
         assert bench.refused == "the sandbox ended"
 
 
-async def test_a_server_that_is_not_there_is_said(place: Path) -> None:
+async def test_a_missing_server_is_reported(place: Path) -> None:
     async with serving(echo) as port:
         pass
     async with proxying(place, policy(port)) as bench:
@@ -283,7 +292,7 @@ COOKIE = b"GET /x HTTP/1.1\r\nHost: good.test:%d\r\nCookie: secret\r\n\r\n"
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 1000])
-async def test_http_in_a_tunnel_is_stripped_in_whatever_pieces_it_comes(place: Path, size: int) -> None:
+async def test_http_in_a_tunnel_is_stripped_however_it_is_cut(place: Path, size: int) -> None:
     origin = Origin()
     async with serving(origin) as port, proxying(place, policy(port)) as bench:
         text = COOKIE % port
@@ -308,7 +317,7 @@ async def test_http_in_a_tunnel_is_stripped_in_whatever_pieces_it_comes(place: P
         "A-STRANGE-ONE * HTTP/1.1\r\nHost: other.test\r\nCookie: secret\r\n\r\n",
     ],
 )
-async def test_another_host_is_not_asked_for_in_a_tunnel(place: Path, text: str) -> None:
+async def test_another_host_cannot_be_requested_in_a_tunnel(place: Path, text: str) -> None:
     origin = Origin()
     async with serving(origin) as port, proxying(place, policy(port)) as bench:
         await through_a_tunnel(bench, port, text[:1].encode(), text[1:].encode())
@@ -319,7 +328,7 @@ async def test_another_host_is_not_asked_for_in_a_tunnel(place: Path, text: str)
 @pytest.mark.parametrize(
     "text", [b"SSH-2.0-x\r\n", b"EHLO me\r\n", b"*1\r\n$4\r\nPING\r\n", b"\0\0\0", b"GETTING\n", b"a b c d"]
 )
-async def test_what_is_not_http_passes_as_it_comes(place: Path, text: bytes) -> None:
+async def test_other_protocols_pass_unchanged(place: Path, text: bytes) -> None:
     async with serving(echo) as port, proxying(place, policy(port)) as bench:
         reader, writer = await tunnel(bench, port)
         for byte in text:
@@ -338,19 +347,19 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize("what", ENDLESS)
-async def test_what_never_ends_is_cut_and_counted(place: Path, what: str) -> None:
+async def test_an_endless_response_is_cut_and_counted(place: Path, what: str) -> None:
     async with (
         serving(Origin(ENDLESS[what])) as port,
         proxying(place, policy(port)) as bench,
     ):
         await bench.ask(f"GET http://good.test:{port}/ HTTP/1.1\r\n\r\n")
-        (seen,) = bench.proxy.connections
-    assert seen.refused is not None
-    assert "more than" in seen.refused
-    assert seen.received > 400 or what == "a line"
+        (record,) = bench.proxy.connections
+    assert record.refused is not None
+    assert "more than" in record.refused
+    assert record.received > 400 or what == "a line"
 
 
-async def test_what_is_dropped_counts_against_the_cap(place: Path) -> None:
+async def test_dropped_bytes_count_against_the_cap(place: Path) -> None:
     chunk = b"1;" + b"x" * 1000 + b"\r\na\r\n"
     answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk * 50 + b"0\r\n\r\n"
     async with (

@@ -1,4 +1,4 @@
-"""A policy travels to a served node, whatever kind of sandboxes that has."""
+"""An egress policy holds on a node of a fleet, for every backend."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,17 +15,15 @@ from ostinato.sandbox.base import Egress
 
 @pytest.fixture
 async def remote(backend: Backend, tmp_path: Path) -> AsyncIterator[RemoteBackend]:
-    """A node of the same kind."""
+    """Run a node with the same backend; yield a client of it."""
     state = tmp_path / "node"
     with served("node", state, "--backend", backend.name) as url:
-        found = await RemoteBackend.connect(url, (state / "key").read_text())
-        yield found
-        await found.aclose()
+        remote = await RemoteBackend.connect(url, (state / "key").read_text())
+        yield remote
+        await remote.aclose()
 
 
-async def test_a_served_sandbox_and_its_fork_reach_what_they_may(
-    remote: RemoteBackend, tmp_path: Path
-) -> None:
+async def test_a_remote_sandbox_and_its_fork_reach_their_hosts(remote: RemoteBackend, tmp_path: Path) -> None:
     (tmp_path / "repo").mkdir()
     (tmp_path / "repo/ask.py").write_text(ASK)
     async with serving(hello) as port, serving(hello) as other:
@@ -38,6 +36,6 @@ async def test_a_served_sandbox_and_its_fork_reach_what_they_may(
             assert "not allowed" in await ask(each, f"localhost:{other}")
             await each.destroy()
         if "transparent" not in remote.capabilities.egress:
-            turned = Egress(allow=(f"localhost:{port}",), transparent=True)
+            transparent = Egress(allow=(f"localhost:{port}",), transparent=True)
             with pytest.raises(SandboxError, match=r"use ns|nftables"):
-                await remote.create(Spec(repo=tmp_path / "repo", egress=turned))
+                await remote.create(Spec(repo=tmp_path / "repo", egress=transparent))

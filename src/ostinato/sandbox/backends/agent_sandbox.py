@@ -18,8 +18,8 @@ from ostinato.sandbox.base import (
     Spec,
     Usage,
 )
-from ostinato.sandbox.egress.proxy_connection import Connection
-from ostinato.sandbox.egress.route import Way
+from ostinato.sandbox.egress.proxy_connection import ConnectionRecord
+from ostinato.sandbox.egress.route import Route
 from ostinato.sandbox.protocol import frames
 from ostinato.sandbox.protocol.connection import AgentConnection, Response
 from ostinato.sandbox.protocol.frames import FrameError
@@ -128,7 +128,7 @@ def _number(answer: Mapping[str, Any], name: str) -> float:
 class AgentSandbox:
     """Everything that an agent does by itself; engines add snapshots, forks and their own end."""
 
-    def __init__(self, connection: AgentConnection, spec: Spec, root: str, way: Way | None = None) -> None:
+    def __init__(self, connection: AgentConnection, spec: Spec, root: str, way: Route | None = None) -> None:
         self.id = uuid.uuid4().hex
         self.root = root
         self._connection = connection
@@ -233,7 +233,7 @@ class AgentSandbox:
         )
 
     @property
-    def connections(self) -> list[Connection]:
+    def connections(self) -> list[ConnectionRecord]:
         """Its attempts to get out that have ended, the latest thousand."""
         return [] if self._way is None else list(self._way.proxy.connections)
 

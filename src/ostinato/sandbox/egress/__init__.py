@@ -1,4 +1,4 @@
-"""The only way out of a sandbox: a proxy that allows by policy, counts, and records every connection.
+"""The only way out of a sandbox: a proxy that allows connections by policy, counts bytes and records all.
 
-The backends come in; a sandbox reaches it over a socket.
+Only `sandbox/backends` and `sandbox/doctor` may come in; programs in a sandbox reach the proxy over a socket.
 """

@@ -1,6 +1,6 @@
-"""A certificate authority that one sandbox trusts, and nobody else: its key stays in this process's memory.
+"""A certificate authority that only one sandbox trusts. Its key stays in the memory of this process.
 
-Needs the package `cryptography`: `pip install -e '.[egress]'`.
+It needs the package `cryptography`: `pip install -e '.[egress]'`.
 """
 
 import datetime
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
 
-NEEDED = "looking into encrypted traffic needs the package cryptography: pip install 'ostinato[egress]'"
+NEEDED = "inspecting encrypted traffic needs the package cryptography: pip install 'ostinato[egress]'"
 _BEFORE, _AFTER = datetime.timedelta(days=1), datetime.timedelta(days=30)
 _BUNDLES = (
     "/etc/ssl/certs/ca-certificates.crt",
@@ -26,31 +26,32 @@ _BUNDLES = (
     "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
 )
-"""Of Debian, Fedora, SUSE and Alpine."""
+"""The files of Debian, Fedora, SUSE and Alpine."""
 
 
 def trusted() -> bytes:
-    """The certificates that this machine trusts, PEM, those of SSL_CERT_FILE if it is set; may be empty."""
+    """Return the certificates that this machine trusts, PEM; those of SSL_CERT_FILE if it is set. May be
+    empty."""
     own = ssl.get_default_verify_paths().cafile
-    found = next((Path(path) for path in (own, *_BUNDLES) if path and Path(path).is_file()), None)
-    return found.read_bytes() if found is not None else b""
+    bundle = next((Path(path) for path in (own, *_BUNDLES) if path and Path(path).is_file()), None)
+    return bundle.read_bytes() if bundle is not None else b""
 
 
 def available() -> bool:
-    """Whether there can be one."""
+    """Return True if the package `cryptography` is installed."""
     return importlib.util.find_spec("cryptography") is not None
 
 
 @lru_cache(maxsize=4)
 def _verifying(bundle: bytes) -> ssl.SSLContext:
-    """Reading some hundred certificates takes as long as a few sandboxes: once for all of them."""
+    """Return a context that verifies servers. It is cached, since reading the certificates is slow."""
     return ssl.create_default_context(
         cadata=bundle.decode("ascii", errors="ignore")
     )  # comments may be in any language
 
 
 class Authority:
-    """Signs a certificate for each host that is asked for. Raises SandboxError without `cryptography`."""
+    """An authority that signs a certificate for each host. Raises SandboxError without `cryptography`."""
 
     def __init__(self, sandbox: str) -> None:
         try:
@@ -63,20 +64,20 @@ class Authority:
         self._leaf_key = ec.generate_private_key(ec.SECP256R1())
         self._contexts: dict[str, ssl.SSLContext] = {}
         self.outside = _verifying(trusted())
-        """For the client's side, towards the real host: verified as usual."""
+        """The context of connections to the real hosts, which are verified as usual."""
 
     @property
     def certificate(self) -> bytes:
-        """The root, PEM."""
+        """The root certificate, PEM."""
         from cryptography.hazmat.primitives.serialization import Encoding
 
         return self._root.public_bytes(Encoding.PEM)
 
     def inside(self, host: str) -> ssl.SSLContext:
-        """For the server's side of a connection to `host`."""
+        """Return the context of the server's side of a connection to `host`."""
         if host not in self._contexts:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            chain = os.memfd_create("leaf", os.MFD_CLOEXEC)  # `ssl` reads files only: this one is on no disk
+            chain = os.memfd_create("leaf", os.MFD_CLOEXEC)  # `ssl` reads only files: this one is in memory
             try:
                 os.write(chain, self._leaf(host))
                 context.load_cert_chain(f"/proc/self/fd/{chain}")
@@ -94,7 +95,7 @@ class Authority:
         return self._signed(builder.add_extension(usage, critical=True))
 
     def _leaf(self, host: str) -> bytes:
-        """Certificate and key, PEM."""
+        """Return certificate and key, PEM."""
         from cryptography import x509
         from cryptography.hazmat.primitives import serialization
 

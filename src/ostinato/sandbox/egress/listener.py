@@ -1,9 +1,9 @@
-"""From a sandbox to its proxy: a socket that listens on the sandbox's loopback and is accepted from outside.
+"""The listening socket of a proxy: opened on the sandbox's loopback and served from outside.
 
     inside, at the start: lo up, listen on 127.0.0.1:3128 ──the listening socket──► backend ──► Proxy.serve
 
-A socket stays in the network it was made in, whoever holds it: nothing of the proxy lies inside, no file and
-no process, and the sandbox's network has no other way out.
+A socket stays in the network in which it was made, whichever process holds it. So no file and no process of
+the proxy lies inside, and the sandbox's network has no other way out.
 """
 
 import fcntl
@@ -22,39 +22,39 @@ ENVIRONMENT = {
     **dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), _ADDRESS),
     **dict.fromkeys(("no_proxy", "NO_PROXY"), _LOCAL),
 }
-"""What commands see, so that curl, pip, git and others use the proxy."""
+"""The variables by which curl, pip, git and others find the proxy."""
 
 
-def listen_inside(channel: int) -> None:
-    """In a fresh network namespace, with its capabilities: open the door, hand it out through `channel`."""
-    with socket.socket() as door:
-        fcntl.ioctl(door, _SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", _IFF_UP | _IFF_RUNNING))
-        door.bind((HOST, PORT))
-        door.listen(64)
+def open_listener(channel: int) -> None:
+    """Open the socket in a fresh network namespace, with its capabilities, and send it through `channel`."""
+    with socket.socket() as listener:
+        fcntl.ioctl(listener, _SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", _IFF_UP | _IFF_RUNNING))
+        listener.bind((HOST, PORT))
+        listener.listen(64)
         with socket.socket(fileno=os.dup(channel)) as out:
-            socket.send_fds(out, [b"."], [door.fileno()])
+            socket.send_fds(out, [b"."], [listener.fileno()])
 
 
 def take(channel: socket.socket) -> socket.socket:
-    """The door. See `handed_out`."""
-    return handed_out(channel, 1)[0]
+    """Return the listening socket; see `receive_sockets`."""
+    return receive_sockets(channel, 1)[0]
 
 
-def handed_out(channel: socket.socket, count: int) -> list[socket.socket]:
-    """What was handed out, after the sandbox has said that it is ready; raises SandboxError when it was not.
+def receive_sockets(channel: socket.socket, count: int) -> list[socket.socket]:
+    """Return the sockets that a sandbox sent before it was ready. Raises SandboxError if there are none.
 
-    The last of it: one that died with the order in its hands may have handed out its own before.
+    The last ones count: a child that died with the order may have sent its own before.
     """
     channel.setblocking(False)
-    found: list[socket.socket] = []
+    sockets: list[socket.socket] = []
     with suppress(BlockingIOError):
-        while (told := socket.recv_fds(channel, 1, count))[0]:
-            _close(found)
-            found = [socket.socket(fileno=file) for file in told[1]]
-    if len(found) != count:
-        _close(found)
+        while (message := socket.recv_fds(channel, 1, count))[0]:
+            _close(sockets)
+            sockets = [socket.socket(fileno=file) for file in message[1]]
+    if len(sockets) != count:
+        _close(sockets)
         raise SandboxError("the sandbox opened no way out: create another")
-    return found
+    return sockets
 
 
 def _close(sockets: list[socket.socket]) -> None:

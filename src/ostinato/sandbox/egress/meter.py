@@ -1,20 +1,20 @@
-"""Counts what passes and slows it down: one meter for all connections of a sandbox."""
+"""The meter of a sandbox: it counts the bytes of all connections together and slows them down."""
 
 import asyncio
 from collections.abc import Callable
 
 from ostinato.sandbox.base import Egress
-from ostinato.sandbox.egress.policy import Refused
+from ostinato.sandbox.egress.policy import PolicyRefusal
 
 PIECE = 64 * 1024
-"""The most that is read at once, bytes."""
+"""Bytes that are read at once, at most."""
 
 
 class Meter:
-    """Bytes sent and received, of all connections together; `pass_on` waits as long as the rate demands.
+    """A count of bytes sent and received; `pass_on` waits as long as the rate demands.
 
-    The rate is a bucket that holds one second's worth; whoever takes more than is in it waits until the
-    rest has run in, and those who come later wait behind.
+    The rate is a bucket that holds the bytes of one second. A connection that takes more than the bucket
+    holds waits until the rest has run in, and later ones wait behind it.
     """
 
     def __init__(self, policy: Egress, clock: Callable[[], float] | None = None) -> None:
@@ -25,23 +25,23 @@ class Meter:
         self.received = 0
 
     def check(self) -> None:
-        """Raises Refused when a cap is reached."""
+        """Raise PolicyRefusal when a cap is reached."""
         for what, used, most in (
             ("sent", self.sent, self._policy.sent_bytes),
             ("received", self.received, self._policy.received_bytes),
         ):
             if most is not None and used >= most:
-                raise Refused(f"{used} bytes {what}, the policy allows {most}")
+                raise PolicyRefusal(f"{used} bytes {what}, the policy allows {most}")
 
     async def pass_on(self, size: int, *, up: bool) -> None:
-        """Note `size` bytes about to be passed on; raises Refused when a cap is passed."""
+        """Count `size` bytes that are about to be passed on. Raises PolicyRefusal beyond a cap."""
         if up:
             self.sent += size
         else:
             self.received += size
         most = self._policy.sent_bytes if up else self._policy.received_bytes
         if most is not None and (self.sent if up else self.received) > most:
-            raise Refused(f"more than {most} bytes {'sent' if up else 'received'}: the policy's cap")
+            raise PolicyRefusal(f"more than {most} bytes {'sent' if up else 'received'}: the policy's cap")
         if self._policy.bytes_per_s is not None:
             await asyncio.sleep(self._wait(size, self._policy.bytes_per_s))
 

@@ -1,8 +1,9 @@
-"""Which names and addresses a sandbox may reach. Pure functions but for the resolver that is given.
+"""The rules for the names and addresses that a sandbox may reach. Pure functions but for the resolver.
 
-A name is resolved here and the address that was checked is the one that is connected to: what the name says a
-moment later does not matter (DNS rebinding). Addresses that are not the public internet's are refused, also
-when an allowed name leads to them (server-side request forgery), except in the networks the policy lists.
+A name is resolved here, and the proxy connects to the very address that was checked, so a name that changes
+its address a moment later gains nothing (DNS rebinding). Addresses outside of the public internet are
+refused, even if an allowed name leads to them (server-side request forgery), except in the networks that the
+policy lists.
 """
 
 import asyncio
@@ -19,8 +20,8 @@ Resolve = Callable[[str, int], Awaitable[list[str]]]
 _NAME = re.compile(r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_-]{1,63})*$")
 
 
-class Refused(Exception):  # noqa: N818 - the policy at work, nothing went wrong
-    """A connection that the policy does not allow: says which rule, and what to change."""
+class PolicyRefusal(Exception):  # noqa: N818 - the policy at work is not an error
+    """A connection that the policy does not allow; the message names the rule and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,72 +36,74 @@ class _Rule:
 
 
 class Rules:
-    """A policy, read; raises SandboxError for an entry that is not one."""
+    """The rules of a policy. Raises SandboxError for an entry that cannot be read."""
 
     def __init__(self, policy: Egress, resolve: Resolve | None = None) -> None:
         self._rules = tuple(_rule(entry) for entry in policy.allow)
         self._inspected = tuple(_rule(entry) for entry in policy.inspect)
         self._networks = tuple(_network(entry) for entry in policy.networks)
-        self._resolve = resolve or _ask_the_system
+        self._resolve = resolve or _system_resolve
 
-    def names(self, host: str) -> bool:
-        """Whether there is a rule for a host, at whatever port."""
+    def has_rule_for(self, host: str) -> bool:
+        """Return True if there is a rule for a host, at any port."""
         return any(rule.covers(host, rule.port) for rule in self._rules)
 
     def inspects(self, host: str, port: int) -> bool:
-        """Whether what is said to a host is to be looked into."""
+        """Return True if connections to a host are to be inspected."""
         return any(rule.covers(host, port) for rule in self._inspected)
 
     async def route(self, host: str, port: int) -> str:
-        """The address to connect to for `host`; raises Refused."""
+        """Return the address to connect to for `host`. Raises PolicyRefusal."""
         name = plain_name(host)
         if not any(rule.covers(name, port) for rule in self._rules):
-            raise Refused(f"{name}:{port} is not allowed: add it to the policy's `allow`")
+            raise PolicyRefusal(f"{name}:{port} is not allowed: add it to the policy's `allow`")
         try:
-            found = await self._resolve(name, port)
+            addresses = await self._resolve(name, port)
         except OSError as error:
-            raise Refused(f"{name} has no address: {error.strerror or error}") from error
-        for text in found:  # one bad address among good ones is enough
+            raise PolicyRefusal(f"{name} has no address: {error.strerror or error}") from error
+        for text in addresses:  # one bad address is enough to refuse
             self._check_address(name, ipaddress.ip_address(text.partition("%")[0]))
-        if not found:
-            raise Refused(f"{name} has no address")
-        return found[0]
+        if not addresses:
+            raise PolicyRefusal(f"{name} has no address")
+        return addresses[0]
 
     def _check_address(self, name: str, address: Address) -> None:
         real = _unwrapped(address)
         if real.is_global and not real.is_multicast:
             return
         if not any(real in network for network in self._networks):
-            raise Refused(f"{name} leads to {real}, inside: add its network to the policy's `networks`")
+            raise PolicyRefusal(f"{name} leads to {real}, inside: add its network to the policy's `networks`")
 
 
 def plain_name(host: str) -> str:
-    """A host in the form that rules are written in; raises Refused for what is neither name nor address."""
+    """Return a host in the form of the rules. Raises PolicyRefusal if it is neither a name nor an address."""
     name = host.lower().removesuffix(".")
     bare = name.removeprefix("[").removesuffix("]")
     if ":" in bare:
         return str(_address(bare))
     if not _NAME.match(name):
-        raise Refused(f"{host[:100]!r} is not a host: give a name in ASCII (xn--… for others) or an address")
+        raise PolicyRefusal(
+            f"{host[:100]!r} is not a host: give a name in ASCII (xn--… for others) or an address"
+        )
     return name
 
 
 def split_target(target: str, default_port: int | None = None) -> tuple[str, int]:
-    """`host:port` in its parts; raises Refused."""
+    """Split `host:port`. Raises PolicyRefusal."""
     host, colon, port = target.rpartition(":")
     if not colon or host.startswith("[") != host.endswith("]") or port.endswith("]"):
         host, port = target, ""
     if not port and default_port is not None:
         return plain_name(host), default_port
     if not port.isascii() or not port.isdigit() or not 0 < int(port[:6]) < 65536:
-        raise Refused(f"{target[:100]!r} names no port: write host:port")
+        raise PolicyRefusal(f"{target[:100]!r} names no port: write host:port")
     return plain_name(host), int(port)
 
 
 def _rule(entry: str) -> _Rule:
     try:
         host, port = split_target(entry.removeprefix("*."))
-    except Refused as error:
+    except PolicyRefusal as error:
         raise SandboxError(f"egress rule {entry!r}: {error}") from error
     return _Rule(host=host, below=entry.startswith("*."), port=port)
 
@@ -116,11 +119,11 @@ def _address(text: str) -> Address:
     try:
         return ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
-        raise Refused(f"{text[:100]!r} is not an address") from None
+        raise PolicyRefusal(f"{text[:100]!r} is not an address") from None
 
 
 def _unwrapped(address: Address) -> Address:
-    """The IPv4 address that an IPv6 one carries: mapped, 6to4, Teredo and NAT64 all lead to it."""
+    """Return the IPv4 address in an IPv6 one: mapped, 6to4, Teredo and NAT64 addresses all lead to it."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     teredo = address.teredo
@@ -133,7 +136,7 @@ def _unwrapped(address: Address) -> Address:
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
-async def _ask_the_system(host: str, port: int) -> list[str]:
+async def _system_resolve(host: str, port: int) -> list[str]:
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(entry[4][0]) for entry in found]
+    entries = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(entry[4][0]) for entry in entries]

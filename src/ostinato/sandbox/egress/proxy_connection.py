@@ -10,23 +10,23 @@ from ostinato.sandbox.base import Egress
 from ostinato.sandbox.egress import http, tls_hello
 from ostinato.sandbox.egress.authority import Authority
 from ostinato.sandbox.egress.meter import PIECE, Meter
-from ostinato.sandbox.egress.policy import Refused, Rules, split_target
-from ostinato.sandbox.egress.streams import LINGER_S, Ends, close, reread
+from ostinato.sandbox.egress.policy import PolicyRefusal, Rules, split_target
+from ostinato.sandbox.egress.streams import LINGER_S, Stream, close, replay
 
 CONNECT_S = 10.0
 HEAD_S = 10.0
 MAX_INTERIM = 20
-"""Interim responses before the one that counts."""
+"""Limit for the interim responses before the final one."""
 IDLE_S = 120.0
-"""Seconds without a byte either way after which a connection is closed."""
-_ANSWER = b"HTTP/1.1 %s\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
+"""Seconds without a byte in either direction after which a connection is closed."""
+_RESPONSE = b"HTTP/1.1 %s\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
 
 
 @dataclass(slots=True, kw_only=True)
-class Connection:
-    """One attempt to get out.
+class ConnectionRecord:
+    """The record of one connection of a sandbox.
 
-    >>> Connection(sandbox="5f", method="CONNECT", host="example.org", port=443).refused is None
+    >>> ConnectionRecord(sandbox="5f", method="CONNECT", host="example.org", port=443).refused is None
     True
     """
 
@@ -35,9 +35,9 @@ class Connection:
     host: str = ""
     port: int = 0
     address: str = ""
-    """What the host was resolved to; empty when it never came to that."""
+    """The address of the host; empty if it was never resolved."""
     refused: str | None = None
-    """Why it was not made, or was cut."""
+    """The reason why it was refused or cut."""
     sent: int = 0
     received: int = 0
     began: float = 0.0
@@ -46,8 +46,8 @@ class Connection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """What holds for all connections of a sandbox."""
+class ProxySettings:
+    """The settings and counters that all connections of a sandbox share."""
 
     policy: Egress
     rules: Rules
@@ -56,174 +56,174 @@ class Terms:
     """None when nothing is inspected."""
 
 
-class Visit:
-    """Passes one connection on as far as the rules allow, and fills in its record."""
+class ProxyConnection:
+    """One connection, which is passed on as far as the rules allow, and its record."""
 
-    def __init__(self, seen: Connection, inside: Ends, terms: Terms) -> None:
-        self._seen = seen
+    def __init__(self, record: ConnectionRecord, inside: Stream, settings: ProxySettings) -> None:
+        self._record = record
         self._inside = inside
-        self._policy = terms.policy
-        self._rules = terms.rules
-        self._meter = terms.meter
-        self._authority = terms.authority
-        self._held = AsyncExitStack()
-        self._answering = False
-        """True while a status line of ours would be taken for something else."""
+        self._policy = settings.policy
+        self._rules = settings.rules
+        self._meter = settings.meter
+        self._authority = settings.authority
+        self._resources = AsyncExitStack()
+        self._responding = False
+        """True while the program would not read a status line of ours as such."""
         self._last = time.monotonic()
 
     async def run(self) -> None:
-        """Until its end; never raises for what either side did."""
-        async with self._held:
+        """Serve the connection to its end; never raise for an action of either side."""
+        async with self._resources:
             await self._run()
 
     async def _run(self) -> None:
         try:
             await self._pass()
-        except Refused as error:
+        except PolicyRefusal as error:
             await self._end("403 Forbidden", str(error))
         except TimeoutError:
             await self._end("504 Gateway Timeout", "timed out")
         except EOFError:
-            await self._end("400 Bad Request", "nothing was asked")
+            await self._end("400 Bad Request", "there was no request")
         except (OSError, asyncio.IncompleteReadError) as error:
             await self._end("502 Bad Gateway", f"failed: {error}")
 
     async def refuse(self, why: str) -> None:
-        """Say no before anything is read."""
-        self._seen.method = "?"
+        """Refuse the connection before reading from it."""
+        self._record.method = "?"
         await self._end("429 Too Many Requests", why)
 
     async def _end(self, status: str, why: str) -> None:
-        """Note why, and tell the program if nothing else was told it; it may be gone already."""
-        self._seen.refused = why
-        if self._answering:
+        """Record the reason, and send it to the program unless a response is under way; it may be gone."""
+        self._record.refused = why
+        if self._responding:
             return
-        body = f"ostinato egress: {self._seen.host or 'this request'}: {why}\n".encode()
+        body = f"ostinato egress: {self._record.host or 'this request'}: {why}\n".encode()
         with suppress(OSError, TimeoutError):
-            self._inside.writer.write(_ANSWER % (status.encode(), len(body), body))
+            self._inside.writer.write(_RESPONSE % (status.encode(), len(body), body))
             if self._inside.writer.can_write_eof():
                 self._inside.writer.write_eof()
-            async with asyncio.timeout(LINGER_S):  # a socket closed with unread bytes takes the answer back
+            async with asyncio.timeout(LINGER_S):  # closing with unread bytes would discard the response
                 while await self._inside.reader.read(PIECE):
                     pass
 
     async def _pass(self) -> None:
         async with asyncio.timeout(HEAD_S):
             head = await http.read_head(self._inside.reader)
-        self._seen.method = head.start[0][:20]
-        path = self._aim(head)
-        if path is None and self._rules.inspects(self._seen.host, self._seen.port):
+        self._record.method = head.start[0][:20]
+        path = self._read_target(head)
+        if path is None and self._rules.inspects(self._record.host, self._record.port):
             self._establish()
             await self._inspect()
             return
         outside = await self._connect()
         await (self._tunnel(outside) if path is None else self._forward(head, path, outside))
 
-    def _aim(self, head: http.Head) -> str | None:
-        """Note host and port of a request; answers its path, None for a tunnel."""
+    def _read_target(self, head: http.Head) -> str | None:
+        """Record host and port of a request; return its path, None for a tunnel."""
         if head.start[0] == "CONNECT":
-            self._seen.host, self._seen.port = split_target(head.start[1])
+            self._record.host, self._record.port = split_target(head.start[1])
             return None
-        self._seen.host, self._seen.port, path = http.target(head)
+        self._record.host, self._record.port, path = http.target(head)
         return path
 
-    async def _connect(self, *, secure: bool = False) -> Ends:
-        """To where it wants; `secure`: with TLS of our own. Closed when all is over."""
+    async def _connect(self, *, secure: bool = False) -> Stream:
+        """Connect to the requested host, with TLS of our own if `secure`. Closed when the connection ends."""
         authority = self._authority if secure else None
         self._meter.check()
         async with asyncio.timeout(CONNECT_S):
-            self._seen.address = await self._rules.route(self._seen.host, self._seen.port)
+            self._record.address = await self._rules.route(self._record.host, self._record.port)
             reader, writer = await asyncio.open_connection(
-                self._seen.address,
-                self._seen.port,
+                self._record.address,
+                self._record.port,
                 limit=http.MAX_HEAD,
                 ssl=authority.outside if authority else None,
-                server_hostname=self._seen.host if authority else None,
+                server_hostname=self._record.host if authority else None,
             )
-        self._held.push_async_callback(close, writer)
-        return Ends(reader=reader, writer=writer)
+        self._resources.push_async_callback(close, writer)
+        return Stream(reader=reader, writer=writer)
 
     def _establish(self) -> None:
         self._inside.writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        self._answering = True
+        self._responding = True
 
     async def _inspect(self) -> None:
-        """What is said is read as HTTP, out of TLS if it is in it; what cannot be read is refused."""
-        seen = self._seen
-        start = await self._greeting()
-        tls_hello.check_name(start, seen.host)
+        """Read the connection as HTTP, inside TLS if it begins with that; refuse anything else."""
+        record = self._record
+        start = await self._read_greeting()
+        tls_hello.check_name(start, record.host)
         secure = tls_hello.begins(start)
-        await self._reread(start, secure=secure)
+        await self._replay(start, secure=secure)
         async with asyncio.timeout(HEAD_S):
             head = await http.read_head(self._inside.reader)
-        seen.method = head.start[0][:20]
-        path = http.origin(head, seen.host, seen.port)
+        record.method = head.start[0][:20]
+        path = http.origin(head, record.host, record.port)
         await self._forward(head, path, await self._connect(secure=secure), usual_port=443 if secure else 80)
 
-    async def _reread(self, start: bytes, *, secure: bool) -> None:
-        """Take back what has been read; from here on the program can be told what is wrong."""
-        context = self._authority.inside(self._seen.host) if secure and self._authority else None
-        self._inside = await self._held.enter_async_context(reread(self._inside, start, context))
-        self._answering = False
+    async def _replay(self, start: bytes, *, secure: bool) -> None:
+        """Put back the bytes that have been read; from here on the program can be sent an error."""
+        context = self._authority.inside(self._record.host) if secure and self._authority else None
+        self._inside = await self._resources.enter_async_context(replay(self._inside, start, context))
+        self._responding = False
 
-    async def _tunnel(self, outside: Ends) -> None:
+    async def _tunnel(self, outside: Stream) -> None:
         self._establish()
         await self._pass_on(outside)
 
-    async def _pass_on(self, outside: Ends) -> None:
-        """HTTP as a proxy does, all else as it comes."""
-        up, down = await self._first(outside)
+    async def _pass_on(self, outside: Stream) -> None:
+        """Forward HTTP request by request, and copy anything else."""
+        up, down = await self._read_first(outside)
         if down or not http.begins(up):
             await self._send(self._inside.writer, down, up=False)
             await self._both_ways(outside, up)
             return
-        await self._reread(up, secure=False)
+        await self._replay(up, secure=False)
         async with asyncio.timeout(HEAD_S):
             head = await http.read_head(self._inside.reader)
-        self._seen.method = head.start[0][:20]
-        await self._forward(head, http.origin(head, self._seen.host, self._seen.port), outside)
+        self._record.method = head.start[0][:20]
+        await self._forward(head, http.origin(head, self._record.host, self._record.port), outside)
 
-    async def _first(self, outside: Ends) -> tuple[bytes, bytes]:
-        """What the client and what the server says first: one waits for the other, and either may be it.
+    async def _read_first(self, outside: Stream) -> tuple[bytes, bytes]:
+        """Return the first bytes of the client or of the server, whichever speaks first.
 
-        Of the client as much as tells whether it is HTTP, in however small pieces it comes.
+        From the client it reads until it is clear if that is HTTP, however small the pieces are.
         """
         up = down = b""
         while not down and (not up or http.undecided(up)):
-            more, down = await self._either(outside)
+            more, down = await self._read_either(outside)
             if not more and not down:  # one has ended
                 break
             up += more
         return up, down
 
-    async def _either(self, outside: Ends) -> tuple[bytes, bytes]:
-        """The next bytes of whichever speaks; neither's when one has nothing more to say."""
-        reads = [asyncio.create_task(self._some(ends.reader)) for ends in (self._inside, outside)]
+    async def _read_either(self, outside: Stream) -> tuple[bytes, bytes]:
+        """Return the next bytes of the side that sends first; none when one side has ended."""
+        reads = [asyncio.create_task(self._read(stream.reader)) for stream in (self._inside, outside)]
         try:
             await asyncio.wait(reads, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for read in reads:
-                read.cancel()  # a read that is cancelled takes nothing
+                read.cancel()  # a cancelled read consumes nothing
             await asyncio.gather(*reads, return_exceptions=True)
         up, down = (b"" if read.cancelled() else read.result() for read in reads)
         return up, down
 
-    async def _both_ways(self, outside: Ends, start: bytes = b"") -> None:
-        """Both at once: some servers speak first. When one way fails the other is cut."""
-        ways = [
+    async def _both_ways(self, outside: Stream, start: bytes = b"") -> None:
+        """Copy both directions at once, since some servers send first. When one fails the other is cut."""
+        copies = [
             asyncio.create_task(self._greet_and_copy(outside, start)),
             asyncio.create_task(self._copy(outside.reader, self._inside.writer, up=False)),
         ]
         try:
-            await asyncio.gather(*ways)
+            await asyncio.gather(*copies)
         finally:
-            for way in ways:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
+            for copy in copies:
+                copy.cancel()
+            await asyncio.gather(*copies, return_exceptions=True)
 
-    async def _greeting(self, start: bytes = b"") -> bytes:
-        """What a client says first; all of it if that is TLS. `start`: what has come of it."""
-        greeting = start or await self._some(self._inside.reader)
+    async def _read_greeting(self, start: bytes = b"") -> bytes:
+        """Return the client's first bytes, beginning with `start`; the whole first record if that is TLS."""
+        greeting = start or await self._read(self._inside.reader)
         while left := tls_hello.missing(greeting):
             more = await self._inside.reader.read(left)
             if not more:
@@ -231,43 +231,43 @@ class Visit:
             greeting += more
         return greeting
 
-    async def _greet_and_copy(self, outside: Ends, start: bytes) -> None:
-        greeting = await self._greeting(start)
-        tls_hello.check_name(greeting, self._seen.host)
+    async def _greet_and_copy(self, outside: Stream, start: bytes) -> None:
+        greeting = await self._read_greeting(start)
+        tls_hello.check_name(greeting, self._record.host)
         await self._send(outside.writer, greeting, up=True)
         await self._copy(self._inside.reader, outside.writer, up=True)
 
-    async def _forward(self, head: http.Head, path: str, outside: Ends, *, usual_port: int = 80) -> None:
-        strip, seen = self._policy.strip, self._seen
-        asked = http.request_for(head, seen.host, seen.port, path, strip, usual_port=usual_port)
-        await self._send(outside.writer, asked, up=True)
+    async def _forward(self, head: http.Head, path: str, outside: Stream, *, usual_port: int = 80) -> None:
+        strip, record = self._policy.strip, self._record
+        request = http.request_for(head, record.host, record.port, path, strip, usual_port=usual_port)
+        await self._send(outside.writer, request, up=True)
         async for piece in http.body(head, self._inside.reader, partial(self._count, up=True)):
             await self._send(outside.writer, piece, up=True)
-        answer = await self._final(outside.reader)
-        self._answering = True
-        await self._send(self._inside.writer, http.response_for(answer, strip), up=False)
-        dropped = partial(self._count, up=False)
-        async for piece in http.answer_body(answer, head.start[0], outside.reader, dropped):
+        response = await self._read_response(outside.reader)
+        self._responding = True
+        await self._send(self._inside.writer, http.response_for(response, strip), up=False)
+        on_dropped = partial(self._count, up=False)
+        async for piece in http.response_body(response, head.start[0], outside.reader, on_dropped):
             await self._send(self._inside.writer, piece, up=False)
 
-    async def _final(self, reader: asyncio.StreamReader) -> http.Head:
-        """The head of the response; interim ones before it (100, 103) are dropped."""
+    async def _read_response(self, reader: asyncio.StreamReader) -> http.Head:
+        """Return the head of the response; drop interim ones before it (100, 103)."""
         for _ in range(MAX_INTERIM + 1):
             async with asyncio.timeout(IDLE_S):
                 head = await http.read_head(reader)
             if not head.start[1].startswith("1"):
                 return head
             await self._count(head.size, up=False)
-        raise Refused(f"more than {MAX_INTERIM} interim responses")
+        raise PolicyRefusal(f"more than {MAX_INTERIM} interim responses")
 
     async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, up: bool) -> None:
-        while piece := await self._some(reader):
+        while piece := await self._read(reader):
             await self._send(writer, piece, up=up)
         if writer.can_write_eof():
             writer.write_eof()
 
-    async def _some(self, reader: asyncio.StreamReader) -> bytes:
-        """The next bytes; raises TimeoutError when neither direction has moved for too long."""
+    async def _read(self, reader: asyncio.StreamReader) -> bytes:
+        """Read the next bytes. Raises TimeoutError when neither direction has moved for IDLE_S."""
         while True:
             try:
                 async with asyncio.timeout(IDLE_S):
@@ -277,12 +277,12 @@ class Visit:
                     raise
 
     async def _count(self, size: int, *, up: bool) -> None:
-        """Also what is dropped: it came, or was to go, all the same."""
+        """Count bytes in the meter and the record, dropped ones as well."""
         await self._meter.pass_on(size, up=up)
         if up:
-            self._seen.sent += size
+            self._record.sent += size
         else:
-            self._seen.received += size
+            self._record.received += size
 
     async def _send(self, writer: asyncio.StreamWriter, data: bytes, *, up: bool) -> None:
         await self._count(len(data), up=up)

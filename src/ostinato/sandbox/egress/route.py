@@ -1,4 +1,4 @@
-"""One sandbox's way out: its proxy, what programs are told of it, and whom they are to trust."""
+"""The route of a sandbox to the outside: its proxy, and the variables and certificates that programs need."""
 
 import asyncio
 import socket
@@ -22,31 +22,31 @@ _TRUST = dict.fromkeys(
 )
 
 
-class Way:
-    """What every kind has. Raises SandboxError for a policy that cannot be read."""
+class Route:
+    """A route through a proxy. Raises SandboxError for a policy that cannot be read."""
 
     def __init__(self, policy: Egress, sandbox: str, resolve: Resolve | None) -> None:
         self.policy = policy
         self.proxy = Proxy(policy, sandbox, resolve)
 
     def bundle(self) -> bytes:
-        """Whom programs are to trust, PEM."""
+        """Return the certificates that programs must trust, PEM."""
         authority = self.proxy.authority
         return (authority.certificate if authority is not None else b"") + trusted()
 
     def environment(self) -> dict[str, str]:
-        """What programs are told."""
+        """Return the environment variables that programs need."""
         return {**({} if self.policy.transparent else listener.ENVIRONMENT), **_TRUST}
 
     async def aclose(self) -> None:
-        """Cut what is open."""
+        """Cut open connections."""
         await self.proxy.aclose()
 
 
-class HeldWay(Way):
-    """By sockets that are opened inside and held outside.
+class SocketRoute(Route):
+    """A route by sockets that are opened inside and served outside.
 
-    Use `open`, `add_to` the order, `serve` when the sandbox is ready, `aclose` at the end.
+    Call `open`, `add_to` the order, `serve` when the sandbox is ready, `aclose` at the end.
     """
 
     def __init__(self, policy: Egress, sandbox: str, folder: Scratch, resolve: Resolve | None) -> None:
@@ -54,28 +54,29 @@ class HeldWay(Way):
         self._folder = folder
 
     @classmethod
-    async def open(cls, policy: Egress, sandbox: str, resolve: Resolve | None = None) -> "HeldWay":
-        """Raises SandboxError for a policy that cannot be read, or that needs what is not here."""
+    async def open(cls, policy: Egress, sandbox: str, resolve: Resolve | None = None) -> "SocketRoute":
+        """Open a route. Raises SandboxError for a policy that cannot be read, or that this machine cannot
+        serve."""
         if policy.transparent:
             reason = await asyncio.to_thread(transparent.missing)
             if reason:
                 raise SandboxError(f"transparent egress does not work here: {reason}; {transparent.ADVICE}")
         folder = await asyncio.to_thread(Scratch, "trust")
         try:
-            way = cls(policy, sandbox, folder, resolve)
-            await asyncio.to_thread(lambda: (folder.path / "ca.pem").write_bytes(way.bundle()))
+            route = cls(policy, sandbox, folder, resolve)
+            await asyncio.to_thread(lambda: (folder.path / "ca.pem").write_bytes(route.bundle()))
         except BaseException:
             await asyncio.to_thread(folder.close)
             raise
-        return way
+        return route
 
     @property
     def file(self) -> str:
-        """The name under which the sandbox takes the channel that `serve` hears of."""
+        """The name under which the sandbox expects the channel of `serve`."""
         return "gate" if self.policy.transparent else "egress"
 
     def add_to(self, order: Order) -> Order:
-        """With what programs need to know; what the order says already stays."""
+        """Return the order with the variables and certificates; variables that it has already stay."""
         return replace(
             order,
             mounts=(*order.mounts, (f"{self._folder.path}/ca.pem", TRUST)),
@@ -83,12 +84,12 @@ class HeldWay(Way):
         )
 
     async def serve(self, channel: socket.socket) -> None:
-        """Take what the sandbox opened, out of `channel`."""
+        """Receive the sockets that the sandbox opened from `channel`, and serve them."""
         if self.policy.transparent:
-            await self.proxy.serve_turned(*transparent.take(channel))
+            await self.proxy.serve_redirected(*transparent.take(channel))
         else:
             await self.proxy.serve(listener.take(channel))
-        await self._forget_bundle()  # the sandbox holds it; whoever is killed from here on leaves nothing
+        await self._forget_bundle()  # the sandbox holds it open, so a killed process leaves no file behind
 
     async def aclose(self) -> None:
         await super().aclose()

@@ -1,4 +1,4 @@
-"""The two directions of a connection, and how one is read again from its start."""
+"""Streams with both directions, and a way to read one again from its start."""
 
 import asyncio
 import socket
@@ -15,7 +15,7 @@ HANDSHAKE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ends:
+class Stream:
     """Both directions of a stream."""
 
     reader: asyncio.StreamReader
@@ -23,7 +23,7 @@ class Ends:
 
 
 async def close(writer: asyncio.StreamWriter) -> None:
-    """Hang up; what is still to be written gets a second."""
+    """Close a stream; pending bytes get LINGER_S to be written."""
     writer.close()
     try:
         async with asyncio.timeout(LINGER_S):
@@ -35,33 +35,34 @@ async def close(writer: asyncio.StreamWriter) -> None:
 
 
 @asynccontextmanager
-async def reread(ends: Ends, start: bytes, context: ssl.SSLContext | None) -> AsyncIterator[Ends]:
-    """`ends` with `start`, which was read from it already, before the rest; with a `context` it is the
-    server's side of TLS. Through a socket pair, since neither streams nor `ssl` take anything back.
+async def replay(stream: Stream, start: bytes, context: ssl.SSLContext | None) -> AsyncIterator[Stream]:
+    """Yield a stream that begins with `start`, which was already read from `stream`, and goes on with the
+    rest.
 
-    Raises ssl.SSLError, TimeoutError when there is no agreement.
+    With a `context` it is the server's side of TLS. It runs through a socket pair, since bytes can be put
+    back neither into streams nor into `ssl`. Raises ssl.SSLError, TimeoutError when the handshake fails.
     """
     ours, theirs = socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=ours)
-    ways = [
-        asyncio.create_task(_pump(ends.reader, writer, start)),
-        asyncio.create_task(_pump(reader, ends.writer)),
+    pumps = [
+        asyncio.create_task(_pump(stream.reader, writer, start)),
+        asyncio.create_task(_pump(reader, stream.writer)),
     ]
     try:
-        again = await _accept(theirs, context)
+        replayed = await _accept(theirs, context)
         try:
-            yield again
+            yield replayed
         finally:
-            await close(again.writer)
-            await asyncio.wait(ways[1:], timeout=LINGER_S)
+            await close(replayed.writer)
+            await asyncio.wait(pumps[1:], timeout=LINGER_S)
     finally:
-        for way in ways:
-            way.cancel()
-        await asyncio.gather(*ways, return_exceptions=True)
+        for pump in pumps:
+            pump.cancel()
+        await asyncio.gather(*pumps, return_exceptions=True)
         await close(writer)
 
 
-async def _accept(sock: socket.socket, context: ssl.SSLContext | None) -> Ends:
+async def _accept(sock: socket.socket, context: ssl.SSLContext | None) -> Stream:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=MAX_HEAD)
     protocol = asyncio.StreamReaderProtocol(reader)
@@ -69,11 +70,11 @@ async def _accept(sock: socket.socket, context: ssl.SSLContext | None) -> Ends:
     transport, _ = await loop.connect_accepted_socket(
         lambda: protocol, sock, ssl=context, ssl_handshake_timeout=patience
     )
-    return Ends(reader=reader, writer=asyncio.StreamWriter(transport, protocol, reader, loop))
+    return Stream(reader=reader, writer=asyncio.StreamWriter(transport, protocol, reader, loop))
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, start: bytes = b"") -> None:
-    """Until either side has ended, which the other is told."""
+    """Copy until either side has ended, and pass the end on."""
     with suppress(OSError):
         piece = start or await reader.read(PIECE)
         while piece:

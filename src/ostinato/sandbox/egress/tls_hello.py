@@ -1,26 +1,26 @@
 """The server name in the first bytes of a TLS connection (RFC 8446, section 4.1.2; RFC 6066, section 3).
 
-A tunnel to an allowed host that asks there for another (domain fronting) is cut. An encrypted name (ECH)
-cannot be seen; its outer one is checked.
+A tunnel to an allowed host that requests another one there (domain fronting) is cut. An encrypted name (ECH)
+cannot be read, so its outer name is checked.
 """
 
 import struct
 
-from ostinato.sandbox.egress.policy import Refused
+from ostinato.sandbox.egress.policy import PolicyRefusal
 
 RECORD = 5
-"""Bytes of a record's head."""
+"""Bytes of a record's header."""
 _HANDSHAKE, _CLIENT_HELLO, _SERVER_NAME, _HOST_NAME = 22, 1, 0, 0
 _MAX_RECORD = 2**14
 
 
 def begins(data: bytes) -> bool:
-    """Whether a first byte or more is that of a TLS connection."""
+    """Return True if the bytes begin a TLS connection; one byte is enough."""
     return data[:1] == bytes([_HANDSHAKE])
 
 
 def missing(data: bytes) -> int:
-    """How many bytes of the first record have not come yet; 0 too when it is no TLS handshake."""
+    """Return how many bytes of the first record are missing; 0 if it is not a TLS handshake."""
     if not begins(data):
         return 0
     if len(data) < RECORD:
@@ -30,15 +30,15 @@ def missing(data: bytes) -> int:
 
 
 def check_name(data: bytes, host: str) -> None:
-    """Raises Refused when `data` begins with a ClientHello for another server than `host`."""
+    """Raise PolicyRefusal when `data` begins with a ClientHello for another server than `host`."""
     if not begins(data):
         return
     try:
         name = _server_name(data[RECORD:])
     except (struct.error, IndexError):
-        raise Refused(f"a TLS greeting to {host} that cannot be read") from None
+        raise PolicyRefusal(f"a TLS greeting to {host} that cannot be read") from None
     if name is not None and name.lower().removesuffix(".") != host:
-        raise Refused(f"a tunnel to {host} asks there for {name[:100]!r}")
+        raise PolicyRefusal(f"a tunnel to {host} requests {name[:100]!r}")
 
 
 def _server_name(hello: bytes) -> str | None:

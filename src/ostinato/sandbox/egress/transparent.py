@@ -1,13 +1,13 @@
-"""Transparent egress, inside: whatever a program connects to, it is the proxy that it reaches.
+"""Transparent egress inside a sandbox: every connection of a program is redirected to the proxy.
 
-    program ──TCP to anywhere──► nat: redirect ──► 127.0.0.1:3128 TCP ─┐ both sockets are handed out,
-            ──DNS to anyone────► nat: redirect ──► 127.0.0.1:3128 UDP ─┴► as that of `door` is ──► Proxy
-            ──its own loopback─► as ever
+    program ──TCP to anywhere──► nat: redirect ──► 127.0.0.1:3128 TCP ─┐ both sockets are passed out,
+            ──DNS to anyone────► nat: redirect ──► 127.0.0.1:3128 UDP ─┴► as by `listener` ──► Proxy
+            ──its own loopback─► unchanged
             ──anything else────► filter: drop
 
 All of it lies in the sandbox's own network, which has one interface, the loopback, and no way to any other.
-The rules are nftables' and are set before the sandbox gives up its rights; the namespace belongs to a user
-namespace above the sandbox's own, so that nothing in there has a say in them.
+The rules are set in nftables before the sandbox gives up its rights. The namespace belongs to a user
+namespace above the sandbox's own, so that no process inside can change them.
 """
 
 import os
@@ -20,12 +20,12 @@ from functools import cache
 from pathlib import Path
 
 from ostinato.sandbox.base import SandboxError
-from ostinato.sandbox.egress.listener import HOST, PORT, handed_out
+from ostinato.sandbox.egress.listener import HOST, PORT, receive_sockets
 from ostinato.sandbox.linux import syscalls
 
 MAX_NEW_PER_S, MAX_AT_ONCE = 500, 1000
-"""Connections and questions that are turned; what a sandbox does beyond that is dropped. The kernel
-remembers each for up to two minutes, and the proxy serves other sandboxes too."""
+"""Limits for redirected connections and DNS queries; more are dropped. The kernel remembers each for up to
+two minutes, and the proxy's process serves other sandboxes too."""
 ADVICE = (
     "install nftables (on Debian apt-get install nftables) on a kernel with nf_tables, nat and redirect; or "
     "leave `transparent` off: programs then find a proxy in HTTP_PROXY"
@@ -55,42 +55,46 @@ table inet ostinato {{
 _PATH = "/usr/sbin:/sbin:/usr/local/sbin:/usr/bin:/bin"
 _PATIENCE_S = 30.0
 _ORIGINAL = 80
-"""SO_ORIGINAL_DST, the same for IPv4 on every machine."""
+"""SO_ORIGINAL_DST, the same for IPv4 on every architecture."""
 _NEW_ROUTE, _WANTED = 24, 0x605
 """RTM_NEWROUTE; request, acknowledge, create, exclusive."""
 _ROUTE = struct.pack("=BBBBBBBBI", socket.AF_INET, 0, 0, 0, 254, 3, 253, 1, 0)
-"""Anywhere, in the main table, set at boot, of link scope, unicast."""
+"""A route to anywhere: in the main table, protocol boot, link scope, unicast."""
 _LOOPBACK = 1
 """The index of `lo` in every network namespace."""
 
 
-def listen_inside(channel: int) -> None:
-    """In a fresh network namespace whose loopback is up, with its capabilities: set the rules, open both
-    sockets, hand them out through `channel`. Raises OSError, SandboxError."""
-    with socket.socket() as door, socket.socket(type=socket.SOCK_DGRAM) as asked:
-        for each in (door, asked):
+def open_listener(channel: int) -> None:
+    """Set the rules, open both sockets and send them through `channel`.
+
+    To be called in a fresh network namespace with its capabilities and loopback up. Raises OSError,
+    SandboxError.
+    """
+    with socket.socket() as listener, socket.socket(type=socket.SOCK_DGRAM) as names:
+        for each in (listener, names):
             each.bind((HOST, PORT))
-        door.listen(64)
+        listener.listen(64)
         _route_to_loopback()
         _set_rules()
         with socket.socket(fileno=os.dup(channel)) as out:
-            socket.send_fds(out, [b"."], [door.fileno(), asked.fileno()])
+            socket.send_fds(out, [b"."], [listener.fileno(), names.fileno()])
 
 
 def take(channel: socket.socket) -> tuple[socket.socket, socket.socket]:
-    """Where connections and where questions for names arrive. See `handed_out`."""
-    connections, questions = handed_out(channel, 2)
-    return connections, questions
+    """Return the sockets for connections and for DNS queries; see `receive_sockets`."""
+    listener, names = receive_sockets(channel, 2)
+    return listener, names
 
 
-def aim(connection: socket.socket) -> tuple[str, int]:
-    """Address and port that an accepted connection was meant for. Raises OSError."""
+def original_destination(connection: socket.socket) -> tuple[str, int]:
+    """Return the address and port to which a redirected connection was made. Raises OSError."""
     _, port, address, _ = struct.unpack("=H2s4s8s", connection.getsockopt(socket.SOL_IP, _ORIGINAL, 16))
     return socket.inet_ntoa(address), int.from_bytes(port, "big")
 
 
 def _route_to_loopback() -> None:
-    """Without a route there is no packet to turn; whatever is not turned is dropped."""
+    """Add a route, since packets without one are never redirected. Packets that are not redirected are
+    dropped."""
     attributes = struct.pack("=HHI", 8, 4, _LOOPBACK) + struct.pack("=HH4s", 8, 7, socket.inet_aton(HOST))
     body = _ROUTE + attributes
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as kernel:
@@ -104,13 +108,13 @@ def _set_rules() -> None:
     program = shutil.which("nft", path=_PATH)
     if program is None:
         raise SandboxError(f"there is no nft: {ADVICE}")
-    done = _ran([program, "-f", "-"], RULES)
+    done = _run([program, "-f", "-"], RULES)
     if done.returncode != 0:
-        raise SandboxError(f"nft refused the rules: {done.stderr.strip()[:300] or 'it did not say why'}")
+        raise SandboxError(f"nft refused the rules: {done.stderr.strip()[:300] or 'without a reason'}")
 
 
-def _ran(command: list[str], text: str = "") -> "subprocess.CompletedProcess[str]":
-    """Raises SandboxError when it does not end."""
+def _run(command: list[str], text: str = "") -> "subprocess.CompletedProcess[str]":
+    """Run a command. Raises SandboxError when it does not end."""
     try:
         return subprocess.run(
             command, input=text, capture_output=True, text=True, timeout=_PATIENCE_S, check=False
@@ -121,20 +125,22 @@ def _ran(command: list[str], text: str = "") -> "subprocess.CompletedProcess[str
 
 @cache
 def missing() -> str:
-    """Why there can be no gate on this machine; empty where one was opened and turned a connection."""
+    """Return why this machine cannot redirect connections; empty if a trial redirected one."""
     if sys.platform != "linux" or shutil.which("nft", path=_PATH) is None:
         return "there is no nft"
     try:
-        done = _ran([sys.executable, "-m", "ostinato.sandbox.egress.transparent"])
+        done = _run([sys.executable, "-m", "ostinato.sandbox.egress.transparent"])
     except SandboxError as error:
         return str(error)
     return (
-        "" if done.returncode == 0 else done.stderr.strip().rpartition("\n")[2] or "it ended without a word"
+        ""
+        if done.returncode == 0
+        else done.stderr.strip().rpartition("\n")[2] or "it ended without a message"
     )
 
 
 def _try() -> None:
-    """In a process of its own: open a gate, and see what arrives."""
+    """Try redirection in this process, which must do nothing else, and check that a connection arrives."""
     user, group = os.getuid(), os.getgid()
     syscalls.unshare(syscalls.NEW_USER | syscalls.NEW_NET)
     for name, line in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
@@ -142,27 +148,27 @@ def _try() -> None:
     syscalls.raise_loopback()
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        listen_inside(theirs.fileno())
-        door, asked = take(ours)
-    with door, asked:
-        _check(door, asked)
+        open_listener(theirs.fileno())
+        listener, names = take(ours)
+    with listener, names:
+        _check(listener, names)
 
 
-def _check(door: socket.socket, asked: socket.socket) -> None:
-    door.settimeout(_PATIENCE_S)
-    asked.settimeout(_PATIENCE_S)
+def _check(listener: socket.socket, names: socket.socket) -> None:
+    listener.settimeout(_PATIENCE_S)
+    names.settimeout(_PATIENCE_S)
     wanted = ("192.0.2.1", 443)
-    with socket.create_connection(wanted, _PATIENCE_S), door.accept()[0] as arrived:
-        if aim(arrived) != wanted:
-            sys.exit(f"a connection to {wanted} seems to be one to {aim(arrived)}")
+    with socket.create_connection(wanted, _PATIENCE_S), listener.accept()[0] as arrived:
+        if original_destination(arrived) != wanted:
+            sys.exit(f"a connection to {wanted} arrived as one to {original_destination(arrived)}")
     with socket.socket(type=socket.SOCK_DGRAM) as any_socket:
         any_socket.sendto(b"name?", ("192.0.2.1", 53))
-        asked.recv(5)
+        names.recv(5)
         try:
             any_socket.sendto(b"out!", ("192.0.2.1", 54))
         except PermissionError:
             return
-    sys.exit("what should be dropped was sent")
+    sys.exit("a packet that should be dropped was sent")
 
 
 if __name__ == "__main__":

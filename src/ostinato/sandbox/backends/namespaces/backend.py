@@ -36,7 +36,7 @@ from ostinato.sandbox.base import (
 )
 from ostinato.sandbox.egress import transparent
 from ostinato.sandbox.egress.policy import Resolve
-from ostinato.sandbox.egress.route import HeldWay
+from ostinato.sandbox.egress.route import SocketRoute
 from ostinato.sandbox.exam.host import UNFINISHED, runs
 from ostinato.sandbox.exam.worker import module_names
 from ostinato.sandbox.files import rootfs, scratch
@@ -105,7 +105,7 @@ class NsBackend:
         files = {"calls": calls.fileno()} if calls is not None else {}
         files |= {"layer": base} if base is not None else {}
         try:
-            way = await HeldWay.open(egress, order.id, self._resolve) if egress is not None else None
+            way = await SocketRoute.open(egress, order.id, self._resolve) if egress is not None else None
             begun = await (self._begin(order, files) if way is None else self._open(order, files, way))
         except BaseException:
             await self.drop(order.scratch)
@@ -116,7 +116,7 @@ class NsBackend:
         self._sandboxes.add(sandbox)
         return sandbox
 
-    async def _open(self, order: Order, files: Mapping[str, int], way: HeldWay) -> "Begun":
+    async def _open(self, order: Order, files: Mapping[str, int], way: SocketRoute) -> "Begun":
         """Begin with a way out, through what the sandbox opens."""
         inner, outer = socket.socketpair()
         with inner, outer:
@@ -271,7 +271,7 @@ class NsSandbox(AgentSandbox):
     """The backend's handle on one agent."""
 
     def __init__(
-        self, begun: Begun, spec: Spec, order: Order, backend: NsBackend, way: HeldWay | None
+        self, begun: Begun, spec: Spec, order: Order, backend: NsBackend, way: SocketRoute | None
     ) -> None:
         connection, self._zygote = begun
         super().__init__(connection, spec, f"{order.scratch}{backend.root}", way)

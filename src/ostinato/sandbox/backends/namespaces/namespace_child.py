@@ -81,9 +81,9 @@ class NamespaceChild:
         if self._failure is not None:
             raise self._failure
         if "egress" in files:
-            listener.listen_inside(files["egress"])
+            listener.open_listener(files["egress"])
         if "gate" in files:
-            transparent.listen_inside(files["gate"])
+            transparent.open_listener(files["gate"])
         socket.sethostname(order.id)
         lower, upper = rootfs.enter(order, files.get("layer"))
         syscalls.drop_capabilities()

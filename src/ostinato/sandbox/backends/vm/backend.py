@@ -34,7 +34,7 @@ from ostinato.sandbox.base import (
     Spec,
     Unsupported,
 )
-from ostinato.sandbox.egress.frame_transport import CarriedWay
+from ostinato.sandbox.egress.frame_transport import FrameRoute
 from ostinato.sandbox.egress.policy import Resolve
 from ostinato.sandbox.exam.host import judged_by_process
 from ostinato.sandbox.files import rootfs, tree
@@ -180,7 +180,7 @@ class VmBackend:
         connection, way = AgentConnection(identity, seek=True), None
         try:
             if spec.egress is not None:
-                way = CarriedWay(spec.egress, identity, self._resolve, connection)
+                way = FrameRoute(spec.egress, identity, self._resolve, connection)
             await machine.connect(connection)
             connection.send_request({"op": "hello"}, within_s=START_S)  # no need to wait for the response
             if parts is not None:
@@ -260,7 +260,7 @@ async def _enter(connection: AgentConnection, spec: Spec, parts: Iterable[GuestP
 
 
 async def _rouse(
-    connection: AgentConnection, identity: str, spec: Spec, way: CarriedWay | None, *, own_clock: bool
+    connection: AgentConnection, identity: str, spec: Spec, way: FrameRoute | None, *, own_clock: bool
 ) -> None:
     """Tell a guest who it is now, and of its way out."""
     wake = {
@@ -268,7 +268,7 @@ async def _rouse(
         "name": identity,
         "entropy": secrets.token_hex(64),
         "now": time.time() if own_clock else None,
-        "door": None if way is None else way.door(spec.environment),
+        "door": None if way is None else way.forwarder_settings(spec.environment),
     }
     trust = b"" if way is None else await asyncio.to_thread(way.bundle)
     for start in range(0, len(trust), frames.CHUNK):

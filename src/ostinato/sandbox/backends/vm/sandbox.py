@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from ostinato.sandbox.backends.agent_sandbox import AgentProcess, AgentSandbox
 from ostinato.sandbox.backends.vm.machine import VirtualMachine, VmEngine
 from ostinato.sandbox.base import Sandbox, SandboxError, Snapshot, SnapshotKind, Spec, Usage
-from ostinato.sandbox.egress.route import Way
+from ostinato.sandbox.egress.route import Route
 from ostinato.sandbox.files import rootfs
 from ostinato.sandbox.files.layer import MAX_RECORD
 from ostinato.sandbox.files.snapshots import LAYER, SnapshotStore
@@ -51,7 +51,7 @@ class VmSandbox(AgentSandbox):
         machine: VirtualMachine,
         connection: AgentConnection,
         spec: Spec,
-        way: Way | None,
+        way: Route | None,
         *,
         identity: str,
         backend: VmHost,

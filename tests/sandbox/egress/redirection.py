@@ -1,5 +1,7 @@
-"""A sandbox whose connections are turned, and an internet of our own for it: TLS servers on loopback whose
-authority this machine trusts for the time of a test."""
+"""Sandboxes whose connections are redirected, and a small internet for them.
+
+The internet is TLS servers on loopback whose authority this machine trusts for the time of a test.
+"""
 
 import asyncio
 import io
@@ -32,21 +34,21 @@ async def resolve(host: str, port: int) -> list[str]:
 
 @dataclass(kw_only=True)
 class Internet:
-    """What is outside. `asked` has the heads of the requests that arrived, `greeted` the server names."""
+    """The servers outside. `heads` has the heads of the requests that arrived, `greeted` the server names."""
 
     authority: Authority
-    asked: list[str] = field(default_factory=list)
+    heads: list[str] = field(default_factory=list)
     greeted: list[str | None] = field(default_factory=list)
     pages: dict[str, bytes] = field(default_factory=dict)
 
-    async def hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One request: a page of ours, else `hello`; with a cookie."""
+    async def respond(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Respond to one request with a page or `hello`, and with a cookie."""
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         except (asyncio.IncompleteReadError, OSError):
             writer.close()
             return
-        self.asked.append(head)
+        self.heads.append(head)
         page = self.pages.get(head.split(" ")[1].partition("?")[0], b"hello")
         writer.write(b"HTTP/1.1 200 OK\r\nSet-Cookie: secret\r\nContent-Length: %d\r\n" % len(page))
         writer.write(b"Content-Type: text/html\r\nConnection: close\r\n\r\n" + page)
@@ -54,7 +56,7 @@ class Internet:
         writer.close()
 
     def context(self) -> ssl.SSLContext:
-        """Of a server that is whoever is asked for."""
+        """Return the context of a server that has a certificate for every name."""
         context = self.authority.inside(NAMES[0])
 
         def greet(connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
@@ -67,13 +69,13 @@ class Internet:
     @asynccontextmanager
     async def serving(
         self,
-        hear: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]] | None = None,
+        respond: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]] | None = None,
         *,
         tls: bool = True,
     ) -> AsyncIterator[int]:
-        """A port of 127.0.0.1 outside."""
+        """Run a server outside; yield its port on 127.0.0.1."""
         context = self.context() if tls else None
-        server = await asyncio.start_server(hear or self.hear, "127.0.0.1", 0, ssl=context)
+        server = await asyncio.start_server(respond or self.respond, "127.0.0.1", 0, ssl=context)
         async with server:
             yield server.sockets[0].getsockname()[1]
 
@@ -89,46 +91,46 @@ def internet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Internet:
 
 
 @pytest.fixture(scope="session")
-def turning() -> None:
+def redirection_works() -> None:
     if reason := transparent.missing():
         pytest.skip(f"no transparent egress: {reason}")
 
 
 @pytest.fixture(scope="session")
-def backend(turning: None) -> Iterator[NsBackend]:
+def backend(redirection_works: None) -> Iterator[NsBackend]:
     backend = NsBackend(resolve=resolve)
     yield backend
     asyncio.run(backend.aclose())
 
 
 @dataclass(kw_only=True)
-class Turned:
-    """Makes sandboxes that may reach `allow`, all of it on loopback outside."""
+class RedirectedSandboxes:
+    """A maker of sandboxes that may reach the hosts `allow`, which are all on loopback outside."""
 
     backend: NsBackend
     repo: Path
-    made: list[Sandbox] = field(default_factory=list)
+    sandboxes: list[Sandbox] = field(default_factory=list)
 
     async def open(self, *allow: str, **policy: Any) -> NsSandbox:
         egress = Egress(allow=allow, networks=("127.0.0.0/8",), transparent=True, **policy)
         sandbox = await self.backend.create(Spec(repo=self.repo, egress=egress, limits=LIMITS))
         assert isinstance(sandbox, NsSandbox)
-        self.made.append(sandbox)
+        self.sandboxes.append(sandbox)
         return sandbox
 
 
 @pytest.fixture
-async def turned(backend: NsBackend, tmp_path: Path) -> AsyncIterator[Turned]:
+async def redirected(backend: NsBackend, tmp_path: Path) -> AsyncIterator[RedirectedSandboxes]:
     repo = tmp_path / "repo"
     repo.mkdir()
-    turned = Turned(backend=backend, repo=repo)
-    yield turned
-    for sandbox in turned.made:
+    redirected = RedirectedSandboxes(backend=backend, repo=repo)
+    yield redirected
+    for sandbox in redirected.sandboxes:
         await sandbox.destroy()
 
 
 async def python(sandbox: Sandbox, code: str) -> str:
-    """What `code` prints, its errors included."""
+    """Return the output of `code`, its errors included."""
     await sandbox.write("code.py", code.encode())
     return (await sandbox.exec("python code.py")).output
 
@@ -150,7 +152,7 @@ def refusals(sandbox: AgentSandbox) -> list[str]:
 
 
 async def refused(sandbox: AgentSandbox, text: str) -> str:
-    """The record of a refusal that has `text` in it; written when the connection has ended."""
+    """Wait for the record of a refusal with `text` in it, which is written when its connection has ended."""
     async with asyncio.timeout(30):
         while not (found := [each for each in refusals(sandbox) if text in each]):
             await asyncio.sleep(0.02)
@@ -160,12 +162,12 @@ async def refused(sandbox: AgentSandbox, text: str) -> str:
 __all__ = [
     "Internet",
     "SandboxError",
-    "Turned",
+    "RedirectedSandboxes",
     "backend",
     "internet",
     "python",
     "refused",
-    "turned",
-    "turning",
+    "redirected",
+    "redirection_works",
     "wheel",
 ]

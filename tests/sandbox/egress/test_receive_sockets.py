@@ -1,4 +1,7 @@
-"""Sockets on their way out of a sandbox that has just begun."""
+"""The sockets that a sandbox sends out when it starts.
+
+Covers sandbox/egress/listener.py.
+"""
 
 import socket
 
@@ -9,12 +12,12 @@ from ostinato.sandbox.egress import listener, transparent
 
 
 def bound() -> socket.socket:
-    made = socket.socket()
-    made.bind(("127.0.0.1", 0))
-    return made
+    sock = socket.socket()
+    sock.bind(("127.0.0.1", 0))
+    return sock
 
 
-def test_the_last_is_taken_where_one_died_before_it_was_ready() -> None:
+def test_the_last_socket_counts_if_an_earlier_child_died() -> None:
     inside, outside = socket.socketpair()
     with inside, outside, bound() as dead, bound() as living:
         for each in (dead, living):
@@ -23,14 +26,14 @@ def test_the_last_is_taken_where_one_died_before_it_was_ready() -> None:
             assert taken.getsockname() == living.getsockname()
 
 
-@pytest.mark.parametrize("gone", [False, True])
-def test_nothing_handed_out_is_an_error_and_not_waited_for(gone: bool) -> None:
+@pytest.mark.parametrize("hung_up", [False, True])
+def test_missing_sockets_are_an_error_at_once(hung_up: bool) -> None:
     inside, outside = socket.socketpair()
     with inside, outside, bound() as one:
         with pytest.raises(SandboxError, match="no way out"):
             listener.take(outside)
         socket.send_fds(inside, [b"."], [one.fileno()])
-        if gone:
+        if hung_up:
             inside.close()
         with pytest.raises(SandboxError, match="no way out"):
             transparent.take(outside)
