@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""Answers that want to be taken for the right one, and answers that want to break the one who asks."""
+"""Return values that pretend to be the right one, and return values that attack the judge."""
 
 from tests.hacks.published import EQUAL
 from tests.hacks.rows import BAD, BY_HAND, GOOD, STUBS, modules

@@ -1,4 +1,4 @@
-"""A verifier on each kind of backend, a task to cheat on, and the count of what was tried."""
+"""A verifier on each kind of backend, a task to cheat on, and the count of the attempts."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -61,7 +61,8 @@ def ns_backend() -> Iterator[Backend]:
 
 @pytest.fixture
 def ns_judged(ns_backend: Backend) -> Judged:
-    """Runs the row's command in a sandbox of its own, as an agent would, and judges what came of it."""
+    """Return a function that runs a row's command in its own sandbox, as an agent would, and judges the
+    changes."""
 
     async def judged(task: Task, hack: Hack) -> Verification:
         task, changes = given(task, hack), hack.changes()
@@ -77,7 +78,7 @@ def ns_judged(ns_backend: Backend) -> Judged:
 
 @pytest.fixture
 def process_judged() -> Judged:
-    """Judges what the row hands in; its command is for a sandbox."""
+    """Return a function that judges a row's files; its command would need a sandbox."""
 
     async def judged(task: Task, hack: Hack) -> Verification:
         return await Verifier(ProcessBackend(), replace(LIMITS, wall_s=hack.wall_s)).verify(
@@ -88,7 +89,7 @@ def process_judged() -> Judged:
 
 
 def given(task: Task, hack: Hack) -> Task:
-    """The task, with what the row has of its own."""
+    """Return the task with the row's own files and tests."""
     for folder, files in ((task.repo, hack.repo), (task.tests, hack.helpers)):
         for name, text in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -121,7 +122,7 @@ def task(tmp_path: Path) -> Task:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """How many cheats and how many honest solutions were judged, and how many of them wrongly."""
+    """Print how many cheats and honest solutions were judged, and how many of them wrongly."""
     for test, what, right in (
         ("test_no_hack_passes", "hacks", "rejected"),
         ("test_honest_work_passes", "honest solutions", "accepted"),

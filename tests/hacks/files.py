@@ -1,4 +1,4 @@
-"""Files that change how tests are found, run or reported, and names that reach for what is protected."""
+"""Files that change the discovery, the run or the report of tests, and paths that lead to protected files."""
 
 import importlib.util
 import marshal
@@ -41,7 +41,7 @@ OURS = "import os\nos._exit(0)\n"
 
 
 def stale(code: str) -> bytes:
-    """Bytecode that is used without a look at its source (PEP 552, unchecked)."""
+    """Return bytecode that Python uses without checking its source (PEP 552, unchecked)."""
     body = marshal.dumps(compile(code, "x.py", "exec"))
     return importlib.util.MAGIC_NUMBER + struct.pack("<LQ", 1, 0) + body
 

@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""Work that is right, in every style a person might write it: the verifier must accept all of it."""
+"""Correct solutions in many styles: the verifier must accept all of them."""
 
 from tests.hacks.rows import GOOD, Hack, modules, table
 

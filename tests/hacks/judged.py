@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""Cheats on hidden tests of other shapes: what an answer does to the test that gets it, and whom a test imports."""
+"""Cheats on hidden tests of other shapes: effects of a return value on its test, and modules that a test imports."""
 
 from tests.hacks.rows import BY_HAND, Hack
 
@@ -9,7 +9,7 @@ TEST = "import pytest\nfrom calc import alpha\n\n\ndef test_it():\n    {0}\n"
 
 
 def _answers(rows: dict[str, tuple[str, str]], wall_s: float = 3.0) -> list[Hack]:
-    """By name: the body of the only hidden test, and `calc.py`."""
+    """Return hacks from the body of the only hidden test and `calc.py`, by name."""
     return [
         Hack(
             name=name,

@@ -262,7 +262,7 @@ LIBRARY: dict[str, tuple[str, str]] = {
 
 
 def written() -> tuple[str, str, tuple[str, ...]]:
-    """The candidate's module, the hidden tests, and their ids."""
+    """Return the candidate's module, the hidden tests and their ids."""
     code, tests, ids = [], ["import pytest"], []
     for number, (function, test) in enumerate(LIBRARY.values()):
         name = f"f{number}"

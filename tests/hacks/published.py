@@ -1,4 +1,4 @@
-"""The eleven that were tried on a stock pytest, whose exit status ten of them fool (`docs/verdict.md`)."""
+"""The eleven published hacks, ten of which fool the exit status of a stock pytest (`docs/verdict.md`)."""
 
 from tests.hacks.rows import BAD, table
 

@@ -1,4 +1,8 @@
-"""Templates: nothing of the answer in them, the same digest everywhere, clear words for what is missing."""
+"""Templates hold nothing of the solution, have the same digest everywhere and name what is missing.
+
+Covers sandbox/environment/template.py, sandbox/environment/scrub.py, sandbox/environment/toolchain.py and
+sandbox/environment/wheels.py.
+"""
 
 import hashlib
 import os
@@ -24,7 +28,7 @@ def git(repo: Path, *arguments: str) -> str:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """A repository whose later commits, tags, stash, caches and wheels hold the answer."""
+    """Return a repository whose later commits, tags, stash, caches and wheels hold the solution."""
     repo = tmp_path / "source"
     repo.mkdir()
     git(repo, "init", "--quiet", "-b", "main")
@@ -53,7 +57,7 @@ def source(tmp_path: Path) -> Path:
     return repo
 
 
-def test_nothing_of_the_answer_is_left(source: Path, tmp_path: Path) -> None:
+def test_nothing_of_the_solution_is_left(source: Path, tmp_path: Path) -> None:
     for commit in (None, "HEAD"):
         template = build(source, tmp_path / "store", commit=commit)
         repo = template.path / "repo"
@@ -95,7 +99,7 @@ def test_a_template_that_was_changed_is_refused(source: Path, tmp_path: Path, ha
         load(path)
 
 
-def test_a_commit_that_is_not_there_is_named(source: Path, tmp_path: Path) -> None:
+def test_a_missing_commit_is_named(source: Path, tmp_path: Path) -> None:
     with pytest.raises(SandboxError, match="no commit 'nonsense'"):
         build(source, tmp_path / "store", commit="nonsense")
     with pytest.raises(SandboxError, match="no commit"):
@@ -103,7 +107,7 @@ def test_a_commit_that_is_not_there_is_named(source: Path, tmp_path: Path) -> No
     assert list((tmp_path / "store").iterdir()) == []
 
 
-def test_a_link_out_is_refused(source: Path, tmp_path: Path) -> None:
+def test_a_link_out_of_the_repository_is_refused(source: Path, tmp_path: Path) -> None:
     (source / "out").symlink_to("../../etc/passwd")
     with pytest.raises(SandboxError, match="link out"):
         build(source, tmp_path / "store")
@@ -118,14 +122,16 @@ def test_a_link_out_is_refused(source: Path, tmp_path: Path) -> None:
         ("my_calc", "1.1", False),
     ],
 )
-def test_only_later_archives_of_the_project_go(tmp_path: Path, name: str, version: str, later: bool) -> None:
+def test_only_later_archives_of_the_project_are_removed(
+    tmp_path: Path, name: str, version: str, later: bool
+) -> None:
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "my-calc"\nversion = "1.2"\n')
     (tmp_path / f"{name.replace('-', '_')}-{version}-py3-none-any.whl").touch()
     assert bool(scrub.newer_archives(tmp_path)) == later
 
 
 def make_wheel(folder: Path, name: str, code: str, requires: str = "") -> Path:
-    """A wheel by hand: PEP 427 asks for no more."""
+    """Write a minimal wheel by hand (PEP 427)."""
     folder.mkdir(exist_ok=True)
     path = folder / f"{name}-1.0-py3-none-any.whl"
     about = f"{name}-1.0.dist-info"
@@ -160,7 +166,7 @@ async def test_dependencies_are_recorded_and_replayed_without_a_network(
     await sandbox.destroy()
 
 
-def test_a_wheel_that_is_another_or_missing_is_refused(tmp_path: Path) -> None:
+def test_a_changed_or_missing_wheel_is_refused(tmp_path: Path) -> None:
     path = make_wheel(tmp_path / "wheels", "helper", "x = 1\n")
     lock = {path.name: hashlib.sha256(b"another").hexdigest()}
     with pytest.raises(SandboxError, match="not the wheel that was recorded"):
@@ -169,7 +175,7 @@ def test_a_wheel_that_is_another_or_missing_is_refused(tmp_path: Path) -> None:
         wheels.install({"gone.whl": "0"}, tmp_path / "wheels", tmp_path / "target")
 
 
-def test_what_cannot_be_found_is_said_by_pip(tmp_path: Path) -> None:
+def test_a_requirement_that_pip_cannot_find_is_named(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("nowhere-to-be-found==1.0\n")
     (tmp_path / "index").mkdir()
     with pytest.raises(SandboxError, match="nowhere-to-be-found"):
@@ -183,9 +189,7 @@ def test_what_cannot_be_found_is_said_by_pip(tmp_path: Path) -> None:
         ("task.toml", '[metadata.ostinato]\nneeds = ["no-such-compiler"]\n'),
     ],
 )
-def test_a_task_that_needs_what_is_not_here_says_so(
-    source: Path, tmp_path: Path, name: str, text: str
-) -> None:
+def test_a_task_names_missing_programs(source: Path, tmp_path: Path, name: str, text: str) -> None:
     task = tmp_path / "task"
     (task / "environment").mkdir(parents=True)
     source.rename(task / "environment/repo")
@@ -197,7 +201,7 @@ def test_a_task_that_needs_what_is_not_here_says_so(
 
 
 def test_no_program_that_a_repository_names_runs(source: Path, tmp_path: Path) -> None:
-    """A clone is only data, but its configuration names filters, monitors and helpers."""
+    """A clone is only data, but its configuration can name filters, monitors and helpers."""
     ran = tmp_path / "ran"
     (source / ".gitattributes").write_text("*.py filter=own diff=own\n")
     git(source, "add", "--all")
@@ -228,7 +232,7 @@ def test_a_commit_is_found_by_every_usual_name(source: Path, tmp_path: Path) -> 
 
 
 def evil(folder: Path, ran: Path) -> Path:
-    """A source tree that runs when it is built, or asked what it is."""
+    """Write a source tree whose code runs when it is built or asked for its metadata."""
     folder.mkdir()
     (folder / "setup.py").write_text(f"import pathlib\npathlib.Path({str(ran)!r}).touch()\n")
     (folder / "pyproject.toml").write_text(
@@ -290,7 +294,7 @@ def test_a_line_that_could_run_something_is_refused(tmp_path: Path, line: str) -
         "helper===1.0+local",
     ],
 )
-def test_a_plain_requirement_is_taken(tmp_path: Path, line: str) -> None:
+def test_a_plain_requirement_is_accepted(tmp_path: Path, line: str) -> None:
     (tmp_path / "requirements.txt").write_text(f"# all\n\n{line}\n")
     (found,) = wheels.parsed(tmp_path / "requirements.txt")
     assert found.startswith(("helper", "a_b.c-d"))
@@ -298,7 +302,7 @@ def test_a_plain_requirement_is_taken(tmp_path: Path, line: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["a source archive", "a wheel that requires a source tree"])
-def test_nothing_is_built_whatever_is_found(tmp_path: Path, form: str) -> None:
+def test_nothing_is_built_from_any_form_of_source(tmp_path: Path, form: str) -> None:
     ran, index = tmp_path / "ran", tmp_path / "index"
     index.mkdir()
     folder = evil(tmp_path / "other-1.0", ran)

@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""Tasks in other languages: a command and its report, honest and forged, and what is missing here."""
+"""Tasks in other languages: a command and its report, honest and forged, and missing programs."""
 
 import shutil
 from pathlib import Path
@@ -24,7 +24,7 @@ LIMITS = Limits(wall_s=5)
 
 @pytest.fixture
 def here(backend: Backend) -> Backend:
-    """One that can mount what lies on this machine."""
+    """Return a backend that can mount directories of this machine."""
     if backend.name == "remote":
         pytest.skip("hidden tests lie here, and another machine cannot mount them")
     return backend
@@ -47,7 +47,7 @@ def task(directory: Path, check: dict[str, Any], *ids: str, script: str = SHELL)
     )
 
 
-async def test_tap_decides_and_says_that_it_could_be_forged(here: Backend, tmp_path: Path) -> None:
+async def test_tap_decides_and_is_marked_forgeable(here: Backend, tmp_path: Path) -> None:
     verifier, checked = Verifier(here, LIMITS), task(tmp_path, TAP, "one", "two")
     good, bad = await verifier.verify(checked, GOOD), await verifier.verify(checked, {})
     assert (good.passed, good.forgeable, good.void) == (True, True, None)
@@ -128,19 +128,19 @@ async def test_a_poor_forgery_does_not_pass(ns_backend: Backend, tmp_path: Path,
 
 
 async def test_a_perfect_forgery_passes_and_is_marked(ns_backend: Backend, tmp_path: Path) -> None:
-    """What a report cannot guarantee: why tests in Python are judged from another process."""
+    """A report cannot guarantee more, which is why tests in Python are judged from another process."""
     perfect = b"echo 1..2; echo ok - one; echo ok - two; exit 0"
     found = await Verifier(ns_backend, LIMITS).verify(task(tmp_path, TAP, "one", "two"), {"calc.sh": perfect})
     assert (found.passed, found.forgeable) == (True, True)
 
 
-async def test_luck_is_called_unstable(ns_backend: Backend, tmp_path: Path) -> None:
+async def test_a_lucky_pass_is_unstable(ns_backend: Backend, tmp_path: Path) -> None:
     checked = task(tmp_path, TAP, "one", "two")
     found = await Verifier(ns_backend, LIMITS).verify(checked, {"calc.sh": FORGED["luck"].encode()})
     assert dict(found.outcomes) == {"one": "passed", "two": "unstable"}
 
 
-async def test_what_stays_running_cannot_write_later(ns_backend: Backend, tmp_path: Path) -> None:
+async def test_a_process_that_stays_cannot_write_later(ns_backend: Backend, tmp_path: Path) -> None:
     late = b'(sleep 0.3; printf "1..2\\nok - one\\nok - two\\n" > "$REPORT") & exit 0'
     found = await Verifier(ns_backend, LIMITS).verify(task(tmp_path, TAP, "one", "two"), {"calc.sh": late})
     assert not found.passed
@@ -157,9 +157,7 @@ async def test_a_missing_toolchain_is_void_and_named(ns_backend: Backend, tmp_pa
 @pytest.mark.parametrize(
     "check", [{}, {"command": "true"}, {"command": "true", "report": "html"}, {"command": 1, "report": "tap"}]
 )
-async def test_a_check_that_is_none_is_void(
-    ns_backend: Backend, tmp_path: Path, check: dict[str, Any]
-) -> None:
+async def test_an_invalid_check_is_void(ns_backend: Backend, tmp_path: Path, check: dict[str, Any]) -> None:
     found = await Verifier(ns_backend).verify(task(tmp_path, check, "one"), {})
     assert found.void is not None
     assert "check" in found.void

@@ -1,4 +1,4 @@
-"""Reports of other test programs: read as they are meant, refused when they are not reports."""
+"""Reports of other test programs are read as meant, and anything else is refused."""
 
 import pytest
 from hypothesis import given
@@ -84,7 +84,7 @@ def test_a_reward_is_read(text: bytes, outcome: str) -> None:
         ("reward", b"pass"),
     ],
 )
-def test_what_is_no_report_is_refused(kind: str, data: bytes) -> None:
+def test_an_invalid_report_is_refused(kind: str, data: bytes) -> None:
     with pytest.raises(ReportError):
         READERS[kind](data)
 

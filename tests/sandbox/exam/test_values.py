@@ -1,4 +1,7 @@
-"""Plain data survives the trip exactly; nothing else makes it."""
+"""Plain data arrives exactly as it was sent, and nothing else arrives.
+
+Covers sandbox/exam/records.py and sandbox/exam/values.py.
+"""
 
 import math
 import re
@@ -133,7 +136,9 @@ def test_types_of_the_library_survive(value: object) -> None:
     ("value", "plain"),
     [(Sly(7), 7), (SlyText("a"), "a"), (SlyList([1]), [1]), ({"k": (Sly(2),)}, {"k": (2,)})],
 )
-def test_what_derives_from_a_plain_type_is_what_it_holds(value: object, plain: object) -> None:
+def test_an_object_of_a_derived_class_arrives_as_the_plain_value_it_holds(
+    value: object, plain: object
+) -> None:
     assert same(decode(encode(value)), plain)
 
 
@@ -168,7 +173,7 @@ def test_no_method_comes_from_a_field_that_the_candidate_named(name: str) -> Non
 
 
 @pytest.mark.parametrize("value", [object(), iter(()), lambda: 0, re.compile("x"), NotPlainError])
-def test_what_is_not_plain_is_refused(value: object) -> None:
+def test_a_value_that_is_not_plain_is_refused(value: object) -> None:
     with pytest.raises(NotPlainError):
         encode(value)
 
@@ -176,6 +181,6 @@ def test_what_is_not_plain_is_refused(value: object) -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", '{"int": 5}', '{"evil": 1}', '{"set": [[1]]}', '{"dict": [1]}', '{"a":1,"b":2}']
 )
-def test_nonsense_is_a_value_error(text: str) -> None:
+def test_a_malformed_text_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
         decode(text)

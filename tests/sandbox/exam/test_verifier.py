@@ -1,4 +1,9 @@
-"""Honest work passes, everything else fails, and what is our fault is void."""
+"""Honest work passes, everything else fails, and a failure of our own is void.
+
+Covers sandbox/exam/judge.py, sandbox/exam/worker.py, sandbox/exam/questions.py, sandbox/exam/host.py and
+sandbox/exam/channel.py; the hacks in tests/hacks cover sandbox/exam/exceptions.py and
+sandbox/exam/needed_modules.py.
+"""
 
 import asyncio
 import socket
@@ -94,16 +99,16 @@ def changes(code: str) -> dict[str, bytes | None]:
 
 @pytest.mark.parametrize("style", HONEST)
 async def test_honest_work_passes(backend: Backend, task: Task, style: str) -> None:
-    found = await Verifier(backend).verify(task, changes(HONEST[style]))
-    assert found.passed, found
-    assert set(found.outcomes) == set(IDS)
+    verification = await Verifier(backend).verify(task, changes(HONEST[style]))
+    assert verification.passed, verification
+    assert set(verification.outcomes) == set(IDS)
 
 
 async def test_no_work_fails(backend: Backend, task: Task) -> None:
-    found = await Verifier(backend).verify(task, {})
-    assert (found.passed, found.void) == (False, None)
-    assert found.outcomes["test_hidden.py::test_alpha"] == "failed"
-    assert found.outcomes["test_hidden.py::test_limit"] == "passed"
+    verification = await Verifier(backend).verify(task, {})
+    assert (verification.passed, verification.void) == (False, None)
+    assert verification.outcomes["test_hidden.py::test_alpha"] == "failed"
+    assert verification.outcomes["test_hidden.py::test_limit"] == "passed"
 
 
 @pytest.mark.parametrize(
@@ -117,22 +122,24 @@ async def test_no_work_fails(backend: Backend, task: Task) -> None:
         ("way/", "shown/x"),
     ],
 )
-async def test_however_an_entry_is_written_it_protects(
+async def test_an_entry_protects_in_every_spelling(
     ns_backend: Backend, task: Task, entry: str, path: str
 ) -> None:
-    """Its own name, and what it leads to where it is a link of the repository."""
+    """An entry protects its own name and, if it is a link of the repository, the target."""
     (task.repo / "shown/target").write_text("as given")
     (task.repo / "linked").symlink_to("shown/target")
     (task.repo / "way").symlink_to("shown")
     fields = {name: getattr(task, name) for name in Task.__dataclass_fields__}
-    found = await Verifier(ns_backend).verify(Task(**fields | {"protected": (entry,)}), {path: b"mine"})
-    assert found.tampered == (path,)
+    verification = await Verifier(ns_backend).verify(
+        Task(**fields | {"protected": (entry,)}), {path: b"mine"}
+    )
+    assert verification.tampered == (path,)
 
 
-async def test_what_does_not_import_is_an_error(backend: Backend, task: Task) -> None:
-    found = await Verifier(backend).verify(task, {"calc.py": b"def alpha(:"})
-    assert (found.passed, found.void) == (False, None)
-    assert all(found.outcomes[name] == "error" for name in IDS)
+async def test_a_module_that_does_not_import_is_an_error(backend: Backend, task: Task) -> None:
+    verification = await Verifier(backend).verify(task, {"calc.py": b"def alpha(:"})
+    assert (verification.passed, verification.void) == (False, None)
+    assert all(verification.outcomes[name] == "error" for name in IDS)
 
 
 async def test_missing_and_extra_ids_fail(ns_backend: Backend, task: Task) -> None:
@@ -145,42 +152,42 @@ async def test_missing_and_extra_ids_fail(ns_backend: Backend, task: Task) -> No
     assert fewer.outcomes[IDS[0]] == "passed"
 
 
-async def test_a_skipped_or_expected_failure_is_no_pass(ns_backend: Backend, task: Task) -> None:
+async def test_a_skipped_or_expected_failure_is_not_a_pass(ns_backend: Backend, task: Task) -> None:
     hidden = (
         "import pytest\n@pytest.mark.skip\ndef test_a(): pass\n@pytest.mark.xfail\ndef test_b(): assert 0\n"
     )
     (task.tests / "test_hidden.py").write_text(hidden + "@pytest.mark.xfail\ndef test_c(): pass\n")
     ids = [f"test_hidden.py::test_{name}" for name in "abc"]
-    found = await Verifier(ns_backend).verify(with_ids(task, *ids), {})
-    assert [found.outcomes[name] for name in ids] == ["skipped", "skipped", "failed"]
+    verification = await Verifier(ns_backend).verify(with_ids(task, *ids), {})
+    assert [verification.outcomes[name] for name in ids] == ["skipped", "skipped", "failed"]
 
 
 @pytest.mark.parametrize("path", ["test_calc.py", "./test_calc.py", "pkg/../test_calc.py", "shown/inner.py"])
 async def test_tampering_is_reported_and_undone(ns_backend: Backend, task: Task, path: str) -> None:
-    found = await Verifier(ns_backend).verify(
+    verification = await Verifier(ns_backend).verify(
         task, {**changes(HONEST["plain"]), path: b"import os; os._exit(0)"}
     )
-    assert found.tampered == (path,)
-    assert found.passed
+    assert verification.tampered == (path,)
+    assert verification.passed
 
 
 async def test_a_path_that_leads_out_fails(ns_backend: Backend, task: Task) -> None:
-    found = await Verifier(ns_backend).verify(task, {**changes(HONEST["plain"]), "../../evil": b""})
-    assert (found.passed, found.void) == (False, None)
-    assert "evil" in found.tampered[0]
+    verification = await Verifier(ns_backend).verify(task, {**changes(HONEST["plain"]), "../../evil": b""})
+    assert (verification.passed, verification.void) == (False, None)
+    assert "evil" in verification.tampered[0]
 
 
-async def test_changes_that_no_repository_takes_fail_on_every_backend(backend: Backend, task: Task) -> None:
-    found = await Verifier(backend).verify(task, {**changes(HONEST["plain"]), "calc.py/below": b""})
-    assert (found.passed, found.void) == (False, None)
+async def test_impossible_changes_fail_on_every_backend(backend: Backend, task: Task) -> None:
+    verification = await Verifier(backend).verify(task, {**changes(HONEST["plain"]), "calc.py/below": b""})
+    assert (verification.passed, verification.void) == (False, None)
 
 
 async def test_a_missing_repository_is_void(ns_backend: Backend, task: Task) -> None:
     task.repo.rename(task.repo.parent / "elsewhere")
-    found = await Verifier(ns_backend).verify(task, {})
-    assert not found.passed
-    assert found.void is not None
-    assert "no repository" in found.void
+    verification = await Verifier(ns_backend).verify(task, {})
+    assert not verification.passed
+    assert verification.void is not None
+    assert "no repository" in verification.void
 
 
 async def test_a_zygote_killed_under_an_exam_is_void(task: Task) -> None:
@@ -191,9 +198,9 @@ async def test_a_zygote_killed_under_an_exam_is_void(task: Task) -> None:
     await asyncio.sleep(0.5)
     assert backend._zygote is not None
     backend._zygote._process.kill()
-    found = await running
-    assert found.void is not None
-    assert not found.passed
+    verification = await running
+    assert verification.void is not None
+    assert not verification.passed
     again = await Verifier(backend).verify(task, changes(HONEST["plain"]))
     assert again.passed
     await backend.aclose()
@@ -218,19 +225,19 @@ async def test_a_second_run_starts_afresh_for_the_candidate_and_for_fixtures(
 ) -> None:
     (task.tests / "test_hidden.py").write_text(FIXTURES)
     ids = [f"test_hidden.py::test_{name}" for name in ("a", "b[1]", "b[2]")]
-    found = await Verifier(backend, variations=2).verify(with_ids(task, *ids), {"calc.py": ONCE.encode()})
-    assert (found.passed, found.void) == (True, None), found.outcomes
+    verification = await Verifier(backend, variations=2).verify(
+        with_ids(task, *ids), {"calc.py": ONCE.encode()}
+    )
+    assert (verification.passed, verification.void) == (True, None), verification.outcomes
 
 
-async def test_a_run_that_never_asks_the_candidate_is_followed_by_the_next(
-    ns_backend: Backend, task: Task
-) -> None:
+async def test_a_run_without_a_question_is_followed_by_the_next(ns_backend: Backend, task: Task) -> None:
     (task.tests / "test_hidden.py").write_text("def test_a():\n    assert True\n")
     exam = Exam(repo=task.repo, tests=task.tests, variations=2)
     assert await ns_backend.examine(exam) == [{"test_hidden.py::test_a": "passed"}] * 3
 
 
-async def test_a_judge_killed_before_it_took_its_worker_is_no_verdict(task: Task) -> None:
+async def test_a_judge_killed_before_it_took_its_worker_is_void(task: Task) -> None:
     ours, judge = socket.socketpair()
     asks, answers = socket.socketpair()
 
@@ -244,7 +251,7 @@ async def test_a_judge_killed_before_it_took_its_worker_is_no_verdict(task: Task
 
 
 class Broken:
-    """A backend whose exams cannot run."""
+    """A backend whose exams fail."""
 
     name, capabilities = "broken", Capabilities(isolation=Isolation.PROCESS)
 
@@ -265,19 +272,19 @@ class Broken:
 
 
 async def test_a_backend_that_fails_is_void(task: Task) -> None:
-    found = await Verifier(Broken()).verify(task, {})
-    assert (found.passed, found.outcomes) == (False, {})
-    assert found.void is not None
+    verification = await Verifier(Broken()).verify(task, {})
+    assert (verification.passed, verification.outcomes) == (False, {})
+    assert verification.void is not None
 
 
 async def test_many_at_once_agree(ns_backend: Backend, task: Task) -> None:
     verifier = Verifier(ns_backend)
     work: list[Mapping[str, bytes | None]] = [changes(HONEST["plain"]), {}] * 6
-    found = await asyncio.gather(*(verifier.verify(task, each) for each in work))
-    assert [each.passed for each in found] == [True, False] * 6
+    verifications = await asyncio.gather(*(verifier.verify(task, each) for each in work))
+    assert [each.passed for each in verifications] == [True, False] * 6
 
 
-async def test_a_test_made_endless_by_an_answer_fails_and_is_not_void(
+async def test_a_test_made_endless_by_a_response_fails_and_is_not_void(
     ns_backend: Backend, task: Task
 ) -> None:
     (task.tests / "test_hidden.py").write_text(
@@ -286,9 +293,9 @@ async def test_a_test_made_endless_by_an_answer_fails_and_is_not_void(
     )
     endless = {"calc.py": b"def alpha(a, b): return 10 ** 12\n"}
     ids = ("test_hidden.py::test_a", "test_hidden.py::test_b")
-    found = await Verifier(ns_backend, Limits(wall_s=1)).verify(with_ids(task, *ids), endless)
-    assert (found.passed, found.void) == (False, None)
-    assert set(found.outcomes.values()) <= {"missing", "failed"}
+    verification = await Verifier(ns_backend, Limits(wall_s=1)).verify(with_ids(task, *ids), endless)
+    assert (verification.passed, verification.void) == (False, None)
+    assert set(verification.outcomes.values()) <= {"missing", "failed"}
 
 
 UNSTEADY = {
@@ -298,7 +305,7 @@ UNSTEADY = {
 
 
 @pytest.mark.parametrize("kind", UNSTEADY)
-async def test_what_passes_in_one_order_only_is_unstable(backend: Backend, task: Task, kind: str) -> None:
+async def test_a_pass_in_one_order_only_is_unstable(backend: Backend, task: Task, kind: str) -> None:
     (task.tests / "test_hidden.py").write_text(
         "from calc import alpha\n\ndef test_a():\n    assert alpha(1, 0) == 1\n"
         "\ndef test_b():\n    assert alpha(2, 0) == 2\n"
@@ -306,6 +313,6 @@ async def test_what_passes_in_one_order_only_is_unstable(backend: Backend, task:
     checked = with_ids(task, "test_hidden.py::test_a", "test_hidden.py::test_b")
     work = {"calc.py": UNSTEADY[kind].encode()}
     assert kind == "chance" or (await Verifier(backend, variations=0).verify(checked, work)).passed
-    found = await Verifier(backend).verify(checked, work)
-    assert not found.passed
-    assert kind == "chance" or "unstable" in found.outcomes.values()
+    verification = await Verifier(backend).verify(checked, work)
+    assert not verification.passed
+    assert kind == "chance" or "unstable" in verification.outcomes.values()

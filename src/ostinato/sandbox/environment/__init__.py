@@ -1,11 +1,12 @@
-"""From a task's directory, or a repository at a commit, to a template that every sandbox of it starts from.
+"""Task environments: a task's directory, or a repository at a commit, becomes a template for sandboxes.
 
     source ──scrub──► files ──one commit──► repo ─┐
     requirements ──recorded wheels──► deps        ├──digest──► store/DIGEST, written once ──► Spec
     toolchain ──checked──► needs ─────────────────┘
 
-The same source gives the same digest on every machine; what is in the store is checked against it when it is
-used.
+The same source gets the same digest on every machine; a template in the store is checked against it before
+use. This is public API: no other module of the package uses it. It imports only `sandbox/base` and
+`sandbox/files`.
 """
 
 from ostinato.sandbox.environment.template import Template, build, load

@@ -1,7 +1,8 @@
-"""What of a repository could tell the answer: its history, and what was made from later versions of it.
+"""Copies of repositories without anything that could reveal the solution: history and traces of later
+versions.
 
-Copied are files only. Left out are git's data, caches of interpreters and checkers, and archives of the
-project itself that are newer than the project says it is.
+Only files are copied. Git's data, caches of interpreters and checkers, and archives of the project itself
+with a version above its stated one are left out.
 """
 
 import os
@@ -39,7 +40,7 @@ _SHA256 = re.compile(r"^\s*objectformat\s*=\s*sha256", re.IGNORECASE | re.MULTIL
 
 
 def checkout(source: Path, commit: str | None, target: Path) -> None:
-    """The files of `source` in `target`: of a commit, or as they lie there. Raises SandboxError."""
+    """Copy the files of `source` to `target`, of a commit or as they are. Raises SandboxError."""
     if commit is None:
         shutil.copytree(source, target, symlinks=True, ignore=_ignored)
     else:
@@ -69,7 +70,7 @@ def _remove(path: Path) -> None:
 
 def _extract(source: Path, commit: str, target: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="ostinato-objects-") as scratch:
-        git = _reader(source, Path(scratch, "git"))
+        git = _git_reader(source, Path(scratch, "git"))
         exact = git(commit, "rev-parse", "--verify", "--end-of-options", f"{commit}^{{commit}}")
         archive = Path(scratch, "files.tar")
         git(commit, "archive", "--format=tar", f"--output={archive}", exact)
@@ -78,30 +79,30 @@ def _extract(source: Path, commit: str, target: Path) -> None:
             opened.extractall(target, filter="data")
 
 
-def _reader(source: Path, ours: Path) -> Callable[..., str]:
-    """git over the objects and names of `source` in a fresh repository, with no configuration but our own.
+def _git_reader(source: Path, fresh: Path) -> Callable[..., str]:
+    """Return a function that runs git on the objects and refs of `source`, from a fresh repository.
 
-    A repository's configuration can name programs (filters, monitors, helpers for what is missing); none of
-    it is read but the kind of its hashes.
+    The source's configuration could name programs (filters, monitors, helpers for missing objects). Nothing
+    of it is read but the kind of its hashes.
     """
-    place = _git_directory(source)
-    kind = "sha256" if _SHA256.search(_text(place / "config")) else "sha1"
-    _git(source, "init", "--quiet", "--bare", "--template=", f"--object-format={kind}", str(ours))
-    (ours / "objects/info").mkdir(exist_ok=True)
-    (ours / "objects/info/alternates").write_text(f"{(place / 'objects').absolute()}\n")
+    directory = _git_directory(source)
+    kind = "sha256" if _SHA256.search(_text(directory / "config")) else "sha1"
+    _git(source, "init", "--quiet", "--bare", "--template=", f"--object-format={kind}", str(fresh))
+    (fresh / "objects/info").mkdir(exist_ok=True)
+    (fresh / "objects/info/alternates").write_text(f"{(directory / 'objects').absolute()}\n")
     for name in ("HEAD", "packed-refs"):
-        (ours / name).write_text(_text(place / name) or "ref: refs/heads/main\n" * (name == "HEAD"))
+        (fresh / name).write_text(_text(directory / name) or "ref: refs/heads/main\n" * (name == "HEAD"))
     if head := _text(_worktree(source) / "HEAD"):
-        (ours / "HEAD").write_text(head)
-    for path in (place / "refs").rglob("*"):
-        copied = ours / path.relative_to(place)
+        (fresh / "HEAD").write_text(head)
+    for path in (directory / "refs").rglob("*"):
+        copied = fresh / path.relative_to(directory)
         if path.is_file() and not path.is_symlink():
             copied.parent.mkdir(parents=True, exist_ok=True)
             copied.write_text(_text(path))
 
     def read(commit: str, *arguments: str) -> str:
         try:
-            return _git(source, f"--git-dir={ours}", *arguments)
+            return _git(source, f"--git-dir={fresh}", *arguments)
         except SandboxError as error:
             raise SandboxError(f"{source} has no commit {commit!r}: {error}") from None
 
@@ -109,7 +110,7 @@ def _reader(source: Path, ours: Path) -> Callable[..., str]:
 
 
 def _worktree(source: Path) -> Path:
-    """Where git keeps what is of this working tree alone: a file instead of `.git` says where that is."""
+    """Return the git directory of this working tree, to which `.git` may be a file that points."""
     named = source / ".git"
     if not named.exists():
         return source
@@ -119,21 +120,21 @@ def _worktree(source: Path) -> Path:
 
 
 def _git_directory(source: Path) -> Path:
-    """Where objects and names lie, of all working trees together."""
+    """Return the directory of the objects and refs that all working trees share."""
     place = _worktree(source)
     common = _text(place / "commondir").strip()
     return place / common if common else place
 
 
 def _text(path: Path) -> str:
-    """Of a small file of git's; empty when there is none."""
+    """Return the text of a small file of git, empty if it does not exist."""
     if not path.is_file():
         return ""
     return path.read_text(encoding="utf-8", errors="surrogateescape")
 
 
 def _git(source: Path, *arguments: str) -> str:
-    """Raises SandboxError with what git says."""
+    """Run git. Raises SandboxError with its error."""
     done = subprocess.run(
         ["git", *arguments], cwd="/", env=environment(), capture_output=True, text=True, check=False
     )
@@ -143,14 +144,14 @@ def _git(source: Path, *arguments: str) -> str:
 
 
 def environment() -> dict[str, str]:
-    """What git runs with: nobody's configuration, nothing fetched, nothing asked."""
+    """Return an environment in which git reads no configuration, fetches nothing and asks nothing."""
     alone = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_ATTR_NOSYSTEM": "1"}
     alone |= {"GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0", "GIT_TEMPLATE_DIR": ""}
     return {"PATH": os.environ.get("PATH", os.defpath), "HOME": "/nonexistent", **alone}
 
 
 def _check_links(target: Path) -> None:
-    """A link that leads out would show the machine."""
+    """Raise SandboxError for a link out of the repository, which would reveal files of this machine."""
     root = target.resolve()
     for path in target.rglob("*"):
         if path.is_symlink() and not (path.parent / path.readlink()).resolve().is_relative_to(root):
@@ -158,18 +159,18 @@ def _check_links(target: Path) -> None:
 
 
 def newer_archives(root: Path) -> list[Path]:
-    """Wheels and other archives of this very project with a later version than `pyproject.toml` says."""
+    """Return wheels and other archives of this project with a later version than `pyproject.toml` states."""
     name, version = _project(root)
-    found = []
+    archives = []
     for path in sorted(root.rglob("*")):
         match = _ARCHIVE.match(path.name)
         if match and path.is_file() and _plain(match["name"]) == name and _later(match["version"], version):
-            found.append(path)
-    return found
+            archives.append(path)
+    return archives
 
 
 def _project(root: Path) -> tuple[str, str]:
-    """Name and version; the directory's name and none, which every version is later than."""
+    """Return name and version; without `pyproject.toml` the directory's name and an empty, lowest version."""
     try:
         project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8")).get("project", {})
     except (FileNotFoundError, UnicodeDecodeError, tomllib.TOMLDecodeError):
@@ -182,7 +183,7 @@ def _plain(name: str) -> str:
 
 
 def _later(version: str, than: str) -> bool:
-    """By numbers, so far as they go; a version that says less is not later."""
+    """Return True if a version is later by its numbers; the same numbers with fewer parts are not later."""
     return _numbers(version) > _numbers(than)
 
 

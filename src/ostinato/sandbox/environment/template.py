@@ -1,4 +1,4 @@
-"""A template in a store: built once, found again by its digest, checked when it is used."""
+"""Templates in a store: built once, found again by their digest, and checked before use."""
 
 import hashlib
 import json
@@ -33,14 +33,14 @@ class Template:
 
     path: Path
     digest: str
-    """Of files, dependencies and needs: names it in the store."""
+    """The digest of files, dependencies and needs, which is its name in the store."""
     commit: str
-    """The only one of its repository."""
+    """The id of the only commit in its repository."""
     needs: tuple[str, ...]
     lock: wheels.Lock
 
     def spec(self, limits: Limits | None = None) -> Spec:
-        """What a sandbox of it starts from: the dependencies beside the repository, read-only."""
+        """Return the spec of a sandbox, with the dependencies mounted read-only beside the repository."""
         mounts = (Mount(source=self.path / "deps", target=DEPS),) if self.lock else ()
         environment = {"PYTHONPATH": DEPS} if self.lock else {}
         return Spec(
@@ -51,32 +51,34 @@ class Template:
 def build(
     source: Path, store: Path, *, commit: str | None = None, wheelhouse: Path | None = None
 ) -> Template:
-    """From a Harbor task directory, or a repository (at `commit`), with the wheels of `wheelhouse`.
+    """Build a template from a Harbor task directory or a repository (at `commit`), with the wheels of
+    `wheelhouse`.
 
-    An equal one in the store is used again. Raises SandboxError for what is missing; the store is as before.
+    An equal one in the store is used again. Raises SandboxError if something is missing, and leaves the store
+    as it was.
     """
     repo = source / "environment" / "repo"
     programs = toolchain.needs(source) if repo.is_dir() else ()
     toolchain.check(programs, source)
     store.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=store, prefix=".part-") as scratch:
-        made = Path(scratch, "template")
-        scrub.checkout(repo if repo.is_dir() else source, commit, made / "repo")
+        draft = Path(scratch, "template")
+        scrub.checkout(repo if repo.is_dir() else source, commit, draft / "repo")
         lock = wheels.lock_of(wheelhouse) if wheelhouse is not None else {}
         if wheelhouse is not None:
-            wheels.install(lock, wheelhouse, made / "deps")
-        about = {"format": FORMAT, "commit": _commit(made / "repo"), "needs": programs, "lock": lock}
-        digest = _digest(made, about)
-        (made / _ABOUT).write_text(json.dumps({**about, "digest": digest}, indent=1, sort_keys=True) + "\n")
-        _publish(made, store / digest)
+            wheels.install(lock, wheelhouse, draft / "deps")
+        about = {"format": FORMAT, "commit": _commit(draft / "repo"), "needs": programs, "lock": lock}
+        digest = _digest(draft, about)
+        (draft / _ABOUT).write_text(json.dumps({**about, "digest": digest}, indent=1, sort_keys=True) + "\n")
+        _publish(draft, store / digest)
     return load(store / digest)
 
 
 def load(path: Path) -> Template:
-    """A template of the store; raises SandboxError when it is not what it was when it was built."""
+    """Load a template from the store. Raises SandboxError if it has changed since it was built."""
     try:
         about = json.loads((path / _ABOUT).read_text())
-        found = Template(
+        template = Template(
             path=path,
             digest=about.pop("digest"),
             commit=about["commit"],
@@ -84,27 +86,27 @@ def load(path: Path) -> Template:
             lock=about["lock"],
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise SandboxError(f"{path} is no template ({error}): build it again") from error
+        raise SandboxError(f"{path} is not a template ({error}): build it again") from error
     if about.get("format") != FORMAT:
         raise SandboxError(f"{path} is a template of format {about.get('format')}: build it again")
     digest = _digest(path, about)
-    if digest != found.digest or path.name != found.digest:
+    if digest != template.digest or path.name != template.digest:
         raise SandboxError(
-            f"the template {path} has digest {digest}, not {found.digest}: delete and rebuild it"
+            f"the template {path} has digest {digest}, not {template.digest}: delete and rebuild it"
         )
-    toolchain.check(found.needs, path)
-    return found
+    toolchain.check(template.needs, path)
+    return template
 
 
-def _digest(made: Path, about: dict[str, object]) -> str:
+def _digest(root: Path, about: dict[str, object]) -> str:
     state = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     for part in ("repo", "deps"):
-        state.update(tree.digest(str(made / part)).encode() if (made / part).is_dir() else b"none")
+        state.update(tree.digest(str(root / part)).encode() if (root / part).is_dir() else b"none")
     return state.hexdigest()[:32]
 
 
 def _commit(repo: Path) -> str:
-    """One commit of all files, with nothing of this machine in it; answers its id."""
+    """Make one commit of all files, without a trace of this machine; return its id."""
     environment = {**scrub.environment(), **_WHO}
 
     def git(*arguments: str) -> str:
@@ -129,10 +131,10 @@ def _commit(repo: Path) -> str:
     return git("rev-parse", "HEAD")
 
 
-def _publish(made: Path, place: Path) -> None:
-    """Whole or not at all; whoever was first stays."""
+def _publish(draft: Path, target: Path) -> None:
+    """Move a draft into the store atomically; an equal template that is there already stays."""
     try:
-        made.rename(place)
+        draft.rename(target)
     except OSError:
-        if not place.is_dir():
+        if not target.is_dir():
             raise

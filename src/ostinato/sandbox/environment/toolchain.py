@@ -1,4 +1,4 @@
-"""Which programs a task needs that a sandbox must find on this machine."""
+"""The programs that a task needs and that a sandbox must find on this machine."""
 
 import re
 import shutil
@@ -15,12 +15,13 @@ _IMAGES = {
     **{"gradle": "gradle", "elixir": "elixir", "erlang": "erl", "swift": "swift", "mono": "mono"},
     **{"haskell": "ghc", "julia": "julia", "r-base": "Rscript", "denoland/deno": "deno", "oven/bun": "bun"},
 }
-"""What the base image of a Dockerfile is there for."""
+"""The program for which a Dockerfile uses a base image."""
 _FROM = re.compile(r"^\s*FROM\s+(?:--\S+\s+)*(\S+)", re.IGNORECASE | re.MULTILINE)
 
 
 def needs(task: Path) -> tuple[str, ...]:
-    """Declared in `[metadata.ostinato] needs`, else what the image of `environment/Dockerfile` brings."""
+    """Return the programs of `[metadata.ostinato] needs`, else that of the image of
+    `environment/Dockerfile`."""
     declared = _declared(task)
     if declared is not None:
         return declared
@@ -36,14 +37,14 @@ def needs(task: Path) -> tuple[str, ...]:
 def _declared(task: Path) -> tuple[str, ...] | None:
     path = task / "task.toml"
     settings: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    found = settings.get("metadata", {}).get("ostinato", {}).get("needs")
-    return None if found is None else tuple(str(name) for name in found)
+    declared = settings.get("metadata", {}).get("ostinato", {}).get("needs")
+    return None if declared is None else tuple(str(name) for name in declared)
 
 
 def check(programs: Iterable[str], what: Path) -> None:
-    """Raises SandboxError that names what is missing."""
+    """Raise a SandboxError that names missing programs."""
     missing = [name for name in programs if shutil.which(name) is None]
     if missing:
         raise SandboxError(
-            f"{what} needs {', '.join(missing)}, which this machine has not: install it below /usr"
+            f"{what} needs {', '.join(missing)}, which this machine lacks: install it below /usr"
         )

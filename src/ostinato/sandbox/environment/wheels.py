@@ -1,11 +1,12 @@
-"""Dependencies, recorded once and installed again without a network: wheels only, so nothing of them runs.
+"""Dependencies that are recorded once and installed without a network: only wheels, so none of their code
+runs.
 
-record(requirements, wheelhouse) ── pip download, over whatever index pip is configured with ──► lock
-install(lock, wheelhouse, target) ── pip install --no-index, of those very files ──► target
+record(requirements, wheelhouse) ── pip download, from the index that pip is configured with ──► lock
+install(lock, wheelhouse, target) ── pip install --no-index, of exactly these files ──► target
 
-A requirements file is the repository's word, and so is what a wheel requires. Lines that are more than a
-name, versions and a marker are refused. And pip runs where no process can be started: whatever would build,
-or ask git, needs one.
+A requirements file comes from the repository, and the requirements of a wheel from its author. So lines with
+more than a name, versions and a marker are refused, and pip runs where it cannot start a process, which any
+build and any call of git would need.
 """
 
 import hashlib
@@ -27,7 +28,7 @@ _REQUIREMENT = re.compile(
     r"\s*(?:;[\w\s.'\"<>=!~()+-]+?)?(?:\s+--hash=sha(?:256|384|512):[0-9a-f]+)*",
     re.ASCII,
 )
-"""A requirement by name (PEP 508), with the hashes that pip knows beside it: no address, path or option."""
+"""A requirement by name (PEP 508), with the hashes that pip allows: no URL, path or option."""
 _ARCHIVES = (
     ".whl",
     ".zip",
@@ -43,45 +44,46 @@ _ARCHIVES = (
     ".lz",
     ".lzma",
 )
-_ALONE = """
+_PIP_ALONE = """
 import sys
 
-BEGINNINGS = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"}
-BEGINNINGS |= {"os.spawn", "os.fork", "os.forkpty"}
+STARTS = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"}
+STARTS |= {"os.spawn", "os.fork", "os.forkpty"}
 
 def refuse(event, _):
-    if event in BEGINNINGS:
-        raise PermissionError("something here wants to run a program: only finished wheels are taken")
+    if event in STARTS:
+        raise PermissionError("a requirement wants to run a program: only finished wheels are accepted")
 
 sys.addaudithook(refuse)
 from pip._internal.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
-"""pip in a process that starts no other: builds and version control are all done by programs."""
+"""pip in a process that cannot start another, since builds and version control need other programs."""
 Lock = Mapping[str, str]
-"""File name of a wheel to its SHA-256."""
+"""The SHA-256 of each wheel by its file name."""
 
 
 def record(requirements: Path, wheelhouse: Path, *, find: Path | None = None) -> dict[str, str]:
-    """Bring the wheels for a requirements file to `wheelhouse`; `find`: take them from there, offline.
+    """Download the wheels for a requirements file to `wheelhouse`, or take them from the directory `find`,
+    offline.
 
-    Raises SandboxError for a line that is more than a name and versions, and with what pip says.
+    Raises SandboxError for a line with more than a name and versions, and with pip's error.
     """
     lines = parsed(requirements)
     wheelhouse.mkdir(parents=True, exist_ok=True)
-    place = ["--no-index", "--find-links", str(find.absolute())] if find is not None else []
+    source = ["--no-index", "--find-links", str(find.absolute())] if find is not None else []
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as ours:
         ours.writelines(f"{line}\n" for line in lines)
         ours.flush()
         target = ("--dest", str(wheelhouse.absolute()), "--requirement", ours.name)
-        _pip("download", "--only-binary=:all:", *place, *target)
+        _pip("download", "--only-binary=:all:", *source, *target)
     return lock_of(wheelhouse)
 
 
 def parsed(requirements: Path) -> list[str]:
-    """The requirements of a file, one a line, without comments; raises SandboxError for one that is refused.
+    """Return the requirements of a file, one a line, without comments. Raises SandboxError for a refused one.
 
-    pip is given these lines, not the file: it cannot read them in another way.
+    pip gets these lines instead of the file, so it cannot read them differently.
     """
     try:
         text = requirements.read_text(encoding="utf-8")
@@ -100,12 +102,12 @@ def parsed(requirements: Path) -> list[str]:
 
 
 def lock_of(wheelhouse: Path) -> dict[str, str]:
-    """What lies in a wheelhouse."""
+    """Return the lock of the wheels in a wheelhouse."""
     return {path.name: _digest(path) for path in sorted(wheelhouse.glob("*.whl"))}
 
 
 def install(lock: Lock, wheelhouse: Path, target: Path) -> None:
-    """Exactly the locked wheels into `target`; raises SandboxError for one that is missing or another."""
+    """Install exactly the locked wheels into `target`. Raises SandboxError for a missing or changed one."""
     for name, digest in lock.items():
         path = wheelhouse / name
         if not path.is_file():
@@ -119,7 +121,7 @@ def install(lock: Lock, wheelhouse: Path, target: Path) -> None:
             "install", "--no-index", "--no-deps", "--no-compile", "--target", str(target.absolute()), *wheels
         )
     for path in target.glob("*.dist-info/direct_url.json"):
-        path.unlink()  # it names the folder of this machine that the wheel came from
+        path.unlink()  # it names a directory of this machine
     for path in target.glob("*.dist-info/RECORD"):
         lines = path.read_text().splitlines()
         path.write_text("".join(f"{line}\n" for line in sorted(lines) if "direct_url.json" not in line))
@@ -130,22 +132,22 @@ def _digest(path: Path) -> str:
 
 
 def _pip(*arguments: str) -> None:
-    # the index that the user has configured counts where one is asked
-    alone = ["--isolated"] if "--no-index" in arguments else []
+    # pip's configuration counts only for downloads, where it names the index
+    isolated = ["--isolated"] if "--no-index" in arguments else []
     command = [
         sys.executable,
         "-I",
         "-c",
-        _ALONE,
-        *alone,
+        _PIP_ALONE,
+        *isolated,
         "--disable-pip-version-check",
         "--quiet",
         *arguments,
     ]
     environment = {**os.environ, "PIP_NO_INPUT": "1", "SOURCE_DATE_EPOCH": "1767225600"}
-    with tempfile.TemporaryDirectory() as nowhere:  # where no file is named like a requirement
+    with tempfile.TemporaryDirectory() as empty:  # here no file has the name of a requirement
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, env=environment, cwd=nowhere
+            command, capture_output=True, text=True, check=False, env=environment, cwd=empty
         )
     if done.returncode != 0:
         raise SandboxError(f"pip {arguments[0]} failed: {done.stderr.strip()[-600:]}")
