@@ -1,4 +1,4 @@
-"""What every engine that serves a model promises, as tests. A room that has one inherits `Contract`.
+"""The promises of every engine that serves a model, as tests. The tests of an engine inherit `Contract`.
 
 The engine under test is the fixture `served`: `model(1)` as version 1 with `MAX_LEN` tokens of context.
 """
@@ -38,12 +38,12 @@ SWAPS = 24
 
 
 def model(version: int) -> Decoder:
-    """The weights that are `version` in these tests."""
+    """Return the weights of `version` in these tests."""
     return decoder(version, **SIZES)
 
 
 def assert_exact(asked: GenerateRequest, got: Completion) -> None:
-    """Every log-probability is that of a forward of the version that the completion names."""
+    """Assert that every log-probability is that of a forward pass of the version in the completion."""
     (version,) = set(got.versions)
     logprobs, _ = fresh(model(version), asked, got)
     assert (logprobs - torch.tensor(got.logprobs)).abs().max() < EXACT
@@ -98,7 +98,7 @@ class Contract:
             ({"temperature": -1.0}, InvalidRequestError),
         ],
     )
-    async def test_what_cannot_be_sampled_is_refused(
+    async def test_invalid_requests_are_refused(
         self, served: Engine, fields: dict[str, Any], error: type[EngineError]
     ) -> None:
         with pytest.raises(error, match="r1: "):
@@ -154,7 +154,7 @@ class Contract:
         assert_exact(asked, await served.generate(asked))
 
     async def test_swaps_under_live_traffic(self, served: Engine) -> None:
-        """Nobody fails, every token says who sampled it, and what one version sampled is exact."""
+        """No request fails, every token names its version, and completions of one version are exact."""
         first, done = served.version, list[tuple[GenerateRequest, Completion]]()
         failed, swaps = served.stats()["failed"], served.stats()["swaps"]
         stop = asyncio.Event()

@@ -50,7 +50,7 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("why", "status"), [("too long", 400), ("invalid", 400), ("failed", 503)])
-async def test_a_failure_says_whose_fault_it_was(
+async def test_the_status_of_a_failure_says_whose_fault_it_is(
     session: aiohttp.ClientSession, why: str, status: int, stream: bool
 ) -> None:
     body: dict[str, Any] = request_to_json(request(1)) | {"request_id": why, "stream": stream}
@@ -71,14 +71,14 @@ async def guarded() -> AsyncIterator[aiohttp.ClientSession]:
 
 @pytest.mark.parametrize("path", ["/generate", "/load", "/pause", "/resume", "/stats", "/no/such"])
 @pytest.mark.parametrize("shown", ["", "Bearer ", "Bearer s3cre", "Bearer s3cret2", "s3cret", "Bearer \xff"])
-async def test_who_does_not_show_the_secret_is_refused(guarded, path: str, shown: str) -> None:
+async def test_a_caller_without_the_secret_is_refused(guarded, path: str, shown: str) -> None:
     headers = {"Authorization": shown, "Content-Type": "text/plain"}
     async with guarded.post(path, data=b"{}", headers=headers) as response:
         assert response.status == 401
         assert "OSTINATO_ENGINE_SECRET" in (await response.json())["error"]["message"]
 
 
-async def test_who_shows_the_secret_is_served(guarded) -> None:
+async def test_a_caller_with_the_secret_is_served(guarded) -> None:
     async with guarded.post("/resume", headers=bearer("s3cret")) as response:
         assert await response.json() == {"paused": False}
     async with guarded.get("/healthz") as response:
@@ -100,7 +100,7 @@ async def test_a_web_page_is_refused(guarded, headers: dict[str, str]) -> None:
             assert (response.status, (await response.json())["error"]["type"]) == (403, "ForeignHostError")
 
 
-async def test_an_engine_that_cannot_pause_is_away(session: aiohttp.ClientSession) -> None:
+async def test_an_engine_that_cannot_pause_responds_503(session: aiohttp.ClientSession) -> None:
     async with session.post("/pause") as response:
         assert (response.status, response.headers["Retry-After"]) == (503, "1")
         assert (await response.json())["error"]["message"] == "vLLM went away"

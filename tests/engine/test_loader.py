@@ -28,10 +28,10 @@ async def engine() -> AsyncIterator[EmbeddedEngine]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="this system has no inotify")
-async def test_a_folder_tells_at_once(
+async def test_a_folder_reports_a_version_at_once(
     engine: EmbeddedEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would take ten minutes if the loader had to look."""
+    """Polling would take ten minutes here."""
     objects = Objects.open(tmp_path)
     publisher = Publisher(objects)
     publisher.anchor(1, decoder(1).state_dict())
@@ -51,10 +51,10 @@ async def _served(engine: EmbeddedEngine, version: int) -> None:
         await asyncio.sleep(0.01)
 
 
-async def test_parts_are_fetched_before_the_version_is_there(
+async def test_parts_are_fetched_before_the_version_is_committed(
     engine: EmbeddedEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The publisher does not commit before the reader has asked for what it uploaded."""
+    """The publisher commits only after the reader has fetched the uploaded parts."""
     monkeypatch.setattr(room, "POLL_S", 0.01)
     monkeypatch.setattr(room, "AHEAD_S", 0.0)
     publisher = Publisher(Objects.open(tmp_path))

@@ -14,7 +14,7 @@ async def echo(asked: GenerateRequest) -> tuple[int, ...]:
     return (*asked.prompt_ids, 0)
 
 
-async def test_it_says_what_the_policy_says() -> None:
+async def test_a_completion_has_the_tokens_of_the_policy() -> None:
     engine = ScriptedEngine(echo)
     got = await engine.generate(request(1, prompt_ids=(5, 6), stop_ids=(0,)))
     assert got.ids == (5, 6, 0) and got.finish is FinishReason.STOP
@@ -24,7 +24,7 @@ async def test_it_says_what_the_policy_says() -> None:
     assert engine.stats() == {"requests": 2, "tokens": 5, "failed": 0, "swaps": 0}
 
 
-async def test_it_speaks_the_same_http() -> None:
+async def test_it_serves_the_same_http() -> None:
     running = await serve_scripted(ScriptedEngine(echo))
     async with aiohttp.ClientSession(running.url) as session:
         body = request_to_json(request(1, prompt_ids=(5, 6), stop_ids=(0,)))

@@ -234,7 +234,7 @@ def test_a_version_that_is_not_there_is_one_line(
 def test_weights_of_another_model_are_one_line(
     checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Known by the manifest: the parts are not looked at."""
+    """The manifest shows it, so that no part is read."""
     Publisher(Objects.open(tmp_path)).anchor(1, decoder(1, **SIZES | {"layers": 3}).state_dict())
     for part in tmp_path.glob("weights/parts/*/*"):
         part.unlink()

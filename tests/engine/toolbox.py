@@ -17,7 +17,7 @@ VOCABULARY = 64
 
 
 def without_kernel() -> str:
-    """Why the kernel cannot be used here; empty when it can."""
+    """Return the reason why the kernel cannot be used here; empty when it can."""
     try:
         library()
     except KernelError as error:
@@ -58,7 +58,7 @@ def request(number: int, *, length: int = 10, max_tokens: int = 12, **fields: An
 def fresh(
     model: Decoder, asked: GenerateRequest, got: Completion
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Logprobs of the completion's tokens, and the routes, by one forward without any cache."""
+    """Return the logprobs of the completion's tokens, and the routes, by one forward pass without a cache."""
     ids = torch.tensor([asked.prompt_ids + got.ids])
     with torch.no_grad():
         logits, routes = model(ids)

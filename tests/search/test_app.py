@@ -51,7 +51,7 @@ async def test_a_wrong_key_is_refused(service, http):
         ("/nowhere", {}, 404),
     ],
 )
-async def test_what_is_wrong_is_said(service, http, path, body, status):
+async def test_an_error_names_its_cause(service, http, path, body, status):
     got, answer = await post(http, service + path, body)
     assert got == status and answer["error"]["message"]
     assert "k" not in (body if isinstance(body, dict) else {}) or got == 422

@@ -25,7 +25,7 @@ def test_packing_is_exact(rows):
     assert back.rows == value.rows and (back.spans == value.spans).all()
 
 
-def test_what_was_added_is_there_after_a_restart(tmp_path: Path):
+def test_added_files_survive_a_restart(tmp_path: Path):
     cache = Cache(tmp_path / "c.db", LARGE)
     cache.add_files({"a": encoded(b"1", b"22")})
     cache.add_tree("t", {"x.py": "a"})

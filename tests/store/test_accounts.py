@@ -19,7 +19,7 @@ def test_a_key_comes_back_as_it_was_added(store: Store) -> None:
     assert store.accounts.keys() == [found]
 
 
-def test_a_revoked_key_is_gone_and_stays_gone(store: Store) -> None:
+def test_a_revoked_key_stays_revoked(store: Store) -> None:
     store.accounts.add(ADA)
     assert store.accounts.revoke("ab").user == "ada"
     store.accounts.add(ADA)
@@ -28,7 +28,7 @@ def test_a_revoked_key_is_gone_and_stays_gone(store: Store) -> None:
         store.accounts.revoke("ab12")
 
 
-def test_only_a_key_that_is_named_clearly_is_revoked(store: Store) -> None:
+def test_only_an_unambiguous_key_is_revoked(store: Store) -> None:
     store.accounts.add(ADA)
     store.accounts.add(ApiKey(hash="ab99", user="bob"))
     for unclear in ("ab", "", "cd"):
@@ -49,7 +49,7 @@ def test_retired_keys_are_refused_and_others_stay(store: Store) -> None:
     assert store.accounts.key(hashes[0]) is None
 
 
-def test_an_admin_may_all(store: Store) -> None:
+def test_an_admin_may_do_everything(store: Store) -> None:
     root = ApiKey(hash="1", user="root", roles=read_roles("admin"))
     assert all(root.may(role) for role in Role)
     assert not ApiKey(hash="1", user="ci", roles=read_roles("use")).may(Role.FEEDBACK)
@@ -64,7 +64,7 @@ def test_an_admin_may_all(store: Store) -> None:
         (ApiKey(hash="1", user="a", concurrent=-1), "concurrent must be at least 1"),
     ],
 )
-def test_a_key_that_makes_no_sense_is_refused(store: Store, key: ApiKey, message: str) -> None:
+def test_an_invalid_key_is_refused(store: Store, key: ApiKey, message: str) -> None:
     with pytest.raises(AccountError, match=message):
         store.accounts.add(key)
     assert store.accounts.keys() == []
@@ -75,7 +75,7 @@ def test_unknown_roles_are_named() -> None:
         read_roles("use,king")
 
 
-def test_both_must_agree_and_either_may_take_it_back(store: Store) -> None:
+def test_both_must_agree_and_either_may_withdraw(store: Store) -> None:
     say = store.accounts.set_consent
     store.accounts.add(ADA)
 
@@ -98,7 +98,7 @@ def test_both_must_agree_and_either_may_take_it_back(store: Store) -> None:
     assert [word.set_by for word in store.accounts.consents()] == ["ada", "legal", "legal", "legal", "ada"]
 
 
-def test_who_belongs_to_no_organisation_decides_alone(store: Store) -> None:
+def test_a_user_without_an_organisation_decides_alone(store: Store) -> None:
     store.accounts.set_consent(user="eve", granted=True, by="eve")
     assert store.accounts.consented([("", "eve"), ("acme", "eve"), ("", "")]) == {
         ("", "eve"): True,
@@ -107,7 +107,7 @@ def test_who_belongs_to_no_organisation_decides_alone(store: Store) -> None:
     }
 
 
-def test_nobodys_consent_is_refused(store: Store) -> None:
+def test_consent_without_an_owner_is_refused(store: Store) -> None:
     with pytest.raises(AccountError, match="consent needs an owner"):
         store.accounts.set_consent(granted=True, by="me")
 

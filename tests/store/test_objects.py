@@ -39,7 +39,7 @@ def objects(request: pytest.FixtureRequest, tmp_path: Path) -> Objects:
     )
 
 
-def test_what_is_created_comes_back(objects: Objects) -> None:
+def test_a_created_object_is_read_back(objects: Objects) -> None:
     objects.create("b/2", b"two")
     objects.create("b/1", b"")
     objects.create("c", bytes(range(256)))
@@ -59,13 +59,13 @@ def test_an_object_never_changes(objects: Objects) -> None:
     assert objects.get("a") == b"1"
 
 
-def test_what_is_missing_is_named(objects: Objects) -> None:
+def test_a_missing_object_is_named(objects: Objects) -> None:
     with pytest.raises(Missing, match="there is no a/b"):
         objects.get("a/b")
 
 
 @pytest.mark.parametrize("key", ["../a", "a/../b"])
-def test_a_key_stays_inside(objects: Objects, key: str) -> None:
+def test_a_key_cannot_leave_the_folder(objects: Objects, key: str) -> None:
     with pytest.raises(ObjectsError, match=r"\.\."):
         objects.create(key, b"1")
 

@@ -56,7 +56,7 @@ def train(store: Store, ledger: Ledger, number: int, *groups: str) -> None:
     ledger.commit(version(number, number - 1, groups))
 
 
-def test_nothing_of_it_is_left_on_the_disk(store: Store) -> None:
+def test_nothing_purged_is_left_on_the_disk(store: Store) -> None:
     fill(store, "s1", "s2")
     fill(store, "t1", user="bob")
     store.database.scrub()
@@ -72,7 +72,7 @@ def test_nothing_of_it_is_left_on_the_disk(store: Store) -> None:
     assert not [mark for mark in (SAID.encode(), pack_ints(MARKER), b"ada", b"bob") if mark in left]
 
 
-def test_a_key_of_somebody_who_was_purged_opens_nothing(store: Store) -> None:
+def test_the_key_of_a_purged_user_is_refused(store: Store) -> None:
     fill(store, "s1")
     store.add_key("9f", "ada")
     store.add_key("8e", "bob")
@@ -93,7 +93,7 @@ def test_the_tombstone_says_when_and_by_whom(store: Store) -> None:
     assert rows == [("s1", "root", '{"turns": 2}')]
 
 
-def test_counts_hold(store: Store, ledger: Ledger) -> None:
+def test_integrity_counts_stay_true(store: Store, ledger: Ledger) -> None:
     fill(store, "s1", "s2", "s3")
     ledger.offer(group("g1", session_id="s1", turns=(0, 1)))
     ledger.offer(group("g2", session_id="s2", turns=(0, 1)))
@@ -108,7 +108,7 @@ def test_counts_hold(store: Store, ledger: Ledger) -> None:
     assert ledger.states() == states
 
 
-def test_the_versions_it_went_into_are_named(store: Store, ledger: Ledger) -> None:
+def test_versions_trained_on_it_are_named(store: Store, ledger: Ledger) -> None:
     fill(store, "s1", "s2")
     fill(store, "t1", user="bob")
     for name, of in (("g1", "s1"), ("g2", "t1"), ("g3", "s2")):
@@ -125,7 +125,7 @@ def test_the_versions_it_went_into_are_named(store: Store, ledger: Ledger) -> No
     assert purge(store, session="s1", by="ada").trained == (4,)
 
 
-def test_what_the_trainer_holds_is_accounted_and_never_claimed_again(store: Store, ledger: Ledger) -> None:
+def test_a_claimed_group_is_accounted_and_never_claimed_again(store: Store, ledger: Ledger) -> None:
     fill(store, "s1", "s2")
     ledger.offer(group("g1", session_id="s1", turns=(0, 1)))
     ledger.offer(group("g2", session_id="s2", turns=(0, 1)))
@@ -140,7 +140,7 @@ def test_what_the_trainer_holds_is_accounted_and_never_claimed_again(store: Stor
     assert purge(store, session="s2", by="ada").trained == (4,)
 
 
-def test_nobody_adds_to_it_any_more(store: Store) -> None:
+def test_nothing_can_be_added_to_a_purged_session(store: Store) -> None:
     fill(store, "s1")
     purge(store, session="s1", by="ada")
     signal, event = told("s1")
@@ -149,7 +149,7 @@ def test_nobody_adds_to_it_any_more(store: Store) -> None:
             store.record(*rows)
 
 
-def test_a_users_consent_goes_with_them(store: Store) -> None:
+def test_consent_is_purged_with_its_user(store: Store) -> None:
     fill(store, "s1")
     store.accounts.set_consent(user="ada", granted=True, by="ada")
     purge(store, user="ada", by="root")
@@ -157,7 +157,7 @@ def test_a_users_consent_goes_with_them(store: Store) -> None:
     assert (last.user, last.granted, last.set_by) == ("ada", False, "root")
 
 
-def test_a_user_of_several_organisations_is_asked_for(store: Store) -> None:
+def test_a_user_of_several_organisations_needs_one_named(store: Store) -> None:
     store.start_session(session("s1", organisation="acme"))
     store.accounts.add(ApiKey(hash="9f", user="ada", organisation="emca"))
     with pytest.raises(PurgeError, match=r"several organisations \('acme', 'emca'\): say which"):
@@ -175,7 +175,7 @@ def test_a_key_that_was_purged_is_refused_for_ever(store: Store) -> None:
     assert store.key("9f") is None
 
 
-def test_what_a_key_was_looked_up_for_is_not_recorded_after_its_purge(store: Store) -> None:
+def test_nothing_is_recorded_for_a_key_after_its_purge(store: Store) -> None:
     """A gateway remembers keys for seconds; the transaction does not."""
     fill(store, "s1")
     store.add_key("9f", "ada")
@@ -185,7 +185,7 @@ def test_what_a_key_was_looked_up_for_is_not_recorded_after_its_purge(store: Sto
     assert store.session("s2") is None
 
 
-def test_consent_that_was_taken_back_a_moment_ago_holds_for_what_is_recorded(store: Store) -> None:
+def test_consent_is_checked_again_when_recording(store: Store) -> None:
     store.add_key("9f", "ada")
     store.accounts.set_consent(user="ada", granted=True, by="ada")
     store.accounts.set_consent(user="ada", granted=False, by="ada")
@@ -197,8 +197,8 @@ def test_consent_that_was_taken_back_a_moment_ago_holds_for_what_is_recorded(sto
     assert store.events("s1") == []
 
 
-def test_a_log_that_somebody_reads_is_emptied_later(store: Store, tmp_path: Path) -> None:
-    """A purge does not say that it is done while the tokens lie in the log."""
+def test_a_log_that_is_being_read_is_emptied_later(store: Store, tmp_path: Path) -> None:
+    """A purge is not reported as finished while the tokens lie in the log."""
     fill(store, "s1")
     reader = sqlite3.connect(tmp_path / "record.db", isolation_level=None)
     reader.execute("BEGIN")
@@ -212,13 +212,13 @@ def test_a_log_that_somebody_reads_is_emptied_later(store: Store, tmp_path: Path
     assert pack_ints(MARKER) not in on_disk(store) and SAID.encode() not in on_disk(store)
 
 
-def test_only_the_organisation_that_is_named(store: Store) -> None:
+def test_only_the_named_organisation_is_purged(store: Store) -> None:
     for id, organisation in (("s1", "acme"), ("s2", "emca")):
         store.start_session(session(id, organisation=organisation))
     assert purge(store, user="ada", organisation="emca", by="root").sessions == ("s2",)
 
 
-def test_what_is_not_there_is_said(store: Store) -> None:
+def test_an_unknown_user_or_session_is_named(store: Store) -> None:
     with pytest.raises(PurgeError, match="no user 'ada'"):
         purge(store, user="ada", by="ada")
     with pytest.raises(PurgeError, match="no session 's1'"):
@@ -227,7 +227,7 @@ def test_what_is_not_there_is_said(store: Store) -> None:
         purge(store, by="ada")
 
 
-def test_what_was_purged_after_it_was_scored_is_not_offered(store: Store, ledger: Ledger) -> None:
+def test_a_session_purged_after_scoring_is_not_offered(store: Store, ledger: Ledger) -> None:
     fill(store, "s1")
     purge(store, session="s1", by="ada")
     assert not ledger.offer(group("g1", session_id="s1"))

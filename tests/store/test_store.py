@@ -81,7 +81,7 @@ def test_recording_again_changes_nothing(store: Store) -> None:
     assert (store.sessions(), store.turns("s1"), store.signals("s1")) == ([session()], [turn(0)], [kept])
 
 
-def test_what_is_not_there_is_empty(store: Store) -> None:
+def test_an_unknown_session_is_empty(store: Store) -> None:
     assert store.session("s1") is None
     assert store.turns("s1") == store.signals("s1") == store.rewards("s1") == []
     assert store.turns_of(["s1"]) == store.signals_of(["s1"]) == {}
@@ -236,7 +236,7 @@ def test_processes_share_one_file(tmp_path: Path, store: Store) -> None:
         assert store.turns(name) == [turn(i, name) for i in range(50)]
 
 
-def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
+def test_acknowledged_turns_survive_kill_9(tmp_path: Path) -> None:
     path = tmp_path / "record.db"
     with start_python(WRITE_FOREVER, path) as writer:
         assert writer.stdout
@@ -249,7 +249,7 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
     assert found == [turn(i) for i in range(len(found))]
 
 
-def test_another_turn_or_session_under_a_known_id_is_not_lost_without_a_word(store: Store) -> None:
+def test_another_turn_or_session_under_a_known_id_is_refused(store: Store) -> None:
     store.record([turn(0)], sessions=[session()])
     store.record([turn(0)], sessions=[session()])
     other = replace(turn(0), prompt_ids=(9, 9))

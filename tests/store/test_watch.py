@@ -38,7 +38,7 @@ async def _until_there(watch: Watch, objects: Objects) -> None:
         await watch.wait(LONG_S if objects.list("weights") else 0.01)
 
 
-async def test_what_cannot_tell_is_waited_for(tmp_path: Path) -> None:
+async def test_a_store_that_reports_nothing_is_waited_for(tmp_path: Path) -> None:
     for watch in (Objects.open("memory://").watch("a"), Objects.open(tmp_path).watch("nowhere")):
         await asyncio.wait_for(watch.wait(0.01), LONG_S)
         watch.close()

@@ -96,7 +96,7 @@ def test_a_missing_field_is_named(field: str) -> None:
 
 
 @pytest.mark.parametrize("data", ["[1]", "3", "{", b"\xff"])
-def test_what_is_no_object_is_refused(data: str | bytes) -> None:
+def test_json_that_is_no_object_is_refused(data: str | bytes) -> None:
     with pytest.raises(ValueError, match=r"JSON object|unexpected end|not valid UTF-8"):
         completion_from_json(data)
 

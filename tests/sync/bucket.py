@@ -39,7 +39,7 @@ run_simple("127.0.0.1", int(sys.argv[1]), answer, threaded=True, request_handler
 
 @contextmanager
 def s3_server() -> Iterator[str]:
-    """Gives its address once it answers and has a bucket `NAME`."""
+    """Yield the address of a server that responds and has a bucket `NAME`."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

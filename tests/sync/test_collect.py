@@ -51,7 +51,7 @@ def test_manifests_stay_so_that_no_version_can_be_made_twice(objects: Objects) -
 
 @given(version=st.integers(0, 14), holding=st.none() | st.integers(0, 14))
 @settings(max_examples=25)
-def test_what_is_on_lease_stays(version: int, holding: int | None) -> None:
+def test_a_version_on_lease_stays(version: int, holding: int | None) -> None:
     objects = Objects.open("memory://")
     published(objects, 14, cadence=CADENCE)
     reader = Subscriber(objects, leases=False)
@@ -65,7 +65,7 @@ def test_what_is_on_lease_stays(version: int, holding: int | None) -> None:
     assert not leases(objects, KEYS)
 
 
-def test_a_lease_that_comes_too_late_says_so(objects: Objects) -> None:
+def test_a_late_lease_is_reported(objects: Objects) -> None:
     published(objects, 14, cadence=CADENCE)
     collect(objects)
     with lease(objects, KEYS, 3, None) as assured:
@@ -83,7 +83,7 @@ def test_a_lease_of_a_dead_reader_runs_out(objects: Objects) -> None:
     assert LEASE_S > 60
 
 
-def test_what_is_being_published_is_never_touched(objects: Objects) -> None:
+def test_the_version_being_published_is_never_touched(objects: Objects) -> None:
     published(objects, 14, cadence=CADENCE)
     coming = {KEYS.part(15, "9f"), KEYS.patch(15, "9f"), KEYS.share(15, 1, 1)}
     left = {KEYS.part(14, "9f"), KEYS.patch(3, "9f"), KEYS.share(14, 1, 1)}

@@ -77,7 +77,7 @@ def test_a_copy_that_failed_is_no_version(pair: tuple[Objects, Objects], where: 
     assert same_bits(Subscriber(target).fetch(3), steps(3))
 
 
-def test_what_is_being_published_is_copied_ahead(pair: tuple[Objects, Objects]) -> None:
+def test_the_version_being_published_is_copied_ahead(pair: tuple[Objects, Objects]) -> None:
     source, target = pair
     publisher = published(source, 1, cadence=CADENCE)
     asked: list[str] = []

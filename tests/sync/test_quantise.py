@@ -38,7 +38,7 @@ def test_rounding_up_goes_to_the_next_bfloat16(value: float) -> None:
     assert value == 0 or float(below) < value
 
 
-def test_what_is_no_matrix_stays() -> None:
+def test_tensors_that_are_no_matrix_stay() -> None:
     small = quantised(weights())
     assert set(small) == {"up", "up.scale", "norm", "zero", "zero.scale", "empty", "empty.scale", "ids"}
     assert (small["norm"].dtype, small["ids"].dtype) == (torch.bfloat16, torch.int64)

@@ -40,7 +40,7 @@ def test_an_object_is_created_once(bucket: Objects) -> None:
     assert bucket.list() == []
 
 
-def test_of_many_at_once_one_creates(bucket: Objects) -> None:
+def test_one_of_many_concurrent_creations_succeeds(bucket: Objects) -> None:
     def create(writer: int) -> bool:
         try:
             bucket.create("once", bytes([writer]) * 1000)

@@ -16,7 +16,7 @@ def test_a_strided_view_is_read_in_its_own_order() -> None:
     assert same_bits(to_tensors(to_blobs(tensors, copy=False)), tensors)
 
 
-def test_a_copy_is_free_of_later_changes() -> None:
+def test_a_copy_is_independent_of_later_changes() -> None:
     tensors = weights(1)
     copied = to_blobs(tensors, copy=True)
     tensors["fixed"].zero_()
@@ -24,7 +24,7 @@ def test_a_copy_is_free_of_later_changes() -> None:
 
 
 @pytest.mark.parametrize("tensor", [torch.zeros(2, dtype=torch.complex64), torch.zeros(2).to_sparse()])
-def test_what_has_no_wire_form_is_named(tensor: torch.Tensor) -> None:
+def test_a_dtype_without_a_wire_form_is_named(tensor: torch.Tensor) -> None:
     with pytest.raises(TypeError, match="tensor 'w' is torch"):
         to_blobs({"w": tensor}, copy=True)
 

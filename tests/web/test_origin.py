@@ -13,7 +13,7 @@ from ostinato.web.origin import LocalOnly, refusal
 @pytest.mark.parametrize(
     "host", ["127.0.0.1:80", "localhost:8080", "LOCALHOST", "[::1]:9", "127.9.9.9", "app.localhost", ""]
 )
-def test_this_machine_is_answered(host: str) -> None:
+def test_this_machine_is_served(host: str) -> None:
     assert refusal(host, "", "127.0.0.1") is None
     assert refusal(host, f"http://{host}" if host else "", "127.0.0.1") is None
 
@@ -34,12 +34,12 @@ def test_another_address_may_have_any_name_but_no_foreign_page() -> None:
     assert "may not call" in str(refusal("127.0.0.1:80", "null", "127.0.0.1"))
 
 
-def test_a_name_that_was_allowed_is_answered() -> None:
+def test_an_allowed_name_is_served() -> None:
     assert refusal("gateway.corp", "", "127.0.0.1", ("gateway.corp",)) is None
     assert refusal("gateway.corp", "https://gateway.corp", "127.0.0.1", ("gateway.corp",)) is None
 
 
-def test_the_answer_says_what_to_do() -> None:
+def test_the_refusal_says_what_to_do() -> None:
     async def ok(_: Request) -> Response:
         return Response("ok")
 

@@ -27,7 +27,7 @@ async def echo(request: Request) -> Response:
 
 
 async def deaf(_: Request) -> Response:
-    """Answers without reading, as a refusal does."""
+    """Respond without reading the body, as a refusal does."""
     return Response(status_code=401)
 
 
@@ -59,7 +59,7 @@ async def port() -> AsyncIterator[int]:
 
 
 async def say(port: int, *pieces: bytes, pause_s: float = 0.0) -> bytes:
-    """Everything that the server answers to `pieces` until it closes."""
+    """Send `pieces` and return everything that the server sends until it closes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
 
     async def write() -> None:
@@ -77,7 +77,7 @@ async def say(port: int, *pieces: bytes, pause_s: float = 0.0) -> bytes:
 
 
 def head(size: int) -> bytes:
-    """A whole head of exactly `size` bytes."""
+    """Return a whole head of exactly `size` bytes."""
     return GET + b"A: " + b"a" * (size - len(GET) - 7) + b"\r\n\r\n"
 
 
@@ -87,18 +87,18 @@ async def test_a_head_at_the_limit_is_read_and_one_beyond_is_not(port: int) -> N
     assert (await say(port, GET + b"A: ", *[b"a" * 5_000] * 8, pause_s=0.001)).startswith(b"HTTP/1.1 431")
 
 
-async def test_the_number_of_headers_has_an_end(port: int) -> None:
+async def test_the_number_of_headers_is_limited(port: int) -> None:
     assert (await say(port, GET + b"a: b\r\n" * (MOST_FIELDS - 2) + b"\r\n")).startswith(b"HTTP/1.1 200")
     assert (await say(port, GET + b"a: b\r\n" * MOST_FIELDS + b"\r\n")).startswith(b"HTTP/1.1 431")
 
 
-async def test_a_line_of_the_request_has_an_end(port: int) -> None:
+async def test_the_request_line_is_limited(port: int) -> None:
     assert (await say(port, b"GET /" + b"a" * MOST_HEAD_BYTES)).startswith(b"HTTP/1.1 431")
     assert (await say(port, b"\r\n" * MOST_HEAD_BYTES)).startswith(b"HTTP/1.1 431")
 
 
 @pytest.mark.parametrize("trailer", [b"A: " + b"a" * 2 * MOST_HEAD_BYTES, b"a: b\r\n" * 2 * MOST_FIELDS])
-async def test_trailers_have_an_end(port: int, trailer: bytes) -> None:
+async def test_trailers_are_limited(port: int, trailer: bytes) -> None:
     chunked = POST + b"Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n"
     assert (await say(port, chunked + b"A: b\r\n\r\n")).startswith(b"HTTP/1.1 200")
     assert (await say(port, chunked + trailer)).startswith(b"HTTP/1.1 431")
@@ -111,7 +111,7 @@ async def test_a_body_in_many_pieces_is_whole(port: int) -> None:
     assert b'"bytes":30000' in await say(port, chunks)
 
 
-async def test_requests_that_wait_on_one_connection_have_an_end(port: int) -> None:
+async def test_pipelined_requests_are_limited(port: int) -> None:
     few = await say(port, (KEPT + b"\r\n") * (MOST_PIPELINED - 1) + GET + b"\r\n")
     assert few.count(b"HTTP/1.1 200") == MOST_PIPELINED
     many = await say(port, HELD + b"\r\n" + (KEPT + b"\r\n") * 1_000)
@@ -145,11 +145,11 @@ async def test_a_body_that_arrives_is_not_hurried(impatient, port: int) -> None:
     assert b'"bytes":800000' in await say(port, begun, *[b"x" * 20_000] * 40, pause_s=0.02)
 
 
-async def test_an_answer_that_takes_its_time_is_waited_for(impatient, port: int) -> None:
+async def test_a_slow_response_is_waited_for(impatient, port: int) -> None:
     assert b"late" in await say(port, HELD + b"Connection: close\r\n\r\n")
 
 
-async def test_who_waits_longest_gives_way(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
+async def test_the_longest_waiting_connection_is_closed(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
     monkeypatch.setattr(protocol, "MOST_CONNECTIONS", 20)
     working = asyncio.create_task(say(port, HELD + b"Connection: close\r\n\r\n"))
     await asyncio.sleep(0.05)

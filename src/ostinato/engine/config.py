@@ -1,4 +1,4 @@
-"""The settings of an engine process. Torch-free, so that whoever starts one need not load torch."""
+"""The settings of an engine process. Torch-free, so that the process that starts one does not load torch."""
 
 import sys
 from dataclasses import dataclass, field

@@ -18,7 +18,7 @@ from ostinato.gateway.harness_check import trained_under
 from ostinato.model.renderer import Renderer, RenderError
 from ostinato.model.tokenizer import Tokenizer, TokenizerError
 from ostinato.store import Store, StoreError
-from ostinato.web.protocol import LIMITS, allow_connections
+from ostinato.web.protocol import LIMITS, allow_connections, listen
 from ostinato.web.secret import take_secret
 
 USAGE_ERROR = 2
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         renderer = Renderer(Tokenizer.load(config.checkpoint))
         store = Store.open(config.store)
         harness = trained_under(config.checkpoint)
-        listener = _listen(config.host, config.port)
+        listener = listen(config.host, config.port, BACKLOG)
     except (TokenizerError, RenderError, StoreError, OSError) as error:
         print(f"gateway: {error}", file=sys.stderr)  # noqa: T201
         return USAGE_ERROR
@@ -91,15 +91,6 @@ def _keep_pauses_short() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        listener = socket.create_server((host, port), backlog=BACKLOG)
-    except OSError as error:
-        raise OSError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
-    listener.setblocking(False)
-    return listener
 
 
 if __name__ == "__main__":

@@ -47,14 +47,14 @@ class Service:
         if not all(isinstance(digest, str) for digest in files.values()):
             raise RequestRefused(422, "files must map each path to its content hash", "invalid_request")
         tree, missing = await self._work(self._index.register, files)
-        return _answer({"tree": tree, "missing": missing})
+        return _respond({"tree": tree, "missing": missing})
 
     async def files(self, request: Request) -> Response:
         body = await self._body(request)
         values = _field(body, "files", list)
         files = await self._work(lambda: [_file(value) for value in values])
         await self._work(self._index.add, files)
-        return _answer({"added": len(files)})
+        return _respond({"added": len(files)})
 
     async def search(self, request: Request) -> Response:
         body = await self._body(request)
@@ -65,10 +65,10 @@ class Service:
             )
         tree, path = _field(body, "tree", str), _field(body, "path", str, ".")
         hits = await self._work(lambda: self._index.query(tree, query, path=path, k=k))
-        return _answer({"tree": tree, "hits": [_hit(hit) for hit in hits]})
+        return _respond({"tree": tree, "hits": [_hit(hit) for hit in hits]})
 
     async def healthz(self, _: Request) -> Response:
-        return _answer({"status": "ok"})
+        return _respond({"status": "ok"})
 
     async def _work(self, function: Callable[..., Any], *arguments: Any) -> Any:
         async with self._turn:
@@ -143,12 +143,12 @@ def _hit(hit: Hit) -> dict[str, object]:
     return {"path": hit.path, "first": hit.first, "last": hit.last, "score": round(hit.score, 4)}
 
 
-def _answer(value: object, status: int = 200) -> Response:
+def _respond(value: object, status: int = 200) -> Response:
     return Response(json.dumps(value), status_code=status, media_type="application/json")
 
 
 async def _refused(_: Request, error: RequestRefused) -> Response:
-    return _answer(error.body, error.status)
+    return _respond(error.body, error.status)
 
 
 async def _unacceptable(request: Request, error: SearchError) -> Response:

@@ -20,9 +20,10 @@ from ostinato.search.embed import Embedding, HashedEmbedding
 from ostinato.search.index import Index
 from ostinato.store import Store, StoreError
 from ostinato.types import Role
-from ostinato.web.protocol import LIMITS, allow_connections
+from ostinato.web.protocol import LIMITS, allow_connections, listen
 
 DONE, WRONG = 0, 2
+BACKLOG = 512
 MODELS = ("hashed", "minilm")
 
 
@@ -40,7 +41,7 @@ def serve(config: SearchConfig) -> int:
     try:
         authenticate = _authenticator(config)
         index = open_index(config)
-        listener = _listen(config.host, config.port)
+        listener = listen(config.host, config.port, BACKLOG)
     except (ServeError, StoreError, OSError, sqlite3.Error) as error:
         print(f"ostinato: {error}", file=sys.stderr)  # noqa: T201
         return WRONG
@@ -105,15 +106,6 @@ async def _run(index: Index, authenticate: Authenticate, listener: socket.socket
         signal.signal(number, lambda *_: sys.exit(DONE))
     print(json.dumps({"ready": True, "port": listener.getsockname()[1]}), flush=True)  # noqa: T201
     await server.serve(sockets=[listener])
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        listener = socket.create_server((host, port), backlog=512)
-    except OSError as error:
-        raise OSError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
-    listener.setblocking(False)
-    return listener
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ for strangers.
 
 import asyncio
 import resource
+import socket
 from collections import OrderedDict
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -185,3 +186,13 @@ def allow_connections() -> None:
     wanted = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def listen(host: str, port: int, backlog: int) -> socket.socket:
+    """Return a listening socket for `uvicorn.Server`. Raises OSError that names the address."""
+    try:
+        listener = socket.create_server((host, port), backlog=backlog)
+    except OSError as error:
+        raise OSError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+    listener.setblocking(False)
+    return listener

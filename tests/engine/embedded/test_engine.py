@@ -25,7 +25,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(autouse=True, params=FORWARDS)
 def forward(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways to compute keep every promise."""
+    """Run each test with both forward passes."""
     monkeypatch.setattr("ostinato.engine.embedded.engine.fastest", request.param)
 
 
@@ -97,7 +97,7 @@ async def test_a_continued_session_computes_only_what_is_new() -> None:
         assert_exact(asked, got, experts=4)
 
 
-async def test_rollouts_of_one_prompt_share_it_without_disturbing_each_other() -> None:
+async def test_requests_with_one_prompt_share_its_keys() -> None:
     served = engine(slots=4, experts=4)
     first = request(1, length=30)
     await served.generate(first)
@@ -124,7 +124,7 @@ async def test_logprobs_after_a_swap_are_those_of_the_new_weights() -> None:
 
 
 async def test_the_first_token_after_a_swap_comes_from_the_new_weights() -> None:
-    """The keys are old, the weights that read them are new: exactly what the recorded version says."""
+    """Old keys are read by new weights, and the recorded version is that of the new weights."""
     served = engine(slots=1)
     sent = [request(i, max_tokens=100) for i in range(20)]
     tasks = [asyncio.create_task(served.generate(one)) for one in sent]
@@ -157,7 +157,7 @@ async def test_closing_a_stream_frees_the_slot() -> None:
     assert len((await served.generate(request(2))).ids) == 12
 
 
-async def test_closing_tells_those_who_wait() -> None:
+async def test_closing_fails_waiting_requests() -> None:
     served = engine()
     task = asyncio.create_task(served.generate(request(1, max_tokens=100)))
     await asyncio.sleep(0)

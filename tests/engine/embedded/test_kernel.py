@@ -15,7 +15,7 @@ from ostinato.engine.embedded.slots import SlotTable
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Nothing is known of earlier compilations."""
+    """Hide earlier compilations."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     library.cache_clear()
     yield
@@ -35,7 +35,9 @@ def test_it_is_compiled_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("compiler", "why"), [("/nowhere/cc", "does not run"), ("false", "failed"), ("", "no C compiler")]
 )
-def test_without_a_compiler_it_says_why(compiler: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_the_error_says_why(
+    compiler: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CC", compiler)
     if not compiler:
         monkeypatch.setenv("PATH", "/nowhere")
@@ -43,7 +45,7 @@ def test_without_a_compiler_it_says_why(compiler: str, why: str, monkeypatch: py
         library()
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_created_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setenv("CC", "cc")

@@ -55,8 +55,8 @@ def test_any_shape_is_the_decoder(shape: dict[str, Any], length: int) -> None:
 
 
 @pytest.mark.parametrize("experts", [0, 4])
-async def test_a_row_is_the_same_to_the_bit_whoever_shares_its_batch(experts: int) -> None:
-    """Alone, among others, in pieces of other sizes, on a prefix that another request computed."""
+async def test_a_row_does_not_depend_on_its_batch_to_the_bit(experts: int) -> None:
+    """A row is computed alone, among others, in pieces of other sizes, and on a reused prefix."""
     model = decoder(experts=experts)
     asked = [request(i, length=7 * i + 3, max_tokens=20) for i in range(14)]
     alone = [(await sampled(model, [one], slots=1))[0] for one in asked]

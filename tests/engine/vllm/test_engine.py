@@ -17,7 +17,7 @@ def told(array: np.ndarray) -> str:
 
 
 @pytest.mark.parametrize("dtype", ["u1", "u2", "i4", "i8"])
-def test_routes_are_two_bytes_whatever_vllm_counts_in(dtype: str) -> None:
+def test_routes_are_two_bytes_for_every_integer_type_of_vllm(dtype: str) -> None:
     chosen = np.array([[[0, 255]], [[7, 200]]], dtype)
     assert np.frombuffer(routes_of(told(chosen)), "<u2").tolist() == [0, 255, 7, 200]
 
@@ -33,6 +33,6 @@ def test_a_number_that_would_wrap_is_refused(number: int) -> None:
 
 
 @pytest.mark.parametrize("array", [np.zeros((2, 2), "u2"), np.zeros((1, 1, 2), "f4")], ids=["shape", "type"])
-def test_what_is_no_routes_is_refused(array: np.ndarray) -> None:
+def test_arrays_that_are_no_routes_are_refused(array: np.ndarray) -> None:
     with pytest.raises(EngineError, match="not numbers of experts"):
         routes_of(told(array))

@@ -80,7 +80,7 @@ def test_a_second_group_of_a_prompt_is_refused(ledger: Ledger) -> None:
         ledger.offer(other)
 
 
-def test_what_is_trained_is_accounted(recorded: Store, ledger: Ledger) -> None:
+def test_trained_turns_are_accounted(recorded: Store, ledger: Ledger) -> None:
     ledger.offer(group("a", turns=(0, 1)))
     ledger.claim(4, 1, 0)
     assert (counts(ledger), ledger.unaccounted()) == ({}, 6)
@@ -108,7 +108,7 @@ def test_a_crash_before_publishing_releases_the_claim(recorded: Store, ledger: L
     assert [found.id for found in ledger.claim(5, 9, 0)] == ["b"]
 
 
-def test_consent_that_was_taken_back_holds_for_what_waits(store: Store, ledger: Ledger) -> None:
+def test_consent_that_was_taken_back_withholds_waiting_groups(store: Store, ledger: Ledger) -> None:
     for user, name in (("ada", "s1"), ("bob", "s2")):
         store.accounts.set_consent(user=user, granted=True, by=user)
         store.record([turn(0, name)], sessions=[session(name, user=user, consent=True)])
@@ -118,7 +118,7 @@ def test_consent_that_was_taken_back_holds_for_what_waits(store: Store, ledger: 
     assert counts(ledger) == {State.WITHHELD: 1}
 
 
-def test_closing_out_drops_what_nobody_will_train(recorded: Store, ledger: Ledger) -> None:
+def test_closing_out_drops_prompts_that_will_not_be_trained(recorded: Store, ledger: Ledger) -> None:
     for number, name in enumerate("ab"):
         ledger.offer(group(name, turns=(number,)))
     ledger.claim(4, 1, 0)
@@ -178,7 +178,7 @@ def phase(store: Store, prompt: str) -> tuple[str, str | None]:
 
 
 def test_a_version_is_committed_by_its_batch_and_not_by_its_number(recorded: Store, ledger: Ledger) -> None:
-    """An older version was put back under the number that the trainer had claimed for: nothing is trained."""
+    """An older version was published again under the number that the trainer had claimed for: nothing is trained."""
     ledger.offer(group("a", turns=(0,)))
     ledger.claim(4, 1, 0)
     assert ledger.commit(version(4)) == 0
@@ -187,10 +187,8 @@ def test_a_version_is_committed_by_its_batch_and_not_by_its_number(recorded: Sto
     assert [found.id for found in ledger.claim(5, 9, 0)] == ["a"]
 
 
-def test_what_the_weights_contain_is_trained_whatever_the_record_called_it(
-    recorded: Store, ledger: Ledger
-) -> None:
-    """The record lost the claim, in a power failure or with a restored copy; the version did not."""
+def test_a_group_in_the_weights_is_trained_from_any_phase(recorded: Store, ledger: Ledger) -> None:
+    """The record lost the claim in a power failure or by a restored copy, but the version exists."""
     ledger.offer(group("a", turns=(0,)))
     ledger.offer(group("b", turns=(1,)))
     ledger.claim(4, 1, 0)
@@ -216,7 +214,7 @@ def test_a_version_known_with_other_weights_trains_nothing(recorded: Store, ledg
     assert counts(ledger) == {}
 
 
-def test_training_twice_is_seen_even_if_only_a_batch_tells(recorded: Store, ledger: Ledger) -> None:
+def test_training_twice_is_counted_even_if_only_a_batch_shows_it(recorded: Store, ledger: Ledger) -> None:
     ledger.offer(group("a", turns=(0,)))
     ledger.commit(version(4, "a"))
     recorded.add_version(version(5, "a"))
@@ -234,7 +232,7 @@ def heard(session_id: str = "s1") -> Signal:
     return Signal(session_id=session_id, kind=SignalKind.EDIT_REVERTED, value=1.0, observed_at=9.0)
 
 
-def test_more_that_is_heard_before_the_claim_sends_a_session_back(recorded: Store, ledger: Ledger) -> None:
+def test_a_signal_before_the_claim_sends_a_session_back(recorded: Store, ledger: Ledger) -> None:
     assert ledger.offer(group("a", turns=(0,)), stage=Stage.LIVE, facts=6)
     assert ledger.offer(group("b", turns=(1,)))
     recorded.record([], [heard()])
@@ -244,7 +242,7 @@ def test_more_that_is_heard_before_the_claim_sends_a_session_back(recorded: Stor
     assert ledger.offer(group("again", turns=(0,)), stage=Stage.PRACTICE)
 
 
-def test_more_that_is_heard_before_the_offer_is_not_passed_over(recorded: Store, ledger: Ledger) -> None:
+def test_a_signal_before_the_offer_refuses_it(recorded: Store, ledger: Ledger) -> None:
     recorded.record([], [heard()])
     assert not ledger.offer(group("a", turns=(0,)), stage=Stage.LIVE, facts=6)
     assert ledger.ready(0) == 0 and ledger.reserve("prompt of a")
@@ -255,7 +253,7 @@ def test_an_offer_reserves_in_the_same_transaction(ledger: Ledger) -> None:
     assert not ledger.reserve("prompt of a")
 
 
-def test_a_prompt_of_which_no_group_came_has_an_end_with_its_reason(store: Store, ledger: Ledger) -> None:
+def test_a_prompt_without_a_group_ends_with_a_reason(store: Store, ledger: Ledger) -> None:
     for prompt in ("void", "killed"):
         ledger.reserve(prompt)
     assert ledger.unended() == 2
@@ -269,9 +267,7 @@ def test_a_prompt_of_which_no_group_came_has_an_end_with_its_reason(store: Store
         ledger.drop("void", "again")
 
 
-def test_a_live_session_that_was_interrupted_has_an_end_and_one_that_ended_waits(
-    store: Store, ledger: Ledger
-) -> None:
+def test_an_interrupted_live_session_is_dropped_and_an_ended_one_waits(store: Store, ledger: Ledger) -> None:
     for name, ending in (("open", None), ("ended", Ending.FINISHED)):
         ledger.reserve(f"key of {name}", Stage.LIVE, [name])
         store.record([turn(0, name)], sessions=[session(name, ending=ending)])
@@ -293,7 +289,7 @@ def test_a_live_session_that_is_never_trained_on_ends_its_prompt(
     assert phase(store, "shown") == phase(store, "live/s2") == (Phase.DROPPED, state.value)
 
 
-def test_a_version_that_was_taught_names_its_lessons(store: Store, ledger: Ledger) -> None:
+def test_a_version_of_a_teacher_names_its_lessons(store: Store, ledger: Ledger) -> None:
     for name in ("read", "unread"):
         ledger.reserve(name, Stage.LESSON, [f"{name}-{i}" for i in range(2)])
     for i in range(2):
@@ -308,8 +304,8 @@ def test_a_version_that_was_taught_names_its_lessons(store: Store, ledger: Ledge
     assert store.versions()[0].batch == ("lesson/read",)
 
 
-def test_every_phase_is_reached_and_left_as_it_is_drawn(store: Store, ledger: Ledger) -> None:
-    """All pairs: a prompt moves exactly where the table says, and what is refused leaves it where it was."""
+def test_every_phase_is_entered_and_left_as_drawn(store: Store, ledger: Ledger) -> None:
+    """For every pair of phases, a prompt moves as the table says, and a refused move leaves it where it is."""
     for before in Phase:
         for after in Phase:
             prompt = f"{before} to {after}"
@@ -381,7 +377,7 @@ class Training(RuleBasedStateMachine):
     @precondition(lambda self: self.uncommitted is None)
     @rule()
     def put_an_older_version_back(self) -> None:
-        """Somebody publishes; what is claimed for that number is not in it."""
+        """Another process publishes a version without the groups that are claimed for its number."""
         self.published += 1
         self.ledger.commit(version(self.published))
 

@@ -73,7 +73,7 @@ MUTATIONS: dict[str, tuple[object, str, object]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mutation", MUTATIONS)
-def test_the_schedules_notice_each_mended_defect(
+def test_the_schedules_notice_each_fixed_defect(
     mutation: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(*MUTATIONS[mutation])

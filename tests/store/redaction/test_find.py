@@ -76,14 +76,14 @@ def test_ordinary_text_is_left_alone(text: str) -> None:
 
 
 @pytest.mark.parametrize("form", SHAPES)
-def test_a_form_nobody_had_in_mind_is_found(form: str) -> None:
+def test_secrets_of_new_forms_are_found(form: str) -> None:
     """At least 85 of 100 of each form are found; `benchmarks/redaction.py` measures it with an interval."""
     rng = random.Random(f"{form} 3")
     drawn = [draw_form(form, rng) for _ in range(40)]
     assert sum(covered(f"x = 1\n{each.text}\ny = 2\n", each.secret) for each in drawn) >= 34
 
 
-def test_a_value_of_any_length_goes_as_a_whole() -> None:
+def test_a_value_of_any_length_is_removed_whole() -> None:
     for size in (300, 5_000, 700_000):
         value = "".join(random.Random(size).choices("abcXYZ0123456789+/", k=size))
         plain = value.replace("+", "_").replace("/", "-")
@@ -93,7 +93,7 @@ def test_a_value_of_any_length_goes_as_a_whole() -> None:
 
 
 def test_a_long_text_is_searched_to_its_end() -> None:
-    """Windows neither lose what lies across their ends nor find it twice."""
+    """Windows find a secret across their ends exactly once."""
     line = "the quick brown fox jumps over the lazy dog\n"
     secret = 'api_key = "q8Zt3LmX90pWv2Rb"\n'
     for before in (WINDOW - 40, WINDOW - SHARED - 10, WINDOW, 3 * WINDOW - 20):
@@ -139,7 +139,7 @@ def covered(text: str, secret: str) -> bool:
     return sum(part for part in parts if part > 0) >= len(secret) - 3
 
 
-def test_what_is_planted_is_removed() -> None:
+def test_planted_secrets_are_removed() -> None:
     rng = random.Random(1)
     planted = [each for each in (plant(rng) for _ in range(400)) if each.family != "nothing but chance"]
     missed = [each for each in planted if not removed(f"x = 1\n{each.line}\ny = 2", each)]
@@ -175,7 +175,7 @@ def test_json_is_redacted_inside_and_by_name() -> None:
 
 
 @given(st.text(max_size=200))
-def test_any_text_is_read_and_once_is_enough(text: str) -> None:
+def test_redacting_any_text_twice_changes_nothing_more(text: str) -> None:
     redacted = redact(text)
     secrets = find(text)
     assert all(a.end <= b.start for a, b in pairwise(secrets))
@@ -185,5 +185,5 @@ def test_any_text_is_read_and_once_is_enough(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["sk-" * 20_000, "eyJ-" * 20_000, "password=" * 10_000, "://" * 20_000, "-----BEGIN " * 9000]
 )
-def test_text_made_to_be_slow_is_read(text: str) -> None:
+def test_text_made_to_be_slow_is_searched(text: str) -> None:
     assert len(find(text)) < len(text)

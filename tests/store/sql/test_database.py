@@ -91,7 +91,7 @@ def test_a_failed_write_is_rolled_back(tmp_path: Path) -> None:
         assert connection.scalar(select(counters.c.value)) == SCHEMA
 
 
-def test_processes_may_create_it_at_once(tmp_path: Path) -> None:
+def test_processes_may_create_a_store_at_once(tmp_path: Path) -> None:
     path = tmp_path / "record.db"
     openers = [start_python(OPEN, path) for _ in range(3)]
     for opener in openers:
@@ -132,7 +132,7 @@ def test_recording_goes_on_once_there_is_space_again(small_disk: Path) -> None:
     assert store.turns("s1") == [turn(0)]
 
 
-def test_nobody_else_reads_the_file_or_its_log(tmp_path: Path) -> None:
+def test_only_the_owner_reads_the_file_and_its_log(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         (tmp_path / "old.db").touch(0o666)
@@ -144,7 +144,7 @@ def test_nobody_else_reads_the_file_or_its_log(tmp_path: Path) -> None:
     assert set(modes.values()) == {0o600}, modes
 
 
-def test_what_was_promised_is_flushed_and_what_is_only_recorded_is_not(tmp_path: Path) -> None:
+def test_promises_are_flushed_and_recordings_are_not(tmp_path: Path) -> None:
     """2 is FULL: the log is flushed before a commit returns; 1 is NORMAL. See https://sqlite.org/pragma.html."""
     database = Database(tmp_path / "record.db")
     with database.write() as connection:
@@ -162,7 +162,7 @@ def test_a_file_is_open_elsewhere_until_it_is_closed(tmp_path: Path) -> None:
     assert not is_open_elsewhere(path)
 
 
-def test_opening_it_again_leaves_the_locks_of_this_process_alone(tmp_path: Path) -> None:
+def test_opening_a_store_again_keeps_the_locks_of_this_process(tmp_path: Path) -> None:
     """Or the next process to close it takes itself for the last, and removes the log that we read."""
     path = tmp_path / "record.db"
     first, second = Store.open(path), Store.open(path)

@@ -53,7 +53,7 @@ def test_runs_come_back(values: list[int]) -> None:
     assert unpack_runs(pack_runs(values)) == tuple(values)
 
 
-def test_the_layout_is_little_endian_whatever_the_machine() -> None:
+def test_the_layout_is_little_endian_on_every_machine() -> None:
     assert pack_ints((1, -2)) == b"\x01\0\0\0\xfe\xff\xff\xff"
     assert pack_floats((1.0,)) == b"\0\0\x80\x3f"
     assert pack_runs((7, 7, 7)) == b"\x07\0\0\0\x03\0\0\0"

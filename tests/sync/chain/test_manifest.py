@@ -72,7 +72,7 @@ def test_a_missing_end_is_noticed(length: int) -> None:
 
 
 @pytest.mark.parametrize("data", [b"3", b"[]", b"{}", b"null", DATA + b" ", DATA.replace(b":5", b": 5")])
-def test_what_was_not_written_here_is_refused(data: bytes) -> None:
+def test_other_json_is_refused(data: bytes) -> None:
     with pytest.raises(DigestMismatch):
         Manifest.from_bytes(data, "m")
 

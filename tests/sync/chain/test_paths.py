@@ -43,7 +43,7 @@ def cost(path: tuple[Way, ...]) -> tuple[int, int]:
 
 
 @given(graphs(), st.none() | st.integers(0, VERSIONS), st.integers(0, VERSIONS))
-def test_nothing_is_cheaper(ways: list[Way], held: int | None, target: int) -> None:
+def test_no_path_is_cheaper(ways: list[Way], held: int | None, target: int) -> None:
     path = cheapest(ways, held, target)
     others = list(all_paths(ways, held, target))
     assert (path is None) == (not others)
@@ -52,14 +52,14 @@ def test_nothing_is_cheaper(ways: list[Way], held: int | None, target: int) -> N
 
 
 @given(graphs(), st.integers(0, VERSIONS))
-def test_a_doubted_way_is_not_taken(ways: list[Way], target: int) -> None:
+def test_an_excluded_way_is_not_taken(ways: list[Way], target: int) -> None:
     for doubted in ways:
         path = cheapest(ways, None, target, {doubted.digest})
         assert path is None or doubted not in path
 
 
 @given(graphs())
-def test_what_stays_useful_leads_from_the_newest_anchors(ways: list[Way]) -> None:
+def test_useful_ways_lead_from_the_newest_anchors(ways: list[Way]) -> None:
     kept = still_useful(ways)
     assert newest_anchor(kept) == newest_anchor(ways)
     anchors = sorted({way.version for way in ways if way.base is None})

@@ -41,7 +41,7 @@ def of(tensor: torch.Tensor) -> Blob:
 
 @st.composite
 def blobs(draw: st.DrawFn, count: int) -> list[Blob]:
-    """Of one dtype and shape, with arbitrary bits: NaNs with payloads, -0.0 and all."""
+    """Draw blobs of one dtype and shape, with arbitrary bits: NaNs with payloads, -0.0 and all."""
     dtype = draw(st.sampled_from(sorted(DTYPES)))
     shape = tuple(draw(st.lists(st.integers(0, 4), max_size=3)))
     size = math.prod(shape) * DTYPES[dtype].itemsize
@@ -84,7 +84,7 @@ def test_a_step_comes_back(pair: tuple[Blob, Blob]) -> None:
 
 
 @given(blobs(1), st.booleans())
-def test_what_stands_alone_comes_back(single: list[Blob], other_shape: bool) -> None:
+def test_a_tensor_without_a_base_comes_back(single: list[Blob], other_shape: bool) -> None:
     (new,) = single
     old = blob(new.dtype, (*new.shape, 0), b"") if other_shape else None
     assert encode(old, new)[0] == FULL
@@ -167,7 +167,7 @@ def test_a_base_of_another_shape_is_refused(codec: str) -> None:
             decode(codec, old, b"", "uint8", (4,))
 
 
-def test_a_codec_that_a_dtype_does_not_have_is_refused() -> None:
+def test_a_codec_that_a_dtype_lacks_is_refused() -> None:
     old = of(torch.arange(4))
     _, payload = encode(None, old)
     for codec in (RICE, "gzip"):

@@ -90,10 +90,8 @@ def refused_or_fits(codec: str, body: bytes) -> None:
 
 @settings(max_examples=300)
 @given(codecs, st.data())
-def test_damage_that_the_checksum_agrees_with_ends_in_a_tensor_or_a_refusal(
-    codec: str, data: st.DataObject
-) -> None:
-    """Whoever writes payloads may compute checksums too; the tensor's digest catches what comes out then."""
+def test_damage_with_a_valid_checksum_ends_in_a_tensor_or_an_error(codec: str, data: st.DataObject) -> None:
+    """The writer of a payload can compute checksums too; then the digest of the tensor shows the damage."""
     body = bytearray(BODIES[codec])
     for _ in range(data.draw(st.integers(1, 4))):
         # The first bytes are counts, bounds and kinds, and worth most of the tries.
@@ -104,7 +102,7 @@ def test_damage_that_the_checksum_agrees_with_ends_in_a_tensor_or_a_refusal(
 
 @settings(max_examples=200)
 @given(codecs, st.binary(max_size=80))
-def test_arbitrary_bodies_end_in_a_tensor_or_a_refusal(codec: str, body: bytes) -> None:
+def test_arbitrary_bodies_end_in_a_tensor_or_an_error(codec: str, body: bytes) -> None:
     refused_or_fits(codec, body)
 
 
@@ -120,7 +118,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_what_claims_to_be_huge_takes_no_memory(name: str) -> None:
+def test_a_payload_that_claims_to_be_huge_takes_no_memory(name: str) -> None:
     codec, body = BOMBS[name]
     payload = sealed(body)
     tracemalloc.start()

@@ -26,7 +26,7 @@ CHAIN = 4
 
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An anchor and three deltas, for tests that put back what they damage."""
+    """An anchor and three deltas, for tests that repair the objects they damage."""
     folder = tmp_path_factory.mktemp("chain")
     publisher = Publisher(Objects.open(folder))
     publisher.anchor(0, weights(0))
@@ -89,7 +89,7 @@ def test_a_version_that_was_never_published_is_named(chain: Path) -> None:
 @given(st.data())
 @settings(max_examples=80, deadline=None)
 def test_one_flipped_bit_anywhere_is_refused(chain: Path, data: st.DataObject) -> None:
-    """Whatever the reader holds, and whichever object the bit is in."""
+    """This holds for every version that the reader holds, and for a bit in every object."""
     path = data.draw(st.sampled_from(sorted(p for p in chain.rglob("*") if p.is_file())))
     holding = data.draw(st.none() | st.integers(0, CHAIN - 2))
     original, reader = path.read_bytes(), reader_of(chain, holding=holding)
@@ -104,7 +104,7 @@ def test_one_flipped_bit_anywhere_is_refused(chain: Path, data: st.DataObject) -
 
 
 def _refusal(reader: Subscriber, version: int) -> str:
-    """Why the fetch was refused; empty if it was not, and then it must be right."""
+    """Return why the fetch was refused; empty if it was not, and then its weights must be right."""
     try:
         tensors = reader.fetch(version)
     except DigestMismatch as error:
@@ -131,7 +131,7 @@ def test_a_damaged_part_is_named(tmp_path: Path, damage: Callable[[Path], object
     assert "refused, the weights in use stay as they are" in str(refused.value)
 
 
-def test_after_a_refusal_it_goes_on_from_what_it_held(chain: Path) -> None:
+def test_a_reader_keeps_its_weights_after_a_refusal(chain: Path) -> None:
     path, reader = part_of(chain, 3), reader_of(chain, holding=1)
     original = path.read_bytes()
     flip(path, 77)
@@ -205,7 +205,7 @@ def test_a_damaged_delta_is_circumvented_by_an_anchor(long_chain: Path) -> None:
     assert reader.mismatches == 1
 
 
-def test_a_damaged_anchor_does_not_stop_those_who_have_another_way(long_chain: Path) -> None:
+def test_a_damaged_anchor_does_not_stop_readers_with_another_path(long_chain: Path) -> None:
     (anchor,) = (long_chain / "weights" / "ways" / f"{ANCHOR_EVERY:010}").iterdir()
     flip(anchor, 99)
     for holding in (ANCHOR_EVERY - 1, None):
@@ -214,7 +214,7 @@ def test_a_damaged_anchor_does_not_stop_those_who_have_another_way(long_chain: P
 
 
 def read_by(folder: Path, *, holding: int | None, version: int) -> list[str]:
-    """The keys of the parts that are read on the way."""
+    """Return the keys of the parts that are read meanwhile."""
     reader, read = reader_of(folder, holding=holding), []
 
     def plan(operation: str, key: str) -> Fault:
@@ -235,7 +235,7 @@ def test_skips_are_taken_where_they_need_fewer_bytes(long_chain: Path) -> None:
 
 
 def prefetching_at_the_commit(folder: Path, publisher: Publisher, reader: Subscriber) -> list[int]:
-    """The reader looks ahead right before each manifest is there; how many parts it then fetched."""
+    """Let the reader fetch ahead right before each commit; return how many parts it then fetched."""
     ahead: list[int] = []
 
     def plan(operation: str, key: str) -> Fault:
@@ -247,7 +247,7 @@ def prefetching_at_the_commit(folder: Path, publisher: Publisher, reader: Subscr
     return ahead
 
 
-def test_what_is_still_being_published_is_fetched_ahead(tmp_path: Path) -> None:
+def test_parts_of_the_next_version_are_fetched_ahead(tmp_path: Path) -> None:
     publisher = published(Objects.open(tmp_path), 1)
     reader = reader_of(tmp_path, holding=1)
     assert reader.prefetch() == 0
@@ -267,7 +267,7 @@ def test_an_anchor_beside_a_delta_is_not_fetched_ahead(tmp_path: Path) -> None:
     assert ahead == [1]
 
 
-def test_what_was_fetched_ahead_is_checked_like_anything_else(tmp_path: Path) -> None:
+def test_parts_fetched_ahead_are_checked(tmp_path: Path) -> None:
     publisher, reader = published(Objects.open(tmp_path), 0), reader_of(tmp_path, holding=0)
     garbage = tmp_path / Keys("weights").part(1, "9f" * 32)
     garbage.parent.mkdir()
@@ -278,7 +278,7 @@ def test_what_was_fetched_ahead_is_checked_like_anything_else(tmp_path: Path) ->
 
 
 def test_a_manifest_from_another_run_is_refused(tmp_path: Path) -> None:
-    """With its parts and all, where the next version is expected."""
+    """It lies, with its parts, where the next version is expected."""
     for prefix in ("weights", "other"):
         published(Objects.open(tmp_path), 3, prefix=prefix)
     other = reader_of(tmp_path).manifest(2)

@@ -16,7 +16,7 @@ from ostinato.sync import Cadence, Publisher, RankGroup, Shard
 
 
 def share(version: int, rank: int, size: int) -> dict[str, torch.Tensor | Shard]:
-    """What this rank holds: some rows of `w`; of the others what falls to it."""
+    """Return the tensors of this rank: some rows of `w`, and its part of the other tensors."""
     whole = steps(version)
     rows = whole["w"].tensor_split(size)
     start = sum(len(each) for each in rows[:rank])
@@ -37,7 +37,7 @@ def publish(folder: str, group: RankGroup, first: int, last: int) -> None:
 
 
 def run(folder: str, job: str, size: int, first: int, last: int) -> list[int]:
-    """All ranks at once, each in a process; gives how they ended."""
+    """Run all ranks at once, each in a process; return their exit codes."""
     children = []
     for rank in range(size):
         child = os.fork()

@@ -80,7 +80,7 @@ def test_other_tensors_need_an_anchor_and_readers_keep_what_they_serve(objects: 
     assert same_bits(fresh.fetch(1), changed)
 
 
-def test_what_an_engine_serves_says_what_it_takes(objects: Objects) -> None:
+def test_the_served_architecture_decides_which_versions_are_accepted(objects: Objects) -> None:
     started(objects)
     reader = Subscriber(objects, like={"w": torch.zeros(2, dtype=torch.bfloat16)})
     with pytest.raises(OtherArchitecture, match=r"it has 'empty'; it has 'fixed'; .*; [0-9]+ more; refused"):
@@ -145,7 +145,7 @@ def test_resuming_goes_on_where_the_last_one_stopped(objects: Objects) -> None:
     assert same_bits(Subscriber(objects).fetch(2), weights(2))
 
 
-def test_of_two_publishers_the_newer_one_goes_on(objects: Objects) -> None:
+def test_the_newer_of_two_publishers_goes_on(objects: Objects) -> None:
     first = started(objects)
     second = Publisher(objects)
     second.resume()
@@ -160,7 +160,7 @@ def test_of_two_publishers_the_newer_one_goes_on(objects: Objects) -> None:
 
 
 class Rival:
-    """Commits version 1 in the moment between the last look for a newer epoch and the commit."""
+    """Commits version 1 between the last check for a newer epoch and the commit."""
 
     def __init__(self, objects: Objects) -> None:
         self.publisher = Publisher(objects)
@@ -186,7 +186,7 @@ def test_a_newer_publisher_in_the_last_moment(objects: Objects) -> None:
 
 
 def test_an_older_publisher_in_the_last_moment(objects: Objects) -> None:
-    """The newer one has to go on from what the older one still got in, not beside it."""
+    """The newer publisher has to go on from the version that the older one still committed."""
     first = started(objects)
     newer: list[Publisher] = []
 
@@ -227,7 +227,7 @@ def failing(objects: Objects, fault: Fault, where: str) -> FaultyObjects:
 def test_a_failed_publish_leaves_no_trace_and_may_be_repeated(
     objects: Objects, where: str, fault: Fault
 ) -> None:
-    """Whatever the store does, or says that it did, to parts, second ways or the manifest."""
+    """This holds for every fault of the store, on parts, on extra ways and on the manifest."""
     publisher = published(objects, 0, cadence=Cadence(anchor_every=1))
     publisher._objects = publisher._uploader._objects = failing(objects, fault, where)
     try:
@@ -248,7 +248,7 @@ def test_a_failed_publish_leaves_no_trace_and_may_be_repeated(
         assert same_bits(reader.fetch(1), steps(1))
 
 
-def test_a_lost_answer_is_looked_up(objects: Objects) -> None:
+def test_a_lost_response_is_looked_up(objects: Objects) -> None:
     publisher = started(objects)
     publisher._objects = failing(objects, Fault.LOSE, "versions/")
     assert publisher.delta(1, weights(1)).version == publisher.version == 1
@@ -309,7 +309,7 @@ def test_a_damaged_head_is_not_built_upon(tmp_path: Path) -> None:
         Publisher(objects).resume()
 
 
-def test_a_damaged_part_is_not_taken_for_ours_but_written_again(tmp_path: Path) -> None:
+def test_a_damaged_part_is_written_again(tmp_path: Path) -> None:
     objects = Objects.open(tmp_path)
     anchor = started(objects)
     manifest = anchor.delta(1, weights(1))

@@ -53,7 +53,7 @@ def test_a_rank_that_stays_away_publishes_nothing(tmp_path: Path) -> None:
     assert Subscriber(objects).head() is None
 
 
-def test_a_share_that_a_store_took_for_another_is_refused(tmp_path: Path) -> None:
+def test_a_swapped_share_is_refused(tmp_path: Path) -> None:
     objects, keys = Objects.open(tmp_path), Keys("weights")
     leader = Publisher(objects, group=RankGroup(rank=0, size=3, job="j", patience_s=0.1))
     leader.resume()

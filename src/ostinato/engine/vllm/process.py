@@ -157,13 +157,15 @@ def _command(launch: Launch, port: int, switches: Sequence[str]) -> list[str]:
 
 
 def _environment(launch: Launch) -> dict[str, str]:
-    """Ours, and a folder in which the worker finds this package and nothing else of this environment."""
-    found = launch.logs / "import"
-    found.mkdir(exist_ok=True)
-    link = found / "ostinato"
+    """Return our environment, with an import path that holds this package and nothing else of it."""
+    import_path = launch.logs / "import"
+    import_path.mkdir(exist_ok=True)
+    link = import_path / "ostinato"
     if not link.is_symlink():
         link.symlink_to(Path(ostinato.__file__).parent, target_is_directory=True)
-    kept = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}}
+    inherited = {
+        name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}
+    }
     # The routes that pause and update weights are in its development mode; it listens on loopback only.
-    own = {"PYTHONPATH": str(found), "VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1"}
-    return {"VLLM_CPU_KVCACHE_SPACE": "1", **kept, **own, **(launch.environment or {})}
+    own = {"PYTHONPATH": str(import_path), "VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    return {"VLLM_CPU_KVCACHE_SPACE": "1", **inherited, **own, **(launch.environment or {})}

@@ -26,15 +26,15 @@ def patch_signature(patch: Patch) -> Signature:
     return {name: (dtype, shape) for name, shape, dtype in rows}
 
 
-def check_architecture(what: str, found: Signature, like: Signature) -> None:
+def check_architecture(what: str, actual: Signature, like: Signature) -> None:
     """Raise OtherArchitecture with the first differences, if there are any."""
     differences = [
-        *(f"it has {name!r}" for name in found.keys() - like.keys()),
-        *(f"it lacks {name!r}" for name in like.keys() - found.keys()),
+        *(f"it has {name!r}" for name in actual.keys() - like.keys()),
+        *(f"it lacks {name!r}" for name in like.keys() - actual.keys()),
         *(
-            f"{name!r} is {_text(found[name])}, not {_text(like[name])}"
-            for name in like.keys() & found.keys()
-            if found[name] != like[name]
+            f"{name!r} is {_text(actual[name])}, not {_text(like[name])}"
+            for name in like.keys() & actual.keys()
+            if actual[name] != like[name]
         ),
     ]
     if differences:

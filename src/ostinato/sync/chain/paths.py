@@ -47,13 +47,13 @@ def cheapest(
             into.setdefault(way.version, []).append(way)
     order = count()  # so that paths of equal cost are never compared
     queue: list[tuple[int, int, int, int, tuple[Way, ...]]] = [(0, 0, next(order), target, ())]
-    seen: set[int] = set()
+    visited: set[int] = set()
     while queue:
         cost, hops, _, at, path = heapq.heappop(queue)
         if at in {held, _NOTHING}:
             return path
-        if at not in seen:
-            seen.add(at)
+        if at not in visited:
+            visited.add(at)
             for way in into.get(at, ()):
                 base = _NOTHING if way.base is None else way.base
                 heapq.heappush(queue, (cost + way.bytes, hops + 1, next(order), base, (way, *path)))

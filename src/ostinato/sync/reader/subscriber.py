@@ -204,6 +204,5 @@ class Subscriber:
             )
 
     def _check_architecture(self, manifest: Manifest) -> None:
-        found = patch_signature(manifest)
         if self._like is not None:
-            check_architecture(f"version {manifest.version}", found, self._like)
+            check_architecture(f"version {manifest.version}", patch_signature(manifest), self._like)

@@ -104,14 +104,14 @@ class RankExchange:
 
     def _wait(self, look: Callable[[], T | None], otherwise: str) -> T:
         deadline, pause = time.monotonic() + self._group.patience_s, POLL_S
-        while (found := look()) is None:
+        while (result := look()) is None:
             if time.monotonic() > deadline:
                 raise ObjectsError(
                     f"{otherwise} within {self._group.patience_s} s; publish the version again"
                 )
             time.sleep(pause)
             pause = min(1.5 * pause, LONGEST_POLL_S)
-        return found
+        return result
 
 
 def _merged(shares: Sequence[Patch]) -> Patch:
