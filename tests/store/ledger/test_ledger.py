@@ -178,7 +178,7 @@ def phase(store: Store, prompt: str) -> tuple[str, str | None]:
 
 
 def test_a_version_is_committed_by_its_batch_and_not_by_its_number(recorded: Store, ledger: Ledger) -> None:
-    """An older version was published again under the number that the trainer had claimed for: nothing is trained."""
+    """An older version was published under the claimed number again, so nothing is trained."""
     ledger.offer(group("a", turns=(0,)))
     ledger.claim(4, 1, 0)
     assert ledger.commit(version(4)) == 0
@@ -305,7 +305,7 @@ def test_a_version_of_a_teacher_names_its_lessons(store: Store, ledger: Ledger) 
 
 
 def test_every_phase_is_entered_and_left_as_drawn(store: Store, ledger: Ledger) -> None:
-    """For every pair of phases, a prompt moves as the table says, and a refused move leaves it where it is."""
+    """For every pair of phases, a prompt moves as the table says, and a refused move changes nothing."""
     for before in Phase:
         for after in Phase:
             prompt = f"{before} to {after}"
