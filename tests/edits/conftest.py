@@ -1,4 +1,4 @@
-"""Real git repositories, a reporter whose clock is turned by hand, and a gateway that remembers."""
+"""Real git repositories, a reporter with a clock set by hand, and a gateway that stores what it receives."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def gamma(name):
 
 @pytest.fixture(autouse=True)
 def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No settings of the person who runs the tests."""
+    """Hide the settings of the person who runs the tests."""
     for name in list(os.environ):
         if name.startswith(("GIT_", "OSTINATO_", "XDG_")):
             monkeypatch.delenv(name)
@@ -75,7 +75,7 @@ def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass(slots=True)
 class FakeGateway:
-    """Answers with `status`, remembers what it took."""
+    """A gateway that responds with `status` and stores what it receives."""
 
     status: int = 200
     statuses: dict[str, int] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class FakeGateway:
 
 @dataclass(slots=True)
 class Desk:
-    """A developer at work in one repository, and the reporter that watches."""
+    """A developer at work in one repository, and the reporter that follows the edits."""
 
     BASE: ClassVar[str] = BASE
     PROPOSED: ClassVar[str] = PROPOSED
@@ -114,7 +114,7 @@ class Desk:
     def agent(
         self, path: str, after: str | None, *, session: str = "s1", turn: int | None = 2, **more: Any
     ) -> None:
-        """The agent changes a file, and the reporter hears of it."""
+        """Let the agent change a file, and the reporter take the edit in."""
         file = self.root / path
         before = file.read_text() if file.exists() else None
         if after is None:
@@ -133,7 +133,7 @@ class Desk:
         self.reporter.tick()
 
     def after(self, seconds: float) -> None:
-        """Time passes and the reporter looks."""
+        """Let time pass and the reporter run."""
         self.clock.at += seconds
         self.reporter.tick()
         self.reporter.tick()
@@ -145,7 +145,7 @@ class Desk:
         return self.git("rev-parse", "HEAD")
 
     def look(self) -> None:
-        """A git hook fires."""
+        """Let a git hook fire."""
         from ostinato.edits.capture import spool
 
         record = {"kind": "git", "hook": "post-commit", "root": self.repo.root, "at": self.clock.now()}
@@ -160,7 +160,7 @@ class Desk:
         return [entry for entry in self.journal if entry.get("name") == name]
 
     def survival(self, window: str) -> dict[str, Any]:
-        """The attributes of the survival event of a window."""
+        """Return the attributes of the survival event of a window."""
         found = [e["attributes"] for e in self.named("edit.survival") if e["attributes"]["window"] == window]
         assert found, f"no window {window}"
         return found[-1]
@@ -206,5 +206,5 @@ def desk(repo: Path) -> Desk:
 
 @pytest.fixture
 def ruff() -> str:
-    """A real formatter."""
+    """Run a real formatter."""
     return str(Path(sys.executable).parent / "ruff")

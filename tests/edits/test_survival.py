@@ -19,7 +19,7 @@ def test_the_verdict_on_an_edit_agrees_with_the_reference(seed: int, tmp_path: P
 def test_the_reference_notices_lines_that_were_there_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The comparison can fail: it does under the rule that equal lines anywhere have moved there."""
+    """The comparison fails, as it should, when equal lines anywhere count as a move."""
 
     def met(edit: FollowedEdit, tree: FileTree, wanted, was):
         return locate.Counter(dict.fromkeys(wanted, 100))

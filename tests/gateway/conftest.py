@@ -36,7 +36,7 @@ READ = {
 ENGINE = ("/aiohttp/web_protocol.py",)
 """The scripted engine reads the text of each prompt, which takes longer than an engine's own work on it."""
 Say = Callable[[str], str]
-"""From the text of a prompt to the text of the completion, without the stop."""
+"""Maps the text of a prompt to the text of the completion, without the stop token."""
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def store(tmp_path: Path) -> Store:
 
 @dataclass
 class Script:
-    """What the engine says, and what it was asked."""
+    """The replies of the scripted engine, and the prompts that it received."""
 
     renderer: Renderer
     say: Say = field(default=lambda prompt: "done")
@@ -90,7 +90,7 @@ def script(renderer: Renderer) -> Script:
 
 @pytest.fixture
 async def engine(script: Script, store: Store) -> AsyncIterator[str]:
-    """Address of a scripted engine that the only arm of the store points at."""
+    """The address of a scripted engine, which is that of the store's only arm."""
     running = await serve_scripted(ScriptedEngine(script))
     store.set_arms([Arm(name="main", version=3, share=1.0, engine=running.url)])
     yield running.url
@@ -110,7 +110,7 @@ Launch = Callable[..., Awaitable[Process]]
 
 @pytest.fixture
 async def launch(store: Store, checkpoint: Path, tmp_path: Path) -> AsyncIterator[Launch]:
-    """Starts gateway processes; those still alive are ended with the test."""
+    """Return a function that starts gateway processes; they end with the test."""
     started: list[asyncio.subprocess.Process] = []
 
     async def start(*options: str) -> Process:
@@ -131,7 +131,7 @@ async def launch(store: Store, checkpoint: Path, tmp_path: Path) -> AsyncIterato
 
 @pytest.fixture
 async def gateway(store: Store, renderer: Renderer, engine: str) -> AsyncIterator[str]:
-    """Address of a gateway in this process."""
+    """The address of a gateway in this process."""
     async with serving(store, renderer) as url:
         yield url
 
@@ -162,7 +162,7 @@ async def http() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 class Chat:
-    """Posts raw chat requests."""
+    """Return a function that posts raw chat requests."""
 
     def __init__(self, http: aiohttp.ClientSession, url: str) -> None:
         self.http = http
@@ -185,7 +185,8 @@ def chat(http: aiohttp.ClientSession, gateway: str) -> Chat:
 
 @pytest.fixture
 async def serve_lines() -> AsyncIterator[Callable[..., Awaitable[str]]]:
-    """Serves an engine whose NDJSON lines an async generator writes; gives its address."""
+    """Return a function that serves an engine, whose NDJSON lines a generator yields, and returns its
+    address."""
     runners: list[web.AppRunner] = []
 
     async def start(lines: Callable[[dict], AsyncIterator[dict]], port: int = 0, *, stoppable: bool = False):
@@ -212,7 +213,8 @@ async def serve_lines() -> AsyncIterator[Callable[..., Awaitable[str]]]:
 
 @pytest.fixture
 async def gateway_of(store: Store, renderer: Renderer) -> AsyncIterator[Callable[[str], Awaitable[str]]]:
-    """Serves a gateway whose only arm is at an address; gives the gateway's."""
+    """Return a function that serves a gateway with one arm at an address, and returns the gateway's
+    address."""
     async with AsyncExitStack() as stack:
 
         async def start(engine: str, **settings: float) -> str:
@@ -224,6 +226,6 @@ async def gateway_of(store: Store, renderer: Renderer) -> AsyncIterator[Callable
 
 @pytest.fixture(autouse=True)
 def awake() -> Iterator[None]:
-    """No callback of a server in this process may keep its loop: see `tests/watchdog.py`."""
+    """Fail the test when a callback of a server blocks the event loop: see `tests/watchdog.py`."""
     with watched(but=ENGINE):
         yield

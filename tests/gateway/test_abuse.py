@@ -104,13 +104,13 @@ JUNK: list[Any] = [
 
 
 def places(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Paths of everything inside a JSON value."""
+    """Return the paths of everything inside a JSON value."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [found for key, each in inner for found in ((*here, key), *places(each, (*here, key)))]
 
 
 def bent(value: Any, rng: random.Random) -> Any:
-    """A copy of a good body in which one to three places are wrong."""
+    """Return a copy of a good body with one to three wrong places."""
     copy = json.loads(json.dumps(value))
     for _ in range(rng.randint(1, 3)):
         every = places(copy)
@@ -139,7 +139,7 @@ def _bend(parent: Any, key: Any, rng: random.Random) -> None:
 
 
 def torn(body: bytes, rng: random.Random) -> bytes:
-    """Bytes that are perhaps no JSON any more, perhaps no text."""
+    """Return bytes that may no longer be JSON, or even text."""
     at, more = rng.randrange(len(body)), rng.randrange(1, 9)
     return rng.choice(
         [
@@ -159,14 +159,14 @@ def torn(body: bytes, rng: random.Random) -> bytes:
 
 
 def clear(status: int, body: bytes) -> bool:
-    """Whether a client error says what is wrong, in whichever dialect."""
+    """Return whether a client error says what is wrong, in the shape of its dialect."""
     if not 400 <= status < 500:
         return status in {200, 207}
     return bool(json.loads(body)["error"]["message"])
 
 
 class Acknowledged:
-    """Ids of turns and signals that a gateway said it has."""
+    """Ids of turns and signals that a gateway acknowledged."""
 
     def __init__(self) -> None:
         self.turns: set[str] = set()
@@ -194,14 +194,14 @@ class Acknowledged:
 
 
 def finished(body: bytes) -> bool:
-    """Whether an answer came to its end; a stream that broke off acknowledges nothing."""
+    """Return whether a reply is complete; a stream that broke off acknowledges nothing."""
     ends = (b"data: [DONE]", b'"type": "message_stop"', b"event: response.completed")
     return body.startswith(b"{") or any(end in body[-20_000:] for end in ends)
 
 
 @pytest.fixture
 async def url(launch, engine, http, store: Store) -> str:
-    """Address of a gateway process that knows the session s1."""
+    """The address of a gateway process that has recorded the session s1."""
     gateway = await launch()
     body = {"model": "ostinato", "messages": [HI]}
     headers = {"X-Session-Id": "s1"}
@@ -264,7 +264,7 @@ async def test_a_broken_request_harms_only_itself(sent: bytes, gateway: str, cha
     assert status == 200
 
 
-async def test_a_hundred_megabytes_are_refused_and_not_kept(url: str, http) -> None:
+async def test_a_hundred_megabytes_are_refused_and_not_held(url: str, http) -> None:
     async def endless() -> Any:
         for _ in range(100):
             yield b"a" * 2**20
@@ -372,7 +372,7 @@ async def test_killed_under_load_every_turn_and_signal_is_there(
 
 
 async def test_more_connections_than_wait(url: str, http) -> None:
-    """Idle connections beyond the backlog keep nobody else out."""
+    """Idle connections beyond the backlog do not keep other clients out."""
     port = int(url.rpartition(":")[2])
     held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(min(200, BACKLOG))]
     async with http.get(url + "/healthz") as response:

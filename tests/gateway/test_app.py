@@ -120,7 +120,7 @@ async def test_odd_headers_are_refused(chat, headers: dict[str, str], name: str)
 
 
 @pytest.mark.parametrize("source", ["practice", "bench", "teacher"])
-async def test_an_admin_says_why_a_session_takes_place(chat, store: Store, source: str) -> None:
+async def test_an_admin_may_name_the_source_of_a_session(chat, store: Store, source: str) -> None:
     await chat(HI, headers=ADMIN | {"X-Session-Id": "s1", "X-Session-Source": source})
     session = store.session("s1")
     assert session is not None
@@ -192,7 +192,9 @@ async def test_feedback_that_fits_nothing_is_refused(chat, http, gateway: str) -
             assert message in (await response.json())["error"]["message"]
 
 
-async def test_text_comes_while_the_model_still_speaks(http, renderer, serve_lines, gateway_of) -> None:
+async def test_text_arrives_while_the_model_is_still_sampling(
+    http, renderer, serve_lines, gateway_of
+) -> None:
     """The engine holds its second half back until the client has seen the first."""
     seen = asyncio.Event()
 
@@ -244,8 +246,8 @@ async def test_a_client_that_leaves_frees_the_engine(
     assert store.turns("s1") == []
 
 
-async def test_a_store_that_fails_is_said_and_nothing_is_lost(chat, store: Store, monkeypatch) -> None:
-    """A full disk for a while: 503, then the same turn again."""
+async def test_a_failing_store_is_reported_and_nothing_is_lost(chat, store: Store, monkeypatch) -> None:
+    """While the disk is full a turn gets 503; afterwards the same turn succeeds."""
     asked = {"X-Session-Id": "s1", "X-Turn": "0"}
     record = store.record
 
@@ -283,7 +285,7 @@ async def test_a_body_nested_deeply_is_read_or_refused(chat, depth: int) -> None
         assert response.status in {200, 400}, await response.text()
 
 
-async def test_a_key_with_a_limit_is_told_when_to_come_back(chat, store: Store) -> None:
+async def test_a_key_over_its_limit_gets_a_time_to_retry(chat, store: Store) -> None:
     store.accounts.add(ApiKey(hash=hash_key("key-of-eve"), user="eve", requests_per_minute=2))
     eve = {"x-api-key": "key-of-eve", "Authorization": ""}
     assert [(await chat(HI, headers=eve))[0] for _ in range(2)] == [200, 200]
@@ -357,7 +359,7 @@ async def test_feedback_needs_its_role(chat, http, gateway: str, store: Store) -
         assert (await chat(HI, headers=headers))[0] == asked
 
 
-async def test_a_purged_session_is_gone_for_its_client_too(chat, store: Store) -> None:
+async def test_a_purged_session_cannot_be_continued(chat, store: Store) -> None:
     _, body, _ = await chat(HI, headers={"X-Session-Id": "s1"})
     purge(store, session="s1", by="root")
     answer = body["choices"][0]["message"]
@@ -403,7 +405,7 @@ async def test_a_client_that_leaves_frees_the_engine_in_every_dialect(
 
 
 @dialects
-async def test_every_reply_says_which_request_it_was_and_what_we_cost(http, gateway: str, path: str) -> None:
+async def test_every_reply_has_a_request_id_and_the_gateways_overhead(http, gateway: str, path: str) -> None:
     ids = set()
     for body in (PATHS[path], PATHS[path] | {"stream": True}, {}, b"{"):
         data = body if isinstance(body, bytes) else json.dumps(body)
@@ -416,7 +418,9 @@ async def test_every_reply_says_which_request_it_was_and_what_we_cost(http, gate
 
 
 @dialects
-async def test_a_name_that_is_not_served_is_told_what_is(http, store, renderer, engine, path: str) -> None:
+async def test_an_unknown_model_gets_a_list_of_the_known_ones(
+    http, store, renderer, engine, path: str
+) -> None:
     async with serving(store, renderer, aliases=("gpt-5", "claude-*")) as url:
         for model, status in (("gpt-5", 200), ("claude-opus", 200), ("gpt-4", 404)):
             async with http.post(url + path, json=PATHS[path] | {"model": model}) as response:
@@ -477,7 +481,7 @@ async def test_clients_without_a_session_have_one_for_each_conversation(chat, st
 async def test_two_clients_may_write_one_session_at_once(
     http, serve_lines, gateway_of, store: Store, renderer
 ) -> None:
-    """Neither waits for the other; both turns are there, each in a segment of its own."""
+    """Two requests at once do not wait for each other; each turn has a segment of its own."""
     both = asyncio.Barrier(2)
 
     async def lines(asked):
@@ -498,7 +502,9 @@ async def test_two_clients_may_write_one_session_at_once(
     )
 
 
-async def test_an_edited_history_is_kept_marked_and_counted(chat, http, gateway: str, store: Store) -> None:
+async def test_an_edited_history_is_recorded_marked_and_counted(
+    chat, http, gateway: str, store: Store
+) -> None:
     headers = {"X-Session-Id": "s1"}
     await chat(HI, headers=headers)
     _, body, _ = await chat(HI, {"role": "assistant", "content": "never said"}, HI, headers=headers)
@@ -512,7 +518,7 @@ async def test_an_edited_history_is_kept_marked_and_counted(chat, http, gateway:
     assert "ada" not in told
 
 
-async def test_a_silent_stream_says_that_it_is_alive(http, serve_lines, gateway_of, monkeypatch) -> None:
+async def test_a_silent_stream_sends_pings(http, serve_lines, gateway_of, monkeypatch) -> None:
     monkeypatch.setattr("ostinato.gateway.turn_response.PING_S", 0.05)
 
     async def lines(asked):
@@ -545,7 +551,7 @@ async def test_a_body_that_is_too_large_is_refused_in_the_dialects_own_shape(
 
 
 @dialects
-async def test_a_fault_of_ours_has_a_request_id_too(
+async def test_the_reply_to_an_internal_error_has_a_request_id_too(
     http, gateway: str, store: Store, monkeypatch, path
 ) -> None:
     def broken(_: str) -> None:

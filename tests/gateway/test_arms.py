@@ -32,7 +32,7 @@ def test_the_same_question_has_the_same_answer(user: str, one: float) -> None:
     assert assign(user, two(one), "salt") == assign(user, list(reversed(two(one))), "salt")
 
 
-def test_shares_are_kept_and_salts_deal_anew() -> None:
+def test_shares_hold_and_another_salt_assigns_users_anew() -> None:
     names = [str(i) for i in range(4000)]
     met = [assign(name, two(0.25), "one").name == "challenger" for name in names]
     again = [assign(name, two(0.25), "two").name == "challenger" for name in names]
@@ -77,7 +77,7 @@ def test_a_wider_experiment_moves_nobody_who_is_in_it(user: str, narrow: float, 
     assert before in {"champion", after}
 
 
-def test_who_is_enrolled_says_nothing_about_the_arm() -> None:
+def test_enrolment_is_independent_of_the_arm() -> None:
     names = [str(i) for i in range(8000)]
     met = [assign(name, three(0.5, 0.25, 0.25), "salt").name for name in names]
     early = [bucket(name, "salt/enrolment") < 0.25 for name in names]

@@ -36,7 +36,7 @@ async def test_only_so_many_are_held_and_none_in_use_is_let_go(store: Store) -> 
     assert await find(conversations, session_id="s1") is not first
 
 
-async def test_without_an_id_the_conversation_tells(store: Store) -> None:
+async def test_without_an_id_the_conversation_decides(store: Store) -> None:
     conversations = ConversationCache(store)
     first, other = await find(conversations), await find(conversations)
     assert first is not other
@@ -58,7 +58,7 @@ async def test_after_a_restart_the_newest_that_began_alike_goes_on(store: Store)
     assert (await find(ConversationCache(store), GO)).session.id not in names
 
 
-def test_a_short_answer_tells_nothing() -> None:
+def test_a_short_answer_identifies_no_session() -> None:
     assert ends_of(START, {"role": "assistant", "content": "Ok."}) == [START]
     assert len(ends_of(START, SAID)) == 2
 

@@ -118,7 +118,7 @@ def answered(renderer: Renderer, text: str, finish: FinishReason, stops: tuple[s
 
 
 def written(said: str, called: list[tuple[str, dict[str, Any]]]) -> str:
-    """The text of a completion."""
+    """Return the text of a completion."""
     parts = [f"<tool_call>\n{json.dumps({'name': n, 'arguments': v})}\n</tool_call>" for n, v in called]
     return "\n".join([*([said] if said else []), *parts])
 
@@ -137,7 +137,7 @@ READ_BACK: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 @given(words | st.just(""), calls, st.sampled_from(sorted(DIALECTS)))
-def test_what_is_answered_is_read_back_as_the_same(
+def test_an_answer_is_parsed_back_as_the_same_message(
     renderer: Renderer, said: str, called: list, name: str
 ) -> None:
     answer = answered(renderer, written(said, called), FinishReason.STOP, ())
@@ -150,7 +150,7 @@ def test_what_is_answered_is_read_back_as_the_same(
 
 
 def folded(name: str, stream: bytes) -> tuple[str, list[tuple[str, str]], object]:
-    """Text, calls and why it ended, put together from the events of a stream."""
+    """Return the text, the calls and the finish reason from the events of a stream."""
     events = [json.loads(line[6:]) for line in stream.decode().splitlines() if line.startswith("data: {")]
     text, found, finish = "", [], None
     for event in events:
@@ -197,7 +197,7 @@ ENDS = {
     st.sampled_from([(), ("STOP",), ("P y", "\n")]),
     st.sampled_from(sorted(DIALECTS)),
 )
-def test_a_stream_says_what_the_whole_says(
+def test_a_stream_holds_the_same_as_the_whole_reply(
     renderer: Renderer, text: str, finish: FinishReason, stops: tuple[str, ...], name: str
 ) -> None:
     if any(stop in text for stop in stops):
@@ -216,13 +216,13 @@ def test_a_stream_says_what_the_whole_says(
 
 
 def places(value: object, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Every path into a JSON value."""
+    """Return every path into a JSON value."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [at, *(place for key, item in inner for place in places(item, (*at, key)))]
 
 
 def changed(value: Any, at: tuple[Any, ...], new: object) -> Any:
-    """`value` with what is at a path replaced."""
+    """Return `value` with another value at a path."""
     if not at:
         return new
     copy = value.copy()

@@ -22,7 +22,7 @@ SAID = "the tokens of a conversation"
 
 
 class TelemetrySources(ScriptedEngine):
-    """Says with every token another logprob, and swaps to version 8 in the middle."""
+    """Sample with another logprob for every token, and swap to version 8 in the middle."""
 
     async def generate(self, request: GenerateRequest) -> Completion:
         said = await super().generate(request)
@@ -56,7 +56,7 @@ def body(path: str, stream: bool) -> dict[str, Any]:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
-async def test_what_was_sampled_is_what_is_recorded(
+async def test_the_record_holds_exactly_what_was_sampled(
     path: str, stream: bool, door: str, store: Store, renderer: Renderer
 ) -> None:
     headers = {"Authorization": f"Bearer {KEY}", "X-Session-Id": "s1"}

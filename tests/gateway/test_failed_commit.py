@@ -19,7 +19,7 @@ GO = [{"role": "user", "content": "go"}]
 
 
 class Disk:
-    """The store's `record`, which fails for a turn or waits with it as it is told, each once."""
+    """A replacement of the store's `record`, which fails or waits once for each turn that is named."""
 
     def __init__(self, store: Store) -> None:
         self._record = store.record
@@ -38,7 +38,7 @@ class Disk:
 
 
 class Slow(Script):
-    """The engine answers what holds `slow` when it is released."""
+    """Make the engine hold prompts with the word `slow` until they are released."""
 
     async def __call__(self, request: GenerateRequest) -> tuple[int, ...]:
         if "slow" in self.renderer.tokenizer.decode(request.prompt_ids[-40:]):
@@ -66,7 +66,7 @@ class Client:
         self._http, self._url = http, url
 
     async def ask(self, *words: str) -> tuple[int, str]:
-        """Status of a request that goes on with the session, and the id of its turn."""
+        """Return the status of a request that continues the session, and the id of its turn."""
         said = [{"role": "assistant", "content": "done"}, {"role": "user", "content": " ".join(words)}]
         body = {"model": "ostinato", "messages": [*GO, *(said if words else [])], "max_tokens": 50}
         async with self._http.post(f"{self._url}/v1/chat/completions", json=body) as response:

@@ -36,7 +36,7 @@ def test_the_rest_passes(trained: str, asked: str | None, caplog: pytest.LogCapt
     assert not caplog.records
 
 
-def test_a_checkpoint_says_what_it_was_trained_under(tmp_path: Path) -> None:
+def test_a_checkpoint_names_the_harness_of_its_training(tmp_path: Path) -> None:
     assert trained_under(tmp_path) == ""
     meta = tmp_path / "ostinato.json"
     meta.write_text(json.dumps({"version": 1, "harness": "9f"}))

@@ -1,4 +1,4 @@
-"""Large requests are worked on beside the event loop: the watchdog of `conftest.py` watches these tests."""
+"""Large requests are processed beside the event loop, which the watchdog of `conftest.py` checks."""
 
 import asyncio
 import io

@@ -1,4 +1,4 @@
-"""Requests made from the gateway's own OpenAPI document: none is answered with a 5xx."""
+"""Requests that are generated from the gateway's own OpenAPI document never get a 5xx."""
 
 import asyncio
 import threading
@@ -17,7 +17,7 @@ from ostinato.types import Arm
 
 
 class Background:
-    """An event loop in a thread: requests are made by a library that waits."""
+    """Run an event loop in a thread, since the generating library's requests block."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()

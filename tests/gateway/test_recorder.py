@@ -34,12 +34,12 @@ def recorder(store: Store) -> Iterator[Recorder]:
     recorder.stop()
 
 
-async def test_what_is_acknowledged_is_in_the_store(recorder: Recorder, store: Store) -> None:
+async def test_acknowledged_turns_are_in_the_store(recorder: Recorder, store: Store) -> None:
     await recorder.submit(turn=turn("s1", 0), session=session("s1"))
     assert [t.id for t in store.turns("s1")] == ["s1/0"]
 
 
-async def test_a_bad_entry_does_not_take_its_neighbours_down(recorder: Recorder, store: Store) -> None:
+async def test_a_bad_entry_does_not_fail_its_neighbours(recorder: Recorder, store: Store) -> None:
     await recorder.submit(session=session("s1"))
     good = [recorder.submit(turn=turn("s1", i)) for i in range(20)]
     nobodys = Signal(session_id="nobody", kind=SignalKind.EDIT_KEPT, value=1.0, observed_at=0.0)
@@ -63,7 +63,7 @@ async def test_stopping_commits_what_is_queued(store: Store) -> None:
     assert len(store.turns("s1")) == 300
 
 
-async def test_a_disk_that_is_too_slow_is_said(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_disk_that_is_too_slow_is_reported(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ostinato.gateway.recorder.MOST_QUEUED", 3)
     recorder = Recorder(store)
     waiting = [recorder.submit(session=session(f"s{i}")) for i in range(4)]

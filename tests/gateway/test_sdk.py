@@ -76,7 +76,7 @@ async def test_a_stream(sdk, store: Store) -> None:
     assert turn.completion.versions == (-1,) * chunks[-1].usage.completion_tokens
 
 
-async def test_a_streamed_tool_call_comes_whole(sdk, script, read_tool) -> None:
+async def test_a_streamed_tool_call_arrives_whole(sdk, script, read_tool) -> None:
     script.say = lambda prompt: "look\n" + CALL
     chunks = [chunk async for chunk in await ask(sdk, HI, tools=[read_tool], stream=True)]
     deltas = [chunk.choices[0].delta for chunk in chunks]

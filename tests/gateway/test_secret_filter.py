@@ -21,7 +21,7 @@ TOLD = {"role": "user", "content": f"log in with {TOKEN}, please"}
 
 
 def everything(store: Store) -> bytes:
-    """All bytes of the store's files, and its token ids read as text."""
+    """Return all bytes of the store's files, and its token ids as text."""
     return b"".join(
         path.read_bytes() for path in Path(str(store.database.url.database)).parent.glob("store.db*")
     )
@@ -80,7 +80,7 @@ async def test_turns_before_the_secret_stay_trainable(chat, store: Store) -> Non
     assert [turn.untrainable for turn in store.turns("s1")] == [None, WITHHELD]
 
 
-async def test_a_secret_that_the_model_says_is_withheld_too(chat, script, store: Store, renderer) -> None:
+async def test_a_secret_in_the_models_output_is_withheld_too(chat, script, store: Store, renderer) -> None:
     script.say = lambda prompt: f"the token is {TOKEN}"
     _, body, _ = await chat(HI, headers={"X-Session-Id": "s1"})
     assert TOKEN in body["choices"][0]["message"]["content"]
@@ -125,7 +125,7 @@ def test_every_form_is_hidden_token_by_token(renderer: Renderer) -> None:
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=80))
-def test_what_holds_no_secret_is_stored_as_it_is(renderer: Renderer, text: str) -> None:
+def test_a_turn_without_a_secret_is_stored_as_it_is(renderer: Renderer, text: str) -> None:
     turn = turn_of(renderer, text, "fine")
     chat = ChatRequest(model="ostinato", messages=({"role": "user", "content": text},))
     marked, stored = SecretFilter(renderer).mark(turn, chat)

@@ -17,7 +17,7 @@ HI = {"role": "user", "content": "hi"}
 
 
 def refused(*options: str) -> str:
-    """What a gateway that cannot start says; its one line."""
+    """Return the one line that a gateway prints when it cannot start."""
     command = [sys.executable, "-m", "ostinato.gateway.server", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
@@ -61,7 +61,7 @@ async def test_killed_under_load_it_lost_nothing_acknowledged(launch, http, engi
 
 
 async def _goes_on(http, url: str, store: Store, acknowledged: dict[str, dict]) -> None:
-    """A session goes on over the restart as if nothing had happened: the same segment, the same ids."""
+    """A session goes on after a restart in the same segment, with the same ids."""
     turns = store.turns("s0")
     messages: list[dict] = []
     for i in range(len(turns)):
@@ -74,7 +74,7 @@ async def _goes_on(http, url: str, store: Store, acknowledged: dict[str, dict]) 
     assert store.turns("s0")[-1].prompt_ids[: len(kept)] == kept
 
 
-async def test_it_ends_cleanly_when_told(launch, http, engine, store: Store) -> None:
+async def test_it_ends_cleanly_at_a_signal(launch, http, engine, store: Store) -> None:
     gateway = await launch()
     await ask(http, gateway.url, HI, **{"X-Session-Id": "s1"})
     gateway.process.terminate()
@@ -82,7 +82,7 @@ async def test_it_ends_cleanly_when_told(launch, http, engine, store: Store) -> 
     assert len(store.turns("s1")) == 1
 
 
-def test_what_keeps_it_from_starting_is_said_in_a_line(checkpoint: Path, tmp_path: Path) -> None:
+def test_a_failed_start_prints_one_line(checkpoint: Path, tmp_path: Path) -> None:
     store = ["--store", str(tmp_path / "new.db")]
     good = [*store, "--checkpoint", str(checkpoint)]
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -95,7 +95,7 @@ def test_what_keeps_it_from_starting_is_said_in_a_line(checkpoint: Path, tmp_pat
 async def test_two_gateways_on_one_store_acknowledge_only_what_is_stored(
     launch, engine, script, http, store: Store
 ) -> None:
-    """Nothing makes a session stay with one of them, and half of the sessions ask both at once."""
+    """Sessions use either gateway, and half of them send requests to both at once."""
     script.say = lambda _: f"answer {len(script.asked)}"
     urls = [(await launch()).url for _ in range(2)]
     acknowledged: dict[str, str] = {}

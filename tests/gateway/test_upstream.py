@@ -91,7 +91,7 @@ async def test_only_the_last_line_lost_is_nothing_lost(client, serve_lines, ids,
     assert (completion.ids, completion.finish) == (ids, finish)
 
 
-async def test_what_the_engine_refuses_is_not_tried_again(client, script) -> None:
+async def test_a_request_that_the_engine_refuses_is_not_sent_again(client, script) -> None:
     from ostinato.engine.base import PromptTooLongError
     from ostinato.engine.scripted import serve_scripted
 
@@ -107,8 +107,8 @@ async def test_what_the_engine_refuses_is_not_tried_again(client, script) -> Non
     await running.close()
 
 
-async def test_what_fails_in_the_engine_is_tried_again(client, script) -> None:
-    """Neither a turn nor a reward may come of an engine that could not sample."""
+async def test_a_request_that_fails_in_the_engine_is_sent_again(client, script) -> None:
+    """An engine that cannot sample causes neither a turn nor a reward."""
     from ostinato.engine.base import EngineError
     from ostinato.engine.scripted import serve_scripted
 
@@ -155,7 +155,9 @@ async def test_nonsense_of_an_engine_is_not_taken(serve_lines) -> None:
     await client.aclose()
 
 
-async def test_the_gateway_says_503_and_when_to_come_back(http: aiohttp.ClientSession, gateway_of) -> None:
+async def test_an_absent_engine_is_a_503_with_a_time_to_retry(
+    http: aiohttp.ClientSession, gateway_of
+) -> None:
     url = await gateway_of(f"http://127.0.0.1:{free_port()}", engine_wait_s=0.1)
     body = {"model": "ostinato", "messages": [{"role": "user", "content": "hi"}]}
     for stream in (False, True):
@@ -167,7 +169,7 @@ async def test_the_gateway_says_503_and_when_to_come_back(http: aiohttp.ClientSe
 async def test_a_turn_that_the_engine_cannot_sample_is_a_503_never_a_turn(
     http: aiohttp.ClientSession, gateway_of, store
 ) -> None:
-    """So the agent's session ends as INFRASTRUCTURE: void, and no reward of zero."""
+    """The agent's session ends as INFRASTRUCTURE: it is void, and has no reward of zero."""
     from ostinato.engine.base import EngineError
     from ostinato.engine.scripted import serve_scripted
 

@@ -43,7 +43,7 @@ def records(desk):
 
 
 def check(record):
-    """What the format's schema asks of a record."""
+    """The schema of a record in the Agent Trace format."""
     assert record["version"] == "0.1.0" and str(uuid.UUID(record["id"])) == record["id"]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", record["timestamp"])
     assert set(record) <= {"version", "id", "timestamp", "vcs", "tool", "files", "metadata"}
@@ -72,7 +72,7 @@ def test_an_accepted_edit_and_its_commit_are_traced(desk) -> None:
     assert set(committed["metadata"]) == {"dev.ostinato"}
 
 
-def test_what_the_developer_changed_before_the_commit_is_mixed(desk) -> None:
+def test_lines_that_the_developer_changed_before_the_commit_are_mixed(desk) -> None:
     desk.agent("calc.py", desk.PROPOSED)
     desk.write("calc.py", desk.PROPOSED.replace("abs(value)", "value"))
     desk.commit("agent and I")
@@ -132,7 +132,7 @@ def test_notes_that_are_odd_are_read_as_far_as_they_go(text) -> None:
     assert all(r.path == "p" for r in parse_note(text, "c"))
 
 
-def test_blame_says_who_wrote_each_line(desk) -> None:
+def test_blame_names_the_author_of_each_line(desk) -> None:
     desk.git("notes", "--ref", REF, "add", "-m", "calc.py\n  s9 1\n---\n{}", "HEAD")
     desk.agent("calc.py", desk.PROPOSED, model="m-1")
     desk.commit("agent")

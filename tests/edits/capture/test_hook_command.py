@@ -24,7 +24,7 @@ COMMAND = [sys.executable, "-P", "-m", "ostinato", "hook", "--input", "stdin"]
 
 @pytest.fixture
 def hook(desk, monkeypatch):
-    """Tells an event to the hook command, in this process; no reporter is started."""
+    """Return a function that passes an event to the hook command in this process, without a reporter."""
     monkeypatch.setattr(spool, "wake", lambda repo: None)
 
     def tell(event):
@@ -36,7 +36,7 @@ def hook(desk, monkeypatch):
 
 
 def claude(desk, name, tool, told, **more):
-    """A hook event of Claude Code."""
+    """Return a hook event of Claude Code."""
     return {
         "session_id": "5b1c",
         "prompt_id": "p1",
@@ -81,7 +81,7 @@ def test_an_edit_of_claude_code(desk, hook, tool, told) -> None:
     [({"tool_use_id": "call_7_0"}, 7), ({"tool_use_id": "call_7_0", "agent_id": "a1"}, None)],
     ids=["the session's own", "a sub-agent's"],
 )
-def test_a_call_that_our_gateway_named_tells_its_turn(desk, hook, more, turn) -> None:
+def test_the_id_of_a_call_of_our_gateway_names_its_turn(desk, hook, more, turn) -> None:
     told = {"file_path": str(desk.root / "calc.py"), "content": "…"}
     hook(claude(desk, "PreToolUse", "Write", told, **more))
     desk.write("calc.py", desk.PROPOSED)
@@ -107,7 +107,7 @@ def test_a_notebook_cell(desk, hook) -> None:
     assert edits(desk)[0]["attributes"]["language_id"] == "ipynb"
 
 
-def test_without_the_event_before_its_answer_tells_the_text_before(desk, hook) -> None:
+def test_without_the_event_before_the_response_holds_the_text_before(desk, hook) -> None:
     told = {"file_path": str(desk.root / "calc.py")}
     desk.write("calc.py", desk.PROPOSED)
     response = {"filePath": "calc.py", "originalFile": desk.BASE}
@@ -143,7 +143,7 @@ def test_a_call_that_was_turned_down_is_rejected(desk, hook) -> None:
     assert (event["session_id"], event["turn"]) == ("5b1c", 4)
 
 
-def test_what_a_shell_command_changed(desk, hook) -> None:
+def test_files_that_a_shell_command_changed_are_edits(desk, hook) -> None:
     desk.write("mine.py", "not = 'yet committed'\n")
     hook(claude(desk, "PreToolUse", "Bash", {"command": "sed …"}))
     desk.write("calc.py", desk.PROPOSED)
@@ -216,7 +216,9 @@ def test_a_piece_of_the_file_is_the_edit_of_the_whole_file(desk, hook) -> None:
         ("old", None),  # the file is there
     ],
 )
-def test_what_is_neither_the_file_nor_a_piece_of_it_is_counted_and_said(desk, hook, before, after) -> None:
+def test_a_text_that_is_neither_the_file_nor_a_piece_of_it_is_counted_and_logged(
+    desk, hook, before, after
+) -> None:
     hook(plain(desk, before, after))
     assert not edits(desk)
     assert [e["attributes"]["reason"] for e in desk.named("edit.skipped")] == ["mismatch"]

@@ -96,7 +96,7 @@ def test_a_hook_that_fails_still_fails(repo) -> None:
 
 
 def test_husky(repo) -> None:
-    """core.hooksPath in the work tree, ignored by git; hooks find their scripts by their own name."""
+    """Set `core.hooksPath` to an ignored folder, in which hooks find their scripts by their own name."""
     folder = repo / ".husky" / "_"
     folder.mkdir(parents=True)
     (folder / ".gitignore").write_text("*")
@@ -122,7 +122,7 @@ def test_husky(repo) -> None:
         ("#!/bin/sh\necho\n", 0o644, "switched off"),
     ],
 )
-def test_what_cannot_be_joined_is_refused_and_nothing_written(repo, text, mode, why) -> None:
+def test_a_hook_that_cannot_be_joined_is_refused_and_nothing_written(repo, text, mode, why) -> None:
     foreign(repo, text, "post-rewrite", mode)
     before = snapshot(repo)
     with pytest.raises(InstallError, match=why) as error:
@@ -163,7 +163,7 @@ def test_hooks_that_are_checked_in_are_left_alone(repo) -> None:
 
 
 def test_a_failure_half_way_is_undone(repo) -> None:
-    """One of the five cannot be written: a folder is in the way of its first version."""
+    """One of the five hooks cannot be written, because a folder has the name of its temporary file."""
     foreign(repo)
     hook_of(repo, f"post-rewrite.ostinato-{os.getpid()}").mkdir()
     before = snapshot(repo)
@@ -224,7 +224,7 @@ def test_places_agree_with_git(repo) -> None:
     assert find_repository("/") is None
 
 
-def test_the_command_line_says_what_it_did(repo, capsys) -> None:
+def test_the_command_line_prints_what_it_did(repo, capsys) -> None:
     from ostinato.cli import main
 
     assert main(["hooks", "install", "--directory", str(repo)]) == 0

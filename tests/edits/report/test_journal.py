@@ -22,14 +22,14 @@ for n in range(100_000):
 """
 
 
-def test_what_is_appended_is_read(tmp_path) -> None:
+def test_appended_entries_are_read_back(tmp_path) -> None:
     EventJournal(tmp_path).append([{"id": "a", "n": 1}, {"id": "b", "n": 2}])
     EventJournal(tmp_path).append([])
     assert [e["n"] for e in EventJournal(tmp_path).entries()] == [1, 2]
     assert (tmp_path / "journal.jsonl").stat().st_mode & 0o77 == 0
 
 
-def test_told_twice_counts_once(tmp_path) -> None:
+def test_a_repeated_entry_counts_once(tmp_path) -> None:
     journal = EventJournal(tmp_path)
     journal.append([{"id": "a", "n": 1}])
     journal.append([{"id": "a", "n": 2}])
@@ -37,7 +37,7 @@ def test_told_twice_counts_once(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("torn", [b'{"id": "b", "te', b'{"id"', b"\0\0\0", b"[1, 2]", b"{}"])
-def test_what_a_crash_tore_is_passed_over(tmp_path, torn) -> None:
+def test_a_line_torn_by_a_crash_is_skipped(tmp_path, torn) -> None:
     journal = EventJournal(tmp_path)
     journal.append([{"id": "a"}])
     with (tmp_path / "journal.jsonl").open("ab") as file:
@@ -60,7 +60,7 @@ def test_cut_anywhere_it_holds_the_whole_lines(tmp_path_factory, cut) -> None:
 
 
 def test_killed_while_writing_nothing_acknowledged_is_lost(tmp_path) -> None:
-    """`kill -9` of two writers at once, three times over the same journal."""
+    """Two writers are killed with `kill -9`, three times over the same journal."""
     acknowledged = []
     for life in range(3):
         writers = [start(tmp_path, f"{life}{name}") for name in "xy"]

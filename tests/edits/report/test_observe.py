@@ -26,14 +26,14 @@ def rates(facts):
 
 @pytest.fixture
 def edited(desk):
-    """A proposal made, not yet committed."""
+    """A desk with a proposal that is not committed yet."""
     desk.agent("calc.py", desk.PROPOSED)
     return desk
 
 
 @pytest.fixture
 def committed(edited):
-    """On a branch of its own, committed."""
+    """A desk with a proposal that is committed on a branch of its own."""
     edited.git("switch", "-q", "-c", "feature")
     edited.commit("agent")
     return edited
@@ -51,7 +51,7 @@ def test_the_whole_schedule_of_an_edit_that_stays(edited) -> None:
     assert not list((edited.reporter.journal._path.parent / "edits").iterdir())
 
 
-def test_a_proposal_says_what_it_is_without_its_text(edited) -> None:
+def test_a_proposal_is_reported_without_its_text(edited) -> None:
     [event] = edited.named("edit.proposed")
     facts = event["attributes"]
     assert (event["session_id"], event["turn"]) == ("s1", 2)
@@ -144,7 +144,7 @@ def test_commit_of_something_else_is_not_its_commit(edited) -> None:
 
 
 def test_commit_of_a_part_then_of_the_rest(desk) -> None:
-    """`git add -p`: the first hunk is committed, the second later."""
+    """As with `git add -p`, the first hunk is committed first, the second later."""
     first = desk.BASE.replace("total -= value", "total += abs(value) * scale_of(value)")
     desk.agent("calc.py", first.replace("return x[1]", "return x[len(x) // 2 - 1]"))
     desk.write("calc.py", first)
@@ -235,7 +235,7 @@ def test_squash_by_autosquash(committed) -> None:
     assert desk.named("edit.commit")[-1]["attributes"]["commit"] == desk.git("rev-parse", "HEAD")
 
 
-def test_a_rebase_begun_elsewhere_comes_home(committed) -> None:
+def test_a_rebase_begun_on_another_branch_returns_home(committed) -> None:
     desk = committed
     desk.git("switch", "-q", "main")
     desk.write("other.py", "def other():\n    return 6\n")
@@ -373,7 +373,7 @@ def test_git_mv(edited) -> None:
     assert edited.named("edit.commit")[-1]["attributes"]["commit"] == commit
 
 
-def test_a_move_that_git_was_not_told(edited) -> None:
+def test_a_move_without_git_mv(edited) -> None:
     (edited.root / "pkg").mkdir()
     shutil.move(edited.root / "calc.py", edited.root / "pkg" / "arithmetic.py")
     edited.after(5)
@@ -503,7 +503,7 @@ def test_a_common_line_written_elsewhere_after_a_revert_is_not_the_edit(desk) ->
     assert desk.signals == ["edit_reverted"]
 
 
-def test_what_a_later_edit_writes_elsewhere_is_its_own(desk) -> None:
+def test_lines_that_a_later_edit_writes_elsewhere_are_its_own(desk) -> None:
     desk.agent("calc.py", desk.BASE + "\n\n" + BODY)
     desk.write("calc.py", desk.BASE)
     desk.clock.at += 4
@@ -546,8 +546,8 @@ def test_another_branch_is_censored_and_coming_home_is_not(committed) -> None:
     assert "edit_reverted" not in desk.signals
 
 
-def test_a_revert_on_the_new_branch_is_seen(edited) -> None:
-    """Leaving and surviving are told apart: a branch made here is still home."""
+def test_a_revert_on_the_new_branch_is_noticed(edited) -> None:
+    """A branch that is made at the same commit is still the home."""
     edited.git("switch", "-q", "-c", "try")
     edited.git("checkout", "-q", "--", "calc.py")
     edited.after(5)
@@ -567,7 +567,7 @@ def test_windows_nobody_looked_at_are_missed_and_not_zero(edited) -> None:
     assert rates(edited.survival("600")) == WHOLE
 
 
-def test_windows_to_come_are_not_told(edited) -> None:
+def test_future_windows_are_not_reported(edited) -> None:
     assert {e["attributes"]["window"] for e in edited.named("edit.survival")} == {"0"}
 
 
@@ -580,7 +580,7 @@ def test_an_agents_own_correction_is_no_revert(edited) -> None:
     assert edited.named("edit.proposed")[1]["turn"] == 3
 
 
-def test_what_the_developer_did_before_the_agent_wrote_again_is_told(edited) -> None:
+def test_the_verdict_before_the_agent_wrote_again_is_reported(edited) -> None:
     edited.after(900)
     edited.write("calc.py", edited.BASE)
     edited.clock.at += 60
@@ -657,7 +657,7 @@ def test_without_reflogs_the_branch_name_decides(tmp_path, desk) -> None:
 @pytest.mark.parametrize(
     ("content", "why"), [(b"\0\1\2", "binary"), (b"\xff\xfe", "binary"), (b"x\n" * 3_000_000, "large")]
 )
-def test_what_cannot_be_followed_is_counted(desk, content, why) -> None:
+def test_an_edit_that_cannot_be_followed_is_counted(desk, content, why) -> None:
     from ostinato.edits.capture import spool
 
     (desk.root / "blob").write_bytes(content)
@@ -691,7 +691,7 @@ def test_two_agents_in_one_file_each_have_their_own_outcome(desk) -> None:
 
 
 def test_an_edit_made_twice_is_two_edits(desk) -> None:
-    """The person takes it back, the agent does it again: the first stays reverted."""
+    """The developer reverts an edit and the agent repeats it: the first stays reverted."""
     desk.agent("calc.py", desk.PROPOSED, turn=2)
     desk.write("calc.py", desk.BASE)
     desk.after(5)

@@ -1,4 +1,4 @@
-"""The life of a reporter: what it does by itself, and what survives its death."""
+"""The life of a reporter: its own schedule, and the state that survives its death."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def state(desk) -> Path:
 
 
 def again(desk) -> EditReporter:
-    """Another reporter, as after a reboot."""
+    """Return another reporter, as after a reboot."""
     return EditReporter(desk.repo, desk.clock, Settings(url="", key=""), desk.gateway)
 
 
@@ -55,7 +55,7 @@ def test_with_nothing_to_do_it_goes_at_once(desk) -> None:
     assert not desk.clock.slept
 
 
-def test_the_next_event_picks_up_what_a_reboot_left(desk) -> None:
+def test_the_next_event_picks_up_windows_that_a_reboot_cut_off(desk) -> None:
     desk.agent("calc.py", desk.PROPOSED)
     desk.clock.at += 90_000
     again(desk).tick()
@@ -71,8 +71,8 @@ def test_an_edit_nobody_looked_at_for_a_month_is_closed(desk) -> None:
     assert not opened(state(desk))
 
 
-def test_what_was_told_before_a_crash_is_not_told_otherwise_after_it(desk) -> None:
-    """The journal was written, the edit's own file was not."""
+def test_reports_from_before_a_crash_are_not_contradicted_after_it(desk) -> None:
+    """A crash came after the journal was written and before the edit's own file was."""
     desk.agent("calc.py", desk.PROPOSED)
     [path] = (state(desk) / "edits").glob("*.json")
     before = load(path)
@@ -97,7 +97,7 @@ def test_an_event_taken_in_twice_counts_once(desk) -> None:
     assert len(desk.named("edit.proposed")) == 1 and len(desk.named("edit.survival")) == 1
 
 
-def test_an_event_that_is_none_is_put_aside(desk) -> None:
+def test_a_file_that_holds_no_event_is_put_aside(desk) -> None:
     spool.put(state_of(desk.repo), {"kind": "odd"})
     (state(desk) / "inbox" / "0.json").write_bytes(b"{torn")
     desk.agent("calc.py", desk.PROPOSED)
@@ -134,7 +134,7 @@ def test_uninstalling_ends_it(desk) -> None:
     assert not desk.clock.slept
 
 
-def test_status_tells_what_is_followed_and_unsent(desk, capsys, monkeypatch) -> None:
+def test_status_shows_followed_and_unsent_edits(desk, capsys, monkeypatch) -> None:
     monkeypatch.setattr(spool, "wake", lambda repo: None)
     desk.gateway.status = 503
     desk.agent("calc.py", desk.PROPOSED)
@@ -176,7 +176,7 @@ def test_nothing_is_written_into_the_work_tree(desk) -> None:
 
 
 @pytest.mark.slow
-def test_the_whole_of_it_with_git_and_processes(repo) -> None:
+def test_the_whole_path_with_git_and_processes(repo) -> None:
     """Real hooks start real reporters; one is killed, the next commit starts another."""
     from ostinato.edits.install.git_hooks import find
 
@@ -211,7 +211,7 @@ def wait_for(journal, text) -> None:
 
 
 def the_reporter(root) -> int:
-    """The one that stays: another that was started at the same moment sees it and goes."""
+    """Return the reporter that stays: another one that started at the same moment ends."""
     until = time.monotonic() + 30
     while len(found := reporters(root)) != 1 and time.monotonic() < until:
         time.sleep(0.05)
@@ -219,7 +219,7 @@ def the_reporter(root) -> int:
 
 
 def reporters(root) -> list[int]:
-    """Processes of this repository's reporter."""
+    """Return the processes of this repository's reporter."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -246,7 +246,7 @@ def test_a_manual_clock_passes_by_sleeping() -> None:
     assert clock.now() == 3.0
 
 
-def test_the_log_says_why_lines_were_refused_and_why_others_wait(desk) -> None:
+def test_the_log_has_the_reasons_for_refused_and_waiting_lines(desk) -> None:
     desk.gateway.statuses["/feedback"] = 404
     desk.agent("calc.py", desk.PROPOSED)
     desk.write("calc.py", desk.BASE)

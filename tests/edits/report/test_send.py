@@ -71,7 +71,7 @@ def test_a_key_that_lacks_a_role_waits_and_a_session_of_another_does_not(journal
 
 def test_a_batch_that_is_too_large_goes_in_parts(journal) -> None:
     class Narrow:
-        """Takes one line at a time."""
+        """A gateway that accepts one line at a time."""
 
         def post(self, path, body, kind):
             taken.extend(lines := body.splitlines())
@@ -96,7 +96,7 @@ def test_feedback_on_a_session_it_does_not_know_is_counted_and_passed_over(journ
 
 def test_lines_that_are_wrong_are_counted_and_do_not_hold_up_the_others(journal) -> None:
     class Picky:
-        """Takes one of two events, no feedback."""
+        """A gateway that accepts one of two events and no feedback."""
 
         def post(self, path, body, kind):
             errors = [{"line": 2, "message": "odd"}] if b"e2" in body else []
@@ -136,7 +136,7 @@ def test_the_reporter_tries_again_after_a_while(desk) -> None:
     assert len({e["id"] for e in desk.gateway.events}) == len(desk.gateway.events)
 
 
-def test_no_text_leaves_unless_its_owner_says_so(desk, repo) -> None:
+def test_no_text_is_sent_unless_the_settings_allow_it(desk, repo) -> None:
     from ostinato.edits.report.reporter import EditReporter
 
     secret = desk.PROPOSED.replace("scale_of", "sk_live_1234567890")
@@ -162,7 +162,7 @@ def test_the_real_one_speaks_http(journal) -> None:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Quiet."""
+            """Print nothing."""
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

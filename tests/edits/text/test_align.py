@@ -10,7 +10,7 @@ MANY = st.lists(st.integers(0, 60).map("line {}\n".format), max_size=60)
 
 
 def apply(a, b, changes):
-    """`a` with its changed blocks taken from `b`."""
+    """Return `a` with its changed blocks replaced by those of `b`."""
     made, at = [], 0
     for change in changes:
         made += a[at : change.a1] + b[change.b1 : change.b2]
@@ -42,7 +42,7 @@ def test_a_region_lies_within_the_other_text(a, b, data) -> None:
 
 @UNTIMED
 @given(TEXT | MANY, TEXT, TEXT, st.data())
-def test_what_is_put_around_a_region_does_not_get_into_it(a, above, below, data) -> None:
+def test_lines_inserted_around_a_region_are_not_part_of_it(a, above, below, data) -> None:
     start = data.draw(st.integers(0, len(a)))
     end = data.draw(st.integers(start, len(a)))
     inside = [f"own {n}\n" for n in range(start, end)]
@@ -60,7 +60,7 @@ def test_a_border_in_a_rewritten_block_is_followed_word_by_word() -> None:
     assert region.words(new) == ["y", "=", "second", "(", "2", ")"] or region.words(new)[:1] == [";"]
 
 
-def test_what_is_put_back_where_lines_were_deleted_is_the_region() -> None:
+def test_text_put_back_where_lines_were_deleted_is_the_region() -> None:
     old, new = ["a\n", "b\n"], ["a\n", "gone\n", "b\n"]
     assert follow(blocks(old, new), old, new, 1, 1) == Region(start=1, end=2)
     assert follow([], old, old, 1, 1) == Region(start=1, end=1)

@@ -12,7 +12,7 @@ OTHER = st.text("uvwxyz", min_size=1, max_size=40)
 
 @UNTIMED
 @given(LINES, LINES)
-def test_what_is_unchanged_survives_whole(proposed, before) -> None:
+def test_unchanged_text_survives_whole(proposed, before) -> None:
     assume(proposed != before)
     assert rates(proposed, proposed, before).four_gram == 1.0
     if "".join(proposed) != "".join(before):
@@ -21,13 +21,13 @@ def test_what_is_unchanged_survives_whole(proposed, before) -> None:
 
 @UNTIMED
 @given(ONE, OTHER)
-def test_what_has_nothing_in_common_is_zero(proposed, now) -> None:
+def test_text_with_nothing_in_common_is_zero(proposed, now) -> None:
     assert rates([now], [proposed], ["other"]).four_gram == 0.0
 
 
 @UNTIMED
 @given(ONE, OTHER)
-def test_what_was_put_back_is_a_revert(proposed, before) -> None:
+def test_the_text_before_put_back_is_a_revert(proposed, before) -> None:
     assert rates([before], [proposed], [before]).no_revert == 0.0
     assert rates([], [proposed], []).no_revert == 0.0
     assert rates([], [proposed], []).four_gram == 0.0
@@ -43,7 +43,7 @@ def test_rates_lie_between_none_and_all(now, proposed, before) -> None:
 @UNTIMED
 @given(LINES, st.data())
 def test_the_more_is_taken_away_the_less_is_left(proposed, data) -> None:
-    """Cutting further never raises the rate."""
+    """A shorter remainder never has a higher rate."""
     much = data.draw(st.integers(0, len(proposed)))
     more = data.draw(st.integers(much, len(proposed)))
     less_left = rates(proposed[: len(proposed) - more], proposed, []).four_gram

@@ -34,11 +34,11 @@ def test_formatting_is_nothing(one, other) -> None:
         ("x = 1\n", "x = 2\n", False),
     ],
 )
-def test_what_python_means(one, other, same) -> None:
+def test_python_is_compared_by_its_grammar(one, other, same) -> None:
     assert same_meaning("a.py", split(one), split(other)) is same
 
 
-def test_other_languages_by_their_words() -> None:
+def test_other_languages_are_compared_by_their_words() -> None:
     assert same_meaning("a.ts", ["a({b, c})\n"], ["a({\n", "  b,\n", "  c,\n", "})\n"])
     assert not same_meaning("a.ts", ["a(b)\n"], ["a(c)\n"])
 

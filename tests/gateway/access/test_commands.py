@@ -1,4 +1,4 @@
-"""The commands that set accounts, as they are typed."""
+"""The commands for keys, consent and purges, run as an operator runs them."""
 
 import json
 from pathlib import Path
@@ -57,7 +57,7 @@ def test_consent_is_shown_as_it_holds(path: str, capsys) -> None:
         (["purge", "--user", "ada"], "no user 'ada'"),
     ],
 )
-def test_what_cannot_be_done_is_a_line(path: str, capsys, words: list[str], message: str) -> None:
+def test_a_command_that_fails_prints_one_line(path: str, capsys, words: list[str], message: str) -> None:
     status, out, error = typed(capsys, *words, "--store", path)
     assert (status, out, error.count("\n")) == (2, "", 1)
     assert message in error

@@ -16,7 +16,7 @@ def chat(**hints: str) -> ChatRequest:
     return ChatRequest(model="ostinato", messages=({"role": "user", "content": "hi"},), hints=hints)
 
 
-def test_headers_say_who_and_why() -> None:
+def test_headers_name_the_session_and_its_source() -> None:
     told = {"x-session-id": "a/b#1", "x-session-source": "bench", "x-task-id": "t", "x-turn": "3"}
     identity = identify(told, ADMIN, chat())
     assert (identity.session_id, identity.source, identity.task_id, identity.turn) == (
@@ -68,7 +68,7 @@ def test_a_name_that_others_may_use_belongs_to_its_user() -> None:
     assert names[0] == identify({}, ADA, chat(prompt_cache_key="my app")).session_id
 
 
-def test_what_a_turn_is_for_can_be_said() -> None:
+def test_a_header_may_name_the_kind_of_a_turn() -> None:
     assert identify({"x-turn-type": "summary"}, ADA, chat()).kind is TurnKind.SUMMARY
     with pytest.raises(ApiError, match="X-Turn-Type must be one of main, side, summary"):
         identify({"x-turn-type": json.dumps("main")}, ADA, chat())

@@ -56,7 +56,7 @@ async def test_so_many_are_under_way_until_their_answer_is_sent() -> None:
         refused(limits, key)
 
 
-async def test_what_fails_is_over_too() -> None:
+async def test_a_request_that_fails_is_over_too() -> None:
     limits, key = KeyLimits(), ApiKey(hash="1", user="ada", concurrent=1)
 
     async def fails(*_: object) -> None:
@@ -83,7 +83,7 @@ def test_keys_do_not_share_and_none_is_free() -> None:
             pass
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_the_number_of_remembered_keys_is_bounded() -> None:
     limits = KeyLimits()
     busy = ApiKey(hash="busy", user="busy", concurrent=1)
     with limits.admitted(busy):

@@ -95,7 +95,7 @@ def test_a_whole_request_is_read() -> None:
         ({"stream": "yes"}, 400, "stream must be bool"),
     ],
 )
-def test_what_is_wrong_is_named(change: dict[str, object], status: int, message: str) -> None:
+def test_the_wrong_field_is_named(change: dict[str, object], status: int, message: str) -> None:
     with pytest.raises(ApiError, match=message) as caught:
         parse_chat(GOOD | change)
     assert caught.value.status == status

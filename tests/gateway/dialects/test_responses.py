@@ -155,7 +155,7 @@ async def test_a_limit_is_an_incomplete_response(sdk, script) -> None:
     assert events[-1].type == "response.incomplete"
 
 
-async def test_what_cannot_be_honoured_is_named(sdk) -> None:
+async def test_a_field_that_cannot_be_honoured_is_named(sdk) -> None:
     for more, words in (
         ({"previous_response_id": "r"}, "previous_response_id is not supported"),
         ({"conversation": "c"}, "conversation is not supported"),

@@ -1,4 +1,4 @@
-"""Sessions that do not say how they ended."""
+"""The endings of sessions that do not report one."""
 
 import asyncio
 import json
@@ -46,14 +46,16 @@ async def test_an_agent_that_leaves_ends_its_session(
     assert signal.value == how.value
 
 
-async def test_what_the_agent_says_of_its_end_stands(chat, http, gateway, store: Store) -> None:
+async def test_an_ending_that_the_agent_reports_stays(chat, http, gateway, store: Store) -> None:
     await chat(HI, headers={"X-Session-Id": "s1"})
     await leave(http, gateway, "s1", ending="turn_limit")
     await leave(http, gateway, "s1", reason="other")
     assert ending(store, "s1") is Ending.TURN_LIMIT
 
 
-async def test_a_late_word_of_an_end_does_not_end_what_went_on(chat, http, gateway, store: Store) -> None:
+async def test_a_late_report_of_an_end_does_not_end_a_session_that_went_on(
+    chat, http, gateway, store: Store
+) -> None:
     await chat(HI, headers={"X-Session-Id": "s1"})
     await leave(http, gateway, "s1", at=time.time() - 3_600)
     assert ending(store, "s1") is None
@@ -67,7 +69,7 @@ async def endings(store: Store, renderer):
     recorder.stop()
 
 
-async def test_a_session_that_nobody_comes_back_to_ends(chat, store: Store, endings: SessionEndings) -> None:
+async def test_an_idle_session_ends(chat, store: Store, endings: SessionEndings) -> None:
     await chat(HI, headers={"X-Session-Id": "s1"})
     await chat(HI, headers={"X-Session-Id": "s2", "X-Turn-Type": "side"})
     now = time.time()
@@ -124,7 +126,7 @@ async def test_no_session_ends_while_a_turn_is_under_way(http, store: Store, ren
     await engine.close()
 
 
-async def test_what_was_said_during_a_turn_is_done_by_the_next_sweep(
+async def test_a_report_during_a_turn_takes_effect_at_the_next_sweep(
     chat, store: Store, endings: SessionEndings
 ) -> None:
     await chat(HI, headers={"X-Session-Id": "s1"})

@@ -56,7 +56,7 @@ def test_a_line_is_the_callers_event() -> None:
         ({"user": "bob"}, "unknown field 'user'"),
     ],
 )
-def test_what_is_wrong_is_named(change: dict[str, Any], message: str) -> None:
+def test_the_wrong_field_is_named(change: dict[str, Any], message: str) -> None:
     with pytest.raises(EventError, match=message):
         parse_event(LINE | change, ADA)
 
@@ -89,7 +89,7 @@ def test_lines_beyond_the_limit_are_one_refusal() -> None:
     assert isinstance(next(parse_lines(b"\n" * MOST_LINES + good, ADA)), RefusedLine)
 
 
-def test_text_is_kept_only_where_they_agreed() -> None:
+def test_text_is_stored_only_with_consent() -> None:
     line = LINE | {"name": "user.prompt", "attributes": {"prompt": "fix it", "prompt_length": 6}}
     assert parse_event(line, ADA).attributes == {"prompt_length": 6}
     assert parse_event(line, AGREES).attributes == {"prompt": "fix it", "prompt_length": 6}
@@ -120,7 +120,7 @@ def test_secrets_are_redacted_wherever_they_stand() -> None:
         (event("edit.survival", survival_rate_no_revert=1.0), None),
     ],
 )
-def test_what_an_event_means(told: Event, meaning: tuple[SignalKind, float | str] | None) -> None:
+def test_the_signals_of_each_event(told: Event, meaning: tuple[SignalKind, float | str] | None) -> None:
     signals = signals_of(told, NOW)
     assert [(signal.kind, signal.value) for signal in signals] == ([] if meaning is None else [meaning])
     for signal in signals:
@@ -152,7 +152,7 @@ def test_a_signal_knows_when_it_happened_and_when_it_was_heard() -> None:
         ({}, None),
     ],
 )
-def test_a_word_on_an_edit_names_it(attributes: dict[str, object], edit: str | None) -> None:
+def test_feedback_on_an_edit_names_the_edit(attributes: dict[str, object], edit: str | None) -> None:
     (signal,) = signals_of(event("edit.feedback", outcome="rejected", **attributes), NOW)
     assert signal.edit == edit
 

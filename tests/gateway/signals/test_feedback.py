@@ -51,7 +51,7 @@ def test_both_dialects_say_the_same() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_named(body: object, message: str) -> None:
+def test_the_wrong_field_is_named(body: object, message: str) -> None:
     with pytest.raises(ApiError, match=message) as caught:
         parse_feedback(body)
     assert caught.value.status == 422
@@ -60,7 +60,7 @@ def test_what_is_wrong_is_named(body: object, message: str) -> None:
 KEPT = {"session_id": "s1", "kind": "edit_kept", "value": True}
 
 
-def test_when_it_happened_and_when_it_was_heard_are_both_kept() -> None:
+def test_the_times_of_the_fact_and_of_its_receipt_are_both_stored() -> None:
     before = time.time()
     told = signal(KEPT | {"time": before - 3_600, "edit": "e1"})
     assert told.observed_at == before - 3_600 and told.edit == "e1"

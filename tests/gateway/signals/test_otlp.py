@@ -114,14 +114,14 @@ def test_the_same_record_is_the_same_event() -> None:
     assert other is not None and other.id != ids[0]
 
 
-def test_what_has_no_name_here_is_left() -> None:
+def test_a_record_of_an_unknown_name_is_ignored() -> None:
     (record,) = records(
         as_json({"event.name": "codex.sse_event", "conversation.id": SESSION}), "application/json"
     )
     assert event_of(record, ADA, 0.0) is None
 
 
-def test_a_failed_tool_says_so() -> None:
+def test_a_failed_tool_has_an_error_type() -> None:
     log = {"event.name": "codex.tool_result", "success": "false", "tool_name": "shell"}
     (record,) = records(as_json(log), "application/json")
     event = event_of(record, ADA, 0.0)
@@ -150,7 +150,7 @@ def test_a_session_that_is_not_unique_is_its_users() -> None:
         (b"", "application/grpc", 415),
     ],
 )
-def test_what_is_no_export_is_refused(body: bytes, kind: str, status: int) -> None:
+def test_a_body_that_is_no_export_is_refused(body: bytes, kind: str, status: int) -> None:
     with pytest.raises(ApiError) as caught:
         records(body, kind)
     assert caught.value.status == status

@@ -1,4 +1,4 @@
-"""What clients tell over the wire, and what is in the store when they are answered."""
+"""Reports of clients over HTTP, and what the store holds when they are acknowledged."""
 
 import asyncio
 import gzip
@@ -44,7 +44,7 @@ async def feed(
         return response.status, await response.json()
 
 
-async def test_events_are_kept_once_and_mean_something(chat, http, gateway: str, store: Store) -> None:
+async def test_events_are_stored_once_and_become_signals(chat, http, gateway: str, store: Store) -> None:
     await chat(HI, headers={"X-Session-Id": "s1"})
     told = [line("e1"), line("e2", "edit.feedback", outcome="rejected"), line("e3", "edit.survival")]
     for _ in range(2):
@@ -69,7 +69,7 @@ async def test_a_bad_line_takes_no_other_down(chat, http, gateway: str, store: S
     assert (await tell(http, gateway))[0] == 200
 
 
-async def test_what_came_before_the_session_counts_too(chat, http, gateway: str, store: Store) -> None:
+async def test_events_from_before_the_session_count_too(chat, http, gateway: str, store: Store) -> None:
     await tell(http, gateway, line("early"))
     await tell(http, gateway, line("forged", "edit.feedback", outcome="rejected"), **OTHER)
     assert store.signals("s1") == []
@@ -138,7 +138,7 @@ async def test_feedback_as_tensorzero_has_it(chat, http, gateway: str, store: St
     assert store.signals("s1") == [signal]
 
 
-async def test_feedback_on_what_is_not_there_is_404(chat, http, gateway: str) -> None:
+async def test_feedback_on_an_unknown_session_or_turn_is_404(chat, http, gateway: str) -> None:
     await chat(HI, headers={"X-Session-Id": "s1"})
     for about, code in (
         ({"inference_id": "s1/1"}, "unknown_turn"),
@@ -161,7 +161,7 @@ async def test_telling_needs_the_role(http, gateway: str, store: Store) -> None:
             assert (await response.json())["error"]["code"] == "role_required"
 
 
-async def test_an_ending_told_as_an_event_ends_the_session(chat, http, gateway: str, store: Store) -> None:
+async def test_an_ending_in_an_event_ends_the_session(chat, http, gateway: str, store: Store) -> None:
     await chat(HI, headers={"X-Session-Id": "s1"})
     await tell(http, gateway, line("e1", "session.end", ending="finished"))
     session = store.session("s1")
@@ -204,8 +204,8 @@ async def test_killed_under_load_no_acknowledged_event_is_lost(launch, engine, h
     assert store.known_events(taken).keys() == set(taken)
 
 
-async def test_a_key_has_its_limit_for_what_it_tells_too(chat, http, gateway: str, store: Store) -> None:
-    """Counted beside its model calls, so that an eager reporter keeps nobody from working."""
+async def test_a_key_has_its_limit_for_telemetry_too(chat, http, gateway: str, store: Store) -> None:
+    """Telemetry has a limit of its own, so that an eager reporter does not stop the work."""
     store.accounts.add(ApiKey(hash=hash_key("eager"), user="ada", requests_per_minute=2))
     mine = {"Authorization": "Bearer eager"}
     told = [await tell(http, gateway, line("e1"), **mine), await tell(http, gateway, line("e2"), **mine)]

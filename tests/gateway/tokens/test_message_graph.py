@@ -23,7 +23,7 @@ GO = {"role": "user", "content": "go"}
 
 
 class Story:
-    """A conversation and everything it recorded."""
+    """A conversation and all its recorded turns."""
 
     def __init__(self, renderer: Renderer) -> None:
         self.renderer = renderer
@@ -38,7 +38,7 @@ class Story:
         self.held.load(None, self.turns)
 
     def ask(self, chat: ChatRequest, words: str = "done", *, stop: bool = True) -> dict[str, object]:
-        """One turn in which the model says `words`; the message the client gets."""
+        """Run a turn in which the model samples `words`; return the message that the client gets."""
         held, digests = self.held, prefix_digests(chat)
         if held.is_partial(chat, digests):
             held.recall(self.turns, chat, digests, self.renderer)
@@ -72,7 +72,7 @@ class Story:
         return [turn.untrainable is None for turn in self.turns]
 
     def grew(self, before: int, after: int) -> bool:
-        """Whether one turn's prompt begins with another's ids."""
+        """Return whether one turn's prompt begins with another's ids."""
         kept = self.turns[before].prompt_ids + self.turns[before].completion.ids
         return self.turns[after].prompt_ids[: len(kept)] == kept
 
@@ -91,7 +91,8 @@ def user(words: str) -> dict[str, object]:
 
 
 def as_a_client_would(message: dict[str, object]) -> dict[str, object]:
-    """Another key order, content parts, ids dropped, arguments printed anew, white space lost."""
+    """Write a message differently: other key order, content parts, no ids, other formatting, less white
+    space."""
     again = {"refusal": None, **dict(reversed(message.items()))}
     if isinstance(message["content"], str) and message["content"].strip():
         again["content"] = [{"type": "text", "text": message["content"].strip()}]
@@ -159,7 +160,7 @@ def test_a_turn_that_did_not_happen_gives_its_index_back(story: Story) -> None:
 
 
 def test_another_beginning_is_another_segment_and_exact(story: Story) -> None:
-    """A compaction, a sub-agent, a title: nothing of it claims to have been said here."""
+    """A compaction, a sub-agent or a title holds no answers, so it is exact."""
     story.ask(request(GO), "one")
     story.ask(request(user("summary of what was done")), "two")
     story.ask(request(user("give it a title")), "three")
@@ -168,7 +169,7 @@ def test_another_beginning_is_another_segment_and_exact(story: Story) -> None:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_an_answer_never_given_is_kept_but_not_trained(story: Story, restarts: bool) -> None:
+def test_an_answer_never_given_is_recorded_but_not_trained(story: Story, restarts: bool) -> None:
     first = story.ask(request(GO), "one")
     if restarts:
         story.restart()
@@ -192,8 +193,8 @@ def test_an_inexact_tail_keeps_the_exact_beginning(story: Story) -> None:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_what_the_first_request_brings_along_is_no_doubt(story: Story, restarts: bool) -> None:
-    """Examples in the shape of answers, or a conversation that began elsewhere."""
+def test_answers_in_the_first_request_keep_it_exact(story: Story, restarts: bool) -> None:
+    """Answers in the first request are examples, or a conversation that began elsewhere."""
     shown = [GO, {"role": "assistant", "content": "an example"}, user("now you")]
     answer = story.ask(request(*shown), "one")
     if restarts:
@@ -204,7 +205,7 @@ def test_what_the_first_request_brings_along_is_no_doubt(story: Story, restarts:
 
 
 def test_own_answers_among_changed_messages_stay_exact(story: Story) -> None:
-    """Clients such as aider rewrite what stands before and between the answers."""
+    """Clients such as aider rewrite the messages before and between the answers."""
     first = story.ask(request(user("old file"), GO), "one two three")
     story.ask(request(user("new file"), GO, first, user("on")), "two")
     assert story.segments == [0, 1]

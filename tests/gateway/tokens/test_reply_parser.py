@@ -32,7 +32,7 @@ def test_a_default_that_a_client_filled_in_changes_nothing() -> None:
     assert same({"path": "a", "everywhere": False}, {"path": "a", "depth": 0})
 
 
-def test_what_is_no_default_still_counts() -> None:
+def test_an_argument_that_is_no_default_still_counts() -> None:
     assert not same({"path": "a"}, {"path": "a", "everywhere": True})
     assert not same({"path": "a"}, {"path": "a", "everywhere": 0})
     assert not same({"path": "a"}, {"path": "a", "depth": False})

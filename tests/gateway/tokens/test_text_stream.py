@@ -25,7 +25,7 @@ pieces = st.lists(
 
 
 @given(pieces, st.booleans())
-def test_what_is_streamed_is_the_beginning_of_the_content(
+def test_streamed_text_is_the_beginning_of_the_content(
     renderer: Renderer, parts: list[str], stop: bool
 ) -> None:
     ids = renderer.tokenizer.encode("".join(parts))
@@ -39,7 +39,7 @@ def test_what_is_streamed_is_the_beginning_of_the_content(
     assert content.startswith(said)
 
 
-def test_text_comes_at_once_and_calls_are_held_back(renderer: Renderer) -> None:
+def test_text_is_released_at_once_and_calls_are_held_back(renderer: Renderer) -> None:
     stream = TextStream(renderer)
     assert stream.add(renderer.tokenizer.encode("I look")) == "I look"
     assert stream.add(renderer.tokenizer.encode("\n<tool")) == ""
@@ -48,7 +48,7 @@ def test_text_comes_at_once_and_calls_are_held_back(renderer: Renderer) -> None:
     assert stream.add(renderer.tokenizer.encode("anything")) == ""
 
 
-def test_a_character_of_many_tokens_comes_whole(renderer: Renderer) -> None:
+def test_a_character_of_many_tokens_is_released_whole(renderer: Renderer) -> None:
     stream = TextStream(renderer)
     parts = [stream.add((i,)) for i in renderer.tokenizer.encode("🙂")]
     assert len(parts) > 1

@@ -27,7 +27,7 @@ def test_a_call_that_fits_is_fine() -> None:
         ("read", {"path": "a", "mode": "r"}, "read with unknown mode"),
     ],
 )
-def test_what_does_not_fit_is_named(name: str, arguments: dict[str, object], wrong: str) -> None:
+def test_a_call_that_does_not_fit_is_named(name: str, arguments: dict[str, object], wrong: str) -> None:
     assert called(name, **arguments) == wrong
 
 
