@@ -1,4 +1,7 @@
-"""The server as a process: its output, what it serves, refuses and survives."""
+"""The server as a process: its output, what it serves, refuses and survives.
+
+Covers engine/server.py and engine/config.py.
+"""
 
 import asyncio
 import json

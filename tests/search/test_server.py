@@ -1,4 +1,7 @@
-"""`ostinato search serve` as a process."""
+"""`ostinato search serve` as a process.
+
+Covers search/server.py and search/config.py.
+"""
 
 import asyncio
 import json

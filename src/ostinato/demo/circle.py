@@ -27,7 +27,7 @@ from ostinato.loop.run import Run
 from ostinato.loop.workshop import open_workshop
 from ostinato.store.ledger.ledger import Ledger
 
-STAGES = ("teach", "before", "practice", "after", "cycle-1")
+STAGES = ("teach", "before", "practice", "after", "cycle-1", "cycle-1/live", "cycle-1/collect")
 
 
 async def demo(config: DemoConfig, run: Run, show: Display, *, resumed: bool = False) -> DemoResult:

@@ -49,18 +49,18 @@ def as_json(result: DemoResult) -> dict[str, Any]:
             **timed("practice", asdict(result.practised)),
         },
         "rates": {"before": before.rates, "after": after.rates},
-        "live": asdict(result.cycled.lived),
-        "cycle": timed("cycle-1", _cycle(result.cycled)),
+        "live": timed("cycle-1/live", asdict(result.cycled.lived)),
+        "cycle": timed("cycle-1", _cycle(result)),
         "integrity": asdict(result.integrity),
     }
 
 
-def _cycle(cycled: Cycled) -> dict[str, Any]:
-    judged = cycled.judged
+def _cycle(result: DemoResult) -> dict[str, Any]:
+    cycled, judged = result.cycled, result.cycled.judged
     gate = cycled if judged is None else judged.admission
     tested = judged.tested if judged else None
     return {
-        "collected": asdict(cycled.collected),
+        "collected": {**asdict(cycled.collected), "seconds": result.seconds["cycle-1/collect"]},
         "candidate": cycled.candidate,
         "champion": cycled.champion,
         "held_out": _scores(judged.benched.scores) if judged else {},
@@ -78,7 +78,8 @@ def _scores(scores: Mapping[str, Score]) -> dict[str, Any]:
 
 
 def _wall(result: DemoResult) -> float:
-    return round(sum(result.seconds.values()), 1)
+    """Return the time of all stages; one with a slash in its name is part of another."""
+    return round(sum(time for stage, time in result.seconds.items() if "/" not in stage), 1)
 
 
 def interval(score: Score) -> str:
