@@ -137,7 +137,7 @@ class World:
         self.by_operator: set[int] = set()
         self.learner: Learner | None = None
         self.bound = False
-        """Whether this chain of weights is the one that belongs to the store."""
+        """Return True when this chain of weights is the one that belongs to the store."""
         self.stale = self.broken = 0
         self._stores = 0
         self._deep, self._faults = 0, True

@@ -24,6 +24,7 @@ import obstore
 import torch
 from obstore.store import MemoryStore
 
+from fuzz.faulty_objects import Fault, FaultyObjects
 from ostinato.store import Objects, ObjectsError
 from ostinato.sync import (
     Cadence,
@@ -37,7 +38,6 @@ from ostinato.sync import (
     SyncError,
     collect,
 )
-from ostinato.sync.faulty_objects import Fault, FaultyObjects
 from ostinato.sync.mirror import Mirror
 from ostinato.sync.reader.subscriber import RELIST_EVERY
 from ostinato.sync.writer import ranks

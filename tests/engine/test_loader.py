@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from fuzz.faulty_objects import Fault, FaultyObjects
 from tests.engine.toolbox import decoder
 
 from ostinato.engine import loader as room
@@ -14,7 +15,6 @@ from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.engine.loader import SyncLoader
 from ostinato.store import Objects
 from ostinato.sync import Publisher, Subscriber
-from ostinato.sync.faulty_objects import Fault, FaultyObjects
 from ostinato.sync.weights import to_blobs
 
 LONG_S = 60.0

@@ -1,4 +1,4 @@
-"""After a purge none of the user's data is left, and every count still holds."""
+"""A purge leaves none of the user's data, and every count still holds."""
 
 import sqlite3
 from dataclasses import replace

@@ -1,6 +1,6 @@
 """Random faults on a chain of weights: no reader gets wrong weights, and every reader reaches the newest.
 
-Covers sync/faulty_objects.py and sync/errors.py.
+Covers sync/errors.py.
 """
 
 import pytest

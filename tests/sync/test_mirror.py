@@ -1,11 +1,11 @@
 """A region has a version whole or not at all, for as few bytes as one reader would need."""
 
 import pytest
+from fuzz.faulty_objects import Fault, FaultyObjects
 from tests.sync.builders import published, same_bits, steps
 
 from ostinato.store import Objects, ObjectsError
 from ostinato.sync import Cadence, Subscriber, SyncError, collect
-from ostinato.sync.faulty_objects import Fault, FaultyObjects
 from ostinato.sync.mirror import Mirror
 
 CADENCE = Cadence(anchor_every=8, skip=4)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineServerConfig:
-    """How an engine serves.
+    """The settings of an engine server.
 
     >>> EngineServerConfig(checkpoint=Path("start")).slots
     96

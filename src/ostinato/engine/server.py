@@ -30,8 +30,8 @@ from ostinato.sync import Subscriber, SyncError
 from ostinato.web.secret import ENGINE_SECRET, take_secret
 
 SWITCH_S = 1e-4
-"""How long a thread that fetches weights may keep the interpreter from the one that samples. It is much less
-than a decode step; Python's default of 5 ms would be ten of them."""
+"""The time that a thread which fetches weights may keep the interpreter from sampling. It is much less than a
+decode step; Python's default of 5 ms would be ten of them."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -15,15 +15,15 @@ class SearchConfig:
     """
 
     cache: Path
-    """File of what was embedded. It can be deleted at any time."""
+    """The file of the cache. It can be deleted at any time."""
     key: str = field(default="", repr=False, metadata=NO_SETTING)
-    """A key that may search; empty when only `store` says."""
+    """A key that may search; empty when only keys of `store` may."""
     store: str = ""
-    """The gateway's store: its keys may search."""
+    """The gateway's store, whose keys may search."""
     model: str = "hashed"
     """`hashed` or `minilm`."""
     host: str = "127.0.0.1"
     port: int = 0
-    """0 takes a free one."""
+    """The port to listen on; 0 takes a free one."""
     max_mb: int = 2048
-    """Size of the cache; the least recently used goes."""
+    """The size of the cache; the least recently used rows are removed beyond it."""

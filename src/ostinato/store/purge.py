@@ -66,15 +66,15 @@ def purge(
         if user and organisation is None:
             _refuse_ambiguous(connection, user)
         ids = _sessions(connection, user, organisation, session)
-        counts = _empty(connection, ids, user, organisation)
-        if not ids and not counts["events"] and not (user and _known(connection, user, organisation)):
+        counts = _remove_contents(connection, ids, user, organisation)
+        if not ids and not counts["events"] and not (user and _is_known(connection, user, organisation)):
             name = f"user {user!r}" if user else f"session {session!r}"
             raise PurgeError(f"no {name} in {store.database.where}")
         Ledger(store).withdraw(connection, ids, State.PURGED)
-        _bury(connection, ids, by=by)
+        _leave_tombstones(connection, ids, by=by)
         if user:
-            _take_consent_back(connection, user, organisation, by)
-            _take_keys_away(connection, user, organisation)
+            _withdraw_consent(connection, user, organisation, by)
+            _revoke_keys(connection, user, organisation)
         trained = _trained_on(connection, ids)
         descended = _descendants(connection, trained)
         store.database.must_scrub(connection)
@@ -93,7 +93,7 @@ def _refuse_ambiguous(connection: Connection, user: str) -> None:
         )
 
 
-def _known(connection: Connection, user: str, organisation: str | None) -> bool:
+def _is_known(connection: Connection, user: str, organisation: str | None) -> bool:
     organisations = _organisations(connection, user)
     return bool(organisations) if organisation is None else organisation in organisations
 
@@ -116,7 +116,9 @@ def _sessions(connection: Connection, user: str, organisation: str | None, sessi
     return list(connection.scalars(query.order_by(column.started_at, column.id)))
 
 
-def _empty(connection: Connection, ids: Sequence[str], user: str, organisation: str | None) -> dict[str, int]:
+def _remove_contents(
+    connection: Connection, ids: Sequence[str], user: str, organisation: str | None
+) -> dict[str, int]:
     counts: Counter[str] = Counter(turns=0, signals=0, events=0, rewards=0, samples=0)
     turn, sample = schema.turns, schema.samples
     for some in chunks(ids):
@@ -144,7 +146,7 @@ def _trained_on(connection: Connection, ids: Sequence[str]) -> tuple[int, ...]:
     return tuple(sorted(set(values_in(connection, query, sample.session_id, ids))))
 
 
-def _bury(connection: Connection, ids: Sequence[str], *, by: str) -> None:
+def _leave_tombstones(connection: Connection, ids: Sequence[str], *, by: str) -> None:
     """Leave a tombstone for each session that has none yet, under one new name for all of them."""
     name, now = f"{PURGED}-{new_id()[:8]}", time.time()
     column = schema.sessions.c
@@ -159,7 +161,7 @@ def _bury(connection: Connection, ids: Sequence[str], *, by: str) -> None:
         connection.execute(update(schema.sessions).where(column.id == id).values(**values))
 
 
-def _take_consent_back(connection: Connection, user: str, organisation: str | None, by: str) -> None:
+def _withdraw_consent(connection: Connection, user: str, organisation: str | None, by: str) -> None:
     column = schema.consents.c
     query = select(column.organisation).where(column.user == user).distinct()
     if organisation is not None:
@@ -169,7 +171,7 @@ def _take_consent_back(connection: Connection, user: str, organisation: str | No
         connection.execute(schema.consents.insert(), {**refusal, "organisation": name})
 
 
-def _take_keys_away(connection: Connection, user: str, organisation: str | None) -> None:
+def _revoke_keys(connection: Connection, user: str, organisation: str | None) -> None:
     """Revoke the user's keys, which would otherwise begin to record the user again.
 
     The hash of a key stays, so that the key is refused for ever.

@@ -1,7 +1,6 @@
 """Weights from the trainer to the engines: published as anchors and deltas, verified to the bit.
 
-Trainers, engines and the command line come in by the names exported here; `mirror.py` is imported by the
-command line, and `faulty_objects.py`, a fake object store, by tests and fuzzes.
+Trainers, engines and the command line come in by the names exported here, and by `mirror.py`.
 """
 
 from ostinato.sync.chain.manifest import Manifest

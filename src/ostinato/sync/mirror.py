@@ -48,7 +48,7 @@ class Mirror:
                 self._downloader.fetch_ahead(head + 1)
             return False
         manifest = self._reader.manifest(head)
-        with self._spared(manifest):
+        with self._leased(manifest):
             for epoch in range(1, manifest.epoch + 1):
                 self._copy_object(self._keys.epoch(epoch))
             self._copy_manifests(manifest, self._copy_path(manifest))
@@ -56,7 +56,7 @@ class Mirror:
         return True
 
     @contextmanager
-    def _spared(self, manifest: Manifest) -> Iterator[None]:
+    def _leased(self, manifest: Manifest) -> Iterator[None]:
         """Hold a lease on the version, unless it is one delta away: those are kept anyway.
 
         Without a lease there are three requests less.

@@ -36,8 +36,7 @@ STATUS = {
 }
 
 _waiting: WeakKeyDictionary[Any, "OrderedDict[Guarded, None]"] = WeakKeyDictionary()
-"""By server, the connections that wait for their client and not for us, in the order in which they began
-to."""
+"""The connections of each server that wait for their client and not for us, oldest wait first."""
 
 
 class TooMuchError(Exception):
@@ -49,27 +48,27 @@ class Guarded(HttpToolsProtocol):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self._others = _waiting.setdefault(self.server_state, OrderedDict())
+        self._waiting_for_client = _waiting.setdefault(self.server_state, OrderedDict())
         self._unread = 0
         """Bytes that no callback has taken: of an unfinished head, or between two pieces of a body."""
         self._in_body = False
         self._body_bytes = 0
         self._fields = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._timed = ""
+        self._clock = ""
         self._status = 400
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._others[self] = None
-        if len(self._others) > MOST_CONNECTIONS:
-            longest, _ = self._others.popitem(last=False)
+        self._waiting_for_client[self] = None
+        if len(self._waiting_for_client) > MOST_CONNECTIONS:
+            longest, _ = self._waiting_for_client.popitem(last=False)
             longest.transport.abort()
-        self._time("idle", self.timeout_keep_alive)
+        self._start_clock("idle", self.timeout_keep_alive)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._others.pop(self, None)
-        self._time("", 0)
+        self._waiting_for_client.pop(self, None)
+        self._start_clock("", 0)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -82,7 +81,7 @@ class Guarded(HttpToolsProtocol):
             if self._unread >= MOST_HEAD_BYTES:
                 self._refuse(431)
         if not self.transport.is_closing():
-            self._watch_the_client()
+            self._watch_client()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -115,7 +114,7 @@ class Guarded(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if not self.transport.is_closing():
-            self._watch_the_client()
+            self._watch_client()
 
     def send_400_response(self, msg: str) -> None:
         """Respond when the parser gave up, for a limit of ours or because the request is not HTTP."""
@@ -124,41 +123,41 @@ class Guarded(HttpToolsProtocol):
         else:
             self._refuse(self._status)
 
-    def _watch_the_client(self) -> None:
+    def _watch_client(self) -> None:
         """Start the clock for the head or body that the client has begun, and note if we wait for it."""
         if self._in_body:
-            self._time("body", BODY_S)
+            self._start_clock("body", BODY_S)
         elif self._unread:
-            self._time("head", HEAD_S)
+            self._start_clock("head", HEAD_S)
         else:
-            self._time("", 0)
-        answering = self.cycle is not None and not self.cycle.response_complete
-        if answering and not self._in_body:
-            self._others.pop(self, None)
+            self._start_clock("", 0)
+        responding = self.cycle is not None and not self.cycle.response_complete
+        if responding and not self._in_body:
+            self._waiting_for_client.pop(self, None)
         else:
-            self._others.setdefault(self, None)
+            self._waiting_for_client.setdefault(self, None)
 
-    def _time(self, what: str, seconds: float) -> None:
+    def _start_clock(self, what: str, seconds: float) -> None:
         """Start the clock for `what`, unless it runs already."""
-        if what == self._timed:
+        if what == self._clock:
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._timed, self._timer = what, None
+        self._clock, self._timer = what, None
         if what:
-            self._timer = self.loop.call_later(seconds, self._late)
+            self._timer = self.loop.call_later(seconds, self._on_timeout)
 
-    def _late(self) -> None:
+    def _on_timeout(self) -> None:
         """Close the connection, except for a body that arrives fast enough or that we are not ready to read.
 
         After its response a body is always late.
         """
-        what, self._timed, self._timer = self._timed, "", None
-        answered = self.cycle is not None and self.cycle.response_complete
-        arrives = self._body_bytes >= LEAST_BODY_BYTES and not answered
+        what, self._clock, self._timer = self._clock, "", None
+        responded = self.cycle is not None and self.cycle.response_complete
+        arrives = self._body_bytes >= LEAST_BODY_BYTES and not responded
         if what == "body" and (arrives or self.flow.read_paused):
             self._body_bytes = 0
-            self._time("body", BODY_S)
+            self._start_clock("body", BODY_S)
         elif what == "idle":
             self.transport.close()
         else:

@@ -305,7 +305,7 @@ def test_a_version_of_a_teacher_names_its_lessons(store: Store, ledger: Ledger) 
 
 
 def test_every_phase_is_entered_and_left_as_drawn(store: Store, ledger: Ledger) -> None:
-    """For every pair of phases, a prompt moves as the table says, and a refused move changes nothing."""
+    """A prompt moves as the table says for every pair of phases, and a refused move changes nothing."""
     for before in Phase:
         for after in Phase:
             prompt = f"{before} to {after}"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fuzz.faulty_objects import Fault, FaultyObjects
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.sync.builders import flip, published, same_bits, steps, weights
@@ -16,7 +17,6 @@ from ostinato.store import Objects
 from ostinato.sync import DigestMismatch, Publisher, Subscriber, UnknownVersion
 from ostinato.sync.chain.keys import Keys
 from ostinato.sync.chain.paths import Cadence
-from ostinato.sync.faulty_objects import Fault, FaultyObjects
 
 ANCHOR_EVERY = Cadence().anchor_every
 manifest_key = Keys("weights").manifest

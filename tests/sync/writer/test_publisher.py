@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from fuzz.faulty_objects import Fault, FaultyObjects
 from tests.sync.builders import ROOT, bits, flip, published, same_bits, steps, weights
 
 from ostinato.store import Missing, Objects, ObjectsError, StorageFull
@@ -28,7 +29,6 @@ from ostinato.sync import (
     SyncError,
     UnknownVersion,
 )
-from ostinato.sync.faulty_objects import Fault, FaultyObjects
 
 Full = Callable[[], AbstractContextManager[None]]
 

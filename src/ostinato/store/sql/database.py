@@ -31,9 +31,9 @@ from ostinato.store.sql.recording import Recording, SqlAlchemyRecording, SqliteR
 from ostinato.store.sql.schema import METADATA, SCHEMA, counters
 
 BUSY_S = 30.0
-"""How long a writer waits for another process's transaction, seconds."""
+"""The longest time that a writer waits for the transaction of another process, seconds."""
 SCRUB_S = 5.0
-"""How long a purge waits for readers of the pages it removed, seconds."""
+"""The longest time that a purge waits for readers of the pages it removed, seconds."""
 PRAGMAS = (
     "journal_mode=WAL",
     "synchronous=FULL",  # a promise outlives a power failure; `_sqlite_recording` relaxes it for turns

@@ -26,7 +26,8 @@ one runs waits for the disk, in part."""
 MOST_PAGES = 16_384
 """Pages in the log above which writers are made to start it again."""
 RESTART_MS = 20
-"""How long a log may keep writers waiting to start again; if readers do not let it, the next copy tries."""
+"""The longest time that writers wait for the log to start again; if readers prevent it, the next copy
+tries."""
 SET_ENDING = (
     update(schema.sessions)
     .where(schema.sessions.c.id == bindparam("session"), schema.sessions.c.ending.is_(None))

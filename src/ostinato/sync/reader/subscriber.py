@@ -108,7 +108,7 @@ class Subscriber:
         try:
             manifest = self.manifest(version)
             self._check_architecture(manifest)
-            blobs = self._reach(manifest)
+            blobs = self._weights_of(manifest)
         except DigestMismatch as error:
             self._count(error)
             raise
@@ -131,14 +131,14 @@ class Subscriber:
         """Return a watch for new versions; close it after use."""
         return self._objects.watch(self._keys.versions)
 
-    def _reach(self, manifest: Manifest) -> Blobs:
+    def _weights_of(self, manifest: Manifest) -> Blobs:
         """Try one path after the other, the cheapest first, until the weights are those of the manifest."""
         held, damaged = self._held[0], set[str]()
         first: DigestMismatch | None = None
         while (path := cheapest(manifest.graph, held, manifest.version, damaged)) is not None:
             try:
-                with self._spared(manifest.version, held, path):
-                    blobs = self._walk(manifest, path, held)
+                with self._leased(manifest.version, held, path):
+                    blobs = self._apply_path(manifest, path, held)
             except Damaged as error:
                 damaged.add(error.way.digest)
                 first = first or error.reason
@@ -153,7 +153,7 @@ class Subscriber:
             ) from first
         raise first or UnknownVersion(f"no way leads to version {manifest.version}")
 
-    def _walk(self, manifest: Manifest, path: Sequence[Way], held: int | None) -> Blobs:
+    def _apply_path(self, manifest: Manifest, path: Sequence[Way], held: int | None) -> Blobs:
         blobs: Blobs = {} if held is None else to_blobs(self._held[1], copy=False)
         route = [(way, manifest if way.digest == manifest.digest else self._patch(way)) for way in path]
         blobs = self._downloader.walk(route, blobs)
@@ -170,7 +170,7 @@ class Subscriber:
             raise Damaged(way, error) from error
 
     @contextmanager
-    def _spared(self, version: int, held: int | None, path: Sequence[Way]) -> Iterator[None]:
+    def _leased(self, version: int, held: int | None, path: Sequence[Way]) -> Iterator[None]:
         """Hold a lease on the version, unless it is one delta away: those are kept anyway."""
         one_step = len(path) < 2 and all(way.base is not None for way in path)
         with ExitStack() as stack:

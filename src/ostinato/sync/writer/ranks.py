@@ -31,7 +31,7 @@ class RankGroup:
     job: str
     """The same for all ranks and different after every restart of them."""
     patience_s: float = 600.0
-    """How long a rank waits for the others before the publication fails; all may then repeat it."""
+    """The time that a rank waits for the others before the publication fails; all may then repeat it."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.size:
