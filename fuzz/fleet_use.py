@@ -87,8 +87,7 @@ class SimulatedUse:
             del self._starting[sandbox]
 
     def step(self, now: float) -> None:
-        """Let each sandbox compute or not, with chances such that it computes for its duty's share of
-        time."""
+        """Let each sandbox start or stop computing, so that it computes for its duty's share of the time."""
         live = np.flatnonzero(self._live)
         cores, duty, memory, disk, since, on = self._numbers[:, live]
         enter = BURST_PER_S * duty / (1 - duty)

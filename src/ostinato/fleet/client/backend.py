@@ -74,8 +74,7 @@ class RemoteBackend:
     async def start(
         self, spec: Spec, template: str | None = None, timeout_s: float = TIMEOUT_S
     ) -> "RemoteSandbox":
-        """Create a sandbox as `create` does, or from a template or snapshot of the server, for `timeout_s` at
-        most."""
+        """Create a sandbox as `create` does, or from a template or snapshot of the server."""
         source = template or await self._send(spec.repo)
         return await self._start(spec, source, source, timeout_s)
 

@@ -47,8 +47,7 @@ class SandboxClient:
         self._keeper: AsyncGenerator[None, None] | None = None
 
     async def session(self) -> aiohttp.ClientSession:
-        """Return the session of this event loop. It is closed when the loop ends; the next loop gets its
-        own."""
+        """Return the session of this event loop, which is closed when the loop ends."""
         if self._session is None or self._session.closed:
             self._session = aiohttp.ClientSession(
                 headers={"X-API-Key": self._key},

@@ -17,8 +17,7 @@ class TimedRun:
         self.spent: dict[str, float] = {}
 
     async def start(self) -> RemoteSandbox:
-        """Start the sandbox. The phase `placed` is all time but that of the start itself, network
-        included."""
+        """Start the sandbox. The phase `placed` is all time but the start itself, network included."""
         start = time.monotonic()
         sandbox = await self._backend.start(self._spec, self._template, self._timeout_s)
         whole = time.monotonic() - start

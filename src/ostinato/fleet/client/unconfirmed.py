@@ -30,8 +30,7 @@ class UnconfirmedSandboxes:
             raise
 
     async def end(self, name: str) -> None:
-        """End a sandbox that may be gone already. Raises SandboxError, and remembers it, if there is no
-        response."""
+        """End a sandbox that may be gone already; without a response remember it and raise SandboxError."""
         with self.tracking(name), suppress(GoneError):
             await self._client.call("DELETE", f"/sandboxes/{name}")
         self._names.discard(name)

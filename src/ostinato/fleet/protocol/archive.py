@@ -81,7 +81,7 @@ class _Bounded(gzip.GzipFile):
 
     def read(self, size: int | None = -1) -> bytes:
         if size is None or not 0 <= size <= _AT_ONCE:
-            raise ValueError(f"{size} bytes at once: not an archive of ours")
+            raise ValueError(f"{size} bytes at once: not an archive that we packed")
         if self.tell() > MAX_BYTES + MAX_MEMBERS * _HEAD:
             raise ValueError(f"more than {MAX_BYTES} bytes unpacked")
         return super().read(size)

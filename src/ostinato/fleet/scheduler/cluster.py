@@ -14,8 +14,7 @@ AFFINITY = 0.1
 
 
 class Cluster:
-    """Nodes on shelves by the free share of their scarcest resource. A search begins at the fullest shelf
-    that could hold the sandbox."""
+    """Nodes on shelves by the free share of their scarcest resource; a search begins with full ones."""
 
     def __init__(self, costs: StartCosts, overcommit: Overcommit) -> None:
         self.overcommit = overcommit

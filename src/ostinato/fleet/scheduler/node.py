@@ -125,8 +125,7 @@ class FleetNode:
         self.starts_per_s = cores * max(left, SLOWEST_STARTS)
 
     def _judge(self, pressure: Pressure) -> None:
-        """Set two flags: the CPU is pressed, which slows sandboxes down; memory or disk is, which ends
-        them."""
+        """Set the flags for pressure: on the CPU it slows sandboxes, on memory or disk it ends them."""
         shares = [share >= most for share, most in zip(_shares(pressure), _shares(self._busy), strict=True)]
         stalls = [a >= b for a, b in zip(pressure.stalls, self._busy.stalls, strict=False)] or [False]
         self.cpu_pressed = shares[0] or stalls[0]

@@ -16,8 +16,7 @@ AT_ONCE_S = 1.0
 """The front of the queue that may try at the same time: as many as are served in this many seconds."""
 SOONEST_S, LATEST_S = 0.25, 60.0
 CHECKS_PER_S = 200.0
-"""How often all waiting clients together may ask: a short queue gets short waits, as forecasts can be
-wrong."""
+"""How often all waiting clients together may ask: short waits correct bad forecasts."""
 AT_LEAST_LATEST_S = 1.0
 PATIENCE_S = 3.0
 """How long a place is kept beyond its time, besides a quarter of the wait."""

@@ -24,8 +24,7 @@ EXAM = 96 * MIB
 
 
 async def pieces(request: Request, most: int) -> AsyncIterator[bytes]:
-    """Yield a body as it arrives. Raise ControlError 413 when it has, or announces, more than `most`
-    bytes."""
+    """Yield a body as it arrives. Raise ControlError 413 if it has or announces more than `most` bytes."""
     length = request.headers.get("content-length", "")
     size = int(length) if length.isascii() and length.isdigit() else 0
     if size <= most:

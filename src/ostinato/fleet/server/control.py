@@ -59,8 +59,7 @@ class SandboxRequest:
 
     @property
     def size(self) -> Size:
-        """The resources that the scheduler reserves: one core, and the memory and disk that the limits
-        allow."""
+        """The resources that the scheduler reserves: one core, and memory and disk up to the limits."""
         return Size(1000, self.limits.memory_mb, self.limits.disk_mb)
 
     def body(self) -> dict[str, Any]:
@@ -78,8 +77,7 @@ class SandboxRequest:
 
 
 def read_request(body: Mapping[str, Any], fresh_id: str) -> SandboxRequest:
-    """Read the body of a create call. Fields that E2B does not have lie under `ostinato`. Raises
-    ControlError."""
+    """Read the body of a create call; our own fields lie under `ostinato`. Raises ControlError."""
     extra = body.get("ostinato") or {}
     try:
         egress = extra.get("egress")

@@ -242,8 +242,7 @@ def check_running(hosted: HostedSandbox) -> None:
 
 
 async def init(hosted: HostedSandbox, message: Message) -> Message:
-    """Handle POST /init: set variables for every later command. Other fields concern virtual machines
-    only."""
+    """Handle POST /init: set variables for every later command. Other fields are ignored."""
     try:
         hosted.environment.update(texts(message.get("envVars")))
     except TypeError as error:

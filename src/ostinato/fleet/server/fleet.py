@@ -84,17 +84,13 @@ class Fleet:
             decided = time.monotonic()
             try:
                 info = await self._make(placed, request)
-            except ControlError:
+            except BaseException as error:
                 self._scheduler.failed(request.id)
-                raise
-            except SandboxError as error:
+                if isinstance(error, ControlError) or not isinstance(error, SandboxError):
+                    raise
                 log.warning("sandbox %s did not start on %s: %s", request.id, placed.node, error)
-                self._scheduler.failed(request.id)
                 failure = error
                 continue
-            except BaseException:
-                self._scheduler.failed(request.id)
-                raise
             return self._started(info, placed, decided - start, time.monotonic() - decided)
         raise ControlError(503, f"sandbox {request.id} did not start on {TRIES} tries: {failure}", 1.0)
 
@@ -207,8 +203,7 @@ class Fleet:
         return dict(self._lost)
 
     async def kill(self, sandbox: str) -> None:
-        """End a sandbox. Its place is free at once; a node that does not end it now will after its next
-        report."""
+        """End a sandbox. Its place is free at once, even if the node ends it only after its next report."""
         try:
             node = self.node_of(sandbox)
         finally:

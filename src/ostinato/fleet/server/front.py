@@ -68,8 +68,7 @@ class _Front:
         return JSONResponse(self._fleet.lost())
 
     async def examine(self, request: Request) -> Response:
-        """Handle POST /exams. An exam gets no place of its own: it is over before a scheduler could measure
-        it."""
+        """Handle POST /exams. An exam gets no place, since it is over before it could be measured."""
         body = await read_body(request, bodies.EXAM)
         node = self._fleet.some_node()
         for name in ("repo", "tests"):

@@ -20,8 +20,7 @@ HEALTHY_S = 30.0
 
 
 class LocalNode:
-    """A node whose listening socket belongs to this process, so that its address outlives the child
-    process."""
+    """A node whose listening socket belongs to this process, so that its address outlives the child."""
 
     def __init__(self, state: Path, backend: str, templates: Path) -> None:
         open_access(state)
@@ -58,8 +57,7 @@ class LocalNode:
             await self._stop()
 
     async def _start(self) -> None:
-        """Start the child in a session of its own, so that at a Ctrl-C the front stops it in the right
-        order."""
+        """Start the child in its own session, so that after a Ctrl-C the front stops it in order."""
         self._child = await asyncio.create_subprocess_exec(
             *self._command,
             pass_fds=[self._listener.fileno()],

@@ -73,8 +73,7 @@ class _Node:
         self._boot = os.urandom(8).hex()
 
     def agent(self, call: Endpoint) -> Callable[[Request], Awaitable[Response]]:
-        """Return an endpoint that calls the sandbox named in the header. It responds 502 when that is
-        gone."""
+        """Return an endpoint that calls the sandbox named in the header, or responds 502 if that is gone."""
 
         async def endpoint(request: Request) -> Response:
             name = request.headers.get("e2b-sandbox-id", "")
@@ -125,8 +124,7 @@ class _Node:
         return JSONResponse(info.body(self._access.token(wanted.id)), 201)
 
     async def examine(self, request: Request) -> Response:
-        """Handle POST /exams: run hidden tests on a repository with changes. Both came as templates
-        before."""
+        """Handle POST /exams: run hidden tests on a repository with changes; both are templates here."""
         body = await read_body(request, bodies.EXAM)
         try:
             repo, tests = (self._template(str(body[name])) for name in ("repo", "tests"))

@@ -86,8 +86,7 @@ class NodeClient:
         return read_info(await self.client.call("POST", "/claims", body))
 
     async def end(self, sandbox: str) -> None:
-        """End a sandbox that may be gone already. A node that does not respond ends it when its time is
-        over."""
+        """End a sandbox that may be gone already. A silent node ends it when its time is over."""
         try:
             await self.client.call("DELETE", f"/sandboxes/{sandbox}")
         except GoneError:

@@ -120,8 +120,7 @@ class Rest:
         return Response(status_code=204)
 
     async def snapshot(self, request: Request, body: Body) -> Response:
-        """Take a snapshot: with the memory if E2B's field `memory` is true, else of the files, as any backend
-        can."""
+        """Take a snapshot, with the memory if E2B's field `memory` is true, else of the files."""
         kind = SnapshotKind.FULL if body.get("memory") is True else SnapshotKind.FILESYSTEM
         snapshot = await self._control.snapshot(request.path_params["id"], kind)
         return JSONResponse(snapshot_body(snapshot), 201)
@@ -188,8 +187,7 @@ def lifespan(
     close: Callable[[], Awaitable[None]],
     before: Callable[[], Awaitable[None]] | None = None,
 ) -> Lifespan[Starlette]:
-    """Return a lifespan that awaits `before`, runs `watch` while the application serves, and then calls
-    `close`."""
+    """Return a lifespan: await `before`, run `watch` while the application serves, then call `close`."""
 
     @asynccontextmanager
     async def running(_: Starlette) -> AsyncIterator[None]:
@@ -208,8 +206,7 @@ def lifespan(
 
 
 def guarded(access: Access, handler: Endpoint) -> Endpoint:
-    """Return an endpoint that serves only calls with a known key and responds to a ControlError as a
-    refusal."""
+    """Return an endpoint that demands a known key and responds to a ControlError with a refusal."""
 
     async def endpoint(request: Request) -> Response:
         try:

@@ -110,8 +110,7 @@ class HostedSandboxes:
         self._starting: set[str] = set()
 
     def adopt(self, snapshots: Iterable[Snapshot]) -> None:
-        """Take over an earlier node's snapshots, except those whose template is gone: they cannot be
-        restored."""
+        """Take over an earlier node's snapshots, except those whose template is gone."""
         templates = {tree.digest(str(path)): path for path in self.templates.paths()}
         for snapshot in snapshots:
             if snapshot.template in templates and snapshot.backend == self.backend.name:

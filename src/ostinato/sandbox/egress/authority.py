@@ -30,8 +30,7 @@ _BUNDLES = (
 
 
 def trusted() -> bytes:
-    """Return the certificates that this machine trusts, PEM; those of SSL_CERT_FILE if it is set. May be
-    empty."""
+    """Return the certificates that this machine trusts (or those of SSL_CERT_FILE), PEM; may be empty."""
     own = ssl.get_default_verify_paths().cafile
     bundle = next((Path(path) for path in (own, *_BUNDLES) if path and Path(path).is_file()), None)
     return bundle.read_bytes() if bundle is not None else b""

@@ -54,8 +54,7 @@ class Head:
 
 
 async def read_head(reader: asyncio.StreamReader) -> Head:
-    """Read the next head. Raises PolicyRefusal if it is too long or not HTTP, EOFError at the end of the
-    stream."""
+    """Read the next head. Raises PolicyRefusal if it is too long or not HTTP, EOFError at the end."""
     try:
         return parse(await reader.readuntil(b"\r\n\r\n"))
     except asyncio.LimitOverrunError:
@@ -84,8 +83,7 @@ def _header(line: str) -> Header:
 
 
 def target(head: Head) -> tuple[str, int, str]:
-    """Return host, port and path of a request in absolute form, whatever its `Host` is. Raises
-    PolicyRefusal."""
+    """Return host, port and path of a request in absolute form; `Host` is ignored. Raises PolicyRefusal."""
     match = _URI.fullmatch(head.start[1])
     if match is None:
         raise PolicyRefusal(f"{head.start[1][:80]!r}: give the whole http:// address, or use CONNECT")
@@ -160,8 +158,7 @@ OnDropped = Callable[[int], Awaitable[None]]
 async def response_body(
     head: Head, method: str, reader: asyncio.StreamReader, on_dropped: OnDropped
 ) -> AsyncIterator[bytes]:
-    """Yield a response's body, up to the end of the connection if it has no length (RFC 9112, section
-    6.3)."""
+    """Yield a response's body, without a length up to the end of the stream (RFC 9112, section 6.3)."""
     if method == "HEAD" or head.start[1] in ("204", "304"):
         return
     if head.values("transfer-encoding") or head.values("content-length"):
@@ -184,8 +181,7 @@ async def body(head: Head, reader: asyncio.StreamReader, on_dropped: OnDropped) 
 
 
 def body_length(head: Head) -> int | None:
-    """Return the bytes of the body, None if it comes in chunks. Raises PolicyRefusal when that is in
-    doubt."""
+    """Return the length of the body, None if it is chunked. Raises PolicyRefusal if that is in doubt."""
     lengths, codings = head.values("content-length"), head.values("transfer-encoding")
     if (lengths and codings) or len(lengths) > 1 or len(codings) > 1:
         raise PolicyRefusal("a body with two lengths")

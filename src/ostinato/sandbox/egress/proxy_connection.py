@@ -68,25 +68,22 @@ class ProxyConnection:
         self._authority = settings.authority
         self._resources = AsyncExitStack()
         self._responding = False
-        """True while the program would not read a status line of ours as such."""
+        """True while the program does not expect a status line, so that an error cannot be sent."""
         self._last = time.monotonic()
 
     async def run(self) -> None:
         """Serve the connection to its end; never raise for an action of either side."""
         async with self._resources:
-            await self._run()
-
-    async def _run(self) -> None:
-        try:
-            await self._pass()
-        except PolicyRefusal as error:
-            await self._end("403 Forbidden", str(error))
-        except TimeoutError:
-            await self._end("504 Gateway Timeout", "timed out")
-        except EOFError:
-            await self._end("400 Bad Request", "there was no request")
-        except (OSError, asyncio.IncompleteReadError) as error:
-            await self._end("502 Bad Gateway", f"failed: {error}")
+            try:
+                await self._pass()
+            except PolicyRefusal as error:
+                await self._end("403 Forbidden", str(error))
+            except TimeoutError:
+                await self._end("504 Gateway Timeout", "timed out")
+            except EOFError:
+                await self._end("400 Bad Request", "there was no request")
+            except (OSError, asyncio.IncompleteReadError) as error:
+                await self._end("502 Bad Gateway", f"failed: {error}")
 
     async def refuse(self, why: str) -> None:
         """Refuse the connection before reading from it."""
@@ -108,16 +105,25 @@ class ProxyConnection:
                     pass
 
     async def _pass(self) -> None:
-        async with asyncio.timeout(HEAD_S):
-            head = await http.read_head(self._inside.reader)
-        self._record.method = head.start[0][:20]
+        head = await self._read_request()
         path = self._read_target(head)
         if path is None and self._rules.inspects(self._record.host, self._record.port):
             self._establish()
             await self._inspect()
             return
         outside = await self._connect()
-        await (self._tunnel(outside) if path is None else self._forward(head, path, outside))
+        if path is not None:
+            await self._forward(head, path, outside)
+            return
+        self._establish()
+        await self._pass_on(outside)
+
+    async def _read_request(self) -> http.Head:
+        """Read the head of a request and record its method."""
+        async with asyncio.timeout(HEAD_S):
+            head = await http.read_head(self._inside.reader)
+        self._record.method = head.start[0][:20]
+        return head
 
     def _read_target(self, head: http.Head) -> str | None:
         """Record host and port of a request; return its path, None for a tunnel."""
@@ -154,9 +160,7 @@ class ProxyConnection:
         tls_hello.check_name(start, record.host)
         secure = tls_hello.begins(start)
         await self._replay(start, secure=secure)
-        async with asyncio.timeout(HEAD_S):
-            head = await http.read_head(self._inside.reader)
-        record.method = head.start[0][:20]
+        head = await self._read_request()
         path = http.origin(head, record.host, record.port)
         await self._forward(head, path, await self._connect(secure=secure), usual_port=443 if secure else 80)
 
@@ -166,25 +170,19 @@ class ProxyConnection:
         self._inside = await self._resources.enter_async_context(replay(self._inside, start, context))
         self._responding = False
 
-    async def _tunnel(self, outside: Stream) -> None:
-        self._establish()
-        await self._pass_on(outside)
-
     async def _pass_on(self, outside: Stream) -> None:
-        """Forward HTTP request by request, and copy anything else."""
+        """Forward a connection that begins with an HTTP request as such, and copy any other."""
         up, down = await self._read_first(outside)
         if down or not http.begins(up):
             await self._send(self._inside.writer, down, up=False)
             await self._both_ways(outside, up)
             return
         await self._replay(up, secure=False)
-        async with asyncio.timeout(HEAD_S):
-            head = await http.read_head(self._inside.reader)
-        self._record.method = head.start[0][:20]
+        head = await self._read_request()
         await self._forward(head, http.origin(head, self._record.host, self._record.port), outside)
 
     async def _read_first(self, outside: Stream) -> tuple[bytes, bytes]:
-        """Return the first bytes of the client or of the server, whichever speaks first.
+        """Return the first bytes of the client or of the server, whichever sends first.
 
         From the client it reads until it is clear if that is HTTP, however small the pieces are.
         """

@@ -1,4 +1,4 @@
-"""The resolver of a sandbox whose connections are redirected: it gives each name an address of its own.
+"""The resolver of a sandbox whose connections are redirected: each name gets an address of its own.
 
     program ──good.test?──► SandboxNames ──198.18.0.7──► program ──198.18.0.7:443──► SandboxNames
     ──good.test──► Rules

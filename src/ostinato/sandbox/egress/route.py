@@ -55,8 +55,7 @@ class SocketRoute(Route):
 
     @classmethod
     async def open(cls, policy: Egress, sandbox: str, resolve: Resolve | None = None) -> "SocketRoute":
-        """Open a route. Raises SandboxError for a policy that cannot be read, or that this machine cannot
-        serve."""
+        """Open a route. Raises SandboxError for a policy that cannot be read or served on this machine."""
         if policy.transparent:
             reason = await asyncio.to_thread(transparent.missing)
             if reason:

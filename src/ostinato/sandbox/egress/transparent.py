@@ -93,8 +93,7 @@ def original_destination(connection: socket.socket) -> tuple[str, int]:
 
 
 def _route_to_loopback() -> None:
-    """Add a route, since packets without one are never redirected. Packets that are not redirected are
-    dropped."""
+    """Add a route, since packets without one could not be redirected and would be dropped."""
     attributes = struct.pack("=HHI", 8, 4, _LOOPBACK) + struct.pack("=HH4s", 8, 7, socket.inet_aton(HOST))
     body = _ROUTE + attributes
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as kernel:

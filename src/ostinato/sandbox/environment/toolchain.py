@@ -20,8 +20,7 @@ _FROM = re.compile(r"^\s*FROM\s+(?:--\S+\s+)*(\S+)", re.IGNORECASE | re.MULTILIN
 
 
 def needs(task: Path) -> tuple[str, ...]:
-    """Return the programs of `[metadata.ostinato] needs`, else that of the image of
-    `environment/Dockerfile`."""
+    """Return the programs of `[metadata.ostinato] needs`, else of the base image of the Dockerfile."""
     declared = _declared(task)
     if declared is not None:
         return declared

@@ -158,8 +158,7 @@ class ExceptionBuilder:
 
 
 def _message_text(error: Any) -> str:
-    """Return the text of the candidate's own `__str__`, or the arguments of an error that the judge
-    raised."""
+    """Return the text of the candidate's own `__str__`, or the arguments of an error of the judge."""
     return str(vars(error).get("message_text", " ".join(map(str, error.args))))
 
 

@@ -25,11 +25,9 @@ READY = b"!"
 GRACE_S = 5.0
 """How much longer than the exam's wall time a judge may take to report that it is done."""
 UNFINISHED = "end of the tests"
-"""The id of an extra outcome, which fails the exam: a response of the candidate ended or delayed the
-judge."""
+"""The id of an extra outcome, which fails the exam: a response of the candidate stopped the judge."""
 WorkerFactory = Callable[[int], AbstractAsyncContextManager[socket.socket]]
-"""From the number of a run to the socket of its worker, which works on a fresh copy of the candidate's
-tree."""
+"""From the number of a run to the socket of its worker, which has a fresh copy of the candidate's tree."""
 
 
 async def runs(results: socket.socket, exam: Exam, new_worker: WorkerFactory) -> list[dict[str, str]]:

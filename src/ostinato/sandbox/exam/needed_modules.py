@@ -16,8 +16,7 @@ from functools import cached_property
 from pathlib import Path
 
 FOLDER = "/"
-"""The end of the name of a folder with modules but without `__init__.py`, Python's last choice for a
-package."""
+"""Marks a folder with modules but without `__init__.py`, which Python takes for a package last."""
 _TRIED = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 
 

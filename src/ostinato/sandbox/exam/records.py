@@ -40,8 +40,7 @@ def pack(value: Any) -> Mapping[str, Any]:
 
 
 class RecordBuilder:
-    """A builder of such objects. With `own` it uses the loaded classes of the same name where there are
-    any."""
+    """A builder of such objects. With `own` it prefers the loaded classes of the same name."""
 
     def __init__(self, *, own: bool) -> None:
         self._own = own

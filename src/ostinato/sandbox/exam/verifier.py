@@ -140,8 +140,7 @@ def _real(task: Task, path: str) -> str:
 
 
 def _complete(task: Task, outcomes: Mapping[str, str]) -> dict[str, str]:
-    """Return the outcomes with the expected tests that did not run, as errors if their file failed to
-    load."""
+    """Add the expected tests that did not run, as errors if their file failed to load."""
     failed_files = {name for name, outcome in outcomes.items() if "::" not in name and outcome == "error"}
     absent = {
         name: "error" if name.split("::")[0] in failed_files else MISSING
