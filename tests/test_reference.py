@@ -14,6 +14,9 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PACKAGE = ROOT / "src" / "ostinato"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+CODE = ("src", "tests", "benchmarks", "fuzz", "docs")
+OF_A_TASK = {"calc.py", "test_hidden.py"}
+"""Files of the repositories that agents work on."""
 LINK = re.compile(r"!?\[[^\]\n]*\]\(([^)\s]+)\)")
 
 
@@ -36,6 +39,14 @@ def test_every_link_leads_somewhere(page: Path) -> None:
             linked = page.parent / path if path else page
             assert linked.exists(), target
             assert not anchor or anchor in anchors(linked), target
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: str(page.relative_to(DOCS)))
+def test_every_source_file_that_is_named_exists(page: Path) -> None:
+    """A page often names a file of its room alone, as `ledger.py`, or with a part of its path."""
+    named = set(re.findall(r"`((?:[\w-]+/)*\w+\.py)`", page.read_text())) - OF_A_TASK
+    files = [path.relative_to(ROOT) for folder in CODE for path in (ROOT / folder).rglob("*.py")]
+    assert not [name for name in named if not any(path.match(name) for path in files)]
 
 
 def test_the_index_lists_every_page() -> None:
