@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from fuzz.shell_jail import SHELLS, Effects, Jail
 from ostinato.harness.permissions import policy
 from ostinato.harness.permissions.rules import Action, Permissions, Rule
-from ostinato.harness.permissions.shell import Opaque, Part, split
+from ostinato.harness.permissions.shell import Opaque, WordPart, split
 
 READABLE = Permissions([Rule(tool="bash", pattern="?*", action=Action.ALLOW)])
 """The policy that allows every readable command; opaque ones are covered by `*` only."""
@@ -63,7 +63,7 @@ def try_one(command: str, jail: Jail, shells: Sequence[str] = tuple(SHELLS)) -> 
     return tally
 
 
-def unjudged(parts: Sequence[Part], effects: Effects, *, by_default: bool) -> Iterator[str]:
+def unjudged(parts: Sequence[WordPart], effects: Effects, *, by_default: bool) -> Iterator[str]:
     """Yield each effect that is not among what the policy judged."""
     for words in effects.ran:
         if not any(_names(part, words) for part in parts):
@@ -85,7 +85,7 @@ def _leads(target: str, path: str) -> bool:
     }
 
 
-def _names(part: Part, words: Sequence[str]) -> bool:
+def _names(part: WordPart, words: Sequence[str]) -> bool:
     """Return whether the part of the command names a program with these words."""
     if not part.program:
         return False

@@ -3,7 +3,7 @@
 ::
 
     ostinato code ─┐
-    ACP            ├─► the same requests, but for `harness.differences` ─► gateway ─► the same turns
+    ACP            ├─► the same requests, but for `tests.harness.differences` ─► gateway ─► the same turns
     practice       ┘
 
 The model plays a story of tool calls in the words of a profile (files, shell, a failed edit, a question;
@@ -29,6 +29,7 @@ from acp._transport import memory_transport_pair
 from acp.agent.connection import AgentSideConnection
 from acp.client.connection import ClientSideConnection
 from rich.console import Console
+from tests.harness.differences import DIFFERENCES, Where
 from tests.harness.frontends.acp.toolbox import FORMS, Editor
 from tests.search.toolbox import running
 
@@ -40,10 +41,9 @@ from ostinato.gateway.app import create_app
 from ostinato.gateway.config import GatewayConfig
 from ostinato.harness.agent import Agent, HarnessConfig
 from ostinato.harness.client import GatewayClient
-from ostinato.harness.differences import DIFFERENCES, Where
 from ostinato.harness.episode import EpisodeRunner
 from ostinato.harness.frontends.acp.agent import EditorAgent
-from ostinato.harness.frontends.code import Wish, code
+from ostinato.harness.frontends.code import CodeRequest, code
 from ostinato.harness.profiles.profile import CORE
 from ostinato.harness.providers.search import SearchAt
 from ostinato.harness.session_log import Sessions
@@ -263,7 +263,7 @@ async def through_code(door: Door, visit: Visit, directory: Path) -> None:
         auto=True,
         sessions=Sessions(directory=directory / "sessions"),
     )
-    await code(Wish(prompt=visit.task.instruction), options, Console(file=io.StringIO()))
+    await code(CodeRequest(prompt=visit.task.instruction), options, Console(file=io.StringIO()))
 
 
 async def through_acp(door: Door, visit: Visit, directory: Path) -> None:

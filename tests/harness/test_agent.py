@@ -11,7 +11,7 @@ from ostinato.harness.permissions.rules import Action, Permissions, Rule
 from ostinato.harness.profiles.profile import CORE, PROFILES
 from ostinato.harness.profiles.prompt import SYSTEM
 from ostinato.harness.scripted import ScriptedClient
-from ostinato.harness.session_log import Kind, SessionLog, load
+from ostinato.harness.session_log import LogEventKind, SessionLog, load
 from ostinato.harness.tools.definitions import TOOLS
 from ostinato.harness.users import Grant, ScriptedUser
 from ostinato.sandbox.base import Sandbox
@@ -247,7 +247,7 @@ async def test_cancelling_ends_the_prompt_and_not_the_session(sandbox: Sandbox, 
     assert outcome.final_message == "go on"
     assert [ask.turn for ask in client.asked] == [0, 1, None]
     assert "X-Turn" not in client.asked[2].headers()
-    assert Kind.CANCELLED in [event.kind for event in log.events]
+    assert LogEventKind.CANCELLED in [event.kind for event in log.events]
 
 
 async def test_a_cancelled_command_is_answered(sandbox: Sandbox, user, open_log) -> None:

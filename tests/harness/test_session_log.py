@@ -7,17 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from ostinato.harness.session_log import Event, Kind, LogError, SessionBusy, SessionLog, Sessions, load
+from ostinato.harness.session_log import (
+    LogError,
+    LogEvent,
+    LogEventKind,
+    SessionBusy,
+    SessionLog,
+    Sessions,
+    load,
+)
 
 
 def test_what_was_appended_is_read(tmp_path: Path) -> None:
     sessions = Sessions(directory=tmp_path / "sessions")
     with sessions.open("s1") as log:
-        log.append(Kind.USER, text="calc.py \u2028 is off \ud800")
-        log.append(Kind.OUTCOME, ending="finished", reason="")
+        log.append(LogEventKind.USER, text="calc.py \u2028 is off \ud800")
+        log.append(LogEventKind.OUTCOME, ending="finished", reason="")
     assert [(event.kind, dict(event.data)) for event in sessions.load("s1")] == [
-        (Kind.USER, {"text": "calc.py \u2028 is off \ud800"}),
-        (Kind.OUTCOME, {"ending": "finished", "reason": ""}),
+        (LogEventKind.USER, {"text": "calc.py \u2028 is off \ud800"}),
+        (LogEventKind.OUTCOME, {"ending": "finished", "reason": ""}),
     ]
     assert sessions.path("s1").stat().st_mode & 0o077 == 0
     assert [found for found, _ in sessions.newest()] == ["s1"]
@@ -27,18 +35,18 @@ def test_what_was_appended_is_read(tmp_path: Path) -> None:
 def test_a_cut_line_was_never_acknowledged(tmp_path: Path) -> None:
     path = tmp_path / "s1.jsonl"
     with SessionLog(path) as log:
-        log.append(Kind.USER, text="one")
-    path.write_bytes(path.read_bytes() + Event(kind=Kind.USER, data={"text": "two"}).line()[:-9])
+        log.append(LogEventKind.USER, text="one")
+    path.write_bytes(path.read_bytes() + LogEvent(kind=LogEventKind.USER, data={"text": "two"}).line()[:-9])
     assert len(load(path)) == 1
     with SessionLog(path) as log:
-        log.append(Kind.USER, text="three")
+        log.append(LogEventKind.USER, text="three")
     assert [event.data["text"] for event in load(path)] == ["one", "three"]
 
 
 @pytest.mark.parametrize("line", [b"{}", b"x", b"[]", b'{"at": 1, "kind": "song"}', b"\xff"])
 def test_a_damaged_log_is_named(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "s1.jsonl"
-    path.write_bytes(Event(kind=Kind.USER, data={"text": "one"}).line() + line + b"\n")
+    path.write_bytes(LogEvent(kind=LogEventKind.USER, data={"text": "one"}).line() + line + b"\n")
     with pytest.raises(LogError, match=r"s1.jsonl:2: not an event"):
         load(path)
     with pytest.raises(LogError, match="not an event"):
@@ -58,11 +66,11 @@ def test_what_is_no_session(tmp_path: Path) -> None:
 HOLD = """
 import sys
 from pathlib import Path
-from ostinato.harness.session_log import Kind, SessionLog
+from ostinato.harness.session_log import LogEventKind, SessionLog
 log = SessionLog(Path(sys.argv[1]))
 count = 0
 while True:
-    log.append(Kind.USER, text="x" * 500, count=count)
+    log.append(LogEventKind.USER, text="x" * 500, count=count)
     print(count, flush=True)
     count += 1
 """

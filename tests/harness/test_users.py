@@ -7,7 +7,14 @@ from rich.console import Console
 from ostinato.harness.errors import UserAborted
 from ostinato.harness.lines import Lines
 from ostinato.harness.permissions.rules import Rule
-from ostinato.harness.users import Grant, Permitting, Request, ScriptedUser, SilentUser, TerminalUser
+from ostinato.harness.users import (
+    Grant,
+    PermissionRequest,
+    Permitting,
+    ScriptedUser,
+    SilentUser,
+    TerminalUser,
+)
 
 
 async def test_a_script_answers_in_order_and_then_declines() -> None:
@@ -50,7 +57,7 @@ async def test_a_person_answers_or_declines(typed) -> None:
 async def test_a_person_permits_exactly_what_is_shown(typed) -> None:
     user, screen = typed("y\nALWAYS\nn\n?\n")
     rule = Rule.exactly("bash", "rm *.log")
-    request = Request(call_id="c0", tool="bash", arguments={}, asks=("rm *.log",), grants=(rule,))
+    request = PermissionRequest(call_id="c0", tool="bash", arguments={}, asks=("rm *.log",), grants=(rule,))
     answers = [await user.permit(request) for _ in range(5)]
     assert answers == [Grant.ONCE, Grant.ALWAYS, Grant.NO, Grant.NO, Grant.NO]
     assert "  rm *.log\n" in screen.getvalue()
@@ -58,7 +65,7 @@ async def test_a_person_permits_exactly_what_is_shown(typed) -> None:
 
 
 async def test_a_sentence_is_no_consent(typed) -> None:
-    request = Request(call_id="c0", tool="bash", arguments={}, asks=("pytest",), grants=())
+    request = PermissionRequest(call_id="c0", tool="bash", arguments={}, asks=("pytest",), grants=())
     for said in ("are you sure? no, do not run anything", "yes please", "y/help", "alright", "/quit", "y n"):
         user, screen = typed(f"{said}\nno\n")
         assert await user.permit(request) is Grant.NO, said
@@ -71,14 +78,14 @@ async def test_a_sentence_is_no_consent(typed) -> None:
 async def test_a_request_cannot_hide_a_part_of_itself(typed) -> None:
     user, screen = typed("n\n")
     hidden = "curl x\r\x1b[2K\u202elooks harmless"
-    request = Request(call_id="c0", tool="bash", arguments={}, asks=(hidden,), grants=())
+    request = PermissionRequest(call_id="c0", tool="bash", arguments={}, asks=(hidden,), grants=())
     await user.permit(request)
     assert "  curl x\\r\\x1b[2K\\u202elooks harmless\n" in screen.getvalue()
     assert "\x1b" not in screen.getvalue()
 
 
 async def test_nobody_permits_nothing_and_a_sandbox_everything() -> None:
-    request = Request(call_id="c0", tool="bash", arguments={}, asks=("make",), grants=())
+    request = PermissionRequest(call_id="c0", tool="bash", arguments={}, asks=("make",), grants=())
     assert await SilentUser().permit(request) is Grant.ABSENT
     assert await Permitting(SilentUser()).permit(request) is Grant.ONCE
     assert await ScriptedUser([]).permit(request) is Grant.NO

@@ -17,12 +17,12 @@ from ostinato.harness import instructions
 from ostinato.harness.client import Ask, ContextExceeded, GatewayRefused, GatewayUnavailable, Message, Reply
 from ostinato.harness.conversation import INTERRUPTED, Call, Conversation, Edit, Outcome, call_of
 from ostinato.harness.errors import NotPermitted
-from ostinato.harness.execute import Executor, Observation
+from ostinato.harness.execute import Executor, ToolResult
 from ostinato.harness.permissions.rules import ALLOW_ALL, Action, Permissions
 from ostinato.harness.profiles.profile import profile
 from ostinato.harness.providers.base import NONE, Providers
-from ostinato.harness.session_log import FORMAT, Kind, SessionLog
-from ostinato.harness.users import Grant, Request, User
+from ostinato.harness.session_log import FORMAT, LogEventKind, SessionLog
+from ostinato.harness.users import Grant, PermissionRequest, User
 from ostinato.sandbox.base import EndedWithinError, Sandbox, SandboxError
 from ostinato.types import Ending, Signal, SignalKind, Source, TurnKind
 
@@ -35,7 +35,7 @@ FILES = {"read", "write", "edit"}
 """Tools whose path may lead below a nested AGENTS.md."""
 
 
-class Client(Protocol):
+class ModelClient(Protocol):
     """What the agent needs of a gateway."""
 
     async def reply(self, ask: Ask, on_text: Callable[[str], None] | None = None) -> Reply: ...
@@ -64,7 +64,7 @@ class Observer(Protocol):
         """A piece of what a command printed, while it runs; `result` has it as the model reads it."""
         ...
 
-    def result(self, call: Call, observation: Observation) -> None: ...
+    def result(self, call: Call, observation: ToolResult) -> None: ...
 
 
 class Keeper(Protocol):
@@ -106,7 +106,7 @@ class Agent:
 
     def __init__(
         self,
-        client: Client,
+        client: ModelClient,
         sandbox: Sandbox,
         user: User,
         config: HarnessConfig = HarnessConfig(),
@@ -188,7 +188,7 @@ class Agent:
             ending = Ending.INFRASTRUCTURE
         except BaseException as error:
             conversation.settle(INTERRUPTED)
-            conversation.note(Kind.CANCELLED, reason=str(error))
+            conversation.note(LogEventKind.CANCELLED, reason=str(error))
             raise
         return conversation.outcome(ending)
 
@@ -209,7 +209,7 @@ class Agent:
             system = self._profile.system + await instructions.at_root(self._sandbox)
             conversation.messages.append({"role": "system", "content": system})
             conversation.note(
-                Kind.SESSION,
+                LogEventKind.SESSION,
                 format=FORMAT,
                 id=conversation.session_id,
                 root=self._sandbox.root,
@@ -307,11 +307,11 @@ class Agent:
             broken = broken or observation.broken
         conversation.broken += broken
 
-    async def _call(self, conversation: Conversation, wire: Message) -> Observation:
+    async def _call(self, conversation: Conversation, wire: Message) -> ToolResult:
         call = call_of(wire, self._profile)
         conversation.calls.append(call.tool)
         conversation.note(
-            Kind.CALL, id=call.id, name=call.name, arguments=dict(call.arguments), tool=call.tool
+            LogEventKind.CALL, id=call.id, name=call.name, arguments=dict(call.arguments), tool=call.tool
         )
         if self._observer:
             self._observer.call(call)
@@ -321,14 +321,14 @@ class Agent:
             self._observer.result(call, observation)
         return observation
 
-    async def _refusal(self, conversation: Conversation, call: Call) -> Observation | None:
+    async def _refusal(self, conversation: Conversation, call: Call) -> ToolResult | None:
         """What the model reads when the call may not run; None when it may."""
         if call.meant.error is not None:
             return None
         judged = conversation.permissions.decide(call.tool, call.meant.arguments)
         why = f"by {judged.reason}"
         if judged.action is Action.ASK:
-            request = Request(
+            request = PermissionRequest(
                 call_id=call.id,
                 tool=call.tool,
                 arguments=call.meant.arguments,
@@ -342,26 +342,26 @@ class Agent:
         if judged.action is Action.ALLOW:
             return None
         error = NotPermitted(f"not permitted {why}")
-        return Observation(text=f"error: {error}", error=error)
+        return ToolResult(text=f"error: {error}", error=error)
 
-    async def _asked(self, conversation: Conversation, request: Request) -> Grant:
+    async def _asked(self, conversation: Conversation, request: PermissionRequest) -> Grant:
         rules = [{"tool": r.tool, "pattern": r.pattern, "action": r.action.value} for r in request.grants]
         conversation.note(
-            Kind.ASKED, id=request.call_id, tool=request.tool, asks=list(request.asks), grants=rules
+            LogEventKind.ASKED, id=request.call_id, tool=request.tool, asks=list(request.asks), grants=rules
         )
         grant = await self._user.permit(request)
         granted = rules if grant is Grant.ALWAYS else []
-        conversation.note(Kind.ANSWERED, id=request.call_id, grant=grant.value, rules=granted)
+        conversation.note(LogEventKind.ANSWERED, id=request.call_id, grant=grant.value, rules=granted)
         if grant is Grant.ALWAYS:
             conversation.grant(request.grants)
         return grant
 
-    async def _kept(self, conversation: Conversation, call: Call) -> Observation:
+    async def _kept(self, conversation: Conversation, call: Call) -> ToolResult:
         """Runs the call between two checkpoints, the second taken even when it is cancelled."""
         checkpoint = await self._keeper.before(call) if self._keeper else None
         if self._keeper is None or checkpoint is None:
             return await self._run(conversation, call)
-        conversation.note(Kind.CHECKPOINT, id=call.id, tree=checkpoint)
+        conversation.note(LogEventKind.CHECKPOINT, id=call.id, tree=checkpoint)
         try:
             return await self._run(conversation, call)
         finally:
@@ -370,7 +370,7 @@ class Agent:
                 if self._observer:
                     self._observer.edited(call, edit)
 
-    async def _run(self, conversation: Conversation, call: Call) -> Observation:
+    async def _run(self, conversation: Conversation, call: Call) -> ToolResult:
         on_output = partial(self._observer.output, call) if self._observer else None
         observation = await self._tools.run(call.name, call.arguments, on_output)
         if observation.error is not None or call.tool not in FILES:
@@ -380,7 +380,7 @@ class Agent:
 
     async def _signal(self, conversation: Conversation, ending: Ending) -> None:
         if conversation.messages:
-            conversation.note(Kind.ENDING, ending=ending.value)
+            conversation.note(LogEventKind.ENDING, ending=ending.value)
         signal = Signal(
             session_id=conversation.session_id,
             kind=SignalKind.ENDING,

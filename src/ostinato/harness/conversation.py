@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ostinato.harness.client import Message, Reply
-from ostinato.harness.execute import Observation
+from ostinato.harness.execute import ToolResult
 from ostinato.harness.permissions.rules import Action, Permissions, Rule
 from ostinato.harness.profiles.offers import Reading
 from ostinato.harness.profiles.profile import Profile
 from ostinato.harness.profiles.prompt import SUMMARY
-from ostinato.harness.session_log import Event, Kind, SessionLog
+from ostinato.harness.session_log import LogEvent, LogEventKind, SessionLog
 from ostinato.types import Ending, Source
 
 INTERRUPTED = "interrupted before the call had answered"
@@ -127,20 +127,20 @@ class Conversation:
             last_turn=None,
         )
 
-    def note(self, kind: Kind, **data: Any) -> None:
+    def note(self, kind: LogEventKind, **data: Any) -> None:
         if self.log is not None:
             self.log.append(kind, **data)
 
     def start(self, text: str) -> None:
         """Takes the user's next words."""
         self.turns, self.broken, self.calls, self.final, self.reason = 0, 0, [], "", ""
-        self.note(Kind.USER, text=text)
+        self.note(LogEventKind.USER, text=text)
         self.words.append(text)
         self.messages.append({"role": "user", "content": text})
 
     def add_reply(self, reply: Reply, turn: int) -> None:
         self.note(
-            Kind.REPLY,
+            LogEventKind.REPLY,
             turn=turn,
             message=reply.message,
             finish=reply.finish,
@@ -156,17 +156,17 @@ class Conversation:
 
     def add_observation(self, call_id: str | None, text: str, error: str | None = None) -> None:
         """What the model reads of a call, or of a reply that could not be read when `call_id` is None."""
-        self.note(Kind.OBSERVATION, id=call_id, text=text, error=error)
+        self.note(LogEventKind.OBSERVATION, id=call_id, text=text, error=error)
         self.messages.append(_observed(call_id, text))
 
-    def observe(self, call: Call, observation: Observation) -> None:
+    def observe(self, call: Call, observation: ToolResult) -> None:
         error = None if observation.error is None else type(observation.error).__name__
         self.add_observation(call.id, observation.text, error)
 
     def note_edit(self, call: Call, edit: Edit) -> None:
         before, after = edit.hashes
         self.note(
-            Kind.EDIT,
+            LogEventKind.EDIT,
             id=call.id,
             path=edit.path,
             before=before,
@@ -181,12 +181,12 @@ class Conversation:
 
     def undone(self, restored: Sequence[str], left: Sequence[str]) -> None:
         """The user took changes back: the model reads it with their next words."""
-        self.note(Kind.UNDO, restored=list(restored), left=list(left))
+        self.note(LogEventKind.UNDO, restored=list(restored), left=list(left))
         self.messages.append({"role": "user", "content": undone(restored, left)})
 
     def restart(self, summary: str) -> None:
         """Goes on from a summary: another segment, with the system prompt and the user's own words."""
-        self.note(Kind.SUMMARY, text=summary)
+        self.note(LogEventKind.SUMMARY, text=summary)
         self.messages = _restarted(self.messages[:1], self.words, summary)
         self.tokens = 0
 
@@ -196,7 +196,7 @@ class Conversation:
             self.add_observation(call_id, f"error: {reason}", "UserAborted")
 
     def outcome(self, ending: Ending) -> Outcome:
-        self.note(Kind.OUTCOME, ending=ending.value, reason=self.reason)
+        self.note(LogEventKind.OUTCOME, ending=ending.value, reason=self.reason)
         return Outcome(
             session_id=self.session_id,
             ending=ending,
@@ -208,16 +208,16 @@ class Conversation:
             reason=self.reason,
         )
 
-    def recall(self, events: Iterable[Event]) -> None:
+    def recall(self, events: Iterable[LogEvent]) -> None:
         """Takes up where a log ended, however its process did: calls without an answer are answered."""
         events = list(events)
         self.messages = messages(events)
-        self.words = [event.data["text"] for event in events if event.kind is Kind.USER]
+        self.words = [event.data["text"] for event in events if event.kind is LogEventKind.USER]
         for event in events:
             match event.kind:
-                case Kind.REPLY:
+                case LogEventKind.REPLY:
                     self.tokens = event.data["tokens"]
-                case Kind.ANSWERED if event.data["grant"] == "always":
+                case LogEventKind.ANSWERED if event.data["grant"] == "always":
                     self.grant(
                         Rule(**rule | {"action": Action(rule["action"])}) for rule in event.data["rules"]
                     )
@@ -225,25 +225,25 @@ class Conversation:
         self.settle(INTERRUPTED)
 
 
-def messages(events: Iterable[Event]) -> list[Message]:
+def messages(events: Iterable[LogEvent]) -> list[Message]:
     """The conversation in OpenAI's form, as the model read it."""
     found: list[Message] = []
     words: list[str] = []
     for event in events:
         data = event.data
         match event.kind:
-            case Kind.SESSION:
+            case LogEventKind.SESSION:
                 found.append({"role": "system", "content": data["system"]})
-            case Kind.USER:
+            case LogEventKind.USER:
                 words.append(data["text"])
                 found.append({"role": "user", "content": data["text"]})
-            case Kind.SUMMARY:
+            case LogEventKind.SUMMARY:
                 found = _restarted(found[:1], words, data["text"])
-            case Kind.REPLY:
+            case LogEventKind.REPLY:
                 found.append(data["message"])
-            case Kind.OBSERVATION:
+            case LogEventKind.OBSERVATION:
                 found.append(_observed(data["id"], data["text"]))
-            case Kind.UNDO:
+            case LogEventKind.UNDO:
                 found.append({"role": "user", "content": undone(data["restored"], data["left"])})
     return found
 

@@ -16,7 +16,7 @@ from ostinato.harness.profiles.offers import Reading
 from ostinato.harness.profiles.profile import CORE, Profile
 from ostinato.harness.providers.base import NONE, Providers
 from ostinato.harness.tools.files import Files
-from ostinato.harness.tools.find import Finder
+from ostinato.harness.tools.find import FileFinder
 from ostinato.harness.tools.normalise import normalise
 from ostinato.harness.users import Answering
 from ostinato.sandbox.base import OnOutput, Sandbox, SandboxError, SandboxPathError
@@ -28,10 +28,10 @@ Arguments = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
+class ToolResult:
     """What the model reads after a call.
 
-    >>> Observation(text="ok").error is None
+    >>> ToolResult(text="ok").error is None
     True
     """
 
@@ -63,7 +63,7 @@ class Executor:
         self._user = user
         self._command_timeout_s = command_timeout_s
         files = Files(sandbox, read_before_edit=profile.read_before_edit)
-        finder = Finder(sandbox)
+        finder = FileFinder(sandbox)
         self._tools: Mapping[str, Callable[[Arguments], Awaitable[str]]] = {
             "read": files.read,
             "write": files.write,
@@ -78,7 +78,7 @@ class Executor:
             "todo_write": self._todo_write,
         }
 
-    async def run(self, name: str, arguments: Arguments, on_output: OnOutput | None = None) -> Observation:
+    async def run(self, name: str, arguments: Arguments, on_output: OnOutput | None = None) -> ToolResult:
         """The observation of one call in the words of the profile; one call at a time.
 
         Raises only what the sandbox raises when it is itself broken.
@@ -89,10 +89,10 @@ class Executor:
             return _tool_error(reading.error, str(reading.error))
         return await self._run(name, reading)
 
-    async def _run(self, name: str, reading: Reading) -> Observation:
+    async def _run(self, name: str, reading: Reading) -> ToolResult:
         arguments = reading.arguments
         try:
-            return Observation(text=await self._answer(reading.tool, arguments))
+            return ToolResult(text=await self._answer(reading.tool, arguments))
         except ToolError as error:
             return _tool_error(error, self._profile.worded(name, str(error)))
         except ConnectionError:
@@ -149,13 +149,13 @@ class Executor:
         return await self._user.answer(question)
 
 
-def _file_observation(arguments: Arguments, error: Exception) -> Observation:
+def _file_observation(arguments: Arguments, error: Exception) -> ToolResult:
     known = file_error(arguments.get("path", "."), error)
-    return Observation(text=f"error: {known}", error=known)
+    return ToolResult(text=f"error: {known}", error=known)
 
 
-def _tool_error(error: ToolError, text: str) -> Observation:
-    return Observation(text=f"error: {text.encode(errors='replace').decode()}", error=error)
+def _tool_error(error: ToolError, text: str) -> ToolResult:
+    return ToolResult(text=f"error: {text.encode(errors='replace').decode()}", error=error)
 
 
 def _tail(text: str) -> str:

@@ -31,7 +31,7 @@ class SessionBusy(LogError):  # noqa: N818
     """Another process is writing this session."""
 
 
-class Kind(StrEnum):
+class LogEventKind(StrEnum):
     """What happened. `data` has the keys of the comment."""
 
     SESSION = "session"  # format, id, root, profile, harness, tools, system: always the first
@@ -51,14 +51,14 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class LogEvent:
     """One line.
 
-    >>> Event(kind=Kind.USER, data={"text": "calc.py is off"}, at=0.0).data["text"]
+    >>> LogEvent(kind=LogEventKind.USER, data={"text": "calc.py is off"}, at=0.0).data["text"]
     'calc.py is off'
     """
 
-    kind: Kind
+    kind: LogEventKind
     data: Mapping[str, Any] = field(default_factory=dict)
     at: float = field(default_factory=time.time)
 
@@ -67,7 +67,7 @@ class Event:
         return json.dumps(value, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
 
 
-def load(path: Path) -> list[Event]:
+def load(path: Path) -> list[LogEvent]:
     """All acknowledged events of a log. Raises LogError for a file that is missing or damaged."""
     try:
         data = path.read_bytes()
@@ -79,10 +79,10 @@ def load(path: Path) -> list[Event]:
     return [_event(line, f"{path}:{number}") for number, line in enumerate(whole.splitlines(), 1)]
 
 
-def _event(line: bytes, where: str) -> Event:
+def _event(line: bytes, where: str) -> LogEvent:
     try:
         value = json.loads(line)
-        return Event(at=value.pop("at"), kind=Kind(value.pop("kind")), data=value)
+        return LogEvent(at=value.pop("at"), kind=LogEventKind(value.pop("kind")), data=value)
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise LogError(
             f"{where}: not an event of a session ({error}): restore the file or remove it"
@@ -108,9 +108,9 @@ class SessionLog:
             self._file.close()
             raise
 
-    def append(self, kind: Kind, **data: Any) -> Event:
+    def append(self, kind: LogEventKind, **data: Any) -> LogEvent:
         """Writes one event and waits for the disk."""
-        event = Event(kind=kind, data=data)
+        event = LogEvent(kind=kind, data=data)
         self._file.write(event.line())
         os.fsync(self._file.fileno())
         self.events.append(event)
@@ -155,10 +155,10 @@ class Sessions:
         """The writer of a session. Raises SessionBusy, LogError."""
         return SessionLog(self.path(session_id))
 
-    def load(self, session_id: str) -> list[Event]:
+    def load(self, session_id: str) -> list[LogEvent]:
         return load(self.path(session_id))
 
-    def newest(self, root: str | None = None) -> Iterator[tuple[str, list[Event]]]:
+    def newest(self, root: str | None = None) -> Iterator[tuple[str, list[LogEvent]]]:
         """Ids and events of the sessions (of one repository), last written first; a damaged one is empty."""
         paths = sorted(self.directory.glob(f"*{SUFFIX}"), key=lambda path: path.stat().st_mtime, reverse=True)
         for path in paths:

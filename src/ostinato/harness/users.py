@@ -45,10 +45,10 @@ def grant_of(line: str) -> Grant | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class PermissionRequest:
     """A call that needs permission.
 
-    >>> Request(call_id="c0", tool="bash", arguments={}, asks=("make",), grants=()).reason
+    >>> PermissionRequest(call_id="c0", tool="bash", arguments={}, asks=("make",), grants=()).reason
     ''
     """
 
@@ -71,7 +71,7 @@ class Answering(Protocol):
 
 
 class User(Answering, Protocol):
-    async def permit(self, request: Request) -> Grant:
+    async def permit(self, request: PermissionRequest) -> Grant:
         """Whether the call may run."""
         ...
 
@@ -82,7 +82,7 @@ class SilentUser:
     async def answer(self, question: str) -> str:
         return "no answer, decide yourself"
 
-    async def permit(self, request: Request) -> Grant:
+    async def permit(self, request: PermissionRequest) -> Grant:
         return Grant.ABSENT
 
 
@@ -95,7 +95,7 @@ class Permitting:
     async def answer(self, question: str) -> str:
         return await self._user.answer(question)
 
-    async def permit(self, request: Request) -> Grant:
+    async def permit(self, request: PermissionRequest) -> Grant:
         return Grant.ONCE
 
 
@@ -106,7 +106,7 @@ class ScriptedUser:
         self._answers = deque(answers)
         self._grants = deque(grants)
         self.questions: list[str] = []
-        self.requests: list[Request] = []
+        self.requests: list[PermissionRequest] = []
 
     async def answer(self, question: str) -> str:
         self.questions.append(question)
@@ -114,7 +114,7 @@ class ScriptedUser:
             raise UserAborted("the user did not answer")
         return self._answers.popleft()
 
-    async def permit(self, request: Request) -> Grant:
+    async def permit(self, request: PermissionRequest) -> Grant:
         self.requests.append(request)
         return self._grants.popleft() if self._grants else Grant.NO
 
@@ -133,7 +133,7 @@ class TerminalUser:
             raise UserAborted("the user did not answer")
         return text
 
-    async def permit(self, request: Request) -> Grant:
+    async def permit(self, request: PermissionRequest) -> Grant:
         self._console.print("\n".join(question_of(request)), style="yellow", markup=False, soft_wrap=True)
         while (grant := grant_of(await self._line(f"{CHOICES} > "))) is None:
             self._console.print(UNCLEAR, style="yellow", markup=False)
@@ -155,12 +155,12 @@ def visible(text: str) -> str:
     return text.translate({ord(c): c.encode("unicode_escape").decode() for c in hidden})
 
 
-def question_of(request: Request) -> list[str]:
+def question_of(request: PermissionRequest) -> list[str]:
     """The request in words: what is asked and exactly what "always" would add."""
     return visible("\n".join(_question(request))).split("\n")
 
 
-def _question(request: Request) -> list[str]:
+def _question(request: PermissionRequest) -> list[str]:
     why = [f"  (read as a whole: {request.reason})"] if request.reason else []
     asked = [f"  {line}" for text in request.asks for line in text.split("\n")]
     added = [f"  {rule}" for rule in request.grants]

@@ -13,7 +13,7 @@ from ostinato.harness.export import FORMATS
 from ostinato.harness.permissions.policy import DEFAULT
 from ostinato.harness.permissions.rules import Permissions
 from ostinato.harness.scripted import ScriptedClient
-from ostinato.harness.session_log import Event, SessionLog
+from ostinato.harness.session_log import LogEvent, SessionLog
 from ostinato.harness.users import Grant, ScriptedUser
 from ostinato.harness.workspace.checkpoints import Checkpoints
 from ostinato.harness.workspace.undo import undo
@@ -37,7 +37,7 @@ def reply(content: str | None, *calls: tuple[str, dict[str, object]], broken: st
 
 
 @pytest.fixture
-async def events(repo: Path, tmp_path: Path) -> Sequence[Event]:
+async def events(repo: Path, tmp_path: Path) -> Sequence[LogEvent]:
     """A session with everything in it: a broken reply, a question, edits, a grant, an undo."""
     edit = ("edit", {"path": "calc.py", "old_string": "a - b", "new_string": "a + b"})
     client = ScriptedClient(
@@ -65,7 +65,7 @@ async def events(repo: Path, tmp_path: Path) -> Sequence[Event]:
         return log.events
 
 
-def test_atif_as_its_own_model_reads_it(events: Sequence[Event]) -> None:
+def test_atif_as_its_own_model_reads_it(events: Sequence[LogEvent]) -> None:
     value = json.loads(FORMATS["atif"](events))
     found = Trajectory.model_validate(value)
     assert found.schema_version == "ATIF-v1.8"
@@ -86,7 +86,7 @@ def test_atif_as_its_own_model_reads_it(events: Sequence[Event]) -> None:
     Trajectory.model_validate(value | {"schema_version": "ATIF-v1.7"})
 
 
-def test_openai_messages_are_what_the_model_read(events: Sequence[Event]) -> None:
+def test_openai_messages_are_what_the_model_read(events: Sequence[LogEvent]) -> None:
     (row,) = [json.loads(line) for line in FORMATS["openai"](events).splitlines()]
     roles = [message["role"] for message in row["messages"]]
     assert roles[:4] == ["system", "user", "assistant", "user"]
@@ -98,7 +98,7 @@ def test_openai_messages_are_what_the_model_read(events: Sequence[Event]) -> Non
     assert answered == asked
 
 
-def test_mini_swe_agent_trajectory(events: Sequence[Event]) -> None:
+def test_mini_swe_agent_trajectory(events: Sequence[LogEvent]) -> None:
     value = json.loads(FORMATS["mini"](events))
     assert value["trajectory_format"] == "mini-swe-agent-1.1"
     assert set(value["info"]) >= {"model_stats", "config", "mini_version", "exit_status", "submission"}
@@ -114,7 +114,7 @@ def test_mini_swe_agent_trajectory(events: Sequence[Event]) -> None:
     assert commands == ["read", "touch made", "edit"]
 
 
-def test_agent_trace_names_the_lines_that_were_written(events: Sequence[Event], repo: Path) -> None:
+def test_agent_trace_names_the_lines_that_were_written(events: Sequence[LogEvent], repo: Path) -> None:
     records = [json.loads(line) for line in FORMATS["agent-trace"](events).splitlines()]
     (record,) = records  # an empty file has no line
     assert (record["version"], record["tool"]["name"]) == ("0.1.0", "ostinato-code")
@@ -128,7 +128,7 @@ def test_agent_trace_names_the_lines_that_were_written(events: Sequence[Event], 
     assert FORMATS["agent-trace"](events) == FORMATS["agent-trace"](events)
 
 
-def test_every_cut_of_a_log_can_be_exported(events: Sequence[Event]) -> None:
+def test_every_cut_of_a_log_can_be_exported(events: Sequence[LogEvent]) -> None:
     for end in range(1, len(events) + 1):
         for name, fold in FORMATS.items():
             assert fold(events[:end]) or name == "agent-trace"

@@ -12,7 +12,7 @@ from rich.console import Console
 from tests.harness.story import TOO_LONG
 
 from ostinato.config import ConfigError
-from ostinato.harness.frontends.code import NO_TEXTUAL, Wish, code
+from ostinato.harness.frontends.code import NO_TEXTUAL, CodeRequest, code
 from ostinato.harness.session_log import Sessions
 from ostinato.harness.workspace.workbench import Options
 from ostinato.store import Store
@@ -31,7 +31,7 @@ def coded(repo: Path, gateway: str, sessions: Sessions):
         screen = io.StringIO()
         options = {"directory": repo, "url": gateway, "key": "key", "sessions": sessions} | changes
         status = await code(
-            Wish(prompt=prompt, **dict(wish)), Options(**options), Console(file=screen, width=100)
+            CodeRequest(prompt=prompt, **dict(wish)), Options(**options), Console(file=screen, width=100)
         )
         return status, screen.getvalue()
 

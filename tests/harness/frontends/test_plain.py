@@ -11,7 +11,7 @@ import pytest
 from tests.harness.story import STORY, call_text
 from tests.harness.terminal import Terminal
 
-from ostinato.harness.session_log import Kind, SessionLog, Sessions
+from ostinato.harness.session_log import LogEventKind, SessionLog, Sessions
 from ostinato.store import Store
 from ostinato.types import Ending
 
@@ -146,7 +146,7 @@ async def test_a_session_survives_kill_9(terminal, script: list[str], repo: Path
         screen.kill()
         await screen.ended()
     kinds = [event.kind for event in sessions.load(session_id)]
-    assert kinds[-3:] == [Kind.ASKED, Kind.ANSWERED, Kind.CHECKPOINT]
+    assert kinds[-3:] == [LogEventKind.ASKED, LogEventKind.ANSWERED, LogEventKind.CHECKPOINT]
     async with terminal("--resume", "--auto") as screen:
         await screen.until("> ")
         screen.type("/undo\n")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ostinato.cli import main
-from ostinato.harness.session_log import Kind, Sessions
+from ostinato.harness.session_log import LogEventKind, Sessions
 
 
 @pytest.fixture(autouse=True)
@@ -21,13 +21,15 @@ def recorded(sessions: Sessions) -> None:
     message = {"role": "assistant", "content": "I look.", "tool_calls": [call]}
     with sessions.open("s1") as log:
         start = {"root": "/r", "profile": "core", "harness": "9f", "tools": [], "system": "be good"}
-        log.append(Kind.SESSION, format=1, id="s1", **start)
-        log.append(Kind.USER, text="[bold]calc.py is off")
+        log.append(LogEventKind.SESSION, format=1, id="s1", **start)
+        log.append(LogEventKind.USER, text="[bold]calc.py is off")
         origin = {"arm": "main", "version": 1}
-        log.append(Kind.REPLY, turn=0, message=message, finish="stop", tokens=9, broken=None, **origin)
-        log.append(Kind.CALL, id="c0", name="read", arguments={"path": "a"}, tool="read")
-        log.append(Kind.OBSERVATION, id="c0", text="x = 1", error=None)
-        log.append(Kind.CANCELLED, reason="")
+        log.append(
+            LogEventKind.REPLY, turn=0, message=message, finish="stop", tokens=9, broken=None, **origin
+        )
+        log.append(LogEventKind.CALL, id="c0", name="read", arguments={"path": "a"}, tool="read")
+        log.append(LogEventKind.OBSERVATION, id="c0", text="x = 1", error=None)
+        log.append(LogEventKind.CANCELLED, reason="")
 
 
 def test_what_there_is(recorded, sessions: Sessions, capsys: pytest.CaptureFixture[str]) -> None:

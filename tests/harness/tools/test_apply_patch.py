@@ -1,7 +1,7 @@
 import pytest
 
 from ostinato.harness.errors import InvalidArguments, UnexpectedEnvironment
-from ostinato.harness.tools.apply_patch import Change, Hunk, Kind, apply, parse
+from ostinato.harness.tools.apply_patch import Change, ChangeKind, Hunk, apply, parse
 
 TEXT = "import os\n\n\ndef a():\n    return 1\n\n\ndef b():\n    return 1\n"
 
@@ -22,10 +22,10 @@ def test_a_patch_is_read() -> None:
     )
     assert parse("\n" + patch + "\n\n") == parse(patch.replace("\n", "\r\n"))
     assert parse(patch) == [
-        Change(kind=Kind.ADD, path="new.py", text="x = 1\n\n"),
-        Change(kind=Kind.DELETE, path="old.py"),
+        Change(kind=ChangeKind.ADD, path="new.py", text="x = 1\n\n"),
+        Change(kind=ChangeKind.DELETE, path="old.py"),
         Change(
-            kind=Kind.UPDATE,
+            kind=ChangeKind.UPDATE,
             path="a.py",
             move_to="b.py",
             hunks=(

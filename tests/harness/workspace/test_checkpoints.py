@@ -11,7 +11,7 @@ from ostinato.harness.conversation import Call, Conversation, call_of
 from ostinato.harness.git import GitError, worktree
 from ostinato.harness.permissions.rules import ALLOW_ALL, Action, Permissions
 from ostinato.harness.profiles.profile import PROFILES
-from ostinato.harness.session_log import Kind, SessionLog
+from ostinato.harness.session_log import LogEventKind, SessionLog
 from ostinato.harness.workspace.checkpoints import Checkpoints
 from ostinato.harness.workspace.undo import complete, steps, undo
 
@@ -141,11 +141,11 @@ async def test_a_call_that_the_process_did_not_survive_can_be_undone(
     with SessionLog(tmp_path / "s1.jsonl") as log:
         conversation = Conversation(session_id="s1", permissions=ALLOW_ALL, log=log)
         conversation.start("one")
-        conversation.note(Kind.CHECKPOINT, id="c0", tree=await checkpoints.take())
+        conversation.note(LogEventKind.CHECKPOINT, id="c0", tree=await checkpoints.take())
         (repo / "calc.py").write_text("half")
         await complete(checkpoints, conversation)
         await complete(checkpoints, conversation)
-        assert sum(event.kind is Kind.EDIT for event in log.events) == 1
+        assert sum(event.kind is LogEventKind.EDIT for event in log.events) == 1
         await undo(checkpoints, conversation)
     assert (repo / "calc.py").read_text() == original
 

@@ -13,7 +13,7 @@ from ostinato.harness.conversation import Call, Edit
 from ostinato.harness.profiles.offers import Reading
 from ostinato.harness.session_log import Sessions
 from ostinato.harness.users import SilentUser
-from ostinato.harness.workspace.edit_journal import Journal
+from ostinato.harness.workspace.edit_journal import EditJournal
 from ostinato.harness.workspace.workbench import Options, Workbench
 
 CALL = Call(id="c0", name="edit", arguments={}, meant=Reading(tool="edit", arguments={}))
@@ -21,7 +21,7 @@ WRITING = "import sys; open('told', 'a').write(sys.stdin.read() + chr(10))"
 
 
 async def test_an_edit_is_told_where_it_is_wanted(repo: Path) -> None:
-    journal = Journal(repo, repo / ".git", [sys.executable, "-c", WRITING])
+    journal = EditJournal(repo, repo / ".git", [sys.executable, "-c", WRITING])
     edits = [Edit(path="calc.py", before=b"a\n", after=after) for after in (b"b\n", None, b"\xff")]
     journal.tell("s1", 2, "ostinato-7", CALL, edits[0])
     await journal.drain()

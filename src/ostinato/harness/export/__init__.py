@@ -4,16 +4,16 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 from ostinato.harness.export import agent_trace, atif, mini, openai
-from ostinato.harness.session_log import Event
+from ostinato.harness.session_log import LogEvent
 
-Export = Callable[[Sequence[Event]], str]
+Export = Callable[[Sequence[LogEvent]], str]
 
 
-def _pretty(fold: Callable[[Sequence[Event]], object]) -> Export:
+def _pretty(fold: Callable[[Sequence[LogEvent]], object]) -> Export:
     return lambda events: json.dumps(fold(events), indent=2, ensure_ascii=False)
 
 
-def _rows(fold: Callable[[Sequence[Event]], Sequence[object]]) -> Export:
+def _rows(fold: Callable[[Sequence[LogEvent]], Sequence[object]]) -> Export:
     return lambda events: "\n".join(json.dumps(row, ensure_ascii=False) for row in fold(events))
 
 

@@ -9,23 +9,23 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ostinato import __version__
-from ostinato.harness.session_log import Event, Kind
+from ostinato.harness.session_log import LogEvent, LogEventKind
 
 VERSION = "0.1.0"
 
 
-def records(events: Sequence[Event]) -> list[dict[str, Any]]:
+def records(events: Sequence[LogEvent]) -> list[dict[str, Any]]:
     """An edit that only deletes wrote no line and has no record."""
     found, model = [], "ostinato"
     for event in events:
-        if event.kind is Kind.REPLY and event.data["version"] is not None:
+        if event.kind is LogEventKind.REPLY and event.data["version"] is not None:
             model = f"ostinato/{event.data['version']}"
-        if event.kind is Kind.EDIT and event.data["lines"]:
+        if event.kind is LogEventKind.EDIT and event.data["lines"]:
             found.append(_record(event, events[0].data["id"], model))
     return found
 
 
-def _record(event: Event, session_id: str, model: str) -> dict[str, Any]:
+def _record(event: LogEvent, session_id: str, model: str) -> dict[str, Any]:
     data = event.data
     ranges = [{"start_line": first, "end_line": last, "content_hash": h} for first, last, h in data["lines"]]
     conversation = {

@@ -7,15 +7,22 @@ from typing import Any
 
 from ostinato import __version__
 from ostinato.harness.conversation import undone
-from ostinato.harness.session_log import Event, Kind
+from ostinato.harness.session_log import LogEvent, LogEventKind
 
 VERSION = "ATIF-v1.8"
-NOTED = (Kind.CHECKPOINT, Kind.EDIT, Kind.ANSWERED, Kind.CANCELLED, Kind.SUMMARY, Kind.OUTCOME)
+NOTED = (
+    LogEventKind.CHECKPOINT,
+    LogEventKind.EDIT,
+    LogEventKind.ANSWERED,
+    LogEventKind.CANCELLED,
+    LogEventKind.SUMMARY,
+    LogEventKind.OUTCOME,
+)
 """Events kept beside the step they follow."""
 Step = dict[str, Any]
 
 
-def trajectory(events: Sequence[Event]) -> dict[str, Any]:
+def trajectory(events: Sequence[LogEvent]) -> dict[str, Any]:
     """The whole session in one document."""
     first = events[0].data
     steps: list[Step] = []
@@ -23,7 +30,7 @@ def trajectory(events: Sequence[Event]) -> dict[str, Any]:
         _take(event, steps)
     for number, step in enumerate(steps, 1):
         step["step_id"] = number
-    tokens = [event.data["tokens"] for event in events if event.kind is Kind.REPLY]
+    tokens = [event.data["tokens"] for event in events if event.kind is LogEventKind.REPLY]
     return {
         "schema_version": VERSION,
         "session_id": first["id"],
@@ -40,18 +47,18 @@ def trajectory(events: Sequence[Event]) -> dict[str, Any]:
     }
 
 
-def _take(event: Event, steps: list[Step]) -> None:
+def _take(event: LogEvent, steps: list[Step]) -> None:
     data = event.data
     match event.kind:
-        case Kind.SESSION:
+        case LogEventKind.SESSION:
             steps.append(_step(event, "system", data["system"]))
-        case Kind.USER:
+        case LogEventKind.USER:
             steps.append(_step(event, "user", data["text"]))
-        case Kind.UNDO:
+        case LogEventKind.UNDO:
             steps.append(_step(event, "user", undone(data["restored"], data["left"])))
-        case Kind.REPLY:
+        case LogEventKind.REPLY:
             steps.append(_agent_step(event))
-        case Kind.OBSERVATION:
+        case LogEventKind.OBSERVATION:
             result = {
                 "source_call_id": data["id"],
                 "content": data["text"],
@@ -62,7 +69,7 @@ def _take(event: Event, steps: list[Step]) -> None:
             steps[-1].setdefault("extra", {}).setdefault("events", []).append({"kind": kind.value, **data})
 
 
-def _agent_step(event: Event) -> Step:
+def _agent_step(event: LogEvent) -> Step:
     data = event.data
     calls = [
         {
@@ -78,6 +85,6 @@ def _agent_step(event: Event) -> Step:
     return step | ({"tool_calls": calls} if calls else {})
 
 
-def _step(event: Event, source: str, message: str, **more: Any) -> Step:
+def _step(event: LogEvent, source: str, message: str, **more: Any) -> Step:
     at = datetime.fromtimestamp(event.at, UTC).isoformat().replace("+00:00", "Z")
     return {"step_id": 0, "timestamp": at, "source": source, "message": message, **more}

@@ -6,7 +6,7 @@ from typing import Any
 
 from ostinato import __version__
 from ostinato.harness.conversation import messages
-from ostinato.harness.session_log import Event, Kind
+from ostinato.harness.session_log import LogEvent, LogEventKind
 
 FORMAT = "mini-swe-agent-1.1"
 STATUS = {
@@ -19,13 +19,13 @@ STATUS = {
 """Our endings in its words; others stay as they are."""
 
 
-def trajectory(events: Sequence[Event]) -> dict[str, Any]:
+def trajectory(events: Sequence[LogEvent]) -> dict[str, Any]:
     """The whole session. Costs are not known and say 0."""
     ending = next((event.data["ending"] for event in reversed(events) if "ending" in event.data), "")
     said = messages(events)
     final = next((message["content"] for message in reversed(said) if message["role"] == "assistant"), None)
     status = STATUS.get(ending, ending)
-    replies = sum(event.kind is Kind.REPLY for event in events)
+    replies = sum(event.kind is LogEventKind.REPLY for event in events)
     return {
         "info": {
             "model_stats": {"instance_cost": 0.0, "api_calls": replies},
@@ -51,9 +51,15 @@ def trajectory(events: Sequence[Event]) -> dict[str, Any]:
     }
 
 
-def _with_extra(events: Sequence[Event], said: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _with_extra(events: Sequence[LogEvent], said: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Its metadata lies under `extra`: when, and the commands of a reply as it calls them."""
-    speaking = (Kind.SESSION, Kind.USER, Kind.REPLY, Kind.OBSERVATION, Kind.UNDO)
+    speaking = (
+        LogEventKind.SESSION,
+        LogEventKind.USER,
+        LogEventKind.REPLY,
+        LogEventKind.OBSERVATION,
+        LogEventKind.UNDO,
+    )
     times = [event.at for event in events if event.kind in speaking][-len(said) :]
     return [
         message | {"extra": {"timestamp": at} | _actions(message)}

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ostinato.harness.conversation import messages
-from ostinato.harness.session_log import Event
+from ostinato.harness.session_log import LogEvent
 
 
-def rows(events: Sequence[Event]) -> list[dict[str, Any]]:
+def rows(events: Sequence[LogEvent]) -> list[dict[str, Any]]:
     """The conversation; none when the session never began."""
     return [{"messages": messages(events), "tools": events[0].data["tools"]}] if events else []

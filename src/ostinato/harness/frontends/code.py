@@ -26,10 +26,10 @@ DONE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class CodeRequest:
     """What to do once the repository is open.
 
-    >>> Wish(prompt="calc.py is off").interactive
+    >>> CodeRequest(prompt="calc.py is off").interactive
     False
     """
 
@@ -44,19 +44,19 @@ class Wish:
     """Take back what the last prompt changed, and leave."""
 
 
-async def code(wish: Wish, options: Options, console: Console) -> int:
+async def code(request: CodeRequest, options: Options, console: Console) -> int:
     """Exit status: 0 done, 1 not, 2 wrong request, 130 interrupted."""
-    asks = not wish.undo and (wish.interactive or wish.prompt is None)
-    if not options.key and not wish.undo:
+    asks = not request.undo and (request.interactive or request.prompt is None)
+    if not options.key and not request.undo:
         return _wrong(console, "no API key: set OSTINATO_KEY, or name a file that holds it with --key-file")
     try:
-        if asks and not wish.plain and _is_typed() and console.is_terminal:
+        if asks and not request.plain and _is_typed() and console.is_terminal:
             if find_spec("textual") is not None:
                 from ostinato.harness.frontends.terminal import full_screen
 
-                return await full_screen(wish.prompt, wish.resume, options)
+                return await full_screen(request.prompt, request.resume, options)
             console.print(NO_TEXTUAL, style="yellow", markup=False)
-        return await _in_lines(wish, options, console, asks=asks)
+        return await _in_lines(request, options, console, asks=asks)
     except (GatewayRefused, GitError, ConfigError, LogError) as error:
         return _wrong(console, str(error))
     except SandboxError as error:
@@ -64,21 +64,21 @@ async def code(wish: Wish, options: Options, console: Console) -> int:
         return FAILED
 
 
-async def _in_lines(wish: Wish, options: Options, console: Console, *, asks: bool) -> int:
+async def _in_lines(request: CodeRequest, options: Options, console: Console, *, asks: bool) -> int:
     lines, screen = Lines(sys.stdin), Screen(console)
     user: User = TerminalUser(console, lines) if _is_typed() else SilentUser()
     bench = await Workbench.open(options, user, screen)
     _tell(bench, screen)
     try:
-        if wish.resume is not None or wish.undo:
-            await bench.resume(wish.resume or "")
-        if wish.undo:
+        if request.resume is not None or request.undo:
+            await bench.resume(request.resume or "")
+        if request.undo:
             screen.say(await command(bench, "/undo"))
             return DONE
-        status = await _once(bench, screen, wish.prompt) if wish.prompt is not None else DONE
+        status = await _once(bench, screen, request.prompt) if request.prompt is not None else DONE
         if asks and status != INTERRUPTED:
             taken = await plain.converse(bench, lines, screen, typed=_is_typed())
-            if not taken and wish.prompt is None and not _is_typed():
+            if not taken and request.prompt is None and not _is_typed():
                 return _wrong(console, NOTHING)
         return status
     finally:

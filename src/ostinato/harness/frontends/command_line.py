@@ -52,21 +52,21 @@ def _code(code: argparse.ArgumentParser) -> None:
 def _run_code(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from ostinato.harness.frontends.code import Wish, code
+    from ostinato.harness.frontends.code import CodeRequest, code
 
     try:
         chosen = _options(options)
     except (ConfigError, ValueError) as error:
         print(f"ostinato: {error}", file=sys.stderr)  # noqa: T201
         return WRONG
-    wish = Wish(
+    request = CodeRequest(
         prompt=options.prompt,
         interactive=options.interactive,
         plain=options.plain,
         resume=options.resume,
         undo=options.undo,
     )
-    return asyncio.run(code(wish, chosen, Console(highlight=False)))
+    return asyncio.run(code(request, chosen, Console(highlight=False)))
 
 
 def _options(options: argparse.Namespace) -> "Options":

@@ -5,7 +5,7 @@ from rich.syntax import Syntax
 
 from ostinato.harness.client import Reply
 from ostinato.harness.conversation import Call, Edit
-from ostinato.harness.execute import Observation
+from ostinato.harness.execute import ToolResult
 from ostinato.harness.profiles.profile import named_by
 from ostinato.harness.users import visible
 
@@ -31,7 +31,7 @@ def plan(call: Call) -> list[str]:
     ]
 
 
-def shortened(observation: Observation) -> list[str]:
+def shortened(observation: ToolResult) -> list[str]:
     """What the model read, its first lines."""
     lines = visible(observation.text.replace("\r\n", "\n")).split("\n")
     more = [f"… {len(lines) - SHOWN_LINES} more lines"] if len(lines) > SHOWN_LINES else []
@@ -70,7 +70,7 @@ class Screen:
         self._end_line()
         self._console.print(f"  changed {edit.path}", style="green", markup=False)
 
-    def result(self, call: Call, observation: Observation) -> None:
+    def result(self, call: Call, observation: ToolResult) -> None:
         self._end_line()
         if self._streamed and observation.error is None:
             return

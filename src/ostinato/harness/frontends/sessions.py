@@ -10,11 +10,11 @@ from rich.console import Console
 from ostinato.harness.client import Reply
 from ostinato.harness.conversation import Call
 from ostinato.harness.errors import ToolError
-from ostinato.harness.execute import Observation
+from ostinato.harness.execute import ToolResult
 from ostinato.harness.export import FORMATS
 from ostinato.harness.frontends.screen import Screen
 from ostinato.harness.profiles.offers import Reading
-from ostinato.harness.session_log import Event, Kind, LogError, Sessions
+from ostinato.harness.session_log import LogError, LogEvent, LogEventKind, Sessions
 
 DONE = 0
 
@@ -53,31 +53,31 @@ def export(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _replayed(event: Event, screen: Screen, called: dict[str, Call]) -> None:
+def _replayed(event: LogEvent, screen: Screen, called: dict[str, Call]) -> None:
     data = event.data
     match event.kind:
-        case Kind.USER:
+        case LogEventKind.USER:
             screen.say(f"> {data['text']}", "bold")
-        case Kind.REPLY:
+        case LogEventKind.REPLY:
             screen.text(data["message"]["content"] or "")
             screen.reply(Reply(message=data["message"], finish=data["finish"], tokens=data["tokens"]))
-        case Kind.CALL:
+        case LogEventKind.CALL:
             meant = Reading(tool=data["tool"], arguments=data["arguments"])
             call = Call(id=data["id"], name=data["name"], arguments=data["arguments"], meant=meant)
             called[call.id] = call
             screen.call(call)
-        case Kind.ANSWERED:
+        case LogEventKind.ANSWERED:
             screen.say(f"  permitted: {data['grant']}", "yellow")
-        case Kind.OBSERVATION if data["id"] in called:
+        case LogEventKind.OBSERVATION if data["id"] in called:
             error = None if data["error"] is None else ToolError(data["text"])
-            screen.result(called[data["id"]], Observation(text=data["text"], error=error))
-        case Kind.CANCELLED:
+            screen.result(called[data["id"]], ToolResult(text=data["text"], error=error))
+        case LogEventKind.CANCELLED:
             screen.say("interrupted", "yellow")
-        case Kind.UNDO:
+        case LogEventKind.UNDO:
             screen.say(f"  took back {', '.join(data['restored'])}", "yellow")
 
 
-def _events(session_id: str) -> list[Event]:
+def _events(session_id: str) -> list[LogEvent]:
     sessions = Sessions.of_user()
     newest = next((found for found, _ in sessions.newest()), "")
     if not session_id and not newest:
@@ -88,12 +88,12 @@ def _events(session_id: str) -> list[Event]:
     return events
 
 
-def _summary(events: Sequence[Event]) -> list[str]:
+def _summary(events: Sequence[LogEvent]) -> list[str]:
     if not events:
         return ["(damaged or empty)"]
     started = datetime.fromtimestamp(events[0].at).astimezone().strftime("%Y-%m-%d %H:%M")
-    said = next((event.data["text"] for event in events if event.kind is Kind.USER), "")
-    replies = sum(event.kind is Kind.REPLY for event in events)
+    said = next((event.data["text"] for event in events if event.kind is LogEventKind.USER), "")
+    replies = sum(event.kind is LogEventKind.REPLY for event in events)
     return [started, str(events[0].data.get("root", "")), f"{replies} turns", said.split("\n")[0][:60]]
 
 

@@ -24,11 +24,11 @@ from textual.widgets import Input, Static
 from ostinato.harness.client import GatewayRefused, Reply
 from ostinato.harness.conversation import Call, Edit
 from ostinato.harness.errors import UserAborted
-from ostinato.harness.execute import Observation
+from ostinato.harness.execute import ToolResult
 from ostinato.harness.frontends.plain import verdict
 from ostinato.harness.frontends.screen import headline, plan, shortened
 from ostinato.harness.frontends.slash_commands import Leave, command, is_command
-from ostinato.harness.users import CHOICES, UNCLEAR, Grant, Request, grant_of, question_of, visible
+from ostinato.harness.users import CHOICES, UNCLEAR, Grant, PermissionRequest, grant_of, question_of, visible
 from ostinato.harness.workspace.workbench import Options, Workbench
 
 DONE = 0
@@ -167,7 +167,7 @@ class CodeApp(App[int]):
         self._said = None
         self._tell(f"  changed {edit.path}", "green")
 
-    def result(self, call: Call, observation: Observation) -> None:
+    def result(self, call: Call, observation: ToolResult) -> None:
         streamed, self._said = self._said is not None, None
         if not streamed or observation.error is not None:
             lines = "\n".join("  " + line for line in shortened(observation))
@@ -182,7 +182,7 @@ class CodeApp(App[int]):
             raise UserAborted("the user did not answer")
         return text
 
-    async def permit(self, request: Request) -> Grant:
+    async def permit(self, request: PermissionRequest) -> Grant:
         lines = [*question_of(request), CHOICES]
         while (grant := grant_of(await self._ask("\n".join(lines)))) is None:
             lines = [UNCLEAR, *question_of(request), CHOICES]

@@ -24,7 +24,7 @@ from typing import Any
 
 from ostinato.harness.errors import ToolError
 from ostinato.harness.permissions import patterns, views
-from ostinato.harness.permissions.shell import UNKNOWN, Opaque, Part, Redirection, split
+from ostinato.harness.permissions.shell import UNKNOWN, Opaque, Redirection, WordPart, split
 from ostinato.harness.tools import paths
 from ostinato.harness.tools.apply_patch import parse
 from ostinato.harness.tools.paths import inside
@@ -231,7 +231,7 @@ class Permissions:
             return [paths.names(str(arguments.get("path", ".")), self.root)]
         return [(json.dumps(dict(arguments), sort_keys=True, ensure_ascii=False, default=str),)]
 
-    def _command(self, part: Part, command: str, places: list[str]) -> _Subject:
+    def _command(self, part: WordPart, command: str, places: list[str]) -> _Subject:
         """A part of `command` that runs in one of the `places`."""
         opened = [each for each in part.redirections if each.word is not None]
         words = [_Need(text=part.command, shape=part.shape)] if part.words else []
@@ -248,7 +248,7 @@ class Permissions:
             opaque=foreign,
         )
 
-    def _surely(self, part: Part, places: list[str]) -> Iterator[tuple[str, str]]:
+    def _surely(self, part: WordPart, places: list[str]) -> Iterator[tuple[str, str]]:
         yield from (("bash", text) for text in (part.text, *views.certain(part)))
         for each in part.redirections:
             if each.writes and each.word is not None:
@@ -263,7 +263,7 @@ class Permissions:
         names = [name for place in places for name in paths.names(word.value, self.root, place)]
         return [_Need(text=f"{sign} {name}", shape=f"{sign} {name}") for name in dict.fromkeys(names)]
 
-    def _enters(self, part: Part) -> bool:
+    def _enters(self, part: WordPart) -> bool:
         """Whether a part only changes into a directory within the repository."""
         values = [word.value for word in part.words]
         if len(values) != 2 or values[0] != "cd" or not values[1] or part.redirections:
@@ -274,7 +274,7 @@ class Permissions:
         )
         return plain and not any(self._denials(_named("bash", (part.text,))))
 
-    def _places(self, entering: Iterable[Part]) -> list[str]:
+    def _places(self, entering: Iterable[WordPart]) -> list[str]:
         """Directories in which a part may run: each `cd` may have happened, or failed."""
         places = ["."]
         for part in itertools.islice(entering, MOST_PLACES):
@@ -323,11 +323,11 @@ def _opaque(command: str, surely: tuple[tuple[str, str], ...] = ()) -> _Subject:
     return _Subject(tool="bash", needs=(need,), wholes=(command,), surely=surely, opaque=True)
 
 
-def _is_stateful(part: Part) -> bool:
+def _is_stateful(part: WordPart) -> bool:
     return not part.program or part.program[0].value in STATEFUL
 
 
-def _runs_git(part: Part) -> bool:
+def _runs_git(part: WordPart) -> bool:
     return bool(part.program) and posixpath.basename(part.program[0].value or "") == "git"
 
 

@@ -100,7 +100,7 @@ class Redirection:
 
 
 @dataclass(slots=True)
-class Part:
+class WordPart:
     """One simple command.
 
     >>> [part.text for part in split("a 'b'&&c d>e")]
@@ -131,7 +131,7 @@ class Part:
         return self.words[at:]
 
 
-def split(command: str) -> list[Part]:
+def split(command: str) -> list[WordPart]:
     """Every simple command of `command`, those in subshells and substitutions included. Raises Opaque."""
     if len(command) > MOST_CHARS:
         raise Opaque(f"it has more than {MOST_CHARS} characters")
@@ -149,13 +149,13 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        self.parts: list[Part] = []
+        self.parts: list[WordPart] = []
         self._depth = 0
         self._substituting = 0
 
     def commands(self, end: str | None) -> None:
         """Reads commands up to `end` (or the end of the text), which it consumes."""
-        part, closed = Part(), False
+        part, closed = WordPart(), False
         while True:
             self._skip_blanks()
             char = self._peek()
@@ -167,7 +167,7 @@ class _Reader:
                 raise Opaque("a parenthesis is not closed")
             if char in OPERATORS:
                 self._finish(part)
-                part, closed = Part(), False
+                part, closed = WordPart(), False
                 self._operator()
             elif closed:
                 raise Opaque("something follows a closed group")
@@ -187,7 +187,7 @@ class _Reader:
                 raise Opaque(f"it uses `{only_bash}`, which shells read differently")
         self.at += 1
 
-    def _take_word(self, part: Part) -> bool:
+    def _take_word(self, part: WordPart) -> bool:
         """Adds one word; True when it was the end of a group."""
         start = self.at
         word = self._word()
@@ -209,7 +209,7 @@ class _Reader:
             raise Opaque(f"shells read `{word}` before a redirection differently")
         return word.isdigit()
 
-    def _finish(self, part: Part) -> None:
+    def _finish(self, part: WordPart) -> None:
         if not part.words and not part.redirections:
             return
         if part.program and part.program[0].value is None:
@@ -225,7 +225,7 @@ class _Reader:
             raise Opaque(f"bash may evaluate a word of `{part.program[0].value}`")
         self.parts.append(part)
 
-    def _subshell(self, part: Part) -> None:
+    def _subshell(self, part: WordPart) -> None:
         if part.words or part.redirections:
             raise Opaque("it defines a function or an array")
         if self.text.startswith("((", self.at):

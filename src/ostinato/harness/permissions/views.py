@@ -7,7 +7,7 @@ since any program may run what is named among its words, and a denial of it make
 import posixpath
 from collections.abc import Iterator, Sequence
 
-from ostinato.harness.permissions.shell import UNKNOWN, Opaque, Part, split
+from ostinato.harness.permissions.shell import UNKNOWN, Opaque, WordPart, split
 
 WRAPPERS = {"env", "sudo", "doas", "nohup", "time", "nice", "ionice", "timeout", "xargs", "command", "exec"}
 WRAPPERS |= {
@@ -30,13 +30,13 @@ GIT_TAKES_ONE = {"-c", "-C", "--git-dir", "--work-tree", "--namespace", "--confi
 DEEPEST, MOST_WORDS = 4, 200
 
 
-def certain(part: Part) -> Iterator[str]:
+def certain(part: WordPart) -> Iterator[str]:
     """Commands that `part` surely runs, without path, assignments, wrapper or shell."""
     words = [word.value if word.value is not None else word.shape for word in part.program]
     return _views(words[:MOST_WORDS], DEEPEST)
 
 
-def tails(part: Part) -> Iterator[str]:
+def tails(part: WordPart) -> Iterator[str]:
     """Shapes of commands that `part` may run: its words from each one on that is known."""
     words = [word.value if word.value is not None else word.shape for word in part.program][:MOST_WORDS]
     for at, word in enumerate(words):
@@ -45,7 +45,7 @@ def tails(part: Part) -> Iterator[str]:
         yield _joined([posixpath.basename(word), *words[at + 1 :]])
 
 
-def lines(part: Part) -> Iterator[str]:
+def lines(part: WordPart) -> Iterator[str]:
     """Words of `part` that may be command lines."""
     for word in part.program[:MOST_WORDS]:
         if word.value is not None and any(blank in word.value for blank in " \n\t"):

@@ -28,7 +28,7 @@ ANCHOR = "@@"
 BOM = "\ufeff"
 
 
-class Kind(StrEnum):
+class ChangeKind(StrEnum):
     ADD = "*** Add File: "
     DELETE = "*** Delete File: "
     UPDATE = "*** Update File: "
@@ -53,11 +53,11 @@ class Hunk:
 class Change:
     """What a patch does to one file.
 
-    >>> Change(kind=Kind.DELETE, path="calc.py").hunks
+    >>> Change(kind=ChangeKind.DELETE, path="calc.py").hunks
     ()
     """
 
-    kind: Kind
+    kind: ChangeKind
     path: str
     move_to: str | None = None
     text: str = ""
@@ -71,7 +71,7 @@ def parse(patch: str) -> list[Change]:
     lines.expect(BEGIN)
     changes = []
     while (line := lines.next()) != END:
-        kind = next((kind for kind in Kind if line.startswith(kind)), None)
+        kind = next((kind for kind in ChangeKind if line.startswith(kind)), None)
         if kind is None:
             raise lines.wrong(f"expected *** Add, Delete or Update File: or {END}")
         changes.append(_change(kind, lines.path(line, kind), lines))
@@ -171,10 +171,10 @@ class _Lines:
         return InvalidArguments(f"patch line {self._at}: {why}")
 
 
-def _change(kind: Kind, path: str, lines: _Lines) -> Change:
-    if kind is Kind.DELETE:
+def _change(kind: ChangeKind, path: str, lines: _Lines) -> Change:
+    if kind is ChangeKind.DELETE:
         return Change(kind=kind, path=path)
-    if kind is Kind.ADD:
+    if kind is ChangeKind.ADD:
         return Change(kind=kind, path=path, text=_added(lines))
     move_to = lines.path(lines.next(), MOVE) if lines.peek().startswith(MOVE) else None
     hunks = tuple(_hunks(lines))
@@ -229,4 +229,4 @@ def _line(lines: _Lines, old: list[str], new: list[str]) -> None:
 
 
 def _is_header(line: str) -> bool:
-    return line == END or line.startswith(tuple(Kind))
+    return line == END or line.startswith(tuple(ChangeKind))

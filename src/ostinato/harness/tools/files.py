@@ -6,7 +6,7 @@ from typing import Any
 
 from ostinato.harness.errors import InvalidArguments, UnexpectedEnvironment
 from ostinato.harness.tools import edit
-from ostinato.harness.tools.apply_patch import Kind, parse
+from ostinato.harness.tools.apply_patch import ChangeKind, parse
 from ostinato.harness.tools.patching import patch
 from ostinato.harness.tools.paths import inside
 from ostinato.sandbox.base import Sandbox
@@ -59,7 +59,7 @@ class Files:
     async def apply_patch(self, arguments: Arguments) -> str:
         if self._guarded:
             for change in parse(arguments["patch"]):
-                if change.kind is not Kind.ADD:
+                if change.kind is not ChangeKind.ADD:
                     await self._check_known(change.path)
         for path in await patch(self._sandbox, arguments["patch"]):
             self._seen.pop(self._name(path), None)

@@ -39,7 +39,7 @@ MOST_ALTERNATIVES = 64
 Arguments = Mapping[str, Any]
 
 
-class Finder:
+class FileFinder:
     """The tools that look for files and for text in them."""
 
     def __init__(self, sandbox: Sandbox) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ostinato.harness.errors import InvalidArguments, UnexpectedEnvironment, file_error
 from ostinato.harness.tools import edit
-from ostinato.harness.tools.apply_patch import Change, Kind, apply, parse
+from ostinato.harness.tools.apply_patch import Change, ChangeKind, apply, parse
 from ostinato.harness.tools.paths import inside
 from ostinato.sandbox.base import Sandbox, SandboxPathError
 
@@ -43,14 +43,14 @@ class _Staged:
 
     async def take(self, change: Change) -> None:
         path = self._name(change.path)
-        if change.kind is Kind.ADD:
+        if change.kind is ChangeKind.ADD:
             await self._must_be_free(path)
             self.after[path] = change.text.encode()
             return
         data = await self._content(path)
         if data is None:
             raise UnexpectedEnvironment(f"no such file {path}")
-        if change.kind is Kind.DELETE:
+        if change.kind is ChangeKind.DELETE:
             self.after[path] = None
             return
         await self._update(path, data, change)

@@ -30,10 +30,10 @@ MOST_EDITS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class FileVersion:
     """A file in a tree; no object where there is no file.
 
-    >>> Entry(mode="000000", object="0" * 40).missing
+    >>> FileVersion(mode="000000", object="0" * 40).missing
     True
     """
 
@@ -99,13 +99,13 @@ class Checkpoints:
         output = await self._git("diff", "--no-color", "--no-ext-diff", "--no-textconv", before, after)
         return output.decode(errors="replace")
 
-    async def changed(self, before: str, after: str) -> dict[str, tuple[Entry, Entry]]:
+    async def changed(self, before: str, after: str) -> dict[str, tuple[FileVersion, FileVersion]]:
         """Files that differ between two trees, submodules left out."""
         raw = await self._git("diff-tree", "-r", "-z", "--no-renames", before, after)
         fields = raw.decode("utf-8", "surrogateescape").split("\0")
         rows = (field.lstrip(":").split() for field in fields[0:-1:2])
         found = {
-            path: (Entry(mode=row[0], object=row[2]), Entry(mode=row[1], object=row[3]))
+            path: (FileVersion(mode=row[0], object=row[2]), FileVersion(mode=row[1], object=row[3]))
             for row, path in zip(rows, fields[1::2], strict=True)
         }
         return {path: pair for path, pair in found.items() if SUBMODULE not in {each.mode for each in pair}}
@@ -138,14 +138,14 @@ class Checkpoints:
             Rule(tool="edit", pattern=f"{patterns.exactly(path)}/*", action=Action.DENY) for path in paths
         ]
 
-    async def _edit(self, path: str, old: Entry, new: Entry, *, trees: tuple[str, str]) -> Edit:
+    async def _edit(self, path: str, old: FileVersion, new: FileVersion, *, trees: tuple[str, str]) -> Edit:
         before, after = [None if each.missing else await self._content(each) for each in (old, new)]
         return Edit(path=path, before=before, after=after, trees=trees)
 
-    async def _content(self, entry: Entry) -> bytes:
+    async def _content(self, entry: FileVersion) -> bytes:
         return await self._git("cat-file", "blob", entry.object)
 
-    async def _put(self, path: str, entry: Entry) -> None:
+    async def _put(self, path: str, entry: FileVersion) -> None:
         target = self.root / path
         if target.is_symlink() or target.is_file():
             target.unlink()

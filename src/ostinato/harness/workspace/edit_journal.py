@@ -18,7 +18,7 @@ HOOK = (sys.executable, "-P", "-m", "ostinato", "hook", "--input", "stdin")
 """`-P`: the repository it runs in must not lend it modules."""
 
 
-class Journal:
+class EditJournal:
     """Sends edits one after another beside the agent's work; `drain` waits for the last."""
 
     def __init__(self, root: Path, common: Path, command: Sequence[str] = HOOK) -> None:
@@ -29,7 +29,7 @@ class Journal:
         self._sending: set[asyncio.Task[None]] = set()
 
     @classmethod
-    async def of(cls, root: Path) -> "Journal":
+    async def of(cls, root: Path) -> "EditJournal":
         common = (await git(root, "rev-parse", "--git-common-dir")).decode().rstrip("\n")
         return cls(root, (root / common).resolve())
 

@@ -4,24 +4,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ostinato.harness.conversation import Conversation
-from ostinato.harness.session_log import Event, Kind
+from ostinato.harness.session_log import LogEvent, LogEventKind
 from ostinato.harness.workspace.checkpoints import Checkpoints, Restored
 
 Step = tuple[str, str]
 """Trees before and after one call."""
 
 
-def steps(events: Iterable[Event]) -> list[Step]:
+def steps(events: Iterable[LogEvent]) -> list[Step]:
     """What the last prompt that changed anything, and was not undone, did; in order."""
     prompts: list[list[Step]] = [[]]
     for event in events:
-        if event.kind is Kind.USER:
+        if event.kind is LogEventKind.USER:
             prompts.append([])
-        elif event.kind is Kind.EDIT:
+        elif event.kind is LogEventKind.EDIT:
             before, after = event.data["trees"]
             if (before, after) not in prompts[-1]:
                 prompts[-1].append((before, after))
-        elif event.kind is Kind.UNDO:
+        elif event.kind is LogEventKind.UNDO:
             prompts = [*_with_edits(prompts)[:-1], []]
     return next(iter(reversed(_with_edits(prompts))), [])
 
@@ -48,23 +48,30 @@ async def undo(checkpoints: Checkpoints, conversation: Conversation) -> Restored
 
 async def complete(checkpoints: Checkpoints, conversation: Conversation) -> None:
     """Notes the edits of a call in whose midst the process died."""
-    events: Sequence[Event] = conversation.log.events if conversation.log is not None else []
+    events: Sequence[LogEvent] = conversation.log.events if conversation.log is not None else []
     cut = _cut(events)
     if cut is None:
         return
     trees = [cut["tree"], await checkpoints.take()]
     for path in await checkpoints.changed(trees[0], trees[1]):
         conversation.note(
-            Kind.EDIT, id=cut["id"], path=path, before=None, after=None, lines=[], trees=trees, cut=True
+            LogEventKind.EDIT,
+            id=cut["id"],
+            path=path,
+            before=None,
+            after=None,
+            lines=[],
+            trees=trees,
+            cut=True,
         )
 
 
-def _cut(events: Sequence[Event]) -> Mapping[str, Any] | None:
+def _cut(events: Sequence[LogEvent]) -> Mapping[str, Any] | None:
     """The checkpoint that nothing follows: the log was cut between it and its call's answer."""
     for event in reversed(events):
-        if event.kind is Kind.CHECKPOINT:
+        if event.kind is LogEventKind.CHECKPOINT:
             return event.data
-        if event.kind is not Kind.OBSERVATION or event.data["error"] != "UserAborted":
+        if event.kind is not LogEventKind.OBSERVATION or event.data["error"] != "UserAborted":
             return None
     return None
 

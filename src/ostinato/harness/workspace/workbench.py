@@ -17,7 +17,7 @@ from ostinato.config import ConfigError
 from ostinato.harness.agent import Agent, HarnessConfig, Observer
 from ostinato.harness.client import GatewayClient, GatewayRefused, GatewayUnavailable, Reply
 from ostinato.harness.conversation import Call, Conversation, Edit, Outcome
-from ostinato.harness.execute import Observation
+from ostinato.harness.execute import ToolResult
 from ostinato.harness.git import named_programs, worktree
 from ostinato.harness.permissions import policy
 from ostinato.harness.permissions.rules import Permissions, Rule
@@ -25,11 +25,11 @@ from ostinato.harness.providers import mcp, mcp_config
 from ostinato.harness.providers.base import Providers
 from ostinato.harness.providers.mcp_config import McpServer
 from ostinato.harness.providers.search import SearchAt
-from ostinato.harness.session_log import Kind, LogError, SessionLog, Sessions
+from ostinato.harness.session_log import LogError, LogEventKind, SessionLog, Sessions
 from ostinato.harness.users import Permitting, User
 from ostinato.harness.workspace import undo
 from ostinato.harness.workspace.checkpoints import Checkpoints, Restored
-from ostinato.harness.workspace.edit_journal import Journal
+from ostinato.harness.workspace.edit_journal import EditJournal
 from ostinato.sandbox.backends.process.backend import ProcessBackend
 from ostinato.sandbox.base import Limits, Sandbox, Spec
 from ostinato.types import Ending, Signal, SignalKind, new_id
@@ -74,7 +74,7 @@ class Options:
 class Workbench:
     """Use `open`. One prompt at a time; cancelling it leaves the session usable."""
 
-    def __init__(self, options: Options, root: Path, checkpoints: Checkpoints, journal: Journal) -> None:
+    def __init__(self, options: Options, root: Path, checkpoints: Checkpoints, journal: EditJournal) -> None:
         self.root = root
         self.checkpoints = checkpoints
         self._options = options
@@ -108,7 +108,7 @@ class Workbench:
         own = [*policy.DEFAULT, *policy.asking_git(naming), *policy.keeping_programs(root)]
         rules = [*own, *policy.load(policy.file()), *options.rules]
         checkpoints = await Checkpoints.open(root, options.sessions.directory.parent / "checkpoints")
-        bench = cls(options, root, checkpoints, await Journal.of(root))
+        bench = cls(options, root, checkpoints, await EditJournal.of(root))
         bench.sandbox = await bench._backend.create(
             Spec(repo=root, limits=LIMITS, environment=_environment())
         )
@@ -201,7 +201,7 @@ class Workbench:
 
     async def _begin(self, log: SessionLog) -> None:
         self._ending = Ending.ABANDONED
-        kept = (event.data["tree"] for event in log.events if event.kind is Kind.CHECKPOINT)
+        kept = (event.data["tree"] for event in log.events if event.kind is LogEventKind.CHECKPOINT)
         self._first = next(kept, "") or await self.checkpoints.take()
         self.conversation = self._agent.converse(log.path.stem, log=log)
         await undo.complete(self.checkpoints, self.conversation)
@@ -266,5 +266,5 @@ class _Journalled:
     def output(self, call: Call, piece: str) -> None:
         self._observer.output(call, piece)
 
-    def result(self, call: Call, observation: Observation) -> None:
+    def result(self, call: Call, observation: ToolResult) -> None:
         self._observer.result(call, observation)

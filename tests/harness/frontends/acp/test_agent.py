@@ -10,7 +10,7 @@ import pytest
 from acp import schema
 from tests.harness.frontends.acp.toolbox import command, desk, environment
 
-from ostinato.harness.session_log import Kind, Sessions
+from ostinato.harness.session_log import LogEventKind, Sessions
 from ostinato.types import Ending, SignalKind
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
@@ -259,7 +259,7 @@ async def test_a_session_is_loaded_after_kill_9(open_desk, repo, state, script):
         assert await desk.prompt(session, "well?") == "end_turn"
         assert desk.editor.said.endswith("beta is right")
     log = Sessions(directory=state / "sessions").load(session)
-    assert sum(event.kind is Kind.USER for event in log) == 3
+    assert sum(event.kind is LogEventKind.USER for event in log) == 3
 
 
 async def test_resume_shows_nothing_again(open_desk, repo, script):

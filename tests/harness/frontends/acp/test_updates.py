@@ -7,7 +7,7 @@ from acp import schema
 
 from ostinato.harness.conversation import Call, Edit
 from ostinato.harness.errors import UnexpectedEnvironment
-from ostinato.harness.execute import Observation
+from ostinato.harness.execute import ToolResult
 from ostinato.harness.frontends.acp.updates import Updates, title
 from ostinato.harness.profiles.offers import Reading
 
@@ -45,7 +45,7 @@ async def test_a_call_with_edits_is_shown_as_diffs(updates: Updates, screen: Scr
     updates.edited(patch, Edit(path="a.py", before=b"x\n", after=b"y\n"))
     updates.edited(patch, Edit(path="gone.py", before=b"x\n", after=None))
     updates.edited(patch, Edit(path="pic.png", before=None, after=b"\xff\0"))
-    updates.result(patch, Observation(text="ok"))
+    updates.result(patch, ToolResult(text="ok"))
     await updates.flush()
     started, done = screen.seen
     assert (started.kind, started.status, done.status) == ("edit", "pending", "completed")
@@ -59,7 +59,7 @@ async def test_a_call_with_edits_is_shown_as_diffs(updates: Updates, screen: Scr
 async def test_the_models_ids_may_come_again(updates: Updates, screen: Screen):
     for _ in range(2):
         updates.call(call("ls"))
-        updates.result(call("ls"), Observation(text="x"))
+        updates.result(call("ls"), ToolResult(text="x"))
     await updates.flush()
     ids = [update.tool_call_id for update in screen.seen]
     assert ids[0] == ids[1] != ids[2] == ids[3]
@@ -68,7 +68,7 @@ async def test_the_models_ids_may_come_again(updates: Updates, screen: Screen):
 async def test_an_error_is_failed_and_its_text_shown(updates: Updates, screen: Screen):
     read = call("read", path="/repo/x.py", offset=7)
     updates.call(read)
-    updates.result(read, Observation(text="error: no", error=UnexpectedEnvironment("no")))
+    updates.result(read, ToolResult(text="error: no", error=UnexpectedEnvironment("no")))
     await updates.flush()
     started, done = screen.seen
     assert (started.locations[0].path, started.locations[0].line) == ("/repo/x.py", 7)
@@ -88,11 +88,11 @@ async def test_output_is_shown_while_it_comes(updates: Updates, screen: Screen):
 async def test_a_plan_that_was_refused_is_not_shown(updates: Updates, screen: Screen):
     todo = call("todo_write", todos=[{"content": "x"}])
     updates.call(todo)
-    updates.result(todo, Observation(text="error: no", error=UnexpectedEnvironment("no")))
+    updates.result(todo, ToolResult(text="error: no", error=UnexpectedEnvironment("no")))
     await updates.flush()
     assert screen.seen == []
     updates.call(todo)
-    updates.result(todo, Observation(text="ok"))
+    updates.result(todo, ToolResult(text="ok"))
     await updates.flush()
     (plan,) = screen.seen
     assert (plan.entries[0].status, plan.entries[0].priority) == ("pending", "medium")

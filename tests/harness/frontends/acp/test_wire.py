@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ostinato.harness.frontends.acp import wire as module
-from ostinato.harness.frontends.acp.wire import Wire
+from ostinato.harness.frontends.acp.wire import JsonRpcLines
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
@@ -41,7 +41,7 @@ async def read(data: bytes, limit: int = 2**16) -> tuple[list[dict], list[dict]]
     reader, page = asyncio.StreamReader(limit=limit), Page()
     reader.feed_data(data)
     reader.feed_eof()
-    wire = Wire(reader, page)
+    wire = JsonRpcLines(reader, page)
     messages = []
     while (message := await wire.receive()) is not None:
         messages.append(message)

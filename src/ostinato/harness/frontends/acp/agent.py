@@ -26,7 +26,7 @@ from ostinato.harness.frontends.acp.session import (
 from ostinato.harness.git import GitError, worktree
 from ostinato.harness.profiles.profile import PROFILES
 from ostinato.harness.providers.mcp import McpMissing
-from ostinato.harness.session_log import Event, LogError
+from ostinato.harness.session_log import LogError, LogEvent
 from ostinato.harness.workspace.workbench import Options
 from ostinato.sandbox.base import SandboxError
 
@@ -41,7 +41,7 @@ class _Place:
     """Where a session works and whose it is."""
 
     root: Path
-    events: Sequence[Event] = ()
+    events: Sequence[LogEvent] = ()
 
 
 class EditorAgent:
@@ -170,7 +170,9 @@ class EditorAgent:
         except GitError as error:
             raise RequestError(INVALID_PARAMS, str(error)) from error
 
-    async def _resume(self, cwd: str, session_id: str, servers: Any) -> tuple[EditorSession, Sequence[Event]]:
+    async def _resume(
+        self, cwd: str, session_id: str, servers: Any
+    ) -> tuple[EditorSession, Sequence[LogEvent]]:
         place = await self._place(cwd)
         if session_id in self._sessions:
             await self.close_session(session_id)
@@ -245,7 +247,7 @@ def config_options(session: EditorSession) -> list[Any]:
     ]
 
 
-def _info(session_id: str, events: Sequence[Event]) -> schema.SessionInfo:
+def _info(session_id: str, events: Sequence[LogEvent]) -> schema.SessionInfo:
     at = events[-1].at if events else time.time()
     return schema.SessionInfo(
         session_id=session_id,

@@ -1,4 +1,4 @@
-"""`ostinato acp`: started by an editor, which speaks JSON-RPC with it over standard input and output."""
+"""The command `ostinato acp`, which an editor starts and speaks JSON-RPC with over standard input and output."""
 
 import argparse
 import asyncio
@@ -17,7 +17,7 @@ DONE, WRONG = 0, 2
 
 
 def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Adds it to the command line."""
+    """Add `ostinato acp` to the command line."""
     parser = commands.add_parser("acp", help="serve the agent to an editor (Agent Client Protocol)")
     url = os.environ.get("OSTINATO_URL", "http://127.0.0.1:8080")
     parser.add_argument("--url", default=url, help="the gateway (or OSTINATO_URL)")
@@ -25,7 +25,6 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "--key-file", type=Path, default=None, help="a file with the API key (or set OSTINATO_KEY)"
     )
     parser.add_argument("--profile", default="core", help="the tool dialect that new sessions begin with")
-    parser.add_argument("--draft", action="store_true", help="also speak version 2 of the protocol, a draft")
     parser.set_defaults(run=_run)
 
 
@@ -41,20 +40,20 @@ def _run(arguments: argparse.Namespace) -> int:
         options = Options(directory=Path(), url=arguments.url, key=key, config=config)
     except (ProfileError, ConfigError) as error:
         return _wrong(str(error))
-    return serve(options, draft=arguments.draft)
+    return serve(options)
 
 
-def serve(options: "Options", *, draft: bool = False) -> int:
-    """Serves until the end of input; with `draft` also version 2 of the protocol.
+def serve(options: "Options") -> int:
+    """Serve until the end of input and return the exit status.
 
-    Exit status 2 and one line on standard error when it cannot start.
+    The status is 2, with one line on standard error, when it cannot start.
     """
     if importlib.util.find_spec("acp") is None:
         return _wrong("an editor needs the Agent Client Protocol: pip install -e '.[code]'")
     if sys.stdin.isatty():
         return _wrong("acp is started by an editor, see docs/acp.md; `ostinato code` is for terminals")
     try:
-        asyncio.run(_serve(options, draft))
+        asyncio.run(_serve(options))
     except ValueError as error:
         return _wrong(f"standard input must be a pipe: {error}")
     return DONE
@@ -65,18 +64,16 @@ def _wrong(message: str) -> int:
     return WRONG
 
 
-async def _serve(options: "Options", draft: bool) -> None:
+async def _serve(options: "Options") -> None:
     from acp.agent.connection import AgentSideConnection
 
     from ostinato.harness.frontends.acp.agent import EditorAgent
-    from ostinato.harness.frontends.acp.draft import Draft
     from ostinato.harness.frontends.acp.wire import standard_streams
 
-    wire = await standard_streams()
-    transport = Draft(wire) if draft else wire
+    lines = await standard_streams()
     agent = EditorAgent(options)
     connection = AgentSideConnection(
-        cast("Any", agent), transport, listening=False, use_unstable_protocol=True, observers=[agent.sent]
+        cast("Any", agent), lines, listening=False, use_unstable_protocol=True, observers=[agent.sent]
     )
     try:
         await connection.listen()

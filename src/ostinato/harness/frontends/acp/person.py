@@ -13,7 +13,7 @@ from ostinato.harness.errors import ToolError, UserAborted
 from ostinato.harness.frontends.acp.updates import KINDS, Updates, title
 from ostinato.harness.permissions.rules import Action, Rule
 from ostinato.harness.tools import edit
-from ostinato.harness.users import Grant, Request
+from ostinato.harness.users import Grant, PermissionRequest
 from ostinato.sandbox.base import SandboxError
 
 OPTIONS: tuple[tuple[schema.PermissionOptionKind, str], ...] = (
@@ -48,7 +48,7 @@ class Person:
         self,
         client: Any,
         updates: Updates,
-        decided: Callable[[Request, bool, Sequence[Rule]], Awaitable[None]],
+        decided: Callable[[PermissionRequest, bool, Sequence[Rule]], Awaitable[None]],
         *,
         elicits: bool,
     ) -> None:
@@ -69,7 +69,7 @@ class Person:
         self.asked.put_nowait(asked)
         return await asked.answer
 
-    async def permit(self, request: Request) -> Grant:
+    async def permit(self, request: PermissionRequest) -> Grant:
         """Asks the editor. A dialog that was closed, or could not be shown, counts as no."""
         await self._updates.flush()
         options = [schema.PermissionOption(kind=kind, name=name, option_id=kind) for kind, name in OPTIONS]
@@ -103,7 +103,7 @@ class Person:
             raise UserAborted("the user did not answer")
         return answer
 
-    async def _shown(self, request: Request) -> schema.ToolCallUpdate:
+    async def _shown(self, request: PermissionRequest) -> schema.ToolCallUpdate:
         """The call with what it would change, and exactly what "always" would add."""
         diffs: list[Any] = [
             diff for each in await self._proposed(request) for diff in self._updates.diffs(each)
@@ -121,7 +121,7 @@ class Person:
         )
         return schema.ToolCallUpdate.model_validate(shown.model_dump(exclude={"session_update"}))
 
-    async def _proposed(self, request: Request) -> list[Edit]:
+    async def _proposed(self, request: PermissionRequest) -> list[Edit]:
         """What `edit` or `write` would do; nothing when it would fail."""
         arguments = request.arguments
         if request.tool not in {"edit", "write"}:

@@ -5,42 +5,42 @@ from typing import Any
 
 from ostinato.harness.conversation import Call
 from ostinato.harness.errors import ToolError
-from ostinato.harness.execute import Observation
+from ostinato.harness.execute import ToolResult
 from ostinato.harness.frontends.acp.updates import Updates
 from ostinato.harness.profiles.offers import Reading
 from ostinato.harness.profiles.profile import PROFILES
-from ostinato.harness.session_log import Event, Kind
+from ostinato.harness.session_log import LogEvent, LogEventKind
 
 
-def replay(updates: Updates, events: Sequence[Event]) -> None:
+def replay(updates: Updates, events: Sequence[LogEvent]) -> None:
     """Messages, calls with results, plan and usage, in order. Of diffs the log has hashes only."""
     profile = PROFILES.get(str(events[0].data.get("profile")) if events else "")
     calls: dict[str, Call] = {}
     for event in events:
         data = event.data
         match event.kind:
-            case Kind.USER:
+            case LogEventKind.USER:
                 updates.user(data["text"])
-            case Kind.REPLY:
+            case LogEventKind.REPLY:
                 if data["message"].get("content"):
                     updates.say(data["message"]["content"])
                 updates.usage(data["tokens"])
-            case Kind.CALL:
+            case LogEventKind.CALL:
                 meant = profile.reading(data["name"], data["arguments"]) if profile else _as_is(data)
                 calls[data["id"]] = Call(
                     id=data["id"], name=data["name"], arguments=data["arguments"], meant=meant
                 )
                 updates.call(calls[data["id"]])
-            case Kind.OBSERVATION if data["id"] in calls:
+            case LogEventKind.OBSERVATION if data["id"] in calls:
                 error = ToolError(data["text"]) if data["error"] else None
-                updates.result(calls.pop(data["id"]), Observation(text=data["text"], error=error))
+                updates.result(calls.pop(data["id"]), ToolResult(text=data["text"], error=error))
 
 
 def _as_is(data: Any) -> Reading:
     return Reading(tool=data["tool"], arguments=data["arguments"])
 
 
-def title_of(events: Sequence[Event]) -> str | None:
+def title_of(events: Sequence[LogEvent]) -> str | None:
     """The first words of the user, one line."""
-    first = next((event.data["text"] for event in events if event.kind is Kind.USER), None)
+    first = next((event.data["text"] for event in events if event.kind is LogEventKind.USER), None)
     return None if first is None else " ".join(str(first).split())[:80]

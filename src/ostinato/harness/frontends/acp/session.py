@@ -21,8 +21,8 @@ from ostinato.harness.frontends.acp.replay import replay
 from ostinato.harness.frontends.acp.updates import Updates
 from ostinato.harness.git import GitError
 from ostinato.harness.permissions.rules import Action, Permissions, Rule
-from ostinato.harness.session_log import Event
-from ostinato.harness.users import Request
+from ostinato.harness.session_log import LogEvent
+from ostinato.harness.users import PermissionRequest
 from ostinato.harness.workspace.workbench import Options, Workbench
 from ostinato.types import Ending, SignalKind
 
@@ -88,7 +88,7 @@ class EditorSession:
         async def send(update: Any) -> None:
             await client.session_update(session_id=session.id, update=update)
 
-        async def decided(request: Request, allowed: bool, denied: Sequence[Rule]) -> None:
+        async def decided(request: PermissionRequest, allowed: bool, denied: Sequence[Rule]) -> None:
             session.decide(request, allowed, denied)
 
         updates = Updates(send, str(root), options.config.max_context)
@@ -151,7 +151,7 @@ class EditorSession:
         conversation.permissions = Permissions(rules, root=base.root)
         self.mode = mode
 
-    def decide(self, request: Request, allowed: bool, denied: Sequence[Rule]) -> None:
+    def decide(self, request: PermissionRequest, allowed: bool, denied: Sequence[Rule]) -> None:
         """The editor's decision, posted beside the work; what was rejected for the session stays rejected."""
         self.bench.conversation.grant(denied)
         turn = self.bench.conversation.last_turn
@@ -161,7 +161,7 @@ class EditorSession:
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
 
-    async def replay(self, events: Sequence[Event]) -> None:
+    async def replay(self, events: Sequence[LogEvent]) -> None:
         """Shows the editor what the session's log holds."""
         replay(self.updates, events)
         await self.updates.flush()

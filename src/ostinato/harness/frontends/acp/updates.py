@@ -30,7 +30,7 @@ from acp.helpers import (
 
 from ostinato.harness.client import Reply
 from ostinato.harness.conversation import Call, Edit
-from ostinato.harness.execute import Observation
+from ostinato.harness.execute import ToolResult
 from ostinato.harness.profiles.profile import named_by
 from ostinato.types import new_id
 
@@ -129,7 +129,7 @@ class Updates:
     def edited(self, call: Call, edit: Edit) -> None:
         self._edits.setdefault(call.id, []).append(edit)
 
-    def result(self, call: Call, observation: Observation) -> None:
+    def result(self, call: Call, observation: ToolResult) -> None:
         if call.tool in QUIET:
             self._open.pop(call.id, None)
             self._plan(call, observation)
@@ -173,7 +173,7 @@ class Updates:
         with suppress(asyncio.CancelledError):
             await self._pump
 
-    def _plan(self, call: Call, observation: Observation) -> None:
+    def _plan(self, call: Call, observation: ToolResult) -> None:
         if observation.error is not None:
             return
         self.plan(call.meant.arguments["todos"])

@@ -10,7 +10,7 @@ PARSE_ERROR, INVALID_REQUEST = -32700, -32600
 MAX_LINE = 64 * 2**20
 
 
-class Wire:
+class JsonRpcLines:
     """Moves messages; None from `receive` is the end of input. Never raises for what the other side sends."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -89,7 +89,7 @@ def _wrong(value: object) -> str:
     return "" if "id" in value else "a message has a method, or an id and a result"
 
 
-async def standard_streams() -> Wire:
+async def standard_streams() -> JsonRpcLines:
     """Standard input and output as they were; from here on, what anything prints goes to standard error.
 
     Raises ValueError when standard input is neither a pipe nor a socket.
@@ -102,4 +102,4 @@ async def standard_streams() -> Wire:
     transport, protocol = await loop.connect_write_pipe(
         lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), output
     )
-    return Wire(reader, asyncio.StreamWriter(transport, protocol, None, loop))
+    return JsonRpcLines(reader, asyncio.StreamWriter(transport, protocol, None, loop))
