@@ -1,1 +1,4 @@
-"""The agent: tools, limits and the loop. Speaks only HTTP to the gateway."""
+"""The agent: its tools, permissions, limits and loop, the same for a person and in practice.
+
+It speaks only HTTP to the gateway. `rollout`, `bench`, `loop`, `demo` and the command line come in.
+"""

@@ -1,4 +1,4 @@
-"""The agent: ask the model, run the tools it calls, until it stops calling. The same loop for everyone.
+"""The agent: request a reply, run the tools it calls, until it calls none. Everyone runs this same loop.
 
 ::
 
@@ -27,16 +27,16 @@ from ostinato.sandbox.base import EndedWithinError, Sandbox, SandboxError
 from ostinato.types import Ending, Signal, SignalKind, Source, TurnKind
 
 SUMMARIZE_AT = 0.75
-"""Share of the context that may be full before the model summarises itself."""
+"""The share of the context that may be full before the model writes a summary of its own."""
 SUMMARY_TOKENS = 1_200
-"""At most; it is asked for about 1000."""
+"""The most tokens of a summary; the model is asked for about 1000."""
 REFUSED = {Grant.NO: "by the user", Grant.ABSENT: "unasked, and nobody is there to ask"}
 FILES = {"read", "write", "edit"}
-"""Tools whose path may lead below a nested AGENTS.md."""
+"""The tools whose path may lead below a nested AGENTS.md."""
 
 
 class ModelClient(Protocol):
-    """What the agent needs of a gateway."""
+    """The part of a gateway's client that the agent uses."""
 
     async def reply(self, ask: Ask, on_text: Callable[[str], None] | None = None) -> Reply: ...
 
@@ -44,38 +44,38 @@ class ModelClient(Protocol):
 
 
 class Observer(Protocol):
-    """Watches a session as it happens; calls under the canonical names, whatever the profile."""
+    """An observer of a session as it happens. Calls have their canonical names, whatever the profile."""
 
     def text(self, piece: str) -> None:
-        """A piece of the reply that is being written."""
+        """Show a piece of the reply in progress."""
         ...
 
     def reply(self, reply: Reply) -> None:
-        """The whole reply, its text already shown."""
+        """Take the whole reply, whose text was shown already."""
         ...
 
     def call(self, call: Call) -> None: ...
 
     def edited(self, call: Call, edit: Edit) -> None:
-        """A file that the call changed; only where a keeper watches."""
+        """Show a file that the call changed; only sessions with a keeper report it."""
         ...
 
     def output(self, call: Call, piece: str) -> None:
-        """A piece of what a command printed, while it runs; `result` has it as the model reads it."""
+        """Show a piece of a running command's output; `result` has the text that the model reads."""
         ...
 
     def result(self, call: Call, observation: ToolResult) -> None: ...
 
 
 class Keeper(Protocol):
-    """Keeps what calls change, so that it can be undone."""
+    """A keeper of the files that calls change, so that changes can be undone."""
 
     async def before(self, call: Call) -> str | None:
-        """A checkpoint; None for a call that changes nothing."""
+        """Take a checkpoint; None for a call that changes nothing."""
         ...
 
     async def after(self, call: Call, checkpoint: str) -> list[Edit]:
-        """What has changed since the checkpoint."""
+        """Return the edits since the checkpoint."""
         ...
 
 
@@ -89,20 +89,20 @@ class HarnessConfig:
 
     max_turns: int = 10
     max_tokens: int = 64
-    """Per turn."""
+    """The most tokens of one completion."""
     max_context: int = 448
-    """Prompt and completion together; no further turn is begun beyond it."""
+    """The most tokens of prompt and completion together; beyond it no further turn begins."""
     temperature: float = 1.0
     max_broken: int = 1
-    """Broken replies that are answered with their error; one more ends the session."""
+    """The number of broken replies that get their error as a result; one more ends the session."""
     command_timeout_s: float = 20.0
-    """The longest that a command may ask for."""
+    """The longest time limit that a command may request."""
     profile: str = "core"
-    """The name of what the model is told and which tools it is shown."""
+    """The name of the profile: the prompt and the tools that the model is shown."""
 
 
 class Agent:
-    """Runs sessions against one sandbox. What a session gathers is in its Conversation, never here."""
+    """The agent over one sandbox. The state of a session is in its Conversation, never here."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class Agent:
         source: Source = Source.LIVE,
         task_id: str | None = None,
     ) -> Outcome:
-        """One whole session, its ENDING signal posted. Raises GatewayRefused for a wrong key or request."""
+        """Run one whole session and post its ENDING signal; raises GatewayRefused for a wrong request."""
         conversation = self.converse(session_id, source=source, task_id=task_id)
         outcome = await self.prompt(conversation, instruction)
         return await self.end(conversation, outcome)
@@ -154,7 +154,7 @@ class Agent:
         task_id: str | None = None,
         log: SessionLog | None = None,
     ) -> Conversation:
-        """A session to prompt: a new one, or where its log left off."""
+        """Return a session to prompt: a new one, or the one that its log describes."""
         conversation = Conversation(
             session_id=session_id, permissions=self._permissions, source=source, task_id=task_id, log=log
         )
@@ -163,14 +163,14 @@ class Agent:
         return conversation
 
     async def prompt(self, conversation: Conversation, text: str) -> Outcome:
-        """Works until the model is done with the user's words. Cancelling it ends this prompt alone.
+        """Work until the model is done with the user's words. Cancelling it ends this prompt alone.
 
         Raises GatewayRefused; whatever it raises, the conversation can go on.
         """
         return await self._work(conversation, text)
 
     async def go_on(self, conversation: Conversation) -> Outcome:
-        """As `prompt`, without new words: from where a limit stopped it, or where a branch begins."""
+        """Work on without new words, after a limit stopped the session or at the start of a branch."""
         return await self._work(conversation, None)
 
     async def _work(self, conversation: Conversation, text: str | None) -> Outcome:
@@ -178,7 +178,7 @@ class Agent:
             if text is not None:
                 await self._start(conversation, text)
             ending = await self._until_done(conversation)
-        except EndedWithinError as error:  # a command of its own did that: no way out of a bad verdict
+        except EndedWithinError as error:  # an own command ended the sandbox: no way out of a bad verdict
             conversation.reason = str(error)
             conversation.settle(conversation.reason)
             ending = Ending.BROKEN
@@ -193,7 +193,7 @@ class Agent:
         return conversation.outcome(ending)
 
     async def end(self, conversation: Conversation, outcome: Outcome) -> Outcome:
-        """Posts how the session ended; the outcome of one whose ending is lost is INFRASTRUCTURE."""
+        """Post the ending of the session; an ending that cannot be recorded makes it INFRASTRUCTURE."""
         try:
             await self._signal(conversation, outcome.ending)
         except (GatewayUnavailable, GatewayRefused) as error:
@@ -252,7 +252,7 @@ class Agent:
         return self._profile.summarize is not None and conversation.tokens >= full
 
     async def _summarize(self, conversation: Conversation) -> bool:
-        """Lets the model write down where it stands and goes on from that alone; False when it cannot."""
+        """Let the model summarise its state and go on from the summary alone; False when it wrote none."""
         query = {"role": "user", "content": self._profile.summarize}
         try:
             reply = await self._ask(conversation, query)
@@ -269,7 +269,7 @@ class Agent:
         return True
 
     async def _ask(self, conversation: Conversation, query: Message | None = None) -> Reply:
-        """The next reply; with `query`, which is the harness's own, a turn of the kind summary."""
+        """Return the next reply; with `query`, a question of the harness, the turn is of the kind summary."""
         turn, conversation.next_turn = conversation.next_turn, None
         asked = conversation.messages if query is None else [*conversation.messages, query]
         ask = Ask(
@@ -295,7 +295,7 @@ class Agent:
         return min(SUMMARY_TOKENS, self._config.max_context // 4)
 
     async def _act(self, conversation: Conversation, reply: Reply) -> None:
-        """Runs the calls of a reply in order and appends what the model will read."""
+        """Run the calls of a reply in order and append the results that the model will read."""
         calls = reply.message.get("tool_calls", ())
         if reply.broken is not None and not calls:
             conversation.broken += 1
@@ -322,7 +322,7 @@ class Agent:
         return observation
 
     async def _refusal(self, conversation: Conversation, call: Call) -> ToolResult | None:
-        """What the model reads when the call may not run; None when it may."""
+        """Return the refusal that the model reads when the call may not run; None when it may."""
         if call.meant.error is not None:
             return None
         judged = conversation.permissions.decide(call.tool, call.meant.arguments)
@@ -357,7 +357,7 @@ class Agent:
         return grant
 
     async def _kept(self, conversation: Conversation, call: Call) -> ToolResult:
-        """Runs the call between two checkpoints, the second taken even when it is cancelled."""
+        """Run the call between two checkpoints; the second is taken even when the call is cancelled."""
         checkpoint = await self._keeper.before(call) if self._keeper else None
         if self._keeper is None or checkpoint is None:
             return await self._run(conversation, call)

@@ -1,4 +1,7 @@
-"""The agent's only way out: HTTP to the gateway, with bounded patience for one that restarts."""
+"""The client of the gateway: HTTP with bounded patience for a gateway that restarts.
+
+The agent has no other way out.
+"""
 
 import asyncio
 import json
@@ -28,7 +31,7 @@ class GatewayUnavailable(Exception):  # noqa: N818
 
 
 class GatewayRefused(Exception):  # noqa: N818
-    """The gateway answered with an error that a retry cannot cure (wrong key, bad request)."""
+    """The gateway responded with an error that no retry can cure, such as a wrong key or a bad request."""
 
     def __init__(self, status: int, message: str, code: str | None) -> None:
         super().__init__(f"the gateway refused with {status}: {message}")
@@ -43,7 +46,7 @@ class ContextExceeded(GatewayRefused):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """One assistant message, to be sent back unchanged; `broken` says why it cannot be used.
+    """One assistant message, which is sent back unchanged; `broken` is the reason why it cannot be used.
 
     >>> Reply(message={"role": "assistant", "content": "done"}, finish="stop", tokens=9).broken is None
     True
@@ -52,15 +55,15 @@ class Reply:
     message: Message
     finish: str
     tokens: int
-    """Prompt and completion together."""
+    """The number of tokens of prompt and completion together."""
     broken: str | None = None
     turn: int | None = None
-    """Index under which the gateway recorded it; None when it did not say."""
+    """The index under which the gateway recorded the turn; None when the gateway did not say."""
     arm: str | None = None
     version: int | None = None
     """The newest version that sampled a token of it."""
     trained_under: str | None = None
-    """Hash of another harness, when the model was trained under that; None when all is well."""
+    """The hash of the harness that the model was trained under, when that is another one; else None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +76,11 @@ class Ask:
 
     session_id: str
     turn: int | None
-    """Index of the turn asked for: asked again after a lost answer, the gateway repeats what it recorded.
-    None when it is not known, since an answer was given up."""
+    """The index of the requested turn.
+
+    When the same index is requested again after a lost response, the gateway repeats what it recorded. None
+    when the index is unknown, because the client gave up on an earlier response.
+    """
     messages: tuple[Message, ...]
     tools: tuple[Mapping[str, Any], ...]
     max_tokens: int = 256
@@ -83,7 +89,7 @@ class Ask:
     task_id: str | None = None
     kind: TurnKind = TurnKind.MAIN
     harness: str = CORE.hash
-    """`Profile.hash` of what the model is told."""
+    """The `Profile.hash` of the prompt and tools that the model is shown."""
 
     def headers(self) -> dict[str, str]:
         task = {"X-Task-Id": self.task_id} if self.task_id is not None else {}
@@ -110,16 +116,16 @@ class Ask:
 
 
 def open_http() -> aiohttp.ClientSession:
-    """A session of keep-alive connections for any number of clients. Call it inside a running loop."""
+    """Return a session of keep-alive connections for any number of clients. Call it inside a running loop."""
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=60)
     return aiohttp.ClientSession(connector=connector, timeout=TIMEOUT)
 
 
 class GatewayClient:
-    """Keep-alive client of one gateway, shared by every agent of a process.
+    """A keep-alive client of one gateway, which every agent of a process shares.
 
-    `patience_s` bounds the wait for a gateway that is away; after it GatewayUnavailable is raised.
-    Clients that share one `http` close it themselves; a client without makes and closes its own.
+    `patience_s` bounds the wait for a gateway that is away; then GatewayUnavailable is raised. Callers that
+    share one `http` between clients close it themselves; a client without one makes and closes its own.
     """
 
     def __init__(
@@ -148,7 +154,7 @@ class GatewayClient:
             self._http = None
 
     async def reply(self, ask: Ask, on_text: Callable[[str], None] | None = None) -> Reply:
-        """The assistant's next message; with `on_text`, streamed, and given to it piece by piece.
+        """Return the assistant's next message; with `on_text` it is streamed and passed on piece by piece.
 
         Raises GatewayUnavailable, GatewayRefused, ContextExceeded.
         """
@@ -158,7 +164,7 @@ class GatewayClient:
         return await self._patiently(lambda: self._streamed(path, body, ask.headers(), on_text))
 
     async def signal(self, signal: Signal) -> None:
-        """Posts one signal; posting it again is harmless. Raises GatewayUnavailable, GatewayRefused."""
+        """Post one signal; posting it again is harmless. Raises GatewayUnavailable, GatewayRefused."""
         value = {
             "session_id": signal.session_id,
             "kind": signal.kind.value,
@@ -221,7 +227,7 @@ class GatewayClient:
 
 
 class _Folded:
-    """A streamed reply put together again."""
+    """A streamed reply, put together from its chunks."""
 
     def __init__(self) -> None:
         self._content = ""
@@ -232,7 +238,7 @@ class _Folded:
         self._version: int | None = None
 
     def add(self, chunk: Message) -> str:
-        """Takes one chunk; returns the text it added. An error inside the stream is raised as a 503."""
+        """Add one chunk and return the text that it added. An error inside the stream is raised as a 503."""
         if "error" in chunk:
             raise GatewayRefused(503, chunk["error"]["message"], chunk["error"].get("code"))
         if chunk.get("usage"):
@@ -248,7 +254,7 @@ class _Folded:
         return text
 
     def reply(self) -> Reply:
-        """The whole reply. ClientPayloadError, so that it is retried, when the stream was cut."""
+        """Return the whole reply; raises ClientPayloadError, which is retried, when the stream was cut."""
         if self._finish is None:
             raise aiohttp.ClientPayloadError("the stream ended in the middle")
         message: Message = {"role": "assistant", "content": self._content or None}
@@ -275,7 +281,7 @@ def _reply(body: Message) -> Reply:
 
 
 def _sourced(reply: Reply, headers: Mapping[str, str]) -> Reply:
-    """The reply with what the gateway says of where it came from."""
+    """Return the reply with the arm, version and turn that the gateway names in its headers."""
     turn = headers.get("x-ostinato-turn")
     return replace(
         reply,

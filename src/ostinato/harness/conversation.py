@@ -1,4 +1,4 @@
-"""What one session has gathered so far, and how it is read back from its log."""
+"""The conversation of one session as it stands, and its recovery from the session's log."""
 
 import difflib
 import hashlib
@@ -21,7 +21,7 @@ INTERRUPTED = "interrupted before the call had answered"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One tool call: as the model wrote it, and what it means.
+    """One tool call: as the model wrote it, and as the harness reads it.
 
     >>> Call(id="c0", name="read", arguments={"path": "x"}, meant=Reading(tool="read", arguments={})).tool
     'read'
@@ -40,7 +40,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """One file as a call found it and left it; None where there is no file.
+    """One file before and after a call; None where there is no file.
 
     >>> Edit(path="new.py", before=None, after=b"x = 1\\n").hashes[0] is None
     True
@@ -50,11 +50,11 @@ class Edit:
     before: bytes | None
     after: bytes | None
     trees: tuple[str, str] = ("", "")
-    """Checkpoints around the call."""
+    """The checkpoints before and after the call."""
 
     @property
     def lines(self) -> list[tuple[int, int, str]]:
-        """First line, last line, from 1, and hash of each region that is new in the file as it was left."""
+        """Return the first line, last line (from 1) and hash of each region that is new in the file."""
         old, new = ((side or b"").splitlines(keepends=True) for side in (self.before, self.after))
         blocks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
         regions = [(j1, j2) for kind, _, _, j1, j2 in blocks if kind != "equal" and j2 > j1]
@@ -62,13 +62,13 @@ class Edit:
 
     @property
     def hashes(self) -> tuple[str | None, str | None]:
-        """SHA-256 of the contents."""
+        """The SHA-256 of both contents."""
         return _sha256(self.before), _sha256(self.after)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a prompt, or a whole session of one, went as its agent saw it.
+    """The outcome of a prompt, or of a whole session of one prompt, as its agent saw it.
 
     >>> Outcome(session_id="s1", ending=Ending.FINISHED, final_message="ok", turns=1, calls=()).broken
     0
@@ -77,18 +77,18 @@ class Outcome:
     session_id: str
     ending: Ending
     final_message: str
-    """Text of the last message without a tool call; empty when there is none."""
+    """The text of the last message without a tool call; empty when there is none."""
     turns: int
     calls: tuple[str, ...]
     broken: int = 0
     transcript: tuple[Message, ...] = ()
     reason: str = ""
-    """Of an ending that is not the agent's choice."""
+    """The reason of an ending that the agent did not choose."""
 
 
 @dataclass(slots=True)
 class Conversation:
-    """A session as it stands. With a log, every step of it is on the disk before the next."""
+    """A session as it stands. With a log, every event is on the disk before the next one happens."""
 
     session_id: str
     permissions: Permissions
@@ -97,16 +97,16 @@ class Conversation:
     log: SessionLog | None = None
     messages: list[Message] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
-    """What the user said, one text for each prompt: never summarised."""
+    """The user's words, one text for each prompt; they are never summarised."""
     next_turn: int | None = 0
-    """Index that the gateway will give the next reply; None after an ask whose answer was lost."""
+    """The index that the gateway will give the next reply; None after a request whose response was lost."""
     last_turn: int | None = None
-    """Index of the last reply."""
+    """The index of the last reply."""
     tokens: int = 0
-    """Of the last prompt and completion together."""
+    """The number of tokens of the last prompt and completion together."""
     told: set[str] = field(default_factory=set)
-    """Directories whose instructions the model has read."""
-    # Of the prompt being worked on:
+    """The directories whose instructions the model has read."""
+    # The fields below belong to the prompt in progress.
     turns: int = 0
     broken: int = 0
     calls: list[str] = field(default_factory=list)
@@ -114,7 +114,7 @@ class Conversation:
     reason: str = ""
 
     def branch(self, session_id: str) -> "Conversation":
-        """Another session, without a log, that goes on from here; this one stays as it is."""
+        """Return another session, without a log, that goes on from here; this one stays as it is."""
         return replace(
             self,
             session_id=session_id,
@@ -132,7 +132,7 @@ class Conversation:
             self.log.append(kind, **data)
 
     def start(self, text: str) -> None:
-        """Takes the user's next words."""
+        """Add the user's next words."""
         self.turns, self.broken, self.calls, self.final, self.reason = 0, 0, [], "", ""
         self.note(LogEventKind.USER, text=text)
         self.words.append(text)
@@ -155,7 +155,9 @@ class Conversation:
         self.messages.append(reply.message)
 
     def add_observation(self, call_id: str | None, text: str, error: str | None = None) -> None:
-        """What the model reads of a call, or of a reply that could not be read when `call_id` is None."""
+        """Add the text that the model reads after a call, or after an unreadable reply when `call_id` is
+        None.
+        """
         self.note(LogEventKind.OBSERVATION, id=call_id, text=text, error=error)
         self.messages.append(_observed(call_id, text))
 
@@ -176,22 +178,22 @@ class Conversation:
         )
 
     def grant(self, rules: Iterable[Rule]) -> None:
-        """What the user said "always" to holds for the rest of the session."""
+        """Permit what the user said "always" to, for the rest of the session."""
         self.permissions = self.permissions.granting(rules)
 
     def undone(self, restored: Sequence[str], left: Sequence[str]) -> None:
-        """The user took changes back: the model reads it with their next words."""
+        """Note that the user took changes back; the model reads it with their next words."""
         self.note(LogEventKind.UNDO, restored=list(restored), left=list(left))
         self.messages.append({"role": "user", "content": undone(restored, left)})
 
     def restart(self, summary: str) -> None:
-        """Goes on from a summary: another segment, with the system prompt and the user's own words."""
+        """Go on from a summary, as another segment with the system prompt and the user's own words."""
         self.note(LogEventKind.SUMMARY, text=summary)
         self.messages = _restarted(self.messages[:1], self.words, summary)
         self.tokens = 0
 
     def settle(self, reason: str) -> None:
-        """Answers every call that has no answer yet, so that the conversation can go on."""
+        """Give every call that has no result this text as its result, so that the conversation can go on."""
         for call_id in unanswered(self.messages):
             self.add_observation(call_id, f"error: {reason}", "UserAborted")
 
@@ -209,7 +211,7 @@ class Conversation:
         )
 
     def recall(self, events: Iterable[LogEvent]) -> None:
-        """Takes up where a log ended, however its process did: calls without an answer are answered."""
+        """Restore the state at the end of a log, whose process may have died; every call gets a result."""
         events = list(events)
         self.messages = messages(events)
         self.words = [event.data["text"] for event in events if event.kind is LogEventKind.USER]
@@ -221,12 +223,12 @@ class Conversation:
                     self.grant(
                         Rule(**rule | {"action": Action(rule["action"])}) for rule in event.data["rules"]
                     )
-        self.next_turn = None  # the process may have died between an ask and its answer
+        self.next_turn = None  # the process may have died between a request and its response
         self.settle(INTERRUPTED)
 
 
 def messages(events: Iterable[LogEvent]) -> list[Message]:
-    """The conversation in OpenAI's form, as the model read it."""
+    """Return the conversation in OpenAI's form, as the model read it."""
     found: list[Message] = []
     words: list[str] = []
     for event in events:
@@ -254,7 +256,7 @@ def _restarted(system: list[Message], words: Iterable[str], summary: str) -> lis
 
 
 def unanswered(found: Iterable[Message]) -> list[str]:
-    """Ids of the calls that no message answers."""
+    """Return the ids of the calls that have no result among the messages."""
     open_calls: dict[str, None] = {}
     for message in found:
         for call in message.get("tool_calls", ()):
@@ -265,13 +267,13 @@ def unanswered(found: Iterable[Message]) -> list[str]:
 
 
 def call_of(wire: Message, profile: Profile) -> Call:
-    """A call as it stands in a message."""
+    """Return a call from its form in a message."""
     name, arguments = wire["function"]["name"], json.loads(wire["function"]["arguments"])
     return Call(id=wire["id"], name=name, arguments=arguments, meant=profile.reading(name, arguments))
 
 
 def undone(restored: Sequence[str], left: Sequence[str]) -> str:
-    """What the model reads of an undo, in the user's name."""
+    """Return the text by which the model learns of an undo, in the user's name."""
     kept = f"; left as they are now: {', '.join(left)}" if left else ""
     return f"[I took your changes back: {', '.join(restored) or 'none'}{kept}]"
 

@@ -1,4 +1,5 @@
-"""One agent on one task in one sandbox, verified: what every practice, bench and simulated live session is.
+"""The episode: one agent on one task in one sandbox, verified. Practice, bench and simulated live sessions
+are such.
 
 ::
 
@@ -25,15 +26,16 @@ from ostinato.tasks.grade import answered, contradicts, reported
 from ostinato.types import Ending, Signal, SignalKind, Source, Task, new_id
 
 Left = Mapping[str, bytes | None] | None
-"""What a session changed; None when what it ran keeps that from being carried."""
+"""The files that a session changed; None when the session left changes that cannot be carried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """What came of one session on one task.
+    """The result of one session on one task.
 
     `solved`: the hidden tests pass, protected files are untouched and, where a question was put, the answer
-    is right. `void`: why it must not be scored (something of ours failed), None when it may.
+    is right. `void` is the reason why it must not be scored, since something of ours failed; None when it may
+    be.
     """
 
     task: Task
@@ -44,10 +46,10 @@ class Episode:
     tampered: bool
     void: str | None
     forgeable: bool = False
-    """Whether the tested code could have written the verdict that solved it."""
+    """True when the tested code could have written the verdict that solved it."""
 
     def signals(self) -> list[Signal]:
-        """What the verifier saw, as facts about the session; none for a void one."""
+        """Return the verifier's findings as signals of the session; none for a void one."""
         if self.void is not None:
             return []
         facts = {SignalKind.HIDDEN_TESTS: self.solved, SignalKind.TAMPERED: self.tampered}
@@ -64,21 +66,21 @@ class Episode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tree:
-    """Sessions that began as one, and were forked, sandbox and conversation, after some turns.
+    """The sessions of one fork: sandbox and conversation were shared for some turns, then branched.
 
     >>> Tree(trunk=None, branches=()).branches
     ()
     """
 
     trunk: str | None
-    """The session of the turns they share; None where there was no fork: then there is one branch."""
+    """The session of the shared turns; None without a fork, when there is exactly one branch."""
     branches: tuple[Episode, ...]
 
 
 class CardUser:
-    """Answers every question from the task's intent card, as a user who knows what they want.
+    """A user who knows what they want: every answer comes from the task's intent card.
 
-    Without a card the repository already says all there is to say.
+    Without a card the answer points to the tests, which say everything.
     """
 
     def __init__(self, task: Task) -> None:
@@ -89,7 +91,7 @@ class CardUser:
 
 
 class _Noted:
-    """A search that remembers its failures: what the service could not answer is no fault of the model's."""
+    """A search that remembers its failures, since a failing service is no fault of the model's."""
 
     def __init__(self, search: Search) -> None:
         self._search = search
@@ -104,10 +106,10 @@ class _Noted:
 
 
 class EpisodeRunner:
-    """Runs episodes; any number at once on one runner.
+    """A runner of episodes; any number of them may run at once.
 
-    `search`: the service that `semantic_search` asks, over each sandbox's files. An episode in which it
-    failed is void.
+    `search` is the service behind `semantic_search`, over each sandbox's files. An episode in which it failed
+    is void.
     """
 
     def __init__(
@@ -127,7 +129,7 @@ class EpisodeRunner:
         self._config = config
         self._permissions = permissions
         self.harness = profile(config.profile).hash
-        """Of what the model is told in every episode."""
+        """The hash of the profile that every episode runs under."""
 
     async def run(
         self,
@@ -138,8 +140,11 @@ class EpisodeRunner:
         client: GatewayClient | None = None,
         session_id: str | None = None,
     ) -> Episode:
-        """One session and its verification; `client` for a session that belongs to another user's key,
-        `session_id` for one whose id must be known before it begins."""
+        """Run one session and verify it.
+
+        `client` serves a session that belongs to another user's key, `session_id` one whose id must be known
+        before it begins.
+        """
         session_id = session_id or new_id()
         try:
             outcome, changes = await self.attempt(
@@ -159,10 +164,10 @@ class EpisodeRunner:
         client: GatewayClient | None = None,
         after: Callable[[Sandbox], Awaitable[None]] | None = None,
     ) -> tuple[Outcome, Left]:
-        """The session alone: how it ended and what it changed. Raises SandboxError.
+        """Run the session alone and return its outcome and its changes; raises SandboxError.
 
-        `after` is given the sandbox as the session left it, before it is destroyed, unless what the session
-        ran left nothing to look at.
+        `after` gets the sandbox as the session left it, before it is destroyed, unless the session left
+        nothing that can be looked at.
         """
         sandbox = await self._backend.create(Spec(repo=task.repo))
         try:
@@ -177,7 +182,7 @@ class EpisodeRunner:
             await sandbox.destroy()
 
     async def grow(self, task: Task, user: Answering, *, source: Source, after: int, branches: int) -> Tree:
-        """One session for `after` turns, then as many as `branches` from there; each is verified."""
+        """Run one session for `after` turns, then `branches` sessions from there, and verify each of them."""
         trunk = new_id()
         try:
             outcome, changes, forks = await self._until_fork(
@@ -194,7 +199,7 @@ class EpisodeRunner:
     async def _until_fork(
         self, task: Task, user: Answering, *, source: Source, session_id: str, after: int, branches: int
     ) -> tuple[Outcome, Left, list[tuple[Sandbox, Conversation]]]:
-        """As `attempt`, of the shared turns; no forks of a session that ended before they were over."""
+        """Run the shared turns; there are no forks when the session ended before they were over."""
         sandbox = await self._backend.create(Spec(repo=task.repo))
         try:
             agent, search = self._agent(sandbox, user, replace(self._config, max_turns=after))
@@ -230,7 +235,7 @@ class EpisodeRunner:
     def _agent(
         self, sandbox: Sandbox, user: Answering, config: HarnessConfig, client: GatewayClient | None = None
     ) -> tuple[Agent, _Noted | None]:
-        """And the search it uses, which tells whether it failed."""
+        """Return an agent and the search it uses, which remembers its failure."""
         search = _Noted(self._search.of(sandbox)) if self._search is not None else None
         agent = Agent(
             client or self._client,
@@ -265,7 +270,7 @@ class EpisodeRunner:
         )
 
     def _failed(self, task: Task, outcome: Outcome) -> Episode:
-        """Of a session that left nothing that can be judged, by its own fault."""
+        """Return the failed episode of a session that left nothing that can be judged, by its own fault."""
         return Episode(
             task=task,
             session_id=outcome.session_id,
@@ -298,7 +303,7 @@ async def _left(sandbox: Sandbox) -> Left:
 
 
 def _blamed(outcome: Outcome, search: _Noted | None) -> Outcome:
-    """INFRASTRUCTURE instead of an ending that the search service had a part in."""
+    """Return INFRASTRUCTURE in place of an ending that the search service had a part in."""
     if search is None or search.failure is None:
         return outcome
     return replace(outcome, ending=Ending.INFRASTRUCTURE, reason=search.failure)

@@ -1,14 +1,14 @@
-"""What can go wrong with a tool call: named kinds the model is told about; anything else is our bug."""
+"""The errors of tool calls that the model reads, by kind. Any other error is a bug of ours."""
 
 from ostinato.sandbox.base import SandboxPathError
 
 
 class ToolError(Exception):
-    """A tool call failed in a way the model should read. The message is short: it costs the model tokens."""
+    """A tool call failed in a way that the model should read. The message is short, since it costs tokens."""
 
 
 class InvalidArguments(ToolError):  # noqa: N818
-    """The call does not fit the tool's schema. The model's fault."""
+    """The call does not fit the tool's schema, which is the model's fault."""
 
 
 class UnexpectedEnvironment(ToolError):  # noqa: N818
@@ -28,11 +28,11 @@ class NotPermitted(ToolError):  # noqa: N818
 
 
 class ProviderError(ToolError):
-    """What the tool depends on outside the sandbox (search service, MCP server) failed or is not there."""
+    """A service that the tool depends on, such as search or an MCP server, failed or is not there."""
 
 
 def file_error(path: str, error: Exception) -> UnexpectedEnvironment:
-    """What went wrong with a file, in few words."""
+    """Return the error of a file operation in few words."""
     known = {
         FileNotFoundError: f"no such file {path}",
         IsADirectoryError: f"{path} is a directory",

@@ -1,4 +1,6 @@
-"""Runs one tool call against a sandbox and says, in few words, what came of it."""
+"""The executor of tool calls: runs one call against a sandbox and returns the short text that the model
+reads.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -29,7 +31,7 @@ Arguments = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """What the model reads after a call.
+    """The text that the model reads after a call.
 
     >>> ToolResult(text="ok").error is None
     True
@@ -40,12 +42,15 @@ class ToolResult:
 
     @property
     def broken(self) -> bool:
-        """Whether the model called wrongly, as opposed to met something unexpected."""
+        """True when the call itself was wrong, as opposed to the environment being unexpected."""
         return isinstance(self.error, InvalidArguments)
 
 
 class Executor:
-    """The tools over one sandbox and one user. Errors become text; only failures of ours are raised."""
+    """The tools over one sandbox and one user.
+
+    Errors of a call become text; only failures of ours are raised.
+    """
 
     def __init__(
         self,
@@ -79,9 +84,9 @@ class Executor:
         }
 
     async def run(self, name: str, arguments: Arguments, on_output: OnOutput | None = None) -> ToolResult:
-        """The observation of one call in the words of the profile; one call at a time.
+        """Run one call, in the words of the profile, and return its result; one call at a time.
 
-        Raises only what the sandbox raises when it is itself broken.
+        Raises only the errors of a sandbox that is itself broken.
         """
         self._on_output = on_output
         reading = self._profile.reading(name, arguments)
@@ -100,7 +105,7 @@ class Executor:
         except (OSError, SandboxPathError) as error:
             return _file_observation(arguments, error)
         except SandboxError as error:
-            # A pipe or a huge file is no file to read, but not our failure either: does the sandbox live?
+            # A pipe or a huge file cannot be read, which is no failure of ours as long as the sandbox lives.
             await self._sandbox.list(".")
             return _file_observation(arguments, error)
 
@@ -141,7 +146,7 @@ class Executor:
         return "\n\n".join(f"{hit.path}:{hit.first}-{hit.last}\n{hit.text}" for hit in hits) or "no matches"
 
     async def _todo_write(self, _: Arguments) -> str:
-        return "ok"  # the plan is in the conversation; whoever watches shows it
+        return "ok"  # the plan is in the conversation, and the observer shows it
 
     async def _ask_user(self, arguments: Arguments) -> str:
         options = arguments.get("options", [])

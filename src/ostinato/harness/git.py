@@ -1,4 +1,4 @@
-"""A person's git repository: where it is, and git run in it."""
+"""Git in a person's repository: the top of its working tree, its commands, and its guard against hooks."""
 
 import asyncio
 import os
@@ -10,23 +10,26 @@ from pathlib import Path
 from ostinato.harness.permissions.shell import Opaque, split
 
 LOOKING = {"status", "diff", "log"}
-"""Subcommands that people let an agent run without asking."""
+"""The subcommands that people let an agent run without being asked."""
 NAMED_PROGRAMS = re.compile(
     r"(core\.(sshcommand|gitproxy)|diff\.external|diff\..*\.(command|textconv)"
     r"|filter\..*\.(clean|smudge|process)|remote\..*\.uploadpack)",
     re.DOTALL,
 )
-"""Settings of a repository by which git runs a program while it looks, and which no other setting undoes."""
+"""The settings of a repository by which git runs a program while it only looks, and which no other setting
+undoes.
+"""
 _NESTED = {"safe.bareRepository": "explicit", "core.fsmonitor": "false"}
 _QUIET = {**_NESTED, "core.hooksPath": os.devnull, "log.showSignature": "false"}
 
 
 class GitError(Exception):
-    """Not a repository the agent can work in, or git failed; the message says what to do."""
+    """The agent cannot work in this directory, or git failed; the message says what to do."""
 
 
 async def worktree(directory: Path) -> Path:
-    """Top of the working tree that `directory` lies in: a repository's, a linked worktree's or a submodule's.
+    """Return the top of the working tree that `directory` lies in: of a repository, linked worktree or
+    submodule.
 
     Raises GitError where there is none.
     """
@@ -51,7 +54,7 @@ async def git(
     stdin: bytes = b"",
     accepted: tuple[int, ...] = (0,),
 ) -> bytes:
-    """Output of one git command, undisturbed by the GIT_* variables of a hook. Raises GitError."""
+    """Return the output of one git command, run without the GIT_* variables of a hook; raises GitError."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         process = await asyncio.create_subprocess_exec(
@@ -70,11 +73,12 @@ async def git(
 
 
 def guarded(command: str) -> str:
-    """A shell command in which git, when it looks, runs nothing that files of the repository name.
+    """Return the shell command with settings under which git, when it only looks, runs nothing that the
+    repository names.
 
-    A bare repository that lies among the files is none, no file system monitor and no hook is run, no
-    signature checked. Where another git command stands beside it, hooks run: people want those of a commit.
-    A command without `git status`, `git diff` or `git log`, or one that cannot be read, stays as it is.
+    A bare repository among the files is not used, no file system monitor and no hook is run, no signature is
+    checked. Where another git command stands beside it, hooks run, since people want the hooks of a commit. A
+    command without `git status`, `git diff` or `git log`, or one that cannot be read, stays as it is.
     """
     try:
         parts = split(command)
@@ -92,7 +96,7 @@ def guarded(command: str) -> str:
 
 
 async def named_programs(root: Path) -> list[str]:
-    """Settings of the repository itself, not of the person, by which git runs programs while it looks."""
+    """Return the settings of the repository, not of the person, by which git runs programs while it looks."""
     listed = await git(root, "config", "--null", "--show-scope", "--list")
     fields = listed.decode(errors="replace").split("\0")[:-1]
     entries = zip(fields[0::2], fields[1::2], strict=True)

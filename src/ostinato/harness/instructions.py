@@ -1,8 +1,8 @@
-"""What a repository says to agents: AGENTS.md, or CLAUDE.md where a directory has no AGENTS.md.
+"""The instructions of a repository to agents: AGENTS.md, or CLAUDE.md where a directory has no AGENTS.md.
 
-The root's text is part of the system message from the first turn on. A nested directory's text comes with the
-first observation of a file in it. A repository without such files adds nothing, so practice reads the same
-tokens as ever. The text is the repository's, not the user's: it cannot change what is permitted.
+The root's text is part of the system message from the first turn on. The text of a nested directory comes
+with the first result about a file in it. A repository without such files adds nothing, so practice reads the
+same tokens as ever. The text is the repository's, not the user's: it cannot change what is permitted.
 """
 
 import posixpath
@@ -15,18 +15,18 @@ MOST_CHARS = 24_000
 
 
 async def at_root(sandbox: Sandbox) -> str:
-    """What follows the system prompt; empty when the repository says nothing. Raises SandboxError."""
+    """Return the text that follows the system prompt; empty without instructions. Raises SandboxError."""
     found = await _read(sandbox, ".")
     return f"\n\nInstructions of this repository ({found[0]}):\n\n{found[1]}" if found else ""
 
 
-async def below(sandbox: Sandbox, path: str, told: set[str]) -> str:
-    """What the directories above `path` say that are not in `told`; they are added to it."""
+async def below(sandbox: Sandbox, path: str, shown: set[str]) -> str:
+    """Return the instructions of the directories above `path` that are not in `shown`, and add them to it."""
     texts = []
     for directory in _above(path):
-        if directory in told:
+        if directory in shown:
             continue
-        told.add(directory)
+        shown.add(directory)
         found = await _read(sandbox, directory)
         if found:
             texts.append(f"\n\n[instructions of {directory}/{found[0]}]\n{found[1]}")
@@ -34,7 +34,7 @@ async def below(sandbox: Sandbox, path: str, told: set[str]) -> str:
 
 
 async def _read(sandbox: Sandbox, directory: str) -> tuple[str, str] | None:
-    """Name and text of a directory's instructions; a link that leads elsewhere is not read."""
+    """Return the name and text of a directory's instructions; a link that leads elsewhere is not read."""
     try:
         names = await sandbox.list(directory)
     except OSError:
@@ -51,7 +51,7 @@ async def _read(sandbox: Sandbox, directory: str) -> tuple[str, str] | None:
 
 
 def _above(path: str) -> Iterator[str]:
-    """`a`, `a/b` of `a/b/c.py`; nothing for a path that leads elsewhere."""
+    """Yield `a` and `a/b` for `a/b/c.py`; nothing for a path that leads elsewhere."""
     parts = posixpath.normpath(path).split("/")[:-1]
     if parts[:1] in ([""], [".."]):
         return

@@ -1,4 +1,4 @@
-"""Lines from a terminal or pipe, awaited without a thread, so that leaving never waits for one."""
+"""Lines from a terminal or pipe, awaited without a thread, so that leaving never waits for a thread."""
 
 import asyncio
 import os
@@ -6,14 +6,14 @@ from typing import IO
 
 
 class Lines:
-    """Reads one stream line by line; a process without standard input has none to read."""
+    """The lines of one stream; a process without standard input has none."""
 
     def __init__(self, stream: IO[str] | None) -> None:
         self._stream = stream
         self._held = b""
 
     async def next(self) -> str | None:
-        """The next line without its end; None when there are no more."""
+        """Return the next line without its end; None when there are no more."""
         while b"\n" not in self._held:
             data = await self._read()
             if not data:

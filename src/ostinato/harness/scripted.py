@@ -1,4 +1,4 @@
-"""A gateway of prepared replies, for tests of everything that needs an agent but no model."""
+"""A shipped fake: a gateway client with prepared replies, for tests that need an agent but no model."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -8,7 +8,9 @@ from ostinato.types import Signal
 
 
 class ScriptedClient:
-    """Gives prepared replies in order and keeps what it was asked and told; unavailable when they run out."""
+    """A client that returns prepared replies in order and keeps requests and signals; unavailable when they
+    run out.
+    """
 
     def __init__(self, replies: Iterable[Reply]) -> None:
         self._replies = deque(replies)

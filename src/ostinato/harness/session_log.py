@@ -1,12 +1,12 @@
-"""The truth of a session: an append-only file of JSON lines, each on the disk before its writer goes on.
+"""The log of a session: an append-only file of JSON lines, each on the disk before its writer goes on.
 
 ::
 
     session ─► user ─► reply ─► call ─► asked ─► answered ─► observation ─► reply ─► … ─► ending
                                                    edit ┘
 
-Everything else (messages, exports, what a terminal shows) is a fold of it. A line that a crash cut short was
-never acknowledged: reading leaves it out, and the next writer removes it. One process writes at a time.
+Everything else (messages, exports, the screen) is computed from it. A line that a crash cut short was never
+acknowledged, so reading leaves it out and the next writer removes it. One process writes at a time.
 """
 
 import fcntl
@@ -24,7 +24,7 @@ SUFFIX = ".jsonl"
 
 
 class LogError(Exception):
-    """A session's log cannot be used; the message names it and says what to do."""
+    """The log of a session cannot be used; the message names it and says what to do."""
 
 
 class SessionBusy(LogError):  # noqa: N818
@@ -32,7 +32,7 @@ class SessionBusy(LogError):  # noqa: N818
 
 
 class LogEventKind(StrEnum):
-    """What happened. `data` has the keys of the comment."""
+    """The kinds of events. `data` has the keys of the comment."""
 
     SESSION = "session"  # format, id, root, profile, harness, tools, system: always the first
     USER = "user"  # text
@@ -43,7 +43,7 @@ class LogEventKind(StrEnum):
     CHECKPOINT = "checkpoint"  # id, tree: the files as the call found them
     OBSERVATION = "observation"  # id, text, error: the kind of error or null
     EDIT = "edit"  # id, path, before and after (SHA-256 or null), lines, trees
-    SUMMARY = "summary"  # text: what the conversation goes on from
+    SUMMARY = "summary"  # text: the summary that the conversation goes on from
     CANCELLED = "cancelled"  # reason
     UNDO = "undo"  # restored, left: of the last prompt that changed something
     OUTCOME = "outcome"  # ending, reason: of one prompt
@@ -52,7 +52,7 @@ class LogEventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEvent:
-    """One line.
+    """One event, which is one line of the log.
 
     >>> LogEvent(kind=LogEventKind.USER, data={"text": "calc.py is off"}, at=0.0).data["text"]
     'calc.py is off'
@@ -68,7 +68,7 @@ class LogEvent:
 
 
 def load(path: Path) -> list[LogEvent]:
-    """All acknowledged events of a log. Raises LogError for a file that is missing or damaged."""
+    """Return all acknowledged events of a log; raises LogError for a file that is missing or damaged."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -90,10 +90,10 @@ def _event(line: bytes, where: str) -> LogEvent:
 
 
 class SessionLog:
-    """The one writer of a session's log. Appending returns when the event is on the disk."""
+    """The only writer of a session's log. `append` returns when the event is on the disk."""
 
     def __init__(self, path: Path) -> None:
-        """Opens or creates the log. Raises SessionBusy while another process writes it, LogError."""
+        """Open or create the log; raises SessionBusy while another process writes it, LogError."""
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -109,7 +109,7 @@ class SessionLog:
             raise
 
     def append(self, kind: LogEventKind, **data: Any) -> LogEvent:
-        """Writes one event and waits for the disk."""
+        """Write one event and wait for the disk."""
         event = LogEvent(kind=kind, data=data)
         self._file.write(event.line())
         os.fsync(self._file.fileno())
@@ -142,7 +142,9 @@ class Sessions:
 
     @classmethod
     def of_user(cls) -> "Sessions":
-        """$OSTINATO_STATE/sessions, or ostinato/sessions where the desktop keeps state."""
+        """Return the logs in $OSTINATO_STATE/sessions, or in ostinato/sessions below the state directory of
+        the desktop.
+        """
         home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
         return cls(directory=Path(os.environ.get("OSTINATO_STATE") or f"{home}/ostinato") / "sessions")
 
@@ -152,14 +154,16 @@ class Sessions:
         return self.directory / f"{session_id}{SUFFIX}"
 
     def open(self, session_id: str) -> SessionLog:
-        """The writer of a session. Raises SessionBusy, LogError."""
+        """Return the writer of a session; raises SessionBusy, LogError."""
         return SessionLog(self.path(session_id))
 
     def load(self, session_id: str) -> list[LogEvent]:
         return load(self.path(session_id))
 
     def newest(self, root: str | None = None) -> Iterator[tuple[str, list[LogEvent]]]:
-        """Ids and events of the sessions (of one repository), last written first; a damaged one is empty."""
+        """Yield ids and events of the sessions (of one repository), the last written first; a damaged one is
+        empty.
+        """
         paths = sorted(self.directory.glob(f"*{SUFFIX}"), key=lambda path: path.stat().st_mtime, reverse=True)
         for path in paths:
             try:

@@ -1,4 +1,6 @@
-"""Who answers when the agent asks and permits what no rule allows: a person, a script, or nobody."""
+"""The users of an agent, who answer its questions and permit what no rule allows: a person, a script, or
+nobody.
+"""
 
 import unicodedata
 from collections import deque
@@ -19,10 +21,10 @@ class Grant(StrEnum):
 
     ONCE = "once"
     ALWAYS = "always"
-    """For this session, and exactly the rules that were shown."""
+    """Permits exactly the rules that were shown, for this session."""
     NO = "no"
     ABSENT = "absent"
-    """Nobody was there to ask: it may not run either."""
+    """Nobody was there to ask, so the call may not run."""
 
     @property
     def permits(self) -> bool:
@@ -36,7 +38,7 @@ UNCLEAR = "Nothing was permitted: type the letter y, a or n alone, then Enter."
 
 
 def grant_of(line: str) -> Grant | None:
-    """What a typed line permits; None for anything but the exact letter or word, such as a sentence.
+    """Return the grant of a typed line; None for anything but the exact letter or word.
 
     >>> grant_of(" Y "), grant_of("are you sure?")
     (<Grant.ONCE: 'once'>, None)
@@ -54,30 +56,30 @@ class PermissionRequest:
 
     call_id: str
     tool: str
-    """The canonical name."""
+    """The canonical name of the tool."""
     arguments: Mapping[str, Any]
     asks: tuple[str, ...]
-    """The parts of it that no rule allows."""
+    """The parts of the call that no rule allows."""
     grants: tuple[Rule, ...]
-    """What "always" adds."""
+    """The rules that "always" adds."""
     reason: str = ""
-    """Why the parts could not be told apart, if so."""
+    """The reason why the call could not be split into parts; empty when it could."""
 
 
 class Answering(Protocol):
     async def answer(self, question: str) -> str:
-        """The user's words. Raises UserAborted when they decline."""
+        """Return the user's words; raises UserAborted when they decline."""
         ...
 
 
 class User(Answering, Protocol):
     async def permit(self, request: PermissionRequest) -> Grant:
-        """Whether the call may run."""
+        """Decide whether the call may run."""
         ...
 
 
 class SilentUser:
-    """Nobody is there: says so, leaves decisions to the agent, and permits nothing."""
+    """A user who is not there: the agent decides for itself, and nothing is permitted."""
 
     async def answer(self, question: str) -> str:
         return "no answer, decide yourself"
@@ -87,7 +89,7 @@ class SilentUser:
 
 
 class Permitting:
-    """Answers as another does, and permits whatever is asked; what a rule denies stays denied."""
+    """A user who answers as another one does and permits every request; what a rule denies stays denied."""
 
     def __init__(self, user: Answering) -> None:
         self._user = user
@@ -100,7 +102,7 @@ class Permitting:
 
 
 class ScriptedUser:
-    """Gives prepared answers in order and keeps the questions; declines when they run out."""
+    """A user with prepared answers, who keeps the questions and declines when the answers run out."""
 
     def __init__(self, answers: Iterable[str], grants: Iterable[Grant] = ()) -> None:
         self._answers = deque(answers)
@@ -120,7 +122,7 @@ class ScriptedUser:
 
 
 class TerminalUser:
-    """A person who types lines. An empty line or the end of input declines."""
+    """A person who types lines. An empty line, or the end of input, declines."""
 
     def __init__(self, console: Console, lines: Lines) -> None:
         self._console = console
@@ -146,7 +148,8 @@ class TerminalUser:
 
 
 def visible(text: str) -> str:
-    """`text` with control and format characters spelled out: nothing in it can move a cursor or hide a part.
+    """Return `text` with control and format characters spelled out, so that nothing can move a cursor or hide
+    a part.
 
     >>> visible("rm x\\r\\x1b[2Kls")
     'rm x\\\\r\\\\x1b[2Kls'
@@ -156,7 +159,9 @@ def visible(text: str) -> str:
 
 
 def question_of(request: PermissionRequest) -> list[str]:
-    """The request in words: what is asked and exactly what "always" would add."""
+    """Return the request in words: the parts that need permission, and exactly the rules that "always" would
+    add.
+    """
     return visible("\n".join(_question(request))).split("\n")
 
 

@@ -1,4 +1,6 @@
-"""A session's log in formats that others read: each a fold of the events, none the truth."""
+"""Exports of a session's log in formats that others read, each computed from the events.
+
+The `sessions` frontend comes in."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -24,4 +26,4 @@ FORMATS: Mapping[str, Export] = {
     "agent-trace": _rows(agent_trace.records),
     "jsonl": lambda events: "".join(event.line().decode() for event in events).rstrip("\n"),
 }
-"""By the name that `ostinato session export --format` takes."""
+"""The exports by the name that `ostinato session export --format` takes."""

@@ -1,6 +1,6 @@
-"""Agent Trace 0.1.0 records: which lines of which file the session wrote, one record an edit.
+"""Agent Trace 0.1.0 records of the lines that the session wrote, one record an edit.
 
-Lines are those of the file as the edit left it; a later record of the file counts from there.
+Line numbers are those of the file as the edit left it; a later record of the file counts from there.
 """
 
 import uuid
@@ -15,7 +15,7 @@ VERSION = "0.1.0"
 
 
 def records(events: Sequence[LogEvent]) -> list[dict[str, Any]]:
-    """An edit that only deletes wrote no line and has no record."""
+    """Return one record for each edit; an edit that only deletes wrote no line and has none."""
     found, model = [], "ostinato"
     for event in events:
         if event.kind is LogEventKind.REPLY and event.data["version"] is not None:

@@ -1,4 +1,4 @@
-"""ATIF 1.8, the trajectory format of the Harbor benchmarks. Ours alone lies under `extra`."""
+"""ATIF 1.8, the trajectory format of the Harbor benchmarks. What only ostinato has lies under `extra`."""
 
 import json
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ NOTED = (
     LogEventKind.SUMMARY,
     LogEventKind.OUTCOME,
 )
-"""Events kept beside the step they follow."""
+"""The events that are kept beside the step they follow."""
 Step = dict[str, Any]
 
 
 def trajectory(events: Sequence[LogEvent]) -> dict[str, Any]:
-    """The whole session in one document."""
+    """Return the whole session as one document."""
     first = events[0].data
     steps: list[Step] = []
     for event in events:

@@ -1,4 +1,4 @@
-"""mini-swe-agent's trajectory, format mini-swe-agent-1.1: what its inspector opens."""
+"""The trajectory of mini-swe-agent in its format mini-swe-agent-1.1, which its inspector opens."""
 
 import json
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ STATUS = {
     "broken": "RepeatedFormatError",
     "abandoned": "UserInterruption",
 }
-"""Our endings in its words; others stay as they are."""
+"""Our endings in its words; an ending that is not here stays as it is."""
 
 
 def trajectory(events: Sequence[LogEvent]) -> dict[str, Any]:
-    """The whole session. Costs are not known and say 0."""
+    """Return the whole session. Costs are not known and are 0."""
     ending = next((event.data["ending"] for event in reversed(events) if "ending" in event.data), "")
     said = messages(events)
     final = next((message["content"] for message in reversed(said) if message["role"] == "assistant"), None)
@@ -52,7 +52,7 @@ def trajectory(events: Sequence[LogEvent]) -> dict[str, Any]:
 
 
 def _with_extra(events: Sequence[LogEvent], said: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Its metadata lies under `extra`: when, and the commands of a reply as it calls them."""
+    """Return the messages with their times, and the commands of a reply, under `extra`."""
     speaking = (
         LogEventKind.SESSION,
         LogEventKind.USER,

@@ -8,5 +8,5 @@ from ostinato.harness.session_log import LogEvent
 
 
 def rows(events: Sequence[LogEvent]) -> list[dict[str, Any]]:
-    """The conversation; none when the session never began."""
+    """Return the conversation as one row; no row when the session never began."""
     return [{"messages": messages(events), "tools": events[0].data["tools"]}] if events else []

@@ -1,6 +1,6 @@
-"""What other harnesses call the tools: names of tools and arguments, and the forms of their values.
+"""The dialects of other harnesses: their names of tools and arguments, and the forms of their values.
 
-Only names and forms are theirs; descriptions are ours, and what the tools do is the same everywhere.
+Only names and forms are theirs. The descriptions are ours, and the tools do the same everywhere.
 """
 
 from ostinato.harness.profiles.forms import Form
@@ -28,7 +28,7 @@ QUESTIONS = Argument(
 
 
 def _plan(name: str, words: str, **more: object) -> Argument:
-    """The argument that holds the steps, `words` being what a step is called."""
+    """Return the argument that holds the steps; `words` is the name of a step's text."""
     steps = records((words, "status"), **{words: STRING, "status": one_of(STATUSES)}, **more)
     return Argument(name=name, canonical="todos", schema=steps, form=Form.PLAN, required=True)
 
@@ -43,7 +43,7 @@ CLAUDE = (
     shown_as("todo_write", "TodoWrite", _plan("todos", "content", activeForm=STRING)),
     shown_as("ask_user", "AskUserQuestion", QUESTIONS, options=""),
 )
-"""Claude Code. `activeForm` is what its screen says of a step at work."""
+"""The tools of Claude Code. `activeForm` is the text that its screen shows for a step in progress."""
 
 OPENCODE = (
     shown_as("read", "read", path="filePath"),
@@ -91,7 +91,7 @@ CODEX = (
         _plan("plan", "step"),
     ),
 )
-"""It edits by patches alone and reads with the shell."""
+"""The tools of Codex, which edits by patches alone and reads with the shell."""
 
 MINI = (shown_as("bash", "bash", timeout="", says="Run a shell command in the repository root."),)
-"""mini-swe-agent: everything is the shell."""
+"""The tool of mini-swe-agent: everything is the shell."""

@@ -1,4 +1,4 @@
-"""How a dialect writes a value, and the canonical value it stands for."""
+"""The forms in which dialects write values, and the canonical values they stand for."""
 
 import shlex
 from collections.abc import Callable, Mapping
@@ -11,12 +11,12 @@ SHELLS = ("bash", "sh", "zsh")
 
 
 class Form(StrEnum):
-    """The shapes in which dialects write what the tools take."""
+    """The forms in which dialects write the arguments of the tools."""
 
     PLAIN = "plain"
-    """As it is."""
+    """The canonical value itself."""
     MILLISECONDS = "milliseconds"
-    """Where the tool takes seconds; a part of a second counts as one."""
+    """Milliseconds where the tool takes seconds; a part of a second counts as one."""
     ARGV = "argv"
     """A list of words where the tool takes a command line."""
     PLAN = "plan"
@@ -24,11 +24,11 @@ class Form(StrEnum):
     QUESTION = "question"
     """A list of one question with labelled options."""
     NOTE = "note"
-    """Words for whoever watches; the tool takes nothing of them."""
+    """A note for the observer, which the tool does not take."""
 
 
 def read(form: Form, canonical: str, value: Any) -> Mapping[str, Any]:
-    """The canonical arguments that `value` gives. Raises InvalidArguments for what has no such meaning."""
+    """Return the canonical arguments of `value`; raises InvalidArguments for a value that has none."""
     return READERS[form](canonical, value)
 
 

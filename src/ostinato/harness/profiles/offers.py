@@ -1,4 +1,4 @@
-"""One tool as a profile shows it to the model: other names, other forms, the same tool behind them."""
+"""The offers of a profile: tools as the model sees them, under other names and forms."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from ostinato.harness.tools.definitions import CATALOGUE, tool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Argument:
-    """What a dialect calls an argument.
+    """A dialect's name and form of an argument.
 
     >>> Argument(name="timeout", canonical="timeout", schema={"type": "integer"}).form.value
     'plain'
@@ -28,7 +28,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """A call in canonical words; in the model's own when `error` says that it fits no tool.
+    """A call in canonical words; in the model's own words when `error` says that it fits no tool.
 
     >>> Reading(tool="read", arguments={"path": "calc.py"}).error is None
     True
@@ -41,19 +41,19 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """A schema, and which tool a call of it means.
+    """A schema, and the tool that a call of it means.
 
     >>> shown_as("read", "Read", path="file_path").read({"file_path": "calc.py"})
     {'path': 'calc.py'}
     """
 
     tool: str
-    """The canonical name."""
+    """The canonical name of the tool."""
     shown: Mapping[str, Any]
     """The OpenAI function schema, with the names of the dialect."""
     arguments: tuple[Argument, ...]
     foreign: bool = False
-    """Somebody else runs it and checks the arguments."""
+    """Somebody else runs the tool and checks its arguments."""
 
     @property
     def name(self) -> str:
@@ -61,7 +61,7 @@ class Offer:
         return name
 
     def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The canonical arguments of a call. Raises InvalidArguments in the words of the dialect."""
+        """Return the canonical arguments of a call; raises InvalidArguments in the words of the dialect."""
         if self.foreign:
             return dict(arguments)
         schema.check_arguments(self.name, arguments, self.shown["function"]["parameters"])
@@ -72,25 +72,27 @@ class Offer:
         return meant
 
     def worded(self, text: str) -> str:
-        """`text`, of which the first line names arguments, in the words of the dialect."""
+        """Return `text`, whose first line names arguments, in the words of the dialect."""
         first, newline, rest = text.partition("\n")
         renamed = {each.canonical: each.name for each in self.arguments if each.name != each.canonical}
         return _renamed(first, renamed) + newline + rest
 
 
 def as_it_is(name: str) -> Offer:
-    """The tool under its canonical names."""
+    """Return the offer of a tool under its canonical names."""
     return _offer(name, CATALOGUE[name], _plain_arguments(name, {}))
 
 
 def foreign(shown: Mapping[str, Any]) -> Offer:
-    """A tool that somebody else runs."""
+    """Return the offer of a tool that somebody else runs."""
     return Offer(tool=shown["function"]["name"], shown=shown, arguments=(), foreign=True)
 
 
 def shown_as(canonical: str, name: str, *others: Argument, says: str | None = None, **renamed: str) -> Offer:
-    """The tool under other names. `others` replace the arguments they stand for, or come beside them; an
-    argument renamed to the empty string is not shown.
+    """Return the offer of a tool under other names.
+
+    `others` replace the arguments they stand for, or come beside them; an argument that is renamed to the
+    empty string is not shown.
     """
     plain = _plain_arguments(canonical, renamed)
     replacing = {each.canonical: each for each in others}

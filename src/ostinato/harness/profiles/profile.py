@@ -1,4 +1,4 @@
-"""Profiles: what the model is told and which tools it is shown, as data over one executor.
+"""Profiles: the prompt and the tools that the model is shown, as data over one executor.
 
 ::
 
@@ -23,7 +23,7 @@ from ostinato.harness.profiles.prompt import SUMMARIZE, SUMMARY, SYSTEM
 from ostinato.harness.tools.definitions import CATALOGUE, TOOLS
 
 ANSWERS = 2
-"""Raised when the same call of a tool is answered otherwise than before."""
+"""The version of the tools' results; raised when the same call gets another result than before."""
 
 
 class ProfileError(ValueError):
@@ -42,11 +42,11 @@ class Profile:
     offers: tuple[Offer, ...]
     system: str = SYSTEM
     read_before_edit: bool = False
-    """Whether a file must have been read in the session before `edit` or `write` may change it."""
+    """True when a file must have been read in the session before `edit` or `write` may change it."""
     summarize: str | None = None
-    """The question that makes the model write down where it stands when the context is nearly full."""
+    """The question that makes the model summarise its state when the context is nearly full."""
     hash: str = field(init=False)
-    """16 hexadecimal digits: they change with ANSWERS and any word of prompt, schemas and rules."""
+    """16 hexadecimal digits, which change with ANSWERS and any word of prompt, schemas and rules."""
 
     def __post_init__(self) -> None:
         told: list[Any] = [ANSWERS, self.system, list(self.tools)]
@@ -60,14 +60,14 @@ class Profile:
 
     @property
     def tools(self) -> tuple[Mapping[str, Any], ...]:
-        """The schemas, in the order they are shown."""
+        """Return the schemas in the order in which they are shown."""
         return tuple(offer.shown for offer in self.offers)
 
     def offer(self, name: str) -> Offer | None:
         return next((offer for offer in self.offers if offer.name == name), None)
 
     def reading(self, name: str, arguments: Mapping[str, Any]) -> Reading:
-        """What a call in this dialect means; never raises."""
+        """Return the canonical reading of a call in this dialect; never raises."""
         offer = self.offer(name)
         try:
             if offer is None:
@@ -78,31 +78,31 @@ class Profile:
             return Reading(tool=offer.tool if offer else name, arguments=arguments, error=error)
 
     def worded(self, name: str, text: str) -> str:
-        """An error of the tool that the model calls `name`, with its argument names."""
+        """Return the error of the tool that the model calls `name`, with the dialect's names of arguments."""
         offer = self.offer(name)
         return offer.worded(text) if offer else text
 
     def beside(self, offers: Iterable[Offer]) -> "Profile":
-        """This profile with further tools: another hash, since the model is shown something else."""
+        """Return this profile with further tools, under another hash: the model is shown something else."""
         return replace(self, offers=(*self.offers, *offers))
 
 
 def profile(name: str) -> Profile:
-    """The profile of that name. Raises ProfileError that lists those there are."""
+    """Return the profile of that name; raises ProfileError, which lists the known ones."""
     if name not in PROFILES:
         raise ProfileError(f"no profile {name!r}: use one of {', '.join(PROFILES)}")
     return PROFILES[name]
 
 
 def named_by(trained_under: str) -> str:
-    """What to tell a person whose model was trained under the harness of that hash."""
+    """Return the advice to a person whose model was trained under the harness of that hash."""
     name = next((each.name for each in PROFILES.values() if each.hash == trained_under), None)
     advice = f"choose the profile {name}" if name else "no profile of this version is like it"
     return f"the model was trained under another harness ({trained_under}): {advice}"
 
 
 CORE = Profile(name="core", offers=tuple(as_it_is(tool["function"]["name"]) for tool in TOOLS))
-"""Seven tools under their canonical names: what the demo trains and serves."""
+"""Seven tools under their canonical names, which the demo trains and serves."""
 
 PROFILES: Mapping[str, Profile] = {
     each.name: each

@@ -1,4 +1,4 @@
-"""What the agent is told before the developer speaks. A constant: a changed word is another harness."""
+"""The prompts of the harness. They are constants, since a changed word is another harness."""
 
 SYSTEM = (
     "You are a coding agent in the user's git repository. "
@@ -10,7 +10,7 @@ SYSTEM = (
 )
 
 SUMMARY = "Your summary of the work so far; go on from it:\n\n"
-"""Stands before a summary, after the user's own words."""
+"""The text before a summary, after the user's own words."""
 
 SUMMARIZE = (
     "The conversation is nearly as long as you can read. Write a summary of about 1000 tokens from which you "
@@ -18,4 +18,4 @@ SUMMARIZE = (
     "what you found out, with names and exact values; what failed and why; what remains, and the next step. "
     "Do not call a tool."
 )
-"""Asked by the harness, never by a person: the answer is a turn of the type `summary`."""
+"""The question for a summary, put by the harness; the reply is a turn of the kind summary."""

@@ -1,4 +1,4 @@
-"""Whether the arguments of a call fit a tool's schema. Nothing is guessed or coerced."""
+"""The check of a call's arguments against a tool's schema. Nothing is guessed or coerced."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,11 +18,11 @@ HOLDS_ANYTHING = {
     *("content", "old_string", "new_string", "patch"),
     *("oldString", "newString", "oldText", "newText", "patchText", "input"),
 }
-"""Arguments that may hold a NUL character, since files may."""
+"""The arguments that may hold a NUL character, since files may."""
 
 
 def check_arguments(name: str, arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
-    """Raises InvalidArguments, in few words, unless the call fits the schema of its parameters."""
+    """Check the arguments; raises InvalidArguments, in few words, unless they fit the schema."""
     missing = [key for key in schema["required"] if key not in arguments]
     if missing:
         raise InvalidArguments(f"{name} needs {', '.join(missing)}")
@@ -56,6 +56,6 @@ def _check_items(name: str, key: str, values: list[Any], schema: Mapping[str, An
 
 
 def _is_text(key: str, value: str) -> bool:
-    """Whether a path or command can be made of it: no half surrogate pairs, no NUL."""
+    """Return whether a path or command can be made of the text: it has no half surrogate pair and no NUL."""
     halved = any("\ud800" <= char <= "\udfff" for char in value) if not value.isascii() else False
     return not halved and (key in HOLDS_ANYTHING or "\0" not in value)

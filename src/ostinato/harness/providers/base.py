@@ -1,4 +1,7 @@
-"""What tools may call on outside the sandbox, as protocols: given to the agent by whoever starts it."""
+"""The protocols of what tools may use outside the sandbox.
+
+The caller of the agent brings the implementations.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +12,7 @@ from ostinato.harness.profiles.offers import Offer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """A part of a file that a search found; lines count from 1, both ends included.
+    """One hit of a search: a part of a file, from line `first` to line `last`, counted from 1.
 
     >>> Hit(path="calc.py", first=1, last=2, text="def alpha(a, b):\\n    return a - b").last
     2
@@ -22,30 +25,30 @@ class Hit:
 
 
 class Search(Protocol):
-    """Finds by meaning in the files that a sandbox has now."""
+    """A search by meaning in the files that a sandbox has now."""
 
     async def search(self, query: str, *, path: str | None, k: int) -> Sequence[Hit]:
-        """The `k` closest parts below `path` (None: everywhere), best first.
+        """Return the `k` closest parts below `path` (None: everywhere), the best first.
 
-        Raises ProviderError when the service does not answer.
+        Raises ProviderError when the service does not respond.
         """
         ...
 
 
 class MoreTools(Protocol):
-    """Tools that somebody else runs, offered beside those of the profile."""
+    """Further tools that somebody else runs, offered beside those of the profile."""
 
     @property
     def offers(self) -> Sequence[Offer]: ...
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> str:
-        """What the model reads. Raises ToolError."""
+        """Run one call and return the text that the model reads; raises ToolError."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Providers:
-    """What an agent was given.
+    """The providers of one agent.
 
     >>> Providers().search is None
     True

@@ -1,6 +1,6 @@
-"""Which files `.gitignore` leaves out, and which hold secrets and are never sent anywhere.
+"""The files that are left out: those that `.gitignore` names, and those with secrets, which are never sent.
 
-Patterns mean what gitignore(5) says. Git keeps an ignored file that is tracked; here it stays out.
+Patterns mean what gitignore(5) says, but a tracked file that is ignored is left out here, while git keeps it.
 """
 
 import re
@@ -25,13 +25,13 @@ class Pattern:
     """One line of a `.gitignore`."""
 
     regex: re.Pattern[str]
-    """Matches a path relative to the folder of the file."""
+    """The expression that matches a path relative to the folder of the file."""
     negated: bool
     folders_only: bool
 
 
 def is_secret(path: str) -> bool:
-    """Whether the name says that the file holds keys or passwords.
+    """Return whether the name says that the file holds keys or passwords.
 
     >>> is_secret("deploy/.env.production"), is_secret("src/environment.py")
     (True, False)
@@ -41,7 +41,7 @@ def is_secret(path: str) -> bool:
 
 
 def is_cache(path: str) -> bool:
-    """Whether it lies in a folder that tools fill."""
+    """Return whether the path lies in a folder that tools fill."""
     return not CACHES.isdisjoint(path.split("/"))
 
 
@@ -53,7 +53,7 @@ class Ignored:
         self._known: dict[str, bool] = {"": False}
 
     def __contains__(self, path: str) -> bool:
-        """Whether the file at `path` is ignored, or a folder it lies in."""
+        """Return whether the file at `path`, or a folder it lies in, is ignored."""
         folder = _folder(path)
         return self._folder(folder) or self._verdict(path, is_folder=False)
 
@@ -64,7 +64,7 @@ class Ignored:
         return self._known[folder]
 
     def _verdict(self, path: str, *, is_folder: bool) -> bool:
-        """The last rule that matches, of the deepest folder that has one."""
+        """Return the verdict of the last rule that matches, of the deepest folder that has one."""
         for folder in _above(path):
             inner = path[len(folder) + 1 :] if folder else path
             for rule in reversed(self._rules.get(folder, ())):
@@ -74,7 +74,7 @@ class Ignored:
 
 
 def parse(text: str) -> tuple[Pattern, ...]:
-    """The patterns of a `.gitignore`, in order; what git would not understand matches nothing."""
+    """Return the patterns of a `.gitignore` in order; a line that git does not understand matches nothing."""
     return tuple(_patterns(text.removeprefix("\ufeff").split("\n")))
 
 
@@ -100,7 +100,10 @@ def _without_trailing_spaces(line: str) -> str:
 
 @cache
 def _regex(pattern: str) -> re.Pattern[str] | None:
-    """Of a pattern without its slash at the end. A slash elsewhere ties it to the folder."""
+    """Return the regular expression of a pattern without its final slash.
+
+    A slash elsewhere ties it to the folder.
+    """
     anchored = "/" in pattern
     parts = pattern.removeprefix("/").split("/")
     whole = "" if anchored else "(?:.*/)?"
@@ -122,7 +125,7 @@ TOKEN = re.compile(
 
 
 def _piece(part: str) -> str | None:
-    """Regular expression of what lies between two slashes; None for one that ends in a lone backslash."""
+    """Return the regular expression of a part between slashes; None when it ends in a lone backslash."""
     if (len(part) - len(part.rstrip("\\"))) % 2:
         return None
     return "".join(map(_token, TOKEN.finditer(part)))
@@ -153,7 +156,7 @@ def _folder(path: str) -> str:
 
 
 def _above(path: str) -> Iterable[str]:
-    """Folders that `path` lies in, the deepest first; the last is the root."""
+    """Yield the folders that `path` lies in, the deepest first and the root last."""
     while path:
         path = _folder(path)
         yield path

@@ -1,7 +1,8 @@
-"""Tools of MCP servers, offered beside the profile's own as `mcp__server__tool`.
+"""The tools of MCP servers, offered beside the profile's own as `mcp__server__tool`.
 
-Each server has a task of its own that opens the connection, keeps it and closes it: the SDK wants that in
-one place. A server that does not start is left out and said; one that dies is started again at the next call.
+Each server has a task of its own that opens, keeps and closes the connection, since the SDK requires one task
+for all three. A server that does not start is left out with a notice; one that dies is started again at the
+next call.
 
 ::
 
@@ -41,7 +42,7 @@ class McpMissing(ConfigError):  # noqa: N818
 
 
 class McpTools:
-    """The tools of all servers that answered. Use `opened`."""
+    """The tools of all servers that responded, made by `opened`."""
 
     def __init__(self, links: Sequence["_Link"]) -> None:
         self._links = {link.server.name: link for link in links}
@@ -50,7 +51,7 @@ class McpTools:
         )
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> str:
-        """The text of a tool's result.
+        """Call a tool and return the text of its result.
 
         Raises InvalidArguments, UnexpectedEnvironment (the tool says that it failed), ToolTimeout and
         ProviderError (the server did).
@@ -63,7 +64,7 @@ class McpTools:
 
 @asynccontextmanager
 async def opened(servers: Sequence[McpServer]) -> AsyncIterator[tuple[McpTools, list[str]]]:
-    """The tools of `servers`, and for each that does not answer a line that says why.
+    """Return the tools of `servers`, and a line with the reason for each server that does not respond.
 
     Raises McpMissing without the SDK.
     """
@@ -80,7 +81,7 @@ async def opened(servers: Sequence[McpServer]) -> AsyncIterator[tuple[McpTools, 
 
 
 class _Link:
-    """One server and the task that holds its connection."""
+    """The link to one server, whose connection a task holds."""
 
     def __init__(self, server: McpServer) -> None:
         self.server = server
@@ -91,7 +92,7 @@ class _Link:
         self._lock = asyncio.Lock()
 
     async def open(self) -> None:
-        """Raises ProviderError when the server does not answer in time."""
+        """Open the connection; raises ProviderError when the server does not respond in time."""
         self._leave = asyncio.Event()
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._hold(ready))
@@ -123,7 +124,7 @@ class _Link:
             result = await self._client.call_tool(
                 name, dict(arguments), read_timeout_seconds=self.server.timeout_s
             )
-        except Exception as error:  # whatever the SDK raises, it is not ours and not the model's
+        except Exception as error:  # any error of the SDK is neither ours nor the model's
             if _is_timeout(error):
                 raise ToolTimeout(f"{name} timed out after {self.server.timeout_s:g} s") from error
             self._client = None
@@ -135,7 +136,7 @@ class _Link:
         return text
 
     async def _hold(self, ready: "asyncio.Future[None]") -> None:
-        """Opens the connection and keeps it until it is lost or nobody wants it."""
+        """Open the connection and keep it until it is lost or closed."""
         try:
             async with _connected(self.server) as client:
                 self.tools = {tool.name: tool for tool in await _listed(client) if TOOL.fullmatch(tool.name)}
@@ -153,7 +154,7 @@ class _Link:
 
 @asynccontextmanager
 async def _connected(server: McpServer) -> AsyncIterator[Any]:
-    """The SDK's client of a server; what the server says on stderr is its own affair."""
+    """Return the SDK's client of a server; what the server prints to stderr is not shown."""
     try:
         from mcp import Client
         from mcp.client.stdio import StdioServerParameters, stdio_client
@@ -198,7 +199,7 @@ def _shown(server: str, tool: Any) -> Mapping[str, Any]:
 
 
 def _check(name: str, arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
-    """Raises InvalidArguments unless the call fits; references to other documents are not followed."""
+    """Check a call; raises InvalidArguments. References to other documents are not followed."""
     from jsonschema import SchemaError, ValidationError
     from jsonschema.validators import validator_for
     from referencing import Registry
@@ -233,7 +234,7 @@ def _part(block: Any) -> str:
 
 
 def _is_timeout(error: BaseException) -> bool:
-    """Whether the server was asked and did not answer in time."""
+    """Return whether the server got the request and did not respond in time."""
     from mcp import MCPError
     from mcp.types import REQUEST_TIMEOUT
 
@@ -241,7 +242,7 @@ def _is_timeout(error: BaseException) -> bool:
 
 
 def _why(error: BaseException) -> str:
-    """The innermost reason, without the groups that tasks put around it."""
+    """Return the innermost reason, without the exception groups around it."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return str(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""Which MCP servers to use: a TOML or JSON file with one table for each.
+"""The configuration of MCP servers: a TOML or JSON file with one table for each.
 
 ::
 
@@ -26,7 +26,7 @@ from ostinato.config import ConfigError
 from ostinato.harness.permissions import policy
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,31}")
-"""Without an underscore: `mcp__server__tool` must come apart again."""
+"""The names of servers have no underscore, so that `mcp__server__tool` can be split again."""
 KEYS = {"command", "args", "url", "env", "cwd", "headers", "timeout_s"}
 FROM_ENVIRONMENT = "env:"
 
@@ -46,21 +46,21 @@ class McpServer:
     headers: Mapping[str, str] = field(default_factory=dict)
     cwd: str | None = None
     timeout_s: float = 30.0
-    """Of the start and of each call."""
+    """The time limit of the start and of each call."""
 
 
 def file() -> Path:
-    """Where a person names servers for all of their repositories. A repository cannot name any."""
+    """Return the file in which a person names servers for all repositories. A repository cannot name any."""
     return policy.file().with_name("mcp.toml")
 
 
 def of_person() -> list[McpServer]:
-    """The servers of that file; none when it does not exist. Raises ConfigError."""
+    """Return the servers of that file, none when it does not exist; raises ConfigError."""
     return load(file()) if file().exists() else []
 
 
 def load(path: Path) -> list[McpServer]:
-    """The servers of a file. Raises ConfigError."""
+    """Return the servers of a file; raises ConfigError."""
     try:
         text = path.read_text()
         tree = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)

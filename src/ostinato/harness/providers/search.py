@@ -1,10 +1,11 @@
-"""Semantic search for a session: the sandbox's files as they are now, asked of the service over HTTP.
+"""Semantic search for a session: the search service over HTTP, on the sandbox's files as they are now.
 
 ::
 
     sandbox's files ─► manifest {path: hash} ─► service: what is missing? ─► those contents ─► query ─► hits
 
-The same in production and practice: one tree, one answer. The service gives places; the text is cut out here.
+Production and practice run the same code, so one tree gives one result. The service returns places, and the
+text is cut out here.
 """
 
 import base64
@@ -26,7 +27,7 @@ from ostinato.sandbox.base import Sandbox, SandboxError
 MAX_FILE_BYTES = 2**20
 UPLOAD_BYTES = 4 * 2**20
 SHOWN_CHARS = 200
-"""Of each line of a hit."""
+"""The most characters of a hit's line that are shown."""
 ATTEMPTS = 3
 TIMEOUT = aiohttp.ClientTimeout(total=120, sock_connect=5)
 NOT_FOUND, CONFLICT, UNACCEPTABLE = 404, 409, 422
@@ -34,7 +35,7 @@ NOT_FOUND, CONFLICT, UNACCEPTABLE = 404, 409, 422
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchAt:
-    """A search service and the key to ask it with.
+    """The address and key of a search service.
 
     >>> SearchAt(url="http://127.0.0.1:8090", key="k").url
     'http://127.0.0.1:8090'
@@ -43,17 +44,17 @@ class SearchAt:
     url: str
     key: str
     http: aiohttp.ClientSession | None = None
-    """Of whoever asks often, theirs to close."""
+    """The connections of a caller that searches often; the caller closes them."""
 
     def of(self, sandbox: Sandbox) -> "SearchService":
-        """What an agent in that sandbox is given: the same in production and practice."""
+        """Return the search over one sandbox, the same in production and practice."""
         return SearchService(self.url, self.key, sandbox, self.http)
 
 
 class SearchService:
-    """The files of one sandbox behind one search service. Holds nothing between calls.
+    """The search over one sandbox. It holds nothing between calls.
 
-    `http` is the caller's to close; without it each search opens its own connection.
+    The caller closes `http`; without it each search opens its own connection.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class SearchService:
         self._http = http
 
     async def search(self, query: str, *, path: str | None, k: int) -> Sequence[Hit]:
-        """The `k` closest parts, best first. Raises InvalidArguments, ProviderError."""
+        """Return the `k` closest parts, the best first; raises InvalidArguments, ProviderError."""
         files = await contents(self._sandbox)
         try:
             if self._http is not None:
@@ -99,7 +100,7 @@ class SearchService:
             await self._post(http, "/v1/search/files", {"files": body})
 
     async def _post(self, http: aiohttp.ClientSession, path: str, body: object) -> tuple[int, dict[str, Any]]:
-        """Status and answer: 200, or a 404 or 409 that says what to send first."""
+        """Return status and body: 200, or a 404 or 409 that says what to send first."""
         payload = io.BytesIO(json.dumps(body).encode())
         async with http.post(self._url + path, data=payload, headers=self._headers) as response:
             try:
@@ -120,7 +121,7 @@ class SearchService:
 
 
 async def contents(sandbox: Sandbox) -> dict[str, bytes]:
-    """What may be searched: text files of a repository that are not ignored, large or secret."""
+    """Return the files that may be searched: text files that are not ignored, large or secret."""
     paths = [path for path in await sandbox.files() if not is_cache(path)]
     rules = {path: await _read(sandbox, path) for path in paths if path.rpartition("/")[2] == GITIGNORE}
     ignored = Ignored(
@@ -131,7 +132,7 @@ async def contents(sandbox: Sandbox) -> dict[str, bytes]:
 
 
 async def _read(sandbox: Sandbox, path: str) -> bytes | None:
-    """None for what cannot be read: a broken link, a pipe, a file that went away."""
+    """Return the text; None when it cannot be read, as with a broken link, a pipe or a removed file."""
     with suppress(OSError, SandboxError):
         return await sandbox.read(path)
     return None
@@ -142,12 +143,12 @@ def _is_source(data: bytes) -> bool:
 
 
 def content_hash(content: bytes) -> str:
-    """Git's id of a blob in a SHA-256 repository."""
+    """Return git's id of the blob in a SHA-256 repository."""
     return hashlib.sha256(b"blob %d\0" % len(content) + content).hexdigest()
 
 
 def tree_hash(manifest: Mapping[str, str]) -> str:
-    """As the service computes it: of the sorted paths and content hashes."""
+    """Return the hash of the sorted paths and content hashes, as the service computes it."""
     rows = (f"{path}\0{digest}\n".encode(errors="surrogatepass") for path, digest in sorted(manifest.items()))
     return hashlib.sha256(b"".join(rows)).hexdigest()
 

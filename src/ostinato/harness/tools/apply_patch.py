@@ -36,14 +36,14 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hunk:
-    """Neighbouring lines of a file before and after.
+    """A hunk: neighbouring lines of a file before and after.
 
     >>> Hunk(anchors=(), old=("a",), new=("b",)).at_end
     False
     """
 
     anchors: tuple[str, ...]
-    """Lines that come before it, one after the other; it is looked for after the last."""
+    """The lines that come before it, one after the other; the hunk is searched after the last."""
     old: tuple[str, ...]
     new: tuple[str, ...]
     at_end: bool = False
@@ -51,7 +51,7 @@ class Hunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What a patch does to one file.
+    """The change of a patch to one file.
 
     >>> Change(kind=ChangeKind.DELETE, path="calc.py").hunks
     ()
@@ -61,12 +61,12 @@ class Change:
     path: str
     move_to: str | None = None
     text: str = ""
-    """Of an added file."""
+    """The text of an added file."""
     hunks: tuple[Hunk, ...] = ()
 
 
 def parse(patch: str) -> list[Change]:
-    """The changes of a patch, in order. Raises InvalidArguments that names the line."""
+    """Return the changes of a patch in order; raises InvalidArguments, which names the line."""
     lines = _Lines(patch)
     lines.expect(BEGIN)
     changes = []
@@ -82,7 +82,7 @@ def parse(patch: str) -> list[Change]:
 
 
 def apply(text: str, hunks: Sequence[Hunk], path: str) -> str:
-    """`text` after the hunks. Raises UnexpectedEnvironment when one does not fit in exactly one place."""
+    """Return `text` after the hunks; raises UnexpectedEnvironment unless each fits in exactly one place."""
     bom, body = (BOM, text[1:]) if text.startswith(BOM) else ("", text)
     newline = "\r\n" if is_crlf(body) else "\n"
     ends = body.endswith(newline) or not body
@@ -102,7 +102,7 @@ def _applied(lines: list[str], hunks: Sequence[Hunk], path: str) -> list[str]:
 
 
 def _place(lines: Sequence[str], hunk: Hunk, start: int, name: str) -> int:
-    """Index of the line where the hunk begins."""
+    """Return the index of the line where the hunk begins."""
     for anchor in hunk.anchors:
         start = _after(lines, anchor, start, name)
     if hunk.at_end:
@@ -122,7 +122,7 @@ def _place(lines: Sequence[str], hunk: Hunk, start: int, name: str) -> int:
 
 
 def _after(lines: Sequence[str], anchor: str, start: int, name: str) -> int:
-    """Index after the next line that is `anchor`, its indentation aside."""
+    """Return the index after the next line that is `anchor`, its indentation aside."""
     for i in range(start, len(lines)):
         if lines[i].strip() == anchor.strip():
             return i + 1
@@ -136,7 +136,7 @@ def _places(lines: Sequence[str], old: Sequence[str], start: int) -> Iterator[in
 
 
 class _Lines:
-    """The lines of a patch and where we are."""
+    """The lines of a patch, and the position of the reader."""
 
     def __init__(self, patch: str) -> None:
         text = patch.replace("\r\n", "\n") if is_crlf(patch) else patch
@@ -217,7 +217,7 @@ def _hunk(lines: _Lines) -> Hunk:
 
 
 def _line(lines: _Lines, old: list[str], new: list[str]) -> None:
-    """One line of a hunk; an empty one is an empty line of context."""
+    """Return one line of a hunk; an empty line is an empty line of context."""
     line = lines.next()
     mark, rest = line[:1], line[1:]
     if mark not in ("", " ", "-", "+"):

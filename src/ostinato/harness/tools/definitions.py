@@ -14,7 +14,7 @@ PRIORITIES = ("high", "medium", "low")
 
 
 def tool(name: str, description: str, required: tuple[str, ...], /, **properties: Any) -> dict[str, Any]:
-    """One function schema; unknown arguments are refused."""
+    """Return a function schema, under which unknown arguments are refused."""
     return {
         "type": "function",
         "function": {"name": name, "description": description, "parameters": record(required, **properties)},
@@ -22,7 +22,7 @@ def tool(name: str, description: str, required: tuple[str, ...], /, **properties
 
 
 def record(required: tuple[str, ...], /, **properties: Any) -> dict[str, Any]:
-    """The schema of an object that has these properties and no others."""
+    """Return the schema of an object that has these properties and no others."""
     return {
         "type": "object",
         "properties": properties,
@@ -32,7 +32,7 @@ def record(required: tuple[str, ...], /, **properties: Any) -> dict[str, Any]:
 
 
 def records(required: tuple[str, ...], /, **properties: Any) -> dict[str, Any]:
-    """The schema of a list of such objects."""
+    """Return the schema of a list of such objects."""
     return {"type": "array", "items": record(required, **properties)}
 
 
@@ -93,7 +93,10 @@ TOOLS: list[dict[str, Any]] = [
         options=STRINGS,
     ),
 ]
-"""What the profile `core` offers. A word changed here is another harness: checkpoints are trained with it."""
+"""The tools of the profile `core`.
+
+A word changed here is another harness, and checkpoints are trained with it.
+"""
 
 MORE_TOOLS: list[dict[str, Any]] = [
     tool(

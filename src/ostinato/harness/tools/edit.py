@@ -7,13 +7,13 @@ from ostinato.harness.errors import InvalidArguments, UnexpectedEnvironment
 
 NEWLINE = re.compile("\r?\n")
 SEARCHED_LINES = 2_000
-"""Lines looked at for the nearest region: difflib takes ~10 µs a line."""
+"""The most lines that are compared for the nearest region, since difflib takes about 10 µs a line."""
 SHOWN_LINES = 3
 SIMILAR = 0.6
 
 
 def decode(data: bytes, path: str) -> str:
-    """Text of a file, newlines untouched; UnexpectedEnvironment when it is not UTF-8."""
+    """Return the text of a file, newlines untouched; raises UnexpectedEnvironment when it is not UTF-8."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -21,12 +21,12 @@ def decode(data: bytes, path: str) -> str:
 
 
 def is_crlf(text: str) -> bool:
-    """Whether every newline is CRLF and there is at least one."""
+    """Return whether every newline is CRLF and there is at least one."""
     return "\r\n" in text and text.count("\n") == text.count("\r\n")
 
 
 def replace(text: str, old: str, new: str, *, replace_all: bool = False) -> str:
-    """`text` with `old` replaced. A file of CRLF newlines is matched, and stays, in CRLF.
+    """Return `text` with `old` replaced. A file with CRLF newlines is matched in CRLF and keeps them.
 
     Raises InvalidArguments when `old` is empty or equals `new`, UnexpectedEnvironment when it is not found
     or, without `replace_all`, occurs more than once (overlapping occurrences count).
@@ -46,7 +46,7 @@ def replace(text: str, old: str, new: str, *, replace_all: bool = False) -> str:
 
 
 def occurrences(text: str, part: str) -> int:
-    """How often `part` occurs, overlaps included: `aa` occurs twice in `aaa`."""
+    """Count the occurrences of `part`, overlaps included: `aa` occurs twice in `aaa`."""
     count, at = 0, text.find(part)
     while at >= 0:
         count, at = count + 1, text.find(part, at + 1)
@@ -54,7 +54,7 @@ def occurrences(text: str, part: str) -> int:
 
 
 def nearest(text: str, old: str) -> str:
-    """`; nearest:` and the region most like `old`, at most three lines; empty when nothing is alike."""
+    """Return `; nearest:` and the region most like `old`, at most three lines; empty without one."""
     wanted = [line.strip() for line in old.splitlines() if line.strip()]
     lines = text.splitlines()[:SEARCHED_LINES]
     if not wanted:

@@ -1,4 +1,4 @@
-"""The tools that read and change files. Where a profile wants it, only what was read may be changed."""
+"""The tools that read and change files. Some profiles require that a file is read before it is changed."""
 
 import hashlib
 from collections.abc import Mapping
@@ -18,13 +18,13 @@ Arguments = Mapping[str, Any]
 
 
 class Files:
-    """Reads and writes of one session."""
+    """The files of one session, read and written by its tools."""
 
     def __init__(self, sandbox: Sandbox, *, read_before_edit: bool) -> None:
         self._sandbox = sandbox
         self._guarded = read_before_edit
         self._seen: dict[str, bytes] = {}
-        """Digest of each file as the model last knew it."""
+        """The digest of each file as the model last knew it."""
 
     async def read(self, arguments: Arguments) -> str:
         path = arguments["path"]
@@ -70,7 +70,7 @@ class Files:
         self._note(path, data)
 
     async def _check_known(self, path: str) -> None:
-        """A new file need not be read first."""
+        """Raise unless the model has read the file; a new file need not be read."""
         try:
             self._check_read(path, await self._sandbox.read(path))
         except FileNotFoundError:
@@ -98,7 +98,7 @@ def _digest(data: bytes) -> bytes:
 
 
 def _window(text: str, skip: int, limit: int) -> str:
-    """Lines `skip` to `skip + limit` within READ_CHARS; says where to go on when more follow."""
+    """Return lines `skip` to `skip + limit` within READ_CHARS, with the place to go on when more follow."""
     lines = text.removesuffix("\n").split("\n") if text else []
     if skip and skip >= len(lines):
         raise UnexpectedEnvironment(f"the file has {len(lines)} lines")

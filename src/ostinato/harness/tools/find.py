@@ -1,8 +1,8 @@
 """The tools that look for files and text. In shell patterns `**` crosses directories.
 
-What git ignores is not found where the sandbox's root is a git repository and git is there; elsewhere every
-file is looked at. Only the repository's own rules count, never those of a person or a machine, so that the
-same tree gives the same answer in production and in practice.
+Files that git ignores are left out where the sandbox's root is a git repository and git is installed;
+elsewhere every file is searched. Only the repository's own rules count, never those of a person or a machine,
+so that the same tree gives the same result in production and in practice.
 """
 
 import fnmatch
@@ -22,13 +22,13 @@ GLOB_FILES = 200
 GREP_FAILED = 2
 
 SKIPPED = (".git", "__pycache__", "node_modules", ".venv")
-"""Directories that hold nothing anybody wrote here."""
+"""The directories whose files nobody wrote here."""
 GREP = "grep -nHIEZs"
 WALKING = "-r " + " ".join(f"--exclude-dir={name}" for name in SKIPPED)
 GIT = "git -c safe.directory='*' -c core.fsmonitor=false -c core.excludesFile=/dev/null"
-"""Runs nothing that the repository's settings name, and reads no rules of the machine."""
+"""The git command; it runs nothing that the repository's settings name and reads no rules of the machine."""
 TEXTS = "grep --no-recurse-submodules --no-color -lzI -e ''"
-"""Git's list of text files; links and submodules are not among them."""
+"""The command that lists text files by git; links and submodules are not among them."""
 UNSEEN = " ".join(f"':(exclude,glob)**/{name}/**'" for name in SKIPPED)
 IN_GIT = f"[ -e .git ] && {GIT} rev-parse --is-inside-work-tree >/dev/null 2>&1"
 IGNORED = f"{IN_GIT} && {GIT} ls-files -oiz --exclude-standard --directory 2>/dev/null"
@@ -68,7 +68,9 @@ class FileFinder:
         return _cut(found, min(limit, GLOB_FILES), "files") or "no files"
 
     async def _ignored(self) -> list[str]:
-        """What git ignores: files, and whole folders with a slash at the end; none outside a repository."""
+        """Return the paths that git ignores, whole folders with a slash at the end; none outside a
+        repository.
+        """
         result = await self._sandbox.exec(IGNORED)
         return [] if result.exit_code else result.output.split("\0")[:-1]
 
@@ -77,7 +79,7 @@ def _grep_command(pattern: str, path: str, glob: str | None) -> str:
     looked_for, where = shlex.quote(pattern), shlex.quote(path)
     include = f"--include={shlex.quote(glob)}" if glob else ""
     specs = f"{' '.join(map(shlex.quote, _pathspecs(path, glob)))} {UNSEEN}"
-    # git grep --untracked leaves out ignored files even where they are tracked: these come after it.
+    # git grep --untracked leaves out ignored files even where they are tracked: search them too.
     return (
         f"[ -e {where} ] || {{ echo no such file {where}; exit {GREP_FAILED}; }}\n"
         f"{IN_GIT} || {{ {GREP} {WALKING} {include} -e {looked_for} -- {where}; exit; }}\n"
@@ -89,7 +91,7 @@ def _grep_command(pattern: str, path: str, glob: str | None) -> str:
 
 
 def _pathspecs(path: str, glob: str | None) -> list[str]:
-    """What git is to look at: names that fit `glob` at any depth below `path`, or `path` itself."""
+    """Return the pathspecs for git: names that fit `glob` at any depth below `path`, or `path` itself."""
     below = posixpath.normpath(path)
     if glob is None:
         return [f":(literal){below}"]
@@ -100,7 +102,7 @@ def _pathspecs(path: str, glob: str | None) -> list[str]:
 
 
 def without(paths: Iterable[str], ignored: Iterable[str]) -> Iterator[str]:
-    """The paths that are neither ignored nor below an ignored folder (`build/`), in their order.
+    """Yield the paths that are neither ignored nor below an ignored folder (`build/`), in their order.
 
     >>> list(without(["a.log", "a.py", "build/x/a.py"], ["a.log", "build/"]))
     ['a.py']
@@ -115,9 +117,10 @@ def without(paths: Iterable[str], ignored: Iterable[str]) -> Iterator[str]:
 
 
 def matching(paths: Iterable[str], pattern: str, below: str = ".") -> Iterator[str]:
-    """The paths that fit, in their order. A pattern without a slash is for the name alone, at any depth.
+    """Yield the paths that fit, in their order. A pattern without a slash is for the name alone, at any
+    depth.
 
-    Raises InvalidArguments for one with more alternatives than anybody means.
+    Raises InvalidArguments for a pattern with too many alternatives.
 
     >>> list(matching(["calc.py", "pkg/util.py", "notes.txt"], "*.py"))
     ['calc.py', 'pkg/util.py']
@@ -132,7 +135,7 @@ def matching(paths: Iterable[str], pattern: str, below: str = ".") -> Iterator[s
 
 
 def _expanded(pattern: str) -> list[str]:
-    """`a{b,c}` as `ab` and `ac`."""
+    """Return the alternatives of a pattern: `ab` and `ac` for `a{b,c}`."""
     patterns = [pattern]
     while any(BRACES.search(each) for each in patterns):
         patterns = [one for each in patterns for one in _alternatives(each)]
@@ -154,8 +157,8 @@ def _segments(pattern: str) -> list[str]:
 
 
 def _fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Whether the names of a path fit the segments of a pattern; `**` stands for any number of names."""
-    ends = {0}  # how many names the segments so far may have used up
+    """Return whether the names of a path fit the segments of a pattern; `**` is any number of names."""
+    ends = {0}  # the numbers of names that the segments so far may have consumed
     for segment in pattern:
         if segment == "**":
             ends = set(range(min(ends), len(parts) + 1)) if ends else ends
@@ -170,7 +173,7 @@ def _check_relative(path: str) -> None:
 
 
 def _matches(output: str, limit: int) -> str:
-    """`path:line:text` sorted by path, since grep follows the order of the directory on disk."""
+    """Return `path:line:text` sorted by path, since grep follows the order of the directory on disk."""
     rows = [line.removeprefix("./").split("\0", 1) for line in output.splitlines() if "\0" in line]
     rows.sort(key=lambda row: row[0])
     return _cut([":".join(row) for row in rows], limit, "matches") or "no matches"

@@ -1,4 +1,4 @@
-"""Makes command output repeatable: one tree and command, one text, whatever the clock and place."""
+"""Repeatable command output: the same tree and command give the same text, at any time and place."""
 
 import re
 
@@ -7,7 +7,7 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]{8,16}\b")
 
 
 def normalise(output: str, root: str | None = None) -> str:
-    """`output` without pytest durations, object addresses, the absolute path `root` and outer blank space.
+    """Return `output` without pytest durations, object addresses, the absolute path `root` and outer blanks.
 
     >>> normalise("/box/repo/calc.py:1\\n1 passed in 0.01s\\n", "/box/repo")
     'calc.py:1\\n1 passed'

@@ -1,4 +1,4 @@
-"""A patch carried out in a sandbox: worked out first, then written; taken back when it cannot be finished."""
+"""A patch in a sandbox: computed first, then written, and taken back when it cannot be finished."""
 
 import asyncio
 import shlex
@@ -11,14 +11,14 @@ from ostinato.harness.tools.paths import inside
 from ostinato.sandbox.base import Sandbox, SandboxPathError
 
 Files = dict[str, bytes | None]
-"""Content of each path; None when there is no such file."""
+"""The content of each path; None when there is no such file."""
 
 
 async def patch(sandbox: Sandbox, text: str) -> list[str]:
-    """Applies a patch; the paths it touched, sorted.
+    """Apply a patch and return the paths it touched, sorted.
 
-    Raises InvalidArguments, UnexpectedEnvironment, and what the sandbox raises for a path that cannot be
-    read or written; in each case no file has changed.
+    Raises InvalidArguments, UnexpectedEnvironment, and the sandbox's errors for a path that cannot be read or
+    written; in each case no file has changed.
     """
     staged = _Staged(sandbox)
     for change in parse(text):
@@ -28,14 +28,14 @@ async def patch(sandbox: Sandbox, text: str) -> list[str]:
 
 
 class _Staged:
-    """The files of a patch as they were and as they will be; later changes see earlier ones."""
+    """The files of a patch before and after it; later changes see earlier ones."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
         self.before: Files = {}
         self.after: Files = {}
         self.modes: dict[str, str] = {}
-        """Moved to ─► moved from: the executable bit goes along."""
+        """The old path by the new one of each move, since the executable bit moves along."""
 
     @property
     def touched(self) -> list[str]:
@@ -83,7 +83,7 @@ class _Staged:
         return self.after[path]
 
     def _name(self, path: str) -> str:
-        """One name for each file, however the patch spells it."""
+        """Return one name for each file, however the patch spells it."""
         name = inside(path, self._sandbox.root)
         if "\0" in name or name in (".", ""):
             raise InvalidArguments(f"{path!r} is no path of a file")
@@ -91,9 +91,9 @@ class _Staged:
 
 
 async def _carry_out(sandbox: Sandbox, before: Files, after: Files, modes: dict[str, str]) -> None:
-    """Brings the files into their new state, or back into their old one."""
+    """Write the new state of the files, or restore the old one."""
     changed = [path for path in after if after[path] != before[path]]
-    # Files are removed last: until then nothing of theirs is lost.
+    # Files are removed last, so that nothing is lost before.
     changed.sort(key=lambda path: after[path] is None)
     done: list[str] = []
     try:

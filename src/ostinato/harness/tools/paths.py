@@ -1,7 +1,7 @@
-"""The names of a file that rules look at: as it was written, and as the machine's disk has it.
+"""The names of a file that rules look at: the written one, and the real one on the machine's disk.
 
-A link, `..`, doubled slashes, a disk that ignores case: each gives a file another name. A call is allowed
-when both names are, and denied when one is.
+A link, `..`, doubled slashes or a disk that ignores case gives a file another name. A call is allowed when
+both names are, and denied when one is.
 """
 
 import os
@@ -11,9 +11,9 @@ from ostinato.sandbox.files import tree
 
 
 def inside(path: str, root: str) -> str:
-    """The path as rules see it: relative to the repository when it lies within, `..` resolved.
+    """Return the path as rules see it: relative to the repository when it lies within, `..` resolved.
 
-    Whatever a disk may take for `.git` is called so.
+    Every spelling that a disk may take for `.git` becomes `.git`.
     """
     path = f"/{path.lstrip('/')}" if path.startswith("/") else path
     if root and (path == root or path.startswith(root + "/")):
@@ -22,7 +22,7 @@ def inside(path: str, root: str) -> str:
 
 
 def names(path: str, root: str, place: str = ".") -> tuple[str, ...]:
-    """The name as written in the directory `place` of the repository, then the real one where it differs.
+    """Return the name as written in the directory `place`, and the real one where it differs.
 
     Without a `root` the disk is not looked at.
     """
@@ -35,7 +35,7 @@ def names(path: str, root: str, place: str = ".") -> tuple[str, ...]:
 
 
 def repository_below(place: str, root: str) -> str | None:
-    """Where git, run in the directory `place`, would find a repository that is not the root's; else None."""
+    """Return the repository, other than the root's, that git would find when run in `place`; else None."""
     place = names(place, root)[-1]
     while root and place not in {".", "", "/"}:
         found = {entry.casefold() for entry in _listed(os.path.join(root, place))}  # noqa: PTH118

@@ -1,12 +1,13 @@
-"""The files of a working tree before and after each call, kept in a private repository beside the sessions.
+"""Checkpoints: the files of a working tree before and after each call, in a private repository.
 
 ::
 
     call that may change files ─► tree before ─► call ─► tree after ─► edits ─► the session's log
                                                              └── undo brings the first back, file by file
 
-Nothing of the person's repository is written: no index, ref, object or stash. Bytes are kept as they are,
-whatever filters and newline rules the repository has. Ignored files are kept when a call names them.
+That repository lies beside the sessions. Nothing is written to the person's own: no index, ref, object or
+stash. Bytes are kept as they are, whatever filters and newline rules the repository has. Ignored files are
+kept when a call names them.
 """
 
 import hashlib
@@ -26,12 +27,12 @@ OFF = ("advice.addEmbeddedRepo", "core.autocrlf", "core.safecrlf", "core.fsmonit
 SETTINGS = ("-c", f"core.hooksPath={os.devnull}", *(word for name in OFF for word in ("-c", f"{name}=false")))
 LINK, SUBMODULE = "120000", "160000"
 MOST_EDITS = 200
-"""Files of one call whose content is shown; all of them can be undone."""
+"""The most files of one call whose content is shown; all of them can be undone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileVersion:
-    """A file in a tree; no object where there is no file.
+    """A file in a tree; the object is zeros where there is no file.
 
     >>> FileVersion(mode="000000", object="0" * 40).missing
     True
@@ -47,15 +48,15 @@ class FileVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """What an undo did."""
+    """The result of an undo."""
 
     restored: tuple[str, ...]
     left: tuple[str, ...]
-    """Files that someone changed since: they stay as they are."""
+    """The files that someone changed since the call; they stay as they are."""
 
 
 class Checkpoints:
-    """Checkpoints of one working tree; the index is this process's own. Use `open`."""
+    """The checkpoints of one working tree, made by `open`; the index belongs to this process alone."""
 
     def __init__(self, root: Path, place: Path) -> None:
         self.root = root
@@ -64,7 +65,7 @@ class Checkpoints:
 
     @classmethod
     async def open(cls, root: Path, home: Path) -> "Checkpoints":
-        """In a folder of its own below `home`. Raises GitError."""
+        """Open the checkpoints of a working tree in a folder of its own below `home`; raises GitError."""
         place = home / hashlib.sha256(str(root).encode()).hexdigest()[:16]
         objects = await _path(root, "objects")
         if not (place / "HEAD").exists():
@@ -81,12 +82,12 @@ class Checkpoints:
         return checkpoints
 
     def close(self) -> None:
-        """The index is kept: with it the next session reads only what has changed since."""
+        """Close them. The index is kept, so that the next session reads only what has changed since."""
         if self._index.exists():
             self._index.replace(self._place / "index")
 
     async def take(self, paths: Iterable[str] = ()) -> str:
-        """Id of the tree as it is now, with the ignored files among `paths`."""
+        """Return the id of the tree as it is now, with the ignored files among `paths`."""
         # Status 1: a nested repository without commits, or a file that cannot be read, is left out.
         await self._git("add", "--all", "--ignore-errors", accepted=(0, 1))
         for path in paths:
@@ -95,12 +96,12 @@ class Checkpoints:
         return (await self._git("write-tree")).decode().strip()
 
     async def diff(self, before: str, after: str) -> str:
-        """Unified diff of two trees."""
+        """Return the unified diff of two trees."""
         output = await self._git("diff", "--no-color", "--no-ext-diff", "--no-textconv", before, after)
         return output.decode(errors="replace")
 
     async def changed(self, before: str, after: str) -> dict[str, tuple[FileVersion, FileVersion]]:
-        """Files that differ between two trees, submodules left out."""
+        """Return the files that differ between two trees, without submodules."""
         raw = await self._git("diff-tree", "-r", "-z", "--no-renames", before, after)
         fields = raw.decode("utf-8", "surrogateescape").split("\0")
         rows = (field.lstrip(":").split() for field in fields[0:-1:2])
@@ -111,7 +112,7 @@ class Checkpoints:
         return {path: pair for path, pair in found.items() if SUBMODULE not in {each.mode for each in pair}}
 
     async def before(self, call: Call) -> str | None:
-        """A checkpoint before a call that may change files, None before any other."""
+        """Take a checkpoint before a call that may change files; None before any other."""
         paths = touched(call.tool, call.meant.arguments, root=str(self.root))
         return await self.take(paths) if call.tool == "bash" or paths else None
 
@@ -121,7 +122,7 @@ class Checkpoints:
         return [await self._edit(path, *pair, trees=(checkpoint, tree)) for path, pair in changed]
 
     async def undo(self, before: str, after: str) -> Restored:
-        """Brings back what changed between two trees, where nobody has changed it since."""
+        """Restore the files that changed between two trees, where nobody has changed them since."""
         change = await self.changed(before, after)
         since = await self.changed(after, await self.take(change))
         restored = [path for path in change if path not in since]
@@ -130,7 +131,9 @@ class Checkpoints:
         return Restored(restored=tuple(restored), left=tuple(path for path in change if path in since))
 
     async def unkept(self) -> list[Rule]:
-        """Rules that keep edits out of repositories within this one, of which no checkpoint can be made."""
+        """Return rules that keep edits out of repositories within this one: they cannot be put into a
+        checkpoint.
+        """
         await self.take()
         rows = (await self._git("ls-files", "--stage", "-z")).decode("utf-8", "surrogateescape").split("\0")
         paths = [row.partition("\t")[2] for row in rows if row.startswith(SUBMODULE)]

@@ -1,7 +1,8 @@
-"""Tells the repository's edit journal what the agent changed, if the person had it installed.
+"""The edit journal of the repository, which gets the agent's edits when the person has installed it.
 
-The contract is a file and a command: `ostinato/enabled` in the git directory that all worktrees share says
-that it is wanted; `ostinato hook --input stdin` takes one JSON object an edit and never fails.
+The contract is a file and a command. The file `ostinato/enabled`, in the git directory that all worktrees
+share, says that the journal is wanted; `ostinato hook --input stdin` takes one JSON object an edit and never
+fails.
 """
 
 import asyncio
@@ -15,11 +16,11 @@ from ostinato.harness.git import git
 
 AGENT = "ostinato-code"
 HOOK = (sys.executable, "-P", "-m", "ostinato", "hook", "--input", "stdin")
-"""`-P`: the repository it runs in must not lend it modules."""
+"""The command of the hook; `-P` keeps it from importing modules of the repository it runs in."""
 
 
 class EditJournal:
-    """Sends edits one after another beside the agent's work; `drain` waits for the last."""
+    """A sender of edits, one after another beside the agent's work; `drain` waits for the last."""
 
     def __init__(self, root: Path, common: Path, command: Sequence[str] = HOOK) -> None:
         self._root = root
@@ -34,7 +35,7 @@ class EditJournal:
         return cls(root, (root / common).resolve())
 
     def tell(self, session_id: str, turn: int | None, model: str, call: Call, edit: Edit) -> None:
-        """Sends one edit, unless the journal is not wanted or the file is not text."""
+        """Send one edit, unless the journal is not wanted or the file is not text."""
         texts = _texts(edit)
         if texts is None or not self._enabled.exists():
             return
@@ -72,7 +73,7 @@ class EditJournal:
 
 
 def _texts(edit: Edit) -> tuple[str | None, str | None] | None:
-    """Both contents as text; None when one is not."""
+    """Return both contents as text; None when one is no text."""
     try:
         before, after = (None if side is None else side.decode() for side in (edit.before, edit.after))
     except UnicodeDecodeError:

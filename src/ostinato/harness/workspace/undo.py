@@ -1,4 +1,4 @@
-"""Taking back what a prompt changed, from what the session's log says of it."""
+"""The undo of a prompt's changes, from the session's log."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -8,11 +8,11 @@ from ostinato.harness.session_log import LogEvent, LogEventKind
 from ostinato.harness.workspace.checkpoints import Checkpoints, Restored
 
 Step = tuple[str, str]
-"""Trees before and after one call."""
+"""The trees before and after one call."""
 
 
 def steps(events: Iterable[LogEvent]) -> list[Step]:
-    """What the last prompt that changed anything, and was not undone, did; in order."""
+    """Return the steps of the last prompt that changed anything and was not undone, in order."""
     prompts: list[list[Step]] = [[]]
     for event in events:
         if event.kind is LogEventKind.USER:
@@ -27,7 +27,7 @@ def steps(events: Iterable[LogEvent]) -> list[Step]:
 
 
 async def undo(checkpoints: Checkpoints, conversation: Conversation) -> Restored | None:
-    """Undoes the last prompt's changes and tells the model so; None when there is nothing to undo.
+    """Undo the last prompt's changes and let the model know; None when there is nothing to undo.
 
     Raises GitError, and OSError for a file that cannot be written.
     """
@@ -47,7 +47,7 @@ async def undo(checkpoints: Checkpoints, conversation: Conversation) -> Restored
 
 
 async def complete(checkpoints: Checkpoints, conversation: Conversation) -> None:
-    """Notes the edits of a call in whose midst the process died."""
+    """Note the edits of a call during which the process died."""
     events: Sequence[LogEvent] = conversation.log.events if conversation.log is not None else []
     cut = _cut(events)
     if cut is None:
@@ -67,7 +67,7 @@ async def complete(checkpoints: Checkpoints, conversation: Conversation) -> None
 
 
 def _cut(events: Sequence[LogEvent]) -> Mapping[str, Any] | None:
-    """The checkpoint that nothing follows: the log was cut between it and its call's answer."""
+    """Return the checkpoint that nothing follows: the process died before the call's result."""
     for event in reversed(events):
         if event.kind is LogEventKind.CHECKPOINT:
             return event.data

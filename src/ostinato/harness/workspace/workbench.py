@@ -1,4 +1,5 @@
-"""A person's repository, the agent in it, and one session at a time: what every front end works with.
+"""The workbench: a person's repository, the agent in it, and one session at a time. Every frontend works with
+one.
 
 ::
 
@@ -37,7 +38,7 @@ from ostinato.types import Ending, Signal, SignalKind, new_id
 PEOPLE = HarnessConfig(
     max_turns=50, max_tokens=2048, max_context=32_000, temperature=0.3, command_timeout_s=600.0
 )
-"""A person waits longer than practice does and wants the likely answer, not a varied one."""
+"""The limits for a person, who waits longer than practice does and wants the likely answer."""
 LIMITS = Limits(wall_s=120.0)
 PATIENCE_S = 10.0
 FAREWELL_S = 2.0
@@ -45,7 +46,7 @@ FAREWELL_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a person asked for when they started it.
+    """The options with which a person started the agent.
 
     >>> Options(directory=Path(), url="http://127.0.0.1:8080", key="k").auto
     False
@@ -56,15 +57,15 @@ class Options:
     key: str
     config: HarnessConfig = PEOPLE
     rules: tuple[Rule, ...] = ()
-    """After the defaults and those of the person's file."""
+    """Rules that come after the defaults and those of the person's file."""
     auto: bool = False
-    """Permit whatever would be asked; denials stay."""
+    """Permits every request; denials stay."""
     sessions: Sessions = field(default_factory=Sessions.of_user)
     servers: tuple[McpServer, ...] = ()
     """MCP servers beside those of the person's file."""
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for an address that is none."""
+        """Check the address; raises ConfigError."""
         parts = urlsplit(self.url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             meant = self.url if "/" not in self.url and ":" in self.url else "127.0.0.1:8080"
@@ -72,7 +73,7 @@ class Options:
 
 
 class Workbench:
-    """Use `open`. One prompt at a time; cancelling it leaves the session usable."""
+    """A workbench, made by `open`. It takes one prompt at a time; cancelling it leaves the session usable."""
 
     def __init__(self, options: Options, root: Path, checkpoints: Checkpoints, journal: EditJournal) -> None:
         self.root = root
@@ -84,22 +85,22 @@ class Workbench:
         self._ending = Ending.ABANDONED
         self._open = AsyncExitStack()
         self.notices: list[str] = []
-        """What the person should know: MCP servers that did not answer, facts the gateway does not take."""
+        """Notices for the person: MCP servers that did not respond, facts that the gateway refused."""
         self._refused = False
         self._first = ""
         self.version: int | None = None
-        """Of the last reply's newest token."""
+        """The version of the last reply's newest token."""
         self.conversation: Conversation
         self.sandbox: Sandbox
         self.permissions: Permissions
-        """As every session begins."""
+        """The permissions with which every session begins."""
         self._agent: Agent
 
     @classmethod
     async def open(
         cls, options: Options, user: User, observer: Observer, *, session_id: str = ""
     ) -> "Workbench":
-        """In a new session, or a named one of this repository.
+        """Open a new session, or a named one of this repository.
 
         Raises GitError without a working tree, ConfigError for unusable rules, LogError, SandboxError.
         """
@@ -131,7 +132,7 @@ class Workbench:
 
     @property
     def fullness(self) -> str:
-        """How long the session is; of how much, as far as the model has not read less."""
+        """Return the length of the session, and the most tokens that the model can read."""
         tokens = f"{self.conversation.tokens:,}"
         whole = (
             self._ending is not Ending.TOKEN_LIMIT
@@ -140,37 +141,37 @@ class Workbench:
         return f"{tokens} of {self._options.config.max_context:,} tokens" if whole else f"{tokens} tokens"
 
     async def prompt(self, text: str) -> Outcome:
-        """Raises GatewayRefused; CancelledError, after which the session can go on."""
+        """Work on a prompt; raises GatewayRefused, and CancelledError, after which the session can go on."""
         self._ending = Ending.ABANDONED
         outcome = await self._agent.prompt(self.conversation, text)
         self._ending = outcome.ending
         return outcome
 
     async def undo(self) -> Restored | None:
-        """Takes back what the last prompt changed; None when nothing is left to undo."""
+        """Take back the changes of the last prompt; None when nothing is left to undo."""
         restored = await undo.undo(self.checkpoints, self.conversation)
         if restored is not None and self.conversation.messages:
             await self.post(SignalKind.EDIT_REVERTED, 1.0, f"undo-{len(self.conversation.messages)}")
         return restored
 
     async def diff(self) -> str:
-        """What has changed since the session's first checkpoint."""
+        """Return the diff since the session's first checkpoint."""
         return await self.checkpoints.diff(self._first, await self.checkpoints.take())
 
     async def new(self) -> None:
-        """Ends the session and begins another."""
+        """End the session and begin another."""
         await self._finish()
         await self._begin(self._options.sessions.open(new_id()))
 
     async def resume(self, session_id: str = "") -> None:
-        """Goes on with a session of this repository, the last one by default. Raises LogError."""
+        """Go on with a session of this repository, the last one by default; raises LogError."""
         here = [found for found, _ in self._options.sessions.newest(str(self.root))]
         others = [found for found in here if found != self.conversation.session_id]
         wanted = session_id or next(iter(others), "")
         if not wanted:
             raise LogError(f"no session to resume in {self.root}")
         if wanted not in here:
-            self._options.sessions.load(wanted)  # says so when there is none
+            self._options.sessions.load(wanted)  # raises LogError when there is none
             raise LogError(f"session {wanted} is of another repository: go there to resume it")
         if wanted != self.conversation.session_id:
             log = self._options.sessions.open(wanted)
@@ -207,7 +208,9 @@ class Workbench:
         await undo.complete(self.checkpoints, self.conversation)
 
     async def _finish(self) -> None:
-        """Says how the session ended, if the gateway answers quickly: people want their prompt back."""
+        """Post the ending of the session if the gateway responds quickly, since people want their prompt
+        back.
+        """
         conversation, log = self.conversation, self.conversation.log
         if conversation.messages:
             await self.post(SignalKind.ENDING, self._ending.value, "ending")
@@ -217,7 +220,10 @@ class Workbench:
                 log.path.unlink()
 
     async def post(self, kind: SignalKind, value: float | str, name: str, turn: int | None = None) -> None:
-        """Tells the gateway a fact about this session. `name` makes it the same fact when told again."""
+        """Post a signal of this session to the gateway.
+
+        The same `name` makes it the same signal when posted again.
+        """
         session_id = self.conversation.session_id
         signal = Signal(
             session_id=session_id,
@@ -238,12 +244,14 @@ class Workbench:
 
 
 def _environment() -> dict[str, str]:
-    """What makes a command mean the same wherever it runs: `cd` and programs look in fixed places."""
+    """Return the variables that give a command one meaning everywhere: `cd` and programs are looked up in
+    fixed places.
+    """
     return {"CDPATH": "", "PATH": policy.search_path()}
 
 
 class _Journalled:
-    """Passes everything on, and edits to the journal as well."""
+    """An observer that passes everything on, and edits to the journal as well."""
 
     def __init__(self, observer: Observer, bench: Workbench) -> None:
         self._observer = observer

@@ -1,4 +1,4 @@
-"""The command `ostinato acp`, which an editor starts and speaks JSON-RPC with over standard input and output."""
+"""The command `ostinato acp`: an editor starts it and speaks JSON-RPC over standard input and output."""
 
 import argparse
 import asyncio
