@@ -8,41 +8,22 @@ import base64
 import binascii
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
 
 from ostinato.types import Completion, FinishReason, GenerateRequest
 
-T = TypeVar("T")
 INT32 = range(-(2**31), 2**31)
-REQUEST_FIELDS = (
-    "request_id",
-    "session_id",
-    "prompt_ids",
-    "stop_ids",
-    "max_tokens",
-    "temperature",
-    "seed",
-)
 
 
 def request_to_json(request: GenerateRequest) -> dict[str, Any]:
-    fields = {name: getattr(request, name) for name in REQUEST_FIELDS}
+    fields = {name: getattr(request, name) for name in REQUEST}
     return fields | {"prompt_ids": list(request.prompt_ids), "stop_ids": list(request.stop_ids)}
 
 
 def request_from_json(data: Mapping[str, Any] | str | bytes) -> GenerateRequest:
-    fields = _object(data)
-    return GenerateRequest(
-        request_id=_field(fields, "request_id", _text),
-        session_id=_field(fields, "session_id", _text),
-        prompt_ids=_field(fields, "prompt_ids", _ints),
-        stop_ids=_field(fields, "stop_ids", _ints),
-        max_tokens=_field(fields, "max_tokens", _positive),
-        temperature=_field(fields, "temperature", _not_negative, 1.0),
-        seed=_field(fields, "seed", _int, 0),
-    )
+    return GenerateRequest(**_fields(data, REQUEST))
 
 
 def completion_to_json(completion: Completion) -> dict[str, Any]:
@@ -57,27 +38,23 @@ def completion_to_json(completion: Completion) -> dict[str, Any]:
 
 
 def completion_from_json(data: Mapping[str, Any] | str | bytes) -> Completion:
-    fields = _object(data)
-    return Completion(
-        ids=_field(fields, "ids", _ints),
-        logprobs=_field(fields, "logprobs", _floats),
-        versions=_field(fields, "versions", _ints),
-        finish=_field(fields, "finish", FinishReason),
-        routes=_field(fields, "routes", _routes, None),
-    )
+    return Completion(**_fields(data, COMPLETION))
 
 
 REQUIRED: Any = object()
+FieldReader = tuple[Callable[[Any], Any], Any]
+"""A function that checks a field's value, and the default of the field."""
 
 
-def _object(data: Mapping[str, Any] | str | bytes) -> Mapping[str, Any]:
+def _fields(data: Mapping[str, Any] | str | bytes, readers: Mapping[str, FieldReader]) -> dict[str, Any]:
+    """Return the fields of a JSON object, each checked by its reader. Raises ValueError naming a bad one."""
     fields = orjson.loads(data) if isinstance(data, str | bytes) else data
     if not isinstance(fields, Mapping):
         raise ValueError(f"expected a JSON object, got {type(fields).__name__}")
-    return fields
+    return {name: _field(fields, name, *reader) for name, reader in readers.items()}
 
 
-def _field(fields: Mapping[str, Any], name: str, read: Callable[[Any], T], default: T = REQUIRED) -> T:
+def _field(fields: Mapping[str, Any], name: str, read: Callable[[Any], Any], default: Any) -> Any:
     if name not in fields:
         if default is REQUIRED:
             raise ValueError(f"{name}: missing")
@@ -145,3 +122,21 @@ def _routes(value: Any) -> bytes | None:
         return base64.b64decode(_text(value), validate=True)
     except binascii.Error as error:
         raise ValueError(f"not base64: {error}") from error
+
+
+REQUEST: dict[str, FieldReader] = {
+    "request_id": (_text, REQUIRED),
+    "session_id": (_text, REQUIRED),
+    "prompt_ids": (_ints, REQUIRED),
+    "stop_ids": (_ints, REQUIRED),
+    "max_tokens": (_positive, REQUIRED),
+    "temperature": (_not_negative, 1.0),
+    "seed": (_int, 0),
+}
+COMPLETION: dict[str, FieldReader] = {
+    "ids": (_ints, REQUIRED),
+    "logprobs": (_floats, REQUIRED),
+    "versions": (_ints, REQUIRED),
+    "finish": (FinishReason, REQUIRED),
+    "routes": (_routes, None),
+}
