@@ -44,10 +44,11 @@ from benchmarks.measure import Cpu, Figure, Run, quantile, table
 from benchmarks.sandbox_peers import BWRAP, RUNSC, Row, command_peer, starts, swerex_peer
 from benchmarks.verify import CALC, make_task
 from ostinato.fleet.choose import KINDS
-from ostinato.sandbox import Backend, Sandbox, SandboxError, SnapshotKind, Spec, Unsupported, Verifier
+from ostinato.sandbox import Backend, Sandbox, SandboxError, SnapshotKind, Spec, Unsupported
 from ostinato.sandbox.backends.vm.sandbox import VmSandbox
 from ostinato.sandbox.base import Egress
 from ostinato.sandbox.choose import probe
+from ostinato.sandbox.exam.verifier import Verifier
 
 KEYS = (
     *("start_p50_ms", "start_p99_ms", "fork_p50_ms", "fork_answer_ms", "fork_exec_ms", "load_ms"),

@@ -32,8 +32,10 @@ from benchmarks.measure import Run, table
 from benchmarks.verify import CALC, make_task
 from ostinato.fleet.client.backend import RemoteBackend
 from ostinato.fleet.client.client import SandboxClient
-from ostinato.sandbox import Backend, Limits, Sandbox, SandboxError, Spec, Verifier, choose_backend
+from ostinato.sandbox import Backend, Limits, Sandbox, SandboxError, Spec
 from ostinato.sandbox.base import Egress
+from ostinato.sandbox.choose import choose_backend
+from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.sandbox.linux import cgroup, syscalls
 from ostinato.types import Task
 

@@ -25,7 +25,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from benchmarks.measure import Cpu, Figure, Run, quantile, ratios, table
-from ostinato.sandbox import Backend, Sandbox, Spec, Verifier, choose_backend
+from ostinato.sandbox import Backend, Sandbox, Spec
+from ostinato.sandbox.choose import choose_backend
+from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.types import Task
 
 BLOCKS, AT_ONCE = 6, 4

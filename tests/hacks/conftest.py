@@ -8,16 +8,10 @@ from pathlib import Path
 import pytest
 from tests.hacks.rows import BAD, Hack
 
-from ostinato.sandbox import (
-    Backend,
-    Limits,
-    ProcessBackend,
-    SandboxError,
-    Spec,
-    Verification,
-    Verifier,
-    choose_backend,
-)
+from ostinato.sandbox import Backend, Limits, SandboxError, Spec
+from ostinato.sandbox.backends.process.backend import ProcessBackend
+from ostinato.sandbox.choose import choose_backend
+from ostinato.sandbox.exam.verifier import Verification, Verifier
 from ostinato.types import Task
 
 LIMITS = Limits(wall_s=3.0, cpu_s=2, processes=20, memory_mb=400)

@@ -18,8 +18,10 @@ from tests.hacks.published import PUBLISHED
 from tests.hacks.python import PYTHON
 from tests.hacks.rows import BY_HAND, Hack
 
-from ostinato.sandbox import Backend, ProcessBackend, Verification, Verifier
+from ostinato.sandbox import Backend
+from ostinato.sandbox.backends.process.backend import ProcessBackend
 from ostinato.sandbox.exam import values
+from ostinato.sandbox.exam.verifier import Verification, Verifier
 from ostinato.types import Task
 
 HACKS = [*PUBLISHED, *ANSWERS, *PYTHON, *FILES, *MACHINE, *BOMBS, *JUDGED]

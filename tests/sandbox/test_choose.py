@@ -4,8 +4,9 @@ import os
 
 import pytest
 
-from ostinato.sandbox import SandboxError, choose_backend
-from ostinato.sandbox.backends.namespaces import launcher as launch_module
+from ostinato.sandbox import SandboxError
+from ostinato.sandbox.backends.namespaces import launcher
+from ostinato.sandbox.choose import choose_backend
 
 
 async def test_process_is_given_when_asked_for() -> None:
@@ -21,7 +22,7 @@ async def test_without_namespaces_auto_falls_back_and_says_why(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     # a zygote that cannot even import its module, as on a machine without it
-    monkeypatch.setattr(launch_module, "environment", lambda: {**os.environ, "PYTHONHOME": "/nowhere"})
+    monkeypatch.setattr(launcher, "command_environment", lambda: {**os.environ, "PYTHONHOME": "/nowhere"})
     backend = await choose_backend("auto")
     assert backend.name == "process"
     assert "no sandbox boundary" in caplog.text

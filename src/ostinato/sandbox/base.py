@@ -1,8 +1,8 @@
-"""What every sandbox can do, and what it answers. Standard library only, no Linux needed.
+"""The protocols of a sandbox and its backend, and their data. It needs no Linux.
 
 Spec ──Backend.create──► Sandbox ──exec, start, read, write, list, changes──► destroy
                             │ pause, resume, usage
-                            ├─fork(n)──► n more, each going its own way
+                            ├─fork(n)──► n more, independent of each other
                             └─snapshot──► Snapshot ──Backend.restore──► Sandbox
 Exam ──Backend.examine──► outcomes of the hidden tests (see `ostinato.sandbox.exam.verifier`)
 """
@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Protocol
 
 MAX_FILE_BYTES = 16 * 2**20
-"""The largest file that `read` and `write` carry."""
+"""The size of the largest file that `read` and `write` accept."""
 SNAPSHOT_FORMAT = 1
 
 
 class SandboxError(Exception):
-    """The sandbox itself failed (not the command in it): says what, which sandbox and what to do."""
+    """The sandbox itself failed, not the command in it; its message says what to do."""
 
 
 class SandboxPathError(SandboxError):
@@ -27,15 +27,15 @@ class SandboxPathError(SandboxError):
 
 
 class ChangesError(SandboxError):
-    """Changes that no repository can take, or that are too large to be carried: the sandbox's own fault."""
+    """Changes that are too large, or that no repository can take; the code in the sandbox is at fault."""
 
 
 class EndedWithinError(SandboxError):
-    """What ran in a sandbox ended it; all that holds the sandbox lives on."""
+    """The sandbox was ended by the code that ran in it; its backend still works."""
 
 
 class Unsupported(SandboxError):  # noqa: N818 - a capability is missing, nothing went wrong
-    """A backend lacks a capability: says which, and which backend has it.
+    """A backend lacks a capability; the message names it, and a backend that has it.
 
     >>> str(Unsupported("process", "pause", "ns"))
     'the process backend cannot pause: use ns'
@@ -46,7 +46,7 @@ class Unsupported(SandboxError):  # noqa: N818 - a capability is missing, nothin
 
 
 class Isolation(StrEnum):
-    """What stands between a command and the machine, weakest first."""
+    """The kinds of isolation between a command and the machine, weakest first."""
 
     PROCESS = "process"
     LANDLOCK = "landlock"
@@ -57,9 +57,9 @@ class Isolation(StrEnum):
 
 class SnapshotKind(StrEnum):
     FILESYSTEM = "filesystem"
-    """Files only: processes start anew."""
+    """Files only: no process is in it."""
     FULL = "full"
-    """Memory and files: execution goes on where it was."""
+    """Memory and files: processes continue where they were."""
 
 
 _BOUNDARIES = frozenset({Isolation.NAMESPACES, Isolation.USERSPACE_KERNEL, Isolation.VM})
@@ -67,7 +67,7 @@ _BOUNDARIES = frozenset({Isolation.NAMESPACES, Isolation.USERSPACE_KERNEL, Isola
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a backend can do on this machine, found out by running it.
+    """The abilities of a backend on this machine, found out by running it.
 
     >>> Capabilities(isolation=Isolation.LANDLOCK).boundary
     False
@@ -76,40 +76,40 @@ class Capabilities:
     isolation: Isolation
     snapshots: frozenset[SnapshotKind] = frozenset()
     fork: SnapshotKind | None = None
-    """What a fork carries over; None when it cannot fork."""
+    """The kind of state that a fork has in common with its original; None when it cannot fork."""
     pause: bool = False
     egress: frozenset[str] = frozenset()
-    """Of "proxy" and "transparent"; no network at all is what every boundary gives."""
+    """Any of "proxy" and "transparent". Without egress there is no network in any boundary."""
     limits: frozenset[str] = frozenset()
-    """Of "rlimit", "pids", "cgroup1", "cgroup2"."""
+    """Any of "rlimit", "pids", "cgroup1", "cgroup2"."""
     lost: tuple[str, ...] = ()
-    """What this machine keeps it from giving, one sentence each."""
+    """One sentence for each thing that it cannot do on this machine."""
 
     @property
     def boundary(self) -> bool:
-        """True when code that wants to do harm is held; False when only accidents are."""
+        """True when malicious code cannot get out; False when only accidents are prevented."""
         return self.isolation in _BOUNDARIES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one sandbox may use.
+    """The resources that one sandbox may use.
 
     >>> Limits(wall_s=5.0).memory_mb
     512
     """
 
     memory_mb: int = 512
-    """Address space of one process, MiB; with a cgroup or a machine of its own, of the whole sandbox."""
+    """The address space of one process in MiB; with a cgroup, the memory of the whole sandbox, too."""
     cpu_s: int = 10
-    """CPU seconds of one process."""
+    """The CPU seconds of one process."""
     wall_s: float = 20.0
-    """Seconds one command may take; then every process of it is killed."""
+    """The seconds that one command may take; then all of its processes are killed."""
     processes: int = 64
     disk_mb: int = 64
-    """Everything written in the sandbox, MiB, held in memory."""
+    """The MiB that may be written in the sandbox; they are held in memory."""
     output_bytes: int = 20_000
-    """How much of a command's output is kept: its end."""
+    """The bytes that are kept of the end of a command's output."""
 
 
 DEFAULT_LIMITS = Limits()
@@ -117,7 +117,7 @@ DEFAULT_LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
-    """A directory or file of the machine that a sandbox sees, read-only.
+    """A directory or file of the machine that a sandbox sees read-only.
 
     >>> Mount(source=Path("/srv/data"), target="/data").target
     '/data'
@@ -130,56 +130,57 @@ class Mount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Egress:
-    """Which hosts a sandbox may reach, through a proxy and never otherwise.
+    """The hosts that a sandbox may reach, always through a proxy.
 
     >>> Egress(allow=("example.org:443", "*.example.net:443")).allow[0]
     'example.org:443'
     """
 
     allow: tuple[str, ...]
-    """`host:port`; `*.host:port` is every name below a host and not the host itself."""
+    """`host:port`; `*.host:port` is every name below a host, and not the host itself."""
     networks: tuple[str, ...] = ()
-    """Networks inside (`10.1.0.0/16`) that an allowed name may lead to; all others are refused."""
+    """Private networks (`10.1.0.0/16`) in which an allowed name may resolve; all others are refused."""
     sent_bytes: int | None = None
-    """How much may leave the sandbox, all connections together; None: any amount."""
+    """The bytes that may leave the sandbox by all connections together; None: any number."""
     received_bytes: int | None = None
     bytes_per_s: int | None = None
-    """Both ways together; None: as fast as it goes."""
+    """The bytes in a second, in both directions together; None: any number."""
     connections: int = 32
-    """How many may be open at once."""
+    """The connections that may be open at once."""
     strip: tuple[str, ...] = ("authorization", "cookie", "set-cookie", "x-api-key")
-    """Headers taken out of what is not encrypted, or is inspected: requests and responses."""
+    """Headers that the proxy removes from requests and responses which it can read: those that are not
+    encrypted, or whose host is in `inspect`."""
     inspect: tuple[str, ...] = ()
-    """Hosts, as in `allow`, to which only HTTP is spoken: their TLS ends at the proxy, whose certificates
-    only this sandbox trusts. All others' TLS passes through, when it asks for the host by its name."""
+    """Hosts, as in `allow`, that may only be sent HTTP: the proxy ends their TLS with certificates that only
+    this sandbox trusts. TLS to all other hosts passes through, if it names its host (SNI)."""
     transparent: bool = False
-    """Every connection is turned to the proxy, programs need not know of it: names resolve, addresses
-    that no name led to are refused. Else there is a proxy in `HTTP_PROXY` and no other way."""
+    """True: every connection is redirected to the proxy, and programs need not know of it. Names resolve, and
+    addresses to which no name resolved are refused. False: programs have to use the proxy in `HTTP_PROXY`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """What a sandbox starts from.
+    """The description of a sandbox to create.
 
     >>> Spec(repo=Path("/srv/repo"), labels={"run": "7"}).limits.processes
     64
     """
 
     repo: Path
-    """Becomes the sandbox's repository; is itself never written."""
+    """The directory that the sandbox's repository starts as; it is itself never written."""
     limits: Limits = DEFAULT_LIMITS
     mounts: tuple[Mount, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Added to what every command sees."""
+    """Variables that every command gets in addition."""
     egress: Egress | None = None
     """None: no network."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """For whoever looks for sandboxes later; the sandbox itself does not see them."""
+    """Labels to find sandboxes by; the sandbox itself does not see them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a sandbox has used so far.
+    """The resources that a sandbox has used so far.
 
     >>> Usage(cpu_s=0.1, memory_bytes=2**20, disk_bytes=0, processes=1, wall_s=2.0).processes
     1
@@ -187,18 +188,18 @@ class Usage:
 
     cpu_s: float
     memory_bytes: int
-    """Resident now, shared pages counted by share where the kernel says so."""
+    """The bytes resident now; of a shared page a part, where the kernel says so."""
     disk_bytes: int
-    """Written above the repository."""
+    """The bytes written above the repository."""
     processes: int
-    """Running now, the sandbox's own agent included."""
+    """The processes running now, including the sandbox's agent."""
     wall_s: float
-    """Since it was created."""
+    """The seconds since it was created."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A sandbox on disk. Only the backend kind that made it restores it, to the same template.
+    """A sandbox on disk. Only a backend of the same kind restores it, above the same template.
 
     >>> Snapshot(
     ...     id="5f", kind=SnapshotKind.FILESYSTEM, backend="ns", template="/srv/repo:1:2:3",
@@ -213,9 +214,9 @@ class Snapshot:
     """The name of the backend that made it."""
     format: int = SNAPSHOT_FORMAT
     template: str
-    """What the sandbox had started from: a restore above anything else is refused."""
+    """The repository that the sandbox had started from; a restore above another one is refused."""
     path: Path
-    """Its directory; `snapshot.json` in there is written last."""
+    """Its directory, in which `snapshot.json` is written last."""
     bytes: int
     created: float
     """Seconds since the epoch."""
@@ -223,7 +224,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecResult:
-    """What a command did. `exit_code` is negative for a signal, as in `subprocess`.
+    """The result of a command. `exit_code` is negative for a signal, as in `subprocess`.
 
     >>> ExecResult(exit_code=0, output="ok\\n", timed_out=False, duration_s=0.01).output
     'ok\\n'
@@ -231,23 +232,23 @@ class ExecResult:
 
     exit_code: int
     output: str
-    """Standard output and error as they came, invalid UTF-8 replaced; only the end when too long."""
+    """Standard output and error as they came, invalid UTF-8 replaced; only the end if it is too long."""
     timed_out: bool
     duration_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exam:
-    """Hidden tests to run against a repository with changes, in a fresh sandbox that never sees the tests."""
+    """Hidden tests of a repository with changes, which runs in a fresh sandbox without the tests."""
 
     repo: Path
     """The pristine repository."""
     tests: Path
-    """Directory of the hidden `test_*.py`."""
+    """The directory of the hidden `test_*.py`."""
     changes: Mapping[str, bytes | None] = field(default_factory=dict)
-    """Relative path to new content, None to delete."""
+    """The new content of relative paths, None to delete."""
     variations: int = 0
-    """How often what passed runs again: in another sandbox, in another order, from another random seed."""
+    """The number of further runs after a pass: in another sandbox and order, with another random seed."""
     limits: Limits = field(default_factory=Limits)
 
 
@@ -255,66 +256,60 @@ OnOutput = Callable[[str], None]
 
 
 class Process(Protocol):
-    """A command that runs. `wait` must be called in the end, or the sandbox destroyed."""
+    """A running command. In the end `wait` must be called, or the sandbox destroyed."""
 
     def output(self) -> AsyncIterator[bytes]:
-        """Standard output and error as they come, until their end; for one reader.
+        """Yield standard output and error as they come, until their end, to one reader.
 
-        The buffer between command and reader is bounded: a slow reader slows the command down.
+        The buffer between command and reader is bounded, so a slow reader slows the command down.
         """
         ...
 
     async def send(self, data: bytes) -> None:
-        """Write to its standard input, waiting while it is full; empty `data` closes it.
-
-        Raises SandboxError when it was started without one, BrokenPipeError when nobody reads it any more.
-        """
+        """Write to its standard input, waiting while that is full; empty `data` closes it.
+        Raises SandboxError when it was started without one, BrokenPipeError when the command closed it."""
         ...
 
     async def signal(self, number: int) -> None:
-        """Send a signal to the command's process group; nothing to do when it has ended."""
+        """Send a signal to the command's process group; does nothing when the command has ended."""
         ...
 
     async def wait(self) -> ExecResult:
-        """The end of the command; drains the output that no reader took and keeps its last bytes."""
+        """Wait for the end of the command; reads the output that no reader took, and keeps its last bytes."""
         ...
 
 
 class Sandbox(Protocol):
-    """A repository that commands can do anything to.
+    """A repository in which commands can do anything.
 
-    Paths are relative to the repository (absolute ones must lie within it). After `destroy`, or when it
-    died, every call raises `SandboxError`.
+    Paths are relative to the repository, or absolute paths within it. After `destroy`, or when the sandbox
+    has died, every call raises `SandboxError`.
     """
 
     @property
     def id(self) -> str:
-        """Names it among all sandboxes, forks included."""
+        """Its name among all sandboxes, forks included."""
         ...
 
     @property
     def root(self) -> str:
-        """Where the repository lies, as commands in the sandbox see it."""
+        """The path of the repository as commands in the sandbox see it."""
         ...
 
     async def exec(
         self, command: str, *, timeout_s: float | None = None, on_output: OnOutput | None = None
     ) -> ExecResult:
-        """Run `command` with `sh -c` in the repository; processes it leaves behind are killed.
-
-        `on_output` is given the output as it comes.
-        """
+        """Run `command` with `sh -c` in the repository; processes that it leaves behind are killed.
+        `on_output` is called with the output as it comes."""
         ...
 
     async def start(self, command: str, *, timeout_s: float | None = None, stdin: bool = False) -> Process:
-        """Start `command` as `exec` does and go on; `stdin` gives it a standard input to `send` to.
-
-        `timeout_s` None is the sandbox's `wall_s`.
-        """
+        """Start `command` as `exec` does, and do not wait; with `stdin` it has a standard input for `send`.
+        The default of `timeout_s` is the sandbox's `wall_s`."""
         ...
 
     async def read(self, path: str) -> bytes:
-        """The file's bytes; raises FileNotFoundError, IsADirectoryError, SandboxPathError."""
+        """Return a file's bytes; raises FileNotFoundError, IsADirectoryError, SandboxPathError."""
         ...
 
     async def write(self, path: str, data: bytes) -> None:
@@ -322,45 +317,43 @@ class Sandbox(Protocol):
         ...
 
     async def files(self) -> list[str]:
-        """Sorted relative paths of all files, `.git` left out."""
+        """Return the sorted relative paths of all files, `.git` left out."""
         ...
 
     async def tree_hash(self) -> str:
-        """A digest of all files' paths, contents and executable bits, `.git` left out."""
+        """Return a digest of all files' paths, contents and executable bits, `.git` left out."""
         ...
 
     async def changes(self) -> dict[str, bytes | None]:
-        """Files that differ from the repository it started from, without `.git`: bytes, None when deleted.
+        """Return the files that differ from the start, None for a deleted one, without `.git`.
         Raises ChangesError."""
         ...
 
     async def pause(self) -> None:
-        """Stop every process in it until `resume`; what needs them meanwhile waits. Raises Unsupported."""
+        """Stop every process in the sandbox until `resume`; calls that need one fail. Raises Unsupported."""
         ...
 
     async def resume(self) -> None:
-        """Let them go on; nothing to do when it is not paused. Raises Unsupported."""
+        """Let the processes run again; does nothing when the sandbox is not paused. Raises Unsupported."""
         ...
 
     async def snapshot(self, kind: SnapshotKind = SnapshotKind.FILESYSTEM) -> Snapshot:
-        """Write it to disk; it stands still for that moment and goes on afterwards. Raises Unsupported."""
+        """Write the sandbox to disk; its processes are stopped meanwhile. Raises Unsupported."""
         ...
 
     async def fork(self, n: int = 1) -> "list[Sandbox]":
-        """`n` more sandboxes that start as this one is now: all of them, or SandboxError and none.
-
-        Each has an identity and randomness of its own. Raises Unsupported.
-        """
+        """Create `n` more sandboxes that start as this one is now; an error leaves none of them.
+        Each has an identity and randomness of its own. Raises SandboxError, Unsupported."""
         ...
 
     async def usage(self) -> Usage: ...
 
     async def destroy(self) -> None:
-        """End all processes and drop what was written. Calling it again does nothing."""
+        """End all processes and remove all that was written. A second call does nothing."""
         ...
 
     async def list(self, path: str = ".") -> list[str]:
-        """Sorted names in a directory, directories with a slash; raises as `read`, NotADirectoryError."""
+        """Return the sorted names in a directory, directories with a slash; raises NotADirectoryError too."""
         ...
 
 
@@ -372,29 +365,28 @@ class Backend(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do here."""
+        """Its abilities on this machine."""
         ...
 
     async def create(self, spec: Spec) -> Sandbox:
-        """A fresh sandbox whose repository starts as `spec.repo`; raises SandboxError, and Unsupported for
-        a part of the spec that it cannot give."""
+        """Create a fresh sandbox whose repository starts as `spec.repo`.
+        Raises SandboxError, and Unsupported for a part of the spec that this backend lacks."""
         ...
 
     async def restore(self, snapshot: Snapshot, spec: Spec) -> Sandbox:
-        """A sandbox that starts as `snapshot` was; raises SandboxError for a snapshot of another backend,
-        format or template. As often as wanted, also at the same time."""
+        """Create a sandbox that starts as `snapshot` was; this may be repeated, also at the same time.
+        Raises SandboxError for a snapshot of another backend, format or template."""
         ...
 
     async def remove(self, snapshot: Snapshot) -> None:
-        """Delete a snapshot from disk; nothing to do when it is gone. Sandboxes restored from it live on."""
+        """Delete a snapshot from disk, if it is there. Sandboxes restored from it live on."""
         ...
 
     async def examine(self, exam: Exam) -> "list[dict[str, str]]":
-        """The outcome of every hidden test by node id, of each run; one that is not passed is the last.
-
-        Raises SandboxError when it could not be held."""
+        """Return the outcomes of every run, each by a hidden test's node id; a run that fails is the last.
+        Raises SandboxError when the exam could not be held."""
         ...
 
     async def aclose(self) -> None:
-        """Destroy every sandbox and what serves them; snapshots in a directory given by the caller stay."""
+        """Destroy every sandbox and the processes that serve them; snapshots in a given directory stay."""
         ...

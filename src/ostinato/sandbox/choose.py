@@ -1,4 +1,4 @@
-"""Which backends this machine can run: found out by running them, never by looking at flags or devices."""
+"""Finds the backends that this machine can run by running them, never by looking at flags or devices."""
 
 import logging
 import shutil
@@ -20,13 +20,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendKind:
-    """One kind of backend, before anybody knows whether it works here."""
+    """One kind of backend, before it is known whether it works here."""
 
     name: str
     make: Callable[[Path | None], Awaitable[Backend]]
-    """With the directory for its snapshots. Raises SandboxError when it is clear that it cannot work."""
+    """Makes one, given the directory for its snapshots; raises SandboxError when it clearly cannot work."""
     advice: str
-    """What a user should do when it does not."""
+    """Tells a user how to make it work."""
 
 
 async def _process(snapshots: Path | None) -> Backend:
@@ -105,8 +105,8 @@ KINDS = {
 """Every backend of this machine, the preferred one first; `ostinato.fleet.choose` adds those elsewhere."""
 
 
-_FALLING_BACK = {
-    "ns": "no sandbox boundary on this machine, commands are held by Landlock at best: %s",
+_FALL_BACK_WARNINGS = {
+    "ns": "no sandbox boundary on this machine, at best Landlock restricts commands: %s",
     "landlock": "no Landlock on this machine, commands run as plain processes: %s",
 }
 
@@ -114,25 +114,26 @@ _FALLING_BACK = {
 async def choose_backend(
     want: str = "auto", snapshots: Path | None = None, kinds: Mapping[str, BackendKind] = KINDS
 ) -> Backend:
-    """A backend by its name, or `auto`: namespaces where they work, else the next best, the reason logged.
+    """Return a backend by its name; for `auto`, namespaces where they work, else the next best.
 
-    `snapshots`: where its snapshots are kept, else in a temporary directory that ends with the backend.
-    Raises SandboxError for one that does not work here, ValueError for another name.
+    The reason for falling back is logged. `snapshots` is the directory for its snapshots, by default a
+    temporary one that ends with the backend. Raises SandboxError for a backend that does not work here,
+    ValueError for an unknown name.
     """
     if want != "auto" and want not in kinds:
         raise ValueError(f"no sandbox backend {want!r}: choose auto, {', '.join(kinds)}")
     if want != "auto":
         return await probe(kinds[want], snapshots)
-    for name, told in _FALLING_BACK.items():
+    for name, warning in _FALL_BACK_WARNINGS.items():
         try:
             return await probe(kinds[name], snapshots)
         except SandboxError as error:
-            log.warning(told, error)
+            log.warning(warning, error)
     return await probe(kinds["process"], snapshots)
 
 
 async def probe(kind: BackendKind, snapshots: Path | None = None) -> Backend:
-    """A backend that has just created a sandbox and run a command in it; raises SandboxError."""
+    """Return a backend after it created a sandbox and ran a command in it; raises SandboxError."""
     backend = await kind.make(snapshots)
     try:
         with tempfile.TemporaryDirectory() as repo:

@@ -1,7 +1,7 @@
-"""`ostinato doctor`: what this machine can do for sandboxes, found out by doing it.
+"""`ostinato doctor`: tries every backend on this machine, and shows what works.
 
-Nothing is read off a device node, a flag or a version: every line of the table comes from something that was
-run. A node like /dev/kvm may open, and a guest on it never come up.
+Every line of its table comes from something that was run, never from a device node, a flag or a version:
+/dev/kvm, for one, may open on a machine where no guest comes up.
 """
 
 import argparse
@@ -30,7 +30,7 @@ PATIENCE_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One line: what was tried, whether it works, what is lost, and what to do about it.
+    """One line of the table: a trial, its result, missing abilities, and advice.
 
     >>> Finding(name="ns", works=True, took_s=0.4, detail="namespaces").advice
     ''
@@ -45,7 +45,7 @@ class Finding:
 
 
 def register(commands: Any, kinds: Mapping[str, BackendKind] = KINDS) -> None:
-    """Adds the command to the subparsers of `ostinato`."""
+    """Add the command to the subparsers of `ostinato`."""
     doctor = commands.add_parser("doctor", help="try every sandbox backend and what it needs on this machine")
     doctor.add_argument("--json", action="store_true", help="print JSON")
     doctor.set_defaults(run=partial(_run, kinds=kinds))
@@ -61,7 +61,7 @@ def _run(options: argparse.Namespace, *, kinds: Mapping[str, BackendKind]) -> in
 
 
 def machine() -> dict[str, Any]:
-    """Where it ran."""
+    """Return facts about the machine that the trials ran on."""
     return {
         "system": platform.system(),
         "kernel": platform.release(),
@@ -72,9 +72,9 @@ def machine() -> dict[str, Any]:
 
 
 async def examine(kinds: Mapping[str, BackendKind] = KINDS) -> list[Finding]:
-    """Every backend, then what they build on."""
-    found = [await _timed(name, _try_backend(kind), kind.advice) for name, kind in kinds.items()]
-    found += [
+    """Try every backend, then the abilities of the kernel that they use."""
+    findings = [await _timed(name, _try_backend(kind), kind.advice) for name, kind in kinds.items()]
+    findings += [
         await _timed(name, asyncio.to_thread(attempt), advice)
         for name, attempt, advice in (
             ("landlock rules", _try_landlock, "boot Linux 5.13 or later with `landlock` in its lsm= list"),
@@ -87,14 +87,14 @@ async def examine(kinds: Mapping[str, BackendKind] = KINDS) -> list[Finding]:
             ),
         )
     ]
-    return found
+    return findings
 
 
 Attempt = Coroutine[Any, Any, tuple[str, tuple[str, ...]]]
 
 
 async def _timed(name: str, attempt: Attempt, advice: str) -> Finding:
-    """What an attempt tells, or why it failed."""
+    """Run an attempt and return its finding, or the reason of its failure."""
     start = time.monotonic()
     try:
         detail, lost = await asyncio.wait_for(attempt, PATIENCE_S)
@@ -128,16 +128,16 @@ def _try_landlock() -> tuple[str, tuple[str, ...]]:
 def _try_gate() -> tuple[str, tuple[str, ...]]:
     if reason := transparent.missing():
         raise SandboxError(reason)
-    found = "a connection to anywhere was turned to a proxy, and nothing else left"
-    return found, () if authority.available() else (authority.NEEDED,)
+    detail = "a connection to anywhere was redirected to a proxy, and nothing else left"
+    return detail, () if authority.available() else (authority.NEEDED,)
 
 
 def _try_cgroups() -> tuple[str, tuple[str, ...]]:
-    found = cgroup.usable()
-    if found is None:
+    usable = cgroup.usable()
+    if usable is None:
         raise SandboxError("no cgroup can be made: the memory of each process is bounded, not their sum")
-    version, place = found
-    return f"version {version}: a group in {place} was made and bounded", ()
+    version, parent = usable
+    return f"version {version}: a group in {parent} was made and bounded", ()
 
 
 def _try_kvm() -> tuple[str, tuple[str, ...]]:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ostinato.sandbox import Backend, Limits, Verifier
+from ostinato.sandbox import Backend, Limits
+from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.types import Task
 
 SHELL = """

@@ -23,10 +23,10 @@ from ostinato.sandbox import (
     SandboxError,
     Snapshot,
     Spec,
-    Verifier,
 )
 from ostinato.sandbox.backends.namespaces.backend import NsBackend
 from ostinato.sandbox.exam.host import runs
+from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.types import Task
 
 HIDDEN = """

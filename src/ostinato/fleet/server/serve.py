@@ -29,7 +29,7 @@ from ostinato.fleet.server.sandboxes import HostedSandboxes
 from ostinato.fleet.server.templates import Templates
 from ostinato.sandbox.base import SandboxError
 from ostinato.sandbox.choose import choose_backend
-from ostinato.sandbox.files.snapshots import whole
+from ostinato.sandbox.files.snapshots import load_complete
 from ostinato.web.protocol import LIMITS, allow_connections
 
 GRACE_S = 5
@@ -89,7 +89,7 @@ async def serve_node(config: NodeConfig) -> None:
     listener = listen(config.host, config.port) if config.fd is None else inherited(config.fd)
     templates = Templates(config.templates or config.state / "templates")
     sandboxes = HostedSandboxes(backend, templates, config.name)
-    if saved := whole(snapshots):
+    if saved := load_complete(snapshots):
         await asyncio.to_thread(sandboxes.adopt, saved)
     orphaned = asyncio.create_task(_end_with_parent()) if config.fd is not None else None
     await _serve(create_node(sandboxes, access, Gauge(config.state)), listener, config.state)

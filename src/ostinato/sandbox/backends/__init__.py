@@ -1,4 +1,5 @@
-"""The implementations of `sandbox.base.Backend`.
+"""The implementations of `sandbox.base.Backend`, one folder each, and the parts they share.
 
-`sandbox.choose` alone comes in, apart from tests; a backend may use every other folder of the room.
+Only `sandbox.choose` and `sandbox.doctor` import them, and rooms that want `ProcessBackend` itself; a backend
+may import every other folder of `sandbox`.
 """

@@ -1,4 +1,4 @@
-"""A sandbox whose agent is at the other end of a connection, and its commands: the same for every engine."""
+"""A sandbox whose agent is at the other end of a connection, and the commands that run in it."""
 
 import asyncio
 import builtins
@@ -26,107 +26,109 @@ from ostinato.sandbox.protocol.frames import FrameError
 from ostinato.sandbox.protocol.stream import OutputStream, follow
 
 GRACE_S = 10.0
-"""How much longer than a command's time limit an agent is waited for, e.g. on a busy machine."""
+"""The seconds that an agent may take beyond a command's time limit, for example on a busy machine."""
 
 
 class AgentProcess:
-    """A command under way in a sandbox. See `Process`."""
+    """A command that runs in a sandbox (see `Process`)."""
 
     def __init__(
         self, connection: AgentConnection, request: Mapping[str, Any], *, within_s: float, keep: int
     ) -> None:
         self._connection = connection
-        self._input = bool(request["stdin"])
-        self._room = frames.WINDOW
-        self._owed = frames.WINDOW + frames.DRAIN
-        """Bytes of output that may still come without another credit."""
-        self._broken = False
+        self._has_input = bool(request["stdin"])
+        self._input_window = frames.WINDOW
+        """Bytes of input that may be sent before the agent takes some."""
+        self._output_window = frames.WINDOW + frames.DRAIN
+        """Bytes of output that may come without another credit."""
+        self._input_closed = False
+        """True when the command reads no more input."""
         self._changed = asyncio.Event()
         self._stream = OutputStream(keep, self._credit)
         run = {"op": "run", **request, "window": frames.WINDOW}
-        self._pending = connection.send_request(run, within_s=within_s, on_event=self._heard)
-        self._pending.response.add_done_callback(self._ended)
+        self._pending = connection.send_request(run, within_s=within_s, on_event=self._on_event)
+        self._pending.response.add_done_callback(self._on_end)
 
-    def _heard(self, header: dict[str, Any], body: bytes) -> None:
-        """Raises FrameError for what no honest agent says."""
+    def _on_event(self, header: dict[str, Any], body: bytes) -> None:
+        """Handle output, or a note that input was taken; raises FrameError for what no honest agent sends."""
         if header["event"] == "output":
-            self._owed -= len(body)
-            if not body or self._owed < 0:
-                raise FrameError("a command says more than it may")
+            self._output_window -= len(body)
+            if not body or self._output_window < 0:
+                raise FrameError("a command sent more output than it has credit for")
             self._stream.feed(body)
             return
-        self._room += header["bytes"]
-        if self._room > frames.WINDOW:
-            raise FrameError("a command took more than it was given")
-        self._broken = self._broken or "broken" in header
+        self._input_window += header["bytes"]
+        if self._input_window > frames.WINDOW:
+            raise FrameError("a command took more input than it was sent")
+        self._input_closed = self._input_closed or "broken" in header
         self._changed.set()
 
-    def _ended(self, answer: "asyncio.Future[Response]") -> None:
-        self._broken = True
+    def _on_end(self, response: "asyncio.Future[Response]") -> None:
+        self._input_closed = True
         self._changed.set()
-        error = answer.exception()
+        error = response.exception()
         self._stream.end(error if isinstance(error, Exception) else None)
 
     def _credit(self, count: int) -> None:
-        self._owed += count
-        self._order("credit", bytes=count)
+        self._output_window += count
+        self._send("credit", bytes=count)
 
-    def _order(self, op: str, body: bytes = b"", **header: object) -> None:
+    def _send(self, op: str, body: bytes = b"", **header: object) -> None:
         self._connection.send({"id": self._pending.number, "op": op, **header}, body)
 
     def output(self) -> AsyncIterator[bytes]:
         return self._stream.read()
 
     async def send(self, data: bytes) -> None:
-        if not self._input:
+        if not self._has_input:
             raise SandboxError("the command has no open standard input: start it with stdin=True")
         for start in range(0, len(data), frames.CHUNK):
-            await self._send(data[start : start + frames.CHUNK])
+            await self._send_input(data[start : start + frames.CHUNK])
         if not data:
-            self._order("input")
-            self._input = False
+            self._send("input")
+            self._has_input = False
 
-    async def _send(self, piece: bytes) -> None:
-        while self._room < len(piece) and not self._broken:
+    async def _send_input(self, piece: bytes) -> None:
+        while self._input_window < len(piece) and not self._input_closed:
             self._changed.clear()
             await self._changed.wait()
-        if self._broken:
+        if self._input_closed:
             raise BrokenPipeError("the command reads its standard input no more")
-        self._room -= len(piece)
-        self._order("input", piece)
+        self._input_window -= len(piece)
+        self._send("input", piece)
 
     async def signal(self, number: int) -> None:
-        self._order("signal", number=number)
+        self._send("signal", number=number)
 
     async def wait(self) -> ExecResult:
         return (await self.finish())[0]
 
     async def finish(self) -> tuple[ExecResult, Mapping[str, Any]]:
-        """`wait`, and the agent's whole answer."""
+        """Wait as `wait` does, and return the header of the agent's response, too."""
         await self._stream.drain()
-        answer, _ = await self._connection.response(self._pending)
-        return _result(answer, self._stream.tail.text()), answer
+        header, _ = await self._connection.response(self._pending)
+        return _result(header, self._stream.tail.text()), header
 
 
-def _result(answer: Mapping[str, Any], output: str) -> ExecResult:
-    """Raises FrameError for an answer that is none."""
+def _result(header: Mapping[str, Any], output: str) -> ExecResult:
+    """Return the result that a response's header describes; raises FrameError when it is malformed."""
     return ExecResult(
-        exit_code=int(_number(answer, "exit_code")),
+        exit_code=int(_number(header, "exit_code")),
         output=output,
-        timed_out=answer.get("timed_out") is True,
-        duration_s=_number(answer, "duration_s"),
+        timed_out=header.get("timed_out") is True,
+        duration_s=_number(header, "duration_s"),
     )
 
 
-def _number(answer: Mapping[str, Any], name: str) -> float:
-    value = answer.get(name)
+def _number(header: Mapping[str, Any], name: str) -> float:
+    value = header.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise FrameError(f"{name} is {value!r:.40}: the sandbox's agent does not speak the protocol")
     return value
 
 
 class AgentSandbox:
-    """Everything that an agent does by itself; engines add snapshots, forks and their own end."""
+    """All that needs nothing but the agent; backends add snapshots, forks and the sandbox's end."""
 
     def __init__(self, connection: AgentConnection, spec: Spec, root: str, way: Route | None = None) -> None:
         self.id = uuid.uuid4().hex
@@ -147,20 +149,22 @@ class AgentSandbox:
     async def _run(
         self, command: str, timeout_s: float | None, on_output: OnOutput | None, *, state: bool = False
     ) -> tuple[ExecResult, Mapping[str, Any]]:
-        """The result, and the agent's whole answer; `state`: it says what the tree is now, by a walk through
-        all of it."""
+        """Run a command; return its result and the header of the agent's response.
+
+        With `state` the header contains the state of the tree, for which the agent reads all of it.
+        """
         if on_output is not None:
             return await self._follow(command, timeout_s, on_output, state)
         self._check_running()
         request = {"op": "run", "window": None, **_request(command, timeout_s, state=state)}
-        most = 3 * self._limits.output_bytes + frames.SMALL  # what is no UTF-8 has three bytes for each
-        pending = self._connection.send_request(request, within_s=self._patience_s(timeout_s), max_body=most)
+        most = 3 * self._limits.output_bytes + frames.SMALL  # a byte that is not UTF-8 becomes three
+        pending = self._connection.send_request(request, within_s=self._within(timeout_s), max_body=most)
         try:
-            answer, output = await self._connection.response(pending)
+            header, output = await self._connection.response(pending)
         except asyncio.CancelledError:
             self._connection.send({"id": pending.number, "op": "signal", "number": signal.SIGKILL})
             raise
-        return _result(answer, output.decode(errors="replace")), answer
+        return _result(header, output.decode(errors="replace")), header
 
     async def _follow(
         self, command: str, timeout_s: float | None, on_output: OnOutput, state: bool
@@ -174,10 +178,11 @@ class AgentSandbox:
 
     def _start(self, request: Mapping[str, Any]) -> AgentProcess:
         self._check_running()
-        within_s = self._patience_s(request["timeout_s"])
+        within_s = self._within(request["timeout_s"])
         return AgentProcess(self._connection, request, within_s=within_s, keep=self._limits.output_bytes)
 
-    def _patience_s(self, timeout_s: float | None) -> float:
+    def _within(self, timeout_s: float | None) -> float:
+        """Return the seconds within which the agent has to respond to a command."""
         return (self._limits.wall_s if timeout_s is None else timeout_s) + GRACE_S
 
     def _check_running(self) -> None:
@@ -223,18 +228,18 @@ class AgentSandbox:
         self._paused = False
 
     async def usage(self) -> Usage:
-        answer, _ = await self._connection.request({"op": "usage"}, within_s=self._within_s)
+        header, _ = await self._connection.request({"op": "usage"}, within_s=self._within_s)
         return Usage(
-            cpu_s=_number(answer, "cpu_s"),
-            memory_bytes=int(_number(answer, "memory_bytes")),
-            disk_bytes=int(_number(answer, "disk_bytes")),
-            processes=int(_number(answer, "processes")),
+            cpu_s=_number(header, "cpu_s"),
+            memory_bytes=int(_number(header, "memory_bytes")),
+            disk_bytes=int(_number(header, "disk_bytes")),
+            processes=int(_number(header, "processes")),
             wall_s=time.monotonic() - self._born,
         )
 
     @property
     def connections(self) -> list[ConnectionRecord]:
-        """Its attempts to get out that have ended, the latest thousand."""
+        """The latest thousand attempts to reach the network that have ended."""
         return [] if self._way is None else list(self._way.proxy.connections)
 
     async def destroy(self) -> None:

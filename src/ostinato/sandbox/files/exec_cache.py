@@ -1,4 +1,4 @@
-"""Results of commands, by what they could have seen: shared between the sandboxes of one backend."""
+"""Remembers results of commands by all that could influence them, for the sandboxes of one backend."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ from ostinato.sandbox.base import ExecResult, Spec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheKey:
-    """Everything that decides what a command does in a sandbox without network."""
+    """Everything that decides the result of a command in a sandbox without network."""
 
     repo: str
-    """Path and identity of the pristine repository: its `.git` is visible too."""
+    """The path and identity of the pristine repository, whose `.git` commands see too."""
     tree: str
     command: str
 
 
 class ExecCache:
-    """The most recent results, at most `entries`; only of commands that changed nothing.
+    """Keeps the most recent results, at most `entries`; only of commands that changed nothing.
 
     >>> cache = ExecCache(entries=1)
     >>> cache.get(CacheKey(repo="r", tree="t", command="true")) is None
@@ -47,7 +47,7 @@ class ExecCache:
 
 
 def identity(spec: Spec) -> str:
-    """Return the path and birth of a repository, and what else a command sees of its specification."""
+    """Return a repository's path and birth, with all else of the specification that a command sees."""
     repo = spec.repo
     status = (repo / ".git").stat() if (repo / ".git").exists() else repo.stat()
     more = sorted(spec.environment.items()), [(str(each.source), each.target) for each in spec.mounts]

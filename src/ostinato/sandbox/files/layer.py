@@ -1,10 +1,10 @@
-"""What was written above a template, as a stream of bytes: the filesystem part of a snapshot or a fork.
+"""A layer: all that was written above a template, as a stream of bytes, for a snapshot or a fork of files.
 
     layer = entry, entry, …, end        entry = u32 length | JSON object | content of a file
 
-An entry has an `area` (`repo` or `tmp`), a `path`, its `kind`, and what belongs to it. `gone` stands for
-something of the template that was deleted, `opaque` for a directory that hides the template's. The end
-carries the digest of all before it: what is cut or damaged is never unpacked as if it were whole.
+An entry has an `area` (`repo` or `tmp`), a `path`, a `kind`, and what the kind needs. The kind `gone` is for
+something of the template that was deleted; `opaque` marks a directory that hides the template's. The end
+contains the digest of all before it, so that a layer which was cut or damaged is never unpacked.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ import os
 import stat
 import struct
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from ostinato.sandbox.base import SandboxError
@@ -23,19 +23,20 @@ from ostinato.sandbox.protocol.frames import CHUNK
 Entry = dict[str, Any]
 _LENGTH = struct.Struct(">I")
 OPAQUE = "user.overlay.opaque"
-OVERLAYS_OWN = ("user.overlay.", "trusted.overlay.")
+OVERLAY_PREFIXES = ("user.overlay.", "trusted.overlay.")
+"""Extended attributes with these prefixes belong to the overlay file system itself."""
 _KINDS = {stat.S_IFDIR: "directory", stat.S_IFREG: "file", stat.S_IFLNK: "link", stat.S_IFIFO: "pipe"}
 HARD = "hard link"
 MAX_RECORD = 4 * 2**20
 
 
 def pack(areas: Mapping[str, str]) -> Iterator[bytes]:
-    """All that lies in each area's directory, an overlay's upper layer or one like it."""
+    """Pack each area's directory, which is the upper layer of an overlay or one like it."""
     return _sealed(each for area, top in areas.items() for each in _tree(area, top))
 
 
 def pack_paths(area: str, top: str, paths: list[str], gone: list[str]) -> Iterator[bytes]:
-    """Only `paths` below `top`, with their parent directories, and a note of those that are `gone`."""
+    """Pack only `paths` below `top`, with their parent directories, and an entry for each of `gone`."""
     parents = {parent for path in paths for parent in _parents(path)}
     records = [{"area": area, "path": path, "kind": "gone"} for path in gone]
     places, inodes = sorted(parents | set(paths)), dict[int, str]()
@@ -54,16 +55,16 @@ def _parents(path: str) -> Iterator[str]:
 
 
 def _sealed(parts: Iterator[bytes]) -> Iterator[bytes]:
-    """Chunks of about `CHUNK` bytes, and the end."""
-    seal, held, size = hashlib.blake2b(digest_size=16), [], 0
+    """Yield the parts in chunks of about `CHUNK` bytes, and the end with their digest."""
+    digest, chunk, size = hashlib.blake2b(digest_size=16), [], 0
     for part in parts:
-        seal.update(part)
-        held.append(part)
+        digest.update(part)
+        chunk.append(part)
         size += len(part)
         if size >= CHUNK:
-            yield b"".join(held)
-            held, size = [], 0
-    yield b"".join(held) + _record({"end": seal.hexdigest()})
+            yield b"".join(chunk)
+            chunk, size = [], 0
+    yield b"".join(chunk) + _record({"end": digest.hexdigest()})
 
 
 def _record(entry: Entry) -> bytes:
@@ -81,7 +82,7 @@ def _tree(area: str, top: str) -> Iterator[bytes]:
                 path, place = prefix + name, f"{top}/{prefix}{name}"
                 status = os.lstat(place)
                 if status.st_dev != device:
-                    continue  # mounted there: not ours
+                    continue  # another file system is mounted there
                 yield from _entry(area, path, place, inodes)
                 if stat.S_ISDIR(status.st_mode):
                     waiting.append(path + "/")
@@ -91,7 +92,7 @@ def _tree(area: str, top: str) -> Iterator[bytes]:
 
 
 def _names(place: str, shut: list[tuple[str, int]]) -> list[str]:
-    """What lies in a directory; one that its owner may not enter is opened and noted in `shut`."""
+    """List a directory; one that its owner may not enter gets the right, and is noted in `shut`."""
     mode = stat.S_IMODE(os.stat(place).st_mode)  # noqa: PTH116
     if mode & 0o500 != 0o500 and os.getuid() != 0:
         os.chmod(place, mode | 0o700)  # noqa: PTH101
@@ -103,7 +104,7 @@ def _entry(area: str, path: str, place: str, inodes: dict[int, str]) -> Iterator
     status = os.lstat(place)
     kind = "gone" if _is_whiteout(status) else _KINDS.get(stat.S_IFMT(status.st_mode))
     if kind is None:
-        return  # a socket: nobody listens there in a copy
+        return  # a socket: no process listens to it in a copy
     record: Entry = {"area": area, "path": path, "kind": kind}
     if kind == "gone":
         yield _record(record)
@@ -114,7 +115,7 @@ def _entry(area: str, path: str, place: str, inodes: dict[int, str]) -> Iterator
     elif kind == "file" and (first := inodes.setdefault(status.st_ino, path)) != path:
         yield _record({**record, "kind": HARD, "to": first})
     else:
-        with _readable(place) if kind != "pipe" else _nothing():
+        with _readable(place) if kind != "pipe" else nullcontext():
             yield from _with_content(record | _attributes(place, kind), place)
 
 
@@ -137,7 +138,7 @@ def _attributes(place: str, kind: str) -> Entry:
     if kind == "pipe":
         return {}
     names = os.listxattr(place)
-    own = {name: os.getxattr(place, name).hex() for name in names if not name.startswith(OVERLAYS_OWN)}
+    own = {name: os.getxattr(place, name).hex() for name in names if not name.startswith(OVERLAY_PREFIXES)}
     opaque = kind == "directory" and is_opaque(place)
     return ({"attributes": own} if own else {}) | ({"opaque": True} if opaque else {})
 
@@ -147,13 +148,8 @@ def _is_whiteout(status: os.stat_result) -> bool:
 
 
 @contextmanager
-def _nothing() -> Iterator[None]:
-    yield
-
-
-@contextmanager
 def _readable(place: str) -> Iterator[None]:
-    """Lets the owner read what it forbade itself, for as long as it takes."""
+    """Let the owner read what its mode forbids, for the time of the context."""
     mode = stat.S_IMODE(os.lstat(place).st_mode)
     wanted = mode | (0o700 if os.path.isdir(place) else 0o400)  # noqa: PTH112
     if wanted == mode or os.getuid() == 0:
@@ -193,8 +189,8 @@ def _exactly(file: int, offset: int, count: int) -> bytes:
 
 
 def check(file: int) -> None:
-    """Raises SandboxError unless a layer in an open file is whole, by its digest."""
-    seal, offset = hashlib.blake2b(digest_size=16), 0
+    """Check by the digest that the layer in an open file is whole; raises SandboxError if it is not."""
+    digest, offset = hashlib.blake2b(digest_size=16), 0
     size = os.fstat(file).st_size
     try:
         while True:
@@ -202,9 +198,9 @@ def check(file: int) -> None:
             if "end" in record:
                 break
             for start in range(offset, end := after + record.get("size", 0), CHUNK):
-                seal.update(_exactly(file, start, min(CHUNK, end - start)))
+                digest.update(_exactly(file, start, min(CHUNK, end - start)))
             offset = end
     except (ValueError, AttributeError, TypeError, MemoryError, RecursionError) as error:
         raise SandboxError(f"the layer is damaged ({error}): take the snapshot again") from error
-    if record["end"] != seal.hexdigest() or after != size:
+    if record["end"] != digest.hexdigest() or after != size:
         raise SandboxError("the layer is damaged (its digest differs): take the snapshot again")

@@ -1,11 +1,11 @@
-"""What a sandbox sees of the machine: built once by the zygote, finished for each sandbox.
+"""The root file system of sandboxes: built once by the zygote, finished in each sandbox.
 
 zygote, once: a tmpfs as root                     each sandbox, in its own namespaces
   /usr /bin /lib… ─┐                                /.scratch  tmpfs of `disk_mb`: upper, work, tmp
   the Python in use├ read-only binds                /repo      overlay: pristine repo below, upper above
   /etc: a few files┘                                /tmp       from /.scratch
   /dev: null zero full random urandom               /proc      of its own pid namespace, read-only
-  /.host: all of the machine ────────────────────►  /.host     taken away before anything runs
+  /.host: all of the machine ────────────────────►  /.host     unmounted before any command runs
 
 A Python that is installed somewhere below /tmp stays visible there, read-only.
 """
@@ -22,16 +22,16 @@ from ostinato.sandbox.protocol.order import Order
 
 REPO, HOST, SCRATCH, TMP, EXAM = "/repo", "/.host", "/.scratch", "/tmp", "/.exam"  # noqa: S108
 TRUST = "/run/ostinato/ca.pem"
-"""The certificates that a sandbox with a way out trusts."""
+"""The certificates that a sandbox with egress trusts."""
 MOUNTABLE = ("/mnt", "/run")
-"""What more a sandbox is to see lies below one of these."""
+"""The directories below which `Spec.mounts` may be."""
 _QUOTAS = {"max_inotify_instances": 16, "max_inotify_watches": 8192, "max_user_namespaces": 0}
-"""Of a sandbox's own user namespace. The machine counts the first two for all of a user's processes together,
-and by default has 128 instances for each."""
+"""The limits of a sandbox's own user namespace. The machine's count the first two for all of a user's
+processes together, and by default allow 128 instances."""
 _RESERVED_PIDS = 300
 """The kernel keeps the first 300 for a fresh namespace, and refuses a smaller bound."""
 _BOUNDS_PIDS = tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (6, 14)
-"""Before, the bound of a pid namespace is the whole machine's, not ours to touch."""
+"""True where a pid namespace has a bound of its own; on older kernels it is the whole machine's."""
 _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mime.types")
 _DEVICES = ("null", "zero", "full", "random", "urandom")
@@ -65,39 +65,38 @@ def build_root() -> None:
 
 
 def shown() -> list[str]:
-    """What a sandbox sees of the machine, read-only."""
+    """Return the paths of the machine that a sandbox sees, read-only."""
     return [*(f"/{name}" for name in _SYSTEM), *python_prefixes(), *(f"/etc/{name}" for name in ETC)]
 
 
 def write_identity(etc: Path) -> None:
-    """The files of /etc that say who and where one is, and whom one trusts."""
+    """Write the files of /etc about users, hosts, the machine's identity and trusted certificates."""
     (etc / "passwd").write_text(_USER)
     (etc / "group").write_text("agent:x:1000:\n")
     (etc / "hosts").write_text("127.0.0.1 localhost\n")
     (etc / "resolv.conf").write_text("nameserver 127.0.0.1\n")
-    # each sandbox has a host name of its own, which is thereby its identity too, forks included
+    # each sandbox, forks included, has its own host name, which so becomes its machine identity, too
     (etc / "machine-id").symlink_to("/proc/sys/kernel/hostname")
-    _link_trust(etc)
-
-
-def _link_trust(etc: Path) -> None:
-    """Where programs look for certificates: they are there when there is a way out (see `egress.way`)."""
+    # programs look for certificates at these places; the file exists only with egress (see `egress.route`)
     for place in ("ssl/certs/ca-certificates.crt", "ssl/cert.pem", "pki/tls/certs/ca-bundle.crt"):
         (etc / place).parent.mkdir(parents=True, exist_ok=True)
         (etc / place).symlink_to(TRUST)
 
 
 def map_user(process: str, user: tuple[int, int], group: tuple[int, int]) -> None:
-    """Write the maps of a fresh user namespace: (inside, outside) ids. `process`: its /proc directory."""
+    """Write the maps of a fresh user namespace, each a pair of an id inside and the id outside.
+
+    `process` is the /proc directory of a process in the namespace.
+    """
     syscalls.write(f"{process}/setgroups", "deny")
     syscalls.write(f"{process}/uid_map", f"{user[0]} {user[1]} 1")
     syscalls.write(f"{process}/gid_map", f"{group[0]} {group[1]} 1")
 
 
 def python_prefixes() -> list[str]:
-    """Where the interpreter and its packages lie: nothing else of a home directory is shown.
+    """Return the directories of the interpreter and its packages, the only ones of a home that are shown.
 
-    Raises RuntimeError when that is a place which a sandbox covers with something of its own.
+    Raises RuntimeError when one of them is at a path that a sandbox uses for something else.
     """
     prefixes = {sys.prefix, sys.base_prefix, *site.getsitepackages()}
     for path in sorted(prefixes):
@@ -107,7 +106,7 @@ def python_prefixes() -> list[str]:
 
 
 def _show(path: str) -> None:
-    """Bind `path` of the machine at the same place; a link stays a link, what is not there is left out."""
+    """Bind `path` of the machine at the same path; a link stays a link, a missing path is left out."""
     source, target = Path(HOST + path), Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_symlink():
@@ -128,7 +127,7 @@ def _make_devices() -> None:
 
 
 def prepare() -> None:
-    """Finish the root of one sandbox, in its fresh namespaces, as far as it is the same for all."""
+    """Prepare the root of one sandbox, in its fresh namespaces, as far as it is the same for all."""
     syscalls.raise_loopback()
     syscalls.mount("tmpfs", SCRATCH, "tmpfs", syscalls.NOSUID | syscalls.NODEV, _size(DEFAULT_LIMITS.disk_mb))
     for name, mode in (("upper", 0o755), ("work", 0o755), ("tmp", 0o1777), ("proc", 0o555)):
@@ -140,21 +139,21 @@ def prepare() -> None:
     syscalls.seal("/proc")
 
 
-def enter(wanted: Order, base: int | None) -> tuple[int, int]:
-    """Do the rest, and step into a user namespace of its own.
+def enter(order: Order, base: int | None) -> tuple[int, int]:
+    """Finish the root of one sandbox for its order, and enter a user namespace of its own.
 
-    `base`: an open layer that it starts from. Answers open directories of the pristine repository and of what
-    is written above it. Raises OSError, SandboxError.
+    `base` is an open layer to start from. Return open directories of the pristine repository and of the
+    upper layer. Raises OSError, SandboxError.
     """
-    limits = wanted.limits
+    limits = order.limits
     if limits.disk_mb != DEFAULT_LIMITS.disk_mb:
         syscalls.mount("tmpfs", SCRATCH, "tmpfs", syscalls.REMOUNT, _size(limits.disk_mb))
     if limits.processes != DEFAULT_LIMITS.processes:
         _limit_pids(limits.processes)
     if base is not None:
         layer_restore.unpack(base, {"repo": f"{SCRATCH}/upper", "tmp": f"{SCRATCH}{TMP}"}, overlay=True)
-    lower, upper = _mount_repository(wanted.repo)
-    _mount_more(wanted.mounts)
+    lower, upper = _mount_repository(order.repo)
+    _mount_more(order.mounts)
     process = os.open(f"{SCRATCH}/proc/1", os.O_PATH | os.O_CLOEXEC)
     quotas = os.open(f"{SCRATCH}/proc/sys/user", os.O_PATH | os.O_CLOEXEC)
     syscalls.unmount(SCRATCH)
@@ -173,7 +172,7 @@ def _size(disk_mb: int) -> str:
 
 
 def _mount_more(mounts: tuple[tuple[str, str], ...]) -> None:
-    """Bind what is wanted beside the repository, read-only, below /mnt and /run, else empty."""
+    """Bind the order's mounts, read-only, below /mnt and /run, in which nothing else is shown."""
     for top in sorted({f"/{target.split('/')[1]}" for _, target in mounts}):
         syscalls.mount("tmpfs", top, "tmpfs", syscalls.NOSUID | syscalls.NODEV, "size=1m,mode=755")
     for source, target in mounts:
@@ -189,7 +188,7 @@ def _mount_more(mounts: tuple[tuple[str, str], ...]) -> None:
 
 
 def cover_tmp(directory: str) -> None:
-    """Make an empty `directory` the /tmp of this mount namespace; what the zygote shows there stays."""
+    """Make an empty `directory` the /tmp of this mount namespace; mounts of the zygote in /tmp stay."""
     for name in os.listdir(TMP):  # noqa: PTH208
         os.makedirs(f"{directory}/{name}", exist_ok=True)  # noqa: PTH103
         syscalls.mount(f"{TMP}/{name}", f"{directory}/{name}", "none", syscalls.BIND | syscalls.RECURSIVE)
@@ -199,23 +198,23 @@ def cover_tmp(directory: str) -> None:
 def _mount_repository(repo: str) -> tuple[int, int]:
     syscalls.mount(f"{HOST}{repo}", REPO, "none", syscalls.BIND)
     lower = os.open(REPO, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    # the plain name as lower layer: what /proc/mounts shows says nothing about the machine
+    # a path of the sandbox as the lower layer: so /proc/mounts shows no path of the machine
     layers = f"lowerdir={REPO},upperdir={SCRATCH}/upper,workdir={SCRATCH}/work,userxattr"
     syscalls.mount("overlay", REPO, "overlay", syscalls.NOSUID | syscalls.NODEV, layers)
     return lower, os.open(f"{SCRATCH}/upper", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def _limit_pids(processes: int) -> None:
-    """RLIMIT_NPROC does not bind processes of the machine's root; the pid namespace's own bound does.
+    """Bound the processes of the pid namespace, where it can be (see `_BOUNDS_PIDS`).
 
-    See `_BOUNDS_PIDS`.
+    RLIMIT_NPROC does not bind processes of the machine's root.
     """
     if _BOUNDS_PIDS:
         syscalls.write(f"{SCRATCH}/proc/sys/kernel/pid_max", str(_RESERVED_PIDS + processes))
 
 
 def check_mount(mount: Mount) -> None:
-    """Raises SandboxError when there is no such file, or its target is no place for it."""
+    """Check that a mount's source exists and its target is allowed; raises SandboxError otherwise."""
     _, top, *below = [*mount.target.split("/"), ""]
     parts = below[:-1]
     odd = any(part in ("", ".", "..") or "\0" in part for part in parts)

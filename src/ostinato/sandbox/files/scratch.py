@@ -1,7 +1,7 @@
-"""Temporary directories that do not outlive their process for long.
+"""Temporary directories that are removed even when their process is killed.
 
-Whoever makes one locks it. What a process that was killed left behind is locked by nobody: the next process
-of the same user that makes one removes it.
+The process that makes one locks it. A directory that a killed process left behind is not locked any more, and
+the next process of the same user that makes one removes it.
 """
 
 import fcntl
@@ -21,13 +21,13 @@ from ostinato.sandbox.files import tree
 _PREFIX = "ostinato-sandbox-"
 _OURS = re.compile(rf"{_PREFIX}[a-z]+-\w{{8}}")
 _YOUNG_S = 2.0
-"""What is younger may be about to be locked."""
+"""Younger directories are left alone: their process may be about to lock them."""
 
 
 class Scratch:
-    """A fresh directory of that `kind`, removed with all that is in it by `close`, or when Python ends.
+    """A fresh directory, removed with all that is in it by `close` or when Python ends.
 
-    Raises OSError.
+    `kind` becomes a part of its name. Raises OSError.
     """
 
     def __init__(self, kind: str) -> None:
@@ -36,7 +36,7 @@ class Scratch:
         self._end = weakref.finalize(self, _remove, self.path, _locked(self.path))
 
     def close(self) -> None:
-        """Nothing to do when it was called before."""
+        """Remove the directory; a second call does nothing."""
         self._end()
 
     def __enter__(self) -> Self:
@@ -48,15 +48,14 @@ class Scratch:
 
 @cache
 def sweep() -> None:
-    """Remove what others left behind, once in a process."""
-    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with suppress(OSError):  # somebody else sweeps, or uses it
-            if _OURS.fullmatch(left.name) and _is_old(left.lstat()):
-                _remove(left, _locked(left))
+    """Remove the directories that killed processes left behind, once in a process."""
+    for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError):  # another process uses it, or removes it too
+            if _OURS.fullmatch(directory.name) and _is_old_and_ours(directory.lstat()):
+                _remove(directory, _locked(directory))
 
 
-def _is_old(status: os.stat_result) -> bool:
-    """And a directory of this user's."""
+def _is_old_and_ours(status: os.stat_result) -> bool:
     old = status.st_mtime < time.time() - _YOUNG_S
     return old and stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
 
@@ -69,7 +68,7 @@ def _remove(path: Path, lock: int) -> None:
 
 
 def _locked(path: Path) -> int:
-    """Raises BlockingIOError when another process has locked it."""
+    """Lock a directory, return the descriptor; raises BlockingIOError when another process has the lock."""
     lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

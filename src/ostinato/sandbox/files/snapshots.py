@@ -1,7 +1,7 @@
-"""Snapshots on disk: a directory each, complete or not there.
+"""Snapshots on disk, each a directory that counts only once it is complete.
 
-<state>/<id>/layer           what was written above the template (see `ostinato.sandbox.files.layer`)
-<state>/<id>/snapshot.json   the record, written last: without it there is no snapshot
+<state>/<id>/layer           all that was written above the template (see `ostinato.sandbox.files.layer`)
+<state>/<id>/snapshot.json   the record, written last: without it the directory is no snapshot
 """
 
 import asyncio
@@ -23,7 +23,7 @@ Write = Callable[[bytes], None]
 
 
 class SnapshotStore:
-    """Where one backend keeps its snapshots. `state` None: in a temporary directory, gone with `close`."""
+    """The snapshots of one backend, in `state` or, for None, in a temporary directory until `close`."""
 
     def __init__(self, backend: str, state: Path | None) -> None:
         self._backend = backend
@@ -31,7 +31,7 @@ class SnapshotStore:
         self._temporary: Scratch | None = None
 
     def begin(self) -> Path:
-        """A fresh directory, to be given to `finish` or `drop`; raises SandboxError."""
+        """Return a fresh directory, for `finish` or `drop`; raises SandboxError."""
         if self._state is None:
             self._temporary = Scratch("snapshots")
             self._state = self._temporary.path
@@ -43,39 +43,40 @@ class SnapshotStore:
         return path
 
     def finish(self, path: Path, kind: SnapshotKind, repo: Path) -> Snapshot:
-        """Make what was written in `path` a snapshot of a sandbox that started from `repo`."""
+        """Make the files in `path` a snapshot of a sandbox that started from `repo`."""
         try:
-            return self._finish(path, kind, tree.digest(str(repo)))
+            snapshot = Snapshot(
+                id=path.name,
+                kind=kind,
+                backend=self._backend,
+                template=tree.digest(str(repo)),
+                path=path,
+                bytes=sum(file.stat().st_size for file in path.iterdir()),
+                created=time.time(),
+            )
+            _sync(path / LAYER)
+            part = path / f"{RECORD}.part"
+            part.write_text(json.dumps({**dataclasses.asdict(snapshot), "path": str(path)}, indent=1))
+            _sync(part)
+            part.rename(path / RECORD)
+            _sync(path)
         except OSError as error:
             raise SandboxError(f"the snapshot at {path} could not be written: {error}") from error
-
-    def _finish(self, path: Path, kind: SnapshotKind, template: str) -> Snapshot:
-        size = sum(file.stat().st_size for file in path.iterdir())
-        snapshot = Snapshot(
-            id=path.name,
-            kind=kind,
-            backend=self._backend,
-            template=template,
-            path=path,
-            bytes=size,
-            created=time.time(),
-        )
-        _sync(path / LAYER)
-        part = path / f"{RECORD}.part"
-        part.write_text(json.dumps({**dataclasses.asdict(snapshot), "path": str(path)}, indent=1))
-        _sync(part)
-        part.rename(path / RECORD)
-        _sync(path)
         return snapshot
 
     def check(self, snapshot: Snapshot, spec: Spec) -> Path:
-        """The file of its layer; raises SandboxError, by name, for what does not fit here."""
-        for what, wanted, found in (
+        """Return the path of a snapshot's layer; raises SandboxError when it cannot be restored here.
+
+        It has to be of this backend and format, and above the same template.
+        """
+        for what, expected, actual in (
             ("a snapshot of the backend", self._backend, snapshot.backend),
             ("a snapshot of format", SNAPSHOT_FORMAT, snapshot.format),
         ):
-            if wanted != found:
-                raise SandboxError(f"{snapshot.id} is {what} {found}, this restores {wanted}: take another")
+            if expected != actual:
+                raise SandboxError(
+                    f"{snapshot.id} is {what} {actual}, this restores {expected}: take another"
+                )
         if not (snapshot.path / RECORD).is_file():
             raise SandboxError(f"there is no snapshot at {snapshot.path}: it was removed, or never finished")
         template = tree.digest(str(spec.repo))
@@ -87,39 +88,39 @@ class SnapshotStore:
         return snapshot.path / LAYER
 
     def drop(self, path: Path) -> None:
-        """Take a directory away, the record first: what is left half-way is no snapshot."""
+        """Remove a directory, the record first, so that a half-removed one is no snapshot."""
         (path / RECORD).unlink(missing_ok=True)
         shutil.rmtree(path, ignore_errors=not path.exists())
 
     async def close(self) -> None:
-        """Drop them all, where the directory is our own."""
+        """Remove all snapshots if they are in a temporary directory."""
         if self._temporary is not None:
             await asyncio.to_thread(self._temporary.close)
             self._temporary, self._state = None, None
 
 
 def load(path: Path) -> Snapshot:
-    """The snapshot in a directory; raises SandboxError when there is no whole one."""
+    """Return the snapshot in a directory; raises SandboxError when there is none, or only a part."""
     try:
-        found = json.loads((path / RECORD).read_text())
-        return Snapshot(**{**found, "kind": SnapshotKind(found["kind"]), "path": path})
+        record = json.loads((path / RECORD).read_text())
+        return Snapshot(**{**record, "kind": SnapshotKind(record["kind"]), "path": path})
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise SandboxError(f"there is no whole snapshot at {path}: {error}") from error
 
 
-def whole(directory: Path) -> list[Snapshot]:
-    """Those that a runner before this one left in a directory; what it was still writing is taken away."""
-    found = []
+def load_complete(directory: Path) -> list[Snapshot]:
+    """Return the snapshots that an earlier runner left in a directory, and remove unfinished ones."""
+    snapshots = []
     for path in sorted(directory.iterdir()) if directory.is_dir() else []:
         if (path / RECORD).is_file():
-            found.append(load(path))
+            snapshots.append(load(path))
         else:
             shutil.rmtree(path)
-    return found
+    return snapshots
 
 
 def open_layer(path: Path) -> int:
-    """An open, whole layer; raises SandboxError."""
+    """Open a layer whose digest is right; raises SandboxError."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A directory as data: paths that cannot leave it, its files, its digest. Shared by every backend.
+"""A directory as data: paths that cannot leave it, its files, its digest.
 
 `.git` is never part of a tree: it is the record of the files, not one of them.
 """
@@ -27,29 +27,29 @@ from ostinato.sandbox.protocol.frames import MAX_FILES
 
 GIT = ".git"
 _GIT_NAMES = {GIT, "git~1"}
-"""What a disk that ignores case, or keeps short names, takes for `.git`."""
+"""The names that a disk which ignores case, or keeps short names, takes for `.git`."""
 _REMOVE_TRIES, _REMOVE_PAUSE_S = 250, 0.02
 _EXECUTABLE = 0o755
 _SHUT = (errno.EACCES, errno.ENAMETOOLONG)
 
 
 def open_up(root: str) -> None:
-    """Let the owner list, change and enter a directory again.
+    """Give the owner the rights again to list, change and enter a directory.
 
-    Raises EndedWithinError when something else was put in its place, or nothing.
+    Raises EndedWithinError when it has been removed or replaced.
     """
     try:
         mode = os.lstat(root).st_mode
     except FileNotFoundError:
         mode = 0
     if not stat.S_ISDIR(mode):
-        raise EndedWithinError(f"a command took away {root}")
+        raise EndedWithinError(f"a command removed {root}")
     if mode & stat.S_IRWXU != stat.S_IRWXU:
         os.chmod(root, stat.S_IMODE(mode) | stat.S_IRWXU)  # noqa: PTH101
 
 
 def is_git(name: str) -> bool:
-    """Whether some disk would find `.git` by this name: in capitals, with a dot or a hidden letter in it.
+    """Return True when some disk takes this name for `.git`: in capitals, with a dot, or a hidden letter.
 
     >>> is_git(".GIT"), is_git(".git "), is_git(".gitignore")
     (True, True, False)
@@ -61,7 +61,10 @@ def is_git(name: str) -> bool:
 
 
 def spelled(real: str) -> str:
-    """A real path with each name as its directory has it, where the disk ignores case or form of letters."""
+    """Return a real path with each name spelled as in its directory.
+
+    The two differ where the disk ignores the case or the Unicode form of letters.
+    """
     parts, at = real.split("/")[1:], "/"
     for number, name in enumerate(parts):
         below = os.path.join(at, name)  # noqa: PTH118
@@ -84,9 +87,9 @@ def _is(path: str, status: os.stat_result) -> bool:
 
 
 def resolve(root: str, path: str) -> str:
-    """The real path of `path` under `root` (itself a real path); raises SandboxPathError when outside.
+    """Return the real path of `path` under `root` (itself a real path); raises SandboxPathError when outside.
 
-    Nothing runs in a sandbox while its files are read or written, so the answer stays true until it is used.
+    The caller reaches it through directories alone (see `_parent`), since a command may change it meanwhile.
     """
     if "\0" in path:
         raise SandboxPathError(f"{path!r} is not a path: remove the NUL character")
@@ -97,13 +100,13 @@ def resolve(root: str, path: str) -> str:
 
 
 def read(root: str, path: str) -> bytes:
-    """The bytes of a regular file; raises FileNotFoundError, IsADirectoryError, SandboxError."""
+    """Return the bytes of a regular file; raises FileNotFoundError, IsADirectoryError, SandboxError."""
     with _parent(root, resolve(root, path), make=False) as (folder, name):
         return _read(name, path, folder)
 
 
 def _read(name: str, path: str, folder: int | None = None) -> bytes:
-    # O_NONBLOCK: a FIFO that a command left here must not stop us
+    # O_NONBLOCK: opening a FIFO that a command left here must not block
     fd = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     with open(fd, "rb", buffering=0) as file:  # noqa: PTH123
         _check_regular(path, os.fstat(fd))
@@ -122,7 +125,7 @@ def _check_regular(path: str, status: os.stat_result) -> None:
 
 
 def write(root: str, path: str, data: bytes) -> None:
-    """Write a whole file and its parent directories, never within `.git`, which records them.
+    """Write a whole file and its parent directories, but nothing within `.git`.
 
     A directory on the way that becomes a link meanwhile is not followed. Raises IsADirectoryError,
     SandboxPathError, OSError.
@@ -145,7 +148,7 @@ def _check_no_git(root: str, real: str, path: str) -> None:
 
 @contextmanager
 def _parent(root: str, real: str, *, make: bool) -> Iterator[tuple[int, str]]:
-    """The open directory of a real path, reached from `root` through directories alone, and its name."""
+    """Yield the open directory of a real path and the name in it, reached through directories alone."""
     flags = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
     *folders, name = real[len(root) :].strip("/").split("/")
     folder = os.open(root, flags)
@@ -172,7 +175,7 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 def delete(root: str, path: str) -> None:
-    """Remove a file; nothing to do when it is not there. As with `write`, nothing of `.git`."""
+    """Remove a file, if it is there; as with `write`, nothing within `.git`."""
     real = os.path.join(resolve(root, os.path.dirname(path)), os.path.basename(path))  # noqa: PTH118, PTH119, PTH120
     _check_no_git(root, real, path)
     try:
@@ -183,9 +186,10 @@ def delete(root: str, path: str) -> None:
 
 
 def apply(root: str, changes: Mapping[str, bytes | None]) -> None:
-    """Put what `changes` has at each path; for None, delete it. Raises SandboxPathError, ChangesError.
+    """Write the content that `changes` has for each path; for None, delete it.
 
-    What is gone goes first and links come last: no change is written through another one.
+    Deletions come first and links last, so that no change is written through another. Raises
+    SandboxPathError, ChangesError.
     """
     order = (type(None), bytes, Executable, EmptyDirectory, Symlink)
     for path, data in sorted(changes.items(), key=lambda change: order.index(type(change[1]))):
@@ -221,7 +225,7 @@ def _put(root: str, path: str, data: bytes | None) -> None:
 
 
 def _clear(real: str) -> None:
-    """Make room for a link: only what has no file in it is in its way no more."""
+    """Remove what is in the way of a link; a directory with files in it stays, and the link fails."""
     if os.path.isdir(real) and not os.path.islink(real) and not files(real):  # noqa: PTH112, PTH114
         shutil.rmtree(real)
     elif os.path.lexists(real):
@@ -229,16 +233,16 @@ def _clear(real: str) -> None:
 
 
 def names(root: str, path: str) -> list[str]:
-    """Sorted names in a directory, directories with a trailing slash."""
+    """Return the sorted names in a directory, directories with a trailing slash."""
     with os.scandir(resolve(root, path)) as entries:
         return sorted(entry.name + "/" * entry.is_dir() for entry in entries)
 
 
 def walk(root: str, *, git: bool = False) -> Iterator[os.DirEntry[str]]:
-    """Every entry below `root` that is not a directory, in no order; symbolic links are not followed.
+    """Yield every entry below `root` that is not a directory, in no order, following no symbolic links.
 
-    A directory that cannot be entered (shut, or its path too long) counts as an entry, a shut root as empty.
-    `git`: what is in `.git` as well.
+    A directory that cannot be entered (no right, or its path is too long) counts as an entry; such a root
+    counts as empty. With `git`, entries in `.git` are included.
     """
     waiting = [entry for entry in inside(root) or () if git or entry.name != GIT]
     while waiting:
@@ -251,7 +255,7 @@ def walk(root: str, *, git: bool = False) -> Iterator[os.DirEntry[str]]:
 
 
 def inside(directory: str) -> list[os.DirEntry[str]] | None:
-    """What lies in a directory; None when it cannot be entered."""
+    """Return the entries of a directory, None when it cannot be entered."""
     try:
         with os.scandir(directory) as entries:
             return list(entries)
@@ -262,13 +266,13 @@ def inside(directory: str) -> list[os.DirEntry[str]] | None:
 
 
 def files(root: str) -> list[str]:
-    """Sorted relative paths of all files and links."""
+    """Return the sorted relative paths of all files and links."""
     start = len(root) + 1
     return sorted(entry.path[start:] for entry in walk(root))
 
 
 def digest(root: str) -> str:
-    """32 hexadecimal digits of every path, kind and content."""
+    """Return 32 hexadecimal digits that depend on every path, kind and content."""
     state = hashlib.blake2b(digest_size=16)
     for path in files(root):
         content = _entry(os.path.join(root, path))  # noqa: PTH118
@@ -277,7 +281,7 @@ def digest(root: str) -> str:
 
 
 def _entry(path: str) -> bytes:
-    """Kind, executable bit and content of one entry; neither file nor link counts by its kind alone."""
+    """Return kind, executable bit and content of one entry; what is neither file nor link has no content."""
     try:
         status = os.lstat(path)
     except OSError as error:
@@ -295,17 +299,20 @@ def _entry(path: str) -> bytes:
 
 
 def _content_digest(file: io.FileIO, size: int) -> bytes:
-    """Of the data; of a file with holes, which take no room and no time, the data and where it lies."""
+    """Return the digest of a file's data; for a file with holes, of the data and its positions.
+
+    Holes take no room and, this way, no time.
+    """
     number, state = file.fileno(), hashlib.blake2b(digest_size=16)
     try:
         hole = os.lseek(number, 0, os.SEEK_HOLE) if size else 0
-    except OSError:  # a kernel or disk that knows of no holes, as gVisor's
+    except OSError:  # a kernel or disk that does not know holes, as gVisor's
         hole = size
     if hole == size:
         file.seek(0)
         return hashlib.blake2b(file.read(), digest_size=16).digest()
     end = 0
-    with suppress(OSError):  # ENXIO: nothing but a hole is left
+    with suppress(OSError):  # ENXIO: the rest is one hole
         while end < size:
             start = os.lseek(number, end, os.SEEK_DATA)
             end = os.lseek(number, start, os.SEEK_HOLE)
@@ -314,18 +321,18 @@ def _content_digest(file: io.FileIO, size: int) -> bytes:
 
 
 def content(root: str, path: str) -> bytes | None:
-    """What `changes` shows of a path: None when nothing that can be carried lies there."""
-    return grab(os.path.join(root, path))  # noqa: PTH118
+    """Return the content of a path as `changes` has it; see `read_for_changes`."""
+    return read_for_changes(os.path.join(root, path))  # noqa: PTH118
 
 
-def bounded(found: Iterable[tuple[str, bytes | None]], most: int) -> dict[str, bytes | None]:
-    """Paths and contents, of which a later one replaces an earlier one.
+def bounded(changes: Iterable[tuple[str, bytes | None]], most: int) -> dict[str, bytes | None]:
+    """Return paths with contents, of which a later item replaces an earlier one.
 
-    Raises ChangesError when they are more than `most` bytes or `MAX_FILES`: a file with holes takes little of
-    a disk, and all of its size in memory.
+    Raises ChangesError for more than `most` bytes or `MAX_FILES` files: a file with holes takes little of a
+    disk, but all of its size in memory.
     """
     files, size = dict[str, bytes | None](), 0
-    for path, data in found:
+    for path, data in changes:
         size += len(data or b"")
         files[path] = data
         if size > most or len(files) > MAX_FILES:
@@ -333,11 +340,11 @@ def bounded(found: Iterable[tuple[str, bytes | None]], most: int) -> dict[str, b
     return files
 
 
-def grab(real: str) -> bytes | None:
-    """A file or link by its own name, as `apply` takes it; None for all that is nothing to carry.
+def read_for_changes(real: str) -> bytes | None:
+    """Return the content of a file or link, as `apply` takes it; None when changes cannot contain it.
 
-    Nothing that a command can leave behind makes this fail: a pipe, a socket, a file that is shut or too
-    large are all no file, so that whoever left them is judged by the rest.
+    Nothing that a command can leave behind makes this fail. A pipe, a socket, and a file that is unreadable
+    or too large all count as no file, so that a candidate is judged by the rest.
     """
     try:
         status = os.lstat(real)
@@ -350,9 +357,9 @@ def grab(real: str) -> bytes | None:
 
 
 def remove(directory: str) -> None:
-    """A directory with all below, whatever its owner forbade itself, and while the last process in it ends.
+    """Remove a directory with all below, also where its modes forbid that.
 
-    Raises OSError when that does not happen within seconds.
+    It is tried for some seconds, while the last process in it may still be writing; then raises OSError.
     """
     for _ in range(_REMOVE_TRIES):
         _open_up(directory)
@@ -368,5 +375,5 @@ def _open_up(directory: str) -> None:
         for name in folders:
             path = f"{folder}/{name}"
             if not os.path.islink(path):  # noqa: PTH114
-                with suppress(OSError):  # gone, or a name too long; who removes it says what is left
+                with suppress(OSError):  # removed meanwhile, or the path is too long: `remove` notices
                     os.chmod(path, 0o700)  # noqa: PTH101

@@ -1,4 +1,4 @@
-"""The repository of a sandbox, as its agent sees it: what is in it, and what was written."""
+"""The repository of a sandbox as its agent sees it, with all that was written to it."""
 
 import os
 from collections.abc import Iterator
@@ -11,28 +11,28 @@ Stamp = tuple[int, int, int]
 
 
 class Workspace(Protocol):
-    """What an agent needs to know of where it is."""
+    """The operations on a repository that an agent needs."""
 
     root: str
 
     def open_up(self) -> None:
-        """Let the owner, which the agent is, into what a command may have shut: `chmod 0 .`."""
+        """Give the owner, which the agent is, access that a command may have taken away: `chmod 0 .`."""
         ...
 
     def pure(self) -> bool:
-        """True when nothing but files of the tree can have changed since the start."""
+        """Return True when nothing but files of the tree can have changed since the start."""
         ...
 
     def changes(self, most: int) -> dict[str, bytes | None]:
-        """See `Sandbox.changes`; raises ChangesError when they are more than `most` bytes."""
+        """Return the changes (see `Sandbox`); raises ChangesError when they have more than `most` bytes."""
         ...
 
     def pack(self) -> Iterator[bytes]:
-        """All that was written, as a layer."""
+        """Yield all that was written, as a layer."""
         ...
 
     def disk_bytes(self) -> int:
-        """Of what was written."""
+        """Return the size of all that was written."""
         ...
 
 
@@ -64,9 +64,9 @@ class OverlayWorkspace:
 
 
 class DirectoryWorkspace:
-    """Any directory: what was written is what differs from when this was made.
+    """Any directory; files that differ from when this object was made count as written.
 
-    `git`: `.git` is watched too; needed to pack it.
+    With `git`, `.git` is compared too, which packing needs.
     """
 
     def __init__(self, root: str, *, git: bool = True) -> None:
@@ -82,8 +82,8 @@ class DirectoryWorkspace:
 
     def changes(self, most: int) -> dict[str, bytes | None]:
         touched = self._touched(self._stamps(), git=False)
-        found = tree.bounded(((path, tree.content(self.root, path)) for path in touched), most)
-        return {path: data for path, data in found.items() if data is not None or path in self._base}
+        changes = tree.bounded(((path, tree.content(self.root, path)) for path in touched), most)
+        return {path: data for path, data in changes.items() if data is not None or path in self._base}
 
     def pack(self) -> Iterator[bytes]:
         now = self._stamps()
@@ -110,6 +110,6 @@ class DirectoryWorkspace:
         return {path: (s.st_ino, s.st_size, s.st_ctime_ns) for path, s in stats}
 
 
-def state(place: Workspace, *, alone: bool) -> dict[str, Any]:
-    """What decides whether a command's result may be remembered; `alone`: no other command is under way."""
-    return {"tree": tree.digest(place.root), "pure": alone and place.pure()}
+def state(workspace: Workspace, *, alone: bool) -> dict[str, Any]:
+    """Return what decides whether a result may be remembered; `alone`: no other command is under way."""
+    return {"tree": tree.digest(workspace.root), "pure": alone and workspace.pure()}

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ostinato.sandbox import ProcessBackend, Spec
+from ostinato.sandbox import Spec
+from ostinato.sandbox.backends.process.backend import ProcessBackend
 from ostinato.sandbox.exam import channel
 from ostinato.sandbox.exam.host import worker_process
 

@@ -1,1 +1,1 @@
-"""Sandboxes of Linux namespaces, or of Landlock where those are blocked, forked from one warm zygote."""
+"""Sandboxes of Linux namespaces, or of Landlock where namespaces are blocked, forked from one zygote."""

@@ -1,11 +1,11 @@
-"""Linux namespaces: a boundary against code that means harm, without root, containers or a daemon.
+"""Sandboxes of Linux namespaces: a boundary against malicious code, without root, containers or a daemon.
 
     NsBackend ──starts──► zygote (pytest loaded) ──forks──► agent, process 1 of its own user, mount, pid,
         │                                                   network, ipc and uts namespaces; the repository
         └──────────────── frames on a socket pair ────────► is an overlay
 
-A sandbox sees the machine's programs and the Python in use, read-only, and its repository; no network, no
-other process, no home directory, no hidden test. What it writes lies in memory and ends with it.
+A sandbox sees the machine's programs and the Python in use, read-only, and its repository, but no network, no
+other process, no home directory and no hidden test. All that it writes is in memory and ends with it.
 """
 
 import asyncio
@@ -58,10 +58,10 @@ _FULL = "gvisor or qemu"
 
 
 class NsBackend:
-    """Sandboxes forked from one zygote, which is started when first needed and again when it died.
+    """Sandboxes forked from one zygote, which is started when first needed and again when it has died.
 
-    `snapshots`: where they are kept, else in a temporary directory that ends with the backend.
-    `resolve`: how the names of hosts are looked up for sandboxes, else as the system does.
+    `snapshots` is the directory for snapshots, by default a temporary one that ends with the backend.
+    `resolve` looks up the names of hosts for sandboxes, by default as the system does.
     """
 
     name = "ns"
@@ -77,10 +77,9 @@ class NsBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        held = landlock.abi()
-        without = () if held else ("this kernel has no Landlock: the mounts alone keep files apart",)
-        ways = {"proxy"} if transparent.missing() else {"proxy", "transparent"}
-        return capabilities(Isolation.NAMESPACES, {"pids"}, without, egress=ways)
+        lost = () if landlock.abi() else ("this kernel has no Landlock: only mounts protect files",)
+        egress = {"proxy"} if transparent.missing() else {"proxy", "transparent"}
+        return capabilities(Isolation.NAMESPACES, {"pids"}, lost, egress=egress)
 
     async def create(self, spec: Spec) -> Sandbox:
         return await self.begin(spec)
@@ -99,7 +98,7 @@ class NsBackend:
     async def begin(
         self, spec: Spec, *, calls: socket.socket | None = None, base: int | None = None
     ) -> "NsSandbox":
-        """A sandbox with, or without, an exam's worker and a layer to start from."""
+        """Create a sandbox, with the socket of an exam's worker and an open layer to start from, if given."""
         order = await self._order(spec)
         way, egress = None, spec.egress
         files = {"calls": calls.fileno()} if calls is not None else {}
@@ -128,13 +127,13 @@ class NsBackend:
         zygote = await self._ready_zygote(None)
         try:
             return await _begun(zygote, order, files), zygote
-        except ConnectionLostError:  # a child, or the zygote, died with the order in its hands: once more
+        except ConnectionLostError:  # the child, or the zygote, died with the order: try once more
             dead = zygote if await zygote.ends() else None
         zygote = await self._ready_zygote(dead)
         return await _begun(zygote, order, files), zygote
 
     async def _order(self, spec: Spec) -> Order:
-        """Raises SandboxError, Unsupported for what cannot be given."""
+        """Return the order for a sandbox; raises SandboxError, Unsupported for what cannot be given."""
         self._check_egress(spec)
         if not spec.repo.is_dir():
             raise SandboxError(f"no repository at {spec.repo}: give a directory")
@@ -153,11 +152,11 @@ class NsBackend:
     def _check_egress(self, spec: Spec) -> None: ...
 
     def _check_mount(self, mount: Mount) -> None:
-        """Raises SandboxError, Unsupported."""
+        """Check a mount; raises SandboxError, Unsupported."""
         rootfs.check_mount(mount)
 
     async def _scratch(self) -> str:
-        """A directory for a new sandbox; none where it has a file system of its own."""
+        """Return a directory for a new sandbox; empty where it has a file system of its own."""
         return ""
 
     async def drop(self, scratch: str) -> None: ...
@@ -166,15 +165,15 @@ class NsBackend:
         self._sandboxes.discard(sandbox)
 
     async def examine(self, exam: Exam) -> list[dict[str, str]]:
-        """The judge beside the zygote; each run's worker in a fresh sandbox."""
+        """Hold an exam with the judge in a fork of the zygote, and each run's worker in a fresh sandbox."""
         ours, results = socket.socketpair()
         with ours, results:
-            zygote = await self._start_judge(exam, results)  # it starts while the sandbox and the worker do
+            zygote = await self._start_judge(exam, results)  # it starts while sandbox and worker start
             results.close()
-            found = await runs(ours, exam, lambda variation: self._working(exam, variation))
-        if UNFINISHED in found[-1] and await zygote.ends():
+            outcomes = await runs(ours, exam, lambda variation: self._working(exam, variation))
+        if UNFINISHED in outcomes[-1] and await zygote.ends():
             raise SandboxError("the zygote ended, and the judge with it: the exam is void, run it again")
-        return found
+        return outcomes
 
     async def _start_judge(self, exam: Exam, results: socket.socket) -> ZygoteProcess:
         request = {
@@ -201,7 +200,7 @@ class NsBackend:
                 await sandbox.destroy()
 
     async def _ready_zygote(self, dead: ZygoteProcess | None) -> ZygoteProcess:
-        """The running zygote, a new one when there is none or it is known to be `dead`."""
+        """Return the running zygote, a new one when there is none or it is the `dead` one."""
         async with self._starting:
             if self._zygote is not None and (self._zygote is dead or not self._zygote.alive()):
                 await self._zygote.stop()
@@ -227,7 +226,7 @@ Begun = tuple[AgentConnection, ZygoteProcess]
 def capabilities(
     isolation: Isolation, limits: Set[str], lost: tuple[str, ...], egress: Set[str] = frozenset()
 ) -> Capabilities:
-    """What all sandboxes of a zygote can do, with or without a cgroup."""
+    """Return the capabilities of sandboxes of a zygote, which depend on whether cgroups work."""
     group = cgroup.usable()
     if group is None:
         lost = (*lost, "no cgroup: the memory of each process is bounded, not their sum")
@@ -268,7 +267,7 @@ def _absolute(path: Path) -> str:
 
 
 class NsSandbox(AgentSandbox):
-    """The backend's handle on one agent."""
+    """One sandbox, whose agent was forked from the zygote."""
 
     def __init__(
         self, begun: Begun, spec: Spec, order: Order, backend: NsBackend, way: SocketRoute | None
@@ -285,7 +284,10 @@ class NsSandbox(AgentSandbox):
     async def _run(
         self, command: str, timeout_s: float | None, on_output: OnOutput | None, *, state: bool = False
     ) -> tuple[ExecResult, Mapping[str, Any]]:
-        """Remembered, if it runs the tests, an equal tree saw it before, and nothing left a trace then."""
+        """Run a command, or return its remembered result.
+
+        Remembered are runs of the tests that changed nothing, for an equal tree.
+        """
         key = await self._key(command)
         known = self._backend.cache.get(key) if key else None
         if known is not None:
@@ -296,22 +298,22 @@ class NsSandbox(AgentSandbox):
         self._running += 1
         run, alone = self._runs, self._running == 1
         try:
-            result, answer = await super()._run(command, timeout_s, on_output, state=key is not None)
+            result, header = await super()._run(command, timeout_s, on_output, state=key is not None)
         except ConnectionLostError as error:
             raise await self._zygote.blame(error) from error
         finally:
             self._running -= 1
         alone = alone and run == self._runs
-        same = key is not None and answer["pure"] and answer["tree"] == key.tree
+        same = key is not None and header["pure"] and header["tree"] == key.tree
         if key is not None and same and alone and not result.timed_out:
             self._backend.cache.put(key, result)
-        return result, answer
+        return result, header
 
     async def _key(self, command: str) -> CacheKey | None:
-        """What decides the command's result; None when that is more than the tree.
+        """Return all that decides a command's result; None when that is more than the tree.
 
-        It is more for any command but a run of the tests: those are written to depend on their tree alone,
-        others show randomness, time and who they are.
+        Only runs of the tests have a key: tests are written to depend on their tree alone, while other
+        commands show randomness, time and names.
         """
         if self._way is not None or pytest_command.parse(command) is None:
             return None
@@ -327,14 +329,14 @@ class NsSandbox(AgentSandbox):
             raise await self._zygote.blame(error) from error
 
     async def check(self) -> None:
-        """Raises EndedWithinError when what ran in it has ended the agent, or keeps it from answering."""
+        """Check that the agent responds; raises EndedWithinError when code in the sandbox prevents that."""
         try:
             await self._ask("hello")
         except ResponseTimeoutError as error:
             raise await self._zygote.blame(error) from error
 
     async def prepare_worker(self, changes: Mapping[str, bytes | None], variation: int) -> None:
-        """Bring in an exam's changes and start the worker on the socket given at the creation."""
+        """Apply an exam's changes and start the worker on the socket that `begin` was given."""
         body = frames.pack_files(changes)
         applied = self._connection.send_request({"op": "apply"}, body, within_s=self._within_s)
         await self._ask("worker", variation=variation)
@@ -361,11 +363,11 @@ class NsSandbox(AgentSandbox):
         try:
             await self._pack(memory)
             begun = [self._backend.begin(self._spec, base=memory) for _ in range(n)]
-            found = await asyncio.gather(*begun, return_exceptions=True)
+            results = await asyncio.gather(*begun, return_exceptions=True)
         finally:
             os.close(memory)
-        failed = [each for each in found if isinstance(each, BaseException)]
-        made = [each for each in found if isinstance(each, NsSandbox)]
+        failed = [each for each in results if isinstance(each, BaseException)]
+        made = [each for each in results if isinstance(each, NsSandbox)]
         if failed:
             for sandbox in made:
                 await sandbox.destroy()
@@ -373,7 +375,7 @@ class NsSandbox(AgentSandbox):
         return [*made]
 
     async def _pack(self, file: int) -> None:
-        """Write what the sandbox wrote to `file`, while it stands still."""
+        """Write the layer of the sandbox to `file`, while its processes are stopped."""
         before, failed = self._paused, list[OSError]()
 
         def write(_: Mapping[str, Any], body: bytes) -> None:

@@ -1,7 +1,7 @@
-"""Where user namespaces are blocked: agents held by Landlock and seccomp alone, on a copy of the repository.
+"""Sandboxes where user namespaces are blocked: only Landlock and seccomp, on a copy of the repository.
 
-Files outside the copy cannot be written, and only programs be read; there is no network. It is no boundary:
-see what `capabilities.lost` says.
+Files outside the copy cannot be written, and only programs can be read; there is no network. This is not a
+boundary: see `capabilities.lost`.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _LOST = (
 
 
 class LandlockBackend(NsBackend):
-    """See `NsBackend`; each sandbox works in a temporary directory of the machine."""
+    """An `NsBackend` whose sandboxes work in temporary directories of the machine."""
 
     name = "landlock"
     root = "/repo"

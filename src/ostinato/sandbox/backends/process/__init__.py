@@ -1,4 +1,1 @@
-"""Sandboxes that are plain processes without a boundary.
-
-They serve a repository of one's own, and tests as a fake.
-"""
+"""Sandboxes that are plain processes, without a boundary: for a user's own repository, and for tests."""

@@ -1,8 +1,9 @@
-"""Commands as plain processes: for a person's own repository, and where namespaces are not to be had.
+"""Sandboxes of plain processes: for a user's own repository, and where namespaces do not work.
 
-NOT a security boundary: a command can read and write whatever its user can. A time limit holds, and processes
-left behind in the command's session are killed; in a copy, resource limits hold too, and what left the
-session is killed unless it gave up its environment as well (see `strays`).
+NOT a security boundary: a command can read and write all that its user can. A time limit is enforced, and
+processes left behind in the command's session are killed. In a copy, resource limits are enforced too, and
+processes that left the session are killed, unless they gave up their environment as well (see
+`linux.stray_processes`).
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from ostinato.sandbox.backends.environment import COMMAND_ENVIRONMENT
 from ostinato.sandbox.backends.process.command import LocalProcess
 from ostinato.sandbox.base import (
     Capabilities,
@@ -43,9 +45,9 @@ from ostinato.sandbox.protocol.stream import follow
 
 
 class ProcessBackend:
-    """Works on a copy of the repository, or `in_place`.
+    """Sandboxes that work on a copy of the repository, or in the directory itself (`in_place`).
 
-    `snapshots`: where they are kept, else in a temporary directory that ends with the backend.
+    `snapshots` is the directory for snapshots, by default a temporary one that ends with the backend.
     """
 
     name = "process"
@@ -57,7 +59,7 @@ class ProcessBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        lost = ("commands read and write whatever their user may, and reach the network",)
+        lost = ("commands can read and write all that their user can, and reach the network",)
         if self._in_place:
             return Capabilities(isolation=Isolation.PROCESS, lost=lost)
         return Capabilities(
@@ -72,9 +74,9 @@ class ProcessBackend:
         return await self.begin(spec)
 
     async def begin(self, spec: Spec, base: Path | None = None) -> "ProcessSandbox":
-        """A sandbox with, or without, the file of a layer to start from."""
+        """Create a sandbox, from the layer in the file `base` if it is given."""
         if spec.mounts or spec.egress is not None:
-            raise Unsupported(self.name, "mount anything or hold the network back", "ns")
+            raise Unsupported(self.name, "mount anything or restrict the network", "ns")
         sandbox = await asyncio.to_thread(self._prepare, spec, base)
         self._alive.add(sandbox)
         return sandbox
@@ -117,7 +119,7 @@ class ProcessBackend:
 
 @asynccontextmanager
 async def _working(exam: Exam, variation: int) -> AsyncIterator[socket.socket]:
-    """See `exam.Working`: always in a copy."""
+    """Yield the socket of a worker in a copy of the repository (see `exam.host.Working`)."""
     sandbox = await ProcessBackend().create(Spec(repo=exam.repo, limits=exam.limits))
     try:
         tree.apply(sandbox.root, exam.changes)
@@ -136,7 +138,7 @@ def _unpack(base: Path, root: str) -> None:
 
 
 class ProcessSandbox:
-    """One directory and the commands run in it."""
+    """One directory and the commands that run in it."""
 
     def __init__(
         self, directory: Path, spec: Spec, backend: ProcessBackend, *, scratch: Scratch | None
@@ -149,7 +151,7 @@ class ProcessSandbox:
         self._scratch = scratch
         self._destroyed = False
         self._running: set[LocalProcess] = set()
-        self._place = DirectoryWorkspace(self.root, git=scratch is not None)
+        self._workspace = DirectoryWorkspace(self.root, git=scratch is not None)
 
     async def exec(
         self, command: str, *, timeout_s: float | None = None, on_output: OnOutput | None = None
@@ -172,7 +174,7 @@ class ProcessSandbox:
             wall_s=self._limits.wall_s if timeout_s is None else timeout_s,
             stdin=stdin,
             keep=self._limits.output_bytes,
-            ended=self._running.discard,
+            on_end=self._running.discard,
             mark=None if self._scratch is None else stray_processes.new_mark(),
         )
         self._running.add(process)
@@ -212,7 +214,7 @@ class ProcessSandbox:
 
     async def changes(self) -> dict[str, bytes | None]:
         self._check_alive()
-        return self._place.changes(sys.maxsize if self._scratch is None else self._limits.disk_mb << 20)
+        return self._workspace.changes(sys.maxsize if self._scratch is None else self._limits.disk_mb << 20)
 
     async def pause(self) -> None:
         raise Unsupported("process", "pause", "ns")
@@ -243,7 +245,7 @@ class ProcessSandbox:
             raise SandboxError(f"a command runs in the sandbox at {self.root}: wait for it, or use ns")
         try:
             with path.open("wb") as file:
-                file.writelines(self._place.pack())
+                file.writelines(self._workspace.pack())
         except OSError as error:
             raise SandboxError(f"the snapshot could not be written: {error}") from error
 
@@ -280,14 +282,4 @@ class ProcessSandbox:
         if self._destroyed:
             raise SandboxError(f"the sandbox at {self.root} is destroyed: create another")
         if self._scratch is not None:
-            self._place.open_up()
-
-
-COMMAND_ENVIRONMENT = {
-    "LANG": "C.UTF-8",
-    "PYTHONDONTWRITEBYTECODE": "1",
-    "PYTHONHASHSEED": "0",
-    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-    "GIT_CONFIG_NOSYSTEM": "1",
-}
-"""What commands in a practice sandbox see besides PATH and HOME: the same on every machine."""
+            self._workspace.open_up()

@@ -1,4 +1,4 @@
-"""A command as a plain process of this machine, in a session of its own."""
+"""A command that runs as a plain process of this machine, in a session of its own."""
 
 import asyncio
 import os
@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from ostinato.sandbox.base import ExecResult, SandboxError
 from ostinato.sandbox.linux import stray_processes
@@ -13,23 +14,24 @@ from ostinato.sandbox.protocol.frames import CHUNK, WINDOW
 from ostinato.sandbox.protocol.stream import OutputStream
 
 DRAIN_S = 0.5
-"""How long output is awaited after the end of a command, when something still holds the pipe."""
+"""The seconds to wait for output after the end of a command, if another process has the pipe open."""
 
 
-Forget = Callable[["LocalProcess"], None]
+OnEnd = Callable[["LocalProcess"], None]
 
 
 class LocalProcess:
-    """Use `start`. See `Process`."""
+    """A running command (see `Process`); use `start` to make one."""
 
-    def __init__(self, process: asyncio.subprocess.Process, output: int, keep: int, forget: Forget) -> None:
-        self._forget = forget
+    def __init__(self, process: asyncio.subprocess.Process, output: int, keep: int, on_end: OnEnd) -> None:
+        self._on_end = on_end
         self._process = process
         self._output = output
-        self._stream = OutputStream(keep, self._took)
-        self._held = 0
+        self._stream = OutputStream(keep, self._on_taken)
+        self._unread = 0
+        """Bytes of output that the reader has not taken."""
         self._ended = False
-        self._fed = False
+        self._input_closed = False
         self._drained = asyncio.Event()
         self._finished: asyncio.Task[ExecResult]
 
@@ -43,12 +45,13 @@ class LocalProcess:
         wall_s: float,
         stdin: bool,
         keep: int,
-        ended: Forget,
+        on_end: OnEnd,
         mark: str | None,
     ) -> "LocalProcess":
-        """Start `argv`; the last `keep` bytes of its output stay, after `wall_s` its session is killed.
+        """Start `argv`; keep the last `keep` bytes of its output, and kill its session after `wall_s`.
 
-        `ended` is told when it is over; `mark` finds what has left the session (see `strays`).
+        `on_end` is called at its end. By `mark` processes are found that left the session (see
+        `linux.stray_processes`).
         """
         read_end, write_end = os.pipe()
         os.set_blocking(read_end, False)
@@ -68,7 +71,7 @@ class LocalProcess:
             raise
         finally:
             os.close(write_end)
-        self = cls(process, read_end, keep, ended)
+        self = cls(process, read_end, keep, on_end)
         self._listen()
         self._finished = asyncio.create_task(self._finish(started, wall_s, mark))
         return self
@@ -82,21 +85,21 @@ class LocalProcess:
             asyncio.get_running_loop().remove_reader(self._output)
             self._drained.set()
             return
-        self._held += len(data)
+        self._unread += len(data)
         self._stream.feed(data)
-        if self._held >= WINDOW and not self._ended:
+        if self._unread >= WINDOW and not self._ended:
             asyncio.get_running_loop().remove_reader(self._output)
 
-    def _took(self, count: int) -> None:
-        before, self._held = self._held, self._held - count
-        if before >= WINDOW > self._held and not self._ended:
+    def _on_taken(self, count: int) -> None:
+        before, self._unread = self._unread, self._unread - count
+        if before >= WINDOW > self._unread and not self._ended:
             self._listen()
 
     async def _finish(self, started: float, wall_s: float, mark: str | None) -> ExecResult:
         timed_out = await _wait(self._process, wall_s, mark)
         self._ended = True
         if not self._drained.is_set():
-            self._listen()  # no more comes than the pipe holds, whether anybody reads or not
+            self._listen()  # even without a reader: no more comes than the pipe holds
         with suppress(TimeoutError):
             await asyncio.wait_for(self._drained.wait(), DRAIN_S)
         asyncio.get_running_loop().remove_reader(self._output)
@@ -104,7 +107,7 @@ class LocalProcess:
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._stream.end()
-        self._forget(self)
+        self._on_end(self)
         return ExecResult(
             exit_code=self._process.returncode or 0,
             output="",
@@ -117,10 +120,10 @@ class LocalProcess:
 
     async def send(self, data: bytes) -> None:
         stdin = self._process.stdin
-        if stdin is None or self._fed:
+        if stdin is None or self._input_closed:
             raise SandboxError("the command has no open standard input: start it with stdin=True")
         if not data:
-            self._fed = True
+            self._input_closed = True
             stdin.close()
             return
         stdin.write(data)
@@ -136,22 +139,19 @@ class LocalProcess:
 
     async def wait(self) -> ExecResult:
         await self._stream.drain()
-        found = await asyncio.shield(self._finished)
-        return ExecResult(
-            exit_code=found.exit_code,
-            output=self._stream.tail.text(),
-            timed_out=found.timed_out,
-            duration_s=found.duration_s,
-        )
+        return replace(await asyncio.shield(self._finished), output=self._stream.tail.text())
 
     async def kill(self) -> None:
-        """End it now, whoever waits."""
+        """End the command now, even while a caller waits for it."""
         await self.signal(signal.SIGKILL)
         await asyncio.shield(self._finished)
 
 
 async def _wait(process: asyncio.subprocess.Process, wall_s: float, mark: str | None) -> bool:
-    """Wait for the end, or make one after `wall_s` seconds; then end what is left. True when it had to."""
+    """Wait for the end, or kill the session after `wall_s` seconds; then end all stray processes.
+
+    Return True when the time was up.
+    """
     try:
         await asyncio.wait_for(process.wait(), wall_s)
         return False

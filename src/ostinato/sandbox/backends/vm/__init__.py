@@ -1,1 +1,1 @@
-"""Sandboxes with a kernel of their own, over the engines gVisor and QEMU."""
+"""Sandboxes with a kernel of their own, by one of two engines: gVisor or QEMU."""

@@ -3,8 +3,8 @@
     create    fresh machine ─► hello ─► enter ─► wake           full snapshot    quiet ─► save
     fork      quiet ─► save once, load n times, each ─► hello ─► wake
 
-A machine is only saved between two frames: the guest has read all that was sent to it, and what it still had
-to say is of an older generation for whoever listens to the copy.
+A machine is only saved between two frames, when the guest has read all that was sent to it. Frames that it
+had not sent yet belong to an older generation than the one of a copy's backend, which drops them.
 """
 
 import asyncio
@@ -44,17 +44,17 @@ from ostinato.sandbox.protocol import frames
 from ostinato.sandbox.protocol.connection import AgentConnection, ConnectionLostError
 
 START_S = 60.0
-"""How long a machine may take to answer for the first time, on a busy host."""
+"""The seconds that a machine may take for its first response on a busy host."""
 _PART_BYTES = 1 << 18
 _TEMPLATES = 8
 log = logging.getLogger(__name__)
 
 
 class VmBackend:
-    """Everything but the engine.
+    """A backend on any engine.
 
-    `snapshots`: where they are kept, else in a temporary directory.
-    `resolve`: how the names of hosts are looked up for sandboxes, else as the system does.
+    `snapshots` is the directory for snapshots, by default a temporary one that ends with the backend.
+    `resolve` looks up the names of hosts for sandboxes, by default as the system does.
     """
 
     def __init__(self, engine: VmEngine, snapshots: Path | None, resolve: Resolve | None) -> None:
@@ -79,32 +79,32 @@ class VmBackend:
     async def _create(self, spec: Spec) -> VmSandbox:
         _check(self.name, spec)
         if not self.engine.slow_entry:
-            return await self._twice(lambda: self._enter(spec, None))
-        return await self._hatch(await self._template(spec), spec)
+            return await self._with_retry(lambda: self._enter(spec, None))
+        return await self._clone(await self._template(spec), spec)
 
     async def restore(self, snapshot: Snapshot, spec: Spec) -> Sandbox:
         _check(self.name, spec)
         layer = await asyncio.to_thread(self.snapshot_store.check, snapshot, spec)
         if snapshot.kind is SnapshotKind.FILESYSTEM:
-            return await self._twice(lambda: self._enter(spec, layer))
+            return await self._with_retry(lambda: self._enter(spec, layer))
         base = await self.engine.base()
-        found = await asyncio.to_thread((snapshot.path / BASE).read_text)
-        if found != base:
+        saved_on = await asyncio.to_thread((snapshot.path / BASE).read_text)
+        if saved_on != base:
             raise SandboxError(
-                f"{snapshot.id} was taken on the base {found}, this is {base}: take it again on this one"
+                f"{snapshot.id} was taken on the base {saved_on}, this is {base}: take it again on this one"
             )
-        return await self._hatch(snapshot.path, spec)
+        return await self._clone(snapshot.path, spec)
 
     async def remove(self, snapshot: Snapshot) -> None:
         await asyncio.to_thread(self.snapshot_store.drop, snapshot.path)
 
     async def examine(self, exam: Exam) -> list[dict[str, str]]:
-        """Each run's worker in a fresh sandbox, the judge beside us; what they say goes through the agent."""
+        """Hold an exam with each run's worker in a fresh sandbox; its calls go through the agent."""
         return await judged_by_process(exam, lambda variation: self._working(exam, variation))
 
     @asynccontextmanager
     async def _working(self, exam: Exam, variation: int) -> AsyncIterator[socket.socket]:
-        """See `exam.Working`."""
+        """Yield the socket of a worker in a fresh sandbox (see `exam.host.Working`)."""
         sandbox = await self._create(Spec(repo=exam.repo, limits=exam.limits))
         asks, answers = socket.socketpair()
         try:
@@ -131,30 +131,30 @@ class VmBackend:
         self._sandboxes.discard(sandbox)
 
     async def place(self) -> Path:
-        """A fresh directory that lives no longer than this backend."""
+        """Return a fresh directory that is removed with this backend."""
         return Path(await asyncio.to_thread(tempfile.mkdtemp, dir=self._scratch.path))
 
-    async def hatch(self, place: Path, spec: Spec, count: int) -> list[Sandbox]:
+    async def clone(self, place: Path, spec: Spec, count: int) -> list[Sandbox]:
         """`count` copies of the machine saved in `place`, or SandboxError and none."""
-        found = await asyncio.gather(
-            *(self._hatch(place, spec) for _ in range(count)), return_exceptions=True
+        results = await asyncio.gather(
+            *(self._clone(place, spec) for _ in range(count)), return_exceptions=True
         )
-        failed = [each for each in found if isinstance(each, BaseException)]
-        made: list[Sandbox] = [each for each in found if isinstance(each, VmSandbox)]
+        failed = [each for each in results if isinstance(each, BaseException)]
+        made: list[Sandbox] = [each for each in results if isinstance(each, VmSandbox)]
         if failed:
             for sandbox in made:
                 await sandbox.destroy()
             raise failed[0]
         return made
 
-    async def _hatch(self, place: Path, spec: Spec) -> VmSandbox:
+    async def _clone(self, place: Path, spec: Spec) -> VmSandbox:
         async def once() -> VmSandbox:
             return await self._wake(await self.engine.load(place, spec), spec)
 
-        return await self._twice(once)
+        return await self._with_retry(once)
 
-    async def _twice(self, make: Callable[[], Awaitable[VmSandbox]]) -> VmSandbox:
-        """Engines lose one of a thousand machines while they load it, though what they load is whole."""
+    async def _with_retry(self, make: Callable[[], Awaitable[VmSandbox]]) -> VmSandbox:
+        """Make a sandbox, with a second try: engines lose one in a thousand machines while they load it."""
         try:
             return await make()
         except ConnectionLostError as error:
@@ -175,7 +175,7 @@ class VmBackend:
     async def _wake(
         self, machine: VirtualMachine, spec: Spec, parts: list[GuestPart] | None = None
     ) -> VmSandbox:
-        """Say hello to a machine's guest, let it enter a sandbox if it has not, and give it an identity."""
+        """Connect to a machine's guest, let it enter a sandbox if it has not, and give it an identity."""
         identity = uuid.uuid4().hex
         connection, way = AgentConnection(identity, seek=True), None
         try:
@@ -185,7 +185,7 @@ class VmBackend:
             connection.send_request({"op": "hello"}, within_s=START_S)  # no need to wait for the response
             if parts is not None:
                 await _enter(connection, spec, parts)
-            await _rouse(connection, identity, spec, way, own_clock=self.engine.own_clock)
+            await _wake_guest(connection, identity, spec, way, own_clock=self.engine.own_clock)
         except BaseException as error:
             if way is not None:
                 await way.aclose()
@@ -201,9 +201,9 @@ class VmBackend:
         return sandbox
 
     async def _template(self, spec: Spec) -> Path:
-        """A saved machine that has entered a sandbox like `spec`, made when it is first needed.
+        """Return a saved machine that has entered a sandbox like `spec`, made when it is first needed.
 
-        It has no way out: whoever is a copy of it gets one when it wakes.
+        It has no egress; a copy of it gets its own when it wakes.
         """
         key = await asyncio.to_thread(_key, spec)
         if key not in self._templates:
@@ -224,7 +224,7 @@ class VmBackend:
 
 def _check(name: str, spec: Spec) -> None:
     if spec.egress is not None and spec.egress.transparent:
-        what = "turn connections that know of no proxy"
+        what = "redirect connections of programs that know no proxy"
         raise Unsupported(name, what, "ns, or leave `transparent` off for a proxy in HTTP_PROXY")
     if not spec.repo.is_dir():
         raise SandboxError(f"no repository at {spec.repo}: give a directory")
@@ -233,7 +233,7 @@ def _check(name: str, spec: Spec) -> None:
 
 
 def _key(spec: Spec) -> str:
-    """Whatever a sandbox's start depends on."""
+    """Return a text that differs when anything differs that a sandbox's start depends on."""
     mounts = [(str(mount.source), mount.source.stat().st_mtime_ns, mount.target) for mount in spec.mounts]
     git = spec.repo / tree.GIT
     repo = (tree.digest(str(spec.repo)), tree.digest(str(git)) if git.is_dir() else "")
@@ -259,10 +259,10 @@ async def _enter(connection: AgentConnection, spec: Spec, parts: Iterable[GuestP
     await connection.wait_until_ready(START_S)
 
 
-async def _rouse(
+async def _wake_guest(
     connection: AgentConnection, identity: str, spec: Spec, way: FrameRoute | None, *, own_clock: bool
 ) -> None:
-    """Tell a guest who it is now, and of its way out."""
+    """Tell a guest its identity and the proxy of its egress."""
     wake = {
         "op": "wake",
         "name": identity,

@@ -1,4 +1,4 @@
-"""What a backend needs of an engine whose sandboxes have a kernel of their own.
+"""The protocols of an engine whose sandboxes have a kernel of their own, and of its virtual machines.
 
 VmEngine ──fresh(spec)──► VirtualMachine, its guest waits for `enter` ──► a sandbox
        ──load(place)──► VirtualMachine, its guest goes on where `VirtualMachine.save(place)` found it
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from ostinato.sandbox.base import Capabilities, Spec
+from ostinato.sandbox.base import Capabilities, Isolation, SnapshotKind, Spec
 from ostinato.sandbox.protocol.connection import AgentConnection
 
 
@@ -21,47 +21,61 @@ class GuestPart:
     kind: str
     """`tree`, a tar archive, or `layer`."""
     at: str
-    """Where a tree is unpacked."""
+    """The directory in which a tree is unpacked."""
     read: Callable[[], bytes]
 
 
-def tied() -> tuple[str, ...]:
-    """In front of a command: it is killed when this process ends, and does not begin if that was before."""
+def killed_with_us() -> tuple[str, ...]:
+    """Return a prefix for a command, so that it is killed when this process ends.
+
+    If this process has ended already, the command is not started.
+    """
     alive = '[ "$PPID" = "$0" ] && exec "$@"'
     return ("setpriv", "--pdeathsig", "KILL", "sh", "-c", alive, str(os.getpid()))
 
 
+def capabilities(isolation: Isolation) -> Capabilities:
+    """Return the capabilities of a backend of virtual machines."""
+    return Capabilities(
+        isolation=isolation,
+        snapshots=frozenset(SnapshotKind),
+        fork=SnapshotKind.FULL,
+        pause=True,
+        egress=frozenset({"proxy"}),
+        limits=frozenset({"rlimit"}),
+    )
+
+
 class VirtualMachine(Protocol):
-    """One guest that runs. It ends with this process, however that ends."""
+    """A running guest. It ends with this process, in whatever way that ends."""
 
     async def connect(self, connection: AgentConnection) -> None:
-        """Make `connection` this backend's end of the guest's channel. Once."""
+        """Make `connection` the backend's end of the guest's channel; called once."""
         ...
 
     async def pause(self) -> None:
-        """Stop its processors; nothing runs in it but its agent at that time."""
+        """Stop its processors, after all processes in it but the agent were stopped."""
         ...
 
     async def resume(self) -> None: ...
 
     async def save(self, place: Path) -> None:
-        """Write all that `VmEngine.load` needs into an existing directory, and go on.
+        """Write all that `VmEngine.load` needs into an existing directory; the guest is stopped meanwhile.
 
-        The guest stands still meanwhile; its channel is quiet. Raises SandboxError and leaves the rest to the
-        caller to delete.
+        No frame may be under way in its channel. Raises SandboxError, and then the caller deletes the files.
         """
         ...
 
     async def usage(self) -> tuple[float, int]:
-        """CPU seconds of the whole machine so far, and its memory: see `family.spent`."""
+        """Return CPU seconds and memory of the whole machine: see `linux.process_tree.usage`."""
         ...
 
     def why(self) -> str:
-        """The last that its engine said."""
+        """Return the last messages of its engine."""
         ...
 
     async def end(self) -> None:
-        """At once, with all that belongs to it. Calling it again does nothing."""
+        """End it at once, with all that belongs to it. A second call does nothing."""
         ...
 
 
@@ -76,32 +90,32 @@ class VmEngine(Protocol):
 
     @property
     def own_clock(self) -> bool:
-        """True when a guest's clock and randomness are its own, so that a copy has to be told the time."""
+        """True when a guest's clock and randomness are its own, so that they have to be set in a copy."""
         ...
 
     @property
     def slow_entry(self) -> bool:
-        """True when it is faster to load a sandbox that has entered already than to enter another one."""
+        """True when loading a machine that has entered a sandbox is faster than entering another one."""
         ...
 
     async def base(self) -> str:
-        """Names what saved machines build on: one saved on another base cannot be loaded."""
+        """Return a name for what saved machines depend on; one saved on another base cannot be loaded."""
         ...
 
     async def fresh(self, spec: Spec) -> VirtualMachine:
-        """A machine whose guest waits for `enter`; raises SandboxError."""
+        """Return a machine whose guest waits for `enter`; raises SandboxError."""
         ...
 
     async def load(self, place: Path, spec: Spec) -> VirtualMachine:
-        """A copy of the machine saved in `place`; raises SandboxError."""
+        """Return a copy of the machine saved in `place`; raises SandboxError."""
         ...
 
     def refill(self, spec: Spec) -> None:
-        """A machine for `spec` is at work: make ready, meanwhile, what the next one like it needs."""
+        """Prepare what the next machine like `spec` needs, now that one is running."""
         ...
 
     def parts(self, spec: Spec) -> list[GuestPart]:
-        """What a fresh guest needs beside its order to see `spec`'s repository and mounts."""
+        """Return the parts that a fresh guest needs to see `spec`'s repository and mounts."""
         ...
 
     async def aclose(self) -> None: ...

@@ -1,4 +1,4 @@
-"""The backend's handle on a sandbox with a kernel of its own: its machine is saved, copied, stopped."""
+"""A sandbox with a kernel of its own: its machine can be saved, copied and stopped."""
 
 import asyncio
 import dataclasses
@@ -23,20 +23,20 @@ from ostinato.sandbox.protocol.connection import AgentConnection
 
 BASE = "base"
 _MORE = 64 * 2**20
-"""Bytes of a layer beside twice what may be written: names, modes, and what is deleted."""
+"""The bytes that a layer may have beside twice what may be written: for names, modes, and deletions."""
 
 
 class VmHost(Protocol):
-    """What such a sandbox needs of its backend."""
+    """The part of a backend that such a sandbox needs."""
 
     engine: VmEngine
     snapshot_store: SnapshotStore
 
     async def place(self) -> Path:
-        """A fresh directory that lives no longer than the backend."""
+        """Return a fresh directory that is removed with the backend."""
         ...
 
-    async def hatch(self, place: Path, spec: Spec, count: int) -> list[Sandbox]:
+    async def clone(self, place: Path, spec: Spec, count: int) -> list[Sandbox]:
         """`count` copies of the machine saved in `place`, or SandboxError and none."""
         ...
 
@@ -44,7 +44,7 @@ class VmHost(Protocol):
 
 
 class VmSandbox(AgentSandbox):
-    """The backend's handle on one machine."""
+    """One sandbox, which is one virtual machine."""
 
     def __init__(
         self,
@@ -60,17 +60,17 @@ class VmSandbox(AgentSandbox):
         self.id = identity
         self._machine = machine
         self._backend = backend
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def pause(self) -> None:
-        async with self._turn:
+        async with self._lock:
             if not self._paused:
                 await super().pause()
                 await self._settle()
                 await self._machine.pause()
 
     async def resume(self) -> None:
-        async with self._turn:
+        async with self._lock:
             if self._paused:
                 await self._machine.resume()
                 self._connection.release()
@@ -81,15 +81,15 @@ class VmSandbox(AgentSandbox):
                 await super().resume()
 
     async def _settle(self) -> None:
-        """Return when the guest has read all that was sent; what is sent from now on is held back."""
+        """Wait until the guest has read all frames; frames from now on are held back."""
         pending = self._connection.send_request({"op": "quiet"}, within_s=self._within_s)
         self._connection.hold()
         await self._connection.response(pending)
 
     @asynccontextmanager
     async def _still(self) -> AsyncIterator[None]:
-        """The channel is quiet: the machine may be saved."""
-        async with self._turn:
+        """Keep the channel without frames for the time of the context, so that the machine can be saved."""
+        async with self._lock:
             if self._paused:
                 yield
                 return
@@ -102,7 +102,7 @@ class VmSandbox(AgentSandbox):
                 self._connection.release()
 
     async def save(self) -> Path:
-        """Save the machine in a directory of the backend's."""
+        """Save the machine in a directory of the backend, which is returned."""
         place = await self._backend.place()
         try:
             async with self._still():
@@ -117,7 +117,7 @@ class VmSandbox(AgentSandbox):
         await self._ask("apply", frames.pack_files(changes))
 
     async def work(self, calls: socket.socket, variation: int) -> None:
-        """Let an exam's worker answer what comes from `calls`, until one of them hangs up."""
+        """Run an exam's worker on `calls`, the socket of a judge, until either hangs up."""
         request = {"op": "worker", "variation": variation, "stdin": True}
         worker = AgentProcess(self._connection, request, within_s=self._within_s, keep=0)
         await between(calls, worker)
@@ -125,7 +125,7 @@ class VmSandbox(AgentSandbox):
     async def fork(self, n: int = 1) -> list[Sandbox]:
         place = await self.save()
         try:
-            return await self._backend.hatch(place, self._spec, n)
+            return await self._backend.clone(place, self._spec, n)
         finally:
             await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
 
@@ -173,7 +173,7 @@ class VmSandbox(AgentSandbox):
 
     @asynccontextmanager
     async def _awake(self) -> AsyncIterator[None]:
-        """The machine runs, so that its agent answers, but no process besides it."""
+        """Let the machine run for the time of the context, but no process in it besides the agent."""
         if not self._paused:
             await self._connection.request({"op": "pause"}, within_s=self._within_s)
             try:
@@ -181,7 +181,7 @@ class VmSandbox(AgentSandbox):
             finally:
                 await self._connection.request({"op": "resume"}, within_s=self._within_s)
             return
-        async with self._turn:
+        async with self._lock:
             await self._machine.resume()
             self._connection.release()
             try:
@@ -191,7 +191,7 @@ class VmSandbox(AgentSandbox):
                 await self._machine.pause()
 
     async def usage(self) -> Usage:
-        cpu_s, memory = await self._machine.usage()  # before the guest is asked: that takes some as well
+        cpu_s, memory = await self._machine.usage()  # before the request, which itself takes some
         if self._paused:
             async with self._awake():
                 inside = await super().usage()
@@ -206,30 +206,27 @@ class VmSandbox(AgentSandbox):
 
 
 async def between(calls: socket.socket, worker: AgentProcess) -> None:
-    """Pass on what a judge asks at the other end of `calls` and what the worker answers, until either ends.
+    """Copy data between a judge, at the other end of `calls`, and the worker, until either ends.
 
-    Neither is further ahead of the other than a command and its reader: what a worker says faster than the
-    judge reads waits in its guest.
+    Neither is further ahead of the other than a command of its reader: data that the judge has not read yet
+    waits in the worker's guest.
     """
     reader, writer = await asyncio.open_connection(sock=calls)
-    ways = [asyncio.create_task(_answer(worker, writer)), asyncio.create_task(_ask(reader, worker))]
+
+    async def copy_output() -> None:
+        async for data in worker.output():
+            writer.write(data)
+            await writer.drain()
+
+    async def copy_input() -> None:
+        while data := await reader.read(frames.CHUNK):
+            await worker.send(data)
+
+    directions = [asyncio.create_task(copy_output()), asyncio.create_task(copy_input())]
     try:
-        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for way in ways:
-            way.cancel()
-        await asyncio.gather(*ways, return_exceptions=True)
+        for direction in directions:
+            direction.cancel()
+        await asyncio.gather(*directions, return_exceptions=True)
         writer.close()
-
-
-async def _answer(worker: AgentProcess, writer: asyncio.StreamWriter) -> None:
-    """What the worker says, as fast as the judge reads it."""
-    async for data in worker.output():
-        writer.write(data)
-        await writer.drain()
-
-
-async def _ask(reader: asyncio.StreamReader, worker: AgentProcess) -> None:
-    """What the judge says, as fast as the worker reads it."""
-    while data := await reader.read(frames.CHUNK):
-        await worker.send(data)

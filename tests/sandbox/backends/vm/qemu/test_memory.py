@@ -97,9 +97,9 @@ def test_a_ground_is_given_by_name_and_as_a_copy_when_it_was_deleted(tmp_path: P
     ram.write_bytes(bytes(PAGE * PAGES))
     with mapped(ram, [7, 8]) as process:
         ground = save(process, ram, tmp_path / "ground")
-    ground.give(tmp_path / "link")
+    ground.link_to(tmp_path / "link")
     ground.path.unlink()
-    ground.give(tmp_path / "copy")
+    ground.link_to(tmp_path / "copy")
     link, copy = SavedPages.open(tmp_path / "link"), SavedPages.open(tmp_path / "copy")
     assert ground.same(link)
     assert not ground.same(copy)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ostinato.sandbox import SandboxError
-from ostinato.sandbox.backends.vm.qemu.qmp import QmpMonitor, greet, hear
+from ostinato.sandbox.backends.vm.qemu.qmp import QmpMonitor, greet, wait_for
 from ostinato.sandbox.protocol.connection import ConnectionLostError
 
 GREETING = {"QMP": {"version": {}, "capabilities": []}}
@@ -63,7 +63,7 @@ def test_a_word_is_heard_with_the_rest_of_its_line() -> None:
     with ours, theirs:
         theirs.sendall(b'{"event":"A"}\n{"event":"RESUME"')
         threading.Timer(0.01, theirs.sendall, (b"}\n",)).start()
-        hear(ours, b"RESUME")
+        wait_for(ours, b"RESUME")
         theirs.sendall(b"next")
         assert ours.recv(100) == b"next"
 

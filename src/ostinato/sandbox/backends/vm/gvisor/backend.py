@@ -2,7 +2,7 @@
 
 run once ─► guest waits ─► checkpoint, the template ─► restore with another repository ─► enter
 
-What is created or forked next is often like the last two: then an empty sandbox for their repository waits.
+When the last two sandboxes had the same repository, an empty one for it is made ahead, for the next.
 """
 
 import asyncio
@@ -11,30 +11,21 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from ostinato.sandbox.backends.namespaces import launcher
+from ostinato.sandbox.backends.environment import command_environment
 from ostinato.sandbox.backends.vm.backend import START_S, VmBackend
 from ostinato.sandbox.backends.vm.gvisor import bundle
 from ostinato.sandbox.backends.vm.gvisor.runsc import RunscMachine
-from ostinato.sandbox.backends.vm.machine import GuestPart, VirtualMachine
+from ostinato.sandbox.backends.vm.machine import GuestPart, VirtualMachine, capabilities
 from ostinato.sandbox.backends.vm.once import Once
-from ostinato.sandbox.base import Capabilities, Isolation, SandboxError, SnapshotKind, Spec
+from ostinato.sandbox.base import Isolation, SandboxError, Spec
 from ostinato.sandbox.egress.policy import Resolve
 from ostinato.sandbox.files.scratch import Scratch
 from ostinato.sandbox.guest.vm_main import PRISTINE
 from ostinato.sandbox.protocol.connection import AgentConnection
 
-CAPABILITIES = Capabilities(
-    isolation=Isolation.USERSPACE_KERNEL,
-    snapshots=frozenset(SnapshotKind),
-    fork=SnapshotKind.FULL,
-    pause=True,
-    egress=frozenset({"proxy"}),
-    limits=frozenset({"rlimit"}),
-)
-
 
 class GvisorBackend(VmBackend):
-    """See `VmBackend`."""
+    """A `VmBackend` on gVisor."""
 
     def __init__(self, snapshots: Path | None = None, *, resolve: Resolve | None = None) -> None:
         super().__init__(GvisorEngine(), snapshots, resolve)
@@ -44,17 +35,17 @@ _Key = tuple[tuple[str, int, int, str], ...]
 
 
 def _key(spec: Spec) -> _Key:
-    """What is mounted, and which file that is now: another may get the same name."""
+    """Return what is mounted, with device and inode, since another file may get the same name."""
     shown = [(spec.repo, PRISTINE), *((mount.source, mount.target) for mount in spec.mounts)]
-    found = [(path.absolute(), path.stat(), target) for path, target in shown]
-    return tuple((str(path), status.st_dev, status.st_ino, target) for path, status, target in found)
+    files = [(path.absolute(), path.stat(), target) for path, target in shown]
+    return tuple((str(path), status.st_dev, status.st_ino, target) for path, status, target in files)
 
 
 class GvisorEngine:
     """Machines of runsc."""
 
     name = "gvisor"
-    capabilities = CAPABILITIES
+    capabilities = capabilities(Isolation.USERSPACE_KERNEL)
     own_clock = False
     slow_entry = False
 
@@ -66,7 +57,7 @@ class GvisorEngine:
         self._last: _Key | None = None
 
     async def base(self) -> str:
-        """The version of runsc: it loads only what it has written."""
+        """Return the version of runsc, which loads only what the same version has saved."""
         process = await asyncio.create_subprocess_exec("runsc", "--version", stdout=asyncio.subprocess.PIPE)
         output, _ = await process.communicate()
         return output.decode().partition("\n")[0]
@@ -89,7 +80,7 @@ class GvisorEngine:
         return machine
 
     async def _take(self, spec: Spec) -> RunscMachine | None:
-        """The spare one, if it is for such a sandbox; it goes when the second in a row is of another kind."""
+        """Return the spare machine if it fits; end it when two sandboxes in a row needed another one."""
         if self._spare is None:
             return None
         (key, machine), wanted = self._spare, _key(spec)
@@ -101,7 +92,7 @@ class GvisorEngine:
         return None
 
     def refill(self, spec: Spec) -> None:
-        with suppress(OSError, SandboxError):  # whoever needs one makes it, and is told
+        with suppress(OSError, SandboxError):  # raised again when a sandbox needs the machine
             last, self._last = self._last, _key(spec)
             if self._spare is None and self._last == last:
                 self._spare = last, self._empty(spec)
@@ -112,7 +103,7 @@ class GvisorEngine:
             await spare[1].end()
 
     def parts(self, spec: Spec) -> list[GuestPart]:
-        """Nothing: the repository is mounted."""
+        """Return no parts, since the repository is mounted."""
         return []
 
     async def aclose(self) -> None:
@@ -122,7 +113,7 @@ class GvisorEngine:
     def _empty(self, spec: Spec) -> RunscMachine:
         assert self._root.value is not None
         home = Path(tempfile.mkdtemp(dir=self._home.path))
-        bundle.write_bundle(home, self._root.value, spec, sys.executable, launcher.environment())
+        bundle.write_bundle(home, self._root.value, spec, sys.executable, command_environment())
         try:
             return RunscMachine(home)
         except OSError as error:
@@ -135,7 +126,7 @@ class GvisorEngine:
         return root
 
     async def _make_template(self, spec: Spec) -> Path:
-        """A machine whose guest has been started, and waits."""
+        """Save a machine whose guest has been started and waits; return the directory."""
         place = Path(await asyncio.to_thread(tempfile.mkdtemp, dir=self._home.path))
         machine = await self._begun(spec, None)
         connection = AgentConnection("")

@@ -1,8 +1,8 @@
-"""What a gVisor sandbox sees: a root of mount points, and the OCI configuration that fills them.
+"""The file system of a gVisor sandbox: a root of mount points, and the OCI configuration that fills them.
 
 root (read-only)   links and empty directories; /etc: a few files; /.agent: the guest's own modules
 binds              /usr and the Python in use, read-only; the repository at /.pristine; mounts
-in memory          /dev, /run, /mnt; the guest mounts what is written (see `ostinato.sandbox.guest.vm_main`)
+in memory          /dev, /run, /mnt; the guest mounts what commands write (see `sandbox.guest.vm_main`)
 """
 
 import json
@@ -11,34 +11,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ostinato.sandbox.backends.vm import guest_root
 from ostinato.sandbox.base import Spec
 from ostinato.sandbox.files import rootfs
 from ostinato.sandbox.guest import vm_main
 
-AGENT = "/.agent"
-SANDBOX = Path(vm_main.__file__).parents[1]
-"""The folder of the room `sandbox`."""
 _CAPABILITIES = [
     f"CAP_{name}"
     for name in ("SYS_ADMIN", "SYS_TIME", "SYS_RESOURCE", "SETUID", "SETGID", "SETPCAP", "CHOWN", "FOWNER")
 ]
-_START = f"import sys; sys.path[:0] = ['{AGENT}']; from ostinato.sandbox.guest.vm_main import main; main()"
 
 
 def write_root(root: Path) -> None:
-    """The directory that every sandbox of a backend has as its root."""
-    make_places(root)
+    """Write the directory that every sandbox of a backend has as its root."""
+    guest_root.make_mount_points(root)
     for path in rootfs.shown():
         _place(root, Path(path))
     rootfs.write_identity(root / "etc")
-    copy_modules(root / AGENT[1:])
-
-
-def make_places(root: Path) -> None:
-    """What a guest, its kernel or its engine mounts something on."""
-    ours = (rootfs.REPO, rootfs.SCRATCH, rootfs.TMP, *rootfs.MOUNTABLE, vm_main.PRISTINE)
-    for path in (*ours, "/proc", "/dev", "/etc", str(Path(rootfs.TRUST).parent)):
-        (root / path[1:]).mkdir(parents=True)
+    guest_root.copy_modules(root / guest_root.AGENT[1:])
 
 
 def _place(root: Path, path: Path) -> None:
@@ -54,29 +44,10 @@ def _place(root: Path, path: Path) -> None:
         shutil.copyfile(path, target)
 
 
-def copy_modules(target: Path) -> None:
-    """Copy the modules that a guest runs, in packages that import nothing."""
-    for module in guest_modules():
-        copy = target / "ostinato" / "sandbox" / module.relative_to(SANDBOX)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(module, copy)
-    for package in (target / "ostinato").rglob("*"):
-        if package.is_dir():
-            (package / "__init__.py").touch()
-    (target / "ostinato" / "__init__.py").touch()
-
-
-def guest_modules() -> list[Path]:
-    """Return the files of this room that a guest imports: its nouns, and the folders below the backends."""
-    folders = ("protocol", "linux", "files", "exam", "guest")
-    inside = [path for folder in folders for path in sorted((SANDBOX / folder).glob("*.py"))]
-    return [SANDBOX / "base.py", *(path for path in inside if path.name != "__init__.py")]
-
-
 def write_bundle(
     directory: Path, root: Path, spec: Spec, python: str, environment: Mapping[str, str]
 ) -> None:
-    """`config.json` for one machine with `spec`'s repository and mounts."""
+    """Write the `config.json` of one machine with `spec`'s repository and mounts."""
     directory.joinpath("config.json").write_text(json.dumps(_config(root, spec, python, environment)))
 
 
@@ -87,7 +58,7 @@ def _config(root: Path, spec: Spec, python: str, environment: Mapping[str, str])
         "process": {
             "terminal": False,
             "user": {"uid": 0, "gid": 0},
-            "args": [python, "-I", "-S", "-c", _START, "stdio"],
+            "args": [python, "-I", "-S", "-c", guest_root.START, "stdio"],
             "env": [f"{name}={value}" for name, value in environment.items()],
             "cwd": "/",
             "capabilities": dict.fromkeys(kinds, _CAPABILITIES),
@@ -113,9 +84,9 @@ def _mounts(spec: Spec) -> list[dict[str, object]]:
 
 
 def _bound() -> list[str]:
-    """What is shown of the machine's directories: each costs a connection, so none within another."""
-    found = [path for path in rootfs.shown() if Path(path).is_dir() and not Path(path).is_symlink()]
-    outer = [path for path in found if not path.startswith("/etc/")]
+    """Return the directories of the machine to bind, none within another, since each costs a connection."""
+    directories = [path for path in rootfs.shown() if Path(path).is_dir() and not Path(path).is_symlink()]
+    outer = [path for path in directories if not path.startswith("/etc/")]
     return [path for path in outer if not any(path.startswith(f"{other}/") for other in outer)]
 
 

@@ -1,12 +1,12 @@
-"""One gVisor sandbox as a process of ours, in user, mount, pid and network namespaces of its own.
+"""One gVisor sandbox as a child process, in user, mount, pid and network namespaces of its own.
 
     setpriv, unshare ──► sh ──► runsc create, an empty sandbox ─waits─► runsc start | restore ──► the guest
     nsenter ──► runsc checkpoint
 
-The shell reads what is to be done as the first line of the guest's own input. An empty sandbox holds the time
-that gVisor itself needs to start, so one may be made ahead. Killing the first process ends the pid namespace,
-and so all that belongs to the sandbox; it is killed when this process ends. runsc then never has to delete
-anything, which would take it a second.
+The shell reads its task as the first line of the guest's own input. An empty sandbox takes most of the time
+that gVisor needs to start, so one may be made ahead. Killing the first process ends the pid namespace, and so
+all that belongs to the sandbox; it is killed when this process ends. So runsc never has to delete anything,
+which would take it a second.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-from ostinato.sandbox.backends.vm.machine import tied
+from ostinato.sandbox.backends.vm.machine import killed_with_us
 from ostinato.sandbox.base import SandboxError
 from ostinato.sandbox.linux import process_tree
 from ostinato.sandbox.protocol.connection import AgentConnection
@@ -26,7 +26,7 @@ _FENCE = ("unshare", "-Urmpnf", "--mount-proc", "--kill-child=KILL", "--")
 _ENTER = ("nsenter", "--user", "--mount", "--pid", "--net", "--preserve-credentials", "--target")
 _FLAGS = (
     *("--network=none", "--ignore-cgroups", "--platform=systrap", "--overlay2=none"),
-    "--file-access-mounts=exclusive",  # nobody else changes what is mounted: it need not look again
+    "--file-access-mounts=exclusive",  # no other process changes what is mounted, so it may be cached
 )
 _ID = "sandbox"
 _SCRIPT = f"""
@@ -38,13 +38,13 @@ then runsc "$@" restore --detach --image-path="$place" --bundle="$HOME" {_ID}
 else runsc "$@" start {_ID}
 fi && exec sleep infinity
 """
-"""`read` takes no more than its line from a pipe; the guest alone holds its ends of both afterwards."""
+"""`read` takes no more than its line from the pipe; afterwards only the guest has the pipes' ends open."""
 _SAVE_S = 60.0
 _ERROR_CHARS = 500
 
 
-class _Listening(asyncio.Protocol):
-    """Gives what a pipe brings to a connection."""
+class _PipeReader(asyncio.Protocol):
+    """Passes the data of a pipe on to a connection."""
 
     def __init__(self, connection: AgentConnection) -> None:
         self._connection = connection
@@ -57,9 +57,9 @@ class _Listening(asyncio.Protocol):
 
 
 class RunscMachine:
-    """See `VirtualMachine`; empty until `begin`.
+    """A `VirtualMachine` that is an empty sandbox until `begin`.
 
-    `home`: its bundle, runsc's state and what that says; deleted at the end.
+    `home` has its bundle, runsc's state and its messages; it is deleted at the end.
     """
 
     def __init__(self, home: Path) -> None:
@@ -69,7 +69,7 @@ class RunscMachine:
         self._pipes: list[asyncio.BaseTransport] = []
         with (home / "log").open("wb") as log:
             self._process = subprocess.Popen(
-                [*tied(), *_FENCE, "sh", "-c", _SCRIPT, "sh", self._root, *_FLAGS],
+                [*killed_with_us(), *_FENCE, "sh", "-c", _SCRIPT, "sh", self._root, *_FLAGS],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -78,9 +78,9 @@ class RunscMachine:
             )
 
     def begin(self, image: Path | None) -> None:
-        """Load what `save` wrote, or start the guest that the bundle describes; once, before `connect`."""
+        """Load what `save` wrote, or start the guest of the bundle; called once, before `connect`."""
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # it is gone: whoever waits for its first word hears of it
+        with suppress(BrokenPipeError):  # it has ended: waiting for its first frame raises an error
             os.write(self._process.stdin.fileno(), f"{image or ''}\n".encode())
 
     def alive(self) -> bool:
@@ -89,14 +89,14 @@ class RunscMachine:
     async def connect(self, connection: AgentConnection) -> None:
         loop = asyncio.get_running_loop()
         writing, _ = await loop.connect_write_pipe(lambda: connection, self._process.stdin)
-        reading, _ = await loop.connect_read_pipe(lambda: _Listening(connection), self._process.stdout)
+        reading, _ = await loop.connect_read_pipe(lambda: _PipeReader(connection), self._process.stdout)
         self._pipes = [writing, reading]
 
     async def pause(self) -> None:
-        """Nothing to do: the agent has stopped all others, and itself only waits."""
+        """Do nothing: the agent has stopped all other processes, and itself only waits."""
 
     async def resume(self) -> None:
-        """Nothing to do."""
+        """Do nothing, as `pause` did."""
 
     async def save(self, place: Path) -> None:
         leader = str(await asyncio.to_thread(self._inside))
@@ -115,11 +115,11 @@ class RunscMachine:
             raise SandboxError(f"runsc could not write {place}: {_end(errors)}; is the disk full?")
 
     def _inside(self) -> int:
-        """The process in whose namespaces the sandbox is: the child of `unshare`."""
-        found = process_tree.children(self._process.pid)
-        if not found:
+        """Return the process in whose namespaces the sandbox is: the child of `unshare`."""
+        children = process_tree.children(self._process.pid)
+        if not children:
             raise SandboxError(f"the sandbox is gone: {self.why()}")
-        return found[0]
+        return children[0]
 
     async def usage(self) -> tuple[float, int]:
         return await asyncio.to_thread(process_tree.usage, self._process.pid)
@@ -130,13 +130,13 @@ class RunscMachine:
         await asyncio.to_thread(self._process.wait)
         for pipe in self._pipes:
             pipe.close()
-        if not self._pipes and self._process.stdin and self._process.stdout:  # nobody ever connected
+        if not self._pipes and self._process.stdin and self._process.stdout:  # `connect` was never called
             self._process.stdin.close()
             self._process.stdout.close()
         await asyncio.to_thread(shutil.rmtree, self._home, ignore_errors=not self._home.exists())
 
     def why(self) -> str:
-        """The last that runsc said."""
+        """Return the last messages of runsc."""
         return _end((self._home / "log").read_bytes()) or "runsc said nothing"
 
 

@@ -1,7 +1,7 @@
-"""The QEMU backend: one guest boots, all others are clones of its memory.
+"""The QEMU backend: one guest boots, and all others are clones of its memory.
 
-build image ─► boot once ─► guest waits ─► stop: its memory file is the template, kept by its key
-clone waiting in a pool, its template read ─► what a saved machine has otherwise, devices ─► it goes on there
+build image ─► boot once ─► guest waits ─► stop: its memory file is the template, cached by its key
+clone waits in a pool, with the template mapped ─► pages of a saved machine, devices ─► continues it
 """
 
 import asyncio
@@ -13,39 +13,30 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from ostinato.sandbox.backends.process.backend import COMMAND_ENVIRONMENT
+from ostinato.sandbox.backends.environment import COMMAND_ENVIRONMENT
 from ostinato.sandbox.backends.vm.backend import VmBackend
-from ostinato.sandbox.backends.vm.machine import GuestPart, VirtualMachine
+from ostinato.sandbox.backends.vm.machine import GuestPart, VirtualMachine, capabilities
 from ostinato.sandbox.backends.vm.once import Once
-from ostinato.sandbox.backends.vm.qemu import image, kept, kernel
+from ostinato.sandbox.backends.vm.qemu import image, image_cache, kernel
 from ostinato.sandbox.backends.vm.qemu.kvm import kvm_runs
 from ostinato.sandbox.backends.vm.qemu.pool import ClonePool
 from ostinato.sandbox.backends.vm.qemu.vm import Hardware, QemuMachine, ground
-from ostinato.sandbox.base import Capabilities, Isolation, SandboxError, SnapshotKind, Spec
+from ostinato.sandbox.base import Isolation, SandboxError, Spec
 from ostinato.sandbox.egress.policy import Resolve
 from ostinato.sandbox.guest.vm_main import PRISTINE
 from ostinato.sandbox.protocol.connection import AgentConnection
 
-CAPABILITIES = Capabilities(
-    isolation=Isolation.VM,
-    snapshots=frozenset(SnapshotKind),
-    fork=SnapshotKind.FULL,
-    pause=True,
-    egress=frozenset({"proxy"}),
-    limits=frozenset({"rlimit"}),
-)
 _BOOT_S = 180.0
-"""A guest translated on a busy machine, until pytest is loaded in it."""
+"""The seconds that an emulated guest may take, on a busy machine, until it has loaded pytest."""
 _ENVIRONMENT = {**COMMAND_ENVIRONMENT, "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp"}  # noqa: S108
 _USER = 1000
 
 
 class QemuBackend(VmBackend):
-    """See `VmBackend`. Images, which take a while to make, are kept in the user's cache for every process
-    that comes.
+    """A `VmBackend` on QEMU. Images, which take a while to make, are shared by all processes of a user.
 
-    `memory_mb`: of each guest, shared with the others until written; its repository has to fit in there.
-    `pool`: clones that wait, so that a fork need not start a QEMU.
+    `memory_mb` is the memory of each guest, shared with the others until written; the repository has to fit
+    into it. `pool` is the number of clones that wait, so that a fork need not start a QEMU.
     """
 
     def __init__(
@@ -63,20 +54,20 @@ class QemuEngine:
     """Machines of QEMU."""
 
     name = "qemu"
-    capabilities = CAPABILITIES
+    capabilities = capabilities(Isolation.VM)
     own_clock = True
     slow_entry = True
 
     def __init__(self, memory_mb: int, pool: int) -> None:
-        self._images = kept.cache()
-        self._claim: kept.ImageLock | None = None
+        self._images = image_cache.cache()
+        self._lock: image_cache.ImageLock | None = None
         self._memory_mb = memory_mb
         self._pool = ClonePool(pool)
         self._hardware: Once[Hardware] = Once()
 
     async def base(self) -> str:
         hardware = await self._ready()
-        return await asyncio.to_thread((hardware.directory / kept.WHOLE).read_text)
+        return await asyncio.to_thread((hardware.directory / image_cache.WHOLE).read_text)
 
     async def fresh(self, spec: Spec) -> VirtualMachine:
         return await self.load((await self._ready()).directory, spec)
@@ -106,42 +97,45 @@ class QemuEngine:
 
     async def aclose(self) -> None:
         await self._pool.aclose()
-        if self._claim is not None:
-            self._claim.release()
-            self._claim = None
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
     async def _ready(self) -> Hardware:
-        """The image and its booted template, made when they are first needed."""
+        """Return the hardware with its image and booted template, made when they are first needed."""
         return await self._hardware.get(self._prepare)
 
     async def _prepare(self) -> Hardware:
-        found = await asyncio.to_thread(kernel.find)
+        guest_kernel = await asyncio.to_thread(kernel.find)
         kvm = await asyncio.to_thread(kvm_runs)
-        key = await asyncio.to_thread(image.key, found, {"memory_mb": self._memory_mb, "kvm": kvm})
-        directory = self._images / key
-        hardware = Hardware(directory=directory, kernel=found.image, memory_mb=self._memory_mb, kvm=kvm)
-        self._claim = await self._claimed(hardware, found)
+        key = await asyncio.to_thread(image.key, guest_kernel, {"memory_mb": self._memory_mb, "kvm": kvm})
+        hardware = Hardware(
+            directory=self._images / key, kernel=guest_kernel.image, memory_mb=self._memory_mb, kvm=kvm
+        )
+        self._lock = await self._locked_image(hardware, guest_kernel)
         return hardware
 
-    async def _claimed(self, hardware: Hardware, found: kernel.Kernel) -> kept.ImageLock:
-        """That image, made if nobody has: of all processes that ask at the same time, one makes it."""
-        claim = await asyncio.to_thread(kept.ImageLock, hardware.directory)
+    async def _locked_image(self, hardware: Hardware, guest_kernel: kernel.Kernel) -> image_cache.ImageLock:
+        """Return the lock of an image that exists; if several processes need it, one of them makes it."""
+        lock = await asyncio.to_thread(image_cache.ImageLock, hardware.directory)
         try:
-            while not await asyncio.to_thread(claim.share):
-                if not await asyncio.to_thread(claim.own):
-                    await self._make(claim, hardware, found)
+            while not await asyncio.to_thread(lock.share):
+                if not await asyncio.to_thread(lock.own):
+                    await self._make(lock, hardware, guest_kernel)
         except BaseException:
-            claim.release()
+            lock.release()
             raise
-        return claim
+        return lock
 
-    async def _make(self, claim: kept.ImageLock, hardware: Hardware, found: kernel.Kernel) -> None:
-        part = await asyncio.to_thread(claim.begin)
+    async def _make(
+        self, lock: image_cache.ImageLock, hardware: Hardware, guest_kernel: kernel.Kernel
+    ) -> None:
+        part = await asyncio.to_thread(lock.begin)
         try:
-            await asyncio.to_thread(image.build, part, found, _ENVIRONMENT)
+            await asyncio.to_thread(image.build, part, guest_kernel, _ENVIRONMENT)
             await _boot(replace(hardware, directory=part))
-            (part / kept.WHOLE).write_text(uuid.uuid4().hex)
-            await asyncio.to_thread(claim.finish, part)
+            (part / image_cache.WHOLE).write_text(uuid.uuid4().hex)
+            await asyncio.to_thread(lock.finish, part)
         except OSError as error:
             raise SandboxError(f"no image for guests in {self._images}: {error}") from error
         finally:
@@ -165,7 +159,7 @@ async def _boot(hardware: Hardware) -> None:
 
 
 def _part(source: Path, target: str) -> GuestPart:
-    """A tar of a directory's content, or of one file under the target's name."""
+    """Return a tar archive of a directory's content, or of one file with the target's name."""
     if source.is_dir():
         return GuestPart(kind="tree", at=target, read=partial(_archive, source, "."))
     place, _, name = target.rpartition("/")
@@ -173,7 +167,7 @@ def _part(source: Path, target: str) -> GuestPart:
 
 
 def _archive(source: Path, name: str) -> bytes:
-    """As the sandbox's user owns it."""
+    """Return a tar archive in which the sandbox's user owns all files."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
         archive.add(source, arcname=name, filter=_as_user)

@@ -1,7 +1,7 @@
-"""The two files that a guest boots from, and the key by which they are kept.
+"""The two files that a guest boots from, and the key under which they are cached.
 
-initrd     cpio: busybox, the kernel's modules, a script that mounts the root and hands over
-root.img   ext4, read-only: the guest's files (see `world`), its first process the guest agent
+initrd     cpio: busybox, the kernel's modules, a script that mounts the root and starts the guest
+root.img   ext4, read-only: the guest's files (see `guest_files`), with the agent as the first process
 """
 
 import hashlib
@@ -16,18 +16,15 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from ostinato.sandbox.backends.vm.gvisor import bundle
-from ostinato.sandbox.backends.vm.qemu import world
+from ostinato.sandbox.backends.vm import guest_root
+from ostinato.sandbox.backends.vm.qemu import guest_files
 from ostinato.sandbox.backends.vm.qemu.kernel import Kernel
 from ostinato.sandbox.base import SandboxError
 
 PORT = "/dev/vport0p1"
 _FORMAT = 1
 _SPARE = 1.3
-"""What ext4 needs beside the files' sizes."""
-_START = (
-    f"import sys; sys.path[:0] = ['{bundle.AGENT}']; from ostinato.sandbox.guest.vm_main import main; main()"
-)
+"""The size of the file system in sizes of its files: ext4 needs some room for itself."""
 _SCRIPT = """#!/bin/busybox sh
 b=/bin/busybox
 for m in {modules}; do $b insmod /modules/$m; done
@@ -48,11 +45,11 @@ exec $b switch_root /root /usr/bin/env -i {environment} /usr/bin/python3 -I -c "
 
 
 def key(kernel: Kernel, machine: dict[str, object]) -> str:
-    """A digest of everything that an image, and the memory of a guest booted from it, depend on."""
+    """Return a digest of all that an image, and the memory of a guest booted from it, depend on."""
     versions = sorted((each.name, each.version) for each in metadata.distributions())
     parts = [_FORMAT, platform.platform(), sys.version, str(kernel.image), kernel.image.stat().st_mtime_ns]
     state = hashlib.blake2b(json.dumps([*parts, versions, machine], default=str).encode(), digest_size=16)
-    for file in sorted(bundle.SANDBOX.rglob("*.py")):
+    for file in sorted(guest_root.SANDBOX.rglob("*.py")):
         state.update(file.read_bytes())
     return state.hexdigest()
 
@@ -60,7 +57,7 @@ def key(kernel: Kernel, machine: dict[str, object]) -> str:
 def build(directory: Path, kernel: Kernel, environment: dict[str, str]) -> None:
     """Write both files; raises SandboxError."""
     stage = directory / "stage"
-    world.write_world(stage)
+    guest_files.write_guest_files(stage)
     _make_root(stage, directory / "root.img")
     shutil.rmtree(stage)
     _write_initrd(directory / "initrd", kernel, environment)
@@ -87,7 +84,7 @@ def _write_initrd(path: Path, kernel: Kernel, environment: dict[str, str]) -> No
         modules=" ".join(module.name for module in kernel.modules),
         environment=" ".join(f"{name}={value}" for name, value in environment.items()),
         port=PORT,
-        start=_START,
+        start=guest_root.START,
     )
     files = [("bin/busybox", kernel.busybox.read_bytes()), ("init", script.encode())]
     files += [(f"modules/{module.name}", module.read_bytes()) for module in kernel.modules]
@@ -97,7 +94,7 @@ def _write_initrd(path: Path, kernel: Kernel, environment: dict[str, str]) -> No
 
 
 def _entries(files: list[tuple[str, bytes]]) -> Iterator[bytes]:
-    """A cpio archive in the "newc" format of the kernel's Documentation/driver-api/early-userspace."""
+    """Yield a cpio archive in the "newc" format of the kernel's Documentation/driver-api/early-userspace."""
     for name in ("bin", "modules", "dev", "root"):
         yield _entry(name, stat.S_IFDIR | 0o755)
     yield _entry("dev/console", stat.S_IFCHR | 0o600, device=(5, 1))

@@ -1,7 +1,7 @@
-"""Where a guest's kernel comes from: Debian's cloud kernel, unpacked or installed, and a static busybox.
+"""Finds a guest's kernel: Debian's cloud kernel, unpacked or installed, and a static busybox.
 
-Looked for in the user's data directory, in /usr/local/lib/ostinato/vm and in the machine itself; each is laid
-out as the packages are (`dpkg-deb -x`): boot/vmlinuz-*-cloud-*, lib/modules/*, usr/bin/busybox.
+They are searched in the user's data directory, in /usr/local/lib/ostinato/vm and in the root of the machine,
+with the packages' own paths (`dpkg-deb -x`): boot/vmlinuz-*-cloud-*, lib/modules/*, usr/bin/busybox.
 """
 
 import os
@@ -21,12 +21,12 @@ _MODULES = (
     "virtio_console",
     "overlay",
 )
-"""In the order in which they need each other."""
+"""The modules in the order in which they depend on each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """What a guest starts with."""
+    """The files that a guest boots with."""
 
     image: Path
     modules: tuple[Path, ...]
@@ -34,7 +34,7 @@ class Kernel:
 
 
 def find() -> Kernel:
-    """The newest kernel of the first place that has one; raises SandboxError that says how to get it."""
+    """Return the newest kernel of the first place that has one; raises SandboxError when none has."""
     places = _places()
     image, modules = _newest(places)
     return Kernel(image=image, modules=modules, busybox=_busybox(places))

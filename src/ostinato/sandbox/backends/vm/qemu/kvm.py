@@ -1,7 +1,7 @@
-"""Is KVM of use here? Found out by running a loop in a guest's kernel mode, never by looking at /dev/kvm.
+"""Finds out whether KVM is fast here, by running a loop in a guest's kernel mode.
 
-There are machines whose KVM opens, and interprets a guest's kernel at a thousandth of the speed (page-table
-virtualisation without an enlightened guest): QEMU's own translation is faster there.
+The existence of /dev/kvm is not enough. On some machines it opens, but runs a guest's kernel at a thousandth
+of the speed (page-table virtualisation without an enlightened guest). QEMU's own translation is faster there.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ from functools import cache
 
 _LOOPS = 50_000_000
 _LIMIT_S = 2.0
-"""Python's start included; a processor that runs the loop itself needs a few hundredths of a second."""
+"""The time limit, which includes Python's start; a processor itself runs the loop in hundredths of it."""
 _CREATE_VM, _MMAP_SIZE, _CREATE_VCPU = 0xAE01, 0xAE04, 0xAE41
 _SET_MEMORY, _RUN, _SET_REGISTERS = 0x4020AE46, 0xAE80, 0x4090AE82
 _GET_SPECIAL, _SET_SPECIAL, _SPECIAL_BYTES = 0x8138AE83, 0x4138AE84, 0x138

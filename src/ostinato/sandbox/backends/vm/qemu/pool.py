@@ -1,7 +1,7 @@
-"""Clones that wait for what they are to become.
+"""Clones that are started ahead and wait for the saved machine that they are to become.
 
-What the last two machines both stood on, the next one will: a clone in the pool has those pages already.
-One that stands on nothing but the image can become anything.
+If the last two machines had the same ground (see `memory`), the next one probably has it, too, and a clone in
+the pool gets those pages ahead. A clone with only the image's pages can become any machine.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from ostinato.sandbox.base import SandboxError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingClone:
-    """A clone, and the ground that it has been given when `ready` is done."""
+    """A clone that waits; it has its ground once `ready` is done."""
 
     machine: QemuMachine
     ground: SavedPages | None
@@ -28,7 +28,7 @@ class WaitingClone:
 
 
 class ClonePool:
-    """As many as `size`; of no event loop, as backends are."""
+    """Keeps `size` clones waiting; it belongs to no event loop, since a backend may be used in several."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -40,23 +40,23 @@ class ClonePool:
     def fill(self, hardware: Hardware) -> None:
         while len(self._waiting) < self._size:
             machine = QemuMachine.spawn(hardware, template=False)
-            ready = self._threads.submit(machine.stand, self._usual)
+            ready = self._threads.submit(machine.load_ground, self._usual)
             self._waiting.append(WaitingClone(machine=machine, ground=self._usual, ready=ready))
 
     async def take(self, ground: SavedPages | None) -> QemuMachine | None:
-        """One that is alive and can stand on `ground`, best if it does already."""
+        """Return a living clone that has `ground` already or can get it; None when there is none."""
         self._usual = ground if ground is not None and ground.same(self.last) else None
         self.last = ground
         for waiting in sorted(self._waiting, key=lambda each: each.ground is None):
             if waiting.fits(ground):
                 self._waiting.remove(waiting)
-                if await _whole(waiting):
+                if await _is_usable(waiting):
                     return waiting.machine
         await self._drop_oldest()
         return None
 
     async def _drop_oldest(self) -> None:
-        """Make room for one of use: all that wait stand on something else."""
+        """Make room for a clone with the right ground; all that wait have another one."""
         if self._waiting:
             await _end(self._waiting.popleft())
 
@@ -66,8 +66,8 @@ class ClonePool:
         await asyncio.to_thread(self._threads.shutdown)
 
 
-async def _whole(waiting: WaitingClone) -> bool:
-    """Wait until it is ready; one that died, or could not be made so, is ended."""
+async def _is_usable(waiting: WaitingClone) -> bool:
+    """Wait until a clone is ready; end it and return False when it died or could not be made ready."""
     try:
         if not waiting.ready.done():
             await asyncio.wrap_future(waiting.ready)

@@ -13,16 +13,16 @@ ANSWER_S = 30.0
 
 
 def greet(sock: socket.socket) -> None:
-    """Wait, blocking, for QEMU's greeting, and end the negotiation: it has all its memory then.
+    """Wait, blocking, for QEMU's greeting, and end the negotiation; QEMU has mapped its memory by then.
 
     Raises ConnectionLostError, SandboxError.
     """
-    with suppress(ConnectionError):  # told by `hear`
+    with suppress(ConnectionError):  # `wait_for` raises it
         sock.sendall(b'{"execute":"qmp_capabilities"}\n')
-    hear(sock, b'"return"')
+    wait_for(sock, b'"return"')
 
 
-def hear(sock: socket.socket, word: bytes) -> None:
+def wait_for(sock: socket.socket, word: bytes) -> None:
     """Wait, blocking, for the end of a line with this word; raises ConnectionLostError, SandboxError."""
     sock.settimeout(ANSWER_S)
     said = b""
@@ -44,16 +44,16 @@ class QmpMonitor:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     @classmethod
     async def open(cls, sock: socket.socket) -> "QmpMonitor":
         return cls(*await asyncio.open_connection(sock=sock))
 
     async def command(self, name: str, **arguments: object) -> Any:
-        """What it returns; raises SandboxError when it fails, or QEMU is gone."""
+        """Run a command and return its result; raises SandboxError when it fails, or QEMU is gone."""
         request = {"execute": name, "arguments": arguments} if arguments else {"execute": name}
-        async with self._turn:
+        async with self._lock:
             self._writer.write(json.dumps(request).encode() + b"\n")
             while True:
                 answer = await self._message()

@@ -1,7 +1,7 @@
-"""One QEMU process: a template that boots, or a clone that waits for what it is to become.
+"""One QEMU process: a template that boots, or a clone that waits for a saved machine to become.
 
-template   maps the memory file shared; once its guest waits: stop, devices to a file, end
-clone      maps it privately: pages are the template's until they are written; waits for devices on a socket
+template   maps the memory file shared; once its guest waits: stop, write devices to a file, end
+clone      maps it privately, so pages are the template's until written; waits for devices on a socket
 """
 
 import asyncio
@@ -15,25 +15,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from ostinato.sandbox.backends.vm.machine import tied
+from ostinato.sandbox.backends.vm.machine import killed_with_us
 from ostinato.sandbox.backends.vm.qemu.memory import GuestMemory, SavedPages
-from ostinato.sandbox.backends.vm.qemu.qmp import QmpMonitor, greet, hear
+from ostinato.sandbox.backends.vm.qemu.qmp import QmpMonitor, greet, wait_for
 from ostinato.sandbox.base import SandboxError
 from ostinato.sandbox.linux import process_tree, syscalls
 from ostinato.sandbox.protocol.connection import AgentConnection, ConnectionLostError
 
 DEVICES, PAGES, GROUND = "devices", "pages", "ground"
-"""Of a saved machine. `pages`: how its memory differs from what it was loaded as; `ground`: how that differs
-from the image's, unless it was loaded as that."""
+"""The files of a saved machine. `pages`: the memory that differs from the state it was loaded in; `ground`:
+the memory of that state that differs from the image, missing if it was loaded from the image."""
 _STARTING = threading.Lock()
 _FENCE = ("unshare", "-Urn", "--")
 _COMMAND_LINE = (
     "console=ttyS0 quiet reboot=t panic=-1 mitigations=off nokaslr init_on_alloc=0 audit=0 lsm= apparmor=0"
     " psi=0 cgroup_disable=memory init_on_free=1"
 )
-"""What is free is zero, in the template too, and so no page that a saved machine consists of."""
+"""`init_on_free`: free pages are zero, as in the template, and so are not saved."""
 _TCG = ("-accel", "tcg,thread=single,tb-size=32", "-cpu", "Nehalem")
-"""Nehalem is x86-64-v2 and no more: a guest that knows fewer extensions is translated faster."""
+"""Nehalem is exactly x86-64-v2: a guest that knows fewer extensions is translated faster."""
 _KVM = ("-accel", "kvm", "-cpu", "host")
 _FIXED = (
     *("-smp", "1", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
@@ -44,16 +44,16 @@ _FIXED = (
     *("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"),
 )
 _MACHINE = "pc,usb=off,vmport=off,suppress-vmdesc=on,memory-backend=ram"
-"""Devices of virtio's first version: the state of a later one is ten times as large, and loads by the field.
-Not `microvm`: its only timer is the PIT, which on a busy machine comes too late for Linux to start."""
+"""Devices are of virtio's first version: the state of a later one is ten times as large, and slower to load.
+The machine is not `microvm`, whose only timer, the PIT, is too late for Linux to start on a busy host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hardware:
-    """What all machines of one image have alike."""
+    """The hardware that all machines of one image share."""
 
     directory: Path
-    """With `initrd`, `root.img`, and `ram`, the template's memory."""
+    """The directory of `initrd`, `root.img`, and `ram`, the template's memory."""
     kernel: Path
     memory_mb: int
     kvm: bool
@@ -77,7 +77,7 @@ class Hardware:
 
 
 class QemuMachine:
-    """See `VirtualMachine`."""
+    """A `VirtualMachine` of QEMU."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class QemuMachine:
 
     @classmethod
     def spawn(cls, hardware: Hardware, *, template: bool, console: Path | None = None) -> "QemuMachine":
-        """Start a QEMU and do not wait for it; a template boots at once. Raises SandboxError."""
+        """Start a QEMU without waiting for it; a template boots at once. Raises SandboxError."""
         sockets, theirs = QemuSockets.pairs()
         said = tempfile.TemporaryFile()  # noqa: SIM115 - closed at its end
         try:
@@ -113,14 +113,14 @@ class QemuMachine:
         return cls(hardware, process, sockets, said)
 
     async def _monitor(self) -> QmpMonitor:
-        """Its protocol, in the event loop that first needs it; raises SandboxError with what QEMU said."""
+        """Return the client of its monitor, for this event loop; raises SandboxError with QEMU's messages."""
         if self._client is None:
             await asyncio.to_thread(self._greet)
             self._client = await QmpMonitor.open(self._sockets.monitor)
         return self._client
 
     def _greet(self) -> None:
-        """It has mapped its memory then."""
+        """Wait for QEMU's greeting; it has mapped its memory by then."""
         if self._ready:
             return
         try:
@@ -130,7 +130,7 @@ class QemuMachine:
         self._ready = True
 
     def why(self) -> str:
-        """The last that QEMU said."""
+        """Return the last messages of QEMU."""
         self._said.seek(0)
         return self._said.read().decode(errors="replace")[-500:].strip() or "QEMU said nothing"
 
@@ -140,8 +140,8 @@ class QemuMachine:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def stand(self, ground: SavedPages | None) -> None:
-        """All that can be done before it is known what a clone becomes.
+    def load_ground(self, ground: SavedPages | None) -> None:
+        """Prepare a clone before the machine is known that it becomes.
 
         Blocks; raises OSError, SandboxError.
         """
@@ -152,7 +152,7 @@ class QemuMachine:
                 self._ground = ground
 
     async def load(self, place: Path, ground: SavedPages | None) -> None:
-        """Become what was saved in `place`, on that ground, and run; for a clone, once."""
+        """Become the machine saved in `place`, with that ground, and run; called once, for a clone."""
         try:
             await asyncio.to_thread(self._become, place, ground)
         except ConnectionLostError as error:
@@ -160,12 +160,12 @@ class QemuMachine:
 
     def _become(self, place: Path, ground: SavedPages | None) -> None:
         if self._ground is None:
-            self.stand(ground)
+            self.load_ground(ground)
         with self._busy:
             if (place / GROUND).exists():
                 self._memory().load(SavedPages.open(place / PAGES))
             self._feed((place / DEVICES).read_bytes())
-            hear(self._sockets.monitor, b'"RESUME"')
+            wait_for(self._sockets.monitor, b'"RESUME"')
 
     def _feed(self, devices: bytes) -> None:
         try:
@@ -175,7 +175,7 @@ class QemuMachine:
             raise ConnectionLostError(f"QEMU did not take its devices' state: {error}") from error
 
     async def connect(self, connection: AgentConnection) -> None:
-        # the connection's from now on: it hears when QEMU ends
+        # the connection owns it from now on, and notices when QEMU ends
         channel = socket.socket(fileno=self._sockets.agent.detach())
         await asyncio.get_running_loop().create_unix_connection(lambda: connection, sock=channel)
 
@@ -202,16 +202,16 @@ class QemuMachine:
     def _save_pages(self, place: Path) -> None:
         self._memory().save(place / PAGES, self._ground)
         if self._ground is not None:
-            self._ground.give(place / GROUND)
+            self._ground.link_to(place / GROUND)
 
     def _memory(self) -> GuestMemory:
-        """Where it is does not change."""
+        """Return the guest's memory, found once, since its address does not change."""
         if self._mapped is None:
             self._mapped = GuestMemory.of(self._process.pid, self._hardware.ram)
         return self._mapped
 
     async def freeze(self) -> None:
-        """Make a template's memory file and `devices` what clones start from, and end."""
+        """Write `devices` beside the template's memory file, for clones to start from, and end."""
         await self._command("stop")
         devices = self._hardware.directory / DEVICES
         await self._command("xen-save-devices-state", filename=str(devices), live=False)
@@ -234,9 +234,9 @@ class QemuMachine:
 
 
 def ground(place: Path, known: SavedPages | None) -> SavedPages | None:
-    """What a clone must stand on to become the machine saved there; None: on the image alone.
+    """Return the pages that a clone needs before those of the machine saved there; None: only the image's.
 
-    It is often the one that is `known`. Raises OSError, SandboxError.
+    They are often the `known` ones. Raises OSError, SandboxError.
     """
     for name in (GROUND, PAGES):
         with suppress(FileNotFoundError):
@@ -251,7 +251,7 @@ class QemuSockets:
     agent: socket.socket
     monitor: socket.socket
     state: socket.socket
-    """What a clone is to become."""
+    """The devices' state of the machine that a clone becomes."""
 
     @classmethod
     def pairs(cls) -> "tuple[QemuSockets, QemuSockets]":
@@ -266,7 +266,7 @@ class QemuSockets:
 
 @contextmanager
 def _small_pages() -> Iterator[None]:
-    """For what is started meanwhile: it inherits what this process may have."""
+    """Deny huge pages to processes that are started meanwhile, which inherit this process' setting."""
     with _STARTING:
         before = syscalls.allow_huge_pages(False)
         try:
@@ -282,7 +282,7 @@ def _start(
     with _small_pages():  # huge ones would be a tenth of its memory
         return subprocess.Popen(
             [
-                *(*tied(), *_FENCE, "qemu-system-x86_64", *hardware.arguments(template=template)),
+                *(*killed_with_us(), *_FENCE, "qemu-system-x86_64", *hardware.arguments(template=template)),
                 *("-chardev", f"socket,id=agent,fd={agent}", "-chardev", f"socket,id=monitor,fd={monitor}"),
                 *("-mon", "chardev=monitor,mode=control"),
                 *("-serial", "null" if console is None else f"file:{console}"),

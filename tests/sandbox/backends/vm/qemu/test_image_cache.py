@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ostinato.sandbox import SandboxError
-from ostinato.sandbox.backends.vm.qemu.kept import WHOLE, ImageLock
+from ostinato.sandbox.backends.vm.qemu.image_cache import WHOLE, ImageLock
 
 
 def make(claim: ImageLock) -> None:

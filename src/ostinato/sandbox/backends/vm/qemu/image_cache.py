@@ -1,8 +1,8 @@
-"""Images that outlive the process which made them, each under the digest of all that went into it.
+"""Images that outlive the process which made them, each under the digest of all that it was made of.
 
-KEY.lock   locked alone by who makes KEY, shared by who uses it
-KEY        the image, renamed to this name when it is whole
-part-*     one in the making, or what is left of that
+KEY.lock   locked exclusively by the process that makes KEY, shared by those that use it
+KEY        the image, renamed to this name when it is complete
+part-*     an image that is being made, or the rest of one that was not finished
 """
 
 import fcntl
@@ -16,37 +16,37 @@ from ostinato.sandbox.base import SandboxError
 
 WHOLE = "boot"
 """The file that is written last."""
-_KEPT = 3
-"""Images that nobody uses: of other Pythons, other packages, an older ostinato."""
+_MAX_UNUSED = 3
+"""The number of unused images that stay: of other Pythons, other packages, an older ostinato."""
 
 
 def cache() -> Path:
-    """Where they are kept for all processes of a user."""
+    """Return the directory of images for all processes of a user."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return home / "ostinato" / "vm"
 
 
 class ImageLock:
-    """That the image `directory` is needed: nobody makes it at the same time, nobody removes it."""
+    """The lock of the image in `directory`: one process makes it, and none removes it while it is used."""
 
     def __init__(self, directory: Path) -> None:
-        """Raises SandboxError where nothing can be kept."""
+        """Open the lock without taking it; raises SandboxError where no image can be stored."""
         self.directory = directory
         try:
             directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = _open(directory)
         except OSError as error:
             raise SandboxError(
-                f"no image for guests can be kept in {directory.parent}: {error}; name a state directory"
+                f"no image for guests can be stored in {directory.parent}: {error}; name a state directory"
             ) from error
 
     def share(self) -> bool:
-        """Wait until nobody makes it; answers whether it is there."""
+        """Wait until no process makes the image; return True when it exists."""
         fcntl.flock(self._lock, fcntl.LOCK_SH)
         return self._whole()
 
     def own(self) -> bool:
-        """Wait until nobody else makes or uses it; answers whether it is there after all."""
+        """Wait until no other process makes or uses the image; return True when it exists after all."""
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         return self._whole()
 
@@ -58,15 +58,15 @@ class ImageLock:
         return True
 
     def begin(self) -> Path:
-        """A directory to make it in."""
+        """Return a directory to make the image in."""
         return Path(tempfile.mkdtemp(prefix="part-", dir=self.directory.parent))
 
     def finish(self, part: Path) -> None:
-        """Keep what was made there, instead of what nobody has used for longest."""
+        """Make the files in `part` the image, and remove the images that were unused for longest."""
         shutil.rmtree(self.directory, ignore_errors=not self.directory.exists())
         part.rename(self.directory)
-        found = [each.parent for each in self.directory.parent.glob(f"*/{WHOLE}")]
-        for old in sorted(found, key=lambda each: (each / WHOLE).stat().st_mtime)[: -_KEPT or None]:
+        images = [each.parent for each in self.directory.parent.glob(f"*/{WHOLE}")]
+        for old in sorted(images, key=lambda each: (each / WHOLE).stat().st_mtime)[: -_MAX_UNUSED or None]:
             _remove_unused(old)
 
     def release(self) -> None:
@@ -76,7 +76,7 @@ class ImageLock:
 def _remove_unused(directory: Path) -> None:
     lock = _open(directory)
     try:
-        with suppress(BlockingIOError):  # somebody uses it
+        with suppress(BlockingIOError):  # a process uses it
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(directory)
     finally:
@@ -84,5 +84,5 @@ def _remove_unused(directory: Path) -> None:
 
 
 def _open(directory: Path) -> int:
-    """Its lock, which is never removed: another process might hold one that has no name any more."""
+    """Open the file of an image's lock, which is never removed: a process might hold the removed one."""
     return os.open(directory.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

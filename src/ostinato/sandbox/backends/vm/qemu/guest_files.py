@@ -1,7 +1,8 @@
-"""The files of a guest: the machine's own programs and Python, copied with all they are linked to.
+"""The files of a guest: the machine's own programs and Python, with all libraries they are linked to.
 
-Not busybox and not a distribution's image: commands behave as they do outside. Of Python's packages it has
-pytest, what that needs, and pip where there is one; more comes in by `Spec.mounts`, or by a way out.
+These are used instead of busybox or a distribution's image so that commands behave as they do outside. Of
+Python's packages it has pytest, its requirements, and pip if it is installed; others come by `Spec.mounts` or
+by egress.
 """
 
 import os
@@ -15,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 
-from ostinato.sandbox.backends.vm.gvisor import bundle
+from ostinato.sandbox.backends.vm import guest_root
 from ostinato.sandbox.files import rootfs
 
 _PROGRAMS = """
@@ -32,20 +33,20 @@ _NAME = re.compile(r"[\w.-]+")
 _PACKAGES = {"site-packages", "dist-packages"}
 
 
-def write_world(root: Path) -> None:
-    """All of a guest's files but its kernel."""
-    bundle.make_places(root)
+def write_guest_files(root: Path) -> None:
+    """Write all files of a guest but its kernel."""
+    guest_root.make_mount_points(root)
     (root / "sys").mkdir()
     _link_merged(root)
     rootfs.write_identity(root / "etc")
     linked = [*_programs(root), *_git_transports(root), *_python(root)]
     for library in _libraries(linked):
         _copy(root, library)
-    bundle.copy_modules(root / bundle.AGENT[1:])
+    guest_root.copy_modules(root / guest_root.AGENT[1:])
 
 
 def _link_merged(root: Path) -> None:
-    """/bin and its like, where they are links on this machine."""
+    """Make links of /bin and its like, where they are links on this machine."""
     for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
         place = Path("/", name)
         if place.is_symlink():
@@ -62,7 +63,7 @@ def _programs(root: Path) -> Iterator[str]:
 
 
 def _git_transports(root: Path) -> Iterator[str]:
-    """What git runs to speak HTTP; it lies beside the programs."""
+    """Copy the programs that git runs for HTTP, and yield their paths; they are in a directory of git's."""
     if shutil.which("git") is None:
         return
     done = subprocess.run(["git", "--exec-path"], capture_output=True, text=True, check=True)
@@ -74,7 +75,7 @@ def _git_transports(root: Path) -> Iterator[str]:
 
 
 def _copy(root: Path, path: str) -> None:
-    """A file at the same place, and the link that it was found by."""
+    """Copy a file to the same path, together with the link through which it was found."""
     real = os.path.realpath(path)
     target = _within(root, real)
     if not target.exists():
@@ -92,7 +93,7 @@ def _within(root: Path, path: str) -> Path:
 
 
 def _python(root: Path) -> Iterator[str]:
-    """Interpreter, standard library, pytest and pip; answers all that is linked to something."""
+    """Copy interpreter, standard library, pytest and pip; yield all files that are linked to libraries."""
     executable = os.path.realpath(sys.executable)
     _copy(root, executable)
     yield executable
@@ -110,7 +111,7 @@ def _python(root: Path) -> Iterator[str]:
 
 
 def _base_site() -> Path:
-    """Where the interpreter outside of any virtual environment looks for packages."""
+    """Return the directory where the interpreter finds packages outside of a virtual environment."""
     code = "import site; print(site.getsitepackages()[0])"
     done = subprocess.run(
         [os.path.realpath(sys.executable), "-I", "-c", code], capture_output=True, text=True, check=True
@@ -119,24 +120,24 @@ def _base_site() -> Path:
 
 
 def _packages(name: str, seen: set[str]) -> Iterator[tuple[Path, str]]:
-    """Top-level packages and modules of a distribution and of all that it requires here."""
+    """Yield the top-level packages and modules of a distribution and of all its requirements here."""
     if name in seen:
         return
     seen.add(name)
     try:
-        found = metadata.distribution(name)
+        distribution = metadata.distribution(name)
     except metadata.PackageNotFoundError:
         return  # required on other platforms only
-    tops = {file.parts[0] for file in found.files or () if not file.parts[0].startswith("..")}
+    tops = {file.parts[0] for file in distribution.files or () if not file.parts[0].startswith("..")}
     for top in sorted(tops):
-        yield Path(str(found.locate_file(top))), top
-    for requirement in found.requires or ():
+        yield Path(str(distribution.locate_file(top))), top
+    for requirement in distribution.requires or ():
         if "extra ==" not in requirement:
             yield from _packages(_NAME.match(requirement)[0], seen)  # type: ignore[index] # always begins with one
 
 
 def _tree(root: Path, source: Path, place: Path) -> Iterator[str]:
-    """Copy a directory without what no program needs; answers its shared objects."""
+    """Copy a directory without files that no program needs; yield its shared objects."""
     if source.is_file():
         _within(root, str(place)).write_bytes(source.read_bytes())
         return
@@ -154,7 +155,7 @@ def _tree(root: Path, source: Path, place: Path) -> Iterator[str]:
 
 
 def _libraries(files: Iterable[str]) -> list[str]:
-    """Everything those are linked to, by the machine's own loader."""
+    """Return all libraries that the files are linked to, as the machine's own loader finds them."""
     done = subprocess.run(["ldd", *files], capture_output=True, text=True, check=False)
     words = {word for line in done.stdout.splitlines() for word in line.split() if not word.endswith(":")}
     return sorted(word for word in words if word.startswith("/") and Path(word).exists())

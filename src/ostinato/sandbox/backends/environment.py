@@ -1,0 +1,21 @@
+"""The environment variables of commands in sandboxes, the same on every machine."""
+
+import os
+import sys
+from pathlib import Path
+
+COMMAND_ENVIRONMENT = {
+    "LANG": "C.UTF-8",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONHASHSEED": "0",
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    "GIT_CONFIG_NOSYSTEM": "1",
+}
+"""The variables of commands besides PATH and HOME."""
+
+
+def command_environment() -> dict[str, str]:
+    """Return the whole environment, which has nothing of the runner's own but its PYTHONPATH."""
+    path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
+    own = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+    return {**COMMAND_ENVIRONMENT, **own, "PATH": path, "HOME": "/tmp"}  # noqa: S108
