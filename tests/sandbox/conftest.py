@@ -34,7 +34,7 @@ def write_files(directory: Path, files: dict[str, str]) -> Path:
 
 @contextmanager
 def served(kind: str, state: Path, *more: str) -> Iterator[str]:
-    """The URL of `ostinato sandbox node` or `serve` while it runs."""
+    """Yield the URL of `ostinato sandbox node` or `serve` while it runs."""
     command = [sys.executable, "-X", "faulthandler", "-m", "ostinato", "sandbox", kind]
     command += ["--state", str(state), "--port", "0", *more]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
@@ -52,7 +52,7 @@ def served(kind: str, state: Path, *more: str) -> Iterator[str]:
 
 @contextmanager
 def closed_at_the_end() -> Iterator[dict[str, Backend]]:
-    """By name, those that were asked for so far."""
+    """Yield the backends that tests opened so far, by name, and close them at the end."""
     found: dict[str, Backend] = {}
     yield found
     for each in found.values():
@@ -61,7 +61,7 @@ def closed_at_the_end() -> Iterator[dict[str, Backend]]:
 
 @pytest.fixture(scope="session")
 def backends() -> Iterator[dict[str, Backend]]:
-    """Each is tried once."""
+    """Yield the backends by name; each is tried once."""
     with closed_at_the_end() as found:
         yield found
 
@@ -82,7 +82,7 @@ def ns_backend(backends: dict[str, Backend]) -> Backend:
 
 @pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory, backends: dict[str, Backend]) -> Iterator[tuple[str, str]]:
-    """URL and key of a node that serves the best backend of this machine."""
+    """Yield URL and key of a node that serves the best backend of this machine."""
     state = tmp_path_factory.mktemp("node")
     with served("node", state) as url:
         yield url, (state / "key").read_text()

@@ -1,4 +1,4 @@
-"""Installs what the backends with a kernel of their own need, and runs their tests: `make test-sandboxes`.
+"""Installs all that the backends of virtual machines need, and runs their tests: `make test-sandboxes`.
 
 As root on Debian: runsc, QEMU and nftables from the backports, a guest's kernel and busybox unpacked beside
 our own. Elsewhere, and where apt has no such packages or no mirror answers, the reason is printed and the
@@ -27,7 +27,7 @@ PATIENCE_S = 600
 
 
 class ImpossibleError(Exception):
-    """This machine has no way to install what is missing."""
+    """Missing programs cannot be installed on this machine."""
 
 
 def main() -> int:
@@ -43,7 +43,7 @@ def main() -> int:
 
 
 def _install() -> None:
-    """What is missing, if anything is. Raises ImpossibleError."""
+    """Install missing programs, if there are any. Raises ImpossibleError."""
     wanted = {program: package for program, package in PROGRAMS.items() if not _found(program)}
     has_kernel = _has_kernel()
     if has_kernel and not wanted:
@@ -92,7 +92,7 @@ def _release() -> str:
 
 
 def _add_backports(suite: str) -> bool:
-    """From the mirror that apt uses for everything else; whether they were not there before."""
+    """Add the backports of the mirror that apt uses; return True when they were not there before."""
     policy = subprocess.run(["apt-cache", "policy"], capture_output=True, text=True, check=True).stdout
     if suite in policy or SOURCE.exists():
         return False
@@ -120,7 +120,7 @@ def _unpack_kernel() -> None:
 
 
 def _apt(*arguments: str, cwd: str | None = None) -> None:
-    """Its own words are on the screen when it fails."""
+    """Run apt; its own messages are on the screen when it fails."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     command = ["apt-get", "--quiet", "-o", "DPkg::Lock::Timeout=300", *arguments]
     try:

@@ -9,7 +9,7 @@ from ostinato.sandbox.backends.namespaces import launcher
 from ostinato.sandbox.choose import choose_backend
 
 
-async def test_process_is_given_when_asked_for() -> None:
+async def test_a_backend_is_chosen_by_its_name() -> None:
     assert (await choose_backend("process")).name == "process"
 
 
@@ -18,7 +18,7 @@ async def test_an_unknown_name_is_refused() -> None:
         await choose_backend("docker")
 
 
-async def test_without_namespaces_auto_falls_back_and_says_why(
+async def test_without_namespaces_auto_falls_back_and_logs_the_reason(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     # a zygote that cannot even import its module, as on a machine without it

@@ -1,4 +1,8 @@
-"""What the protocol promises, of every backend."""
+"""The promises of the protocol, for every backend.
+
+Covers sandbox/base.py, sandbox/backends/agent_sandbox.py, sandbox/protocol/stream.py, sandbox/files/tree.py,
+sandbox/files/overlay.py and sandbox/files/workspace.py.
+"""
 
 import asyncio
 import dataclasses
@@ -100,7 +104,7 @@ async def test_the_digest_follows_the_tree_alone(backend: Backend, repo: Path) -
     await second.destroy()
 
 
-async def test_missing_files_and_directories_say_so(backend: Backend, repo: Path) -> None:
+async def test_missing_files_and_directories_are_errors(backend: Backend, repo: Path) -> None:
     sandbox = await backend.create(Spec(repo=repo))
     with pytest.raises(FileNotFoundError):
         await sandbox.read("absent")
@@ -170,7 +174,7 @@ ctypes.CDLL(None).pthread_exit(None)
 async def test_a_process_whose_first_thread_has_ended_ends_with_its_command(
     backend: Backend, repo: Path
 ) -> None:
-    """It looks dead to who asks for its state alone."""
+    """Such a process looks dead to a caller that reads only its state."""
     if backend.name == "process":
         pytest.skip("it ends the process group of the command, no more")
     sandbox = await backend.create(Spec(repo=repo))
@@ -206,7 +210,7 @@ async def test_a_file_too_large_for_the_limit_is_not_written(backend: Backend, r
     await sandbox.destroy()
 
 
-async def test_a_destroyed_sandbox_says_so(backend: Backend, repo: Path) -> None:
+async def test_a_destroyed_sandbox_raises_an_error(backend: Backend, repo: Path) -> None:
     sandbox = await backend.create(Spec(repo=repo))
     await sandbox.destroy()
     await sandbox.destroy()
@@ -237,7 +241,7 @@ async def test_output_comes_while_the_command_runs(backend: Backend, repo: Path)
     await sandbox.destroy()
 
 
-async def test_exec_gives_output_as_it_comes(backend: Backend, repo: Path) -> None:
+async def test_exec_passes_output_on_as_it_comes(backend: Backend, repo: Path) -> None:
     sandbox = await backend.create(Spec(repo=repo))
     seen: list[str] = []
 
@@ -273,7 +277,7 @@ async def test_input_of_any_size_arrives_whole(backend: Backend, repo: Path) -> 
     await sandbox.destroy()
 
 
-async def test_input_that_nobody_reads_is_a_broken_pipe(backend: Backend, repo: Path) -> None:
+async def test_input_of_a_command_that_closed_it_is_a_broken_pipe(backend: Backend, repo: Path) -> None:
     sandbox = await backend.create(Spec(repo=repo))
     process = await sandbox.start("exec 0<&-; sleep 1000", stdin=True)
     with pytest.raises(BrokenPipeError):
@@ -318,7 +322,7 @@ async def test_signals_arrive_and_output_after_them_too(backend: Backend, repo: 
     await sandbox.destroy()
 
 
-async def test_the_time_of_a_started_command_is_limited_unread_output_or_not(
+async def test_the_time_of_a_started_command_is_limited_with_unread_output_too(
     backend: Backend, repo: Path
 ) -> None:
     sandbox = await backend.create(Spec(repo=repo))
@@ -363,7 +367,7 @@ print(b"".join(iter(lambda: s.recv(99), b"")).decode())
 
 
 @pytest.mark.parametrize("way", ["proxy", "transparent"])
-async def test_it_lets_out_what_it_says_and_nothing_else(backend: Backend, repo: Path, way: str) -> None:
+async def test_egress_is_as_capabilities_say(backend: Backend, repo: Path, way: str) -> None:
     async def hello(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
@@ -386,8 +390,8 @@ async def test_it_lets_out_what_it_says_and_nothing_else(backend: Backend, repo:
         await sandbox.destroy()
 
 
-async def test_what_a_command_does_to_its_files_is_no_failure_of_ours(backend: Backend, repo: Path) -> None:
-    """Else a candidate could void its own session."""
+async def test_no_change_of_files_is_a_failure_of_the_sandbox(backend: Backend, repo: Path) -> None:
+    """Otherwise a candidate could make its own session void."""
     sandbox = await backend.create(Spec(repo=repo))
     result = await sandbox.exec(
         "mkfifo pipe; chmod 0 calc.py; mkdir shut; touch shut/in; chmod 0 shut sub; echo ok"
@@ -411,7 +415,7 @@ def forks(backend: Backend) -> None:
         pytest.skip(f"{backend.name} cannot fork")
 
 
-async def test_forks_start_as_it_is_and_go_their_own_way(backend: Backend, repo: Path) -> None:
+async def test_forks_start_as_the_original_and_are_independent(backend: Backend, repo: Path) -> None:
     forks(backend)
     sandbox = await backend.create(Spec(repo=repo))
     await sandbox.exec(WRITE)
@@ -503,7 +507,7 @@ async def test_nothing_runs_and_no_time_passes_while_paused(backend: Backend, re
     await sandbox.destroy()
 
 
-async def test_what_was_used_is_told(backend: Backend, repo: Path) -> None:
+async def test_usage_is_reported(backend: Backend, repo: Path) -> None:
     sandbox = await backend.create(Spec(repo=repo))
     try:
         before = await sandbox.usage()

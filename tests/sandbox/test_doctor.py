@@ -1,4 +1,7 @@
-"""The doctor tries, tells what is lost, and knows what to do."""
+"""The doctor tries everything, and reports missing abilities with advice.
+
+Covers sandbox/doctor.py and sandbox/backends/vm/qemu/kvm.py.
+"""
 
 import json
 
@@ -45,7 +48,7 @@ def test_the_table_is_for_people(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert "do: install the engine" in capsys.readouterr().out
 
 
-def test_a_kernel_is_asked_what_it_holds_back() -> None:
+def test_missing_restrictions_of_a_kernel_are_reported() -> None:
     if landlock.abi() == 0:
         pytest.skip("this kernel has no Landlock")
     assert landlock.probe() == landlock.abi()

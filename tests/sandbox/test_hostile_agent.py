@@ -1,4 +1,7 @@
-"""An agent that has been taken over is found out, and whatever it says, the backend's memory is bounded."""
+"""An agent under foreign control is detected, and cannot exceed the bounds of the backend's memory.
+
+Covers sandbox/protocol/connection.py, sandbox/guest/exam_calls.py and sandbox/backends/vm/sandbox.py.
+"""
 
 import asyncio
 import json
@@ -29,7 +32,7 @@ RUN = {"command": "true", "timeout_s": 5, "stdin": True, "state": False}
 
 @contextmanager
 def little_memory() -> Iterator[None]:
-    """Fails when the most that Python held meanwhile was more than a flood may cost."""
+    """Fail when the peak of Python's memory in the context is more than a flood may cost."""
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
     try:
@@ -41,7 +44,7 @@ def little_memory() -> Iterator[None]:
 
 
 class Hostile:
-    """The guest's end of a wire, in a thread that says what it is told to."""
+    """The guest's end of a connection, in a thread that sends the frames of a test."""
 
     def __init__(self) -> None:
         self.ours, self.theirs = socket.socketpair()
@@ -77,7 +80,7 @@ async def wire(hostile: Hostile) -> AsyncIterator[AgentConnection]:
 
 
 def announced(size: int, **header: object) -> bytes:
-    """The start of a frame, and nothing of its body."""
+    """Return the start of a frame without its body."""
     text = json.dumps({"generation": "one", **header}).encode()
     return frames._PREFIX.pack(frames.MAGIC, len(text), size) + text
 
@@ -114,7 +117,7 @@ async def test_output_beyond_its_window_ends_the_sandbox(wire: AgentConnection, 
         hostile.say(*[piece] * (FLOOD // frames.CHUNK))
         while not process._stream._ended:
             await asyncio.sleep(0.001)
-        with pytest.raises(SandboxError, match="more than it may"):
+        with pytest.raises(SandboxError, match="more output than it has credit"):
             await process.wait()
 
 
@@ -128,7 +131,9 @@ async def test_output_in_pieces_of_a_byte_is_joined(wire: AgentConnection, hosti
     assert (await process.wait()).output == "x" * 5000
 
 
-async def test_what_nobody_asked_for_is_dropped_as_it_comes(wire: AgentConnection, hostile: Hostile) -> None:
+async def test_a_frame_without_a_request_is_dropped_as_it_comes(
+    wire: AgentConnection, hostile: Hostile
+) -> None:
     asked = asyncio.create_task(wire.request({"op": "state"}, within_s=60))
     await asyncio.sleep(0)
     flood = [bytes(MB)] * (FLOOD // MB)
@@ -147,7 +152,7 @@ async def test_what_nobody_asked_for_is_dropped_as_it_comes(wire: AgentConnectio
     [b"[]", b"7", b"null", b"{", b"[" * 60_000, b'{"id": []}', b'{"generation": "one"}', b"\xff"],
     ids=lambda header: repr(header[:10]),
 )
-async def test_a_header_that_is_none_ends_the_sandbox(
+async def test_an_invalid_header_ends_the_sandbox(
     wire: AgentConnection, hostile: Hostile, header: bytes
 ) -> None:
     asked = asyncio.create_task(wire.request({"op": "state"}, within_s=20))
@@ -169,7 +174,7 @@ async def test_a_header_that_is_none_ends_the_sandbox(
         {"exit_code": float("inf"), "duration_s": 1},
     ],
 )
-async def test_an_answer_that_is_none_is_no_result(
+async def test_an_invalid_response_is_no_result(
     wire: AgentConnection, hostile: Hostile, answer: dict[str, object]
 ) -> None:
     process = AgentProcess(wire, RUN, within_s=20, keep=10)
@@ -178,10 +183,10 @@ async def test_an_answer_that_is_none_is_no_result(
         await process.wait()
 
 
-async def test_more_taken_than_given_ends_the_sandbox(wire: AgentConnection, hostile: Hostile) -> None:
+async def test_more_input_taken_than_sent_ends_the_sandbox(wire: AgentConnection, hostile: Hostile) -> None:
     process = AgentProcess(wire, RUN, within_s=20, keep=10)
     hostile.say(hostile.frame(id=1, event="taken", bytes=1 << 40))
-    with pytest.raises(SandboxError, match="more than it was given"):
+    with pytest.raises(SandboxError, match="more input than it was sent"):
         await process.wait()
 
 
@@ -225,8 +230,8 @@ class Examined:
                 self.worker.sendall(bytes(MB))
 
 
-async def test_a_worker_that_nobody_reads_waits_in_its_guest(hostile: Hostile) -> None:
-    """An exam's worker may say gigabytes while the judge is busy."""
+async def test_output_of_a_worker_that_is_not_read_waits_in_its_guest(hostile: Hostile) -> None:
+    """An exam's worker may send gigabytes while the judge is busy."""
     examined = Examined(hostile.theirs, FLOOD)
     loop = asyncio.get_running_loop()
     _, wire = await loop.create_unix_connection(lambda: AgentConnection("one", seek=True), sock=hostile.ours)
@@ -237,10 +242,10 @@ async def test_a_worker_that_nobody_reads_waits_in_its_guest(hostile: Hostile) -
         worker = AgentProcess(wire, request, within_s=60, keep=0)
         working = asyncio.create_task(between(calls, worker))
         before = -1
-        while (held := worker._owed) != before or before == frames.WINDOW + frames.DRAIN:
+        while (held := worker._output_window) != before or before == frames.WINDOW + frames.DRAIN:
             before = held  # until nothing more comes
             await asyncio.sleep(0.2)
-        assert worker._owed >= frames.DRAIN  # an honest agent never needs more than its window
+        assert worker._output_window >= frames.DRAIN  # an honest agent never needs more than its window
     judge.close()
     await working
     calls.close()
@@ -248,7 +253,7 @@ async def test_a_worker_that_nobody_reads_waits_in_its_guest(hostile: Hostile) -
     examined.close()
 
 
-async def test_questions_and_answers_of_any_size_pass_between_judge_and_worker(hostile: Hostile) -> None:
+async def test_calls_and_results_of_any_size_pass_between_judge_and_worker(hostile: Hostile) -> None:
     examined = Examined(hostile.theirs, 0)
     loop = asyncio.get_running_loop()
     _, wire = await loop.create_unix_connection(lambda: AgentConnection("one", seek=True), sock=hostile.ours)

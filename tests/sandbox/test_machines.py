@@ -1,4 +1,10 @@
-"""Backends whose sandboxes have a kernel of their own: what only they promise (`make test-sandboxes`)."""
+"""The promises of only those backends whose sandboxes have a kernel of their own (`make test-sandboxes`).
+
+Covers sandbox/backends/vm/backend.py, sandbox/backends/vm/machine.py, sandbox/linux/process_tree.py,
+sandbox/backends/vm/gvisor/backend.py, sandbox/backends/vm/gvisor/bundle.py,
+sandbox/backends/vm/gvisor/runsc.py, sandbox/backends/vm/qemu/backend.py, sandbox/backends/vm/qemu/image.py
+and sandbox/backends/vm/qemu/guest_files.py.
+"""
 
 import asyncio
 import dataclasses
@@ -41,7 +47,7 @@ async def test_forks_have_names_and_randomness_of_their_own(machines: Backend, r
         await each.destroy()
 
 
-async def test_what_runs_goes_on_in_a_fork(machines: Backend, repo: Path) -> None:
+async def test_a_running_command_continues_in_a_fork(machines: Backend, repo: Path) -> None:
     sandbox = await machines.create(Spec(repo=repo))
     process = await sandbox.start(COUNT)
     while "count" not in await sandbox.files():
@@ -58,7 +64,7 @@ async def test_what_runs_goes_on_in_a_fork(machines: Backend, repo: Path) -> Non
 
 
 async def test_a_channel_full_of_output_does_not_spoil_a_fork(machines: Backend, repo: Path) -> None:
-    """Half a frame may be on its way when it is saved: the copy begins anew, the original loses nothing."""
+    """Half a frame may be on its way at the save: the copy skips it, the original loses nothing."""
     sandbox = await machines.create(Spec(repo=repo))
     process = await sandbox.start("seq 1 60000")
     output = process.output()
@@ -73,7 +79,7 @@ async def test_a_channel_full_of_output_does_not_spoil_a_fork(machines: Backend,
     await sandbox.destroy()
 
 
-async def test_a_fork_of_a_fork_and_of_what_is_paused(machines: Backend, repo: Path) -> None:
+async def test_a_fork_of_a_fork_and_of_a_paused_sandbox(machines: Backend, repo: Path) -> None:
     sandbox = await machines.create(Spec(repo=repo))
     await sandbox.exec("echo one > a")
     (second,) = await sandbox.fork()
@@ -117,7 +123,7 @@ async def test_a_snapshot_of_another_base_is_refused(machines: Backend, repo: Pa
 
 @pytest.fixture
 def tiny(tmp_path: Path) -> Iterator[Path]:
-    """A file system with hardly any room."""
+    """Yield a file system with hardly any room."""
     place = tmp_path / "tiny"
     place.mkdir()
     done = subprocess.run(
@@ -185,7 +191,7 @@ def test_nothing_outlives_a_killed_backend(name: str, backends: dict[str, Backen
 
 
 def _named(directory: str) -> dict[int, str]:
-    """Processes that know a directory by an argument or their environment: others run machines too."""
+    """Return the processes with a directory in their arguments or environment, none of other tests."""
     found = {}
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -239,7 +245,7 @@ async def test_directories_and_files_are_mounted(machines: Backend, repo: Path, 
     await sandbox.destroy()
 
 
-async def test_a_machine_that_dies_says_so(machines: Backend, repo: Path) -> None:
+async def test_a_machine_that_died_is_an_error(machines: Backend, repo: Path) -> None:
     sandbox = await machines.create(Spec(repo=repo))
     process = await sandbox.start("sleep 1000")
     await sandbox._machine.end()  # type: ignore[attr-defined]

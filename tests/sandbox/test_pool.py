@@ -1,4 +1,7 @@
-"""Children that wait for orders: bursts, deaths, and what no two of them have alike."""
+"""Children of the zygote that wait for orders: bursts, deaths, and their identities.
+
+Covers sandbox/protocol/order.py and sandbox/backends/namespaces/zygote.py.
+"""
 
 import asyncio
 import os
@@ -73,7 +76,7 @@ async def test_an_order_too_large_is_refused_and_a_large_one_is_not(ns_backend: 
     await sandbox.destroy()
 
 
-async def test_loopback_is_its_own(ns_backend: Backend, repo: Path) -> None:
+async def test_each_sandbox_has_its_own_loopback(ns_backend: Backend, repo: Path) -> None:
     code = (
         "import socket; here = ('127.0.0.1', 8000); s = socket.create_server(here)\n"
         "c = socket.create_connection(here); a, _ = s.accept(); c.sendall(b'hello'); print(a.recv(9))"

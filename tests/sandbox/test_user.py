@@ -1,4 +1,4 @@
-"""What root's tests show, shown again by an ordinary user: one run covers both."""
+"""Runs the tests of this folder as an ordinary user, if they run as root, so that one run covers both."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ AGAIN = (
 
 
 def nobodys_number() -> int:
-    """A user that has no processes: those of another run on this machine would count as ours."""
+    """Return a user without processes: those of another run on this machine would count as ours."""
     return 20_000 + os.getpid() % 40_000
 
 

@@ -1,3 +1,5 @@
+"""Results of commands are remembered up to a number of entries."""
+
 from ostinato.sandbox.base import ExecResult
 from ostinato.sandbox.files.exec_cache import CacheKey, ExecCache
 

@@ -1,4 +1,7 @@
-"""Layers come back as they were, and what is damaged or leads out is refused."""
+"""Layers are restored as they were; damaged ones, and paths that lead out, are refused.
+
+Covers sandbox/files/layer.py and sandbox/files/layer_restore.py.
+"""
 
 import os
 import stat
@@ -122,7 +125,7 @@ def test_a_forged_layer_does_not_lead_out(tmp_path: Path, path: str) -> None:
 
 
 def forged(*entries: layer.Entry | tuple[layer.Entry, bytes]) -> int:
-    """A layer with a true digest, of whatever entries: anybody can write such a file."""
+    """Return a layer of any entries with a right digest, as an attacker can write it."""
     parts = []
     for each in entries:
         entry, content = each if isinstance(each, tuple) else (each, b"")
@@ -135,7 +138,7 @@ def forged(*entries: layer.Entry | tuple[layer.Entry, bytes]) -> int:
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A file beside the tree `top`, and a link to its folder in the tree."""
+    """Return a file beside the tree `top`, and make a link to its folder in the tree."""
     (tmp_path / "top").mkdir()
     (tmp_path / "outside").mkdir()
     secret = tmp_path / "outside/secret"
@@ -200,7 +203,7 @@ def test_a_mode_is_not_set_through_a_link(tmp_path: Path, outside: Path) -> None
         {"path": "a/" * 3000 + "a", "kind": "pipe"},
     ],
 )
-def test_what_is_no_entry_is_refused_in_our_words(tmp_path: Path, outside: Path, entry: layer.Entry) -> None:
+def test_an_invalid_entry_is_a_sandbox_error(tmp_path: Path, outside: Path, entry: layer.Entry) -> None:
     with pytest.raises(SandboxError, match="layer"):
         apply(tmp_path, entry)
 
@@ -223,9 +226,7 @@ hostile = st.fixed_dictionaries(
 @pytest.mark.parametrize("overlay", [False, True])
 @settings(max_examples=150, deadline=None)
 @given(entries=st.lists(st.tuples(hostile, st.sampled_from([b"", b"forged"])), max_size=7))
-def test_nothing_outside_changes_whatever_a_layer_says(
-    overlay: bool, entries: list[tuple[layer.Entry, bytes]]
-) -> None:
+def test_no_layer_changes_anything_outside(overlay: bool, entries: list[tuple[layer.Entry, bytes]]) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         top, outside = Path(scratch, "top"), Path(scratch, "outside")
         build(outside, {"secret": b"not yours", "folder": {"more": b"x"}})

@@ -1,4 +1,4 @@
-"""Where the interpreter may be installed."""
+"""The paths at which the interpreter may be installed."""
 
 import importlib.metadata
 import json
@@ -41,7 +41,7 @@ asyncio.run(main())
 
 @pytest.fixture
 def python() -> Iterator[Path]:
-    """An interpreter of its own below /tmp that has pytest and this package."""
+    """Return an interpreter below /tmp that has pytest and this package."""
     with tempfile.TemporaryDirectory(dir=rootfs.TMP) as directory:
         venv.create(directory, symlinks=True, with_pip=False)
         packages = next(Path(directory).glob("lib/python3*/site-packages"))

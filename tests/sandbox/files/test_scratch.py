@@ -1,4 +1,4 @@
-"""Temporary directories end with their process, or with the next one of their user."""
+"""Temporary directories are removed by their process, or by the next one of their user."""
 
 import os
 import subprocess
@@ -45,7 +45,7 @@ def made_old(path: Path) -> None:
     os.utime(path, (then, then))
 
 
-def test_it_ends_with_whatever_is_in_it() -> None:
+def test_it_is_removed_with_all_that_is_in_it() -> None:
     with Scratch("test") as made:
         (made.path / "folder").mkdir()
         (made.path / "folder" / "file").write_text("text")
@@ -54,7 +54,7 @@ def test_it_ends_with_whatever_is_in_it() -> None:
     made.close()
 
 
-def test_what_a_killed_process_left_is_removed_by_the_next(place: Path) -> None:
+def test_a_directory_of_a_killed_process_is_removed_by_the_next(place: Path) -> None:
     done = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, check=False)
     left = Path(done.stdout.strip())
     assert left.parent == place
@@ -64,7 +64,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next(place: Path) -> None:
         assert not left.exists()
 
 
-def test_what_a_living_process_holds_stays() -> None:
+def test_a_directory_of_a_living_process_stays() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", HOLDING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as holder:
@@ -76,7 +76,7 @@ def test_what_a_living_process_holds_stays() -> None:
         holder.communicate()
 
 
-def test_what_is_young_or_somebody_elses_stays(place: Path) -> None:
+def test_a_young_directory_and_one_of_another_user_stay(place: Path) -> None:
     young, other = place / "ostinato-sandbox-test-abcdefgh", place / "ostinato-sandbox-of-mine"
     link, target = place / "ostinato-sandbox-test-abcdefgi", place / "target"
     for path in (young, other, target):
@@ -90,7 +90,7 @@ def test_what_is_young_or_somebody_elses_stays(place: Path) -> None:
         assert target.is_dir()
 
 
-def test_who_uses_it_while_it_is_swept_is_let_be(place: Path) -> None:
+def test_a_directory_that_is_locked_meanwhile_stays(place: Path) -> None:
     left = place / "ostinato-sandbox-test-abcdefgh"
     left.mkdir()
     made_old(left)

@@ -1,4 +1,4 @@
-"""A snapshot is whole or not there."""
+"""A snapshot is complete, or it is no snapshot."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def small_disk() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("kind", [NsBackend, ProcessBackend])
-async def test_a_full_disk_leaves_nothing_and_harms_nobody(
+async def test_a_full_disk_leaves_no_snapshot_and_the_sandbox_alive(
     kind: type[NsBackend] | type[ProcessBackend], repo: Path, small_disk: Path
 ) -> None:
     backend = kind(snapshots=small_disk / "state")
@@ -67,7 +67,7 @@ async def test_a_damaged_layer_is_refused(
 
 
 async def test_without_its_record_there_is_no_snapshot(repo: Path, tmp_path: Path) -> None:
-    """As when the machine stopped before the last write."""
+    """The machine may have stopped before the last write."""
     backend = ProcessBackend(snapshots=tmp_path / "state")
     sandbox = await backend.create(Spec(repo=repo))
     snapshot = await sandbox.snapshot()

@@ -1,4 +1,4 @@
-"""Every end of a child is told once, with pidfds and without."""
+"""Every end of a child is reported once, with pidfds and without."""
 
 import os
 import subprocess
@@ -33,7 +33,7 @@ os._exit(0)
 
 
 @pytest.mark.parametrize("way", ["pidfds", "signals"])
-def test_every_end_is_told_once(way: str) -> None:
+def test_every_end_is_reported_once(way: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, way], capture_output=True, timeout=30, check=False, env=os.environ
     )

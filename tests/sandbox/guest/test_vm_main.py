@@ -1,4 +1,9 @@
-"""An agent over two descriptors without a sandbox around it, as a guest of another engine has it."""
+"""An agent over two descriptors without a sandbox around it, as in a virtual machine.
+
+Covers sandbox/guest/agent.py, sandbox/guest/jobs.py, sandbox/linux/processes.py and
+sandbox/protocol/agent_link.py. The rest of sandbox/guest/vm_main.py runs in tests/sandbox/test_machines.py,
+and sandbox/guest/proxy_forwarder.py in tests/sandbox/egress/test_frame_transport.py.
+"""
 
 import asyncio
 import socket
@@ -44,7 +49,7 @@ async def wire(repo: Path) -> AsyncIterator[AgentConnection]:
     await asyncio.to_thread(process.wait)
 
 
-async def test_it_does_what_every_agent_does(wire: AgentConnection, repo: Path) -> None:
+async def test_it_serves_the_requests_of_every_agent(wire: AgentConnection, repo: Path) -> None:
     sandbox = AgentSandbox(wire, Spec(repo=repo), str(repo))
     assert (await sandbox.exec("cat sub/note.txt; rm calc.py; sleep 100 &")).output == "hello\n"
     await sandbox.write("new", b"1")
@@ -62,7 +67,7 @@ async def test_it_does_what_every_agent_does(wire: AgentConnection, repo: Path) 
     assert (await sandbox.usage()).processes == 1
 
 
-async def test_a_process_whose_first_thread_has_ended_stands_still_too(
+async def test_a_process_whose_first_thread_has_ended_is_stopped_too(
     wire: AgentConnection, repo: Path
 ) -> None:
     (repo / "headless.py").write_text(HEADLESS)
@@ -81,8 +86,8 @@ async def test_a_process_whose_first_thread_has_ended_stands_still_too(
     await process.signal(9)
 
 
-async def test_an_older_generation_is_not_answered(wire: AgentConnection) -> None:
-    """A guest that was restored hears `hello`; what was on its way before belongs to the other one."""
+async def test_a_request_of_an_older_generation_has_no_response(wire: AgentConnection) -> None:
+    """A restored guest gets `hello`; earlier frames belong to the sandbox it was saved from."""
     old = wire.send_request({"op": "read", "path": "calc.py"}, within_s=30)
     await wire.hello("two", 5)
     assert not old.response.done()

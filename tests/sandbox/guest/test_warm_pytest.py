@@ -1,4 +1,7 @@
-"""The warm pytest prints what a fresh one prints."""
+"""The prepared pytest prints the same as a fresh one.
+
+Covers sandbox/guest/warm_pytest.py and sandbox/guest/pytest_command.py.
+"""
 
 import re
 from pathlib import Path

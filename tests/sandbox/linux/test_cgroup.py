@@ -1,4 +1,4 @@
-"""Groups are made, bounded and removed; what a dead runner left is swept up."""
+"""Groups are made, bounded and removed, also those of a runner that has died."""
 
 import os
 import signal
@@ -19,41 +19,41 @@ def place() -> Path:
     return found[1]
 
 
-def test_a_room_leaves_nothing(place: Path) -> None:
+def test_a_closed_directory_leaves_nothing(place: Path) -> None:
     before = _ours(place)
-    room = cgroup.create_directory()
-    assert room is not None
+    directory = cgroup.create_directory()
+    assert directory is not None
     child = subprocess.run(
-        [sys.executable, "-c", CHILD, str(room.version), str(room.directory)],
-        pass_fds=[room.directory],
+        [sys.executable, "-c", CHILD, str(directory.version), str(directory.directory)],
+        pass_fds=[directory.directory],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert f"{room._path.name}/1" in child.stdout, child.stderr
-    room.release("1")
-    os.mkdir("two", dir_fd=room.directory)
-    room.close()
+    assert f"{directory._path.name}/1" in child.stdout, child.stderr
+    directory.release("1")
+    os.mkdir("two", dir_fd=directory.directory)
+    directory.close()
     assert _ours(place) == before
 
 
-def test_closing_ends_what_a_killed_zygote_left_running(place: Path) -> None:
+def test_closing_ends_processes_that_a_killed_zygote_left(place: Path) -> None:
     before = _ours(place)
-    room = cgroup.create_directory()
-    assert room is not None
-    command = [sys.executable, "-c", f"{CHILD}input()", str(room.version), str(room.directory)]
+    directory = cgroup.create_directory()
+    assert directory is not None
+    command = [sys.executable, "-c", f"{CHILD}input()", str(directory.version), str(directory.directory)]
     with subprocess.Popen(
-        command, pass_fds=[room.directory], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        command, pass_fds=[directory.directory], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as child:
         assert child.stdout is not None
         child.stdout.readline()
-        room.close()
+        directory.close()
         assert child.wait(30) == -signal.SIGKILL
     assert _ours(place) == before
 
 
-def test_one_of_another_pid_namespace_is_not_taken_for_ourselves(tmp_path: Path) -> None:
-    """The kernel writes 0 for it, which `kill` understands as the caller's process group."""
+def test_a_process_of_another_pid_namespace_is_not_taken_for_ours(tmp_path: Path) -> None:
+    """The kernel shows such a process as 0, which `kill` takes for the caller's process group."""
     (tmp_path / "cgroup.procs").write_text("0\n")
     script = "import sys; from pathlib import Path; from ostinato.sandbox.linux import cgroup"
     done = subprocess.run(
@@ -66,32 +66,32 @@ def test_one_of_another_pid_namespace_is_not_taken_for_ourselves(tmp_path: Path)
     assert done.stdout == "lives\n", done.stderr
 
 
-def test_a_group_is_used_again_when_nothing_is_left_in_it(place: Path) -> None:
-    room = cgroup.create_directory()
-    assert room is not None
-    first = room.acquire()
-    room.release(first)
-    assert room.acquire() == first
+def test_an_empty_group_is_used_again(place: Path) -> None:
+    directory = cgroup.create_directory()
+    assert directory is not None
+    first = directory.acquire()
+    directory.release(first)
+    assert directory.acquire() == first
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as inside:
-        (room._path / first / "cgroup.procs").write_text(str(inside.pid))
-        room.release(first)
-        second = room.acquire()
+        (directory._path / first / "cgroup.procs").write_text(str(inside.pid))
+        directory.release(first)
+        second = directory.acquire()
         assert second != first
         inside.communicate(b"\n")
-    room.release(second)
-    assert room.acquire() == second
-    room.close()
-    assert not room._path.exists()
+    directory.release(second)
+    assert directory.acquire() == second
+    directory.close()
+    assert not directory._path.exists()
 
 
-def test_no_more_groups_than_a_bound_are_kept(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_idle_groups_is_bounded(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cgroup, "_MAX_IDLE", 2)
-    room = cgroup.create_directory()
-    assert room is not None
-    for name in [room.acquire() for _ in range(5)]:
-        room.release(name)
-    assert len([path for path in room._path.iterdir() if path.is_dir()]) == 2
-    room.close()
+    directory = cgroup.create_directory()
+    assert directory is not None
+    for name in [directory.acquire() for _ in range(5)]:
+        directory.release(name)
+    assert len([path for path in directory._path.iterdir() if path.is_dir()]) == 2
+    directory.close()
 
 
 def _ours(place: Path) -> set[str]:
@@ -109,22 +109,22 @@ print(open("/proc/self/cgroup").read(), flush=True)
 """
 
 
-def test_what_a_dead_runner_left_is_swept(place: Path) -> None:
+def test_groups_of_a_dead_runner_are_removed(place: Path) -> None:
     dead = subprocess.Popen(["true"])
     dead.wait()
     left = place / f"ostinato-{dead.pid}-abc"
     (left / "1").mkdir(parents=True)
     ours = place / f"ostinato-{os.getpid()}-abc"
     ours.mkdir()
-    room = cgroup.create_directory()
-    assert room is not None
-    room.close()
+    directory = cgroup.create_directory()
+    assert directory is not None
+    directory.close()
     assert not left.exists()
     assert ours.exists()
     ours.rmdir()
 
 
-def test_no_group_to_write_to_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_a_writable_group_there_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cgroup, "_ROOT", tmp_path)
     assert cgroup.usable.__wrapped__() is None
 
@@ -132,7 +132,7 @@ def test_no_group_to_write_to_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path:
 def test_the_second_version_is_used_where_memory_is_delegated(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """On a directory that looks like one: no machine of ours has the controllers there."""
+    """This uses a directory that looks like a cgroup, since no test machine delegates memory."""
     monkeypatch.setattr(cgroup, "_ROOT", tmp_path)
     monkeypatch.setattr(cgroup, "_own", lambda: {"": "/user"})
     (tmp_path / "user").mkdir()

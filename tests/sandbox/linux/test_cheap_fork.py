@@ -1,4 +1,4 @@
-"""What makes forks cheap leaves them what they are."""
+"""Cheap forks behave like others."""
 
 import os
 import subprocess
@@ -81,7 +81,7 @@ def said(script: str) -> list[str]:
     return done.stdout.split()
 
 
-def test_gathered_memory_is_what_it_was() -> None:
+def test_memory_in_large_pages_keeps_its_content() -> None:
     (kilobytes,) = said(GATHERED)
     release = tuple(int(part) for part in os.uname().release.split(".")[:2])
     if release < (6, 1) or not Path("/sys/kernel/mm/transparent_hugepage").exists():
@@ -89,14 +89,14 @@ def test_gathered_memory_is_what_it_was() -> None:
     assert int(kilobytes) >= 2048
 
 
-def test_random_numbers_are_renewed_when_forks_are_released() -> None:
+def test_random_numbers_are_new_after_fork_hooks_are_restored() -> None:
     assert said(HELD) == ["same", "other", "other"]
 
 
-def test_ended_children_are_told_by_a_file_and_a_child_hears_of_its_own() -> None:
+def test_a_descriptor_reports_ended_children_and_a_child_gets_its_own_signals() -> None:
     said(WATCHED)
 
 
-def test_memory_that_is_not_ours_is_not_collapsed() -> None:
+def test_unmapped_memory_is_an_error() -> None:
     with pytest.raises(OSError, match="madvise"):
         syscalls.collapse(0, 1 << 21)

@@ -1,4 +1,7 @@
-"""Frames survive any cut of the stream, and what is no frame is found out."""
+"""Frames survive any cut of the stream, and invalid bytes are detected.
+
+Covers sandbox/protocol/frames.py and sandbox/protocol/entries.py.
+"""
 
 import pytest
 from hypothesis import given
@@ -34,7 +37,7 @@ def test_names_survive_packing(names: list[str]) -> None:
 
 
 @given(st.binary(max_size=80))
-def test_nonsense_is_files_and_names_or_an_error_of_ours(body: bytes) -> None:
+def test_any_bytes_are_files_and_names_or_a_frame_error(body: bytes) -> None:
     for unpack, pack in ((frames.unpack_files, frames.pack_files), (frames.unpack_names, frames.pack_names)):
         try:
             found = unpack(body)  # type: ignore[operator]

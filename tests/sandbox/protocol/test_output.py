@@ -1,3 +1,5 @@
+"""The end of a command's output is kept in bounded memory."""
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +17,7 @@ def test_the_end_is_kept_and_the_rest_counted(parts: list[bytes], limit: int) ->
     assert tail.text() == (f"[{dropped} bytes left out]\n" if dropped else "") + kept
 
 
-def test_nothing_is_kept_where_nothing_may_be() -> None:
+def test_a_limit_of_zero_keeps_nothing() -> None:
     tail = OutputTail(0)
     for piece in (b"a", b"bc" * 1000, b""):
         tail.add(piece)

@@ -1,4 +1,9 @@
-"""The boundary: what code in a sandbox cannot see, reach, use up or survive."""
+"""The boundary: the limits of code in a sandbox of namespaces.
+
+Covers sandbox/backends/namespaces/backend.py, sandbox/backends/namespaces/launcher.py,
+sandbox/backends/namespaces/confinement.py, sandbox/backends/namespaces/namespace_child.py and
+sandbox/linux/syscalls.py: code cannot see, reach, use up or outlive more than it may.
+"""
 
 import asyncio
 import os
@@ -32,7 +37,7 @@ async def test_there_is_no_network(ns_backend: Backend, repo: Path) -> None:
 @pytest.mark.parametrize(
     "path", [str(Path.home() / ".bashrc"), "/etc/shadow", "/.host/usr", "/sys/kernel", __file__]
 )
-async def test_the_machine_is_out_of_sight(ns_backend: Backend, repo: Path, path: str) -> None:
+async def test_files_of_the_machine_cannot_be_seen(ns_backend: Backend, repo: Path, path: str) -> None:
     assert "False" in await python(ns_backend, repo, f"import os; print(os.path.exists({path!r}))")
 
 
@@ -122,7 +127,7 @@ async def test_the_disk_is_bounded_as_a_whole(ns_backend: Backend, repo: Path) -
     await sandbox.destroy()
 
 
-async def test_nothing_of_the_runner_leaks_by_the_environment(
+async def test_no_variable_of_the_runner_reaches_a_command(
     repo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SECRET_TOKEN", "hunter2")
@@ -134,7 +139,7 @@ async def test_nothing_of_the_runner_leaks_by_the_environment(
 
 
 def descendants(root: int) -> dict[int, int]:
-    """Processes below `root`, each with its parent."""
+    """Return the processes below `root`, each with its parent."""
     stats = {int(path.name): path / "stat" for path in Path("/proc").glob("[0-9]*")}
     parents: dict[int, int] = {}
     for pid, path in stats.items():
@@ -209,7 +214,7 @@ SHOW = "python -m pytest -q -s test_show.py"
 
 
 def shown(result: ExecResult) -> list[str]:
-    """The words behind SEEN."""
+    """Return the words behind SEEN."""
     return next(line for line in result.output.splitlines() if "SEEN" in line).split()[1:]
 
 
@@ -240,7 +245,7 @@ async def test_test_runs_are_shared_only_when_nothing_changed(repo: Path) -> Non
     ],
 )
 async def test_no_other_command_is_remembered(ns_backend: Backend, repo: Path, command: str) -> None:
-    """What shows randomness, time or identity shows its own each time."""
+    """A command that prints randomness, time or identity prints its own each time."""
     (repo / "test_show.py").write_text(SHOWING)
     first, second = [await ns_backend.create(Spec(repo=repo)) for _ in range(2)]
     assert (await first.exec(command)).output != (await second.exec(command)).output
@@ -248,8 +253,8 @@ async def test_no_other_command_is_remembered(ns_backend: Backend, repo: Path, c
         await sandbox.destroy()
 
 
-async def test_what_is_started_is_never_remembered(ns_backend: Backend, repo: Path) -> None:
-    """As servers do for their clients."""
+async def test_a_started_command_is_never_remembered(ns_backend: Backend, repo: Path) -> None:
+    """Servers start commands for their clients."""
     (repo / "test_show.py").write_text(SHOWING)
     first, second = [await ns_backend.create(Spec(repo=repo)) for _ in range(2)]
     results = [await (await sandbox.start(SHOW)).wait() for sandbox in (first, second)]

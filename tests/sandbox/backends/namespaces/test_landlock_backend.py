@@ -1,4 +1,8 @@
-"""Sandboxes that share one count of processes, their user's: each has its own bound all the same."""
+"""Landlock sandboxes share their user's count of processes, and each has a bound of its own all the same.
+
+Covers sandbox/backends/namespaces/landlock_backend.py, sandbox/backends/namespaces/landlock_child.py and
+sandbox/linux/landlock.py; tests/sandbox/test_conformance.py runs over this backend, too.
+"""
 
 import os
 import subprocess
@@ -38,7 +42,7 @@ def landlocked(backends: dict[str, Backend]) -> Backend:
 
 
 def gather() -> subprocess.Popen[bytes]:
-    """Threads of this user: the kernel counts them like processes."""
+    """Start threads of this user, which the kernel counts like processes."""
     process = subprocess.Popen([sys.executable, "-c", CROWD], stdout=subprocess.PIPE)
     assert process.stdout is not None and process.stdout.readline() == b"here\n"
     return process
@@ -46,7 +50,7 @@ def gather() -> subprocess.Popen[bytes]:
 
 @pytest.fixture
 def crowd() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Whatever is put into it ends with the test."""
+    """Yield a list of processes that end with the test."""
     gathered: list[subprocess.Popen[bytes]] = []
     yield gathered
     for process in gathered:
@@ -54,7 +58,7 @@ def crowd() -> Iterator[list[subprocess.Popen[bytes]]]:
         process.communicate()
 
 
-async def test_what_else_the_user_runs_is_not_the_sandboxs(
+async def test_other_processes_of_the_user_do_not_count_against_a_sandbox(
     landlocked: Backend, repo: Path, crowd: list[subprocess.Popen[bytes]]
 ) -> None:
     crowd.append(gather())

@@ -1,4 +1,8 @@
-"""What only plain processes do: work in place, and look for what was left behind."""
+"""The abilities of plain processes alone: to work in place, and to find processes that were left behind.
+
+Covers sandbox/backends/process/backend.py, sandbox/backends/process/command.py and
+sandbox/linux/stray_processes.py.
+"""
 
 import asyncio
 import contextlib
@@ -41,7 +45,7 @@ async def test_it_does_not_claim_to_be_a_boundary() -> None:
 
 
 def carrying(marker: str) -> list[str]:
-    """Processes that have `marker` among their arguments."""
+    """Return the processes that have `marker` among their arguments."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
@@ -61,7 +65,7 @@ LEAVING = {
 
 @pytest.mark.skipif(sys.platform != "linux", reason="strays are found through /proc")
 @pytest.mark.parametrize("what", LEAVING)
-async def test_what_left_is_ended_too(repo: Path, what: str) -> None:
+async def test_processes_that_left_the_session_are_ended(repo: Path, what: str) -> None:
     marker = uuid.uuid4().hex
     sandbox = await ProcessBackend().create(Spec(repo=repo))
     command = LEAVING[what].format(marker=marker)
@@ -72,8 +76,8 @@ async def test_what_left_is_ended_too(repo: Path, what: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="strays are found through /proc")
-async def test_in_place_what_left_its_session_on_purpose_lives_on(repo: Path) -> None:
-    """A person's build servers and agents are theirs."""
+async def test_in_place_a_process_that_left_its_session_lives_on(repo: Path) -> None:
+    """Build servers and agents that a user started stay."""
     marker = uuid.uuid4().hex
     sandbox = await ProcessBackend(in_place=True).create(Spec(repo=repo))
     await sandbox.exec(f"setsid sh -c 'sleep 1000; :' sh {marker} > /dev/null 2>&1 & sleep 0.2")
@@ -85,7 +89,7 @@ async def test_in_place_what_left_its_session_on_purpose_lives_on(repo: Path) ->
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="strays are found through /proc")
-async def test_a_worker_that_an_exam_started_leaves_nobody_behind(tmp_path: Path) -> None:
+async def test_the_worker_of_an_exam_leaves_no_process_behind(tmp_path: Path) -> None:
     marker = uuid.uuid4().hex
     left = ["setsid", "sh", "-c", "kill -STOP $$; :", "sh", marker]
     (tmp_path / "calc.py").write_text(f"import subprocess\nsubprocess.Popen({left})\n")

@@ -1,3 +1,5 @@
+"""A value that is made once, by whichever call comes first."""
+
 import asyncio
 
 import pytest
@@ -5,7 +7,7 @@ import pytest
 from ostinato.sandbox.backends.vm.once import Once
 
 
-async def test_all_who_ask_at_once_get_the_same() -> None:
+async def test_concurrent_calls_get_the_same_value() -> None:
     made: list[int] = []
 
     async def make() -> int:
@@ -17,7 +19,7 @@ async def test_all_who_ask_at_once_get_the_same() -> None:
     assert await asyncio.gather(*(once.get(make) for _ in range(5))) == [1] * 5
 
 
-async def test_a_failure_is_not_kept() -> None:
+async def test_a_failure_is_not_stored() -> None:
     async def fail() -> int:
         raise OSError("not yet")
 

@@ -19,7 +19,7 @@ START_S = 60.0
 STOP_S = 5.0
 _START = (
     "from ostinato.sandbox.linux import cheap_fork; cheap_fork.defer_fork_hooks(); "
-    "from ostinato.sandbox.backends.namespaces import zygote; zygote.main()"
+    "import ostinato.sandbox.backends.namespaces.zygote as zygote; zygote.main()"
 )
 
 

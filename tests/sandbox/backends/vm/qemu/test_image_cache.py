@@ -1,4 +1,4 @@
-"""Images that several processes share: made once, not removed while they are used."""
+"""Images that processes share are made once, and not removed while they are used."""
 
 import asyncio
 from pathlib import Path
@@ -15,7 +15,7 @@ def make(claim: ImageLock) -> None:
     claim.finish(part)
 
 
-async def test_who_comes_second_waits_for_the_first_and_uses_its_image(tmp_path: Path) -> None:
+async def test_a_second_process_waits_for_the_first_and_uses_its_image(tmp_path: Path) -> None:
     first, second = ImageLock(tmp_path / "key"), ImageLock(tmp_path / "key")
     assert not first.share()
     assert not first.own()
@@ -28,7 +28,7 @@ async def test_who_comes_second_waits_for_the_first_and_uses_its_image(tmp_path:
         each.release()
 
 
-async def test_the_oldest_images_go_but_those_in_use(tmp_path: Path) -> None:
+async def test_the_oldest_images_are_removed_unless_they_are_used(tmp_path: Path) -> None:
     claims = [ImageLock(tmp_path / f"key{number}") for number in range(6)]
     for number, claim in enumerate(claims):
         claim.own()
@@ -41,7 +41,7 @@ async def test_the_oldest_images_go_but_those_in_use(tmp_path: Path) -> None:
     claims[0].release()
 
 
-def test_where_nothing_can_be_kept_is_said(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SandboxError, match="name a state directory"):
         ImageLock(tmp_path / "file" / "key")

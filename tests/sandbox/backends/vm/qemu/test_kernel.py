@@ -1,4 +1,4 @@
-"""Where a guest's kernel is looked for."""
+"""The search for a guest's kernel."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def install(place: Path, version: str) -> None:
         (modules / f"{name}.ko").touch()
 
 
-def test_the_newest_that_has_all_modules(place: Path) -> None:
+def test_the_newest_kernel_with_all_modules_is_found(place: Path) -> None:
     install(place, "6.1.0-9-cloud-amd64")
     install(place, "6.1.0-56-cloud-amd64")
     (place / "boot/vmlinuz-6.1.0-57-cloud-amd64").touch()
@@ -37,7 +37,7 @@ def test_the_newest_that_has_all_modules(place: Path) -> None:
     assert [module.name for module in found.modules][:2] == ["virtio_ring.ko", "virtio.ko"]
 
 
-def test_what_is_missing_is_named(place: Path) -> None:
+def test_a_missing_file_is_named(place: Path) -> None:
     install(place, "6.1.0-9-cloud-amd64")
     (place / "lib/modules/6.1.0-9-cloud-amd64/kernel/drivers/overlay.ko").unlink()
     with pytest.raises(SandboxError, match="no cloud kernel"):

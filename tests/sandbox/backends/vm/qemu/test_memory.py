@@ -1,4 +1,4 @@
-"""What a process has written of a file that it maps privately, saved and given to another one."""
+"""Pages that a process wrote in a private mapping are saved, and loaded into another process."""
 
 import subprocess
 import sys
@@ -72,8 +72,8 @@ def test_written_pages_arrive_and_no_others(
     assert ram.read_bytes() == bytes(PAGE * PAGES)
 
 
-def test_only_what_differs_from_the_ground_is_saved(tmp_path: Path) -> None:
-    """Page 1 is as in the ground, 2 as in the file again, 3, 4 are new, 5 was written with what it held."""
+def test_only_pages_that_differ_from_the_ground_are_saved(tmp_path: Path) -> None:
+    """Page 1 is as in the ground, 2 as in the file, 3 and 4 are new, 5 was written without a change."""
     ram = tmp_path / "ram"
     ram.write_bytes(bytes(PAGE * 5) + b"\6" + bytes(PAGE * (PAGES - 5) - 1))
     with mapped(ram, [1, 2, 3]) as first, mapped(ram, [1, 3, 4, 5]) as second, mapped(ram, []) as third:
@@ -92,7 +92,7 @@ def test_only_what_differs_from_the_ground_is_saved(tmp_path: Path) -> None:
         assert content(third) == content(second)
 
 
-def test_a_ground_is_given_by_name_and_as_a_copy_when_it_was_deleted(tmp_path: Path) -> None:
+def test_a_ground_is_linked_and_copied_when_it_was_deleted(tmp_path: Path) -> None:
     ram = tmp_path / "ram"
     ram.write_bytes(bytes(PAGE * PAGES))
     with mapped(ram, [7, 8]) as process:

@@ -1,4 +1,7 @@
-"""Clones that wait, with the template that was used last or with none (`make test-sandboxes`)."""
+"""Clones that wait, with the ground that was used last or with none (`make test-sandboxes`).
+
+Covers sandbox/backends/vm/qemu/pool.py and sandbox/backends/vm/qemu/vm.py.
+"""
 
 import shutil
 from collections.abc import AsyncIterator
@@ -47,7 +50,7 @@ async def used(backend: QemuBackend, repo: Path) -> bytes | None:
     return found
 
 
-async def test_what_waits_stands_on_what_the_last_two_stood_on(
+async def test_a_waiting_clone_has_the_ground_of_the_last_two(
     qemu: QemuBackend, repo: Path, other: Path
 ) -> None:
     assert await used(qemu, repo) == b"hello\n"
@@ -62,7 +65,7 @@ async def test_what_waits_stands_on_what_the_last_two_stood_on(
     assert not second.ground.same(first.ground)
 
 
-async def test_one_that_died_while_it_waited_is_passed_over(qemu: QemuBackend, repo: Path) -> None:
+async def test_a_clone_that_died_while_it_waited_is_not_used(qemu: QemuBackend, repo: Path) -> None:
     await used(qemu, repo)
     for each in waiting(qemu):
         each.machine._process.kill()
@@ -71,7 +74,7 @@ async def test_one_that_died_while_it_waited_is_passed_over(qemu: QemuBackend, r
 
 
 async def test_a_sandbox_outlives_its_template(qemu: QemuBackend, repo: Path) -> None:
-    """Its files are deleted when eight others were used: forks and snapshots are whole all the same."""
+    """Its files are deleted after eight others were used; forks and snapshots still work."""
     sandbox = await qemu.create(Spec(repo=repo))
     await sandbox.exec("echo 1 > f")
     (template,) = qemu._templates.values()
@@ -90,7 +93,7 @@ async def test_a_sandbox_outlives_its_template(qemu: QemuBackend, repo: Path) ->
     await other.aclose()
 
 
-async def test_damaged_devices_are_refused_with_what_qemu_says(qemu: QemuBackend, repo: Path) -> None:
+async def test_damaged_devices_are_refused_with_the_message_of_qemu(qemu: QemuBackend, repo: Path) -> None:
     sandbox = await qemu.create(Spec(repo=repo))
     snapshot = await sandbox.snapshot(SnapshotKind.FULL)
     await sandbox.destroy()

@@ -19,7 +19,7 @@ GREETING = {"QMP": {"version": {}, "capabilities": []}}
 
 @asynccontextmanager
 async def monitor(answers: dict[str, list[dict[str, Any]]]) -> AsyncIterator[QmpMonitor]:
-    """Connected to a server that gives those answers, and ends for a command that it does not know."""
+    """Yield a client of a server that sends those responses, and ends at an unknown command."""
     ours, theirs = socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=theirs)
 
@@ -42,7 +42,7 @@ async def monitor(answers: dict[str, list[dict[str, Any]]]) -> AsyncIterator[Qmp
     await task
 
 
-async def test_answers_and_errors() -> None:
+async def test_results_and_errors() -> None:
     error = {"error": {"class": "GenericError", "desc": "no such file"}}
     async with monitor({"stop": [{"event": "STOP"}, {"return": {"a": 1}}], "cont": [error]}) as client:
         assert await client.command("stop") == {"a": 1}
@@ -50,7 +50,7 @@ async def test_answers_and_errors() -> None:
             await client.command("cont")
 
 
-async def test_events_between_answers_are_passed_over() -> None:
+async def test_events_between_responses_are_skipped() -> None:
     async with monitor(
         {"stop": [{"event": "STOP"}, {"return": {}}, {"event": "A"}], "cont": [{"return": 1}]}
     ) as client:
@@ -58,7 +58,7 @@ async def test_events_between_answers_are_passed_over() -> None:
         assert await client.command("cont") == 1
 
 
-def test_a_word_is_heard_with_the_rest_of_its_line() -> None:
+def test_wait_for_reads_the_whole_line_of_its_word() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(b'{"event":"A"}\n{"event":"RESUME"')
@@ -68,7 +68,7 @@ def test_a_word_is_heard_with_the_rest_of_its_line() -> None:
         assert ours.recv(100) == b"next"
 
 
-async def test_a_machine_that_ends_says_so() -> None:
+async def test_a_machine_that_ended_is_an_error() -> None:
     async with monitor({}) as client:
         with pytest.raises(ConnectionLostError, match="QEMU is gone"):
             await client.command("quit")
