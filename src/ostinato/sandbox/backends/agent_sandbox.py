@@ -6,7 +6,7 @@ import math
 import signal
 import time
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from typing import Any
 
 from ostinato.sandbox.base import (
@@ -14,6 +14,7 @@ from ostinato.sandbox.base import (
     ExecResult,
     OnOutput,
     Process,
+    Sandbox,
     SandboxError,
     Spec,
     Usage,
@@ -249,6 +250,18 @@ class AgentSandbox:
 
     async def list(self, path: str = ".") -> builtins.list[str]:
         return frames.unpack_names((await self._ask("list", path=path, max_body=frames.MAX_NAMES))[1])
+
+
+async def all_or_none(creating: Iterable[Awaitable[Sandbox]]) -> list[Sandbox]:
+    """Wait until all sandboxes are created; if one fails, destroy the others and raise its error."""
+    results = await asyncio.gather(*creating, return_exceptions=True)
+    failed = [each for each in results if isinstance(each, BaseException)]
+    created = [each for each in results if not isinstance(each, BaseException)]
+    if failed:
+        for sandbox in created:
+            await sandbox.destroy()
+        raise failed[0]
+    return created
 
 
 def _request(

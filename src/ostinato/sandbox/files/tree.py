@@ -89,7 +89,7 @@ def _is(path: str, status: os.stat_result) -> bool:
 def resolve(root: str, path: str) -> str:
     """Return the real path of `path` under `root` (itself a real path); raises SandboxPathError when outside.
 
-    The caller reaches it through directories alone (see `_parent`), since a command may change it meanwhile.
+    A command may change the path meanwhile, so `read` and `write` then follow no links (see `_parent`).
     """
     if "\0" in path:
         raise SandboxPathError(f"{path!r} is not a path: remove the NUL character")

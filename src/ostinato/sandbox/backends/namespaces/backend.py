@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from ostinato.sandbox.backends.agent_sandbox import GRACE_S, AgentSandbox
+from ostinato.sandbox.backends.agent_sandbox import GRACE_S, AgentSandbox, all_or_none
 from ostinato.sandbox.backends.namespaces.launcher import ZygoteProcess
 from ostinato.sandbox.base import (
     Capabilities,
@@ -116,7 +116,7 @@ class NsBackend:
         return sandbox
 
     async def _open(self, order: Order, files: Mapping[str, int], way: SocketRoute) -> "Begun":
-        """Begin with a way out, through what the sandbox opens."""
+        """Begin a sandbox with egress, through the sockets that it opens."""
         inner, outer = socket.socketpair()
         with inner, outer:
             begun = await self._begin(way.add_to(order), {**files, way.file: inner.fileno()})
@@ -220,7 +220,7 @@ class NsBackend:
 
 
 Begun = tuple[AgentConnection, ZygoteProcess]
-"""The connection to an agent, and what it was forked from."""
+"""The connection to an agent, and the zygote that it was forked from."""
 
 
 def capabilities(
@@ -362,17 +362,9 @@ class NsSandbox(AgentSandbox):
         memory = os.memfd_create("fork")
         try:
             await self._pack(memory)
-            begun = [self._backend.begin(self._spec, base=memory) for _ in range(n)]
-            results = await asyncio.gather(*begun, return_exceptions=True)
+            return await all_or_none(self._backend.begin(self._spec, base=memory) for _ in range(n))
         finally:
             os.close(memory)
-        failed = [each for each in results if isinstance(each, BaseException)]
-        made = [each for each in results if isinstance(each, NsSandbox)]
-        if failed:
-            for sandbox in made:
-                await sandbox.destroy()
-            raise failed[0]
-        return [*made]
 
     async def _pack(self, file: int) -> None:
         """Write the layer of the sandbox to `file`, while its processes are stopped."""

@@ -21,6 +21,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from ostinato.sandbox.backends.agent_sandbox import all_or_none
 from ostinato.sandbox.backends.vm.machine import GuestPart, VirtualMachine, VmEngine
 from ostinato.sandbox.backends.vm.once import Once
 from ostinato.sandbox.backends.vm.sandbox import BASE, VmSandbox
@@ -135,17 +136,8 @@ class VmBackend:
         return Path(await asyncio.to_thread(tempfile.mkdtemp, dir=self._scratch.path))
 
     async def clone(self, place: Path, spec: Spec, count: int) -> list[Sandbox]:
-        """`count` copies of the machine saved in `place`, or SandboxError and none."""
-        results = await asyncio.gather(
-            *(self._clone(place, spec) for _ in range(count)), return_exceptions=True
-        )
-        failed = [each for each in results if isinstance(each, BaseException)]
-        made: list[Sandbox] = [each for each in results if isinstance(each, VmSandbox)]
-        if failed:
-            for sandbox in made:
-                await sandbox.destroy()
-            raise failed[0]
-        return made
+        """Return `count` copies of the machine saved in `place`; an error leaves none of them."""
+        return await all_or_none(self._clone(place, spec) for _ in range(count))
 
     async def _clone(self, place: Path, spec: Spec) -> VmSandbox:
         async def once() -> VmSandbox:
@@ -158,12 +150,12 @@ class VmBackend:
         try:
             return await make()
         except ConnectionLostError as error:
-            log.warning("%s lost a machine before it answered, and starts another: %s", self.name, error)
+            log.warning("%s lost a machine before it responded, and starts another: %s", self.name, error)
         try:
             return await make()
         except ConnectionLostError as error:
             raise SandboxError(
-                f"{self.name} lost two machines before they answered: {error}; is there memory and disk left?"
+                f"{self.name} lost two machines before they responded: {error}; is memory and disk left?"
             ) from error
 
     async def _enter(self, spec: Spec, layer: Path | None) -> VmSandbox:

@@ -1,7 +1,7 @@
 """The protocols of an engine whose sandboxes have a kernel of their own, and of its virtual machines.
 
 VmEngine ──fresh(spec)──► VirtualMachine, its guest waits for `enter` ──► a sandbox
-       ──load(place)──► VirtualMachine, its guest goes on where `VirtualMachine.save(place)` found it
+       ──load(place)──► VirtualMachine, its guest continues from `VirtualMachine.save(place)`
 """
 
 import os

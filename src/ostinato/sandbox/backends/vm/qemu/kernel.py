@@ -49,9 +49,9 @@ def _newest(places: list[Path]) -> tuple[Path, tuple[Path, ...]]:
     for place in places:
         for image in sorted(_readable(place / "boot", "vmlinuz-*-cloud-*"), key=_version, reverse=True):
             modules = place / "lib/modules" / image.name.removeprefix("vmlinuz-") / "kernel"
-            found = {file.name.partition(".")[0]: file for file in modules.rglob("*.ko")}
-            if all(name in found for name in _MODULES):
-                return image, tuple(found[name] for name in _MODULES)
+            files = {file.name.partition(".")[0]: file for file in modules.rglob("*.ko")}
+            if all(name in files for name in _MODULES):
+                return image, tuple(files[name] for name in _MODULES)
     raise SandboxError(f"there is no cloud kernel for a guest below {_listed(places)}")
 
 
