@@ -131,11 +131,13 @@ def _number(header: Mapping[str, Any], name: str) -> float:
 class AgentSandbox:
     """All that needs nothing but the agent; backends add snapshots, forks and the sandbox's end."""
 
-    def __init__(self, connection: AgentConnection, spec: Spec, root: str, way: Route | None = None) -> None:
+    def __init__(
+        self, connection: AgentConnection, spec: Spec, root: str, route: Route | None = None
+    ) -> None:
         self.id = uuid.uuid4().hex
         self.root = root
         self._connection = connection
-        self._way = way
+        self._route = route
         self._spec = spec
         self._limits = spec.limits
         self._within_s = spec.limits.wall_s + GRACE_S
@@ -241,11 +243,11 @@ class AgentSandbox:
     @property
     def connections(self) -> list[ConnectionRecord]:
         """The latest thousand attempts to reach the network that have ended."""
-        return [] if self._way is None else list(self._way.proxy.connections)
+        return [] if self._route is None else list(self._route.proxy.connections)
 
     async def destroy(self) -> None:
-        if self._way is not None:
-            await self._way.aclose()
+        if self._route is not None:
+            await self._route.aclose()
         await self._connection.close("the sandbox is destroyed: create another")
 
     async def list(self, path: str = ".") -> builtins.list[str]:

@@ -100,27 +100,27 @@ class NsBackend:
     ) -> "NsSandbox":
         """Create a sandbox, with the socket of an exam's worker and an open layer to start from, if given."""
         order = await self._order(spec)
-        way, egress = None, spec.egress
+        route, egress = None, spec.egress
         files = {"calls": calls.fileno()} if calls is not None else {}
         files |= {"layer": base} if base is not None else {}
         try:
-            way = await SocketRoute.open(egress, order.id, self._resolve) if egress is not None else None
-            begun = await (self._begin(order, files) if way is None else self._open(order, files, way))
+            route = await SocketRoute.open(egress, order.id, self._resolve) if egress is not None else None
+            begun = await (self._begin(order, files) if route is None else self._open(order, files, route))
         except BaseException:
             await self.drop(order.scratch)
-            if way is not None:
-                await way.aclose()
+            if route is not None:
+                await route.aclose()
             raise
-        sandbox = NsSandbox(begun, spec, order, self, way)
+        sandbox = NsSandbox(begun, spec, order, self, route)
         self._sandboxes.add(sandbox)
         return sandbox
 
-    async def _open(self, order: Order, files: Mapping[str, int], way: SocketRoute) -> "Begun":
+    async def _open(self, order: Order, files: Mapping[str, int], route: SocketRoute) -> "Begun":
         """Begin a sandbox with egress, through the sockets that it opens."""
         inner, outer = socket.socketpair()
         with inner, outer:
-            begun = await self._begin(way.add_to(order), {**files, way.file: inner.fileno()})
-            await way.serve(outer)
+            begun = await self._begin(route.add_to(order), {**files, route.file: inner.fileno()})
+            await route.serve(outer)
         return begun
 
     async def _begin(self, order: Order, files: Mapping[str, int]) -> "Begun":
@@ -270,10 +270,10 @@ class NsSandbox(AgentSandbox):
     """One sandbox, whose agent was forked from the zygote."""
 
     def __init__(
-        self, begun: Begun, spec: Spec, order: Order, backend: NsBackend, way: SocketRoute | None
+        self, begun: Begun, spec: Spec, order: Order, backend: NsBackend, route: SocketRoute | None
     ) -> None:
         connection, self._zygote = begun
-        super().__init__(connection, spec, f"{order.scratch}{backend.root}", way)
+        super().__init__(connection, spec, f"{order.scratch}{backend.root}", route)
         self.id = order.id
         self._scratch = order.scratch
         self._backend = backend
@@ -315,7 +315,7 @@ class NsSandbox(AgentSandbox):
         Only runs of the tests have a key: tests are written to depend on their tree alone, while other
         commands show randomness, time and names.
         """
-        if self._way is not None or pytest_command.parse(command) is None:
+        if self._route is not None or pytest_command.parse(command) is None:
             return None
         state, _ = await self._ask("state")
         return CacheKey(repo=self._base, tree=state["tree"], command=command) if state["pure"] else None

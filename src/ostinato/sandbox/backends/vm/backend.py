@@ -169,18 +169,18 @@ class VmBackend:
     ) -> VmSandbox:
         """Connect to a machine's guest, let it enter a sandbox if it has not, and give it an identity."""
         identity = uuid.uuid4().hex
-        connection, way = AgentConnection(identity, seek=True), None
+        connection, route = AgentConnection(identity, seek=True), None
         try:
             if spec.egress is not None:
-                way = FrameRoute(spec.egress, identity, self._resolve, connection)
+                route = FrameRoute(spec.egress, identity, self._resolve, connection)
             await machine.connect(connection)
             connection.send_request({"op": "hello"}, within_s=START_S)  # no need to wait for the response
             if parts is not None:
                 await _enter(connection, spec, parts)
-            await _wake_guest(connection, identity, spec, way, own_clock=self.engine.own_clock)
+            await _wake_guest(connection, identity, spec, route, own_clock=self.engine.own_clock)
         except BaseException as error:
-            if way is not None:
-                await way.aclose()
+            if route is not None:
+                await route.aclose()
             await connection.close("the sandbox was not created")
             said = machine.why()
             await machine.end()
@@ -188,7 +188,7 @@ class VmBackend:
                 raise ConnectionLostError(f"{error}; {self.name} said: {said}") from error
             raise
         self.engine.refill(spec)
-        sandbox = VmSandbox(machine, connection, spec, way, identity=identity, backend=self)
+        sandbox = VmSandbox(machine, connection, spec, route, identity=identity, backend=self)
         self._sandboxes.add(sandbox)
         return sandbox
 
@@ -252,7 +252,7 @@ async def _enter(connection: AgentConnection, spec: Spec, parts: Iterable[GuestP
 
 
 async def _wake_guest(
-    connection: AgentConnection, identity: str, spec: Spec, way: FrameRoute | None, *, own_clock: bool
+    connection: AgentConnection, identity: str, spec: Spec, route: FrameRoute | None, *, own_clock: bool
 ) -> None:
     """Tell a guest its identity and the proxy of its egress."""
     wake = {
@@ -260,9 +260,9 @@ async def _wake_guest(
         "name": identity,
         "entropy": secrets.token_hex(64),
         "now": time.time() if own_clock else None,
-        "door": None if way is None else way.forwarder_settings(spec.environment),
+        "door": None if route is None else route.forwarder_settings(spec.environment),
     }
-    trust = b"" if way is None else await asyncio.to_thread(way.bundle)
+    trust = b"" if route is None else await asyncio.to_thread(route.bundle)
     for start in range(0, len(trust), frames.CHUNK):
         connection.send({"id": 0, "op": "trust"}, trust[start : start + frames.CHUNK])
     await connection.request(wake, within_s=START_S)

@@ -51,12 +51,12 @@ class VmSandbox(AgentSandbox):
         machine: VirtualMachine,
         connection: AgentConnection,
         spec: Spec,
-        way: Route | None,
+        route: Route | None,
         *,
         identity: str,
         backend: VmHost,
     ) -> None:
-        super().__init__(connection, spec, rootfs.REPO, way)
+        super().__init__(connection, spec, rootfs.REPO, route)
         self.id = identity
         self._machine = machine
         self._backend = backend
