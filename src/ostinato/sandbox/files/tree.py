@@ -23,7 +23,7 @@ from ostinato.sandbox.base import (
     SandboxPathError,
 )
 from ostinato.sandbox.protocol.entries import EmptyDirectory, Executable, Symlink
-from ostinato.sandbox.protocol.frames import MAX_FILES
+from ostinato.sandbox.protocol.frames import MAX_FILES, write_all
 
 GIT = ".git"
 _GIT_NAMES = {GIT, "git~1"}
@@ -138,7 +138,7 @@ def write(root: str, path: str, data: bytes) -> None:
     with open(fd, "wb", buffering=0) as file:  # noqa: PTH123
         _check_regular(path, os.fstat(fd))
         file.truncate()
-        _write_all(fd, data)
+        write_all(fd, data)
 
 
 def _check_no_git(root: str, real: str, path: str) -> None:
@@ -166,12 +166,6 @@ def _parent(root: str, real: str, *, make: bool) -> Iterator[tuple[int, str]]:
         yield folder, name or "."
     finally:
         os.close(folder)
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
 
 
 def delete(root: str, path: str) -> None:

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from ostinato.sandbox.linux.processes import resident_bytes
+
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -24,7 +26,7 @@ def usage(pid: int) -> tuple[float, int]:
     A page that n processes share counts as a part of n for each. A process that has ended counts nothing.
     """
     members = list(_members(pid))
-    return sum(_cpu_s(each) for each in members), sum(_resident(each) for each in members)
+    return sum(_cpu_s(each) for each in members), sum(resident_bytes(each) for each in members)
 
 
 def _members(pid: int) -> Iterator[int]:
@@ -38,10 +40,3 @@ def _cpu_s(pid: int) -> float:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         return sum(int(field) for field in fields[11:15]) / _TICKS  # its own and of children it waited for
     return 0.0
-
-
-def _resident(pid: int) -> int:
-    with suppress(FileNotFoundError, ProcessLookupError):
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-        return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
-    return 0

@@ -193,11 +193,11 @@ def usage() -> dict[str, Any]:
     alive = list(other_processes())
     times = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     cpu_s = sum(each.ru_utime + each.ru_stime for each in times) + sum(each.cpu_s for each in alive)
-    memory = sum(_resident(pid) for pid in (os.getpid(), *(each.pid for each in alive)))
+    memory = sum(resident_bytes(pid) for pid in (os.getpid(), *(each.pid for each in alive)))
     return {"cpu_s": cpu_s, "memory_bytes": memory, "processes": len(alive) + 1}
 
 
-def _resident(pid: int) -> int:
+def resident_bytes(pid: int) -> int:
     """Return the resident bytes of a process; 0 if it ended meanwhile or hides its memory."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb") as file:  # noqa: PTH123

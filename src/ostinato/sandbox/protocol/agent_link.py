@@ -44,10 +44,9 @@ class AgentLink:
 
     def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
         """Send a frame, waiting while the other side does not read; once that is gone, `open` is False."""
-        view = memoryview(frames.pack({**header, "generation": self.generation}, body))
+        frame = frames.pack({**header, "generation": self.generation}, body)
         try:
-            while view:
-                view = view[os.write(self._outgoing, view) :]
+            frames.write_all(self._outgoing, frame)
         except (BrokenPipeError, ConnectionError):
             self.open = False
 

@@ -2,7 +2,8 @@
 
 Covers sandbox/backends/namespaces/backend.py, sandbox/backends/namespaces/launcher.py,
 sandbox/backends/namespaces/confinement.py, sandbox/backends/namespaces/namespace_child.py and
-sandbox/linux/syscalls.py: code cannot see, reach, use up or outlive more than it may.
+sandbox/linux/syscalls.py: code cannot see, reach, use up or outlive more than it may. Also covers
+sandbox/backends/environment.py: no variable of the runner reaches a command.
 """
 
 import asyncio
