@@ -1,7 +1,8 @@
-"""Patterns of rules: `*` is any text, `?` any character, a backslash takes the next one literally.
+"""The patterns of rules: `*` is any text, `?` any character, a backslash takes the next one literally.
 
-A shape is a text in which `UNKNOWN` stands for any text at all: what only the shell knows. A pattern
-*matches* a shape when it matches whatever the shape may become, and *meets* it when it matches one such text.
+A shape is a text in which `UNKNOWN` stands for any text at all, which only the shell knows. A pattern
+*matches* a shape when it matches every text that the shape may become, and *meets* it when it matches one of
+them.
 """
 
 import re
@@ -14,22 +15,22 @@ LONGEST = 2_000
 
 
 def exactly(text: str) -> str:
-    """The pattern that matches this text and nothing else."""
+    """Return the pattern that matches this text and nothing else."""
     return re.sub(r"([\\*?])", r"\\\1", text)
 
 
 def is_exact(pattern: str) -> bool:
-    """Whether the pattern matches one text only."""
+    """Return whether the pattern matches one text only."""
     return all(isinstance(token, str) for token in _tokens(pattern))
 
 
 def matches(pattern: str, shape: str) -> bool:
-    """Whether it matches whatever `shape` may become. A final ` *` of a pattern also matches nothing."""
+    """Return whether it matches every text that `shape` may become. A final ` *` also matches nothing."""
     return any(_regex(each).fullmatch(shape) is not None for each in _readings(pattern))
 
 
 def occurs(pattern: str, text: str) -> bool:
-    """Whether what the pattern begins with, up to a final ` *`, stands anywhere in `text` as whole words."""
+    """Return whether the pattern without a final ` *` stands anywhere in `text` as whole words."""
     stretches, at = _stretches(_tokens(pattern.removesuffix(" *"))), 0
     for number, stretch in enumerate(stretches):
         begins = r"(?<![\w-])" if number == 0 and stretch else ""
@@ -37,12 +38,12 @@ def occurs(pattern: str, text: str) -> bool:
         found = re.compile(f"{begins}{stretch}{ends}", re.DOTALL).search(text, at)
         if found is None:
             return False
-        at = found.end()  # the first place will do, since any text may follow
+        at = found.end()  # the first place suffices, since any text may follow
     return True
 
 
 def meets(pattern: str, shape: str) -> bool:
-    """Whether `shape` may become a text that the pattern matches; said of every shape above LONGEST."""
+    """Return whether `shape` may become a text that the pattern matches; true above LONGEST."""
     if UNKNOWN not in shape:
         return matches(pattern, shape)
     if len(shape) > LONGEST:
@@ -56,7 +57,7 @@ def _readings(pattern: str) -> list[str]:
 
 
 def _meet(one: tuple[object, ...], other: list[object]) -> bool:
-    """Whether two sequences of characters, `_ONE` and `_ANY` have a text in common."""
+    """Return whether two sequences of characters, `_ONE` and `_ANY` have a text in common."""
     ends = {0}
     for token in one:
         ends = _skip(ends, other)
@@ -70,7 +71,7 @@ def _meet(one: tuple[object, ...], other: list[object]) -> bool:
 
 
 def _skip(ends: set[int], other: list[object]) -> set[int]:
-    """The places that are reached when what is `_ANY` becomes nothing."""
+    """Return the places that are reached when each `_ANY` becomes nothing."""
     reached, waiting = set(ends), list(ends)
     while waiting:
         at = waiting.pop()
@@ -96,9 +97,9 @@ def _regex(pattern: str) -> re.Pattern[str]:
 
 
 def _source(tokens: tuple[object, ...]) -> str:
-    """A regular expression that needs no more than the length of the text for each `*`.
+    """Return a regular expression whose time is at most the length of the text for each `*`.
 
-    What stands between two `*` may be taken where it first occurs, so each such stretch is atomic.
+    A stretch between two `*` may be matched where it first occurs, so each stretch is atomic.
     """
     first, *more = _stretches(tokens)
     if not more:
@@ -108,7 +109,7 @@ def _source(tokens: tuple[object, ...]) -> str:
 
 
 def _stretches(tokens: tuple[object, ...]) -> list[str]:
-    """Regular expressions of what stands before, between and after each `*`."""
+    """Return the regular expressions of the stretches before, between and after each `*`."""
     stretches = [""]
     for token in tokens:
         if token is _ANY:

@@ -1,6 +1,6 @@
-"""What the agent may do in a person's own repository: these rules, the person's file, the command line.
+"""The policy in a person's own repository: default rules, then the person's file, then the command line.
 
-A repository cannot add rules: its files are what the agent works on, not who it works for.
+A repository cannot add rules, since the agent works on its files and not for them.
 """
 
 import os
@@ -26,7 +26,7 @@ LOOKING = (
     "git diff --stat",
     "git log",
 )
-"""Commands that only look, whatever follows them."""
+"""The commands that only look, whatever follows them."""
 
 
 def _rules(action: Action, *named: tuple[str, str]) -> list[Rule]:
@@ -39,19 +39,22 @@ DEFAULT = [
     *_rules(Action.ALLOW, *(("bash", pattern) for pattern in LOOKING)),
     *_rules(Action.DENY, *(("edit", pattern) for pattern in (".git", ".git/*", "*/.git", "*/.git/*"))),
 ]
-"""Files of the repository are read and edited freely, since every edit can be undone; commands are asked."""
+"""The default rules: files are read and edited freely, since every edit can be undone; commands are asked."""
 
 
 def asking_git(settings: Sequence[str]) -> list[Rule]:
-    """Rules for a repository whose own settings name programs that git runs: then git is asked, too."""
+    """Return rules under which git is asked, too, for a repository whose settings name programs that git
+    runs.
+    """
     looking = [pattern for pattern in LOOKING if pattern.startswith("git ")] if settings else []
     return _rules(Action.ASK, *(("bash", pattern) for pattern in looking))
 
 
 def keeping_programs(root: Path) -> list[Rule]:
-    """Rules that keep edits away from folders of the repository in which the shell looks for programs.
+    """Return rules that keep edits out of folders of the repository in which the shell looks for programs.
 
-    Else an edit could become the next `ls`: a virtual environment in the repository is often on the PATH.
+    Without them an edit could become the next `ls`, since a virtual environment of the repository is often on
+    PATH.
     """
     top = root.resolve()
     searched = [Path(folder) for folder in search_path().split(os.pathsep)]
@@ -64,19 +67,19 @@ def keeping_programs(root: Path) -> list[Rule]:
 
 
 def search_path() -> str:
-    """PATH without folders that depend on where a command runs: a repository must not choose programs."""
+    """Return PATH without relative folders, since a repository must not choose programs."""
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join(folder for folder in folders if Path(folder).is_absolute())
 
 
 def file() -> Path:
-    """Where a person keeps rules for all of their repositories."""
+    """Return the file in which a person keeps rules for all repositories."""
     home = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     return Path(home) / "ostinato" / "permissions.toml"
 
 
 def load(path: Path) -> list[Rule]:
-    """The rules of a file; none when it does not exist. Raises ConfigError."""
+    """Return the rules of a file, none when it does not exist; raises ConfigError."""
     try:
         tree = tomllib.loads(path.read_text())
     except FileNotFoundError:
@@ -87,7 +90,7 @@ def load(path: Path) -> list[Rule]:
 
 
 def given(action: Action, texts: Sequence[str]) -> list[Rule]:
-    """Rules of the command line: `bash: make *`, or `read` for all of a tool. Raises ConfigError."""
+    """Return rules of the command line: `bash: make *`, or `read` for all of a tool; raises ConfigError."""
     rules = []
     for text in texts:
         tool, colon, pattern = text.partition(":")
@@ -99,7 +102,7 @@ def given(action: Action, texts: Sequence[str]) -> list[Rule]:
 
 
 def _check_tool(tool: str, where: str) -> None:
-    """A rule about no tool would do nothing, and whoever wrote it would think that it does."""
+    """Refuse a rule about an unknown tool, which would have no effect without a word."""
     known = [*CATALOGUE, "mcp__"]
     if not any(patterns.meets(tool, name if name in CATALOGUE else name + UNKNOWN) for name in known):
         tools = ", ".join(CATALOGUE)

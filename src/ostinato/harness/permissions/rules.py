@@ -1,10 +1,10 @@
-"""What the agent may do: rules over tools and what they touch. The same object in a terminal and in training.
+"""The rules of what the agent may do, over tools and what they touch. Terminal and training share them.
 
-A rule is `{tool, pattern, action}`. Of the rules that match, the last one wins, but a denial always wins;
-what no rule matches is asked. In a pattern `*` is any text, `?` any character, a backslash takes the next one
-literally, and a final ` *` also matches nothing. Patterns match
+A rule is `{tool, pattern, action}`. Of the rules that match, the last one wins, but a denial always wins. The
+user is asked where no rule matches. In a pattern `*` is any text, `?` any character, a backslash takes the
+next one literally, and a final ` *` also matches nothing. Patterns match
 
-| tool | what they match |
+| tool | the texts that a pattern matches |
 |---|---|
 | `bash` | each simple command of a compound one, as the program gets its words; `> file`, `< file` apart |
 | `read` `write` `ls` … | the path within the repository |
@@ -44,7 +44,7 @@ STATEFUL |= {
     "complete",
     "wait",
 }
-"""Commands that may change what later ones mean: beside one of them only the whole text is granted."""
+"""The commands that may change what later ones mean; beside one of them only the whole text is granted."""
 PATHED = {"read", "ls", "grep", "glob", "semantic_search"}
 CHANGING = {"write", "edit", "apply_patch"}
 MOST_PLACES = 8
@@ -59,7 +59,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One line of a policy.
+    """A rule, which is one line of a policy.
 
     >>> str(Rule(tool="bash", pattern="git log *", action=Action.ALLOW))
     'allow bash: git log *'
@@ -80,18 +80,18 @@ class Rule:
 
     @classmethod
     def exactly(cls, tool: str, subject: str) -> "Rule":
-        """Allows this and nothing else."""
+        """Return the rule that allows this text and nothing else."""
         return cls(tool=tool, pattern=patterns.exactly(subject), action=Action.ALLOW)
 
     @property
     def exact(self) -> bool:
-        """Whether the pattern matches one text only."""
+        """Return whether the pattern matches one text only."""
         return patterns.is_exact(self.pattern)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What the policy says of one call.
+    """The judgement of the policy on one call.
 
     >>> Permissions([]).decide("bash", {"command": "ls; cat x"}).asks
     ('ls', 'cat x')
@@ -101,14 +101,14 @@ class Judgement:
     asks: tuple[str, ...] = ()
     """The parts that no rule allows, as they are shown to the user."""
     grants: tuple[Rule, ...] = ()
-    """What "always" adds: exactly these."""
+    """The rules that "always" adds, and no others."""
     reason: str = ""
-    """Of a denial: the rule; of a question: why the text is asked as a whole."""
+    """The rule of a denial, or the reason why the text is asked as a whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Need:
-    """A text that must be allowed; in `shape` UNKNOWN stands for what only the shell knows."""
+    """A text that must be allowed; in its `shape` UNKNOWN stands for text that only the shell knows."""
 
     text: str
     shape: str
@@ -116,12 +116,12 @@ class _Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Subject:
-    """One thing that needs permission.
+    """A subject: one thing that needs permission.
 
-    `needs` must each be allowed. `wholes`: longer texts that an exact rule may name instead, the first of
-    them shown. `surely`: (tool, shape) that only denials look at. `maybe` and `mentions`: commands that it
-    may run, and texts that may hold some: a denial of one makes it be asked. `opaque`: no pattern but `*`
-    covers it.
+    Each of `needs` must be allowed. `wholes` are longer texts that an exact rule may name instead, of which
+    the first is shown. `surely` holds pairs of tool and shape that only denials look at. `maybe` and
+    `mentions` are commands that it may run, and texts that may hold some: where a rule denies one of them,
+    the user is asked. No pattern but `*` covers an `opaque` subject.
     """
 
     tool: str
@@ -140,7 +140,7 @@ class _Subject:
         return rule.matches(need.shape) and (not self.opaque or rule.pattern == "*")
 
     def denied(self, rule: Rule) -> bool:
-        """Whether the rule names what surely happens."""
+        """Return whether the rule names something that surely happens."""
         shapes = self._named_by(rule)
         if self.opaque:
             return any(
@@ -149,20 +149,20 @@ class _Subject:
         return any(rule.matches(shape) for shape in shapes)
 
     def suspected(self, rule: Rule) -> bool:
-        """Whether the rule names what may happen."""
+        """Return whether the rule names something that may happen."""
         runs = self.maybe if rule.names("bash") else ()
         return any(patterns.meets(rule.pattern, shape) for shape in (*self._named_by(rule), *runs)) or (
             rule.names("bash") and any(patterns.occurs(rule.pattern, text) for text in self.mentions)
         )
 
     def _named_by(self, rule: Rule) -> list[str]:
-        """Shapes of what happens for sure, of the tools that the rule is about."""
+        """Yield the shapes that surely happen, of the tools that the rule is about."""
         seen = [*((self.tool, need.shape) for need in self.needs), *self.surely]
         return [shape for tool, shape in seen if any(rule.names(name) for name in _names(tool))]
 
 
 class Permissions:
-    """An ordered list of rules. Frozen: `granting` gives another one.
+    """An ordered list of rules. It is frozen; `granting` returns another one.
 
     `root` is the repository's absolute path, so that paths below it count as inside.
     """
@@ -175,7 +175,7 @@ class Permissions:
         return Permissions((*self.rules, *rules), root=self.root)
 
     def decide(self, tool: str, arguments: Arguments) -> Judgement:
-        """Whether a call may run. Never raises: what cannot be read is asked as a whole."""
+        """Decide whether a call may run. It never raises: a text that cannot be read is asked as a whole."""
         subjects, reason = self._subjects(tool, arguments)
         denying = next((rule for subject in subjects for rule in self._denials(subject)), None)
         if denying is not None:
@@ -205,7 +205,7 @@ class Permissions:
         return next((rule for rule in reversed(self.rules) if subject.covered(rule, need)), None)
 
     def _subjects(self, tool: str, arguments: Arguments) -> tuple[list[_Subject], str]:
-        """What needs permission, and why it is read as a whole if it is."""
+        """Return the subjects that need permission, and the reason when the text is read as a whole."""
         if tool != "bash":
             return [_named(tool, names) for names in self._named(tool, arguments)], ""
         command = str(arguments.get("command", ""))
@@ -223,7 +223,7 @@ class Permissions:
         return [self._command(part, command, places) for part in acting], ""
 
     def _named(self, tool: str, arguments: Arguments) -> list[tuple[str, ...]]:
-        """The names of each thing that a tool other than `bash` touches."""
+        """Yield the names of each file that a tool other than `bash` touches."""
         if tool in CHANGING:
             touched = list(changed_by(tool, arguments))
             return [paths.names(path, self.root) for path in touched] or [("(a patch that cannot be read)",)]
@@ -232,7 +232,7 @@ class Permissions:
         return [(json.dumps(dict(arguments), sort_keys=True, ensure_ascii=False, default=str),)]
 
     def _command(self, part: WordPart, command: str, places: list[str]) -> _Subject:
-        """A part of `command` that runs in one of the `places`."""
+        """Return the subject of a part of `command` that runs in one of the `places`."""
         opened = [each for each in part.redirections if each.word is not None]
         words = [_Need(text=part.command, shape=part.shape)] if part.words else []
         needs = (*words, *(need for each in opened for need in self._opens(each, places)))
@@ -255,16 +255,16 @@ class Permissions:
                 yield from (("edit", need.shape[2:]) for need in self._opens(each, places))
 
     def _opens(self, opened: Redirection, places: list[str]) -> list[_Need]:
-        """`> path` or `< path` for each name that the file of a redirection may have."""
+        """Yield `> path` or `< path` for each name that the file of a redirection may have."""
         word, sign = opened.word, ">" if opened.writes else "<"
         assert word is not None
-        if word.value is None:  # it may lead anywhere, whatever it begins with
+        if word.value is None:  # it may lead anywhere, however it begins
             return [_Need(text=f"{sign} {word.text}", shape=f"{sign} {UNKNOWN}")]
         names = [name for place in places for name in paths.names(word.value, self.root, place)]
         return [_Need(text=f"{sign} {name}", shape=f"{sign} {name}") for name in dict.fromkeys(names)]
 
     def _enters(self, part: WordPart) -> bool:
-        """Whether a part only changes into a directory within the repository."""
+        """Return whether a part only changes into a directory within the repository."""
         values = [word.value for word in part.words]
         if len(values) != 2 or values[0] != "cd" or not values[1] or part.redirections:
             return False
@@ -275,7 +275,7 @@ class Permissions:
         return plain and not any(self._denials(_named("bash", (part.text,))))
 
     def _places(self, entering: Iterable[WordPart]) -> list[str]:
-        """Directories in which a part may run: each `cd` may have happened, or failed."""
+        """Return the directories in which a part may run, since each `cd` may have happened or failed."""
         places = ["."]
         for part in itertools.islice(entering, MOST_PLACES):
             into = part.words[1].value or "."
@@ -284,7 +284,7 @@ class Permissions:
         return places
 
     def _leaves(self, place: str) -> bool:
-        """Whether a directory lies outside the repository, perhaps by a link."""
+        """Return whether a directory lies outside the repository, perhaps by a link."""
         return any(name.startswith(("/", "..")) for name in paths.names(place, self.root))
 
 
@@ -293,14 +293,14 @@ def _names(tool: str) -> tuple[str, ...]:
 
 
 def _named(tool: str, names: tuple[str, ...]) -> _Subject:
-    """Something with one name, or with another than is written: then both are shown, and granted together."""
+    """Return the subject of a file with one name, or with two, which are then shown and granted together."""
     whole = names[0] if len(names) == 1 else f"{names[0]} (really {names[-1]})"
     needs = tuple(_Need(text=name if len(names) == 1 else whole, shape=name) for name in names)
     return _Subject(tool=tool, needs=needs, wholes=(whole,))
 
 
 def changed_by(tool: str, arguments: Arguments) -> Iterator[str]:
-    """The paths that a call of `write`, `edit` or `apply_patch` names; none of another tool's."""
+    """Return the paths that a call of `write`, `edit` or `apply_patch` names; no paths for another tool."""
     if tool not in CHANGING:
         return
     if tool != "apply_patch":
@@ -314,7 +314,7 @@ def changed_by(tool: str, arguments: Arguments) -> Iterator[str]:
 
 
 def touched(tool: str, arguments: Arguments, *, root: str) -> list[str]:
-    """The files within the repository that a call changes."""
+    """Return the files within the repository that a call changes."""
     return [inside(path, root) for path in changed_by(tool, arguments)]
 
 
@@ -332,4 +332,4 @@ def _runs_git(part: WordPart) -> bool:
 
 
 ALLOW_ALL = Permissions([Rule(tool="*", pattern="*", action=Action.ALLOW)])
-"""Inside a sandbox, where nothing can be harmed: practice, bench and simulated developers."""
+"""The policy inside a sandbox, where nothing can be harmed: practice, bench and simulated developers."""

@@ -1,15 +1,16 @@
-"""What a shell command would run: its simple commands, found without running anything.
+"""The reader of shell commands: finds the simple commands of a text without running anything.
 
 ::
 
     cd pkg && FOO=1 make "all" > out | tee "$(cat name)"
     └─ cd pkg  ·  FOO=1 make all  ·  cat name  ·  tee "$(cat name)"     (`> out` stays with its command)
 
-`/bin/sh` is dash on some machines and bash on others, so this reads only what both read alike. Whatever they
-read differently (`&>`, `|&`, `12>`, `{fd}>`, `a+=b`, a continued line within a word), whatever can be known
-only while it runs (a program's name from a variable, here-documents, functions, loops over names), and
-backquotes, whose quoting has rules of its own, raises Opaque: the caller treats the whole text as one thing
-that no pattern covers. `benchmarks/shell_fuzz.py` compares this reader with both shells.
+`/bin/sh` is dash on some machines and bash on others, so this reads only text that both read alike. Three
+kinds of text raise Opaque: text that they read differently (`&>`, `|&`, `12>`, `{fd}>`, `a+=b`, a continued
+line within a word), text whose meaning is known only while it runs (a program's name from a variable,
+here-documents, functions, loops over names), and backquotes, whose quoting has rules of its own. The caller
+then treats the whole text as one thing that no pattern covers. `benchmarks/shell_fuzz.py` compares this
+reader with both shells.
 """
 
 import re
@@ -27,10 +28,10 @@ REDIRECTION = re.compile(r"<<|<>|<&|<|>>|>&|>\||>")
 PARAMETER = re.compile(r"[A-Za-z_]\w*|[0-9@*#?$!-]|\{[A-Za-z_]\w*\}", re.ASCII)
 ALONE = {"!", "{", "}", "[", "]", "[[", "]]"}
 LIVE = set("*?[]{}~")
-"""Characters that the shell may turn into something else when they are not quoted."""
+"""The characters that the shell may turn into something else when they are not quoted."""
 SUBSCRIPTS = {"[", "test", "printf", "read", "unset", "wait", "getopts", "mapfile", "readarray", "declare"}
 SUBSCRIPTS |= {"typeset", "local", "readonly", "export", "let", "compgen", "complete"}
-"""Builtins for which bash evaluates a word like `a[$(rm x)]` although it is quoted."""
+"""The builtins for which bash evaluates a word like `a[$(rm x)]` although it is quoted."""
 EVALUATES = {
     "eval",
     ".",
@@ -45,39 +46,41 @@ EVALUATES = {
     "enable",
 }
 EVALUATES |= {"fc", "bind", "let", "jobs"}
-"""Builtins that run, or redefine, what their words say."""
+"""The builtins that run or redefine what their words say."""
 MEANING = re.compile(
     r"PATH|CDPATH|ENV|BASH_ENV|IFS|SHELLOPTS|BASHOPTS|PS4|PAGER|EDITOR|VISUAL|MANPAGER|LESSOPEN|LESSCLOSE"
     r"|(LD|DYLD|GIT|BASH|PYTHON|PERL|RUBY|NODE)_\w*|PYTHON\w+|PERL5\w+|RUBYOPT"
 )
-"""Variables that decide which program runs, or what a program runs."""
+"""The variables that decide which program runs, or what a program runs."""
 UNKNOWN = "\ue000"
-"""Stands in a shape for any text. No command holds it: it is a private character, which `split` refuses."""
+"""The character that stands for any text in a shape. No command holds it, since `split` refuses it."""
 MOST_CHARS, DEEPEST = 64_000, 16
 
 
 class Opaque(Exception):  # noqa: N818
-    """What the command would run cannot be read from its text; the message says why."""
+    """The programs of a command cannot be read from its text; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Word:
-    """One word of a command. `text` is the same for all spellings of one word, and of no other."""
+    """One word of a command. All spellings of a word, and of no other, have the same `text`."""
 
     text: str
     value: str | None
-    """What the program gets; None when the shell decides that while it runs."""
+    """The word that the program gets; None when the shell decides it while it runs."""
     shape: str
     """`text` with UNKNOWN from where the shell decides to where it no longer does: `src/*.py` is `src/U.py`.
     It may become no word, one or several."""
     bare: bool
-    """Nothing in it is quoted or escaped."""
+    """True when nothing in it is quoted or escaped."""
     assigns: bool
-    """It reads `NAME=…` without quotes in the name: before a program, an assignment."""
+    """True when it reads `NAME=…` without quotes in the name, which is an assignment before a program."""
 
     @property
     def disguised(self) -> bool:
-        """Its value reads like an assignment but is a program's name, or is one in bash alone."""
+        """True when its value reads like an assignment but is a program's name, or is an assignment in bash
+        alone.
+        """
         if self.value is None:
             return False
         return APPENDING.match(self.value) is not None or (
@@ -87,7 +90,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redirection:
-    """`text` as written; what it opens, when it opens anything: `word`, to be written or read."""
+    """A redirection: its `text` as written, and the `word` that it opens for writing or reading, if any."""
 
     text: str
     word: Word | None
@@ -95,7 +98,7 @@ class Redirection:
 
     @property
     def target(self) -> str | None:
-        """`> out` writes, `< in` reads; None when it opens nothing that matters."""
+        """Return `> out` for writing, `< in` for reading; None when it opens nothing that matters."""
         return None if self.word is None else f"{'>' if self.writes else '<'} {self.word.text}"
 
 
@@ -112,12 +115,12 @@ class WordPart:
 
     @property
     def command(self) -> str:
-        """The words, assignments before them included, without redirections."""
+        """Return the words with the assignments before them, without redirections."""
         return " ".join(word.text for word in self.words)
 
     @property
     def shape(self) -> str:
-        """As `command`, with UNKNOWN where only the shell knows."""
+        """Return `command` with UNKNOWN for text that only the shell knows."""
         return " ".join(word.shape for word in self.words)
 
     @property
@@ -126,13 +129,13 @@ class WordPart:
 
     @property
     def program(self) -> list[Word]:
-        """The words from the program's name on, without assignments before it."""
+        """Return the words from the program's name on, without the assignments before it."""
         at = next((i for i, word in enumerate(self.words) if not word.assigns), len(self.words))
         return self.words[at:]
 
 
 def split(command: str) -> list[WordPart]:
-    """Every simple command of `command`, those in subshells and substitutions included. Raises Opaque."""
+    """Return every simple command, those in subshells and substitutions included; raises Opaque."""
     if len(command) > MOST_CHARS:
         raise Opaque(f"it has more than {MOST_CHARS} characters")
     for char in set(command):
@@ -144,7 +147,7 @@ def split(command: str) -> list[WordPart]:
 
 
 class _Reader:
-    """Reads left to right; `at` is the next character."""
+    """A reader from left to right; `at` is the index of the next character."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -154,7 +157,7 @@ class _Reader:
         self._substituting = 0
 
     def commands(self, end: str | None) -> None:
-        """Reads commands up to `end` (or the end of the text), which it consumes."""
+        """Read commands up to `end` (or the end of the text), and consume it."""
         part, closed = WordPart(), False
         while True:
             self._skip_blanks()
@@ -188,7 +191,7 @@ class _Reader:
         self.at += 1
 
     def _take_word(self, part: WordPart) -> bool:
-        """Adds one word; True when it was the end of a group."""
+        """Add one word; return True when it was the end of a group."""
         start = self.at
         word = self._word()
         if word.bare and self._peek() in set("<>") and self._is_descriptor(self.text[start : self.at]):
@@ -204,7 +207,7 @@ class _Reader:
         return False
 
     def _is_descriptor(self, word: str) -> bool:
-        """Whether a word right before `<` or `>` is the number of what is redirected."""
+        """Return whether a word right before `<` or `>` is the number of the redirected descriptor."""
         if word.startswith("{") or (word.isdigit() and len(word) > 1):
             raise Opaque(f"shells read `{word}` before a redirection differently")
         return word.isdigit()
@@ -233,7 +236,7 @@ class _Reader:
         self._nested(")")
 
     def _nested(self, end: str) -> None:
-        """Commands within parentheses, the first of which is next."""
+        """Read the commands within parentheses, the first of which is next."""
         self._depth += 1
         if self._depth > DEEPEST:
             raise Opaque("it is nested too deeply")
@@ -306,7 +309,7 @@ class _Reader:
         return char
 
     def _expansion(self, char: str, *, quoted: bool) -> bool:
-        """Reads what follows `$`; False when it is only that character."""
+        """Read the text after `$`; return False when it is only that character."""
         if char == "`":
             raise Opaque("it uses backquotes")
         if self._peek() == "\\":
@@ -325,7 +328,7 @@ class _Reader:
         return found is not None
 
     def _skip_blanks(self) -> None:
-        """Blanks, comments, and lines continued after a blank; never a newline."""
+        """Skip blanks, comments, and lines continued after a blank; never a newline."""
         while True:
             if self._peek() and self._peek() in BLANK:
                 self.at += 1
@@ -357,7 +360,9 @@ class _Reader:
 
 
 def _word_of(raw: str, pieces: list[str | None], *, bare: bool) -> Word:
-    """The word that is written `raw`; `pieces` are its parts without quotes, None where the shell decides."""
+    """Return the word that is written `raw`; `pieces` are its parts without quotes, None where the shell
+    decides.
+    """
     assigns = ASSIGNMENT.match(raw) is not None
     if raw in ALONE:
         return Word(text=raw, value=raw, shape=raw, bare=True, assigns=False)
@@ -372,6 +377,6 @@ def _word_of(raw: str, pieces: list[str | None], *, bare: bool) -> Word:
 
 
 def _evaluated(word: Word) -> bool:
-    """Whether a builtin of bash might run something that this word names."""
+    """Return whether a builtin of bash might run something that this word names."""
     text = word.text if word.value is None else word.value
     return ("$(" in text and word.value is None) or ("[" in text and ("$" in text or "`" in text))

@@ -1,7 +1,8 @@
-"""What else a command runs than its first word: through wrappers, shells and options. For denials.
+"""The programs that a command runs beside its first word: through wrappers, shells and options. Denials use
+them.
 
-`certain`: the command surely runs this, and a denial of it denies. `tails` and `lines`: it may run this,
-since any program may run what is named among its words, and a denial of it makes the command be asked.
+The commands of `certain` surely run, so a denial of one denies the whole. Those of `tails` and `lines` may
+run, since any program may run what is named among its words, so a denial of one makes the user be asked.
 """
 
 import posixpath
@@ -23,21 +24,21 @@ WRAPPERS |= {
     "taskset",
 }
 WRAPPERS |= {"unshare", "nsenter", "chroot", "strace", "ltrace", "prlimit", "runuser", "script", "unbuffer"}
-"""Programs that run the program named after them: a denial looks through them."""
+"""The programs that run the program named after them, which a denial looks through."""
 SHELLS = {"sh", "bash", "dash", "zsh", "ksh", "ash", "eval", "script", "su", "flock", "watch"}
-"""Programs that run a word as a command line."""
+"""The programs that run a word as a command line."""
 GIT_TAKES_ONE = {"-c", "-C", "--git-dir", "--work-tree", "--namespace", "--config-env", "--exec-path"}
 DEEPEST, MOST_WORDS = 4, 200
 
 
 def certain(part: WordPart) -> Iterator[str]:
-    """Commands that `part` surely runs, without path, assignments, wrapper or shell."""
+    """Yield the commands that `part` surely runs, without path, assignments, wrapper or shell."""
     words = [word.value if word.value is not None else word.shape for word in part.program]
     return _views(words[:MOST_WORDS], DEEPEST)
 
 
 def tails(part: WordPart) -> Iterator[str]:
-    """Shapes of commands that `part` may run: its words from each one on that is known."""
+    """Yield the shapes of commands that `part` may run: its words from each known one on."""
     words = [word.value if word.value is not None else word.shape for word in part.program][:MOST_WORDS]
     for at, word in enumerate(words):
         if UNKNOWN in word:
@@ -46,14 +47,14 @@ def tails(part: WordPart) -> Iterator[str]:
 
 
 def lines(part: WordPart) -> Iterator[str]:
-    """Words of `part` that may be command lines."""
+    """Yield the words of `part` that may be command lines."""
     for word in part.program[:MOST_WORDS]:
         if word.value is not None and any(blank in word.value for blank in " \n\t"):
             yield from spellings(word.value)
 
 
 def spellings(text: str) -> Iterator[str]:
-    """A text that may be a command line, as it stands and without its quotes."""
+    """Yield a text that may be a command line, as it stands and without its quotes."""
     yield text
     bare = text.translate({ord(char): None for char in "'\"\\"})
     if bare != text:
@@ -93,7 +94,9 @@ def _after_git_options(words: Sequence[str]) -> Sequence[str]:
 
 
 def _joined(words: Sequence[str]) -> str:
-    """A word that only the shell knows may vanish with the blank before it, or become several."""
+    """Return the joined words, where one that only the shell knows may vanish with its blank or become
+    several.
+    """
     text = ""
     for word in words:
         hidden = UNKNOWN in word
