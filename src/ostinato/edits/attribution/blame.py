@@ -34,7 +34,7 @@ def authors(repo: RepositoryPaths, path: str) -> list[Authored]:
     A line without a record is `unknown` when its commit has no records at all, else `human`.
     """
     output = git(repo.root, "blame", "--porcelain", "-w", "-M", "-C", "--", path).decode(errors="replace")
-    known = _records(repo)
+    known = trace.read(Path(state_of(repo)) / trace.FILE) + trace.read(Path(repo.root) / trace.SHARED)
     notes: dict[str, list[Range]] = {}
     authored = []
     for commit, original, line, name in _lines(output, path):
@@ -45,10 +45,6 @@ def authors(repo: RepositoryPaths, path: str) -> list[Authored]:
         who, model = (hit.contributor, hit.model) if hit else (nobody, "")
         authored.append(Authored(line=line, commit=commit, contributor=who, model=model))
     return authored
-
-
-def _records(repo: RepositoryPaths) -> list[Range]:
-    return trace.read(Path(state_of(repo)) / trace.FILE) + trace.read(Path(repo.root) / trace.SHARED)
 
 
 def _latest(ranges: Sequence[Range], path: str, line: int) -> Range | None:

@@ -119,10 +119,7 @@ def _likest(edit: FollowedEdit, tree: FileTree) -> TextFile | None:
 def _gained(
     edit: FollowedEdit, tree: FileTree, wanted: Counter[str], was: dict[str, Counter[str]]
 ) -> Counter[str]:
-    """Count how many more of the `wanted` lines there are than before the edit;
-
-    `was` overrides single files.
-    """
+    """Count the surplus of `wanted` lines over those before the edit; `was` overrides single files."""
     base = tree.at(edit.base)
     was = {each.path: Counter(each.lines) for each in edit.seen} | was
     now: Counter[str] = Counter()
@@ -151,12 +148,12 @@ def _tells(wanted: Sequence[str], found: Counter[str]) -> bool:
 def _likely(edit: FollowedEdit, tree: FileTree) -> list[str]:
     """Return the edit's own file and the changed ones, those of the same name and suffix first."""
     own = PurePosixPath(edit.path)
-    paths = {edit.path, edit.first_path, *tree.changed(edit.base)}
-    return sorted(paths, key=lambda p: (p != edit.path, *_unlike(own, PurePosixPath(p)), p))
 
+    def distance(path: str) -> tuple[bool, bool, bool, str]:
+        other = PurePosixPath(path)
+        return path != edit.path, own.name != other.name, own.suffix != other.suffix, path
 
-def _unlike(own: PurePosixPath, other: PurePosixPath) -> tuple[bool, bool]:
-    return own.name != other.name, own.suffix != other.suffix
+    return sorted({edit.path, edit.first_path, *tree.changed(edit.base)}, key=distance)
 
 
 def _share(wanted: Sequence[str], found: Counter[str]) -> float:

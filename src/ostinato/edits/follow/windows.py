@@ -65,8 +65,8 @@ def due(edit: FollowedEdit, now: float) -> Due:
     """Return the windows that are due. A window is open from its time until the next one's."""
     age = now - edit.proposed_at
     reached = [str(s) for s in SECONDS if s <= age and str(s) not in edit.done]
-    late = age >= LATEST_S
-    open_window = reached[-1] if reached and not late and reached[-1] == _current(age) else None
+    current = str(max((s for s in SECONDS if s <= age), default=None))
+    open_window = current if current in reached and age < LATEST_S else None
     return Due(window=open_window, missed=tuple(w for w in reached if w != open_window))
 
 
@@ -78,7 +78,3 @@ def next_due(edit: FollowedEdit) -> float | None:
 
 def finished(edit: FollowedEdit) -> bool:
     return all(str(s) in edit.done for s in SECONDS)
-
-
-def _current(age: float) -> str:
-    return str([s for s in SECONDS if s <= age][-1])

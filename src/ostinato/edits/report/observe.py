@@ -68,22 +68,22 @@ def observe(edit: FollowedEdit, now: float, view: RepositoryView) -> Observation
     if home_branch.unsettled(repo, now):
         return observation
     if not home_branch.rebasing(repo):
-        _commits(observation, repo, view)
-    _windows(observation, repo, view)
+        _observe_commit(observation, repo, view)
+    _observe_window(observation, repo, view)
     return observation
 
 
 def observe_overwriting(edit: FollowedEdit, by: FollowedEdit, hunks: tuple[EditHunk, ...]) -> Observation:
-    """Observe an edit of whose hunks a later edit changes some.
+    """Observe an edit at the moment at which an agent's later edit changes some of its hunks.
 
     The developer's verdict until then is recorded; later changes to those hunks are no verdict of theirs.
     """
     observation = Observation(edit=edit, now=by.proposed_at)
     repo = find_repository(edit.root)
     if repo and home_branch.whereabouts(repo, edit.home, edit.reflog).is_home:
-        found = measure(edit, OneFile(path=by.path, text=by.before))
+        measured = measure(edit, OneFile(path=by.path, text=by.before))
         settled = observation.now - edit.proposed_at >= SETTLED_S or edit.commit is not None
-        _judge(observation, f"superseded:{by.id}", found.verdict, settled=settled)
+        _judge(observation, f"superseded:{by.id}", measured.verdict, settled=settled)
     observation.edit = dataclasses.replace(observation.edit, hunks=hunks)
     observation.entries.append(
         entries.of_superseding(edit, by.id, observation.now, len(live(observation.edit)))
@@ -91,23 +91,25 @@ def observe_overwriting(edit: FollowedEdit, by: FollowedEdit, hunks: tuple[EditH
     return observation
 
 
-def _windows(observation: Observation, repo: RepositoryPaths, view: RepositoryView) -> None:
-    coming = due(observation.edit, observation.now)
-    for window in coming.missed:
+def _observe_window(observation: Observation, repo: RepositoryPaths, view: RepositoryView) -> None:
+    windows = due(observation.edit, observation.now)
+    for window in windows.missed:
         _censor(observation, window, "missed")
-    if coming.window is None:
+    if windows.window is None:
         return
-    found = _see(observation.edit, repo, view)
-    if isinstance(found, str):
-        _censor(observation, coming.window, found)
+    measured = _measurement(observation.edit, repo, view)
+    if isinstance(measured, str):
+        _censor(observation, windows.window, measured)
         return
-    observation.entries.append(entries.of_survival(observation.edit, coming.window, observation.now, found))
-    _done(observation, coming.window, path=found.path)
-    settled = int(coming.window) >= SETTLED_S or observation.edit.commit is not None
-    _judge(observation, coming.window, found.verdict, settled=settled)
+    observation.entries.append(
+        entries.of_survival(observation.edit, windows.window, observation.now, measured)
+    )
+    _close_window(observation, windows.window, path=measured.path)
+    settled = int(windows.window) >= SETTLED_S or observation.edit.commit is not None
+    _judge(observation, windows.window, measured.verdict, settled=settled)
 
 
-def _see(edit: FollowedEdit, repo: RepositoryPaths, view: RepositoryView) -> Measured | str:
+def _measurement(edit: FollowedEdit, repo: RepositoryPaths, view: RepositoryView) -> Measured | str:
     """Return the measurement, or the reason why there is none."""
     if home_branch.rebasing(repo):
         return "rebase_in_progress"
@@ -115,13 +117,13 @@ def _see(edit: FollowedEdit, repo: RepositoryPaths, view: RepositoryView) -> Mea
         return "branch_changed"
     if view.work(edit.root).read(edit.path)[1] in UNREADABLE:
         return "unreadable"
-    found = view.measure(edit, view.work(edit.root))
-    return "stashed" if _is_stashed(edit, found, repo, view) else found
+    measured = view.measure(edit, view.work(edit.root))
+    return "stashed" if _is_stashed(edit, measured, repo, view) else measured
 
 
-def _is_stashed(edit: FollowedEdit, found: Measured, repo: RepositoryPaths, view: RepositoryView) -> bool:
+def _is_stashed(edit: FollowedEdit, measured: Measured, repo: RepositoryPaths, view: RepositoryView) -> bool:
     """Return whether the missing lines lie in a stash made since the edit."""
-    if _is_there(found):
+    if _is_there(measured):
         return False
     for stash in home_branch.stashed_since(repo, edit.stashes):
         parts = [stash, ask(edit.root, "rev-parse", "--verify", "--quiet", f"{stash}^3")]
@@ -130,21 +132,21 @@ def _is_stashed(edit: FollowedEdit, found: Measured, repo: RepositoryPaths, view
     return False
 
 
-def _commits(observation: Observation, repo: RepositoryPaths, view: RepositoryView) -> None:
+def _observe_commit(observation: Observation, repo: RepositoryPaths, view: RepositoryView) -> None:
     """Record that the edit was committed, that its commit has another id, or that a commit took it back."""
     edit, head = observation.edit, view.head(observation.edit.root)
     if head is None or head == edit.head or not live(edit):
         return
     observation.edit = dataclasses.replace(edit, head=head)
-    found = view.measure(edit, view.commit(edit.root, head))
-    if _is_there(found):
-        _arrived(observation, repo, head, found, view)
+    measured = view.measure(edit, view.commit(edit.root, head))
+    if _is_there(measured):
+        _record_commit(observation, repo, head, measured, view)
     elif edit.commit and home_branch.whereabouts(repo, edit.home, edit.reflog).is_home:
-        _taken_back(observation, head, view)
+        _record_loss(observation, head, view)
 
 
-def _arrived(
-    observation: Observation, repo: RepositoryPaths, head: str, found: Measured, view: RepositoryView
+def _record_commit(
+    observation: Observation, repo: RepositoryPaths, head: str, measured: Measured, view: RepositoryView
 ) -> None:
     edit = observation.edit
     is_known = edit.commit is not None and contains(edit.root, edit.commit, head)
@@ -156,31 +158,28 @@ def _arrived(
         )
     if is_known or head == edit.base:
         return
-    commit = _bringing(edit, head, found)
-    text = view.commit(edit.root, head).read(found.path)[0]
-    observation.entries.append(entries.of_commit(edit, commit, observation.now, found))
+    commit = _commit_of_lines(edit, head, measured)
+    text = view.commit(edit.root, head).read(measured.path)[0]
+    observation.entries.append(entries.of_commit(edit, commit, observation.now, measured))
     observation.traces.append(
-        trace.of_commit(edit, found, (text or "").splitlines(), commit, observation.now)
+        trace.of_commit(edit, measured, (text or "").splitlines(), commit, observation.now)
     )
     observation.edit = dataclasses.replace(edit, commit=commit)
     if COMMIT not in edit.done:
-        observation.entries.append(entries.of_survival(edit, COMMIT, observation.now, found))
-        _done(observation, COMMIT, path=found.path)
-    _judge(observation, f"commit:{commit}", found.verdict, settled=True)
+        observation.entries.append(entries.of_survival(edit, COMMIT, observation.now, measured))
+        _close_window(observation, COMMIT, path=measured.path)
+    _judge(observation, f"commit:{commit}", measured.verdict, settled=True)
 
 
-def _bringing(edit: FollowedEdit, head: str, found: Measured) -> str:
-    """Return the commit that brought the lines, by git's line history;
-
-    HEAD's for lines that were there before.
-    """
-    ranges = [f"-L{first},{last}:{found.path}" for first, last in found.lines]
+def _commit_of_lines(edit: FollowedEdit, head: str, measured: Measured) -> str:
+    """Return the commit that brought the lines, by git's line history; HEAD if it tells of none since."""
+    ranges = [f"-L{first},{last}:{measured.path}" for first, last in measured.lines]
     last = ask(edit.root, "log", "-1", "-s", "--format=%H", *ranges, head) if ranges else None
     is_older = last and edit.base and contains(edit.root, last, edit.base)
     return head if not last or is_older else last
 
 
-def _taken_back(observation: Observation, head: str, view: RepositoryView) -> None:
+def _record_loss(observation: Observation, head: str, view: RepositoryView) -> None:
     """Record that HEAD no longer holds the edit: by a revert, or by a reset that left it in the work tree."""
     if _is_there(view.measure(observation.edit, view.work(observation.edit.root))):
         observation.edit = dataclasses.replace(observation.edit, commit=None)
@@ -198,23 +197,23 @@ def _judge(observation: Observation, window: str, verdict: EditVerdict, *, settl
     observation.entries += entries.of_verdict(edit, window, observation.now, verdict)
 
 
-def _is_there(found: Measured) -> bool:
-    return found.kept or (found.rates.four_gram >= LOST and found.rates.no_revert >= LOST)
+def _is_there(measured: Measured) -> bool:
+    return measured.kept or (measured.rates.four_gram >= LOST and measured.rates.no_revert >= LOST)
 
 
 def _without_worktree(observation: Observation) -> Observation:
-    coming = due(observation.edit, observation.now)
-    for window in (*coming.missed, *([coming.window] if coming.window else [])):
+    windows = due(observation.edit, observation.now)
+    for window in (*windows.missed, *([windows.window] if windows.window else [])):
         _censor(observation, window, "worktree_gone")
     return observation
 
 
 def _censor(observation: Observation, window: str, why: str) -> None:
     observation.entries.append(entries.of_censoring(observation.edit, window, observation.now, why))
-    _done(observation, window, path=observation.edit.path)
+    _close_window(observation, window, path=observation.edit.path)
 
 
-def _done(observation: Observation, window: str, *, path: str) -> None:
+def _close_window(observation: Observation, window: str, *, path: str) -> None:
     observation.edit = dataclasses.replace(
         observation.edit.found_in(path), done=(*observation.edit.done, window)
     )

@@ -49,11 +49,8 @@ def _python(lines: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
     """Return the syntax tree and the comments; None when the lines cannot be parsed by themselves."""
     text = textwrap.dedent("".join(lines))
     try:
-        comments = [t.string for t in tokenize.generate_tokens(io.StringIO(text).readline) if _is_comment(t)]
+        words = tokenize.generate_tokens(io.StringIO(text).readline)
+        comments = [word.string for word in words if word.type == tokenize.COMMENT]
         return ast.dump(ast.parse(text)), tuple("".join(comment.split()) for comment in comments)
     except (SyntaxError, tokenize.TokenError, ValueError, RecursionError, MemoryError):
         return None
-
-
-def _is_comment(token: tokenize.TokenInfo) -> bool:
-    return token.type == tokenize.COMMENT

@@ -5,7 +5,7 @@ user message. A client whose words changed is recorded as `main` until a row is 
 decides. The words were found in Claude Code 2.1.197, Codex 0.169.0, opencode 1.18.33 and aider 0.86.2.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ostinato.gateway.dialects.request import ChatRequest, Message
@@ -90,8 +90,4 @@ def _text(message: Message, role: str) -> str:
         return ""
     if isinstance(content, str):
         return content[:MOST_READ]
-    return _joined(content)
-
-
-def _joined(parts: Sequence[Message]) -> str:
-    return "".join(part["text"][:MOST_READ] for part in parts)
+    return "".join(part["text"][:MOST_READ] for part in content)

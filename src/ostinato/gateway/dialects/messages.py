@@ -73,7 +73,9 @@ def parse_count(body: object) -> ChatRequest:
 
 def _request(body: Mapping[str, Any]) -> ChatRequest:
     offered = _offers_tools(typed(body, "tool_choice", dict, {}))
-    _check_output(typed(body, "output_config", dict, {}))
+    if typed(body, "output_config", dict, {}).get("format") is not None:
+        field = "output_config.format"
+        raise invalid(f"{field} is not supported", field, code="unsupported_parameter")
     return ChatRequest(
         model=model_of(body),
         messages=(*_system(body.get("system")), *_messages(body.get("messages"))),
@@ -92,12 +94,6 @@ def _offers_tools(choice: Mapping[str, Any]) -> bool:
     if kind not in ("auto", "none"):
         raise invalid("tool_choice is only supported as 'auto' or 'none'", "tool_choice")
     return bool(kind == "auto")
-
-
-def _check_output(config: Mapping[str, Any]) -> None:
-    if config.get("format") is not None:
-        field = "output_config.format"
-        raise invalid(f"{field} is not supported", field, code="unsupported_parameter")
 
 
 def _hints(metadata: Mapping[str, Any]) -> dict[str, str]:

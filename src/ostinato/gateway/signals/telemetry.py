@@ -99,14 +99,16 @@ class Telemetry:
         parsed = await offload(len(body), lambda: list(parse_lines(body, key)))
         good = [each for each in parsed if not isinstance(each, RefusedLine)]
         refused = [each for each in parsed if isinstance(each, RefusedLine)]
-        taken, wrong = await self._take(good, key)
-        refused = sorted([*refused, *wrong], key=lambda each: each.line)
-        self._count(taken=taken, refused=len(refused))
+        accepted, conflicts = await self._accept(good, key)
+        refused = sorted([*refused, *conflicts], key=lambda each: each.line)
+        self._count(taken=accepted, refused=len(refused))
         errors = [{"line": each.line, "message": each.message} for each in refused]
-        status = 200 if not errors else MULTI_STATUS if taken else 422
-        answer = encode({"accepted": taken, "errors": errors} | (_all_wrong(errors) if status == 422 else {}))
-        answer.status_code = status
-        return answer
+        status = 200 if not errors else MULTI_STATUS if accepted else 422
+        response = encode(
+            {"accepted": accepted, "errors": errors} | (_all_refused(errors) if status == 422 else {})
+        )
+        response.status_code = status
+        return response
 
     async def logs(self, request: Request, key: ApiKey, body: bytes) -> Response:
         """Collect OTLP/HTTP logs. The response has the encoding of the request."""
@@ -119,20 +121,20 @@ class Telemetry:
             return len(parsed), [event for each in parsed if (event := event_of(each, key, now)) is not None]
 
         received, events = await offload(len(body), read)
-        taken, wrong = await self._take(list(enumerate(events, start=1)), key)
-        self._count(taken=taken, refused=len(wrong), ignored=received - len(events))
+        accepted, refused = await self._accept(list(enumerate(events, start=1)), key)
+        self._count(taken=accepted, refused=len(refused), ignored=received - len(events))
         if content_type.startswith("application/json"):
-            return encode({"partialSuccess": _partial(wrong)})
-        return Response(_partial_protobuf(wrong), media_type="application/x-protobuf")
+            return encode({"partialSuccess": _partial_success(refused)})
+        return Response(_partial_success_protobuf(refused), media_type="application/x-protobuf")
 
     async def _about(self, feedback: Feedback, key: ApiKey) -> Feedback:
         """Return the feedback about the user's own session of that name, under an id that nobody else has."""
         signal = feedback.signal
         session_id = await self._own(signal.session_id, key)
         before = await asyncio.to_thread(self._gateway.store.signal, signal.id)
-        theirs = None if before is None else await self._gateway.conversations.session(before.session_id)
-        taken = theirs is not None and not may_use(theirs, key)
-        id = owned(signal.id, key) if taken else signal.id
+        other = None if before is None else await self._gateway.conversations.session(before.session_id)
+        is_taken = other is not None and not may_use(other, key)
+        id = owned(signal.id, key) if is_taken else signal.id
         return replace(feedback, signal=replace(signal, session_id=session_id, id=id))
 
     async def _own(self, session_id: str, key: ApiKey) -> str:
@@ -155,41 +157,41 @@ class Telemetry:
         if signal.turn is not None and not await asyncio.to_thread(store.has_turn, turn):
             raise _unknown(f"unknown turn {turn!r}", "turn")
         before = await asyncio.to_thread(store.signal, signal.id)
-        if before is not None and not _same(before, signal):
+        if before is not None and _content(before) != _content(signal):
             message = f"feedback {signal.id!r} was given before and said something else: use another id"
             raise ApiError(409, message, code="feedback_conflict", param="id")
 
-    async def _take(self, lines: Sequence[tuple[int, Event]], key: ApiKey) -> tuple[int, list[RefusedLine]]:
+    async def _accept(self, lines: Sequence[tuple[int, Event]], key: ApiKey) -> tuple[int, list[RefusedLine]]:
         """Commit the events that may be recorded; return their number and the refused lines.
 
         An event that was recorded before counts as accepted.
         """
-        wrong: list[RefusedLine] = []
+        refused: list[RefusedLine] = []
         before = await self._known(lines)
-        theirs = await self._as_theirs(lines, before, key)
-        if theirs is not lines:
-            lines, before = theirs, await self._known(theirs)
+        renamed = await self._with_own_names(lines, before, key)
+        if renamed is not lines:
+            lines, before = renamed, await self._known(renamed)
         sessions = {event.session_id for _, event in lines if event.session_id is not None}
         known = {id: await self._gateway.conversations.session(id) for id in sessions}
-        gone = await asyncio.to_thread(self._gateway.store.purged, sessions)
-        good: list[Event] = []
+        purged = await asyncio.to_thread(self._gateway.store.purged, sessions)
+        accepted: list[Event] = []
         for line, event in lines:
-            why = _taken_id(event, before) or _not_theirs(event, known, gone, key)
+            why = _id_conflict(event, before) or _session_conflict(event, known, purged, key)
             if why is None:
-                good.append(event)
+                accepted.append(event)
             else:
-                wrong.append(RefusedLine(line=line, message=why))
-        if good:
+                refused.append(RefusedLine(line=line, message=why))
+        if accepted:
             recorded = {id: session for id, session in known.items() if session is not None}
-            await self._commit(await self._signals(good, recorded), good, key)
-            await self._end([event for event in good if event.session_id in recorded])
-        return len(good), wrong
+            await self._commit(await self._signals(accepted, recorded), accepted, key)
+            await self._end([event for event in accepted if event.session_id in recorded])
+        return len(accepted), refused
 
     async def _known(self, lines: Sequence[tuple[int, Event]]) -> Mapping[str, Event]:
         """Return the events that were recorded before under the ids of these."""
         return await asyncio.to_thread(self._gateway.store.known_events, [event.id for _, event in lines])
 
-    async def _as_theirs(
+    async def _with_own_names(
         self, lines: Sequence[tuple[int, Event]], before: Mapping[str, Event], key: ApiKey
     ) -> Sequence[tuple[int, Event]]:
         """Return the events about the user's own sessions, under ids that nobody else has taken.
@@ -251,7 +253,7 @@ class Telemetry:
             self._gateway.metrics.telemetry(outcome, n)
 
 
-def _taken_id(event: Event, before: Mapping[str, Event]) -> str | None:
+def _id_conflict(event: Event, before: Mapping[str, Event]) -> str | None:
     """Return why the id cannot be used; None when it is new, or the event is the same again."""
     known = before.get(event.id)
     if known is None or _subject(known) == _subject(event):
@@ -263,11 +265,13 @@ def _subject(event: Event) -> tuple[str | None, ...]:
     return event.user, event.organisation, event.name, event.session_id
 
 
-def _not_theirs(event: Event, known: dict[str, Session | None], gone: set[str], key: ApiKey) -> str | None:
+def _session_conflict(
+    event: Event, known: dict[str, Session | None], purged: set[str], key: ApiKey
+) -> str | None:
     """Return why an event is refused; None when it is accepted."""
     if event.session_id is None:
         return None
-    if event.session_id in gone:
+    if event.session_id in purged:
         return f"session {event.session_id!r} was purged"
     session = known[event.session_id]
     if session is None:
@@ -279,11 +283,7 @@ def _not_theirs(event: Event, known: dict[str, Session | None], gone: set[str], 
     return None
 
 
-def _same(before: Signal, now: Signal) -> bool:
-    return _meant(before) == _meant(now)
-
-
-def _meant(signal: Signal) -> tuple[object, ...]:
+def _content(signal: Signal) -> tuple[object, ...]:
     return signal.session_id, signal.kind, signal.value, signal.turn, signal.edit
 
 
@@ -325,11 +325,11 @@ def _unpacked(body: bytes, request: Request, most: int) -> bytes:
     return text
 
 
-def _partial(wrong: Sequence[RefusedLine]) -> dict[str, Any]:
+def _partial_success(wrong: Sequence[RefusedLine]) -> dict[str, Any]:
     return {"rejectedLogRecords": len(wrong), "errorMessage": wrong[0].message} if wrong else {}
 
 
-def _partial_protobuf(wrong: Sequence[RefusedLine]) -> bytes:
+def _partial_success_protobuf(wrong: Sequence[RefusedLine]) -> bytes:
     """Encode an ExportLogsServiceResponse: empty, or a partial success with a count and a message."""
     if not wrong:
         return b""
@@ -343,7 +343,7 @@ def _varint(value: int) -> bytes:
     return bytes([low | 0x80]) + _varint(rest) if rest else bytes([low])
 
 
-def _all_wrong(errors: Sequence[Any]) -> dict[str, Any]:
+def _all_refused(errors: Sequence[Any]) -> dict[str, Any]:
     message = errors[0]["message"] if errors else "the body has no line"
     return ApiError(422, f"no line could be taken: {message}", code="invalid_events").body()
 
