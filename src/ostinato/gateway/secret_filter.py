@@ -94,8 +94,8 @@ class SecretFilter:
         return {**message, "content": [{**part, "text": redact(part["text"])} for part in content or ()]}
 
     def _in_prompt(self, chat: ChatRequest) -> set[str]:
-        found = {secret for message in chat.messages for secret in self._in_message(message)}
-        return found.union(*(self._in_text(json.dumps(tool, ensure_ascii=False)) for tool in chat.tools))
+        secrets = {secret for message in chat.messages for secret in self._in_message(message)}
+        return secrets.union(*(self._in_text(json.dumps(tool, ensure_ascii=False)) for tool in chat.tools))
 
     def _in_message(self, message: Message) -> frozenset[str]:
         return frozenset(secret for text in _texts(message) for secret in self._in_text(text))

@@ -164,11 +164,11 @@ class Turns:
         conversation = call.conversation
         new_session = None if conversation.recorded else conversation.session
         # This comes before the wait: when the client leaves during it, the recorder still commits this turn.
-        (said,) = without_defaults((answer.message,), call.chat.tools)
-        end = conversation.add(answer.turn, position, call.digests[-1], said)
+        (message,) = without_defaults((answer.message,), call.chat.tools)
+        end = conversation.add(answer.turn, position, call.digests[-1], message)
         conversation.recorded = True
         unnamed = call.identity.session_id is None
-        self._conversations.note(conversation, ends_of(end, said) if unnamed else ())
+        self._conversations.note(conversation, ends_of(end, message) if unnamed else ())
         done = self._recorder.submit(turn=stored, session=new_session, key=call.key)
         index = answer.turn.index
         done.add_done_callback(

@@ -140,9 +140,9 @@ def counted(lines: Iterable[str]) -> Counter[str]:
     return Counter(key(line) for line in lines)
 
 
-def _tells(wanted: Sequence[str], found: Counter[str]) -> bool:
-    """Return whether so much was found again that chance is no explanation."""
-    return sum(len(word) for word in set(wanted) if len(word) >= SHORTEST and found[word]) >= TELLING
+def _tells(wanted: Sequence[str], counts: Counter[str]) -> bool:
+    """Return whether so much was counts again that chance is no explanation."""
+    return sum(len(word) for word in set(wanted) if len(word) >= SHORTEST and counts[word]) >= TELLING
 
 
 def _likely(edit: FollowedEdit, tree: FileTree) -> list[str]:
@@ -156,10 +156,10 @@ def _likely(edit: FollowedEdit, tree: FileTree) -> list[str]:
     return sorted({edit.path, edit.first_path, *tree.changed(edit.base)}, key=distance)
 
 
-def _share(wanted: Sequence[str], found: Counter[str]) -> float:
-    """Return the share of the lines, without blank ones, that are among `found`."""
+def _share(wanted: Sequence[str], counts: Counter[str]) -> float:
+    """Return the share of the lines, without blank ones, that are among `counts`."""
     lines = Counter(word for word in wanted if word)
-    return (lines & found).total() / lines.total() if lines else 0.0
+    return (lines & counts).total() / lines.total() if lines else 0.0
 
 
 def _window(wanted: Sequence[str], keys: Sequence[str]) -> Region:

@@ -79,9 +79,9 @@ def _joined(edit: FollowedEdit, path: str, hunks: Sequence[EditHunk], parts: Seq
 def _of_deletion(edit: FollowedEdit, tree: FileTree) -> Measured:
     """Measure an edit that removed its file."""
     text, why = tree.read(edit.path)
-    gone = text is None and why == "missing"
-    now = [] if gone else [text or ""]
-    return Measured(rates=rates(now, [], [edit.before or ""]), path=edit.path, lines=(), kept=gone)
+    is_gone = text is None and why == "missing"
+    now = [] if is_gone else [text or ""]
+    return Measured(rates=rates(now, [], [edit.before or ""]), path=edit.path, lines=(), kept=is_gone)
 
 
 def _stays(hunk: EditHunk, here: Measured) -> bool:
@@ -111,11 +111,13 @@ def _at(edit: FollowedEdit, hunk: EditHunk, region: Region, text: TextFile, *, w
     now = text.lines[region.start : region.end]
     is_format = tokens(lines) == tokens(before)
     words = region.words(text.lines)
-    found = rates(now, lines, before) if is_format else rates(words, tokens(lines), tokens(before))
-    same = _same(edit.path, words, now, lines, is_format=is_format) if lines else found.no_revert > LOST
+    measured_rates = rates(now, lines, before) if is_format else rates(words, tokens(lines), tokens(before))
+    same = (
+        _same(edit.path, words, now, lines, is_format=is_format) if lines else measured_rates.no_revert > LOST
+    )
     kept = same or (whole and not is_format)
     return Measured(
-        rates=Rates(four_gram=1.0, no_revert=1.0) if kept else found,
+        rates=Rates(four_gram=1.0, no_revert=1.0) if kept else measured_rates,
         path=text.path,
         lines=((region.start + 1, region.end),) if region.end > region.start else (),
         kept=kept,

@@ -1,5 +1,5 @@
 """The dialects of clients: each parses requests into one form and writes replies from the recorded turn.
 
-`app`, `turns`, `turn_response` and the folders `access` and `tokens` import this one. A dialect knows
-nothing of engines or of the store.
+Every part of the gateway may import this folder, which imports only `errors`. A dialect knows nothing of
+engines or of the store.
 """

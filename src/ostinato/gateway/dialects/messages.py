@@ -169,17 +169,17 @@ def _call(block: Mapping[str, Any], where: str) -> Message:
 
 def _user(role: str, blocks: list[tuple[Any, str]]) -> list[Message]:
     """Return a message for each tool result, and one for each run of neighbouring texts."""
-    found: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
     for block, where in blocks:
         if isinstance(block, dict) and block.get("type") == "tool_result":
-            found.append(_result(block, where))
+            messages.append(_result(block, where))
             continue
         text = part_text(block, where, TEXT)
-        if found and found[-1]["role"] == role:
-            found[-1]["content"] += JOINT + text
+        if messages and messages[-1]["role"] == role:
+            messages[-1]["content"] += JOINT + text
         else:
-            found.append({"role": role, "content": text})
-    return list(found)
+            messages.append({"role": role, "content": text})
+    return list(messages)
 
 
 def _result(block: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -190,13 +190,13 @@ def _result(block: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def _merged(messages: list[Message]) -> list[Message]:
     """Merge neighbouring messages of the assistant: clients may split one turn into several."""
-    found: list[Message] = []
+    merged: list[Message] = []
     for message in messages:
-        if found and message["role"] == found[-1]["role"] == "assistant":
-            found[-1] = merge(found[-1], message)
+        if merged and message["role"] == merged[-1]["role"] == "assistant":
+            merged[-1] = merge(merged[-1], message)
         else:
-            found.append(message)
-    return found
+            merged.append(message)
+    return merged
 
 
 def _tools(body: Mapping[str, Any]) -> tuple[Message, ...]:

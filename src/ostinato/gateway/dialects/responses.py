@@ -110,16 +110,16 @@ def _input(value: object) -> list[Message]:
         return [{"role": "user", "content": value}]
     if not isinstance(value, list) or not value:
         raise invalid("input must be text or a list with at least one item", "input")
-    found: list[Message] = []
+    messages: list[Message] = []
     for i, item in enumerate(value):
         message = _item(item, f"input[{i}]")
-        if message is not None and found and message["role"] == found[-1]["role"] == "assistant":
-            found[-1] = merge(found[-1], message)
+        if message is not None and messages and message["role"] == messages[-1]["role"] == "assistant":
+            messages[-1] = merge(messages[-1], message)
         elif message is not None:
-            found.append(message)
-    if not found:
+            messages.append(message)
+    if not messages:
         raise invalid("input holds nothing that the model can read", "input")
-    return found
+    return messages
 
 
 def _item(item: object, where: str) -> Message | None:
@@ -195,14 +195,14 @@ ITEMS: Mapping[str, Callable[[Mapping[str, Any], str], Message]] = {
 def _tools(tools: list[Any]) -> tuple[tuple[Message, ...], dict[str, str]]:
     """Return the tools to offer to the model, and the shapes of those that the client knows in another
     one."""
-    found: list[Message] = []
+    offered: list[Message] = []
     shapes: dict[str, str] = {}
     for i, tool in enumerate(tools):
         shown, shape = _tool(tool, f"tools[{i}]")
-        found += shown
+        offered += shown
         if shape is not None:
             shapes[shown[0]["function"]["name"]] = shape
-    return tuple(found), shapes
+    return tuple(offered), shapes
 
 
 def _tool(tool: Any, where: str) -> tuple[list[Message], str | None]:
