@@ -7,7 +7,7 @@ import pytest
 from fuzz.weights_chain import run_schedule
 
 from ostinato.sync import Publisher, SyncError
-from ostinato.sync.codec.payload import CHECK_BYTES, Reader
+from ostinato.sync.codec.payload import CHECK_BYTES, PayloadReader
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -23,7 +23,9 @@ def test_the_schedules_notice_a_reader_that_checks_nothing(monkeypatch: pytest.M
     """Without digests and checksums a damaged bit is served."""
     for module in ("reader.download", "reader.subscriber", "chain.sealed"):
         monkeypatch.setattr(f"ostinato.sync.{module}.expect", lambda *_: None, raising=False)
-    monkeypatch.setattr("ostinato.sync.codec.choose.opened", lambda payload: Reader(payload[:-CHECK_BYTES]))
+    monkeypatch.setattr(
+        "ostinato.sync.codec.choose.opened", lambda payload: PayloadReader(payload[:-CHECK_BYTES])
+    )
     assert any(_mismatches(seed) for seed in range(40))
 
 

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from ostinato.search.index import Hit, Index, MissingFiles, SearchError, UnknownTree
+from ostinato.search.index import Index, MissingFiles, SearchError, SearchHit, UnknownTree
 from ostinato.web.origin import LocalOnly
 from ostinato.web.values import TooManyValuesError, parse_values
 
@@ -33,7 +33,7 @@ class RequestRefused(Exception):  # noqa: N818
         self.body = {"error": {"message": message, "code": code, **more}}
 
 
-class Service:
+class SearchService:
     """The endpoints. Work on the index is done in threads, one request at a time."""
 
     def __init__(self, index: Index, authenticate: Authenticate) -> None:
@@ -101,7 +101,7 @@ class Service:
 
 def create_app(index: Index, authenticate: Authenticate) -> ASGIApp:
     """Return the application. The caller closes the index."""
-    service = Service(index, authenticate)
+    service = SearchService(index, authenticate)
     routes = [
         Route("/v1/search", service.search, methods=["POST"]),
         Route("/v1/search/trees", service.trees, methods=["POST"]),
@@ -139,7 +139,7 @@ def _file(value: object) -> tuple[str, bytes]:
         ) from None
 
 
-def _hit(hit: Hit) -> dict[str, object]:
+def _hit(hit: SearchHit) -> dict[str, object]:
     return {"path": hit.path, "first": hit.first, "last": hit.last, "score": round(hit.score, 4)}
 
 

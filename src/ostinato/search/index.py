@@ -49,10 +49,10 @@ class SearchError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
+class SearchHit:
     """One result of a query: its place and its score. Lines count from 1, and both ends are included.
 
-    >>> Hit(path="calc.py", first=1, last=2, score=3.5).path
+    >>> SearchHit(path="calc.py", first=1, last=2, score=3.5).path
     'calc.py'
     """
 
@@ -115,7 +115,7 @@ class Index:
         self._cache.add_files(encoded)
         self.embedded += len(encoded)
 
-    def query(self, tree: str, query: str, *, path: str = ".", k: int = 10) -> list[Hit]:
+    def query(self, tree: str, query: str, *, path: str = ".", k: int = 10) -> list[SearchHit]:
         """Return the best pieces at or below `path`, best first.
 
         Raises UnknownTree, MissingFiles, SearchError.
@@ -171,9 +171,9 @@ class Index:
         )
 
 
-def _hit(tree: _Tree, number: int, scores: Any) -> Hit:
+def _hit(tree: _Tree, number: int, scores: Any) -> SearchHit:
     first, last = tree.spans[number]
-    return Hit(path=tree.paths[number], first=int(first), last=int(last), score=float(scores[number]))
+    return SearchHit(path=tree.paths[number], first=int(first), last=int(last), score=float(scores[number]))
 
 
 def _below(path: str, folder: str) -> bool:

@@ -53,7 +53,7 @@ Blobs = Mapping[str, Blob]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class WeightsSnapshot:
     """The weights of a committed version, as its publisher and its readers hold them."""
 
     version: int

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.sync.codec import rice, sparse_rows
-from ostinato.sync.codec.payload import DamagedPayload, Reader
+from ostinato.sync.codec.payload import DamagedPayload, PayloadReader
 
 small = st.integers(0, 5)
 numbers = st.one_of(small, st.integers(0, 1 << 20), st.integers(0, 1 << 33))
@@ -17,7 +17,7 @@ numbers = st.one_of(small, st.integers(0, 1 << 20), st.integers(0, 1 << 33))
 
 def there_and_back(values: np.ndarray, lengths: np.ndarray) -> int:
     body = rice.packed(values, lengths)
-    reader = Reader(body)
+    reader = PayloadReader(body)
     assert rice.read(reader, lengths).tolist() == values.tolist()
     reader.end()
     return len(body)
@@ -56,7 +56,7 @@ def test_an_outlier_costs_itself_only() -> None:
 def test_rows_come_back(rows: list[list[int]]) -> None:
     lengths = np.array([len(row) for row in rows], np.int64)
     values = np.array([value for row in rows for value in row], np.int64)
-    reader = Reader(sparse_rows.packed(sparse_rows.rows_of(values, lengths)))
+    reader = PayloadReader(sparse_rows.packed(sparse_rows.rows_of(values, lengths)))
     back = sparse_rows.read(reader, lengths)
     reader.end()
     assert sparse_rows.dense(back.at, back.values, len(values)).tolist() == values.tolist()

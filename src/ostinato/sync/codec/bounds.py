@@ -7,7 +7,7 @@ import numpy as np
 
 from ostinato.sync.codec.classes import magnitudes
 from ostinato.sync.codec.ordinal import Ints, NumberKind, Words
-from ostinato.sync.codec.payload import DamagedPayload, Reader, number
+from ostinato.sync.codec.payload import DamagedPayload, PayloadReader, number
 
 FEW = 64
 """Below this number of changed values there is one class."""
@@ -80,7 +80,7 @@ def bounds_packed(bounds: list[int]) -> bytes:
     return b"".join(map(number, [len(bounds), *bounds]))
 
 
-def bounds_read(reader: Reader, kind: NumberKind) -> list[int]:
+def bounds_read(reader: PayloadReader, kind: NumberKind) -> list[int]:
     bounds = [reader.number(most=(1 << kind.width) - 1) for _ in range(reader.number(most=MOST_READ))]
     if bounds != sorted(bounds):
         raise DamagedPayload("payload holds classes that are not in order")

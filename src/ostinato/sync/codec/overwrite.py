@@ -10,7 +10,7 @@ import numpy as np
 
 from ostinato.sync.codec import planes, rice, sparse_rows
 from ostinato.sync.codec.ordinal import Ints, Words
-from ostinato.sync.codec.payload import DamagedPayload, Reader, number
+from ostinato.sync.codec.payload import DamagedPayload, PayloadReader, number
 
 
 def packed(after: Words, places: Ints) -> bytes:
@@ -26,7 +26,7 @@ def at_least(count: int, places: Ints) -> float:
     return count * -(p * math.log2(p) + (1 - p) * math.log2(1 - p)) / 8
 
 
-def apply(reader: Reader, words: Words) -> None:
+def apply(reader: PayloadReader, words: Words) -> None:
     """Turn `words`, a copy of any base, into the packed values; after DamagedPayload they are void."""
     count = reader.number(most=len(words))
     if not count:

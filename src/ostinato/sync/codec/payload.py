@@ -22,12 +22,12 @@ def sealed(body: bytes | bytearray) -> bytes:
     return bytes(body) + xxhash.xxh32_digest(body)
 
 
-def opened(payload: bytes) -> "Reader":
+def opened(payload: bytes) -> "PayloadReader":
     """Return a reader of the body. Raises DamagedPayload unless the checksum fits."""
     body, check = payload[:-CHECK_BYTES], payload[-CHECK_BYTES:]
     if len(payload) < CHECK_BYTES or xxhash.xxh32_digest(body) != check:
         raise DamagedPayload(f"payload of {len(payload)} bytes: its checksum does not fit")
-    return Reader(body)
+    return PayloadReader(body)
 
 
 def number(value: int) -> bytes:
@@ -39,7 +39,7 @@ def number(value: int) -> bytes:
     return bytes([*out, value])
 
 
-class Reader:
+class PayloadReader:
     """Reads a body from front to back."""
 
     def __init__(self, body: bytes) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ostinato.sync.codec.ordinal import Ints
-from ostinato.sync.codec.payload import DamagedPayload, Reader, number
+from ostinato.sync.codec.payload import DamagedPayload, PayloadReader, number
 
 BLOCK = 512
 """Numbers that share a k, so that k adapts to dense and rare changes; it costs 1/64 bit per number."""
@@ -27,7 +27,7 @@ def flags_packed(flags: NDArray[np.bool_ | np.uint8]) -> bytes:
     return np.packbits(flags, bitorder="little").tobytes()
 
 
-def flags_read(reader: Reader, count: int) -> NDArray[np.uint8]:
+def flags_read(reader: PayloadReader, count: int) -> NDArray[np.uint8]:
     """Return `count` flags as 0 or 1, shape [count]."""
     packed = np.frombuffer(reader.take((count + 7) // 8), np.uint8)
     return np.unpackbits(packed, count=count, bitorder="little")
@@ -48,7 +48,7 @@ def packed(values: Ints, lengths: Ints) -> bytes:
     return b"".join((ks.astype(np.uint8).tobytes(), unary, _planes(values, k), _listed(beyond)))
 
 
-def read(reader: Reader, lengths: Ints) -> Ints:
+def read(reader: PayloadReader, lengths: Ints) -> Ints:
     """Return the values that `packed` was given. Raises DamagedPayload."""
     sizes = blocks(lengths)
     if not len(sizes):
@@ -119,7 +119,7 @@ def _unary(quotients: Ints) -> bytes:
     return number((int(ends[-1]) + 7) // 8) + flags_packed(flags)
 
 
-def _unary_read(reader: Reader, count: int) -> Ints:
+def _unary_read(reader: PayloadReader, count: int) -> Ints:
     size = reader.number(most=(count * (LONGEST_UNARY + 1) + 7) // 8)
     ends = np.flatnonzero(flags_read(reader, 8 * size))
     if len(ends) != count:
@@ -143,7 +143,7 @@ def _planes(values: Ints, k: Ints) -> bytes:
     return b"".join(flags_packed((narrow[:size] & one(1 << b)) != 0) for b, size in enumerate(sizes))
 
 
-def _planes_read(reader: Reader, k: Ints) -> Ints:
+def _planes_read(reader: PayloadReader, k: Ints) -> Ints:
     dtype = next(each for each in LIST_DTYPES if 8 * each.itemsize >= int(k[0]))
     low = np.zeros(len(k), dtype)
     for b, size in enumerate(_plane_sizes(k)):
@@ -159,7 +159,7 @@ def _listed(values: Ints) -> bytes:
     return bytes([which]) + values.astype(LIST_DTYPES[which]).tobytes()
 
 
-def _list_read(reader: Reader, count: int, below: int) -> Ints:
+def _list_read(reader: PayloadReader, count: int, below: int) -> Ints:
     if not count:
         return np.zeros(0, np.int64)
     which = reader.byte()

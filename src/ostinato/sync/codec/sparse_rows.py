@@ -12,7 +12,7 @@ import numpy as np
 
 from ostinato.sync.codec import rice
 from ostinato.sync.codec.ordinal import Ints
-from ostinato.sync.codec.payload import DamagedPayload, Reader, number
+from ostinato.sync.codec.payload import DamagedPayload, PayloadReader, number
 
 ZEROS, GAPS, EVERY = range(3)
 DEEPEST = 2
@@ -110,7 +110,7 @@ def dense(at: Ints, values: Ints, length: int) -> Ints:
     return numbers
 
 
-def read(reader: Reader, lengths: Ints, depth: int = 0) -> Rows:
+def read(reader: PayloadReader, lengths: Ints, depth: int = 0) -> Rows:
     """Return the rows that `packed` was given. Raises DamagedPayload."""
     kinds = reader.array(np.dtype("u1"), len(lengths)).astype(np.int64)
     if (kinds > EVERY).any() or (depth == DEEPEST and (kinds == GAPS).any()):

@@ -12,7 +12,7 @@ from ostinato.sync.codec import sparse_rows
 from ostinato.sync.codec.bounds import bounds_for, bounds_packed, bounds_read
 from ostinato.sync.codec.classes import classes, magnitudes
 from ostinato.sync.codec.ordinal import Ints, NumberKind, Words
-from ostinato.sync.codec.payload import Reader
+from ostinato.sync.codec.payload import PayloadReader
 from ostinato.sync.codec.rice import flags_packed, flags_read
 
 MOST_BOUNDS = 7
@@ -44,7 +44,7 @@ def _class_of(words: Words, bounds: list[int]) -> NDArray[np.uint8]:
     return which
 
 
-def apply(kind: NumberKind, reader: Reader, words: Words) -> None:
+def apply(kind: NumberKind, reader: PayloadReader, words: Words) -> None:
     """Turn `words`, a copy of the base, into the packed values; after DamagedPayload they are void."""
     bounds = bounds_read(reader, kind)
     groups = classes(words, bounds)

@@ -14,7 +14,7 @@ from ostinato.sync.codec import planes
 from ostinato.sync.codec.bounds import SAMPLE, bounds_for, bounds_packed, bounds_read
 from ostinato.sync.codec.classes import classes
 from ostinato.sync.codec.ordinal import Ints, NumberKind, Words
-from ostinato.sync.codec.payload import Reader
+from ostinato.sync.codec.payload import PayloadReader
 
 MOST_BOUNDS = 3
 """Each class takes 4 ns per value to select; with seven bounds payloads would be 1 to 2 % smaller."""
@@ -40,7 +40,7 @@ def _unsigned(kind: NumberKind, words: Words) -> Words:
     return kind.ordinals(words).view(words.dtype)
 
 
-def apply(kind: NumberKind, reader: Reader, words: Words) -> None:
+def apply(kind: NumberKind, reader: PayloadReader, words: Words) -> None:
     """Turn `words`, a copy of the base, into the packed values; after DamagedPayload they are void."""
     bounds = bounds_read(reader, kind)
     grouped = planes.read(reader.rest(), words.dtype, len(words))

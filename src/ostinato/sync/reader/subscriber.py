@@ -21,7 +21,7 @@ from ostinato.sync.chain.paths import cheapest
 from ostinato.sync.errors import DigestMismatch, NotThere, UnknownVersion, expect
 from ostinato.sync.reader.download import Damaged, Downloader
 from ostinato.sync.shards import assemble
-from ostinato.sync.weights import Blobs, Snapshot, state_root, to_blobs, to_tensors
+from ostinato.sync.weights import Blobs, WeightsSnapshot, state_root, to_blobs, to_tensors
 
 log = logging.getLogger(__name__)
 RELIST_EVERY = 16
@@ -103,7 +103,7 @@ class Subscriber:
         """
         return assemble(to_tensors(self.snapshot(version).blobs))
 
-    def snapshot(self, version: int) -> Snapshot:
+    def snapshot(self, version: int) -> WeightsSnapshot:
         """Return the weights of `version` in the form in which they were published; errors as in `fetch`."""
         try:
             manifest = self.manifest(version)
@@ -117,7 +117,7 @@ class Subscriber:
         self._held = version, to_tensors(blobs)
         self._ahead_bytes = AHEAD_TIMES * manifest.size
         self._downloader.forget_ahead()
-        return Snapshot(version=version, blobs=blobs)
+        return WeightsSnapshot(version=version, blobs=blobs)
 
     def prefetch(self) -> int:
         """Fetch the parts of the next version that exist so far, while it is still being published.

@@ -20,7 +20,7 @@ from ostinato.sync.chain.sealed import create_once
 from ostinato.sync.errors import Fenced, NotThere, OutOfOrder, Overtaken, expect
 from ostinato.sync.reader.subscriber import Subscriber
 from ostinato.sync.shards import Shard, flatten
-from ostinato.sync.weights import Blobs, Snapshot, to_blobs
+from ostinato.sync.weights import Blobs, WeightsSnapshot, to_blobs
 from ostinato.sync.writer.ranks import RankExchange, RankGroup
 from ostinato.sync.writer.upload import Uploader
 
@@ -52,8 +52,8 @@ class Publisher:
         self._exchange = RankExchange(objects, self._keys, self._group)
         self._epoch: Epoch | None = None
         self._last: Manifest | None = None
-        self._base: Snapshot | None = None
-        self._milestone: Snapshot | None = None
+        self._base: WeightsSnapshot | None = None
+        self._milestone: WeightsSnapshot | None = None
         self._fenced: Fenced | None = None
 
     @property
@@ -94,7 +94,7 @@ class Publisher:
         patches = [self._uploader.patch(version, blobs, base) for base in self._bases(version, self._last)]
         return self._publish(blobs, patches, self._last)
 
-    def _bases(self, version: int, last: Manifest) -> list[Snapshot | None]:
+    def _bases(self, version: int, last: Manifest) -> list[WeightsSnapshot | None]:
         """Return the bases of the patches of `version`, that of the manifest first; None makes an anchor."""
         skip, epoch = self._milestone, self._start()
         spans = skip is not None and skip.version == version - self._cadence.skip
@@ -162,7 +162,7 @@ class Publisher:
         return stored
 
     def _advance(self, manifest: Manifest, blobs: Blobs) -> Manifest:
-        self._last, self._base = manifest, Snapshot(version=manifest.version, blobs=blobs)
+        self._last, self._base = manifest, WeightsSnapshot(version=manifest.version, blobs=blobs)
         if manifest.version % self._cadence.skip == 0:
             self._milestone = self._base
         return manifest

@@ -10,7 +10,7 @@ from ostinato.sync.chain.manifest import Part, Patch, TensorEntry
 from ostinato.sync.chain.sealed import create_once
 from ostinato.sync.codec import FULL, encode
 from ostinato.sync.errors import DigestMismatch
-from ostinato.sync.weights import Blob, Blobs, Snapshot, state_root
+from ostinato.sync.weights import Blob, Blobs, WeightsSnapshot, state_root
 
 PART_BYTES = 16 << 20
 """A part is closed once it has this many bytes; a tensor is never split. Parts are small enough for several
@@ -26,7 +26,7 @@ class Uploader:
         self._objects = objects
         self._keys = keys
 
-    def patch(self, version: int, blobs: Blobs, base: Snapshot | None) -> Patch:
+    def patch(self, version: int, blobs: Blobs, base: WeightsSnapshot | None) -> Patch:
         """Upload the payloads from `base` to `blobs`; the next part is encoded while one is sent."""
         entries: list[TensorEntry] = []
         parts = self._put_all(version, _payloads(blobs, base, entries))
@@ -76,7 +76,7 @@ def _marked(payloads: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
         yield held, True
 
 
-def _payloads(blobs: Blobs, base: Snapshot | None, entries: list[TensorEntry]) -> Iterator[bytes]:
+def _payloads(blobs: Blobs, base: WeightsSnapshot | None, entries: list[TensorEntry]) -> Iterator[bytes]:
     """Yield the contents of the parts, in order; `entries` grows as tensors are encoded."""
     pending, part = bytearray(), 0
     for name, blob in blobs.items():
