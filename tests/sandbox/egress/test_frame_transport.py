@@ -444,7 +444,7 @@ async def test_a_guest_that_acknowledges_unread_bytes_fills_no_memory(dishonest:
         await dishonest.say(
             event="data", stream=1, body=f"CONNECT good.test:{port} HTTP/1.1\r\n\r\nx".encode()
         )
-        reader = frames.Reader()
+        reader = frames.FrameReader()
         given = 0
         while given < 4 * frames.WINDOW:  # so far it is honest
             reader.feed(await asyncio.get_running_loop().sock_recv(dishonest.channel, 1 << 16))
@@ -480,7 +480,7 @@ async def test_connections_take_turns_on_a_full_wire(dishonest: DishonestGuest) 
             await dishonest.say(event="opened", stream=stream)
             asked = f"CONNECT good.test:{port} HTTP/1.1\r\n\r\nx".encode()
             await dishonest.say(event="data", stream=stream, body=asked)
-        reader, given = frames.Reader(), {1: 0, 2: 0, 3: 0}
+        reader, given = frames.FrameReader(), {1: 0, 2: 0, 3: 0}
         while sum(given.values()) < 20 << 20:
             reader.feed(await asyncio.get_running_loop().sock_recv(dishonest.channel, 1 << 14))
             while frame := reader.next():

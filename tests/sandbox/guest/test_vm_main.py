@@ -23,7 +23,7 @@ from ostinato.sandbox.protocol.connection import AgentConnection
 AGENT = """
 import os, sys
 from ostinato.sandbox.linux import processes, syscalls
-from ostinato.sandbox.guest.agent import Agent
+from ostinato.sandbox.guest.agent import SandboxAgent
 from ostinato.sandbox.base import Limits
 from ostinato.sandbox.protocol.agent_link import AgentLink
 from ostinato.sandbox.files.workspace import DirectoryWorkspace
@@ -31,7 +31,7 @@ from ostinato.sandbox.files.workspace import DirectoryWorkspace
 syscalls.adopt_orphans()
 link = AgentLink(os.dup(0), os.dup(1), "one")
 place = DirectoryWorkspace(os.path.realpath(sys.argv[1]))
-Agent(link, place, Limits(wall_s=5), oom=processes.open_oom("/proc")).serve()
+SandboxAgent(link, place, Limits(wall_s=5), oom=processes.open_oom("/proc")).serve()
 """
 
 

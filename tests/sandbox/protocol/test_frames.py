@@ -46,7 +46,7 @@ def test_any_bytes_are_files_and_names_or_a_frame_error(body: bytes) -> None:
         assert unpack(pack(found)) == found  # type: ignore[operator]
 
 
-def read(reader: frames.Reader, data: bytes, cut: int) -> list[frames.Frame]:
+def read(reader: frames.FrameReader, data: bytes, cut: int) -> list[frames.Frame]:
     found = []
     for start in range(0, len(data), cut):
         reader.feed(data[start : start + cut])
@@ -58,22 +58,22 @@ def read(reader: frames.Reader, data: bytes, cut: int) -> list[frames.Frame]:
 @given(sent, st.integers(1, 40))
 def test_frames_come_out_as_they_went_in(these: list[frames.Frame], cut: int) -> None:
     data = b"".join(frames.pack(*each) for each in these)
-    assert read(frames.Reader(), data, cut) == these
+    assert read(frames.FrameReader(), data, cut) == these
 
 
 @given(sent, st.binary(max_size=40).filter(lambda noise: frames.MAGIC not in noise), st.integers(1, 40))
 def test_noise_before_a_frame_is_skipped(these: list[frames.Frame], noise: bytes, cut: int) -> None:
     noise = noise.rstrip(b"\0ost")  # its end must not be the beginning of a frame
     data = noise + b"".join(frames.pack(*each) for each in these)
-    assert read(frames.Reader(seek=True), data, cut) == these
+    assert read(frames.FrameReader(seek=True), data, cut) == these
 
 
 def test_nonsense_is_an_error() -> None:
-    reader = frames.Reader()
+    reader = frames.FrameReader()
     reader.feed(b"login: \r\n" * 3)
     with pytest.raises(frames.FrameError, match="not a frame"):
         reader.next()
-    reader = frames.Reader()
+    reader = frames.FrameReader()
     reader.feed(frames.MAGIC + b"\xff" * 8)
     with pytest.raises(frames.FrameError):
         reader.next()

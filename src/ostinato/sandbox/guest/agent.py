@@ -29,7 +29,7 @@ _MAX_MESSAGE = 4000
 _HUNG_UP = select.POLLHUP | select.POLLERR | select.POLLIN
 
 
-class Agent:
+class SandboxAgent:
     """Serves the requests of one connection.
 
     `calls` is the socket for an exam's worker, if there may be one. For `oom`, `user` and

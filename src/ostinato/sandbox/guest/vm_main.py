@@ -35,7 +35,7 @@ from ostinato.sandbox.base import Limits, SandboxError
 from ostinato.sandbox.exam import worker
 from ostinato.sandbox.files import layer_restore, rootfs
 from ostinato.sandbox.files.workspace import REPO_AREA, TMP_AREA, OverlayWorkspace
-from ostinato.sandbox.guest.agent import Agent, Request, Response
+from ostinato.sandbox.guest.agent import Request, Response, SandboxAgent
 from ostinato.sandbox.guest.exam_calls import ExamCalls
 from ostinato.sandbox.guest.jobs import FindForkBody
 from ostinato.sandbox.guest.proxy_forwarder import ProxyForwarder
@@ -249,7 +249,7 @@ def _become(user: int, group: int) -> None:
     syscalls.set_dumpable(False)
 
 
-class VmAgent(Agent):
+class VmAgent(SandboxAgent):
     """An agent whose machine may be copied, and that then wakes up as another sandbox."""
 
     def __init__(

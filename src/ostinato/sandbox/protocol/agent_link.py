@@ -17,7 +17,7 @@ class AgentLink:
         self.incoming = incoming
         self.generation = generation
         self._outgoing = outgoing
-        self._reader = frames.Reader()
+        self._reader = frames.FrameReader()
         self.open = True
 
     def receive(self) -> Iterator[frames.Frame]:

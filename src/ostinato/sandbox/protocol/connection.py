@@ -64,12 +64,12 @@ class AgentConnection(asyncio.Protocol):
     """A connection that pairs each request with the agent's response.
 
     After a lost connection or a missed deadline the sandbox is gone: every further call raises SandboxError.
-    With `seek`, bytes before the first frame are skipped (see `frames.Reader`).
+    With `seek`, bytes before the first frame are skipped (see `frames.FrameReader`).
     """
 
     def __init__(self, generation: str, *, seek: bool = False) -> None:
         self._generation = generation
-        self._reader = frames.Reader(seek=seek, max_header=frames.SMALL, max_body=self._max_body)
+        self._reader = frames.FrameReader(seek=seek, max_header=frames.SMALL, max_body=self._max_body)
         self._transport: asyncio.WriteTransport | None = None
         self._numbers = itertools.count(1)
         self._pending: dict[int, PendingRequest] = {}

@@ -33,8 +33,8 @@ With a `window`, both sides send more frames under the id of `run`, before its r
               op signal, number
 
 An agent may be controlled by the code that it runs. So the backend knows how much each of its requests may
-bring back (`Reader`'s `max_body`): a frame that announces more ends the sandbox before its body is read, and
-a frame that nothing waits for is dropped as it comes.
+bring back (`max_body` of `FrameReader`): a frame that announces more ends the sandbox before its body is
+read, and a frame that nothing waits for is dropped as it comes.
 
 The agent sends its first frame without a request, with id 0: `{"ready": true}`, or an error with the reason
 why there is no sandbox.
@@ -93,7 +93,7 @@ def pack(header: Mapping[str, Any], body: bytes = b"") -> bytes:
     return _PREFIX.pack(MAGIC, len(text), len(body)) + text + body
 
 
-class Reader:
+class FrameReader:
     """Bytes in, frames out.
 
     `max_header` bounds a header and `max_body` the body behind one: more is a FrameError as soon as it is
@@ -102,7 +102,7 @@ class Reader:
     With `seek`, bytes before the next frame are skipped: the rest of a frame that a snapshot cut, or the
     output of a console. Without it, they are a FrameError.
 
-    >>> reader = Reader(seek=True)
+    >>> reader = FrameReader(seek=True)
     >>> reader.feed(b"half a line" + pack({"id": 1}, b"body"))
     >>> reader.next()
     ({'id': 1}, b'body')

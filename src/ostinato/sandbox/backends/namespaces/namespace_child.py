@@ -13,7 +13,7 @@ from ostinato.sandbox.egress import listener, transparent
 from ostinato.sandbox.files import rootfs
 from ostinato.sandbox.files.workspace import DirectoryWorkspace, OverlayWorkspace
 from ostinato.sandbox.guest import warm_pytest
-from ostinato.sandbox.guest.agent import Agent
+from ostinato.sandbox.guest.agent import SandboxAgent
 from ostinato.sandbox.linux import landlock, processes, syscalls
 from ostinato.sandbox.protocol.agent_link import AgentLink
 from ostinato.sandbox.protocol.order import Order
@@ -133,7 +133,7 @@ def serve(
         os.environ[name] = value
     tempfile._name_sequence = None  # type: ignore[attr-defined] # or all sandboxes would make the same names
     calls = socket.socket(fileno=files["calls"]) if "calls" in files else None
-    agent = Agent(
+    agent = SandboxAgent(
         link,
         workspace,
         order.limits,
