@@ -26,8 +26,7 @@ IPC_RMID, IPC_CREAT = 0, 0o1000
 
 @dataclass(slots=True, kw_only=True)
 class Outside:
-    """A secret in a file and in a process, listening sockets that record connections, and state that must not
-    change."""
+    """Secrets in a file and a process, sockets that record connections, and state that must not change."""
 
     folder: Path
     secret: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -53,8 +52,7 @@ class Outside:
         }
 
     def _mounts(self) -> list[str]:
-        """Return the mounts, except those that tests running at the same time make in their own
-        directories."""
+        """Return the mounts, except those that other tests make in their own directories."""
         elsewhere = tempfile.gettempdir() + "/"
         return [
             line

@@ -55,8 +55,7 @@ def ns_backend() -> Iterator[Backend]:
 
 @pytest.fixture
 def ns_judged(ns_backend: Backend) -> Judged:
-    """Return a function that runs a row's command in its own sandbox, as an agent would, and judges the
-    changes."""
+    """Return a function that runs a row's command in a sandbox, as an agent would, and judges the changes."""
 
     async def judged(task: Task, hack: Hack) -> Verification:
         task, changes = given(task, hack), hack.changes()

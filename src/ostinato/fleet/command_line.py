@@ -1,5 +1,4 @@
-"""The commands `ostinato sandbox …`. A server holds the sandboxes, so each command finds those of the last
-one.
+"""The commands `ostinato sandbox …`. A server holds the sandboxes, so they outlive each command.
 
 `serve` starts the server. The other commands call it: its address and a key are options, or lie in the state
 directory.

@@ -21,8 +21,7 @@ LONG_S = 10_000.0
 
 
 def crowded(nodes: int = 1) -> Fleet:
-    """Return a fleet with a small sandbox on every node, and one that has waited long enough for a whole
-    node."""
+    """Return a fleet with a small sandbox on every node, and one that waits for a whole node."""
     fleet = Fleet(nodes)
     for number in range(nodes):
         request = PlacementRequest(id=f"s{number}", template="t", size=SMALL, deadline_s=LONG_S)

@@ -212,8 +212,7 @@ def test_every_client_is_served_or_told_why_not(
 def test_a_large_sandbox_is_placed_while_small_ones_keep_coming(
     nodes: int, load: float, life_s: float, large: int, seed: int
 ) -> None:
-    """A large one waits no longer than the small ones and until its node is empty, once for each large
-    one."""
+    """Each large one waits no longer than small ones do and until a node is empty."""
     large_at = [20.0 + number for number in range(large)]
     plan = large_among_small(
         nodes=nodes, load=load, life_s=life_s, large_at=large_at, seed=seed, most_s=STREAM_S

@@ -1,5 +1,4 @@
-"""The proxy as programs in a sandbox see it, on every backend that has one: the only way out, within the
-policy.
+"""The proxy as programs in a sandbox see it, on every backend that has one.
 
 Covers sandbox/egress/route.py and sandbox/egress/meter.py as well.
 """

@@ -1,5 +1,4 @@
-"""Sandboxes that a server may still run without a client, because the connection broke before it
-responded."""
+"""Sandboxes that a server may still run without a client, because it did not respond."""
 
 import asyncio
 from collections.abc import Iterator

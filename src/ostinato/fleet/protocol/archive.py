@@ -1,5 +1,4 @@
-"""Archives of templates: a directory packs to the same bytes on every machine, so that its hash can name
-it."""
+"""Archives of templates, which have the same bytes on every machine, so that a hash can name them."""
 
 import gzip
 import hashlib

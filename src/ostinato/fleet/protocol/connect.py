@@ -18,7 +18,7 @@ from ostinato.sandbox.base import SandboxError, SandboxPathError, Unsupported
 
 END, COMPRESSED = 0x02, 0x01
 MAX_ENVELOPE = 32 * 2**20
-STREAM, UNARY = "application/connect+json", "application/json"
+STREAM = "application/connect+json"
 _PREFIX = struct.Struct(">BI")
 
 STATUS = {

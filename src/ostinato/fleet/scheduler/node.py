@@ -132,8 +132,7 @@ class FleetNode:
         self._pressed = any(shares[1:]) or any(stalls[1:])
 
     def refuses(self, size: Size, expected: Size, cost_s: float) -> RefusalReason | None:
-        """Return the reason why a sandbox of this size and expected use cannot start here now; None when it
-        can.
+        """Return why a sandbox of this size and expected use cannot start here now; None when it can.
 
         This is the innermost loop of a fleet and therefore written out. A CPU that is busy with other
         programs is no reason to refuse while no more cores are reserved than there are.

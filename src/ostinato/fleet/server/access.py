@@ -1,5 +1,4 @@
-"""Access control. Keys are kept hashed; a sandbox's token is derived from a secret, so that none is
-stored."""
+"""Access control: keys are stored as hashes, and tokens of sandboxes are derived from a secret."""
 
 import hashlib
 import hmac

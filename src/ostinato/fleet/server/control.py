@@ -1,5 +1,4 @@
-"""The nouns of the control calls: requests, information about sandboxes, refusals, and the `Control`
-protocol."""
+"""The nouns of the control calls: requests, information, refusals and the `Control` protocol."""
 
 import time
 from collections.abc import Mapping

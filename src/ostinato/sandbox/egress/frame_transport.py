@@ -93,9 +93,7 @@ class FrameConnections:
 
 
 class FrameTransport(asyncio.Transport):
-    """One connection. Its protocol learns of its end as soon as no more bytes can come, the guest when the
-    wire has room.
-    """
+    """One connection. Its protocol learns of its end at once, the guest when the wire has room."""
 
     def __init__(self, number: int, guest: FrameConnections, protocol: asyncio.Protocol) -> None:
         super().__init__()

@@ -120,8 +120,7 @@ def origin(head: Head, host: str, port: int) -> str:
 def request_for(
     head: Head, host: str, port: int, path: str, strip: Collection[str], *, usual_port: int = 80
 ) -> bytes:
-    """Return the head to send on: with our own `Host`, one request a connection, without the headers of
-    `strip`.
+    """Return the head to send on: our own `Host`, one request a connection, no header of `strip`.
 
     Raises PolicyRefusal when the end of the body is in doubt.
     """

@@ -36,8 +36,7 @@ async def close(writer: asyncio.StreamWriter) -> None:
 
 @asynccontextmanager
 async def replay(stream: Stream, start: bytes, context: ssl.SSLContext | None) -> AsyncIterator[Stream]:
-    """Yield a stream that begins with `start`, which was already read from `stream`, and goes on with the
-    rest.
+    """Yield a stream of `start`, which was already read from `stream`, and then of the rest.
 
     With a `context` it is the server's side of TLS. It runs through a socket pair, since bytes can be put
     back neither into streams nor into `ssl`. Raises ssl.SSLError, TimeoutError when the handshake fails.

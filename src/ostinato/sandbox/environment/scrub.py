@@ -1,5 +1,4 @@
-"""Copies of repositories without anything that could reveal the solution: history and traces of later
-versions.
+"""Copies of repositories without history and traces of later versions, which could hold the solution.
 
 Only files are copied. Git's data, caches of interpreters and checkers, and archives of the project itself
 with a version above its stated one are left out.

@@ -51,8 +51,7 @@ class Template:
 def build(
     source: Path, store: Path, *, commit: str | None = None, wheelhouse: Path | None = None
 ) -> Template:
-    """Build a template from a Harbor task directory or a repository (at `commit`), with the wheels of
-    `wheelhouse`.
+    """Build a template from a Harbor task or a repository (at `commit`), with the wheels of `wheelhouse`.
 
     An equal one in the store is used again. Raises SandboxError if something is missing, and leaves the store
     as it was.

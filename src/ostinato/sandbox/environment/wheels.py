@@ -1,5 +1,4 @@
-"""Dependencies that are recorded once and installed without a network: only wheels, so none of their code
-runs.
+"""Dependencies that are recorded once and installed offline: only wheels, so none of their code runs.
 
 record(requirements, wheelhouse) ── pip download, from the index that pip is configured with ──► lock
 install(lock, wheelhouse, target) ── pip install --no-index, of exactly these files ──► target
@@ -64,8 +63,7 @@ Lock = Mapping[str, str]
 
 
 def record(requirements: Path, wheelhouse: Path, *, find: Path | None = None) -> dict[str, str]:
-    """Download the wheels for a requirements file to `wheelhouse`, or take them from the directory `find`,
-    offline.
+    """Download the wheels for a requirements file to `wheelhouse`, or copy them from `find`, offline.
 
     Raises SandboxError for a line with more than a name and versions, and with pip's error.
     """
