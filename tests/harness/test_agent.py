@@ -1,3 +1,8 @@
+"""The agent's loop with a scripted model in a real sandbox.
+
+Covers harness/agent.py, harness/conversation.py, harness/instructions.py and harness/scripted.py.
+"""
+
 import asyncio
 import json
 from pathlib import Path

@@ -1,3 +1,9 @@
+"""Calls of the tools in a real sandbox, right and wrong ones.
+
+Covers harness/execute.py, harness/errors.py, harness/tools/files.py, harness/tools/definitions.py and
+harness/providers/base.py.
+"""
+
 import asyncio
 
 import pytest

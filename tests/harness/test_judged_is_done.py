@@ -1,6 +1,8 @@
 """What was judged is what is done: files and folders of a hostile repository cannot change what a call means.
 
 Each attack is carried out under the rules a person has without a word, by the executor that works in place.
+
+Covers harness/git.py, harness/tools/paths.py and the rules of harness/permissions/rules.py on disk.
 """
 
 import os

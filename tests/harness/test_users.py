@@ -1,3 +1,8 @@
+"""Users: a person at a terminal, a script, and nobody.
+
+Covers harness/users.py and harness/lines.py.
+"""
+
 import io
 from pathlib import Path
 

@@ -1,4 +1,8 @@
-"""Folds of a session's log against what reads them: the formats' own models and rules."""
+"""Folds of a session's log against what reads them: the formats' own models and rules.
+
+Covers harness/export/atif.py, harness/export/openai.py, harness/export/mini.py and
+harness/export/agent_trace.py.
+"""
 
 import json
 from collections.abc import Sequence

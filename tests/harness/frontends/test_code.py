@@ -1,4 +1,7 @@
-"""`ostinato code` end to end: real git, a real gateway process, a scripted engine."""
+"""`ostinato code` end to end: real git, a real gateway process, a scripted engine.
+
+Covers harness/frontends/code.py, harness/frontends/command_line.py and harness/workspace/workbench.py.
+"""
 
 import asyncio
 import io

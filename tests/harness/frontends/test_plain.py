@@ -1,4 +1,7 @@
-"""Conversations in lines of text on a real terminal, in a pipe, and across kill -9."""
+"""Conversations in lines of text on a real terminal, in a pipe, and across kill -9.
+
+Covers harness/frontends/plain.py, harness/frontends/screen.py and harness/frontends/slash_commands.py.
+"""
 
 import asyncio
 import os

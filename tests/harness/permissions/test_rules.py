@@ -1,4 +1,7 @@
-"""The policy, and hostile commands against it: real shells say what a command that was allowed really ran."""
+"""The policy, and hostile commands against it: real shells say what a command that was allowed really ran.
+
+Covers harness/permissions/rules.py and harness/permissions/views.py.
+"""
 
 import json
 import os

@@ -1,3 +1,9 @@
+"""Profiles: each dialect reaches the same tools, and the trained ones do not change.
+
+Covers harness/profiles/profile.py, harness/profiles/dialects.py, harness/profiles/forms.py,
+harness/profiles/offers.py, harness/profiles/prompt.py and harness/profiles/schema.py.
+"""
+
 import json
 
 import pytest

@@ -1,4 +1,7 @@
-"""Checkpoints and undo on real repositories of every shape; nothing is written there but files."""
+"""Checkpoints and undo on real repositories of every shape; nothing is written there but files.
+
+Covers harness/workspace/checkpoints.py and harness/workspace/undo.py.
+"""
 
 import hashlib
 import os

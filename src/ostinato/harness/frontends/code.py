@@ -27,7 +27,7 @@ DONE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeRequest:
-    """What to do once the repository is open.
+    """The work to do once the repository is open.
 
     >>> CodeRequest(prompt="calc.py is off").interactive
     False
@@ -45,7 +45,7 @@ class CodeRequest:
 
 
 async def code(request: CodeRequest, options: Options, console: Console) -> int:
-    """Exit status: 0 done, 1 not, 2 wrong request, 130 interrupted."""
+    """Return the exit status: 0 done, 1 not done, 2 wrong request, 130 interrupted."""
     asks = not request.undo and (request.interactive or request.prompt is None)
     if not options.key and not request.undo:
         return _wrong(console, "no API key: set OSTINATO_KEY, or name a file that holds it with --key-file")
@@ -102,7 +102,7 @@ async def _once(bench: Workbench, screen: Screen, prompt: str) -> int:
 
 
 def _is_typed() -> bool:
-    """Whether somebody types; a process may have no standard input at all."""
+    """Return whether a person types; a process may have no standard input at all."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 

@@ -19,7 +19,7 @@ GREETING = "ostinato in {root}; /help lists commands, Ctrl-C stops the agent and
 
 
 def verdict(outcome: Outcome) -> str:
-    """Why the agent stopped, when it was not its own choice; else empty."""
+    """Return why the agent stopped when it was not its own choice; else an empty text."""
     return {
         Ending.TURN_LIMIT: f"stopped after {outcome.turns} turns",
         Ending.TOKEN_LIMIT: f"stopped: {outcome.reason}; /new begins another conversation",
@@ -51,7 +51,7 @@ class Interrupts:
             task.cancel()
 
     async def cancellable(self, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
-        """Runs `work`; False when it was cancelled by Ctrl-C."""
+        """Run `work` and return False when Ctrl-C cancelled it."""
         self._working = task = asyncio.ensure_future(work())
         await asyncio.wait((task,))
         self._working = None
@@ -62,9 +62,9 @@ class Interrupts:
 
 
 async def converse(bench: Workbench, lines: Lines, screen: Screen, *, typed: bool) -> int:
-    """Takes requests line by line until there are no more, /quit, or a Ctrl-C with nothing to stop.
+    """Work on requests line by line until the last one, /quit, or a Ctrl-C with nothing to stop.
 
-    How many lines there were. `typed`: somebody is there to be greeted and asked.
+    Returns the number of lines. `typed`: a person is at the terminal, to be greeted and asked.
     """
     interrupts, taken = Interrupts(), 0
     with interrupts.caught():
@@ -97,7 +97,7 @@ async def _take(bench: Workbench, screen: Screen, line: str) -> None:
 
 
 async def work(bench: Workbench, screen: Screen, text: str) -> Outcome:
-    """One prompt and the diff of what it changed, shown even when it was stopped. Raises GatewayRefused."""
+    """Work on a prompt and show the diff of its changes, also when it was stopped. Raises GatewayRefused."""
     before = await bench.checkpoints.take()
     try:
         outcome = await bench.prompt(text)

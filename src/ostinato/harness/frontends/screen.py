@@ -14,7 +14,7 @@ MARKS = {"pending": "○", "in_progress": "◐", "completed": "●"}
 
 
 def headline(call: Call) -> str:
-    """A call in one line."""
+    """Return a call in one line."""
     arguments = call.meant.arguments
     subject = "" if call.tool == "todo_write" else str(next(iter(arguments.values()), ""))
     first, _, rest = visible(subject).partition("\n")
@@ -32,7 +32,7 @@ def plan(call: Call) -> list[str]:
 
 
 def shortened(observation: ToolResult) -> list[str]:
-    """What the model read, its first lines."""
+    """Return the first lines of the text that the model read."""
     lines = visible(observation.text.replace("\r\n", "\n")).split("\n")
     more = [f"… {len(lines) - SHOWN_LINES} more lines"] if len(lines) > SHOWN_LINES else []
     return lines[:SHOWN_LINES] + more

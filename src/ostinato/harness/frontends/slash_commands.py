@@ -1,4 +1,4 @@
-"""What a person types that is not for the model: lines that begin with a slash."""
+"""The commands of a person to the frontend, not to the model: lines that begin with a slash."""
 
 from ostinato.harness.git import GitError
 from ostinato.harness.session_log import LogError
@@ -22,7 +22,7 @@ def is_command(line: str) -> bool:
 
 
 async def command(bench: Workbench, line: str) -> str:
-    """Does it and says what came of it. Raises Leave."""
+    """Run the command and return the text to show. Raises Leave."""
     name, _, rest = line.strip().partition(" ")
     try:
         match name:

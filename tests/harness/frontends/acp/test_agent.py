@@ -1,4 +1,8 @@
-"""`ostinato acp` as a process, driven by the SDK's client; a real gateway, a scripted model."""
+"""`ostinato acp` as a process, driven by the SDK's client; a real gateway, a scripted model.
+
+Covers harness/frontends/acp/agent.py, harness/frontends/acp/main.py, harness/frontends/acp/session.py,
+harness/frontends/acp/person.py and harness/frontends/acp/replay.py.
+"""
 
 import asyncio
 import json

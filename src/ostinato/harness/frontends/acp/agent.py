@@ -38,14 +38,14 @@ COMMANDS = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """Where a session works and whose it is."""
+    """The folder in which a session works, and the events of its log."""
 
     root: Path
     events: Sequence[LogEvent] = ()
 
 
 class EditorAgent:
-    """What an editor may ask. Methods are those of the SDK's Agent; errors are RequestErrors."""
+    """The requests of an editor. Methods are those of the SDK's Agent; errors are RequestErrors."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -225,7 +225,7 @@ class EditorAgent:
 
 
 def config_options(session: EditorSession) -> list[Any]:
-    """What the person can choose, as it stands."""
+    """Return the options that the person can choose, with their present values."""
     modes = [
         schema.SessionConfigSelectOption(value=key, name=mode.name, description=mode.description)
         for key, mode in MODES.items()

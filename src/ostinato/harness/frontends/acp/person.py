@@ -122,7 +122,7 @@ class Person:
         return schema.ToolCallUpdate.model_validate(shown.model_dump(exclude={"session_update"}))
 
     async def _proposed(self, request: PermissionRequest) -> list[Edit]:
-        """What `edit` or `write` would do; nothing when it would fail."""
+        """Return the edits that `edit` or `write` would make; none when it would fail."""
         arguments = request.arguments
         if request.tool not in {"edit", "write"}:
             return []

@@ -38,7 +38,7 @@ UNDO = "/undo"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mode:
-    """What is asked before it happens. Its rules come after the person's own; denials always hold."""
+    """A choice of what is asked before it happens. Its rules follow the person's own; denials always hold."""
 
     name: str
     description: str
@@ -135,14 +135,14 @@ class EditorSession:
         return await self._ended(turn)
 
     async def cancel(self) -> None:
-        """Ends the turn, not the session; returns when it has ended."""
+        """Cancel the turn, not the session, and wait until it has ended."""
         turn, self._question = self._turn, None
         if turn is not None:
             turn.cancel()
             await asyncio.wait({turn})
 
     def set_mode(self, mode: str) -> None:
-        """Raises RequestError for an unknown one."""
+        """Set the mode. Raises RequestError for an unknown one."""
         if mode not in MODES:
             raise RequestError(INVALID_PARAMS, f"no mode {mode!r}: use one of {', '.join(MODES)}")
         conversation, base = self.bench.conversation, self.bench.permissions
@@ -152,7 +152,7 @@ class EditorSession:
         self.mode = mode
 
     def decide(self, request: PermissionRequest, allowed: bool, denied: Sequence[Rule]) -> None:
-        """The editor's decision, posted beside the work; what was rejected for the session stays rejected."""
+        """Post the editor's decision while the work goes on; a rejection for the session stays in force."""
         self.bench.conversation.grant(denied)
         turn = self.bench.conversation.last_turn
         name = f"decision/{turn}/{request.call_id}"
@@ -162,7 +162,7 @@ class EditorSession:
         task.add_done_callback(self._telling.discard)
 
     async def replay(self, events: Sequence[LogEvent]) -> None:
-        """Shows the editor what the session's log holds."""
+        """Show the editor the session as its log holds it."""
         replay(self.updates, events)
         await self.updates.flush()
 

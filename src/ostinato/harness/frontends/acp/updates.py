@@ -1,10 +1,10 @@
-"""What a session does, as `session/update` notifications, in order.
+"""The events of a session as `session/update` notifications, in order.
 
 ::
 
     agent ─ text, reply, call, output, edited, result ─► Updates ─► queue ─► editor
 
-The agent tells as it goes and does not wait; `flush` waits until the editor has been sent everything so far.
+The agent reports events without waiting; `flush` waits until all of them have been sent to the editor.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class Updates:
         self._message_id = new_id()
 
     def user(self, text: str) -> None:
-        """What the user said, when a session is shown again."""
+        """Show the user's words again when a session is replayed."""
         self._queue.put_nowait(update_user_message_text(text))
 
     def reply(self, reply: Reply) -> None:
@@ -92,7 +92,7 @@ class Updates:
         self.usage(reply.tokens)
 
     def commands(self, commands: Sequence[schema.AvailableCommand]) -> None:
-        """What the person can type instead of a prompt."""
+        """Send the commands that the person can type instead of a prompt."""
         self._queue.put_nowait(update_available_commands(commands))
 
     def usage(self, tokens: int) -> None:
@@ -117,7 +117,7 @@ class Updates:
         self._queue.put_nowait(started)
 
     def output(self, call: Call, piece: str) -> None:
-        """What a command prints while it runs."""
+        """Send the output of a command while it runs."""
         self._output = (self._output + piece)[-OUTPUT_CHARS:]
         if time.monotonic() - self._output_at < OUTPUT_EVERY_S:
             return
@@ -148,7 +148,7 @@ class Updates:
         self._queue.put_nowait(done)
 
     def stop(self) -> None:
-        """Calls that were running when the turn was cancelled will not answer any more."""
+        """Mark calls that were running when the turn was cancelled as failed, since no result will follow."""
         for running in self._open.values():
             self._queue.put_nowait(update_tool_call(running, status="failed"))
         self._open.clear()
@@ -158,7 +158,7 @@ class Updates:
         return self._open.get(call_id, call_id)
 
     def diffs(self, edit: Edit) -> list[schema.FileEditToolCallContent]:
-        """None for a file that is not text; a deleted file is shown as emptied."""
+        """Return the diff of an edit; none for a file that is not text. A deleted file is shown as empty."""
         with suppress(UnicodeDecodeError):
             old = None if edit.before is None else edit.before.decode()
             new = "" if edit.after is None else edit.after.decode()

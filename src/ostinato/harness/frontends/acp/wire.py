@@ -1,4 +1,4 @@
-"""JSON-RPC messages as lines of standard input and output. What cannot be read is answered and outlived."""
+"""JSON-RPC messages as lines of standard input and output. An unreadable line gets an error response."""
 
 import asyncio
 import json
@@ -75,7 +75,7 @@ class JsonRpcLines:
 
 
 def _wrong(value: object) -> str:
-    """Why it is no JSON-RPC message; empty when it is one."""
+    """Return why the value is no JSON-RPC message; an empty text when it is one."""
     if not isinstance(value, dict):
         return "a message is a JSON object; batches are not part of the protocol"
     if not isinstance(value.get("id", 0), int | str | None):
