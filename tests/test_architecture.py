@@ -1,14 +1,17 @@
-"""The shape of the code, kept by tests: layers, sizes, torch's place and settings."""
+"""The shape of the code: layers between rooms and inside them, sizes, torch's place, settings, words."""
 
 import ast
+import re
 import subprocess
 import sys
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 import ostinato
+from ostinato import types
 
 ROOT = Path(ostinato.__file__).parent
 TESTS = Path(__file__).parent
@@ -24,7 +27,7 @@ LAYERS = [
 ]
 LAYER = {part: depth for depth, parts in enumerate(LAYERS) for part in parts}
 FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT or path.stem in LAYER)
-MAX_FILE, MAX_FUNCTION = 400, 60
+MAX_FILE, MAX_FUNCTION, MAX_FILES = 400, 60, 20
 TORCH_ROOMS = {"model", "sync", "engine", "train"}
 TORCH_FREE = [
     "ostinato.cli",
@@ -109,6 +112,149 @@ def test_every_setting_is_read() -> None:
     assert not fields - read
 
 
+QUESTIONS = {
+    "what",
+    "who",
+    "whose",
+    "whom",
+    "whoever",
+    "whatever",
+    "whether",
+    "which",
+    "when",
+    "where",
+    "how",
+    "why",
+}
+# fmt: off
+PREPOSITIONS = {
+    "of", "in", "at", "on", "for", "by", "with", "from", "to", "into", "over", "under", "after", "before",
+    "between", "behind", "through", "as", "beside", "besides", "above", "below", "about", "across",
+    "against", "along", "among", "around", "during", "inside", "outside", "per", "since", "than", "toward",
+    "towards", "until", "up", "upon", "via", "within", "without", "off", "onto", "out",
+}
+# fmt: on
+PUBLIC = {"ostinato.harness.scripted": "a shipped fake"}
+"""Modules that nothing in `src` imports, with the reason why they are shipped."""
+
+
+def module(path: Path) -> str:
+    return ".".join((ROOT.name, *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+
+
+MODULES = {module(path): path for path in FILES}
+
+
+@cache
+def reached(name: str) -> frozenset[str]:
+    """Return the modules of ours that a module imports."""
+    names = imported(MODULES[name])
+    return frozenset(
+        {n for n in names if n in MODULES} | {n.rpartition(".")[0] for n in names} & MODULES.keys()
+    )
+
+
+def rooms_within(folder: str) -> dict[str, set[str]]:
+    """The files and folders that lie in a folder, and the others of them that each imports."""
+    depth = folder.count(".") + 1
+    inside = {name for name in MODULES if name.startswith(f"{folder}.")}
+
+    def child(name: str) -> str:
+        return ".".join(name.split(".")[: depth + 1])
+
+    arrows: dict[str, set[str]] = {child(name): set() for name in inside}
+    for name in inside:
+        arrows[child(name)] |= {child(other) for other in reached(name) & inside} - {child(name)}
+    return arrows
+
+
+FOLDERS = sorted({module(path.parent / "__init__.py") for path in FILES if path.parent != ROOT})
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_arrows_inside_a_room_point_one_way(folder: str) -> None:
+    assert TopologicalSorter(rooms_within(folder)).prepare() is None
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folder_is_small_and_says_what_lives_in_it(folder: str) -> None:
+    path = ROOT.joinpath(*folder.split(".")[1:])
+    assert len([*path.glob("*.py")]) <= MAX_FILES
+    assert ast.get_docstring(tree(path / "__init__.py"))
+
+
+def test_the_sandbox_has_few_arrows_and_layers() -> None:
+    arrows = rooms_within("ostinato.sandbox")
+    folders = {name for name in arrows if MODULES[name].name == "__init__.py"}
+    assert sum(len(to & folders) for name, to in arrows.items() if name in folders) <= 40
+    sorter = TopologicalSorter(arrows)
+    sorter.prepare()
+    layers = 0
+    while sorter.is_active():
+        sorter.done(*sorter.get_ready())
+        layers += 1
+    assert layers <= 8
+
+
+def test_house_nouns_are_defined_once() -> None:
+    nouns = {name for name in types.__all__ if isinstance(getattr(types, name), type)}
+    defined = [
+        (node.name, label(path))
+        for path in FILES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.ClassDef)
+    ]
+    assert not [(name, where) for name, where in defined if name in nouns and not where.startswith("types/")]
+
+
+def test_every_module_is_reached() -> None:
+    imports = set().union(*(reached(name) - {name} for name in MODULES))
+    started = {
+        name
+        for path in FILES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        for name in re.findall(r"ostinato(?:\.\w+)+", node.value)
+    }
+    alone = {name for name, path in MODULES.items() if not path.name.startswith("__")} - imports - started
+    assert alone - {"ostinato.cli"} == PUBLIC.keys()
+
+
 def test_tests_mirror_the_source() -> None:
     rooms = {path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith("_")}
     assert rooms <= {path.name for path in TESTS.iterdir() if path.is_dir()}
+
+
+def test_tests_and_benchmarks_share_only_what_lies_in_fuzz() -> None:
+    """`fuzz` holds the generators that both need, and imports neither."""
+    around = TESTS.parent
+    foreign = {"tests": {"benchmarks"}, "benchmarks": {"tests"}, "fuzz": {"tests", "benchmarks"}}
+    for folder, others in foreign.items():
+        for path in (around / folder).rglob("*.py"):
+            assert not {name.split(".")[0] for name in imported(path)} & others, path
+
+
+def test_docstrings_open_with_a_verb_or_a_noun_phrase() -> None:
+    opened = [
+        (label(path), doc.partition("\n")[0])
+        for path in FILES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and (doc := ast.get_docstring(node))
+    ]
+    fragments = [
+        (where, line)
+        for where, line in opened
+        if re.split(r"[^\w']", line, maxsplit=1)[0].lower() in QUESTIONS | PREPOSITIONS
+    ]
+    assert len(fragments) <= len(opened) / 100, fragments
+
+
+def test_every_module_has_its_test_file_or_is_named_in_the_header_of_one() -> None:
+    headers = " ".join(ast.get_docstring(tree(path)) or "" for path in TESTS.rglob("*.py"))
+    modules = [path.relative_to(ROOT) for path in FILES if not path.name.startswith("__")]
+    assert not [
+        str(path)
+        for path in modules
+        if not (TESTS / path.parent / f"test_{path.name}").exists() and str(path) not in headers
+    ]
