@@ -28,10 +28,14 @@ class Watch:
         self._watched = False
 
     async def wait(self, seconds: float) -> None:
-        """Wait until something has been created since the last call ended, or for `seconds`."""
+        """Wait until something has been created since the last call ended, or for `seconds`.
+
+        `asyncio.wait_for` would swallow a cancellation that meets an event which is set already.
+        """
         self._watch()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._created.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._created.wait()
         self._created.clear()
 
     def close(self) -> None:
