@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from ostinato.edits.report.journal import EventJournal
-from ostinato.edits.report.send import BATCH, GatewayAwayError, HttpGatewayClient, Sent, deliver
+from ostinato.edits.report.send import BATCH, GatewayAwayError, HttpEventSink, Sent, deliver
 from ostinato.edits.report.settings import Settings, SettingsError, settings, settings_path
 
 
@@ -167,7 +167,7 @@ def test_the_real_one_speaks_http(journal) -> None:
     server = HTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    gateway = HttpGatewayClient(Settings(url=f"http://127.0.0.1:{server.server_port}/base/", key="k1"))
+    gateway = HttpEventSink(Settings(url=f"http://127.0.0.1:{server.server_port}/base/", key="k1"))
     assert deliver(journal, gateway).taken == 5
     server.shutdown()
     thread.join()
@@ -186,7 +186,7 @@ def deliver_again(journal, gateway):
 
 def test_an_address_that_is_none_is_named() -> None:
     with pytest.raises(GatewayAwayError, match="set OSTINATO_URL"):
-        HttpGatewayClient(Settings(url="localhost:8080", key=""))
+        HttpEventSink(Settings(url="localhost:8080", key=""))
 
 
 def test_settings_from_the_environment_and_the_file(monkeypatch) -> None:

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from ostinato import __version__
 from ostinato.edits.follow.edit import FollowedEdit, live
-from ostinato.edits.follow.measure import Measured
+from ostinato.edits.follow.measure import MeasuredEdit
 
 VERSION = "0.1.0"
 VENDOR = "dev.ostinato"
@@ -65,7 +65,9 @@ def of_proposal(edit: FollowedEdit) -> Record:
     )
 
 
-def of_commit(edit: FollowedEdit, measured: Measured, lines: Sequence[str], commit: str, at: float) -> Record:
+def of_commit(
+    edit: FollowedEdit, measured: MeasuredEdit, lines: Sequence[str], commit: str, at: float
+) -> Record:
     """Return the record of a committed edit: its lines that are left; `mixed` when somebody changed them."""
     who = Contributor.AI if measured.kept else Contributor.MIXED
     return _record(edit, measured.path, _ranges(measured.lines, lines), who=who, revision=commit, at=at)

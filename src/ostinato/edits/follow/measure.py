@@ -19,10 +19,10 @@ REVERTED = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class MeasuredEdit:
     """The rates of an edit and the lines of it that are left.
 
-    >>> Measured(rates=GONE, path="a.py", lines=(), kept=False).verdict.value
+    >>> MeasuredEdit(rates=GONE, path="a.py", lines=(), kept=False).verdict.value
     'reverted'
     """
 
@@ -40,7 +40,7 @@ class Measured:
         return EditVerdict.REVERTED if self.rates.no_revert <= REVERTED else EditVerdict.EDITED
 
 
-def measure(edit: FollowedEdit, tree: FileTree, later: Sequence[FollowedEdit] = ()) -> Measured:
+def measure(edit: FollowedEdit, tree: FileTree, later: Sequence[FollowedEdit] = ()) -> MeasuredEdit:
     """Return the rates of the edit's hunks, weighted by their length. At least one must not be superseded.
 
     `later` are the edits proposed after this one; lines of theirs count for them.
@@ -50,7 +50,7 @@ def measure(edit: FollowedEdit, tree: FileTree, later: Sequence[FollowedEdit] = 
     text = present(edit, tree)
     hunks = live(edit)
     if text is None:
-        gone = Measured(rates=GONE, path=edit.path, lines=(), kept=False)
+        gone = MeasuredEdit(rates=GONE, path=edit.path, lines=(), kept=False)
         parts = _followed(edit, hunks, [gone] * len(hunks), tree, taken(later, tree))
         return _joined(edit, edit.path, hunks, parts)
     lines = edit.lines()
@@ -66,9 +66,11 @@ def measure(edit: FollowedEdit, tree: FileTree, later: Sequence[FollowedEdit] = 
     return _joined(edit, text.path, hunks, _followed(edit, hunks, here, tree, others))
 
 
-def _joined(edit: FollowedEdit, path: str, hunks: Sequence[EditHunk], parts: Sequence[Measured]) -> Measured:
+def _joined(
+    edit: FollowedEdit, path: str, hunks: Sequence[EditHunk], parts: Sequence[MeasuredEdit]
+) -> MeasuredEdit:
     """Return the measurement of all hunks together."""
-    return Measured(
+    return MeasuredEdit(
         rates=mean([(_weight(edit, hunk), part.rates) for hunk, part in zip(hunks, parts, strict=True)]),
         path=path,
         lines=tuple(line for part in parts for line in part.lines if part.path == path),
@@ -76,15 +78,15 @@ def _joined(edit: FollowedEdit, path: str, hunks: Sequence[EditHunk], parts: Seq
     )
 
 
-def _of_deletion(edit: FollowedEdit, tree: FileTree) -> Measured:
+def _of_deletion(edit: FollowedEdit, tree: FileTree) -> MeasuredEdit:
     """Measure an edit that removed its file."""
     text, why = tree.read(edit.path)
     is_gone = text is None and why == "missing"
     now = [] if is_gone else [text or ""]
-    return Measured(rates=rates(now, [], [edit.before or ""]), path=edit.path, lines=(), kept=is_gone)
+    return MeasuredEdit(rates=rates(now, [], [edit.before or ""]), path=edit.path, lines=(), kept=is_gone)
 
 
-def _stays(hunk: EditHunk, here: Measured) -> bool:
+def _stays(hunk: EditHunk, here: MeasuredEdit) -> bool:
     """Return whether enough of a hunk is in its place. The lines of a deletion cannot be elsewhere."""
     return here.kept or here.rates.four_gram >= LOST or hunk.b1 == hunk.b2
 
@@ -92,10 +94,10 @@ def _stays(hunk: EditHunk, here: Measured) -> bool:
 def _followed(
     edit: FollowedEdit,
     hunks: Sequence[EditHunk],
-    here: Sequence[Measured],
+    here: Sequence[MeasuredEdit],
     tree: FileTree,
     others: Counter[str],
-) -> list[Measured]:
+) -> list[MeasuredEdit]:
     """Measure each hunk in its place, or in the one to which it moved when more of it is there."""
     measured = []
     for hunk, at in zip(hunks, here, strict=True):
@@ -105,7 +107,7 @@ def _followed(
     return measured
 
 
-def _at(edit: FollowedEdit, hunk: EditHunk, region: Region, text: TextFile, *, whole: bool) -> Measured:
+def _at(edit: FollowedEdit, hunk: EditHunk, region: Region, text: TextFile, *, whole: bool) -> MeasuredEdit:
     """Measure one hunk against the region where it lies now."""
     lines, before = edit.lines()[hunk.b1 : hunk.b2], edit.lines_before()[hunk.a1 : hunk.a2]
     now = text.lines[region.start : region.end]
@@ -116,7 +118,7 @@ def _at(edit: FollowedEdit, hunk: EditHunk, region: Region, text: TextFile, *, w
         _same(edit.path, words, now, lines, is_format=is_format) if lines else measured_rates.no_revert > LOST
     )
     kept = same or (whole and not is_format)
-    return Measured(
+    return MeasuredEdit(
         rates=Rates(four_gram=1.0, no_revert=1.0) if kept else measured_rates,
         path=text.path,
         lines=((region.start + 1, region.end),) if region.end > region.start else (),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ostinato.edits.follow.edit import EditVerdict, FollowedEdit
-from ostinato.edits.follow.measure import Measured
+from ostinato.edits.follow.measure import MeasuredEdit
 from ostinato.edits.report.journal import JournalEntry
 from ostinato.types import SignalKind
 
@@ -78,7 +78,7 @@ def of_proposal(edit: FollowedEdit, hashed: Hasher, *, with_text: bool) -> Journ
     return _of(edit, "edit.proposed", "", edit.proposed_at, facts)
 
 
-def of_survival(edit: FollowedEdit, window: str, at: float, measured: Measured) -> JournalEntry:
+def of_survival(edit: FollowedEdit, window: str, at: float, measured: MeasuredEdit) -> JournalEntry:
     """Return `edit.survival` of a measured window."""
     return _of(
         edit,
@@ -102,7 +102,7 @@ def of_censoring(edit: FollowedEdit, window: str, at: float, why: str) -> Journa
     return _of(edit, "edit.survival", f"/survival/{window}", at, facts)
 
 
-def of_commit(edit: FollowedEdit, commit: str, at: float, measured: Measured) -> JournalEntry:
+def of_commit(edit: FollowedEdit, commit: str, at: float, measured: MeasuredEdit) -> JournalEntry:
     """Return `edit.commit`, which is repeated when a rebase or an amend gives the commit another id."""
     facts = {
         "edit_id": edit.id,

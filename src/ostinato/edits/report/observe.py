@@ -14,7 +14,7 @@ from ostinato.edits.capture.repository_paths import (
 )
 from ostinato.edits.follow import home_branch
 from ostinato.edits.follow.edit import EditHunk, EditVerdict, FollowedEdit, live
-from ostinato.edits.follow.measure import LOST, Measured, measure
+from ostinato.edits.follow.measure import LOST, MeasuredEdit, measure
 from ostinato.edits.follow.windows import COMMIT, SETTLED_S, due
 from ostinato.edits.git import CommitTree, FileTree, OneFile, WorkTree, ask, contains, head_commit
 from ostinato.edits.report import entries
@@ -48,7 +48,7 @@ class RepositoryView:
             self.heads[root] = head_commit(root)
         return self.heads[root]
 
-    def measure(self, edit: FollowedEdit, tree: FileTree) -> Measured:
+    def measure(self, edit: FollowedEdit, tree: FileTree) -> MeasuredEdit:
         later = [o for o in self.edits if o.root == edit.root and o.proposed_at > edit.proposed_at]
         return measure(edit, tree, later)
 
@@ -109,7 +109,7 @@ def _observe_window(observation: Observation, repo: RepositoryPaths, view: Repos
     _judge(observation, windows.window, measured.verdict, settled=settled)
 
 
-def _measurement(edit: FollowedEdit, repo: RepositoryPaths, view: RepositoryView) -> Measured | str:
+def _measurement(edit: FollowedEdit, repo: RepositoryPaths, view: RepositoryView) -> MeasuredEdit | str:
     """Return the measurement, or the reason why there is none."""
     if home_branch.rebasing(repo):
         return "rebase_in_progress"
@@ -121,7 +121,9 @@ def _measurement(edit: FollowedEdit, repo: RepositoryPaths, view: RepositoryView
     return "stashed" if _is_stashed(edit, measured, repo, view) else measured
 
 
-def _is_stashed(edit: FollowedEdit, measured: Measured, repo: RepositoryPaths, view: RepositoryView) -> bool:
+def _is_stashed(
+    edit: FollowedEdit, measured: MeasuredEdit, repo: RepositoryPaths, view: RepositoryView
+) -> bool:
     """Return whether the missing lines lie in a stash made since the edit."""
     if _is_there(measured):
         return False
@@ -146,7 +148,7 @@ def _observe_commit(observation: Observation, repo: RepositoryPaths, view: Repos
 
 
 def _record_commit(
-    observation: Observation, repo: RepositoryPaths, head: str, measured: Measured, view: RepositoryView
+    observation: Observation, repo: RepositoryPaths, head: str, measured: MeasuredEdit, view: RepositoryView
 ) -> None:
     edit = observation.edit
     is_known = edit.commit is not None and contains(edit.root, edit.commit, head)
@@ -171,7 +173,7 @@ def _record_commit(
     _judge(observation, f"commit:{commit}", measured.verdict, settled=True)
 
 
-def _commit_of_lines(edit: FollowedEdit, head: str, measured: Measured) -> str:
+def _commit_of_lines(edit: FollowedEdit, head: str, measured: MeasuredEdit) -> str:
     """Return the commit that brought the lines, by git's line history; HEAD if it tells of none since."""
     ranges = [f"-L{first},{last}:{measured.path}" for first, last in measured.lines]
     last = ask(edit.root, "log", "-1", "-s", "--format=%H", *ranges, head) if ranges else None
@@ -197,7 +199,7 @@ def _judge(observation: Observation, window: str, verdict: EditVerdict, *, settl
     observation.entries += entries.of_verdict(edit, window, observation.now, verdict)
 
 
-def _is_there(measured: Measured) -> bool:
+def _is_there(measured: MeasuredEdit) -> bool:
     return measured.kept or (measured.rates.four_gram >= LOST and measured.rates.no_revert >= LOST)
 
 

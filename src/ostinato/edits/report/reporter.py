@@ -23,7 +23,7 @@ from ostinato.edits.report.entries import Hasher
 from ostinato.edits.report.ingest import Ingest
 from ostinato.edits.report.journal import EventJournal
 from ostinato.edits.report.observe import RepositoryView, observe
-from ostinato.edits.report.send import GatewayAwayError, GatewayClient, HttpGatewayClient, Sent, deliver
+from ostinato.edits.report.send import EventSink, GatewayAwayError, HttpEventSink, Sent, deliver
 from ostinato.edits.report.settings import Settings, SettingsError, settings
 
 POLL_S = 0.5
@@ -45,7 +45,7 @@ class EditReporter:
     """Follows the edits of one repository and reports on them."""
 
     def __init__(
-        self, repo: RepositoryPaths, clock: Clock, config: Settings, gateway: GatewayClient | None = None
+        self, repo: RepositoryPaths, clock: Clock, config: Settings, gateway: EventSink | None = None
     ) -> None:
         self._repo = repo
         self._clock = clock
@@ -131,7 +131,7 @@ def open_reporter(repo: RepositoryPaths, clock: Clock) -> EditReporter:
     """Return a reporter with the settings of this user. Raise SettingsError."""
     config = settings()
     try:
-        gateway = HttpGatewayClient(config) if config.url else None
+        gateway = HttpEventSink(config) if config.url else None
     except GatewayAwayError as error:
         raise SettingsError(str(error)) from error
     return EditReporter(repo, clock, config, gateway)

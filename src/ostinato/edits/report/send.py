@@ -26,7 +26,7 @@ class GatewayAwayError(Exception):
     """The error for a gateway that does not accept lines now; the message holds its own words."""
 
 
-class GatewayClient(Protocol):
+class EventSink(Protocol):
     """A connection to a gateway."""
 
     def post(self, path: str, body: bytes, kind: str) -> tuple[int, bytes]:
@@ -53,7 +53,7 @@ class Sent:
     """Why the first refused line was refused; empty when none was."""
 
 
-class HttpGatewayClient:
+class HttpEventSink:
     """A gateway over HTTP."""
 
     def __init__(self, settings: Settings) -> None:
@@ -77,7 +77,7 @@ class HttpGatewayClient:
             connection.close()
 
 
-def deliver(journal: EventJournal, gateway: GatewayClient) -> Sent:
+def deliver(journal: EventJournal, gateway: EventSink) -> Sent:
     """Send the lines that were not sent yet."""
     taken, reasons = 0, list[str]()
     try:
@@ -110,7 +110,7 @@ def _batch(journal: EventJournal) -> list[JournalLine]:
     return batch
 
 
-def _post(gateway: GatewayClient, entries: Sequence[JournalEntry]) -> list[str]:
+def _post(gateway: EventSink, entries: Sequence[JournalEntry]) -> list[str]:
     """Send entries; return a reason for each refused one.
 
     Raise GatewayAwayError when none are accepted now.

@@ -34,16 +34,16 @@ class KeyLimits:
         self._uses: OrderedDict[str, _Use] = OrderedDict()
 
     @contextmanager
-    def admitted(self, key: ApiKey) -> Iterator["Admission"]:
+    def admitted(self, key: ApiKey) -> Iterator["AdmittedCall"]:
         """Count one request. Raise ApiError 429 with Retry-After when the key has none left.
 
-        The request is over when the block ends. A block that passes its reply to `Admission.until_sent`
+        The request is over when the block ends. A block that passes its reply to `AdmittedCall.until_sent`
         defers that until the reply is sent.
         """
         if key.requests_per_minute is None and key.concurrent is None:
-            yield Admission(None)
+            yield AdmittedCall(None)
             return
-        admission = Admission(self._enter(key))
+        admission = AdmittedCall(self._enter(key))
         try:
             yield admission
         finally:
@@ -85,7 +85,7 @@ class KeyLimits:
             del self._uses[oldest]
 
 
-class Admission:
+class AdmittedCall:
     """One counted request."""
 
     def __init__(self, use: _Use | None) -> None:

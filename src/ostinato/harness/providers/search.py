@@ -46,12 +46,12 @@ class SearchAt:
     http: aiohttp.ClientSession | None = None
     """The connections of a caller that searches often; the caller closes them."""
 
-    def of(self, sandbox: Sandbox) -> "SearchService":
+    def of(self, sandbox: Sandbox) -> "SandboxSearch":
         """Return the search over one sandbox, the same in production and practice."""
-        return SearchService(self.url, self.key, sandbox, self.http)
+        return SandboxSearch(self.url, self.key, sandbox, self.http)
 
 
-class SearchService:
+class SandboxSearch:
     """The search over one sandbox. It holds nothing between calls.
 
     The caller closes `http`; without it each search opens its own connection.
