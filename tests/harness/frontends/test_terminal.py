@@ -30,12 +30,12 @@ class Person:
         text = done if isinstance(done, str) else ""
 
         def found() -> bool:
-            return text in "\n".join(self.app.told[self._seen :]) if text else bool(done())  # type: ignore[operator]
+            return text in "\n".join(self.app.transcript[self._seen :]) if text else bool(done())  # type: ignore[operator]
 
         while not found():
-            assert self.app.is_running, self.app.told
+            assert self.app.is_running, self.app.transcript
             await self._pilot.pause(0.02)
-        while text and self._seen < len(self.app.told) and text not in self.app.told[self._seen]:
+        while text and self._seen < len(self.app.transcript) and text not in self.app.transcript[self._seen]:
             self._seen += 1
         self._seen += bool(text)
 

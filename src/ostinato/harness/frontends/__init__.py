@@ -1,4 +1,5 @@
-"""The faces of the agent: full-screen terminal, lines of text, and an editor by the Agent Client Protocol.
+"""The frontends of the agent: a full-screen terminal, plain lines, and editors with the Agent Client
+Protocol.
 
-The command line comes in; nothing else of the room does.
+The command line imports this folder; nothing else in the harness does.
 """

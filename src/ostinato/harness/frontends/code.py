@@ -1,4 +1,4 @@
-"""`ostinato code`: the agent at work in a person's git repository, for one request or for a conversation."""
+"""The command `ostinato code`: the agent in a person's git repository, for one prompt or a conversation."""
 
 import asyncio
 import sys
@@ -27,7 +27,7 @@ DONE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeRequest:
-    """The work to do once the repository is open.
+    """The request of a command line: a prompt, a conversation, or an undo.
 
     >>> CodeRequest(prompt="calc.py is off").interactive
     False
@@ -35,64 +35,64 @@ class CodeRequest:
 
     prompt: str | None = None
     interactive: bool = False
-    """Go on asking after the prompt."""
+    """Ask for further prompts after the first."""
     plain: bool = False
-    """Lines of text even where a full screen could be had."""
+    """Use plain lines even where a full screen is possible."""
     resume: str | None = None
-    """A session to go on with; the last one when empty."""
+    """The id of a session to continue; the last session when empty."""
     undo: bool = False
-    """Take back what the last prompt changed, and leave."""
+    """Take back the changes of the last prompt and exit."""
 
 
 async def code(request: CodeRequest, options: Options, console: Console) -> int:
     """Return the exit status: 0 done, 1 not done, 2 wrong request, 130 interrupted."""
-    asks = not request.undo and (request.interactive or request.prompt is None)
+    converses = not request.undo and (request.interactive or request.prompt is None)
     if not options.key and not request.undo:
-        return _wrong(console, "no API key: set OSTINATO_KEY, or name a file that holds it with --key-file")
+        return _refuse(console, "no API key: set OSTINATO_KEY, or name a file that holds it with --key-file")
     try:
-        if asks and not request.plain and _is_typed() and console.is_terminal:
+        if converses and not request.plain and _is_typed() and console.is_terminal:
             if find_spec("textual") is not None:
                 from ostinato.harness.frontends.terminal import full_screen
 
                 return await full_screen(request.prompt, request.resume, options)
             console.print(NO_TEXTUAL, style="yellow", markup=False)
-        return await _in_lines(request, options, console, asks=asks)
+        return await _in_lines(request, options, console, converses=converses)
     except (GatewayRefused, GitError, ConfigError, LogError) as error:
-        return _wrong(console, str(error))
+        return _refuse(console, str(error))
     except SandboxError as error:
         console.print(f"ostinato: {error}", style="red", markup=False)
         return FAILED
 
 
-async def _in_lines(request: CodeRequest, options: Options, console: Console, *, asks: bool) -> int:
+async def _in_lines(request: CodeRequest, options: Options, console: Console, *, converses: bool) -> int:
     lines, screen = Lines(sys.stdin), Screen(console)
     user: User = TerminalUser(console, lines) if _is_typed() else SilentUser()
     bench = await Workbench.open(options, user, screen)
-    _tell(bench, screen)
+    _show_notices(bench, screen)
     try:
         if request.resume is not None or request.undo:
             await bench.resume(request.resume or "")
         if request.undo:
             screen.say(await command(bench, "/undo"))
             return DONE
-        status = await _once(bench, screen, request.prompt) if request.prompt is not None else DONE
-        if asks and status != INTERRUPTED:
-            taken = await plain.converse(bench, lines, screen, typed=_is_typed())
-            if not taken and request.prompt is None and not _is_typed():
-                return _wrong(console, NOTHING)
+        status = await _run_prompt(bench, screen, request.prompt) if request.prompt is not None else DONE
+        if converses and status != INTERRUPTED:
+            line_count = await plain.converse(bench, lines, screen, typed=_is_typed())
+            if not line_count and request.prompt is None and not _is_typed():
+                return _refuse(console, NOTHING)
         return status
     finally:
-        await asyncio.shield(bench.close())  # to the end, however impatient the person is
-        _tell(bench, screen)
+        await asyncio.shield(bench.close())  # a second Ctrl-C must not stop the session from being closed
+        _show_notices(bench, screen)
 
 
-def _tell(bench: Workbench, screen: Screen) -> None:
+def _show_notices(bench: Workbench, screen: Screen) -> None:
     for notice in bench.notices:
         screen.say(f"ostinato: {notice}", "yellow")
     bench.notices.clear()
 
 
-async def _once(bench: Workbench, screen: Screen, prompt: str) -> int:
+async def _run_prompt(bench: Workbench, screen: Screen, prompt: str) -> int:
     try:
         outcome = await plain.work(bench, screen, prompt)
     except asyncio.CancelledError:
@@ -102,10 +102,10 @@ async def _once(bench: Workbench, screen: Screen, prompt: str) -> int:
 
 
 def _is_typed() -> bool:
-    """Return whether a person types; a process may have no standard input at all."""
+    """Return true when standard input is a terminal. A process may have no standard input at all."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def _wrong(console: Console, message: str) -> int:
+def _refuse(console: Console, message: str) -> int:
     console.print(f"ostinato: {message}", style="red", markup=False, soft_wrap=True)
     return WRONG

@@ -1,4 +1,4 @@
-"""`ostinato code` and `ostinato session`: their arguments, and what they call."""
+"""The commands `ostinato code` and `ostinato session`: their arguments and the functions that they call."""
 
 import argparse
 import asyncio
@@ -13,12 +13,12 @@ from ostinato.config import ConfigError, secret
 if TYPE_CHECKING:
     from ostinato.harness.workspace.workbench import Options
 
-Commands = argparse._SubParsersAction  # the type of what add_subparsers gives
+Commands = argparse._SubParsersAction  # the type that add_subparsers returns
 WRONG = 2
 
 
 def register(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """Adds both to the command line."""
+    """Add both to the command line."""
     _code(commands.add_parser("code", help="let the agent work in a git repository"))
     _session(commands.add_parser("session", help="look at recorded sessions of the agent"))
 
@@ -90,14 +90,14 @@ def _options(options: argparse.Namespace) -> "Options":
 
 def _session(sessions: argparse.ArgumentParser) -> None:
     commands = sessions.add_subparsers(required=True, metavar="COMMAND")
-    _reading(commands, "list", "the sessions there are, the last one first", "list_sessions", named=False)
-    _reading(commands, "show", "what happened in a session", "show")
-    _reading(commands, "replay", "a session as its terminal showed it", "replay")
-    export = _reading(commands, "export", "a session in another format", "export")
+    _add_reader(commands, "list", "the sessions there are, the last one first", "list_sessions", named=False)
+    _add_reader(commands, "show", "what happened in a session", "show")
+    _add_reader(commands, "replay", "a session as its terminal showed it", "replay")
+    export = _add_reader(commands, "export", "a session in another format", "export")
     export.add_argument("--format", choices=("openai", "atif", "mini", "agent-trace", "jsonl"), required=True)
 
 
-def _reading(
+def _add_reader(
     commands: "Commands[argparse.ArgumentParser]", name: str, text: str, function: str, *, named: bool = True
 ) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=text)

@@ -1,4 +1,4 @@
-"""The agent in lines of text: on a terminal without a full screen, in a pipe, in a recording."""
+"""The frontend in plain lines, for a terminal without a full screen, a pipe, or a recording."""
 
 import asyncio
 import signal
@@ -10,7 +10,7 @@ from typing import Any
 from ostinato.harness.client import GatewayRefused
 from ostinato.harness.conversation import Outcome
 from ostinato.harness.frontends.screen import Screen
-from ostinato.harness.frontends.slash_commands import Leave, command, is_command
+from ostinato.harness.frontends.slash_commands import QuitRequested, command, is_command
 from ostinato.harness.lines import Lines
 from ostinato.harness.workspace.workbench import Workbench
 from ostinato.types import Ending
@@ -19,7 +19,7 @@ GREETING = "ostinato in {root}; /help lists commands, Ctrl-C stops the agent and
 
 
 def verdict(outcome: Outcome) -> str:
-    """Return why the agent stopped when it was not its own choice; else an empty text."""
+    """Return the reason that the harness stopped the agent; empty when the agent finished by itself."""
     return {
         Ending.TURN_LIMIT: f"stopped after {outcome.turns} turns",
         Ending.TOKEN_LIMIT: f"stopped: {outcome.reason}; /new begins another conversation",
@@ -28,15 +28,15 @@ def verdict(outcome: Outcome) -> str:
     }.get(outcome.ending, "")
 
 
-class Interrupts:
-    """Ctrl-C: the first cancels what is running, one when nothing runs leaves."""
+class InterruptHandler:
+    """The handler of Ctrl-C: it cancels the running work, or leaves the conversation when nothing runs."""
 
     def __init__(self) -> None:
         self._working: asyncio.Task[None] | None = None
         self._session = asyncio.current_task()
 
     @contextmanager
-    def caught(self) -> Iterator[None]:
+    def installed(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self.interrupt)
         try:
@@ -51,7 +51,7 @@ class Interrupts:
             task.cancel()
 
     async def cancellable(self, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
-        """Run `work` and return False when Ctrl-C cancelled it."""
+        """Run `work`. Return False when Ctrl-C cancelled it."""
         self._working = task = asyncio.ensure_future(work())
         await asyncio.wait((task,))
         self._working = None
@@ -62,31 +62,32 @@ class Interrupts:
 
 
 async def converse(bench: Workbench, lines: Lines, screen: Screen, *, typed: bool) -> int:
-    """Work on requests line by line until the last one, /quit, or a Ctrl-C with nothing to stop.
+    """Run prompts line by line until the end of input, /quit, or a Ctrl-C when nothing runs.
 
-    Returns the number of lines. `typed`: a person is at the terminal, to be greeted and asked.
+    Return the number of lines. With `typed`, a person at a terminal is greeted and sees a `>` before each
+    line.
     """
-    interrupts, taken = Interrupts(), 0
-    with interrupts.caught():
+    interrupts, line_count = InterruptHandler(), 0
+    with interrupts.installed():
         if typed:
             screen.say(GREETING.format(root=bench.root), "dim")
         try:
-            while (line := await _asked(lines, screen, typed=typed)) is not None:
-                taken += 1
-                if not await interrupts.cancellable(partial(_take, bench, screen, line)):
+            while (line := await _next_line(lines, screen, typed=typed)) is not None:
+                line_count += 1
+                if not await interrupts.cancellable(partial(_run_line, bench, screen, line)):
                     screen.say("interrupted; the session goes on", "yellow")
-        except (Leave, asyncio.CancelledError):
+        except (QuitRequested, asyncio.CancelledError):
             screen.say("")
-    return taken
+    return line_count
 
 
-async def _asked(lines: Lines, screen: Screen, *, typed: bool) -> str | None:
+async def _next_line(lines: Lines, screen: Screen, *, typed: bool) -> str | None:
     if typed:
         screen.prompt("> ")
     return await lines.next()
 
 
-async def _take(bench: Workbench, screen: Screen, line: str) -> None:
+async def _run_line(bench: Workbench, screen: Screen, line: str) -> None:
     if is_command(line):
         screen.say(await command(bench, line))
     elif line.strip():
@@ -97,7 +98,7 @@ async def _take(bench: Workbench, screen: Screen, line: str) -> None:
 
 
 async def work(bench: Workbench, screen: Screen, text: str) -> Outcome:
-    """Work on a prompt and show the diff of its changes, also when it was stopped. Raises GatewayRefused."""
+    """Run one prompt and show the diff of its changes, also when it was stopped. Raise GatewayRefused."""
     before = await bench.checkpoints.take()
     try:
         outcome = await bench.prompt(text)

@@ -1,4 +1,4 @@
-"""Prints a session as it happens, for terminals and for no terminal at all."""
+"""The screen in plain lines: prints a session as it happens, to a terminal or elsewhere."""
 
 from rich.console import Console
 from rich.syntax import Syntax
@@ -22,7 +22,7 @@ def headline(call: Call) -> str:
 
 
 def plan(call: Call) -> list[str]:
-    """The lines of a plan that the call writes down; none for another call."""
+    """Return the lines of the plan that a `todo_write` call holds; none for another call."""
     if call.tool != "todo_write" or call.meant.error is not None:
         return []
     return [
@@ -32,14 +32,17 @@ def plan(call: Call) -> list[str]:
 
 
 def shortened(observation: ToolResult) -> list[str]:
-    """Return the first lines of the text that the model read."""
+    """Return the first lines of a result that the model read."""
     lines = visible(observation.text.replace("\r\n", "\n")).split("\n")
     more = [f"… {len(lines) - SHOWN_LINES} more lines"] if len(lines) > SHOWN_LINES else []
     return lines[:SHOWN_LINES] + more
 
 
 class Screen:
-    """Prints to a console. What a command prints is shown as it comes, and not again at its end."""
+    """An Observer that prints to a console.
+
+    The output of a command is shown while it runs, and not again when it ends.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -1,4 +1,4 @@
-"""`ostinato session`: the sessions there are, what happened in one, and one in other formats."""
+"""The commands `ostinato session …`: list the sessions, show or replay one, export one in another format."""
 
 import argparse
 import json
@@ -21,16 +21,16 @@ DONE = 0
 
 def list_sessions(options: argparse.Namespace) -> int:
     sessions, console = Sessions.of_user(), _console()
-    found = list(sessions.newest())
-    for session_id, events in found:
+    recorded = list(sessions.newest())
+    for session_id, events in recorded:
         console.print("  ".join([session_id, *_summary(events)]))
-    if not found:
+    if not recorded:
         console.print(f"no sessions in {sessions.directory}: `ostinato code` records one")
     return DONE
 
 
 def show(options: argparse.Namespace) -> int:
-    """One line an event, with the time."""
+    """Print one line for each event, with its time."""
     console = _console()
     for event in _events(options.id):
         at = datetime.fromtimestamp(event.at).astimezone().strftime("%H:%M:%S")
@@ -40,11 +40,11 @@ def show(options: argparse.Namespace) -> int:
 
 
 def replay(options: argparse.Namespace) -> int:
-    """The session as a terminal in plain lines showed it."""
+    """Print the session as the frontend in plain lines showed it."""
     screen = Screen(Console(highlight=False))
-    called: dict[str, Call] = {}
+    calls: dict[str, Call] = {}
     for event in _events(options.id):
-        _replayed(event, screen, called)
+        _replay_event(event, screen, calls)
     return DONE
 
 
@@ -53,7 +53,7 @@ def export(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _replayed(event: LogEvent, screen: Screen, called: dict[str, Call]) -> None:
+def _replay_event(event: LogEvent, screen: Screen, calls: dict[str, Call]) -> None:
     data = event.data
     match event.kind:
         case LogEventKind.USER:
@@ -64,13 +64,13 @@ def _replayed(event: LogEvent, screen: Screen, called: dict[str, Call]) -> None:
         case LogEventKind.CALL:
             meant = Reading(tool=data["tool"], arguments=data["arguments"])
             call = Call(id=data["id"], name=data["name"], arguments=data["arguments"], meant=meant)
-            called[call.id] = call
+            calls[call.id] = call
             screen.call(call)
         case LogEventKind.ANSWERED:
             screen.say(f"  permitted: {data['grant']}", "yellow")
-        case LogEventKind.OBSERVATION if data["id"] in called:
+        case LogEventKind.OBSERVATION if data["id"] in calls:
             error = None if data["error"] is None else ToolError(data["text"])
-            screen.result(called[data["id"]], ToolResult(text=data["text"], error=error))
+            screen.result(calls[data["id"]], ToolResult(text=data["text"], error=error))
         case LogEventKind.CANCELLED:
             screen.say("interrupted", "yellow")
         case LogEventKind.UNDO:
@@ -79,7 +79,7 @@ def _replayed(event: LogEvent, screen: Screen, called: dict[str, Call]) -> None:
 
 def _events(session_id: str) -> list[LogEvent]:
     sessions = Sessions.of_user()
-    newest = next((found for found, _ in sessions.newest()), "")
+    newest = next((name for name, _ in sessions.newest()), "")
     if not session_id and not newest:
         raise LogError(f"no session in {sessions.directory}: `ostinato code` records one")
     events = sessions.load(session_id or newest)
@@ -92,9 +92,9 @@ def _summary(events: Sequence[LogEvent]) -> list[str]:
     if not events:
         return ["(damaged or empty)"]
     started = datetime.fromtimestamp(events[0].at).astimezone().strftime("%Y-%m-%d %H:%M")
-    said = next((event.data["text"] for event in events if event.kind is LogEventKind.USER), "")
+    prompt = next((event.data["text"] for event in events if event.kind is LogEventKind.USER), "")
     replies = sum(event.kind is LogEventKind.REPLY for event in events)
-    return [started, str(events[0].data.get("root", "")), f"{replies} turns", said.split("\n")[0][:60]]
+    return [started, str(events[0].data.get("root", "")), f"{replies} turns", prompt.split("\n")[0][:60]]
 
 
 def _console() -> Console:

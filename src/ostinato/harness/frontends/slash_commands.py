@@ -1,4 +1,4 @@
-"""The commands of a person to the frontend, not to the model: lines that begin with a slash."""
+"""The slash commands: lines that a person types to the harness, not to the model."""
 
 from ostinato.harness.git import GitError
 from ostinato.harness.session_log import LogError
@@ -13,8 +13,8 @@ HELP = """/undo          take back what the last request changed
 Ctrl-C stops the agent; once more leaves."""
 
 
-class Leave(Exception):  # noqa: N818
-    """The person wants to go."""
+class QuitRequested(Exception):  # noqa: N818
+    """The person asked to leave."""
 
 
 def is_command(line: str) -> bool:
@@ -22,12 +22,12 @@ def is_command(line: str) -> bool:
 
 
 async def command(bench: Workbench, line: str) -> str:
-    """Run the command and return the text to show. Raises Leave."""
+    """Run a command and return the text to show. Raise QuitRequested for `/quit`."""
     name, _, rest = line.strip().partition(" ")
     try:
         match name:
             case "/quit" | "/exit" | "/q":
-                raise Leave
+                raise QuitRequested
             case "/help":
                 return HELP
             case "/undo":
@@ -56,6 +56,6 @@ async def _undo(bench: Workbench) -> str:
 
 
 def _resumed(bench: Workbench) -> str:
-    said = [message["content"] for message in bench.conversation.messages if message["role"] == "user"]
-    last = f"; you last said: {said[-1].splitlines()[0]}" if said else ""
+    prompts = [message["content"] for message in bench.conversation.messages if message["role"] == "user"]
+    last = f"; you last said: {prompts[-1].splitlines()[0]}" if prompts else ""
     return f"session {bench.conversation.session_id}{last}"

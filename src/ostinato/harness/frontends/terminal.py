@@ -1,13 +1,13 @@
-"""The agent on a full screen: what it says and does above, the person's line below.
+"""The frontend on a full screen: the story of the session above, the person's line below.
 
 ::
 
-    ┌ what was said, calls and their output, diffs ────────┐
+    ┌ story: messages, calls and their output, diffs ──────┐
     │                                                      │
     ├ plan ────────────────────────────────────────────────┤
-    │ question, and exactly what "always" would add        │
+    │ question, and exactly the rules of "always"          │
     ├ > the person's line ─────────────────────────────────┤
-    └ session · tokens · what it is doing ─────────────────┘
+    └ session · tokens · activity ─────────────────────────┘
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from ostinato.harness.errors import UserAborted
 from ostinato.harness.execute import ToolResult
 from ostinato.harness.frontends.plain import verdict
 from ostinato.harness.frontends.screen import headline, plan, shortened
-from ostinato.harness.frontends.slash_commands import Leave, command, is_command
+from ostinato.harness.frontends.slash_commands import QuitRequested, command, is_command
 from ostinato.harness.users import CHOICES, UNCLEAR, Grant, PermissionRequest, grant_of, question_of, visible
 from ostinato.harness.workspace.workbench import Options, Workbench
 
@@ -43,7 +43,7 @@ CSS = """
 
 
 class CodeApp(App[int]):
-    """One workbench on a screen. `open_bench` is given this app as user and observer."""
+    """An app with one workbench, of which it is both the User and the Observer."""
 
     CSS = CSS
     ENABLE_COMMAND_PALETTE = False
@@ -56,11 +56,11 @@ class CodeApp(App[int]):
         self._resume = resume
         self._bench: Workbench | None = None
         self._work: asyncio.Task[None] | None = None
-        self._asked: asyncio.Future[str] | None = None
-        self._said: Static | None = None
+        self._pending_answer: asyncio.Future[str] | None = None
+        self._streaming: Static | None = None
         self._pieces = ""
-        self.told: list[str] = []
-        """Everything that was put into the story, as text."""
+        self.transcript: list[str] = []
+        """Every entry of the story, as text."""
 
     def compose(self) -> ComposeResult:
         yield VerticalScroll(id="story", can_focus=False)
@@ -76,9 +76,9 @@ class CodeApp(App[int]):
     async def _begin(self) -> None:
         try:
             self._bench = await Workbench.open(self._options, self, self)
-            self._tell(f"{self._bench.root}: {GREETING}", "dim")
+            self._write(f"{self._bench.root}: {GREETING}", "dim")
             for notice in self._bench.notices:
-                self._tell(notice, "yellow")
+                self._write(notice, "yellow")
             if self._resume is not None:
                 await self._bench.resume(self._resume)
         except Exception as error:
@@ -90,23 +90,23 @@ class CodeApp(App[int]):
 
     async def on_input_submitted(self, event: Input.Submitted) -> None:
         line, event.input.value = event.value, ""
-        if self._asked is not None and not self._asked.done():
-            self._asked.set_result(line)
+        if self._pending_answer is not None and not self._pending_answer.done():
+            self._pending_answer.set_result(line)
         elif line.strip() and (self._work is None or self._work.done()):
             self._work = asyncio.ensure_future(self._guarded(lambda: self._take(line)))
         elif line.strip():
-            event.input.value = line  # it is busy: the line waits where it was typed
+            event.input.value = line  # the agent is busy: the line stays in the input
             self._show_status("busy: Ctrl-C stops it")
 
     def action_interrupt(self) -> None:
-        """Stops what is running; leaves when nothing is."""
+        """Stop the running work; leave the app when nothing runs."""
         if self._work is not None and not self._work.done():
             self._work.cancel()
         else:
             self.exit(DONE)
 
     async def close(self) -> None:
-        """Ends the session; call it after the screen is gone."""
+        """Close the session. Call it after the app has left the screen."""
         if self._work is not None and not self._work.done():
             self._work.cancel()
             await asyncio.wait((self._work,))
@@ -117,17 +117,17 @@ class CodeApp(App[int]):
         try:
             await work()
         except asyncio.CancelledError:
-            self._tell("interrupted; the session goes on", "yellow")
+            self._write("interrupted; the session goes on", "yellow")
             self._show_status("")
-        except Leave:
+        except QuitRequested:
             self.exit(DONE)
         except GatewayRefused as error:
-            self._tell(f"ostinato: {error}", "red")
+            self._write(f"ostinato: {error}", "red")
             self._show_status("")
 
     async def _take(self, line: str) -> None:
-        bench = self._the_bench()
-        self._tell(f"> {line}", "bold")
+        bench = self._opened_bench()
+        self._write(f"> {line}", "bold")
         if is_command(line):
             text = await command(bench, line)
             self._put(Syntax(text, "diff", background_color="default"), text)
@@ -140,21 +140,21 @@ class CodeApp(App[int]):
         finally:
             self._show_diff(await bench.checkpoints.diff(before, await bench.checkpoints.take()))
         if verdict(outcome):
-            self._tell(f"ostinato: {verdict(outcome)}", "red")
+            self._write(f"ostinato: {verdict(outcome)}", "red")
         self._show_status("")
 
-    # What the agent does, as it happens.
+    # The Observer: what the agent does, as it happens.
 
     def text(self, piece: str) -> None:
         self._stream(piece, "")
 
     def reply(self, reply: Reply) -> None:
-        self._said = None
+        self._streaming = None
         self._show_status("working")
 
     def call(self, call: Call) -> None:
-        self._said = None
-        self._tell(headline(call), "bold cyan")
+        self._streaming = None
+        self._write(headline(call), "bold cyan")
         if plan(call):
             shown = self.query_one("#plan", Static)
             shown.update(Text("\n".join(plan(call))))
@@ -164,17 +164,17 @@ class CodeApp(App[int]):
         self._stream(piece, "dim")
 
     def edited(self, call: Call, edit: Edit) -> None:
-        self._said = None
-        self._tell(f"  changed {edit.path}", "green")
+        self._streaming = None
+        self._write(f"  changed {edit.path}", "green")
 
     def result(self, call: Call, observation: ToolResult) -> None:
-        streamed, self._said = self._said is not None, None
+        streamed, self._streaming = self._streaming is not None, None
         if not streamed or observation.error is not None:
             lines = "\n".join("  " + line for line in shortened(observation))
-            self._tell(lines, "red" if observation.error else "dim")
+            self._write(lines, "red" if observation.error else "dim")
         self._show_status("thinking")
 
-    # What the agent asks.
+    # The User: questions of the agent.
 
     async def answer(self, question: str) -> str:
         text = (await self._ask(question)).strip()
@@ -193,26 +193,26 @@ class CodeApp(App[int]):
         shown.update(Text(visible(question)))
         shown.display = True
         self._show_status("waits for your answer")
-        self._asked = asyncio.get_running_loop().create_future()
+        self._pending_answer = asyncio.get_running_loop().create_future()
         try:
-            answer = await self._asked
+            answer = await self._pending_answer
         finally:
-            self._asked, shown.display = None, False
-        self._tell(f"? {question}\n> {answer}", "yellow")
+            self._pending_answer, shown.display = None, False
+        self._write(f"? {question}\n> {answer}", "yellow")
         return answer
 
-    # The screen.
+    # Output to the screen.
 
     def _stream(self, piece: str, style: str) -> None:
-        if self._said is None:
+        if self._streaming is None:
             self._pieces = ""
-            self._said = self._put(Text(""), "")
+            self._streaming = self._put(Text(""), "")
         self._pieces += visible(piece)
-        self.told[-1] = self._pieces
-        self._said.update(Text(self._pieces.rstrip("\n"), style=style))
+        self.transcript[-1] = self._pieces
+        self._streaming.update(Text(self._pieces.rstrip("\n"), style=style))
         self.query_one("#story", VerticalScroll).scroll_end(animate=False)
 
-    def _tell(self, text: str, style: str = "") -> None:
+    def _write(self, text: str, style: str = "") -> None:
         self._put(Text(text, style=style), text)
 
     def _show_diff(self, diff: str) -> None:
@@ -222,7 +222,7 @@ class CodeApp(App[int]):
             )
 
     def _put(self, shown: Text | Syntax, text: str) -> Static:
-        self.told.append(text)
+        self.transcript.append(text)
         story = self.query_one("#story", VerticalScroll)
         widget = Static(shown, markup=False)
         story.mount(widget)
@@ -230,19 +230,19 @@ class CodeApp(App[int]):
         return widget
 
     def _show_status(self, doing: str) -> None:
-        bench = self._the_bench()
+        bench = self._opened_bench()
         session = bench.conversation
         parts = [f"session {session.session_id[:8]}", bench.fullness, doing]
         self.query_one("#status", Static).update(Text(" · ".join(part for part in parts if part)))
 
-    def _the_bench(self) -> Workbench:
+    def _opened_bench(self) -> Workbench:
         if self._bench is None:
-            raise Leave  # nothing was opened, so there is nothing to do
+            raise QuitRequested  # no repository was opened, so there is nothing to show
         return self._bench
 
 
 async def full_screen(prompt: str | None, resume: str | None, options: Options) -> int:
-    """A conversation on the whole terminal. Exit status: 0 done, 2 wrong request."""
+    """Run a conversation on the full screen. Return the exit status: 0 done, 2 wrong request."""
     app = CodeApp(options, prompt, resume)
     try:
         status = await app.run_async()

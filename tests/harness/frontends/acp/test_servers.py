@@ -1,9 +1,9 @@
-"""The editor's MCP servers become ours, or it is told why not."""
+"""The MCP servers of an editor are offered to the model, or the editor reads why not."""
 
 import pytest
 from acp import RequestError, schema
 
-from ostinato.harness.frontends.acp.servers import plain, servers_of
+from ostinato.harness.frontends.acp.servers import safe_name, servers_of
 
 STDIO = schema.McpServerStdio(
     name="my tickets", command="/bin/tickets", args=["--stdio"], env=[schema.EnvVariable(name="T", value="1")]
@@ -33,4 +33,4 @@ def test_what_cannot_be_used_is_said():
 
 @pytest.mark.parametrize(("name", "carried"), [("a__b", "a-b"), ("é!", "server"), ("x" * 99, "x" * 32)])
 def test_names(name: str, carried: str):
-    assert plain(name) == carried
+    assert safe_name(name) == carried

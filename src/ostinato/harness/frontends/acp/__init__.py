@@ -1,1 +1,1 @@
-"""The agent inside an editor, by the Agent Client Protocol. Needs the extra `code`."""
+"""The agent inside an editor, over the Agent Client Protocol. It needs the extra `code`."""

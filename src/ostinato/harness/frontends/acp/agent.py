@@ -1,9 +1,9 @@
-"""The protocol's agent side: one object for a connection, many sessions on it."""
+"""The agent's side of the protocol: one object for each connection, which holds many sessions."""
 
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -36,16 +36,8 @@ COMMANDS = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
-    """The folder in which a session works, and the events of its log."""
-
-    root: Path
-    events: Sequence[LogEvent] = ()
-
-
 class EditorAgent:
-    """The requests of an editor. Methods are those of the SDK's Agent; errors are RequestErrors."""
+    """The requests of an editor. The methods are those of the SDK's Agent; every error is a RequestError."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -63,7 +55,10 @@ class EditorAgent:
         client_info: schema.Implementation | None = None,
         **_: Any,
     ) -> schema.InitializeResponse:
-        """Answers with version 1 whatever is asked for: an editor that cannot speak it says so and leaves."""
+        """Return version 1 whichever version the editor names.
+
+        The protocol leaves it to an editor that cannot speak this version to close the connection.
+        """
         elicitation = client_capabilities.elicitation if client_capabilities else None
         self._elicits = elicitation is not None and elicitation.form is not None
         sessions = schema.SessionCapabilities(
@@ -89,14 +84,14 @@ class EditorAgent:
         )
 
     async def new_session(self, cwd: str, mcp_servers: Any = None, **_: Any) -> schema.NewSessionResponse:
-        place = await self._place(cwd)
-        session = await self._open(replace(self._options, servers=servers_of(mcp_servers)), place)
+        root = await self._root(cwd)
+        session = await self._open(replace(self._options, servers=servers_of(mcp_servers)), root)
         return schema.NewSessionResponse(session_id=session.id, config_options=config_options(session))
 
     async def load_session(
         self, cwd: str, session_id: str, mcp_servers: Any = None, **_: Any
     ) -> schema.LoadSessionResponse:
-        """Goes on with a session, its history shown first."""
+        """Continue a session and show its history first."""
         session, events = await self._resume(cwd, session_id, mcp_servers)
         await session.replay(events)
         session.updates.commands(COMMANDS)
@@ -105,19 +100,19 @@ class EditorAgent:
     async def resume_session(
         self, session_id: str, cwd: str, mcp_servers: Any = None, **_: Any
     ) -> schema.ResumeSessionResponse:
-        """Goes on with a session whose history the editor still has."""
+        """Continue a session whose history the editor still has."""
         session, _events = await self._resume(cwd, session_id, mcp_servers)
         return schema.ResumeSessionResponse(config_options=config_options(session))
 
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **_: Any
     ) -> schema.ListSessionsResponse:
-        """Newest first, PAGE at a time; the cursor is how many were given."""
-        root = None if cwd is None else str((await self._place(cwd)).root)
+        """Return PAGE sessions, the newest first; the cursor is the number of sessions already returned."""
+        root = None if cwd is None else str(await self._root(cwd))
         start = int(cursor) if cursor and cursor.isdecimal() else 0
-        found = [pair for pair in self._options.sessions.newest(root) if title_of(pair[1])]
-        infos = [_info(session_id, events) for session_id, events in found[start : start + PAGE]]
-        more = str(start + PAGE) if len(found) > start + PAGE else None
+        recorded_sessions = [pair for pair in self._options.sessions.newest(root) if title_of(pair[1])]
+        infos = [_info(session_id, events) for session_id, events in recorded_sessions[start : start + PAGE]]
+        more = str(start + PAGE) if len(recorded_sessions) > start + PAGE else None
         return schema.ListSessionsResponse(sessions=infos, next_cursor=more)
 
     async def prompt(self, session_id: str, prompt: list[Any], **_: Any) -> schema.PromptResponse:
@@ -147,8 +142,8 @@ class EditorAgent:
         del self._sessions[session_id]
         return schema.CloseSessionResponse()
 
-    def sent(self, event: StreamEvent) -> None:
-        """Watches what was sent: a new session can be told of only after the editor has its id."""
+    def observe(self, event: StreamEvent) -> None:
+        """Send a new session's commands after the response with its id, since they name that id."""
         result = event.message.get("result")
         if event.direction is StreamDirection.OUTGOING and isinstance(result, dict):
             session = self._sessions.get(str(result.get("sessionId")))
@@ -156,47 +151,47 @@ class EditorAgent:
                 session.updates.commands(COMMANDS)
 
     async def close(self) -> None:
-        """Ends every session; what they say to the gateway takes a few seconds at most."""
+        """Close every session. Their last signals to the gateway take a few seconds at most."""
         await asyncio.gather(*(session.close() for session in self._sessions.values()))
         self._sessions.clear()
 
-    async def _place(self, cwd: str) -> _Place:
+    async def _root(self, cwd: str) -> Path:
         if not Path(cwd).is_absolute():
             raise RequestError(INVALID_PARAMS, f"cwd {cwd!r} is not an absolute path")
         if not await asyncio.to_thread(Path(cwd).is_dir):
             raise RequestError(INVALID_PARAMS, f"cwd {cwd!r} is no directory")
         try:
-            return _Place(root=await worktree(Path(cwd)))
+            return await worktree(Path(cwd))
         except GitError as error:
             raise RequestError(INVALID_PARAMS, str(error)) from error
 
     async def _resume(
         self, cwd: str, session_id: str, servers: Any
     ) -> tuple[EditorSession, Sequence[LogEvent]]:
-        place = await self._place(cwd)
+        root = await self._root(cwd)
         if session_id in self._sessions:
             await self.close_session(session_id)
         try:
             events = self._options.sessions.load(session_id)
         except LogError as error:
             raise RequestError(NOT_FOUND, str(error)) from error
-        root, profile = (str(events[0].data.get(key)) if events else "" for key in ("root", "profile"))
-        if root != str(place.root):
+        recorded, profile = (str(events[0].data.get(key)) if events else "" for key in ("root", "profile"))
+        if recorded != str(root):
             raise RequestError(
-                INVALID_PARAMS, f"session {session_id} is of {root or 'no repository'}, not {cwd}"
+                INVALID_PARAMS, f"session {session_id} is of {recorded or 'no repository'}, not {cwd}"
             )
         offered = replace(self._options, servers=servers_of(servers))
         options = with_profile(offered, profile if profile in PROFILES else "core")
-        return await self._open(options, place, session_id), events
+        return await self._open(options, root, session_id), events
 
-    async def _open(self, options: Options, place: _Place, session_id: str = "") -> EditorSession:
+    async def _open(self, options: Options, root: Path, session_id: str = "") -> EditorSession:
         if not options.key:
             raise RequestError(
                 AUTH_REQUIRED, "no API key: set OSTINATO_KEY where the editor starts, or give --key-file"
             )
         try:
             session = await EditorSession.open(
-                self._client, options, place.root, session_id=session_id, elicits=self._elicits
+                self._client, options, root, session_id=session_id, elicits=self._elicits
             )
         except (GitError, ConfigError, SandboxError, LogError, McpMissing) as error:
             raise RequestError(INVALID_PARAMS, str(error)) from error
@@ -204,7 +199,7 @@ class EditorAgent:
         return session
 
     async def _with_profile(self, session: EditorSession, name: str) -> EditorSession:
-        """The same session with other tools, as long as the model has read nothing yet."""
+        """Return the session with the tools of another profile. The model must not have read anything yet."""
         if name not in PROFILES:
             raise RequestError(INVALID_PARAMS, f"no profile {name!r}: use one of {', '.join(PROFILES)}")
         if name == session.options.config.profile:
@@ -213,8 +208,7 @@ class EditorAgent:
             raise RequestError(INVALID_PARAMS, "a session keeps the profile it began with: start a new one")
         mode = session.mode
         await self.close_session(session.id)
-        place = _Place(root=session.bench.root)
-        changed = await self._open(with_profile(session.options, name), place, session.id)
+        changed = await self._open(with_profile(session.options, name), session.bench.root, session.id)
         changed.set_mode(mode)
         return changed
 
@@ -225,7 +219,7 @@ class EditorAgent:
 
 
 def config_options(session: EditorSession) -> list[Any]:
-    """Return the options that the person can choose, with their present values."""
+    """Return the options that the person can set, with their current values."""
     modes = [
         schema.SessionConfigSelectOption(value=key, name=mode.name, description=mode.description)
         for key, mode in MODES.items()
@@ -258,7 +252,7 @@ def _info(session_id: str, events: Sequence[LogEvent]) -> schema.SessionInfo:
 
 
 def _text(block: Any) -> str:
-    """A part of a prompt as the model reads it. Raises RequestError for images and sound."""
+    """Return a part of a prompt as the model reads it. Raise RequestError for images and sound."""
     match block:
         case schema.TextContentBlock():
             return block.text

@@ -1,4 +1,6 @@
-"""The command `ostinato acp`: an editor starts it and speaks JSON-RPC over standard input and output."""
+"""The command `ostinato acp`: an editor starts it and exchanges JSON-RPC with it over standard input and
+output.
+"""
 
 import argparse
 import asyncio
@@ -39,7 +41,7 @@ def _run(arguments: argparse.Namespace) -> int:
         key = secret(arguments.key_file, "OSTINATO_KEY")
         options = Options(directory=Path(), url=arguments.url, key=key, config=config)
     except (ProfileError, ConfigError) as error:
-        return _wrong(str(error))
+        return _refuse(str(error))
     return serve(options)
 
 
@@ -49,17 +51,17 @@ def serve(options: "Options") -> int:
     The status is 2, with one line on standard error, when it cannot start.
     """
     if importlib.util.find_spec("acp") is None:
-        return _wrong("an editor needs the Agent Client Protocol: pip install -e '.[code]'")
+        return _refuse("an editor needs the Agent Client Protocol: pip install -e '.[code]'")
     if sys.stdin.isatty():
-        return _wrong("acp is started by an editor, see docs/acp.md; `ostinato code` is for terminals")
+        return _refuse("acp is started by an editor, see docs/acp.md; `ostinato code` is for terminals")
     try:
         asyncio.run(_serve(options))
     except ValueError as error:
-        return _wrong(f"standard input must be a pipe: {error}")
+        return _refuse(f"standard input must be a pipe: {error}")
     return DONE
 
 
-def _wrong(message: str) -> int:
+def _refuse(message: str) -> int:
     print(f"ostinato: {message}", file=sys.stderr)  # noqa: T201
     return WRONG
 
@@ -73,7 +75,7 @@ async def _serve(options: "Options") -> None:
     lines = await standard_streams()
     agent = EditorAgent(options)
     connection = AgentSideConnection(
-        cast("Any", agent), lines, listening=False, use_unstable_protocol=True, observers=[agent.sent]
+        cast("Any", agent), lines, listening=False, use_unstable_protocol=True, observers=[agent.observe]
     )
     try:
         await connection.listen()

@@ -1,4 +1,6 @@
-"""The person behind the editor: answers a form or by the next prompt, permits by the editor's dialog."""
+"""The person at the editor, who answers in a form or with the next prompt and permits calls in the editor's
+dialog.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -27,21 +29,22 @@ Read = Callable[[str], Awaitable[bytes]]
 
 
 @dataclass(slots=True)
-class Asked:
-    """A question put as a message; the next prompt is its answer."""
+class PendingQuestion:
+    """A question that was sent as a message. The next prompt is its answer."""
 
     question: str
     answer: asyncio.Future[str] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
-async def _nothing(path: str) -> bytes:
+async def _read_nothing(path: str) -> bytes:
     raise FileNotFoundError(path)
 
 
 class Person:
-    """A User. `client` is the editor's end of the connection; `decided` is told each decision.
+    """A User in an editor. `client` is the editor's end of the connection; `decided` is called with each
+    decision.
 
-    Whoever opens the session sets `session_id` and how files are `read`.
+    The code that opens the session sets `session_id`, and `read`, which reads a file of the sandbox.
     """
 
     def __init__(
@@ -57,23 +60,23 @@ class Person:
         self._decided = decided
         self._elicits = elicits
         self.session_id = ""
-        self.read: Read = _nothing
-        self.asked: asyncio.Queue[Asked] = asyncio.Queue()
+        self.read: Read = _read_nothing
+        self.questions: asyncio.Queue[PendingQuestion] = asyncio.Queue()
         """Questions that wait for the next prompt."""
 
     async def answer(self, question: str) -> str:
         await self._updates.flush()
         if self._elicits:
             return await self._elicit(question)
-        asked = Asked(question)
-        self.asked.put_nowait(asked)
-        return await asked.answer
+        pending = PendingQuestion(question)
+        self.questions.put_nowait(pending)
+        return await pending.answer
 
     async def permit(self, request: PermissionRequest) -> Grant:
-        """Asks the editor. A dialog that was closed, or could not be shown, counts as no."""
+        """Ask in the editor's dialog. A dialog that was closed or could not be shown counts as a refusal."""
         await self._updates.flush()
         options = [schema.PermissionOption(kind=kind, name=name, option_id=kind) for kind, name in OPTIONS]
-        shown = await self._shown(request)
+        shown = await self._described(request)
         try:
             response = await self._client.request_permission(
                 session_id=self.session_id, tool_call=shown, options=options
@@ -103,8 +106,8 @@ class Person:
             raise UserAborted("the user did not answer")
         return answer
 
-    async def _shown(self, request: PermissionRequest) -> schema.ToolCallUpdate:
-        """The call with what it would change, and exactly what "always" would add."""
+    async def _described(self, request: PermissionRequest) -> schema.ToolCallUpdate:
+        """Return the call with the changes it would make, and exactly the rules that "always" would add."""
         diffs: list[Any] = [
             diff for each in await self._proposed(request) for diff in self._updates.diffs(each)
         ]
@@ -122,7 +125,7 @@ class Person:
         return schema.ToolCallUpdate.model_validate(shown.model_dump(exclude={"session_update"}))
 
     async def _proposed(self, request: PermissionRequest) -> list[Edit]:
-        """Return the edits that `edit` or `write` would make; none when it would fail."""
+        """Return the edit that `edit` or `write` would make; nothing when the call would fail."""
         arguments = request.arguments
         if request.tool not in {"edit", "write"}:
             return []

@@ -1,4 +1,4 @@
-"""A session's log shown to an editor that loads it: the same updates as when it took place."""
+"""The replay of a session's log to an editor that loads it: the same updates as when it took place."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,10 @@ from ostinato.harness.session_log import LogEvent, LogEventKind
 
 
 def replay(updates: Updates, events: Sequence[LogEvent]) -> None:
-    """Messages, calls with results, plan and usage, in order. Of diffs the log has hashes only."""
+    """Send messages, calls with their results, the plan and the usage, in order.
+
+    Diffs are left out, since the log holds only the hashes of file contents.
+    """
     profile = PROFILES.get(str(events[0].data.get("profile")) if events else "")
     calls: dict[str, Call] = {}
     for event in events:
@@ -41,6 +44,6 @@ def _as_is(data: Any) -> Reading:
 
 
 def title_of(events: Sequence[LogEvent]) -> str | None:
-    """The first words of the user, one line."""
+    """Return the first words of the user in one line, or None before the first prompt."""
     first = next((event.data["text"] for event in events if event.kind is LogEventKind.USER), None)
     return None if first is None else " ".join(str(first).split())[:80]

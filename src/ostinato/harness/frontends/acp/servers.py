@@ -1,4 +1,4 @@
-"""MCP servers that an editor offers with a session."""
+"""The MCP servers that an editor offers with a session."""
 
 import re
 from collections.abc import Sequence
@@ -13,7 +13,10 @@ NAME_CHARS = 32
 
 
 def servers_of(offered: Sequence[Any] | None) -> tuple[McpServer, ...]:
-    """Local programs and HTTP addresses. Raises RequestError for what is neither, or two of one name."""
+    """Return the servers that are local programs or HTTP addresses.
+
+    Raise RequestError for any other kind, and for two servers of one name.
+    """
     servers = tuple(_server(each) for each in offered or ())
     if len({server.name for server in servers}) < len(servers):
         raise RequestError(INVALID_PARAMS, "two MCP servers have the same name: give each its own")
@@ -21,7 +24,7 @@ def servers_of(offered: Sequence[Any] | None) -> tuple[McpServer, ...]:
 
 
 def _server(offered: Any) -> McpServer:
-    name = plain(offered.name)
+    name = safe_name(offered.name)
     match offered:
         case schema.McpServerStdio():
             env = {each.name: each.value for each in offered.env}
@@ -34,10 +37,10 @@ def _server(offered: Any) -> McpServer:
             raise RequestError(INVALID_PARAMS, f"MCP server {offered.name}: use stdio or http, not {kind}")
 
 
-def plain(name: str) -> str:
-    """The name as tools can carry it.
+def safe_name(name: str) -> str:
+    """Return the name in the characters that a tool's name may have.
 
-    >>> plain("My server_2")
+    >>> safe_name("My server_2")
     'My-server-2'
     """
     return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:NAME_CHARS] or "server"

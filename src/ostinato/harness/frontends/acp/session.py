@@ -16,7 +16,7 @@ from acp import RequestError, schema
 
 from ostinato.harness.client import GatewayRefused
 from ostinato.harness.conversation import Outcome
-from ostinato.harness.frontends.acp.person import Asked, Person
+from ostinato.harness.frontends.acp.person import PendingQuestion, Person
 from ostinato.harness.frontends.acp.replay import replay
 from ostinato.harness.frontends.acp.updates import Updates
 from ostinato.harness.git import GitError
@@ -37,8 +37,11 @@ UNDO = "/undo"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mode:
-    """A choice of what is asked before it happens. Its rules follow the person's own; denials always hold."""
+class PermissionMode:
+    """A permission mode: the calls that need the person's consent.
+
+    Its rules come after the person's own. A rule of the person that denies always holds.
+    """
 
     name: str
     description: str
@@ -49,22 +52,27 @@ def _rule(tool: str, action: Action) -> Rule:
     return Rule(tool=tool, pattern="*", action=action)
 
 
-MODES: Mapping[str, Mode] = {
-    "edit": Mode(name="Edit freely", description="Edits without asking; asks before commands."),
-    "ask": Mode(
+MODES: Mapping[str, PermissionMode] = {
+    "edit": PermissionMode(name="Edit freely", description="Edits without asking; asks before commands."),
+    "ask": PermissionMode(
         name="Ask first",
         description="Asks before every edit and command.",
         rules=(_rule("edit", Action.ASK),),
     ),
-    "read": Mode(name="Read only", description="Changes no file.", rules=(_rule("edit", Action.DENY),)),
-    "auto": Mode(
+    "read": PermissionMode(
+        name="Read only", description="Changes no file.", rules=(_rule("edit", Action.DENY),)
+    ),
+    "auto": PermissionMode(
         name="Never ask", description="Allows what no rule denies.", rules=(_rule("*", Action.ALLOW),)
     ),
 }
 
 
 class EditorSession:
-    """Use `open`. Raises RequestError, whose message the editor shows."""
+    """A session of an editor, created with `open`.
+
+    Its errors are RequestErrors, whose message the editor shows.
+    """
 
     def __init__(
         self, client: Any, updates: Updates, person: Person, bench: Workbench, options: Options
@@ -76,14 +84,14 @@ class EditorSession:
         self.options = options
         self.mode = "edit"
         self._turn: asyncio.Task[Outcome] | None = None
-        self._question: Asked | None = None
-        self._telling: set[asyncio.Task[None]] = set()
+        self._question: PendingQuestion | None = None
+        self._posts: set[asyncio.Task[None]] = set()
 
     @classmethod
     async def open(
         cls, client: Any, options: Options, root: Path, *, session_id: str = "", elicits: bool = False
     ) -> Self:
-        """A session in `root`, a new one or where its log left off. Raises what Workbench.open raises."""
+        """Open a new session in `root`, or continue one from its log. Raise the errors of Workbench.open."""
 
         async def send(update: Any) -> None:
             await client.session_update(session_id=session.id, update=update)
@@ -112,37 +120,40 @@ class EditorSession:
         return bool(self.bench.conversation.messages)
 
     async def prompt(self, text: str) -> schema.StopReason:
-        """Works on the user's words, or goes on with what it asked. Cancelling this cancels the turn."""
+        """Run the agent on the user's words, or take them as the answer to its question.
+
+        Cancelling this coroutine cancels the turn.
+        """
         if text.strip() == UNDO:
             return await self._undo()
         for notice in self.bench.notices:
             self.updates.say(f"{notice}\n\n")
         self.bench.notices.clear()
-        turn = self._go_on(text)
-        asking = asyncio.ensure_future(self._person.asked.get())
+        turn = self._start_or_answer(text)
+        next_question = asyncio.ensure_future(self._person.questions.get())
         try:
-            await asyncio.wait({turn, asking}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({turn, next_question}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             await self.cancel()
             raise
         finally:
-            asking.cancel()
+            next_question.cancel()
         if not turn.done():
-            self._question = asking.result()
+            self._question = next_question.result()
             self.updates.say(self._question.question)
             await self.updates.flush()
             return "end_turn"
-        return await self._ended(turn)
+        return await self._stop_reason(turn)
 
     async def cancel(self) -> None:
-        """Cancel the turn, not the session, and wait until it has ended."""
+        """End the turn but not the session, and wait until the turn has ended."""
         turn, self._question = self._turn, None
         if turn is not None:
             turn.cancel()
             await asyncio.wait({turn})
 
     def set_mode(self, mode: str) -> None:
-        """Set the mode. Raises RequestError for an unknown one."""
+        """Set the permission mode. Raise RequestError for an unknown one."""
         if mode not in MODES:
             raise RequestError(INVALID_PARAMS, f"no mode {mode!r}: use one of {', '.join(MODES)}")
         conversation, base = self.bench.conversation, self.bench.permissions
@@ -152,27 +163,30 @@ class EditorSession:
         self.mode = mode
 
     def decide(self, request: PermissionRequest, allowed: bool, denied: Sequence[Rule]) -> None:
-        """Post the editor's decision while the work goes on; a rejection for the session stays in force."""
+        """Apply a decision and post it to the gateway in the background, so that the work does not wait.
+
+        A call that was rejected for the session stays rejected.
+        """
         self.bench.conversation.grant(denied)
         turn = self.bench.conversation.last_turn
         name = f"decision/{turn}/{request.call_id}"
         post = self.bench.post(SignalKind.TOOL_DECISION, float(allowed), name, turn=turn)
         task = asyncio.ensure_future(post)
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
+        self._posts.add(task)
+        task.add_done_callback(self._posts.discard)
 
     async def replay(self, events: Sequence[LogEvent]) -> None:
-        """Show the editor the session as its log holds it."""
+        """Show the editor the history in the session's log."""
         replay(self.updates, events)
         await self.updates.flush()
 
     async def close(self) -> None:
         await self.cancel()
-        await asyncio.gather(*self._telling)
+        await asyncio.gather(*self._posts)
         await self.bench.close()
         await self.updates.close()
 
-    def _go_on(self, text: str) -> asyncio.Task[Outcome]:
+    def _start_or_answer(self, text: str) -> asyncio.Task[Outcome]:
         if self._question is not None and self._turn is not None:
             question, self._question = self._question, None
             question.answer.set_result(text)
@@ -182,7 +196,7 @@ class EditorSession:
         self._turn = asyncio.ensure_future(self.bench.prompt(text))
         return self._turn
 
-    async def _ended(self, turn: asyncio.Task[Outcome]) -> schema.StopReason:
+    async def _stop_reason(self, turn: asyncio.Task[Outcome]) -> schema.StopReason:
         self._turn = None
         self.updates.stop()
         try:

@@ -1,10 +1,10 @@
-"""The events of a session as `session/update` notifications, in order.
+"""The `session/update` notifications that show an editor what a session does, in order.
 
 ::
 
     agent ─ text, reply, call, output, edited, result ─► Updates ─► queue ─► editor
 
-The agent reports events without waiting; `flush` waits until all of them have been sent to the editor.
+The agent queues updates without waiting; `flush` waits until all updates so far have been sent to the editor.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ SUBJECTS = {
     **{"glob": "pattern", "semantic_search": "query", "ask_user": "question", "ls": "path"},
 }
 QUIET = {"todo_write"}
-"""Tools that are shown as something better than a tool call."""
+"""Tools whose calls the editor shows in a form of their own: the plan instead of a tool call."""
 TITLE_CHARS = 200
 OUTPUT_EVERY_S = 0.1
 OUTPUT_CHARS = 20_000
@@ -51,7 +51,7 @@ Send = Callable[[Any], Awaitable[None]]
 
 
 class Updates:
-    """An Observer of one session. `send` delivers one update."""
+    """An Observer of one session. `send` sends one update to the editor."""
 
     def __init__(self, send: Send, root: str, max_context: int) -> None:
         self._send = send
@@ -61,7 +61,10 @@ class Updates:
         self._pump = asyncio.ensure_future(self._deliver())
         self._message_id = new_id()
         self._open: dict[str, str] = {}
-        """Ids of running calls, the model's to the editor's: models use theirs again."""
+        """The editor's id of each running call by the model's id.
+
+        Two are needed, since models use an id again.
+        """
         self._number = 0
         self._edits: dict[str, list[Edit]] = {}
         self._output = ""
@@ -75,13 +78,13 @@ class Updates:
         self._queue.put_nowait(chunk)
 
     def say(self, text: str) -> None:
-        """A message of the harness itself."""
+        """Show a message of the harness itself."""
         self._message_id = new_id()
         self.text(text)
         self._message_id = new_id()
 
     def user(self, text: str) -> None:
-        """Show the user's words again when a session is replayed."""
+        """Show the user's words when a session is replayed."""
         self._queue.put_nowait(update_user_message_text(text))
 
     def reply(self, reply: Reply) -> None:
@@ -92,7 +95,7 @@ class Updates:
         self.usage(reply.tokens)
 
     def commands(self, commands: Sequence[schema.AvailableCommand]) -> None:
-        """Send the commands that the person can type instead of a prompt."""
+        """Offer the commands that the person can type instead of a prompt."""
         self._queue.put_nowait(update_available_commands(commands))
 
     def usage(self, tokens: int) -> None:
@@ -117,7 +120,7 @@ class Updates:
         self._queue.put_nowait(started)
 
     def output(self, call: Call, piece: str) -> None:
-        """Send the output of a command while it runs."""
+        """Show the output of a command while it runs."""
         self._output = (self._output + piece)[-OUTPUT_CHARS:]
         if time.monotonic() - self._output_at < OUTPUT_EVERY_S:
             return
@@ -148,7 +151,7 @@ class Updates:
         self._queue.put_nowait(done)
 
     def stop(self) -> None:
-        """Mark calls that were running when the turn was cancelled as failed, since no result will follow."""
+        """Mark the calls that were running when the turn was cancelled as failed: they return no result."""
         for running in self._open.values():
             self._queue.put_nowait(update_tool_call(running, status="failed"))
         self._open.clear()
@@ -158,7 +161,10 @@ class Updates:
         return self._open.get(call_id, call_id)
 
     def diffs(self, edit: Edit) -> list[schema.FileEditToolCallContent]:
-        """Return the diff of an edit; none for a file that is not text. A deleted file is shown as empty."""
+        """Return the diff of an edit; none for a file that is not text.
+
+        A deleted file is shown as an empty one.
+        """
         with suppress(UnicodeDecodeError):
             old = None if edit.before is None else edit.before.decode()
             new = "" if edit.after is None else edit.after.decode()
@@ -211,13 +217,13 @@ class Updates:
             try:
                 await self._send(update)
             except ConnectionError:
-                pass  # the editor went away: its end of input ends the process
+                pass  # the editor has closed the connection; the end of standard input ends this process
             finally:
                 self._queue.task_done()
 
 
 def title(tool: str, arguments: Mapping[str, Any]) -> str:
-    """One line that says what a call does.
+    """Return one line that says what a call does.
 
     >>> title("bash", {"command": "make test"})
     'bash: make test'

@@ -1,4 +1,7 @@
-"""JSON-RPC messages as lines of standard input and output. An unreadable line gets an error response."""
+"""JSON-RPC messages as lines of standard input and output.
+
+A line that cannot be read gets an error response, and the connection goes on.
+"""
 
 import asyncio
 import json
@@ -11,7 +14,10 @@ MAX_LINE = 64 * 2**20
 
 
 class JsonRpcLines:
-    """Moves messages; None from `receive` is the end of input. Never raises for what the other side sends."""
+    """A transport of messages.
+
+    `receive` returns None at the end of input, and never raises for a malformed line.
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -33,7 +39,7 @@ class JsonRpcLines:
                 return message
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Raises ConnectionError when nobody listens any more."""
+        """Send a message. Raise ConnectionError when the other side has closed the connection."""
         line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
         async with self._sending:
             self._writer.write(line)
@@ -64,9 +70,11 @@ class JsonRpcLines:
         except (ValueError, RecursionError) as error:
             await self._refuse(PARSE_ERROR, f"not JSON: {error}", None)
             return None
-        wrong = _wrong(value)
-        if wrong:
-            await self._refuse(INVALID_REQUEST, wrong, value.get("id") if isinstance(value, dict) else None)
+        violation = _violation(value)
+        if violation:
+            await self._refuse(
+                INVALID_REQUEST, violation, value.get("id") if isinstance(value, dict) else None
+            )
             return None
         return value  # type: ignore[no-any-return]
 
@@ -74,8 +82,8 @@ class JsonRpcLines:
         await self.send({"jsonrpc": "2.0", "id": about, "error": {"code": code, "message": message}})
 
 
-def _wrong(value: object) -> str:
-    """Return why the value is no JSON-RPC message; an empty text when it is one."""
+def _violation(value: object) -> str:
+    """Return the reason that a value is no JSON-RPC message; empty when it is one."""
     if not isinstance(value, dict):
         return "a message is a JSON object; batches are not part of the protocol"
     if not isinstance(value.get("id", 0), int | str | None):
@@ -90,9 +98,10 @@ def _wrong(value: object) -> str:
 
 
 async def standard_streams() -> JsonRpcLines:
-    """Standard input and output as they were; from here on, what anything prints goes to standard error.
+    """Return the standard streams for the protocol, and send everything printed from here on to standard
+    error.
 
-    Raises ValueError when standard input is neither a pipe nor a socket.
+    Raise ValueError when standard input is neither a pipe nor a socket.
     """
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=MAX_LINE)
