@@ -109,7 +109,7 @@ async def test_an_interrupted_run_goes_on_and_accounts_for_everything(tmp_path: 
 
 
 def in_the_background() -> None:
-    """As a shell starts what ends in `&`."""
+    """Ignore SIGINT, as a shell does for a command that ends in `&`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

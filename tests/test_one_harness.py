@@ -82,7 +82,7 @@ async def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
 
 @dataclass(frozen=True)
 class Story:
-    """What the model plays, in the words of a profile, before it samples for itself."""
+    """The calls that the model plays, in the words of a profile, before it samples for itself."""
 
     profile: str
     lines: Callable[[Task], list[str]]
@@ -245,7 +245,7 @@ def story() -> Story:
 
 @dataclass(frozen=True)
 class Visit:
-    """What is done at a door."""
+    """The work at one front door."""
 
     task: Task
     config: HarnessConfig
@@ -328,7 +328,7 @@ async def went(
 
 
 async def open_doors() -> dict[str, Callable[[Door, Visit, Path], Awaitable[None]]]:
-    """Without the one that needs user namespaces, where there are none."""
+    """Return the front doors, without the one that needs user namespaces where there are none."""
     try:
         await (await probe(KINDS["ns"])).aclose()
     except SandboxError:
@@ -366,7 +366,9 @@ def test_settings_differ_only_in_what_is_listed() -> None:
 
 
 def test_surroundings_are_all_listed() -> None:
-    """What an agent is given beside its client and settings, and a session beside its name and purpose."""
+    """The parameters of an agent beside its client and settings, and of a session beside its name and
+    purpose.
+    """
     given = {*signature(Agent.__init__).parameters} - {"self", "client", "config"}
     given |= {*signature(Agent.converse).parameters} - {"self", "session_id", "source", "task_id"}
     assert given == {name for each in named(Where.SURROUNDINGS) for name in each.split(", ")}

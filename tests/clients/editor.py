@@ -43,7 +43,7 @@ Step = tuple[str, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hand:
-    """How the job is done with certain tools."""
+    """The way to do the job with certain tools."""
 
     takes: Mapping[str, str]
     """It fits where each of these tools is offered and takes the argument named beside it."""

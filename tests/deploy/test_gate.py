@@ -102,7 +102,7 @@ def test_scores_under_two_harnesses_are_not_compared() -> None:
 
 
 def test_clusters_that_move_together_are_one_piece_of_evidence() -> None:
-    """When whole clusters are won or lost at once, many tasks are few facts."""
+    """Many tasks are few facts when whole clusters are won or lost at once."""
     before = measured(1, passes=1)
     rng = random.Random(3)
     moved = {str(index): rng.choice([-1, 0, 0, 1]) for index in range(10)}

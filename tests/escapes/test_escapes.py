@@ -25,7 +25,7 @@ def test_the_corpus_has_the_documented_size() -> None:
 
 
 async def test_the_attempts_are_real(outside: Outside) -> None:
-    """Without a sandbox the attempts succeed on this machine, so in a sandbox it is the sandbox that stops them."""
+    """The attempts succeed on this machine without a sandbox, so it is the sandbox that stops them."""
     command = [sys.executable, "attempts.py", "facts.json", *sorted(LIVE)]
     done = await asyncio.to_thread(
         subprocess.run, command, cwd=outside.facts["repo"], capture_output=True, check=True

@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""What a command in an agent's own sandbox does so that the session has no end that counts against it."""
+"""Commands by which an agent tries to keep its session from an ending that counts against it."""
 
 LAME = {
     "an interrupt for process 1": "kill -INT 1",

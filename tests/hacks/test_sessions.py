@@ -37,7 +37,7 @@ async def test_no_command_ends_its_sandbox(ns_backend: Backend, repo: Path, name
 
 
 async def test_a_command_can_be_interrupted(ns_backend: Backend, repo: Path) -> None:
-    """That process 1 goes on does not mean that what it starts does."""
+    """Process 1 may go on while the processes that it starts do not."""
     sandbox = await ns_backend.create(Spec(repo=repo, limits=LIMITS))
     for command in ("trap 'exit 1' INT; echo up; while :; do :; done", f"exec python -c '{WAITS}'"):
         process = await sandbox.start(command)

@@ -79,7 +79,7 @@ async def _played(repo: Path, url: str, state: Path) -> Terminal:
 
 
 def _told(screen: str, repo: Path) -> str:
-    """Without what differs from one machine to the next."""
+    """Remove the parts that differ from one machine to the next."""
     text = screen.replace(str(repo), "~/stats").replace(str(repo.resolve()), "~/stats")
     return "\n".join(line.rstrip() for line in text.strip().splitlines())
 

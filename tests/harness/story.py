@@ -1,4 +1,4 @@
-"""What a scripted model says, and a real gateway process in front of it."""
+"""A scripted model, and a real gateway process in front of it."""
 
 import asyncio
 import json

@@ -149,7 +149,7 @@ def patched(data: bytes, rng: Random) -> tuple[dict[str, object], bytes | None]:
 
 
 async def corrupted(sandbox: Sandbox, edits: int, seed: int) -> tuple[list[str], int]:
-    """What went wrong, and how many of the edits were made."""
+    """Return the problems, and the number of edits that were made."""
     rng = Random(seed)
     tools = Executor(sandbox, SilentUser(), command_timeout_s=2.0, profile=PROFILES["full"])
     wrong, made, awkward_sources = [], 0, sources(rng)

@@ -1,4 +1,4 @@
-"""What was judged is what is done: files and folders of a hostile repository cannot change what a call means.
+"""A call does what was judged: files and folders of a hostile repository cannot change its meaning.
 
 Each attack is carried out under the rules a person has without a word, by the executor that works in place.
 
@@ -177,7 +177,7 @@ async def test_a_link_is_shown_with_what_it_leads_to_and_granted_so(session: Ses
 def test_a_folder_that_becomes_a_link_is_not_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between judging and doing, another process puts a link in its place."""
+    """Another process puts a link in its place between judging and doing."""
     root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
     (root / "folder").mkdir(parents=True)
     elsewhere.mkdir()
@@ -247,7 +247,7 @@ async def test_a_redirection_after_cd_is_judged_where_it_leads(session: Session)
 
 
 def test_a_file_has_the_name_that_its_folder_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a disk that ignores case; here only the system call that looks a name up does."""
+    """The disk ignores case; here only the system call that looks a name up does so."""
     (tmp_path / "Src").mkdir()
     (tmp_path / "Src" / "Secret").write_text("")
     look_up = os.lstat

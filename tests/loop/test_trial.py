@@ -53,7 +53,7 @@ def test_a_session_counts_from_a_certain_age_whether_anybody_spoke_or_not(
 
 
 def test_both_arms_are_of_one_age(store: Store) -> None:
-    """What is said of a session after its window does not count: others have had no such time yet."""
+    """Feedback after the window of a session does not count, since others have had no such time yet."""
     live(store, "old", at=1000.0, said=SignalKind.EDIT_KEPT)
     live(store, "new", at=5000.0, said=SignalKind.EDIT_KEPT, arm="challenger", user="bob")
     late = Signal(session_id="old", kind=SignalKind.EDIT_REVERTED, value=1.0, observed_at=1000.0 + DAY + 60)

@@ -180,7 +180,7 @@ def test_silence_expires_when_the_window_is_over() -> None:
 
 
 def test_a_question_costs_its_turn_and_pays_when_the_task_is_ambiguous() -> None:
-    """In an ambiguous task acting blindly is right half the time; in a clear one it is always right."""
+    """Acting blindly is right half the time in an ambiguous task, and always in a clear one."""
     kept, reverted = signal(SignalKind.EDIT_KEPT), signal(SignalKind.EDIT_REVERTED)
     blindly = (live(kept, turns=2).total + live(reverted, turns=2).total) / 2
     assert live(kept, turns=3).total > blindly

@@ -99,7 +99,7 @@ class KilledError(BaseException):
 def test_a_kill_during_a_collection_loses_no_session(
     store: Store, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
-    """At whichever transaction of the ledger it comes: the next collection takes what is left."""
+    """The kill may come at any transaction of the ledger; the next collection takes the rest."""
     store.accounts.set_consent(user="ada", granted=True, by="ada")
     names = [f"s{i}" for i in range(4)]
     for name in names:
@@ -145,7 +145,7 @@ def test_a_session_that_was_measured_is_never_collected(store: Store) -> None:
 
 
 def test_a_simulated_session_is_collected_under_the_key_of_its_task(store: Store) -> None:
-    """So that practice on the same task, before or after, is refused."""
+    """Practice on the same task, before or after, is refused because of it."""
     store.accounts.set_consent(user="ada", granted=True, by="ada")
     ledger = Ledger(store)
     assert ledger.reserve("key", Stage.LIVE, ["s"]) and not ledger.reserve("key")

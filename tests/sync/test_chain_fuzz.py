@@ -20,7 +20,7 @@ def test_a_random_schedule_serves_only_right_weights(seed: int) -> None:
 
 
 def test_the_schedules_notice_a_reader_that_checks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without digests and checksums a damaged bit is served."""
+    """A damaged bit is served when digests and checksums are switched off."""
     for module in ("reader.download", "reader.subscriber", "chain.sealed"):
         monkeypatch.setattr(f"ostinato.sync.{module}.expect", lambda *_: None, raising=False)
     monkeypatch.setattr(

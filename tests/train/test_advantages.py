@@ -91,7 +91,7 @@ class Toy:
         return gradient
 
     def gradient(self) -> NDArray[np.float64]:
-        """That of the expected reward, written out."""
+        """The gradient of the expected reward, written out."""
         total = self.trunk[2] * self.early * self.score(2)
         for a, b in product(range(2), range(3)):
             probability = self.trunk[a] * self.branch[a][b]

@@ -1,4 +1,4 @@
-"""What is trained is what was sampled: engine, turn, sample and learner agree on every probability."""
+"""The trained tokens are the sampled ones: engine, turn, sample and learner agree on every probability."""
 
 import asyncio
 from collections.abc import Sequence
@@ -70,7 +70,7 @@ def test_at_another_temperature_than_its_own_the_ratio_is_not_one(decoder: Decod
 
 
 def test_the_gradient_is_that_of_the_tempered_policy(decoder: Decoder) -> None:
-    """By autograd through a plain softmax(logits / T), written out."""
+    """The gradient by autograd through a plain softmax(logits / T), written out."""
     (sample,) = samples_of(asyncio.run(sampled(decoder, (0.3,))), 0.5)
     (piece,) = pieces([sample], 4096)
     decoder.zero_grad()

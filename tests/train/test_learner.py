@@ -212,7 +212,7 @@ def test_stops_while_it_waits(bench: Bench) -> None:
 
 
 def test_groups_that_grew_old_are_not_left_waiting(bench: Bench) -> None:
-    """Who samples waits until the waiting groups are used: an old one in between would stop both for ever."""
+    """The sampler waits until the waiting groups are used; an old one in between would stop both for ever."""
     learner = bench.learner(LearnerConfig(groups=2, staleness=0))
     bench.offer(0.5, -0.5)
     bench.offer(0.5, -0.5)
@@ -425,7 +425,7 @@ def test_dying_at_any_point_changes_nothing(
 
 
 def same_outcome(bench: Bench, whole: Bench, until: int) -> None:
-    """As if nothing had happened: the ledger, the lineage, the progress and every bit of the weights."""
+    """The ledger, the lineage, the progress and every bit of the weights are as if nothing had happened."""
     assert bench.ledger.trained_twice() == 0 and bench.ledger.unaccounted() == 0
     assert bench.ledger.states() == whole.ledger.states()
     assert [row.batch for row in bench.store.versions()] == [row.batch for row in whole.store.versions()]

@@ -56,7 +56,7 @@ def test_on_policy_the_gradient_is_plain_reinforce(decoder: Decoder, make_sample
 
 
 def test_observed_tokens_get_no_gradient(decoder: Decoder, make_sample: MakeSample) -> None:
-    """What was only observed, beyond the last sampled token, can be anything."""
+    """Tokens that were only observed, beyond the last sampled one, can be anything."""
     sample = make_sample(length=8)
     tail = tuple(range(5))
     longer, other = (

@@ -144,7 +144,7 @@ def test_commit_of_something_else_is_not_its_commit(edited) -> None:
 
 
 def test_commit_of_a_part_then_of_the_rest(desk) -> None:
-    """As with `git add -p`, the first hunk is committed first, the second later."""
+    """The first hunk is committed first, as with `git add -p`, the second later."""
     first = desk.BASE.replace("total -= value", "total += abs(value) * scale_of(value)")
     desk.agent("calc.py", first.replace("return x[1]", "return x[len(x) // 2 - 1]"))
     desk.write("calc.py", first)

@@ -1,4 +1,5 @@
-"""In any order of events the reservations stay consistent, and every client is served in the end.
+"""The scheduler in any order of events: the reservations stay consistent, and every client is served in the
+end.
 
 Covers fleet/scheduler/circuit_breaker.py.
 """

@@ -14,7 +14,7 @@ FILLINGS = ["".join(each) for size in range(4) for each in itertools.product(LET
 
 
 def slowly(pattern: str, text: str) -> bool:
-    """What a pattern means, letter by letter; a lone backslash at its end is itself."""
+    """The meaning of a pattern, letter by letter; a lone backslash at its end stands for itself."""
     if pattern.endswith(" *") and not pattern.endswith("\\ *") and slowly(pattern[:-2], text):
         return True
     pieces = re.findall(r"\\.|.", pattern, re.DOTALL)

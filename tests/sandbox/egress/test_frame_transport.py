@@ -256,7 +256,7 @@ async def test_a_connection_to_a_full_forwarder_waits(guest: Guest) -> None:
 
 
 async def test_a_new_route_gets_nothing_of_earlier_connections(guest: Guest) -> None:
-    """As after a fork: open connections break, later ones wait and are served by the new route."""
+    """Open connections break as after a fork; later ones wait and are served by the new route."""
     async with serving(echo) as port:
         await guest.enter(policy(port))
         reader, writer = await guest.tunnel(port)

@@ -21,7 +21,9 @@ from ostinato.types import Arm
 
 @dataclass
 class Model:
-    """What the model says, turn by turn, and what it was shown; when the script is over it hangs."""
+    """The scripted model: its replies turn by turn, and the requests it got; it hangs when the script is
+    over.
+    """
 
     script: list[str] = field(default_factory=list)
     prompts: list[str] = field(default_factory=list)

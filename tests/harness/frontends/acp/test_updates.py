@@ -1,4 +1,4 @@
-"""What happens becomes updates, in order; what an editor cannot be told ends nothing."""
+"""Events become updates in order, and an update that cannot be sent ends nothing."""
 
 from typing import Any
 
