@@ -77,7 +77,7 @@ def test_ordinary_text_is_left_alone(text: str) -> None:
 
 @pytest.mark.parametrize("form", SHAPES)
 def test_secrets_of_new_forms_are_found(form: str) -> None:
-    """The rules find at least 85 of 100 of each form; `benchmarks/redaction.py` measures it with an interval."""
+    """At least 85 of 100 of each form are found; `benchmarks/redaction.py` measures it with an interval."""
     rng = random.Random(f"{form} 3")
     drawn = [draw_form(form, rng) for _ in range(40)]
     assert sum(covered(f"x = 1\n{each.text}\ny = 2\n", each.secret) for each in drawn) >= 34
