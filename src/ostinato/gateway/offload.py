@@ -17,8 +17,10 @@ _THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large")
 
 
 async def offload(size: int, function: Callable[P, R], *arguments: P.args, **named: P.kwargs) -> R:
-    """Call `function`, in a thread when `size`, in bytes of text, is more than LARGE; return what it
-    returns."""
+    """Call `function` and return its result.
+
+    The call runs in the thread when `size`, in bytes of text, is more than LARGE.
+    """
     if size <= LARGE:
         return function(*arguments, **named)
     loop = asyncio.get_running_loop()

@@ -51,7 +51,7 @@ class Objects:
         self._folder = folder
         """The folder in which the objects are files; None for memory and buckets."""
         self._flushed = {folder}
-        """Folders whose own names are on the disk."""
+        """Folders whose entries in their parent folders have been flushed to the disk."""
 
     @classmethod
     def open(cls, url_or_path: str | Path) -> Self:
@@ -77,7 +77,7 @@ class Objects:
                 self._sync(self._folder / key)
 
     def _sync(self, path: Path) -> None:
-        """Flush a file and its name. A bucket keeps what it acknowledged, a folder only what was flushed."""
+        """Flush a file and the names of its folders, since a local disk keeps only what was flushed."""
         flush(path)
         for folder in path.parents:
             flush(folder)
@@ -92,7 +92,7 @@ class Objects:
 
     @contextmanager
     def stream(self, keys: Sequence[str]) -> Iterator[Iterator[bytes]]:
-        """Yield an iterator over the objects under `keys`, in order; it fetches ahead while one is used.
+        """Yield an iterator over the objects under `keys`, in order; the next ones are fetched meanwhile.
 
         The iterator raises Missing when it comes to a key that is not there.
         """

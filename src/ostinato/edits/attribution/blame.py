@@ -1,4 +1,4 @@
-"""The author of each line of a file: git names the commit, the traces and notes of that commit the author."""
+"""The author of each line of a file: git names the commit, and the commit's traces and notes the author."""
 
 import re
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ def _latest(ranges: Sequence[Range], path: str, line: int) -> Range | None:
 
 
 def _lines(output: str, path: str) -> list[tuple[str, int, int, str]]:
-    """Return for each line its commit, its number there, its number here, and the file's name there."""
+    """Return each line's commit, its number there, its number in the file now, and the file's name there."""
     headers: list[tuple[str, int, int]] = []
     names: dict[str, str] = {}
     for text in output.splitlines():

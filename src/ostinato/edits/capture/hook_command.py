@@ -1,5 +1,6 @@
-"""`ostinato hook`: the command that agents and git call at every event. It is silent, quick, and exits with
-0.
+"""`ostinato hook`: the command that agents and git call at every event.
+
+It is quick, prints nothing and always exits with 0.
 
 `--input stdin` reads one JSON object: a hook event of Claude Code, or the plain form that any tool can
 write::
@@ -8,10 +9,10 @@ write::
      "before": text or null, "after": text or null,
      "turn": 3, "tool_use_id": "…", "tool_name": "edit", "agent": "…", "model": "…"}
 
-`before` and `after` are whole texts of the file, or a piece of it that occurs there once; null is a file
-that does not exist. A text that fits neither way is counted and not followed. (`turn` and the fields after
-it may be missing.) Git's own hooks call `--git NAME`. This command only writes to the inbox; the reporter
-does the work.
+`before` and `after` are both whole texts of the file, or both a piece of it, where the piece `after` occurs
+once in the file; null stands for a file that does not exist. An edit whose texts are neither is counted and
+not followed. `turn` and the fields after it may be missing. Git's own hooks call `--git NAME`. This command
+only writes to the inbox; the reporter does the work.
 """
 
 import json
@@ -38,7 +39,7 @@ SHELL_TOOLS = {"Bash"}
 SESSION_EVENTS = {"SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"}
 ORIGINAL = "originalFile"
 SESSION_FACTS = ("model", "source", "prompt_id", "reason", "turn", "agent")
-"""The facts that are kept of a session's event, beside its name: never the text of a prompt."""
+"""The fields of a session's event that are recorded with its name. The text of a prompt never is."""
 
 MISMATCH = "mismatch"
 NEITHER = (
@@ -50,7 +51,7 @@ Event = Mapping[str, object]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Take in one event. Return 0 always, since our failure must not stop the agent or git."""
+    """Record one event. Always return 0, since a failure here must not stop the agent or git."""
     try:
         if list(arguments[:1]) == ["--git"]:
             _on_git(arguments[1], os.getcwd())
@@ -103,8 +104,8 @@ def record_edit(event: Event, *, at: float | None = None, start_reporter: bool =
 def whole_texts(path: str, before: object, after: object) -> Mapping[str, object]:
     """Return the whole texts before and after an edit just made, from whole texts or the piece that changed.
 
-    The file itself decides which of both they are. `skip` is why the edit cannot be followed; empty when it
-    can.
+    The content of the file decides which of the two was given. `skip` is the reason why the edit cannot be
+    followed; it is empty when the edit can be followed.
     """
     for name, text in (("before", before), ("after", after)):
         if text is not None and not isinstance(text, str):
@@ -206,7 +207,7 @@ def _edit_record(
     texts: Mapping[str, object],
     at: float | None = None,
 ) -> Mapping[str, object]:
-    """Return an edit of `path` as the inbox takes it, with `texts` as `whole_texts` returns them."""
+    """Return the inbox record for an edit of `path`; `texts` has the form that `whole_texts` returns."""
     full = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
     name = os.path.relpath(full, repo.root)
     if texts["skip"] == MISMATCH:

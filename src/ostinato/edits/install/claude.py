@@ -1,4 +1,4 @@
-"""Our entries in a project's Claude Code settings, beside those of others."""
+"""The entries of ostinato in a project's Claude Code settings; entries of other tools stay as they are."""
 
 import json
 import os

@@ -1,6 +1,6 @@
-"""Git hooks beside those of others: the hooks of others keep their text, name and exit status.
+"""The git hooks of ostinato, which leave the text, name and exit status of hooks already there as they are.
 
-A hook file of ours holds one marked block. In a shell script of somebody else the block goes below the
+Each hook file gets one marked block. In a shell script that is already there the block goes below the
 first line. It starts a process in the background and touches neither arguments nor input. A hook that
 cannot be joined like this is refused before anything is written, with the line to add by hand.
 """
@@ -90,13 +90,13 @@ def installed(repo: RepositoryPaths) -> Mapping[str, bool]:
 
 
 def hooks_folder(repo: RepositoryPaths) -> Path:
-    """Return the folder in which git looks for hooks; `core.hooksPath` decides too."""
+    """Return the folder in which git looks for hooks; the setting `core.hooksPath` may change it."""
     folder = git(repo.root, "rev-parse", "--git-path", "hooks").decode().rstrip("\n")
     return Path(os.path.normpath(Path(repo.root) / Path(folder).expanduser()))
 
 
 def block(name: str) -> str:
-    """Return the lines that report an event: in the background, silently, even when ostinato is gone."""
+    """Return the lines that report an event silently in the background, if this Python still exists."""
     python = shlex.quote(sys.executable)
     command = f"{python} -P -m ostinato hook --git {name}"
     return f"{BEGIN}\n[ -x {python} ] && {command} </dev/null >/dev/null 2>&1 &\n{END}\n"

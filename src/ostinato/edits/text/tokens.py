@@ -35,8 +35,8 @@ def key(line: str) -> str:
 def same_meaning(path: str, one: Sequence[str], other: Sequence[str]) -> bool:
     """Return whether `one` and `other` differ in formatting only.
 
-    For Python its grammar decides, if it parses both: brackets may come and go, but an indentation that
-    changes the program is a change.
+    Python files are compared by their syntax trees and comments if both texts can be parsed: redundant
+    brackets do not count, but an indentation that changes the program does.
     """
     if path.endswith((".py", ".pyi")):
         meanings = _python(one), _python(other)

@@ -11,7 +11,7 @@ from ostinato.types import Turn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A recorded turn and the message that its completion reads as."""
+    """A recorded turn, and the message that was parsed from its completion."""
 
     turn: Turn
     message: dict[str, Any]
@@ -67,7 +67,7 @@ class Dialect(Protocol):
 def rest_of(answer: Answer, sent: str) -> str:
     """Return the content that follows `sent`.
 
-    Raise AssertionError when `sent` is not its start: a bug of ours.
+    Raise AssertionError when the content does not start with `sent`: that is a bug in the gateway.
     """
     content = answer.message["content"] or ""
     if not content.startswith(sent):
@@ -100,10 +100,10 @@ def extra_of(turn: Turn) -> dict[str, Any]:
 
 
 def wire_id(prefix: str, turn_id: str) -> str:
-    """Return a turn's id as clients expect ids: letters, digits, `_` and `-`."""
+    """Return `prefix` and a turn's id in the characters that clients expect: letters, digits, `_` and `-`."""
     return prefix + "".join(c if c.isalnum() or c in "_-" else "-" for c in turn_id)
 
 
 def pieces(text: str, size: int = 1024) -> list[str]:
-    """Split `text` into parts for argument deltas; at least one."""
+    """Split `text` into parts of `size` characters for argument deltas. An empty text is one empty part."""
     return [text[i : i + size] for i in range(0, len(text), size)] or [""]

@@ -59,11 +59,11 @@ ID = re.compile(r"[\x21-\x7e]{1,256}")
 MOST_LINE_BYTES = 256 * 2**10
 MOST_LINES = 10_000
 A_DAY_S = 86_400.0
-"""Seconds by which a client's clock may be ahead of ours: such a time counts as now."""
+"""Seconds by which a client's clock may be ahead of ours. A signal from such a clock is dated now."""
 
 
 class EventError(ValueError):
-    """The error for a line that is no event; the message names the field."""
+    """The error for a line that is not a valid event; the message names the field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

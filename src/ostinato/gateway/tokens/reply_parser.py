@@ -95,12 +95,12 @@ def _stripped_call(call: Mapping[str, Any], defaults: Mapping[str, Any]) -> Mapp
 
 
 def _is_default(key: str, value: object, defaults: Mapping[str, Any]) -> bool:
-    # They are compared as JSON, in which False is not 0.
+    # The values are compared as JSON, since in Python False equals 0.
     return key in defaults and json.dumps(value, sort_keys=True) == json.dumps(defaults[key], sort_keys=True)
 
 
 def next_digest(before: bytes, message: Message) -> bytes:
-    """Return the digest after one more message."""
+    """Return the digest of a conversation that had the digest `before` and then got `message`."""
     return _digest(before, canonical_form(message))
 
 

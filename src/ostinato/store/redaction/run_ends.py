@@ -23,7 +23,7 @@ class RunEnds:
     def end(self, characters: str, at: int) -> int:
         """Return the end of the run through `at` of `characters`, which is a class of a regular expression.
 
-        Every place inside a run has the same end, so a run that was followed is not followed again.
+        Every position inside a run has the same end, so the last run is remembered and not scanned again.
         """
         start, end = self._last.get(characters, (0, -1))
         if not start <= at < end:
