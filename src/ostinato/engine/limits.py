@@ -8,8 +8,9 @@ from ostinato.types import GenerateRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestLimits:
-    """The limits of one engine: ids below `vocabulary`, prompt and completion together at most `max_len`
-    tokens.
+    """The limits of one engine.
+
+    Token ids are below `vocabulary`; prompt and completion together have at most `max_len` tokens.
 
     >>> RequestLimits(vocabulary=512, max_len=128).max_len
     128

@@ -85,12 +85,12 @@ class Cache:
             self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
 
     def files(self, keys: Iterable[str]) -> dict[str, Encoded]:
-        """Return the cached files of `keys`, without damaged ones."""
+        """Return the cached files under `keys`; missing and damaged ones are left out."""
         bodies = self._bodies("files", list(dict.fromkeys(keys)))
         return {key: Encoded.unpack(body) for key, body in bodies.items()}
 
     def known(self, keys: Iterable[str]) -> set[str]:
-        """Return the cached ones of `keys`."""
+        """Return those of `keys` that are cached; their checksums are not verified."""
         return {
             key
             for part in _parts(list(keys))

@@ -1,5 +1,6 @@
-"""The cutting of a file into the pieces that a search returns. Lines count from 1, and both ends are
-included.
+"""The cutting of a file into the pieces that a search returns.
+
+Lines count from 1, and both ends are included.
 
 ::
 
@@ -45,7 +46,7 @@ def syntax_of(path: str) -> str:
 
 
 def chunks(content: bytes, syntax: str) -> list[Chunk]:
-    """Return the pieces of a file that are not blank; none for a binary file. No content makes it raise."""
+    """Return the pieces of a file that are not blank; none for a binary file. Never raises."""
     if b"\0" in content:
         return []
     lines = content.decode(errors="replace").replace("\r\n", "\n").split("\n")

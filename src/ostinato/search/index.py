@@ -106,7 +106,7 @@ class Index:
         return key, sorted(path for key, path in paths.items() if key not in known)
 
     def add(self, files: Iterable[tuple[str, bytes]]) -> None:
-        """Add contents; a path says only how to cut its content. Raises SearchError."""
+        """Add contents. The path only decides how its content is cut into pieces. Raises SearchError."""
         encoded: dict[str, Encoded] = {}
         for path, content in files:
             if len(content) > MAX_FILE_BYTES:
@@ -158,12 +158,12 @@ class Index:
             raise UnknownTree(f"tree {key} is not known: register its files first")
         keys = {path: self._key(path, digest) for path, digest in sorted(manifest.items())}
         files = self._cache.files(keys.values())
-        missing = [path for path, wanted in keys.items() if wanted not in files]
+        missing = [path for path, file_key in keys.items() if file_key not in files]
         if missing:
             raise MissingFiles(missing)
-        paths = [path for path, wanted in keys.items() for _ in files[wanted].rows]
-        rows = [row for wanted in keys.values() for row in files[wanted].rows]
-        spans = [files[wanted].spans for wanted in keys.values()]
+        paths = [path for path, file_key in keys.items() for _ in files[file_key].rows]
+        rows = [row for file_key in keys.values() for row in files[file_key].rows]
+        spans = [files[file_key].spans for file_key in keys.values()]
         return _Tree(
             paths=tuple(paths),
             spans=np.concatenate(spans) if spans else np.empty((0, 2), dtype=np.int32),

@@ -77,7 +77,7 @@ class Objects:
                 self._sync(self._folder / key)
 
     def _sync(self, path: Path) -> None:
-        """Flush a file and the names of its folders, since a local disk keeps only what was flushed."""
+        """Flush a file, its name and those of its folders, since a local disk keeps only what was flushed."""
         flush(path)
         for folder in path.parents:
             flush(folder)

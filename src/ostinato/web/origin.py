@@ -53,7 +53,7 @@ def _is_loopback(name: str) -> bool:
 
 
 class LocalOnly:
-    """An ASGI application that refuses with 403 pages of other sites and host names of other machines."""
+    """An ASGI application that responds with 403 to pages of other sites and host names of other machines."""
 
     def __init__(self, app: ASGIApp, allowed: Sequence[str] = ()) -> None:
         self._app = app

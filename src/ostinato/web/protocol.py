@@ -36,7 +36,7 @@ STATUS = {
 }
 
 _waiting: WeakKeyDictionary[Any, "OrderedDict[Guarded, None]"] = WeakKeyDictionary()
-"""The connections of each server that wait for their client and not for us, oldest wait first."""
+"""The connections of each server that wait for their client, not for a response; the oldest wait first."""
 
 
 class TooMuchError(Exception):
@@ -150,7 +150,7 @@ class Guarded(HttpToolsProtocol):
     def _on_timeout(self) -> None:
         """Close the connection, except for a body that arrives fast enough or that we are not ready to read.
 
-        After its response a body is always late.
+        Once the response was sent, the rest of a body is late however fast it arrives.
         """
         what, self._clock, self._timer = self._clock, "", None
         responded = self.cycle is not None and self.cycle.response_complete
@@ -164,7 +164,7 @@ class Guarded(HttpToolsProtocol):
             self._refuse(408)
 
     def _refuse(self, status: int) -> None:
-        """Close the connection, after an error response if none of another response was sent."""
+        """Close the connection; send an error response first, unless that would cut into another response."""
         if self.transport.is_closing():
             return
         begun = self.cycle is not None and self.cycle.response_started

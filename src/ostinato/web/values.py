@@ -1,4 +1,4 @@
-"""JSON of untrusted clients, refused before it is parsed if it would take many times its size in memory."""
+"""The parser for JSON of untrusted clients. A body that would take too much memory is refused unparsed."""
 
 import re
 from typing import Any

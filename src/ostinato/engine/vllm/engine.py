@@ -37,7 +37,7 @@ from ostinato.model.decoder import WeightsError, check_weights
 from ostinato.types import Completion, FinishReason, GenerateRequest
 
 DRAINED_S = 0.01
-"""The time after a pause until all tokens sampled before it have come through our sockets."""
+"""Seconds to wait after a pause, in which all tokens sampled before it arrive through the sockets."""
 
 
 class VllmEngine:
@@ -94,7 +94,7 @@ class VllmEngine:
     async def stream(self, request: GenerateRequest) -> AsyncGenerator[Token | Completion]:
         self._limits.check(request)
         self._counts["requests"] += 1
-        # A request that began in the middle of a swap would find keys of the old version under its salt.
+        # A request that began during a swap would reuse cached keys of the old version under its cache salt.
         await self._open.wait()
         self._running += 1
         reply = _Reply(request)

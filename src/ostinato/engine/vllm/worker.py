@@ -4,8 +4,8 @@ vLLM mixes `Deltas` into its worker class (`--worker-extension-cls`) and calls i
 arguments and results are text. Nothing here raises: an error is returned, so that the server lives on.
 
 This works around two silent defects of vLLM 0.32 on a CPU, both found by the contract tests. `reload_weights`
-does not update an output matrix that is tied to the embedding, so a checkpoint is served untied
-(`export.py`). And it loads unpacked experts into a kernel that expects its own layout, unless the kernel is
+does not update an output matrix that is tied to the embedding, so `export.py` writes it as a tensor of its
+own. And it loads unpacked experts into a kernel that expects its own layout, unless the kernel is
 created again.
 """
 

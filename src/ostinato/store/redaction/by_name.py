@@ -1,4 +1,4 @@
-"""Secrets by their name: the value after a word such as `password`, in the syntax of any language."""
+"""The search for secrets by name: the value after a word such as `password`, in many languages' syntax."""
 
 import re
 from collections import Counter
@@ -15,7 +15,7 @@ OWNER_OF_KEY = re.compile(
     r"(?:api|access|private|secret|signing|encryption|master|account|auth|service|client|shared|app|deploy|"
     r"session|license|admin|root|write|read|functions|instrumentation|storage)[_\-. ]?$"
 )
-"""The words of which one must stand before `key`, which by itself is a name for anything."""
+"""Words before `key` that make it a secret's name; `key` alone may mean anything."""
 BARE = r"""[^\s"'`,;(){}\[\]<>$\\&|]"""
 WIDE = r"""[^\s"'`<>]"""
 """Characters of a value that has its line to itself, as in `.env` and YAML."""
@@ -49,10 +49,9 @@ FLAG = re.compile(
 RANDOM = re.compile(r"""(?P<quote>\\?["'`])(?P<secret>[A-Za-z0-9+/_\-]{24,200}={0,2})(?P=quote)""")
 ENV = re.compile(r"(?i:(?:export|set|env|arg|setenv|setx|-|\+|\$env:|#|//)?\s*)[\w.\-]*")
 MOST_IN_A_RUN = 16
-"""Names that are followed by a value in one run without spaces or quotes: each of them reads the run."""
+"""The most names in one run without spaces or quotes that are tried, since each of them reads the run."""
 LOOKED_BACK = 64
-"""The line of a name must begin within this many characters before it for its value to be alone on the
-line."""
+"""The characters before a name in which the start of its line is looked for."""
 SHOUTED = re.compile(r"(?:^|[\s\"'])[A-Z][A-Z0-9_]*$")
 """The start of a name that is written like an environment variable."""
 SNAKE = re.compile(r"(?:\w+\.)*[a-z]+(?:_[a-z0-9]+)+|[\w.]+\.[A-Za-z_]\w+")
@@ -96,7 +95,7 @@ def by_chance(text: str) -> Iterator[Match]:
 
 
 def is_named(name: str, value: str) -> bool:
-    """Return True when `name` names a secret and `value` looks like one, as in a JSON object."""
+    """Return True when `name`, such as a key of a JSON object, names a secret and `value` looks like one."""
     lowered = name.lower()
     known = any(part.pattern in lowered for part in NAMES[:-1])
     last = lowered.rfind("key")
@@ -105,7 +104,7 @@ def is_named(name: str, value: str) -> bool:
 
 
 def _value(text: str, start: int, match: re.Match[str], runs: RunEnds) -> Iterator[Match]:
-    """Yield the value that `match` begins, followed to its end, if it looks like a secret."""
+    """Yield the whole value of which `match` holds the start, if it looks like a secret."""
     if match["quoted"] is not None:
         end = runs.end(QUOTED, match.end("quoted"))
         real = _is_mixed if match["call"] else is_password
@@ -131,7 +130,10 @@ def _value(text: str, start: int, match: re.Match[str], runs: RunEnds) -> Iterat
 
 
 def _is_mixed(value: str) -> bool:
-    """Return True for a password of several kinds of characters; the name may be that of any function."""
+    """Return True for a password that mixes kinds of characters.
+
+    The argument of a call must pass this stricter test, since the name may be that of any function.
+    """
     return is_password(value) and all(
         re.search(each, value) for each in ("[a-z]", "[0-9]", r"[A-Z]|[^\w./:-]")
     )
@@ -149,6 +151,9 @@ def _is_alone(text: str, start: int) -> bool:
 
 
 def _lower(text: str) -> str:
-    """Return `text` in lower case and of the same length: if a letter would grow, only ASCII changes."""
+    """Return `text` in lower case and of the same length, so that positions stay valid.
+
+    When a letter would become longer, only ASCII letters are changed.
+    """
     lowered = text.lower()
     return lowered if len(lowered) == len(text) else "".join(c.lower() if c.isascii() else c for c in text)

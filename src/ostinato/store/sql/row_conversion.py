@@ -1,4 +1,4 @@
-"""Conversion of the nouns of `types` to rows and back.
+"""The conversion of the dataclasses in `types` to database rows and back.
 
 Token columns are little-endian blobs: int32 ids, float32 logprobs, and versions as int32 runs (version,
 length, version, length, …), because a turn nearly always has one version. Temperatures are runs of (float64,

@@ -19,9 +19,9 @@ class Epoch:
 
     number: int
     run: str
-    """The same for all epochs of a prefix: it distinguishes its manifests from those of another run."""
+    """The id of the run, the same in all epochs of a prefix: manifests of another run have another id."""
     job: str
-    """Random, so that two publishers never write equal tokens; shared by the ranks of one."""
+    """A random text, so that two publishers never write equal tokens; the ranks of one publisher share it."""
 
 
 def claim(objects: Objects, keys: Keys, job: str) -> Epoch:
@@ -36,7 +36,7 @@ def claim(objects: Objects, keys: Keys, job: str) -> Epoch:
 
 
 def _created(objects: Objects, keys: Keys, epoch: Epoch) -> bool:
-    """Create the token; return True when it is ours. The stored object decides, not the store's response."""
+    """Try to create the token, and return whether the stored token, which alone counts, is `epoch`."""
     try:
         objects.create(keys.epoch(epoch.number), seal(asdict(epoch)))
     except AlreadyExists:

@@ -11,7 +11,7 @@ from ostinato.sync.weights import DTYPES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One object of payloads.
+    """One stored object that holds the payloads of one or more tensors.
 
     >>> Part(key="weights/parts/0000000003/9f", sha256="9f", bytes=812).bytes
     812
@@ -63,7 +63,7 @@ class Way:
 
 
 ROWS = frozenset({"parts", "tensors", "ways"})
-"""The fields that are rows of records."""
+"""The fields whose values are sequences of dataclass instances."""
 
 
 def _row(record: Any) -> dict[str, Any]:
@@ -146,8 +146,7 @@ class Manifest(Patch):
 
     run: str
     epoch: int
-    """The number of the publisher that wrote it; each publisher takes the next, and only the newest may
-    write."""
+    """The epoch of its publisher: each publisher takes the next, and only the newest may write."""
     parent: int | None
     """The version it was trained from."""
     parent_hash: str | None

@@ -1,4 +1,4 @@
-"""Download of patches, and their application to a copy of the weights held; every digest is checked."""
+"""The download of patches and their application to a copy of the weights; every digest is checked."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -16,11 +16,11 @@ CACHE_BYTES = 256 << 20
 
 
 class WrongBase(DigestMismatch):
-    """The base of a patch is not the one it was made for; the patch itself may be sound."""
+    """The error for a patch that was made for another base; the patch itself may be sound."""
 
 
 class Damaged(Exception):  # noqa: N818
-    """A way of the version graph cannot be taken, for the reason given."""
+    """The error for an edge of the version graph that cannot be taken; `reason` says why."""
 
     def __init__(self, way: Way, reason: DigestMismatch) -> None:
         super().__init__(str(reason))
@@ -52,10 +52,10 @@ class Downloader:
         return beside if way.beside else self._keys.manifest(way.version)
 
     def walk(self, path: Sequence[tuple[Way, Patch]], blobs: Blobs) -> Blobs:
-        """Return the result of the patches on `blobs`, which stay as they are.
+        """Apply the patches of `path` in order and return the result; `blobs` stays as it is.
 
-        The next parts are fetched while one is decoded. Raises Damaged naming the way, and WrongBase when the
-        first patch does not fit `blobs`.
+        The next parts are fetched while one is decoded. Raises Damaged, which names the way, and WrongBase
+        when the first patch was not made for `blobs`.
         """
         with self.stream([part for _, patch in path for part in patch.parts]) as parts:
             for way, patch in path:
@@ -116,9 +116,9 @@ def _apply(patch: Patch, old: Blobs, parts: Iterator[bytes]) -> dict[str, Blob]:
 
 def _decode(version: int, entry: TensorEntry, old: Blob | None, payload: bytes) -> Blob:
     what = f"version {version}, tensor {entry.name!r}"
-    got = "nothing" if old is None else old.digest
-    if entry.before is not None and entry.before != got:
-        raise WrongBase(f"{what} before", entry.before, got)
+    actual = "nothing" if old is None else old.digest
+    if entry.before is not None and entry.before != actual:
+        raise WrongBase(f"{what} before", entry.before, actual)
     try:
         blob = decode(entry.codec, old, payload, entry.dtype, entry.shape)
     except ValueError as error:

@@ -1,8 +1,7 @@
-"""The writing side: parts first, the manifest last, each created once, so a version exists whole or not at
-all.
+"""The publisher of versions.
 
-The publisher's own picture of the weights that readers hold moves only after the commit. So a failed
-publication leaves no trace and can simply be repeated.
+It creates the parts first and the manifest last, each once, so a version exists whole or not at all. Its own
+copy of the last published weights changes only after the commit, so a failed publication can be repeated.
 """
 
 import secrets
@@ -83,7 +82,10 @@ class Publisher:
         return self._publish(blobs, [self._uploader.patch(version, blobs, None)], before)
 
     def delta(self, version: int, tensors: Tensors) -> Manifest:
-        """Publish the changes since the last committed version, and now and then other ways to this one.
+        """Publish the changes since the last committed version.
+
+        When the cadence asks for it, a patch from an older base or an anchor is published too; the first
+        version of a new epoch always has an anchor.
 
         Raises OtherArchitecture when these are not the same tensors: those need an anchor.
         """
@@ -95,7 +97,7 @@ class Publisher:
         return self._publish(blobs, patches, self._last)
 
     def _bases(self, version: int, last: Manifest) -> list[WeightsSnapshot | None]:
-        """Return the bases of the patches of `version`, that of the manifest first; None makes an anchor."""
+        """Return the bases of the patches of `version`, the manifest's first; None means an anchor."""
         skip, epoch = self._milestone, self._start()
         spans = skip is not None and skip.version == version - self._cadence.skip
         due = last.epoch != epoch.number or self._cadence.anchor_due(last)
@@ -134,7 +136,7 @@ class Publisher:
         )
 
     def _commit(self, manifest: Manifest) -> Manifest:
-        """Create the manifest, the only step that readers can see; return the one that is stored then."""
+        """Create the manifest, which is the only step that readers see, and return the stored manifest."""
         self._check_fence()
         key = self._keys.manifest(manifest.version)
         refused: ObjectsError | None = None
@@ -142,8 +144,7 @@ class Publisher:
             self._objects.create(key, manifest.to_bytes())
         except ObjectsError as error:
             refused = error
-        # The stored object decides: a write may fail after it was done, or be reported as done and not be
-        # there.
+        # Only the stored object counts: a write reported as failed may have succeeded, and the reverse.
         return self._settle(manifest, key, refused)
 
     def _settle(self, ours: Manifest, key: str, refused: ObjectsError | None) -> Manifest:

@@ -27,7 +27,7 @@ class Uploader:
         self._keys = keys
 
     def patch(self, version: int, blobs: Blobs, base: WeightsSnapshot | None) -> Patch:
-        """Upload the payloads from `base` to `blobs`; the next part is encoded while one is sent."""
+        """Upload the payloads that turn `base` into `blobs`; the next part is encoded while one is sent."""
         entries: list[TensorEntry] = []
         parts = self._put_all(version, _payloads(blobs, base, entries))
         return Patch(
@@ -39,7 +39,7 @@ class Uploader:
         )
 
     def _put_all(self, version: int, payloads: Iterator[bytes]) -> tuple[Part, ...]:
-        """Upload all parts; the last one, which is mostly the only one, is sent by this thread."""
+        """Upload all parts; the calling thread sends the last part, which is usually the only one."""
         under_way: list[Future[Part]] = []
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="upload") as pool:
             for data, is_last in _marked(payloads):
@@ -58,7 +58,10 @@ class Uploader:
         return Part(key=key, sha256=sha256, bytes=len(data))
 
     def check(self, *patches: Patch) -> None:
-        """Raise DigestMismatch unless the store lists all of their parts in full, whatever it said before."""
+        """Raise DigestMismatch unless the store lists all parts with their full size.
+
+        The list is asked for because a store may acknowledge a write and lose it.
+        """
         sizes = self._objects.sizes(self._keys.parts(patches[0].version))
         for part in (part for patch in patches for part in patch.parts):
             if sizes.get(part.key) != part.bytes:
