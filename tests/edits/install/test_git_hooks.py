@@ -172,6 +172,22 @@ def test_a_failure_half_way_is_undone(repo) -> None:
     assert snapshot(repo) == before
 
 
+def test_a_file_that_cannot_be_restored_is_named_and_the_others_are(repo, monkeypatch) -> None:
+    hook_of(repo, f"post-rewrite.ostinato-{os.getpid()}").mkdir(parents=True)
+    stuck, *others = [name for name in HOOKS if name != "post-rewrite"]
+    unlink = Path.unlink
+
+    def failing(path: Path, **options: bool) -> None:
+        if path.name == stuck:
+            raise PermissionError(1, "not permitted", str(path))
+        unlink(path, **options)
+
+    monkeypatch.setattr(Path, "unlink", failing)
+    with pytest.raises(InstallError, match=f"restore by hand .*{stuck}$"):
+        install(find(repo))
+    assert hook_of(repo, stuck).exists() and not any(hook_of(repo, name).exists() for name in others)
+
+
 def test_no_repository(tmp_path) -> None:
     with pytest.raises(InstallError, match="run `git init` there first"):
         find(tmp_path)

@@ -22,7 +22,7 @@ SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
 
 
 class InstallError(Exception):
-    """The error when hooks cannot be installed: nothing was written; the message says what to do."""
+    """The error when hooks cannot be installed; the message says what to do and what was not restored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,9 +164,9 @@ def _write_all(plan: list[HookFile]) -> None:
         for file in plan:
             _write(file.path, file.text, before[file.path][1] if file.path in before else 0o755)
     except OSError as error:
-        for file in plan:
-            _restore(file.path, before.get(file.path))
-        raise InstallError(f"cannot write {error.filename}: {error.strerror}; nothing was changed") from error
+        changed = [str(file.path) for file in plan if not _is_restored(file.path, before.get(file.path))]
+        state = f"restore by hand {', '.join(changed)}" if changed else "nothing was changed"
+        raise InstallError(f"cannot write {error.filename}: {error.strerror}; {state}") from error
 
 
 def _write(path: Path, text: str | None, mode: int) -> None:
@@ -180,16 +180,17 @@ def _write(path: Path, text: str | None, mode: int) -> None:
     part.replace(path)
 
 
-def _restore(path: Path, before: tuple[bytes, int] | None) -> None:
-    """Restore a file after a failure; raise InstallError when that fails too."""
+def _is_restored(path: Path, before: tuple[bytes, int] | None) -> bool:
+    """Restore a file after a failure; return False when that fails too, since others still have a turn."""
     try:
         if before is None:
             path.unlink(missing_ok=True)
         elif path.read_bytes() != before[0]:
             path.write_bytes(before[0])
             path.chmod(before[1] & 0o777)
-    except OSError as error:
-        raise InstallError(f"cannot restore {path}: {error.strerror}") from error
+    except OSError:
+        return False
+    return True
 
 
 def _text(path: Path) -> str:
