@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -234,14 +235,17 @@ def test_tests_and_benchmarks_share_only_what_lies_in_fuzz() -> None:
             assert not {name.split(".")[0] for name in imported(path)} & others, path
 
 
+def docstrings(path: Path) -> Iterator[str]:
+    """Yield the docstrings of a file, those that follow an attribute among them."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            text = node.value.value
+            if isinstance(text, str):
+                yield text.strip()
+
+
 def test_docstrings_open_with_a_verb_or_a_noun_phrase() -> None:
-    opened = [
-        (label(path), doc.partition("\n")[0])
-        for path in FILES
-        for node in ast.walk(tree(path))
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        and (doc := ast.get_docstring(node))
-    ]
+    opened = [(label(path), doc.partition("\n")[0]) for path in FILES for doc in docstrings(path)]
     fragments = [
         (where, line)
         for where, line in opened

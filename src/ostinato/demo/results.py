@@ -31,7 +31,7 @@ class DemoResult:
     seed: int
     resumed: bool
     seconds: dict[str, float]
-    """By stage, the time that it took."""
+    """The time that each stage took, by its name."""
     cpu_s: float
     taught: Taught
     before: Measured

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 LONGEST_SILENCE_S = 15.0
-"""Without a terminal there is no bar that moves: after so long a line says how far the stage is."""
+"""The seconds after which a line shows the progress where no terminal can show a bar."""
 
 
 class Bar:

@@ -18,7 +18,7 @@ class EngineServerConfig:
     objects: str | None = None
     """folder or URL of the object store that new versions come from"""
     prefix: str = "weights"
-    """where in the object store"""
+    """the prefix in the object store"""
     follow: bool = False
     """load every new version as it is published"""
     version: int | None = None

@@ -8,7 +8,7 @@ from ostinato.gateway.errors import ApiError, invalid
 from ostinato.web.values import TooManyValuesError, parse_values
 
 DRAINED = 32
-"""How many times the limit is read and dropped, since most clients read no reply before they sent
+"""The multiple of the limit that is read and dropped, since most clients read no reply before they sent
 everything."""
 
 

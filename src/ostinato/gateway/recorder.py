@@ -24,7 +24,7 @@ class PendingRecord:
     events: Sequence[Event]
     session: Session | None
     keys: Mapping[str, bool]
-    """By its hash, the key of the request, and whether the facts may be kept only with its consent."""
+    """The hash of the key of the request, and whether the facts may be kept only with its consent."""
     loop: asyncio.AbstractEventLoop
     done: asyncio.Future[None]
 

@@ -23,9 +23,9 @@ class CycleConfig:
     claim: str = "better"
     """The claim of the A/B test: `better`, or `cheaper` for a candidate that is made to sample less."""
     cheaper_solve_margin: float = 0.03
-    """For `cheaper`: the loss of solve rate on held-out tasks that would be too much."""
+    """The loss of solve rate on held-out tasks that would be too much for `cheaper`."""
     cheaper_reward_margin: float = 0.05
-    """For `cheaper`: the loss of reward a session that would be too much."""
+    """The loss of reward a session that would be too much for `cheaper`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,7 +71,7 @@ class Opened:
 
     run: Run
     notice: str
-    """For the person who started it: resumed, moved aside and where to, or deleted and how much."""
+    """The notice for the person who started it: resumed, moved aside and where to, or deleted."""
     resumed: bool = False
 
 

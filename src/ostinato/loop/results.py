@@ -9,7 +9,7 @@ from ostinato.rollout.collect import Harvest
 from ostinato.types import Decision, Score
 
 Counters = Mapping[str, int | float]
-"""What an engine counts: swaps, failed requests, digest mismatches and more."""
+"""The counts of an engine: swaps, failed requests, digest mismatches and more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

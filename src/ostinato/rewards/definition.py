@@ -89,8 +89,10 @@ class PracticeReward(Definition):
     tampered: float = 0.2
     unreported: float = 0.3
     accept_forgeable: bool = False
-    """Whether a pass counts that the tested code could have written itself (`docs/verdict.md`). A policy that
-    is trained on such passes may learn to write them."""
+    """True when a pass counts that the tested code could have written itself (`docs/verdict.md`).
+
+    A policy that is trained on such passes may learn to write them.
+    """
 
     def _parts(
         self, turns: Sequence[Turn], signals: Sequence[Signal], as_of: float | None

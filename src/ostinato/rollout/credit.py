@@ -37,7 +37,7 @@ class LiveCredit:
     signals: Sequence[Signal]
     reward: Reward
     settled: bool
-    """Whether its attribution window is over and nothing of the reward is waited for."""
+    """True when its attribution window is over and nothing of the reward is waited for."""
 
 
 def credit_group(

@@ -80,7 +80,7 @@ class SessionResult:
     sources: Mapping[str, str]
     """The Python files of the repository as they are now, by path."""
     tests_pass: bool | None
-    """Whether the repository's own tests pass, as they are now; None when they could not be run."""
+    """True when the repository's own tests pass, as they are now; None when they could not be run."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,7 +92,7 @@ class Developer:
 
     user: str
     patience: float
-    """At 0 they walk away after a few turns, at 1 they wait for twenty."""
+    """The patience: at 0 they walk away after a few turns, at 1 they wait for twenty."""
     strictness: float
     """The care with which they check the work rather than trust the agent."""
     temper: float

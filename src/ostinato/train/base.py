@@ -12,7 +12,7 @@ from ostinato.sync import Manifest
 from ostinato.types import Checkpoint, Group
 
 Note = dict[str, Any]
-"""What the learner keeps beside a state, any JSON object: batch, prompts and the journal's line."""
+"""The JSON object that the learner keeps beside a state: batch, prompts and the journal's line."""
 
 
 class Trainer(Protocol):

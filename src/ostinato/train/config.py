@@ -9,12 +9,16 @@ class PolicyConfig:
     """The settings of one step. The defaults are the demo's: sessions of about 30 sampled tokens."""
 
     tokens_per_session: float = 30.0
-    """With the number of sessions, the constant that the loss is divided by: about how many tokens a session
-    samples. It is set and never measured, so that no session's length changes the weight of another's. Adam
-    does not see it; it says what `largest_gradient` means: long sessions under a small constant are clipped
-    at every step, and the clip becomes a normaliser."""
+    """The constant that the loss is divided by, together with the number of sessions: about the number of
+    tokens that a session samples. It is set and never measured, so that no session's length changes the
+    weight of another's. Adam does not see it; it says what `largest_gradient` means: long sessions under a
+    small constant are clipped at every step, and the clip becomes a normaliser.
+    """
     ratio_cap: float = 2.0
-    """Above it pi / mu counts as this. Higher with stale or mixed batches is less biased and noisier."""
+    """The ratio pi / mu above which it counts as this.
+
+    Higher is less biased and noisier with stale or mixed batches.
+    """
     largest_gradient: float = 0.5
     """Norm to which larger gradients are cut; it grows with the model and with the noise of its rewards."""
     piece_tokens: int = 3072
@@ -109,9 +113,9 @@ class SftProcess:
     store: str
     """SQLite file or SQLAlchemy URL with the sessions"""
     checkpoint: Path
-    """what to start from"""
+    """the checkpoint to start from"""
     out: Path
-    """where the trained checkpoint goes"""
+    """the folder for the trained checkpoint"""
     budget: Budget
     run_dir: Path | None = None
     """states and sft.jsonl; without it OUT/sft"""
@@ -131,4 +135,4 @@ class PutBackProcess:
     objects: str
     """folder or URL of the object store"""
     version: int
-    """whose weights become the newest"""
+    """the version whose weights become the newest"""

@@ -37,7 +37,7 @@ class ApiKey:
     """The most model calls at the same time; None means no limit."""
     created_at: float = 0.0
     consent: bool = False
-    """Whether organisation and user agree to training now."""
+    """True when organisation and user agree to training now."""
 
     @property
     def id(self) -> str:

@@ -48,7 +48,7 @@ class Session:
     ending: Ending | None = None
     organisation: str = ""
     consent: bool = False
-    """Whether its organisation and its user had agreed to training when it began. Sessions that ostinato
+    """True when its organisation and its user had agreed to training when it began. Sessions that ostinato
     runs itself always have consent."""
 
 

@@ -48,9 +48,9 @@ class Sent:
     taken: int
     refused: int
     waiting: str
-    """Why the rest waits; empty when nothing waits."""
+    """The reason why the rest waits; empty when nothing waits."""
     reason: str = ""
-    """Why the first refused line was refused; empty when none was."""
+    """The reason why the first refused line was refused; empty when none was."""
 
 
 class HttpEventSink:

@@ -38,9 +38,9 @@ from ostinato.sandbox.base import (
 from ostinato.sandbox.protocol.entries import packed, unpacked
 
 TIMEOUT_S = 3600.0
-"""How long a sandbox may live that is never destroyed."""
+"""The longest life of a sandbox that is never destroyed."""
 PATIENCE_S = 120.0
-"""How long a refused sandbox is requested again."""
+"""The time for which a refused sandbox is requested again."""
 EXAM_S = 600.0
 Signature = tuple[str, int, int, int]
 

@@ -10,7 +10,7 @@ SHELVES = 128
 CHOICES = 6
 """Nodes that are compared for one sandbox."""
 AFFINITY = 0.1
-"""How much fuller, as a share, a node without the template must be to be preferred to one that has it."""
+"""The share by which a node without the template must be fuller to be preferred to one that has it."""
 
 
 class Cluster:

@@ -14,9 +14,9 @@ from ostinato.fleet.scheduler.node import FleetNode, Reservation
 from ostinato.fleet.scheduler.types import PlacementRequest, RefusalReason, StartKind
 
 AFTER_S = 15.0
-"""How long a sandbox must look for room on all nodes: a small one finds some sooner."""
+"""The time for which a sandbox must have looked for room on all nodes; a small one finds some sooner."""
 RETRY_S = 1.0
-"""How often the client of a sandbox with a dedicated node asks: the node stands idle meanwhile."""
+"""The interval at which the client of a sandbox with a dedicated node asks, since the node stands idle."""
 MOST_SHARE = 1 / 8
 """Share of all nodes that may be dedicated at the same time; one node always may."""
 

@@ -22,7 +22,7 @@ SLOWEST_STARTS = 0.05
 START_SHARE = 0.5
 """Share of the idle CPU that may go into starts."""
 RAMP_S = 4.0
-"""How long a start or an end may take to show in the load that a node measures."""
+"""The longest time until a start or an end shows in the load that a node measures."""
 MOST_TEMPLATES = 256
 
 

@@ -41,9 +41,9 @@ SILENT_S = 10.0
 START_S = 60.0
 """A start that has neither succeeded nor failed by then has failed."""
 LATE_S = 3.0
-"""How old a node's report may be when it arrives."""
+"""The greatest age of a node's report when it arrives."""
 REMEMBER_S = 3600.0
-"""How long the scheduler remembers that a sandbox has ended."""
+"""The time for which the scheduler remembers that a sandbox has ended."""
 RECENT_S = 1.0
 
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 SCORING_S = 120.0
-"""How long a sandbox outlives its deadline, so that its work can be scored."""
+"""The time by which a sandbox outlives its deadline, so that its work can be scored."""
 
 
 class Size(NamedTuple):

@@ -11,15 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 EAGER = 1.25
-"""How much sooner than needed clients should come: room must not wait for them."""
+"""The time by which clients should come early, since room must not wait for them."""
 AT_ONCE_S = 1.0
 """The front of the queue that may try at the same time: as many as are served in this many seconds."""
 SOONEST_S, LATEST_S = 0.25, 60.0
 CHECKS_PER_S = 200.0
-"""How often all waiting clients together may ask: short waits correct bad forecasts."""
+"""The rate at which all waiting clients together may ask; short waits correct bad forecasts."""
 AT_LEAST_LATEST_S = 1.0
 PATIENCE_S = 3.0
-"""How long a place is kept beyond its time, besides a quarter of the wait."""
+"""The time for which a place is kept beyond its turn, besides a quarter of the wait."""
 RETRY_S, MOST_DOUBLINGS = 0.5, 5
 """First wait of a client that was first and still found no room; the wait doubles at most so many times."""
 

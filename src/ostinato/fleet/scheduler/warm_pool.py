@@ -10,7 +10,7 @@ from ostinato.fleet.scheduler.types import PlacementRequest, Size
 AT_ONCE = 0.25
 """Share of a pool that may be starting: a drained pool fills in steps and leaves starts to clients."""
 OLDEST_S = 3600.0
-"""How long a sandbox may wait in its pool."""
+"""The longest wait of a sandbox in its pool."""
 LABEL = "ostinato-pool"
 
 

@@ -35,7 +35,7 @@ POLL_S = 1.0
 DEAD_POLLS = 3
 """Failed reports in a row after which all sandboxes of a node are lost."""
 TRIES = 3
-"""How many times a start is tried, each time on the node that the scheduler then chooses."""
+"""The number of tries of a start, each on the node that the scheduler then chooses."""
 MOST_LOST = 10_000
 
 _WORDS = {

@@ -13,7 +13,7 @@ from ostinato.sandbox.base import SandboxError
 
 log = logging.getLogger(__name__)
 REPORT_S = 3.0
-"""How long a report may take; a node that needs longer counts as silent."""
+"""The longest time of a report; a node that needs longer counts as silent."""
 UPLOAD_S = 600.0
 WARM = "warm-"
 

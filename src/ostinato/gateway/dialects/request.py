@@ -41,7 +41,7 @@ class ChatRequest:
     stop: tuple[str, ...] = ()
     """Sampling ends with the token that completes one of these texts."""
     shapes: Mapping[str, str] = field(default_factory=dict)
-    """By name, the shape of each tool that the client knows in another shape than a function."""
+    """The shape, by name, of each tool that the client knows in another shape than a function."""
     hints: Mapping[str, str] = field(default_factory=dict)
     """Fields of the body that name its session, for clients that send no header."""
     echo: Mapping[str, Any] = field(default_factory=dict)

@@ -38,7 +38,7 @@ class SessionEndings:
         self._recorder = recorder
         self._renderer = renderer
         self._reported: dict[str, float] = {}
-        """By session, when an ending was reported while turns of it were under way."""
+        """The time, by session, of an ending that was reported while turns of it were under way."""
 
     async def run(self) -> None:
         """Sweep every SWEEP_S seconds, for as long as the gateway runs."""

@@ -43,7 +43,7 @@ class Segment:
         self.first = first
         """Index of the turn that started it; None for a segment that was read from the store."""
         self.untrainable = untrainable
-        """Why it cannot be trained on; inherited by the segments that fork from it."""
+        """The reason why it cannot be trained on; segments that fork from it inherit it."""
         self.ids = array(INT32)
         self.busy = False
         """True while a turn that extends it is being sampled."""
@@ -102,10 +102,10 @@ class HeldConversation:
         self._planned: set[int] = set()
         """Indices of turns that are being sampled."""
         self._uncommitted: dict[int, Segment] = {}
-        """By index, the segments of turns that are not committed yet."""
+        """The segments, by index, of turns that are not committed yet."""
         self._closed: set[int] = set()
         self._unread = 0
-        """How often the store may still be read for nodes that are not held."""
+        """The number of times that the store may still be read for nodes that are not held."""
 
     @property
     def in_use(self) -> bool:

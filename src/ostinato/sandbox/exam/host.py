@@ -23,11 +23,11 @@ from ostinato.sandbox.linux import stray_processes
 
 READY = b"!"
 GRACE_S = 5.0
-"""How much longer than the exam's wall time a judge may take to report that it is done."""
+"""The time beyond the exam's wall time in which a judge may report that it is done."""
 UNFINISHED = "end of the tests"
 """The id of an extra outcome, which fails the exam: a response of the candidate stopped the judge."""
 WorkerFactory = Callable[[int], AbstractAsyncContextManager[socket.socket]]
-"""From the number of a run to the socket of its worker, which has a fresh copy of the candidate's tree."""
+"""A function from the number of a run to the socket of its worker, which has a fresh copy of the tree."""
 
 
 async def runs(results: socket.socket, exam: Exam, new_worker: WorkerFactory) -> list[dict[str, str]]:

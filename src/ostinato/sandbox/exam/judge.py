@@ -30,9 +30,9 @@ _LEFT_OUT = (
 ARGUMENTS = ("-c", "/dev/null", "--assert=plain", "--capture=no", *(f"-pno:{name}" for name in _LEFT_OUT))
 """Only the plugins that tests need: the output of this pytest is never read."""
 _READY_S = 60.0
-"""How long a worker may take to start; after that the exam is void."""
+"""The longest start of a worker; after that the exam is void."""
 _LATE_S = 0.5
-"""How much longer than the calls to the candidate an exam may take, so that failures are still reported."""
+"""The time beyond the calls to the candidate that an exam may take, so that failures are still reported."""
 
 
 class Reporter:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from xml.parsers import expat
 
 ORDER = ("passed", "skipped", "failed", "error")
-"""From best to worst."""
+"""The outcomes from best to worst."""
 _CHILDREN = {"failure": "failed", "error": "error", "skipped": "skipped"}
 _TEST = re.compile(r"(not )?ok\b\s*(\d+)?\s*(?:- )?(.*)", re.IGNORECASE)
 _DIRECTIVE = re.compile(r"(?:^|\s)#\s*(skip|todo)\b.*", re.IGNORECASE)

@@ -28,9 +28,9 @@ class NotPlainError(TypeError):
 
 
 PackOther = Callable[[Any], Mapping[str, Any]]
-"""From a value of another type to a tag and parts that `encode` can write. Raises NotPlainError."""
+"""A function from a value of another type to a tag and parts for `encode`; raises NotPlainError."""
 Builders = Mapping[str, Callable[[Any], Any]]
-"""For each such tag, a function from the parts to the value. Raises ValueError, TypeError."""
+"""A function for each such tag, from the parts to the value; raises ValueError, TypeError."""
 
 
 def refuse(value: object) -> Mapping[str, Any]:
@@ -114,7 +114,7 @@ _PARTS: Mapping[type, Callable[[Any], Any]] = {
     type({}.keys()): list,
     type({}.items()): list,
 }
-"""For each type, a function from an object to its parts."""
+"""A function for each type, from an object to its parts."""
 STORAGE: Mapping[type, Callable[[Any], Any]] = {
     int: int.__index__,
     float: float.__float__,
@@ -126,7 +126,7 @@ STORAGE: Mapping[type, Callable[[Any], Any]] = {
     set: lambda value: {*set.__iter__(value)},
     frozenset: lambda value: frozenset(frozenset.__iter__(value)),
 }
-"""For each type, a function from an object of a derived class to the plain value that it holds."""
+"""A function for each type, from an object of a derived class to the plain value that it holds."""
 
 
 def _clock(day: date | None, at: time) -> list[int]:
@@ -210,4 +210,4 @@ _BUILD: Mapping[str, Callable[[list[Any]], Any]] = {
     "dict_keys": lambda parts: dict.fromkeys(parts).keys(),
     "dict_items": lambda parts: dict(parts).items(),
 }
-"""For each tag, which is the type's name, a function from the parts to the object."""
+"""A function for each tag, which is the type's name, from the parts to the object."""

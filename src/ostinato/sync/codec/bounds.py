@@ -10,7 +10,7 @@ from ostinato.sync.codec.ordinal import Ints, NumberKind, Words
 from ostinato.sync.codec.payload import DamagedPayload, PayloadReader, number
 
 FEW = 64
-"""Below this number of changed values there is one class."""
+"""The number of changed values below which there is one class."""
 SAMPLE, LARGEST_STEP = 1 << 14, 1 << 12
 MOST_READ = 15
 """The most bounds that a reader accepts: bitmaps of more classes would outgrow the tensor."""

@@ -14,13 +14,14 @@ SAME, RICE, SYMBOLS, OVERWRITE, XOR, FULL = "same", "rice", "symbols", "overwrit
 CODECS = frozenset({SAME, RICE, SYMBOLS, OVERWRITE, XOR, FULL})
 
 SPARSE, MOST = 0.25, 0.75
-"""Up to the first fraction of changed values only codecs that name places are considered, above the second
-only codecs that do not, and between the two all."""
+"""Two fractions of changed values: up to the first, only codecs that name places are considered; above the
+second, only codecs that do not; between the two, all.
+"""
 SLICES, SLICE = 8, 512
 """The codecs considered are tried on this many slices of this many values, spread over the tensor."""
 RICE_MUST_SAVE = 0.15
-"""In a tensor of many changes `rice` takes four times as long as `symbols`, so it has to save this
-fraction."""
+"""The fraction that `rice` has to save in a tensor of many changes, since it takes four times as long as
+`symbols`."""
 CHUNK = 1 << 18
 """Values compared together, so that intermediate results stay in the cache of one core."""
 

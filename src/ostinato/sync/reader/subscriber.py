@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 RELIST_EVERY = 16
 """Polls without a new version after which all are listed: a manifest that was lost may hide later ones."""
 AHEAD_TIMES = 2
-"""At most this many times the bytes of the last version are fetched ahead. An anchor beside a small delta is
+"""The most bytes that are fetched ahead, as a multiple of the last version. An anchor beside a small delta is
 larger and stays out, because a reader that follows does not need it."""
 
 
