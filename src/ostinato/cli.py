@@ -73,8 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     and keeps its traceback.
     """
     options = _parser().parse_args(arguments)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` has it ignored
-    signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))  # stop as cleanly
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` starts us with it ignored
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))  # end as cleanly as Ctrl-C
     try:
         status: int = options.run(options)
     except KeyboardInterrupt:

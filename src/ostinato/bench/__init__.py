@@ -1,1 +1,1 @@
-"""The benchmark: held-out tasks measured with one version of the weights. Level 5 comes in."""
+"""The benchmark: held-out tasks measured with one version of the weights. Only the loop comes in."""

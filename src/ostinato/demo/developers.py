@@ -182,7 +182,7 @@ class _Inspection:
         self._tests_pass = {GREEN: True, RED: False}.get(status)
 
     def result(self, outcome: Outcome, changes: Left) -> SessionResult:
-        """Return the result as the developer sees it; `changes` of None is an unreadable tree."""
+        """Return the result as the developer sees it; `changes` is None when the tree could not be read."""
         return SessionResult(
             turns=outcome.turns,
             ending=outcome.ending,

@@ -14,7 +14,7 @@ SEEDS = {"lessons": 0, "practice": 500_000, "live": 600_000, "ab": 700_000, "cor
 
 
 def pebbles(split: str, first_seed: int) -> Iterator[Pebble]:
-    """Yield practice problems without end, each problem once."""
+    """Yield the problems of a split without end, each problem once."""
     keys = set()
     seed = first_seed
     while True:

@@ -1,1 +1,3 @@
-"""Deployment: gate, A/B trial and traffic decide which version serves whom. Levels 4 and 5 come in."""
+"""Deployment: gate, A/B trial and traffic decide which version serves whom. `bench`, `loop` and `cli`
+come in.
+"""

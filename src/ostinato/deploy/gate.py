@@ -33,7 +33,7 @@ from ostinato.types import Decision, Verdict
 
 PRIMARY = "seeds"
 SLACK = {"tampered": 0.05, "asked": 0.10, "broken": 0.05}
-"""The rise of these shares of passes that a candidate may not reach. More questions are no harm in
+"""The rise of each of these shares of passes that a candidate must stay below. More questions are no harm in
 themselves, so their slack is larger."""
 ALPHA = 0.05
 """The chance of admitting a candidate that loses the whole margin."""

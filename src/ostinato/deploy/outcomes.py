@@ -43,8 +43,8 @@ class Measurement:
 def score(outcomes: Sequence[TaskOutcome], confidence: float = 0.95) -> Score:
     """Return the share of passes that solved their task, with an interval; `n` is the number of tasks.
 
-    The interval is Wilson's for the effective number of trials p(1 - p) / error², where the error is that
-    over clusters. It never counts more trials than there are tasks: passes over one task are not tasks.
+    The interval is Wilson's for the effective number of trials p(1 - p) / error², where `error` is
+    the standard error over clusters. There are never more trials than tasks: two passes are not two tasks.
     """
     tasks, values = len(outcomes), [outcome.mean("solved") for outcome in outcomes]
     error = float(of_clusters(np.array(values), clusters_of(outcomes)).error)

@@ -49,7 +49,7 @@ class LiveTraffic(Protocol):
         """Return the time by which attribution windows are judged, in seconds since the epoch."""
 
     def strata(self) -> Mapping[str, str]:
-        """Return the stratum of each task id; a session without one is in a stratum of its like."""
+        """Return the stratum of each task id; all sessions whose task has none share one stratum."""
 
 
 class PeopleTraffic:

@@ -1,8 +1,8 @@
 """Own a run folder and open a run in it.
 
 `demo` and `serve` both write arms, start engines and hand out keys in the folder, so two of them would take
-each other's users away. So a folder has one owner at a time: a lock of the kernel's, which ends with its
-process.
+each other's users away. Therefore a folder has one owner at a time, by a lock of the kernel that ends with
+the owner's process.
 
 A folder whose report exists, or whose settings differ, is moved aside and a run starts afresh. Only `--fresh`
 deletes, and never what people left: keys, consents, live sessions.
@@ -34,7 +34,7 @@ class OwnedError(ValueError):
 
 @contextmanager
 def owned(directory: Path, purpose: str) -> Iterator[Run]:
-    """Own `directory`, which is made where it is missing, until the block ends.
+    """Create `directory` if it is missing, and own it until the block ends.
 
     `purpose` names this process in the refusal that others get. Raises OwnedError when a process owns the
     folder already.
@@ -63,7 +63,7 @@ def _lock(descriptor: int, directory: Path) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """A run that is ready to go on, and what became of what lay in its folder.
+    """A run that is ready to go on, and the fate of what its folder held before.
 
     >>> Opened(run=Run(directory=Path("runs/demo")), notice="starts afresh").resumed
     False
@@ -116,8 +116,8 @@ def _make_room(run: Run, *, fresh: bool) -> str:
 
 
 def _content(run: Run) -> list[Path]:
-    """Everything but the lock. The store comes last, so that a move or deletion that was cut short still
-    shows what the folder is."""
+    """Return everything but the lock. The store and then the settings come last, so that a move or deletion
+    that was cut short still shows what the folder is."""
     paths = [path for path in run.directory.iterdir() if path != run.lock]
     return sorted(paths, key=lambda path: (path == run.config, path.name.startswith(run.store_path.name)))
 

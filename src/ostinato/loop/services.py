@@ -276,7 +276,7 @@ class Services:
     async def start(self, name: str, module: str, settings: Any, *, keep: bool = True) -> Service:
         """Start `python -m module` with `settings`, a dataclass, in the table `name`.
 
-        `keep`: wait for its ready line and restart it when it dies.
+        With `keep`, wait for its ready line and restart it when it dies.
         """
         self._settings.put(name, settings)
         service = Service(

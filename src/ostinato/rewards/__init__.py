@@ -1,1 +1,3 @@
-"""Rewards: a session's turns and signals become one number with named parts. Levels 4 and 5 come in."""
+"""Rewards: a session's turns and signals become one number with named parts. `rollout`, `loop`
+and `demo` come in.
+"""

@@ -2,7 +2,7 @@
 
 Each one costs, and the session stays in the batch. Dropping such sessions instead would teach a policy to
 break a call whenever it is losing, because a dropped sample is better than a bad one. A turn that the token
-limit cut has a finish reason of its own and costs nothing here: its author did not break it.
+limit cut has a finish reason of its own and costs nothing here: the model did not break it.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,5 @@
-"""The reward part for what a session cost. The price is concave: of all turns the first costs most.
+"""The reward part for what a session cost. The price is concave: each further turn costs less than the one
+before.
 
 Failures pay the price too, so its largest value must stay well below what solving pays.
 """

@@ -23,7 +23,7 @@ def outcome(
     silence: float,
     window_over: bool,
 ) -> RewardPart:
-    """Return the mean `worth` of the latest signal on each subject of `by_subject`; all weigh the same.
+    """Return the mean `worth` of the latest signal on each subject; all subjects weigh the same.
 
     `wrong_answer` is the worth of an answer that was judged wrong. Without any feedback the part is censored,
     or expired and worth `silence` once the window is over.

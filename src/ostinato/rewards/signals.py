@@ -43,7 +43,7 @@ def cost_if_any(name: str, signals: Sequence[Signal], kind: SignalKind, *, weigh
 
 
 def known_at(signals: Sequence[Signal], as_of: float | None) -> Sequence[Signal]:
-    """Return the signals of what had happened by `as_of` (seconds since the epoch); all of them for None."""
+    """Return the signals observed by `as_of` (seconds since the epoch), or all of them when it is None."""
     return signals if as_of is None else [signal for signal in signals if signal.observed_at <= as_of]
 
 

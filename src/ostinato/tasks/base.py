@@ -1,8 +1,8 @@
 """The form of a task on disk: a directory in the Harbor layout, read into a `Task`.
 
-A directory holds `instruction.md`, `task.toml`, `environment/repo` (a git repository), `tests/test_*.py` and
-`tests/test.sh`, `solution/solve.sh`. The table `[metadata.ostinato]` holds
-what Harbor has no field for; a task without that table is read as one of kind `imported`.
+A directory holds `instruction.md`, `task.toml`, `environment/repo` (a git repository), `tests/test_*.py`,
+`tests/test.sh` and `solution/solve.sh`. The table `[metadata.ostinato]` holds what Harbor has no field for; a
+task without that table is read as one of kind `imported`.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""The trainer: everything that the learner needs of whatever holds weights and optimizer.
+"""The trainer: the learner's interface to the weights and their optimizer.
 
 The learner knows groups, versions and the ledger; a trainer knows tensors, and how many processes they are
 spread over. `local.LocalTrainer` is the trainer of one process and one thread.
@@ -19,7 +19,7 @@ class Trainer(Protocol):
     """Weights with their optimizer, at one published version or one step after it."""
 
     def resume(self) -> Manifest | None:
-        """Take over publishing from whoever published last; return the newest version's manifest, if any.
+        """Take over from the trainer that published last; return the newest version's manifest, if any.
 
         From now on no publication but this trainer's succeeds: those of an earlier trainer raise Fenced.
         """
@@ -27,8 +27,8 @@ class Trainer(Protocol):
     def restore(self, version: Manifest) -> Note | None:
         """Load the saved state of `version`, and return the note beside it.
 
-        Return None, and change nothing that `begin` does not put right, unless the state is that of just the
-        weights that were published. Raises StateError when the state does not fit the model.
+        Return None unless the state is that of exactly the weights that were published; everything that was
+        changed by then is set anew by `begin`. Raises StateError when the state does not fit the model.
         """
 
     def begin(self, version: Manifest) -> None:

@@ -28,7 +28,7 @@ def set_rate(optimizer: AdamW, rate: float) -> None:
 
 
 def steps_taken(optimizer: AdamW) -> int:
-    """Return the number of steps in its moments; it is kept and restored with them."""
+    """Return the number of steps that its moments have seen; it is saved and restored with them."""
     state = next(iter(optimizer.state.values()), None)
     return 0 if state is None else int(state["step"])
 

@@ -51,9 +51,11 @@ class Report:
     version: int
     scores: Mapping[str, Score]
     rates: Mapping[str, float] = field(default_factory=dict)
-    """Behaviour beside the score: mean turns; shares that tampered, asked, broke a call, ran tests."""
+    """Behaviour beside the score: mean turns; shares that tampered, were forgeable, asked, ran tests, broke a
+    call.
+    """
     harness: str = ""
-    """Hash of the harness it was measured under; scores under two are not compared."""
+    """Hash of the harness it was measured under; scores under different harnesses are not compared."""
     id: str = field(default_factory=new_id)
 
 

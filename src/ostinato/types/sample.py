@@ -64,7 +64,7 @@ class Group:
     samples: tuple[Sample, ...]
     rewards: tuple[float, ...]
     """One total per session that began on its own (for a forked session the mean of its branches). The
-    learner divides by how many there are."""
+    learner divides by their number."""
     kind: str = ""
     """The kind of the task, so that trained and stale samples can be counted by kind."""
 

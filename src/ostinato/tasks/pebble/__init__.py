@@ -1,6 +1,6 @@
 """Pebbles: tiny real repositories that a tiny model can learn to repair in minutes on a CPU.
 
-The teacher and levels 3 to 5 come in, by the names that are imported here.
+The teacher, `rollout` and `demo` come in, by the names that are imported here.
 """
 
 from ostinato.tasks.pebble.base import LineChange, Pebble

@@ -58,10 +58,10 @@ class Pebble:
 
     @property
     def cluster(self) -> str:
-        """The name of its cluster: pebbles of a split with the same held-out thing are one cluster.
+        """The name of its cluster: pebbles of a split that share what the split holds out are one cluster.
 
-        That is the name of the first target in `names`, its family in `families`, family and repair in
-        `pairs`, and all of them elsewhere.
+        In `names` it is the name of the first target, in `families` its family, in `pairs` its family and
+        repair, and in any other split all of these.
         """
         target = self.targets[0]
         parts = {"names": target.name, "families": target.family.name}

@@ -1,1 +1,1 @@
-"""The scripted teacher of pebbles, with good and bad habits. Rollout and tests come in."""
+"""The scripted teacher of pebbles, with good and bad habits. `demo` and tests come in."""

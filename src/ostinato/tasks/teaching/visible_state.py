@@ -16,8 +16,10 @@ FAILED = re.compile(
     r"(?:AssertionError: )?assert (?P<got>.+) == (?P<wanted>.+)$",
     re.MULTILINE,
 )
-"""A failure in pytest's summary. Its message names the error too when its explanation has several lines, as
-for strings."""
+"""One failure in pytest's summary.
+
+pytest writes `AssertionError: ` before it when the explanation has several lines, as for strings.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
