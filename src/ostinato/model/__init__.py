@@ -1,1 +1,1 @@
-"""The model: tokenizer, renderer, decoder and checkpoints on disk. Engine, gateway, train and demo come in."""
+"""The model: tokenizer, renderer, decoder and checkpoints on disk. Level 3 and above come in."""

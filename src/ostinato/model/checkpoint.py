@@ -96,7 +96,7 @@ def load_config(directory: Path) -> ModelConfig:
 
 
 def shapes(directory: Path) -> dict[str, torch.Tensor]:
-    """Return the weights that `load` would read as tensors without values or memory. Raises CheckpointError."""
+    """Return the weights of `load` as tensors without values or memory; raises CheckpointError."""
     with torch.device("meta"):
         return dict(Decoder(load_config(directory)).state_dict())
 
