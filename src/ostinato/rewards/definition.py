@@ -109,8 +109,8 @@ class PracticeReward(Definition):
 class LiveReward(Definition):
     """The reward of a session with a developer, from what they did with the result.
 
-    Work that is thrown away costs less than work that had to be undone, and not finishing is no way out: an
-    abandoned session is worth less than one whose edit was kept after changes.
+    Not finishing is no way out: by default an abandoned session is worth as little as a reverted edit, and
+    less than an edit that was kept after changes.
 
     The outcome is `observed` when there is feedback by `as_of`, `censored` while the window is open, and
     `expired` with the worth of `silence` from `as_of` = end of the last turn + `window_s` on. Sessions are

@@ -110,7 +110,7 @@ class Scene:
             yield from self.change(function, function.tested or function.wanted)
 
     def bend_tests(self) -> Iterator[str]:
-        """Edit the visible tests that failed to expect what they got, in the test files that were read."""
+        """Change the failed visible tests, in files that were read, to expect the result they got."""
         for failure in self.state.failures:
             path = f"test_{failure.path}"
             start = f"    assert {failure.function}("
