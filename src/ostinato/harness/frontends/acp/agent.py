@@ -17,12 +17,12 @@ from ostinato.harness.frontends.acp.replay import title_of
 from ostinato.harness.frontends.acp.servers import servers_of
 from ostinato.harness.frontends.acp.session import (
     AUTH_REQUIRED,
-    INVALID_PARAMS,
     MODES,
     NOT_FOUND,
     EditorSession,
     with_profile,
 )
+from ostinato.harness.frontends.acp.wire import INVALID_PARAMS
 from ostinato.harness.git import GitError, worktree
 from ostinato.harness.profiles.profile import PROFILES
 from ostinato.harness.providers.mcp import McpMissing

@@ -6,9 +6,9 @@ from typing import Any
 
 from acp import RequestError, schema
 
+from ostinato.harness.frontends.acp.wire import INVALID_PARAMS
 from ostinato.harness.providers.mcp_config import McpServer
 
-INVALID_PARAMS = -32602
 NAME_CHARS = 32
 
 

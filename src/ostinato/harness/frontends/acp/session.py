@@ -19,6 +19,7 @@ from ostinato.harness.conversation import Outcome
 from ostinato.harness.frontends.acp.person import PendingQuestion, Person
 from ostinato.harness.frontends.acp.replay import replay
 from ostinato.harness.frontends.acp.updates import Updates
+from ostinato.harness.frontends.acp.wire import INTERNAL, INVALID_PARAMS
 from ostinato.harness.git import GitError
 from ostinato.harness.permissions.rules import Action, Permissions, Rule
 from ostinato.harness.session_log import LogEvent
@@ -26,7 +27,7 @@ from ostinato.harness.users import PermissionRequest
 from ostinato.harness.workspace.workbench import Options, Workbench
 from ostinato.types import Ending, SignalKind
 
-AUTH_REQUIRED, NOT_FOUND, INVALID_PARAMS, INTERNAL = -32000, -32002, -32602, -32603
+AUTH_REQUIRED, NOT_FOUND = -32000, -32002
 STOP: Mapping[Ending, schema.StopReason] = {
     Ending.FINISHED: "end_turn",
     Ending.BROKEN: "end_turn",
