@@ -14,6 +14,7 @@ import pytest
 
 from ostinato.sandbox import Backend, SandboxError
 from ostinato.sandbox.environment import build, load, scrub, wheels
+from ostinato.sandbox.environment.toolchain import needs
 
 LATER = "def alpha(a, b):\n    return a + b  # the answer\n"
 
@@ -316,3 +317,22 @@ def test_nothing_is_built_from_any_form_of_source(tmp_path: Path, form: str) -> 
     with pytest.raises(SandboxError, match="pip download failed"):
         wheels.record(tmp_path / "requirements.txt", tmp_path / "wheels", find=index)
     assert not ran.exists()
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "python",
+        "python:3.12-slim",
+        "python@sha256:0f",
+        "python:3.12@sha256:0f",
+        "localhost:5000/python",
+        "host:5000/a/python:3",
+    ],
+)
+def test_the_program_of_a_base_image_is_found_whatever_tag_digest_or_registry_it_names(
+    tmp_path: Path, image: str
+) -> None:
+    (tmp_path / "environment").mkdir()
+    (tmp_path / "environment" / "Dockerfile").write_text(f"FROM {image}\n")
+    assert needs(tmp_path) == ("python3",)

@@ -35,8 +35,9 @@ class WarmPools:
 
     def __init__(self, pools: Mapping[str, WarmPool], prefix: str) -> None:
         self._pools = dict(pools)
-        self._ready: dict[str, dict[str, None]] = {template: {} for template in pools}
+        self._ready: dict[str, dict[str, int]] = {template: {} for template in pools}
         self._starting: dict[str, set[str]] = {template: set() for template in pools}
+        self._order = itertools.count()
         self._names = (f"warm-{prefix}-{number}" for number in itertools.count())
 
     def take(self, template: str, size: Size) -> str | None:
@@ -50,7 +51,8 @@ class WarmPools:
 
     def spare(self) -> str | None:
         """Return the sandbox that has been ready for longest, of any template."""
-        return next((sandbox for ready in self._ready.values() for sandbox in ready), None)
+        oldest = (next(iter(ready.items())) for ready in self._ready.values() if ready)
+        return min(oldest, key=lambda item: item[1], default=(None, 0))[0]
 
     def missing(self) -> Iterator[PlacementRequest]:
         """Yield a request for each sandbox that is missing and may be started now."""
@@ -71,11 +73,11 @@ class WarmPools:
 
     def record_ready(self, request: PlacementRequest) -> None:
         self._starting[request.template].discard(request.id)
-        self._ready[request.template][request.id] = None
+        self._ready[request.template][request.id] = next(self._order)
 
     def adopt(self, request: PlacementRequest) -> None:
         """Add a sandbox that an earlier scheduler started for the pool."""
-        self._ready.setdefault(request.template, {})[request.id] = None
+        self._ready.setdefault(request.template, {})[request.id] = next(self._order)
 
     def remove(self, request: PlacementRequest) -> None:
         self._starting.get(request.template, set()).discard(request.id)

@@ -116,7 +116,8 @@ class SandboxInfo:
     """The information about a sandbox that clients get.
 
     >>> SandboxInfo(request=SandboxRequest(id="a1", template="base"), state=SandboxState.RUNNING,
-    started_at=0.0, end_at=300.0).node ''
+    ...             started_at=0.0, end_at=300.0).node
+    ''
     """
 
     request: SandboxRequest

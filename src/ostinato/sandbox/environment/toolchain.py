@@ -18,6 +18,9 @@ _IMAGES = {
 """The program for which a Dockerfile uses a base image."""
 _FROM = re.compile(r"^\s*FROM\s+(?:--\S+\s+)*(\S+)", re.IGNORECASE | re.MULTILINE)
 
+_TAG = re.compile(r":[^/:]*$")
+"""The tag at the end of an image's name; a colon before a slash belongs to the registry's port."""
+
 
 def needs(task: Path) -> tuple[str, ...]:
     """Return the programs of `[metadata.ostinato] needs`, else of the base image of the Dockerfile."""
@@ -28,7 +31,7 @@ def needs(task: Path) -> tuple[str, ...]:
     images = _FROM.findall(dockerfile.read_text(encoding="utf-8")) if dockerfile.is_file() else []
     if not images:
         return ()
-    name = images[-1].partition("@")[0].rpartition(":")[0] or images[-1]
+    name = _TAG.sub("", images[-1].partition("@")[0])
     program = _IMAGES.get(name) or _IMAGES.get(name.rpartition("/")[2])
     return (program,) if program else ()
 
