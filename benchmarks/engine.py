@@ -38,7 +38,7 @@ from ostinato.model.checkpoint import save
 from ostinato.model.config import ModelConfig
 from ostinato.model.decoder import Decoder
 from ostinato.model.tokenizer import Tokenizer
-from ostinato.types import GenerateRequest
+from ostinato.types import GenerateRequest, Sampling
 
 VOCABULARY = 512
 PEERS = ("vllm", "transformers")
@@ -95,7 +95,7 @@ def ours(decoder: Decoder, slots: int, max_len: int) -> Iterator[Side]:
                     prompt_ids=tuple(row),
                     stop_ids=(),
                     max_tokens=tokens,
-                    seed=i,
+                    sampling=Sampling(seed=i),
                 )
                 for i, row in enumerate(rows)
             ]

@@ -39,7 +39,7 @@ from ostinato.engine.loader import SyncLoader
 from ostinato.engine.server import SWITCH_S
 from ostinato.store import Objects
 from ostinato.sync import Publisher, Subscriber
-from ostinato.types import Completion, GenerateRequest
+from ostinato.types import Completion, GenerateRequest, Sampling
 
 KINDS = 16
 """The number of different weights; version `v` has those of `v % KINDS`."""
@@ -107,7 +107,7 @@ async def client(engine: EmbeddedEngine, observed: Observed, number: int) -> Non
             prompt_ids=prompt,
             stop_ids=(),
             max_tokens=rng.randint(16, 64),
-            seed=number * 1_000_000 + count,
+            sampling=Sampling(seed=number * 1_000_000 + count),
         )
         try:
             done = await follow(engine, request, observed)

@@ -35,6 +35,14 @@ SIZES: dict[str, Any] = {
     "expert_size": 32,
 }
 SWAPS = 24
+BENT: dict[str, Any] = {
+    "top_p": 0.5,
+    "top_k": 3,
+    "min_p": 0.1,
+    "presence_penalty": 0.5,
+    "frequency_penalty": 0.5,
+    "repetition_penalty": 1.2,
+}
 
 
 def model(version: int) -> Decoder:
@@ -95,7 +103,6 @@ class Contract:
             ({"prompt_ids": (VOCABULARY,)}, InvalidRequestError),
             ({"stop_ids": (-1,)}, InvalidRequestError),
             ({"max_tokens": 0}, InvalidRequestError),
-            ({"temperature": -1.0}, InvalidRequestError),
         ],
     )
     async def test_invalid_requests_are_refused(
@@ -103,6 +110,19 @@ class Contract:
     ) -> None:
         with pytest.raises(error, match="r1: "):
             await served.generate(request(1, **fields))
+
+    @pytest.mark.parametrize("name", sorted(BENT))
+    async def test_a_setting_is_honoured_or_refused_by_name(self, served: Engine, name: str) -> None:
+        asked = request(1, **{name: BENT[name]})
+        if name in served.abilities.sampling:
+            assert len((await served.generate(asked)).ids) == 12
+        else:
+            with pytest.raises(InvalidRequestError, match=f"r1: .* {name}"):
+                await served.generate(asked)
+
+    async def test_it_says_what_it_can_do(self, served: Engine) -> None:
+        assert served.abilities.context == MAX_LEN
+        assert served.abilities.token_ids and served.abilities.logprobs
 
     async def test_cancelling_ends_a_request(self, served: Engine) -> None:
         task = asyncio.create_task(served.generate(request(1, max_tokens=110)))

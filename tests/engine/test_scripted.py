@@ -4,10 +4,10 @@ import aiohttp
 import pytest
 from tests.engine.toolbox import request
 
-from ostinato.engine.base import EngineError
+from ostinato.engine.base import EngineError, InvalidRequestError
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
-from ostinato.store.wire import completion_from_json, request_to_json
-from ostinato.types import TEACHER_VERSION, FinishReason, GenerateRequest
+from ostinato.store.wire import abilities_from_json, completion_from_json, request_to_json
+from ostinato.types import TEACHER_VERSION, Abilities, FinishReason, GenerateRequest
 
 
 async def echo(asked: GenerateRequest) -> tuple[int, ...]:
@@ -31,10 +31,20 @@ async def test_it_serves_the_same_http() -> None:
         async with session.post("/generate", json=body) as response:
             assert completion_from_json(await response.json()).ids == (5, 6, 0)
         async with session.get("/healthz") as response:
-            assert await response.json() == {"version": TEACHER_VERSION}
+            health = await response.json()
+            assert health["version"] == TEACHER_VERSION
+            assert abilities_from_json(health["abilities"]) == Abilities()
         async with session.post("/load", json={"version": 3}) as response:
             assert response.status == 409
     await running.close()
+
+
+async def test_a_setting_that_it_does_not_claim_is_refused() -> None:
+    bent = request(1, top_p=0.5)
+    with pytest.raises(InvalidRequestError, match="r1: this engine cannot sample with top_p"):
+        await ScriptedEngine(echo).generate(bent)
+    able = ScriptedEngine(echo, Abilities(sampling=frozenset({"top_p"})))
+    assert (await able.generate(bent)).ids
 
 
 async def test_it_has_no_weights() -> None:

@@ -95,7 +95,8 @@ async def post(session: aiohttp.ClientSession, path: str, body: Any) -> tuple[in
 
 async def test_it_generates_streams_and_names_bad_requests(checkpoint: Path) -> None:
     async with serving(checkpoint) as (session, process):
-        assert await get(session, "/healthz") == {"version": 1}
+        health = await get(session, "/healthz")
+        assert health["version"] == 1 and health["abilities"]["context"] == 128
         body = request_to_json(request(3))
         status, answer = await post(session, "/generate", body)
         whole = completion_from_json(answer)

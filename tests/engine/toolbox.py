@@ -1,6 +1,7 @@
 """Small models and requests for the tests of the engines."""
 
 import random
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -11,9 +12,10 @@ from ostinato.engine.embedded.kernel import KernelError, library
 from ostinato.engine.embedded.native import NativeForward
 from ostinato.model.config import ModelConfig
 from ostinato.model.decoder import Decoder
-from ostinato.types import Completion, GenerateRequest
+from ostinato.types import Completion, GenerateRequest, Sampling
 
 VOCABULARY = 64
+SETTINGS = {each.name for each in fields(Sampling)}
 
 
 def without_kernel() -> str:
@@ -48,11 +50,13 @@ def decoder(seed: int = 0, **sizes: Any) -> Decoder:
     return made
 
 
-def request(number: int, *, length: int = 10, max_tokens: int = 12, **fields: Any) -> GenerateRequest:
+def request(number: int, *, length: int = 10, max_tokens: int = 12, **more: Any) -> GenerateRequest:
     rng = random.Random(number)
     prompt = tuple(rng.randrange(VOCABULARY) for _ in range(length))
-    known = {"prompt_ids": prompt, "stop_ids": (), "max_tokens": max_tokens, "seed": number}
-    return GenerateRequest(request_id=f"r{number}", session_id=f"s{number}", **(known | fields))
+    settings = {name: more.pop(name) for name in SETTINGS & more.keys()}
+    sampling = Sampling(**({"seed": number} | settings))
+    known = {"prompt_ids": prompt, "stop_ids": (), "max_tokens": max_tokens, "sampling": sampling}
+    return GenerateRequest(request_id=f"r{number}", session_id=f"s{number}", **(known | more))
 
 
 def fresh(
@@ -63,7 +67,7 @@ def fresh(
     with torch.no_grad():
         logits, routes = model(ids)
     start = len(asked.prompt_ids)
-    scale = asked.temperature or 1.0
+    scale = asked.sampling.temperature or 1.0
     logprobs = torch.log_softmax(logits[0, start - 1 : -1] / scale, -1)
     return logprobs.gather(1, torch.tensor(got.ids)[:, None])[:, 0], None if routes is None else routes[
         0, :-1

@@ -61,7 +61,7 @@ async def test_each_turn_has_its_own_seed_and_the_same_when_sampled_again(chat, 
     for name in ("s1", "s2", "s1"):
         await chat(HI, headers={"X-Session-Id": name})
     await chat(HI, seed=5)
-    seeds = [request.seed for request in script.asked]
+    seeds = [request.sampling.seed for request in script.asked]
     assert len(set(seeds)) == 4
     assert seeds[3] == 5
     assert all(0 <= seed < 2**63 for seed in seeds)

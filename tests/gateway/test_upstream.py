@@ -7,10 +7,15 @@ import pytest
 from ostinato.engine.scripted import ScriptedEngine
 from ostinato.gateway.errors import ApiError
 from ostinato.gateway.upstream import EngineClient, SampledToken
-from ostinato.types import Completion, FinishReason, GenerateRequest
+from ostinato.types import Completion, FinishReason, GenerateRequest, Sampling
 
 ASKED = GenerateRequest(
-    request_id="r", session_id="s", prompt_ids=(1, 2), stop_ids=(9,), max_tokens=6, seed=100
+    request_id="r",
+    session_id="s",
+    prompt_ids=(1, 2),
+    stop_ids=(9,),
+    max_tokens=6,
+    sampling=Sampling(seed=100),
 )
 DONE = {"ids": [3, 9], "logprobs": [-0.5, -0.25], "versions": [1, 1], "finish": "stop"}
 
@@ -73,7 +78,7 @@ async def test_a_dying_engine_is_continued_by_the_next(client, serve_lines) -> N
     assert completion.logprobs == (-1.0, -2.0, -3.0, -4.0)
     assert completion.versions == (1, 1, 2, 2)
     assert completion.routes == bytes([0, 1, 2, 255])
-    assert [(h["prompt_ids"], h["max_tokens"], h["seed"]) for h in heard] == [
+    assert [(h["prompt_ids"], h["max_tokens"], h["sampling"]["seed"]) for h in heard] == [
         ([1, 2], 6, 100),
         ([1, 2, 5, 6], 4, 102),
     ]

@@ -45,12 +45,12 @@ COMPLETIONS = st.builds(
 SAMPLINGS = st.builds(
     Sampling,
     temperature=st.floats(0, 2),
-    top_p=st.floats(0, 1),
+    top_p=st.floats(0, 1, exclude_min=True, allow_subnormal=False),
     top_k=st.integers(0, 2**31 - 1),
     min_p=st.floats(0, 1),
-    presence_penalty=FINITE,
-    frequency_penalty=FINITE,
-    repetition_penalty=FINITE,
+    presence_penalty=st.floats(-2, 2),
+    frequency_penalty=st.floats(-2, 2),
+    repetition_penalty=st.floats(0, 1e3, exclude_min=True, allow_subnormal=False),
     seed=st.integers(0, 2**63 - 1),
 )
 TURNS = st.builds(

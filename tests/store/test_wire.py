@@ -1,14 +1,22 @@
 """Requests and completions survive JSON, and an invalid field is named."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.store.builders import COMPLETIONS, INTS, TEXT
+from tests.store.builders import COMPLETIONS, INTS, SAMPLINGS, TEXT
 
-from ostinato.store.wire import completion_from_json, completion_to_json, request_from_json, request_to_json
-from ostinato.types import Completion, FinishReason, GenerateRequest
+from ostinato.store.wire import (
+    abilities_from_json,
+    abilities_to_json,
+    completion_from_json,
+    completion_to_json,
+    request_from_json,
+    request_to_json,
+)
+from ostinato.types import Abilities, Completion, FinishReason, GenerateRequest, Sampling
 
 REQUESTS = st.builds(
     GenerateRequest,
@@ -17,8 +25,7 @@ REQUESTS = st.builds(
     prompt_ids=st.lists(INTS, max_size=8).map(tuple),
     stop_ids=st.lists(INTS, max_size=3).map(tuple),
     max_tokens=st.integers(1, 2**31),
-    temperature=st.floats(0, 1e3),
-    seed=st.integers(0, 2**63),
+    sampling=SAMPLINGS,
 )
 REQUEST = GenerateRequest(request_id="r", session_id="s", prompt_ids=(1,), stop_ids=(2,), max_tokens=8)
 COMPLETION = Completion(
@@ -37,10 +44,24 @@ def test_completions_come_back(completion: Completion) -> None:
 
 
 def test_defaults_may_be_left_out() -> None:
-    short = {
-        name: value for name, value in request_to_json(REQUEST).items() if name not in {"temperature", "seed"}
-    }
+    short = request_to_json(REQUEST)
+    del short["sampling"]
     assert request_from_json(short) == REQUEST
+    assert request_from_json(short | {"sampling": {"seed": 3}}) == replace(REQUEST, sampling=Sampling(seed=3))
+
+
+@given(
+    st.builds(
+        Abilities, model=TEXT, tokenizer=TEXT, context=st.integers(0, 2**40), sampling=st.frozensets(TEXT)
+    )
+)
+def test_abilities_come_back(abilities: Abilities) -> None:
+    assert abilities_from_json(json.dumps(abilities_to_json(abilities))) == abilities
+
+
+def test_an_engine_that_does_not_say_what_it_can_do_is_refused() -> None:
+    with pytest.raises(ValueError, match="sampling: missing"):
+        abilities_from_json({"version": 3})
 
 
 def test_unknown_fields_are_left_alone() -> None:
@@ -59,9 +80,11 @@ def test_unknown_fields_are_left_alone() -> None:
         ("stop_ids", {}, "expected a list"),
         ("max_tokens", 0, "expected at least 1, got 0"),
         ("max_tokens", "8", "expected a whole number, got '8'"),
-        ("temperature", -1, "expected a number of at least 0, got -1"),
-        ("temperature", float("nan"), "expected a number of at least 0, got nan"),
-        ("seed", 1.5, "expected a whole number, got 1.5"),
+        ("sampling", {"temperature": -1}, "temperature is a number of at least 0, got -1"),
+        ("sampling", {"temperature": float("nan")}, "temperature is a number of at least 0, got nan"),
+        ("sampling", {"seed": 1.5}, "seed: expected a whole number, got 1.5"),
+        ("sampling", {"top_a": 0.5}, "unknown settings top_a"),
+        ("sampling", 7, "expected an object, got 7"),
     ],
 )
 def test_a_bad_field_of_a_request_is_named(field: str, value: object, message: str) -> None:

@@ -11,7 +11,7 @@ from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.model.decoder import Decoder
 from ostinato.train.policy import PolicyConfig, piece_loss, pieces
 from ostinato.train.samples import samples_of, trainable
-from ostinato.types import GenerateRequest, Sample, Turn
+from ostinato.types import GenerateRequest, Sample, Sampling, Turn
 
 MIXED = (0.3, 0.7, 1.0, 1.6)
 
@@ -27,8 +27,7 @@ async def sampled(decoder: Decoder, temperatures: Sequence[float]) -> list[Turn]
             prompt_ids=history,
             stop_ids=(),
             max_tokens=24,
-            temperature=temperature,
-            seed=index,
+            sampling=Sampling(temperature=temperature, seed=index),
         )
         completion = await engine.generate(request)
         turn = Turn(

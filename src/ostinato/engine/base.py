@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ostinato.types import Completion, GenerateRequest
+from ostinato.types import Abilities, Completion, GenerateRequest
 
 ROUTE_DTYPE = np.dtype("<u2")
 """The number of one expert, as the routes of a `Completion` hold it."""
@@ -28,7 +28,7 @@ class PromptTooLongError(RequestError):
 
 
 class InvalidRequestError(RequestError):
-    """The request cannot be sampled: empty prompt, unknown token id, negative temperature."""
+    """The request cannot be sampled: empty prompt, unknown token id, unknown sampling setting."""
 
 
 class LoadRefusedError(EngineError):
@@ -53,6 +53,11 @@ class Engine(Protocol):
 
     @property
     def version(self) -> int: ...
+
+    @property
+    def abilities(self) -> Abilities:
+        """The model that it serves, and the requests that it can honour; the same for its whole life."""
+        ...
 
     async def generate(self, request: GenerateRequest) -> Completion:
         """Sample one completion. Raises EngineError; cancelling the call frees its slot."""

@@ -15,7 +15,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from ostinato.engine.base import Engine, EngineError, LoadRefusedError, RequestError, Token
-from ostinato.store.wire import completion_to_json, request_from_json
+from ostinato.store.wire import abilities_to_json, completion_to_json, request_from_json
 from ostinato.types import Completion, GenerateRequest
 from ostinato.web.origin import refusal
 from ostinato.web.secret import ENGINE_SECRET, shows
@@ -67,7 +67,9 @@ def create_app(engine: Engine, loader: Loader | None = None, *, secret: str = ""
         return web.json_response(completion_to_json(await engine.generate(parsed)))
 
     async def healthz(_: web.Request) -> web.Response:
-        return web.json_response({"version": engine.version})
+        return web.json_response(
+            {"version": engine.version, "abilities": abilities_to_json(engine.abilities)}
+        )
 
     async def stats(_: web.Request) -> web.Response:
         return web.json_response(engine.stats() | (loader.stats() if loader else {}))

@@ -6,16 +6,21 @@ from typing import Any
 
 from ostinato.engine.base import EngineError, Token
 from ostinato.engine.http import Running, create_app, serve
-from ostinato.types import TEACHER_VERSION, Completion, FinishReason, GenerateRequest
+from ostinato.engine.limits import check_sampling
+from ostinato.types import TEACHER_VERSION, Abilities, Completion, FinishReason, GenerateRequest
 
 Policy = Callable[[GenerateRequest], Awaitable[tuple[int, ...]]]
 """A function that returns the ids of a completion, with the stop token."""
 
 
 class ScriptedEngine:
-    """Returns the ids of `policy`, cut to `max_tokens`; logprobs are 0.0 and versions TEACHER_VERSION."""
+    """Returns the ids of `policy`, cut to `max_tokens`; logprobs are 0.0 and versions TEACHER_VERSION.
 
-    def __init__(self, policy: Policy) -> None:
+    Its script reads a request as it likes, so `abilities` are only what it says of itself.
+    """
+
+    def __init__(self, policy: Policy, abilities: Abilities | None = None) -> None:
+        self._abilities = Abilities() if abilities is None else abilities
         self._policy = policy
         self._counts = {"requests": 0, "tokens": 0, "failed": 0, "swaps": 0}
         self._open = asyncio.Event()
@@ -25,7 +30,12 @@ class ScriptedEngine:
     def version(self) -> int:
         return TEACHER_VERSION
 
+    @property
+    def abilities(self) -> Abilities:
+        return self._abilities
+
     async def generate(self, request: GenerateRequest) -> Completion:
+        check_sampling(request, self._abilities)
         self._counts["requests"] += 1
         await self._open.wait()
         try:

@@ -67,8 +67,15 @@ async def _engine(config: EngineServerConfig, directory: Path) -> EmbeddedEngine
         return await VllmEngine.start(
             config.checkpoint, directory, python=config.vllm, slots=config.slots, max_len=config.max_len
         )
-    decoder, _, meta = load(config.checkpoint)
-    return EmbeddedEngine(decoder, version=meta.version, slots=config.slots, max_len=config.max_len)
+    decoder, tokenizer, meta = load(config.checkpoint)
+    return EmbeddedEngine(
+        decoder,
+        version=meta.version,
+        slots=config.slots,
+        max_len=config.max_len,
+        model=config.checkpoint.name,
+        tokenizer=tokenizer.digest,
+    )
 
 
 async def _serve_engine(engine: EmbeddedEngine | VllmEngine, config: EngineServerConfig, secret: str) -> None:

@@ -25,7 +25,7 @@ from ostinato.gateway.tokens.tool_calls import misuse
 from ostinato.gateway.upstream import EngineClient, EngineEvent, SampledToken
 from ostinato.model.renderer import Renderer
 from ostinato.store import KeyChangedError, PurgedError, StoreError, TakenError
-from ostinato.types import ApiKey, Arm, Completion, FinishReason, GenerateRequest, Turn
+from ostinato.types import ApiKey, Arm, Completion, FinishReason, GenerateRequest, Sampling, Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,8 +219,10 @@ class Turns:
             prompt_ids=position.prompt_ids,
             stop_ids=self.renderer.stop_ids,
             max_tokens=chat.max_tokens,
-            temperature=chat.temperature,
-            seed=_seed(session_id, index) if chat.seed is None else chat.seed,
+            sampling=Sampling(
+                temperature=chat.temperature,
+                seed=_seed(session_id, index) if chat.seed is None else chat.seed,
+            ),
         )
         return Plan(arm=arm, position=position, index=index, request=request, started_at=time.time())
 

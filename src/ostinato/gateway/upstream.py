@@ -161,7 +161,7 @@ def _continued(request: GenerateRequest, got: tuple[SampledToken, ...]) -> Gener
         request,
         prompt_ids=request.prompt_ids + tuple(token.id for token in got),
         max_tokens=request.max_tokens - len(got),
-        seed=request.seed + len(got),
+        sampling=replace(request.sampling, seed=request.sampling.seed + len(got)),
     )
 
 

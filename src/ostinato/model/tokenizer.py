@@ -6,6 +6,7 @@ other tokenizer of the family reads, with fewer tokens. `decode` is the exact in
 byte.
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -116,6 +117,12 @@ class Tokenizer:
             "chat_template": CHAT_TEMPLATE,
         }
         (directory / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest of the vocabulary: two tokenizers share it if every id means the same text in both."""
+        vocabulary = sorted(self._inner.get_vocab(with_added_tokens=True).items())
+        return hashlib.blake2b(json.dumps(vocabulary).encode(), digest_size=16).hexdigest()
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of `text`; special tokens and skeletons in it are recognised."""

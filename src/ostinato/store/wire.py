@@ -6,20 +6,24 @@ ValueError naming the field that is wrong. Unknown fields are ignored, so that e
 
 import base64
 import binascii
-import math
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any
 
 import orjson
 
-from ostinato.types import Completion, FinishReason, GenerateRequest
+from ostinato.types import Abilities, Completion, FinishReason, GenerateRequest, Sampling
 
 INT32 = range(-(2**31), 2**31)
 
 
 def request_to_json(request: GenerateRequest) -> dict[str, Any]:
-    fields = {name: getattr(request, name) for name in REQUEST}
-    return fields | {"prompt_ids": list(request.prompt_ids), "stop_ids": list(request.stop_ids)}
+    values = {name: getattr(request, name) for name in REQUEST}
+    return values | {
+        "prompt_ids": list(request.prompt_ids),
+        "stop_ids": list(request.stop_ids),
+        "sampling": {name: getattr(request.sampling, name) for name in SAMPLING},
+    }
 
 
 def request_from_json(data: Mapping[str, Any] | str | bytes) -> GenerateRequest:
@@ -41,6 +45,14 @@ def completion_from_json(data: Mapping[str, Any] | str | bytes) -> Completion:
     return Completion(**_fields(data, COMPLETION))
 
 
+def abilities_to_json(abilities: Abilities) -> dict[str, Any]:
+    return {name: getattr(abilities, name) for name in ABILITIES} | {"sampling": sorted(abilities.sampling)}
+
+
+def abilities_from_json(data: Mapping[str, Any] | str | bytes) -> Abilities:
+    return Abilities(**_fields(data, ABILITIES))
+
+
 REQUIRED: Any = object()
 FieldReader = tuple[Callable[[Any], Any], Any]
 """A function that checks a field's value, and the default of the field."""
@@ -48,19 +60,19 @@ FieldReader = tuple[Callable[[Any], Any], Any]
 
 def _fields(data: Mapping[str, Any] | str | bytes, readers: Mapping[str, FieldReader]) -> dict[str, Any]:
     """Return the fields of a JSON object, each checked by its reader. Raises ValueError naming a bad one."""
-    fields = orjson.loads(data) if isinstance(data, str | bytes) else data
-    if not isinstance(fields, Mapping):
-        raise ValueError(f"expected a JSON object, got {type(fields).__name__}")
-    return {name: _field(fields, name, *reader) for name, reader in readers.items()}
+    values = orjson.loads(data) if isinstance(data, str | bytes) else data
+    if not isinstance(values, Mapping):
+        raise ValueError(f"expected a JSON object, got {type(values).__name__}")
+    return {name: _field(values, name, *reader) for name, reader in readers.items()}
 
 
-def _field(fields: Mapping[str, Any], name: str, read: Callable[[Any], Any], default: Any) -> Any:
-    if name not in fields:
+def _field(values: Mapping[str, Any], name: str, read: Callable[[Any], Any], default: Any) -> Any:
+    if name not in values:
         if default is REQUIRED:
             raise ValueError(f"{name}: missing")
         return default
     try:
-        return read(fields[name])
+        return read(values[name])
     except (ValueError, TypeError) as error:
         raise ValueError(f"{name}: {error}") from error
 
@@ -89,10 +101,23 @@ def _float(value: Any) -> float:
     return float(value)
 
 
-def _not_negative(value: Any) -> float:
-    if not 0 <= _float(value) < math.inf:
-        raise ValueError(f"expected a number of at least 0, got {value}")
-    return float(value)
+def _bool(value: Any) -> bool:
+    if type(value) is not bool:
+        raise TypeError(f"expected true or false, got {value!r:.80}")
+    return value
+
+
+def _names(value: Any) -> frozenset[str]:
+    return frozenset(map(_text, _list(value)))
+
+
+def _sampling(value: Any) -> Sampling:
+    """Return the settings. An unknown one is an error here: without it another distribution is sampled."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f"expected an object, got {value!r:.80}")
+    if unknown := sorted(value.keys() - SAMPLING.keys()):
+        raise ValueError(f"unknown settings {', '.join(unknown)}")
+    return Sampling(**_fields(value, SAMPLING))
 
 
 def _ints(value: Any) -> tuple[int, ...]:
@@ -124,14 +149,25 @@ def _routes(value: Any) -> bytes | None:
         raise ValueError(f"not base64: {error}") from error
 
 
+SAMPLING: dict[str, FieldReader] = {
+    each.name: (_int if each.type is int else _float, each.default) for each in fields(Sampling)
+}
 REQUEST: dict[str, FieldReader] = {
     "request_id": (_text, REQUIRED),
     "session_id": (_text, REQUIRED),
     "prompt_ids": (_ints, REQUIRED),
     "stop_ids": (_ints, REQUIRED),
     "max_tokens": (_positive, REQUIRED),
-    "temperature": (_not_negative, 1.0),
-    "seed": (_int, 0),
+    "sampling": (_sampling, Sampling()),
+}
+ABILITIES: dict[str, FieldReader] = {
+    "model": (_text, ""),
+    "tokenizer": (_text, ""),
+    "context": (_int, 0),
+    "sampling": (_names, REQUIRED),
+    "token_ids": (_bool, True),
+    "logprobs": (_bool, True),
+    "routes": (_bool, False),
 }
 COMPLETION: dict[str, FieldReader] = {
     "ids": (_ints, REQUIRED),

@@ -9,6 +9,7 @@ are seconds since the epoch, all durations seconds. Sequences of token ids are t
 hashed, compared and shared.
 """
 
+from ostinato.types.abilities import Abilities
 from ostinato.types.access import DEVELOPER, ApiKey, Role
 from ostinato.types.ids import call_id, new_id, turn_of_call
 from ostinato.types.release import Arm, Decision, Report, Score, Verdict
@@ -29,8 +30,8 @@ from ostinato.types.turn import (
 from ostinato.types.version import Checkpoint
 
 __all__ = [
-    "DEVELOPER", "TEACHER_VERSION", "ApiKey", "Arm", "Checkpoint", "Completion", "Decision", "Ending",
-    "Event", "FinishReason", "GenerateRequest", "Group", "PartState", "Report", "Reward", "RewardPart",
-    "Role", "Sample", "Sampling", "Score", "Session", "Signal", "SignalKind", "Source", "State", "Task",
-    "Turn", "TurnKind", "Verdict", "call_id", "new_id", "turn_of_call",
+    "DEVELOPER", "TEACHER_VERSION", "Abilities", "ApiKey", "Arm", "Checkpoint", "Completion", "Decision",
+    "Ending", "Event", "FinishReason", "GenerateRequest", "Group", "PartState", "Report", "Reward",
+    "RewardPart", "Role", "Sample", "Sampling", "Score", "Session", "Signal", "SignalKind", "Source",
+    "State", "Task", "Turn", "TurnKind", "Verdict", "call_id", "new_id", "turn_of_call",
 ]  # fmt: skip

@@ -1,6 +1,6 @@
 """The turn: one request to an engine, what was sampled, and what became of it in training."""
 
-import math
+import sys
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -42,13 +42,14 @@ class State(StrEnum):
 class Sampling:
     """The settings, beside weights and context, that shaped the distribution a turn was drawn from.
 
-    An engine draws from softmax(logits / temperature); the other fields cut or bend that distribution.
-    Ostinato's engines know a temperature and a seed, and the gateway refuses the rest by name, so the other
-    fields describe turns of foreign engines.
+    An engine draws from softmax(logits / temperature); the fields named by `bent` cut or bend that
+    distribution. Every engine knows the temperature and the seed; its `Abilities` name what else it knows.
 
     >>> Sampling(temperature=0.3, seed=7).unscorable
     >>> Sampling(temperature=0.0).unscorable
     'sampled greedily'
+    >>> Sampling(top_p=0.9).bent
+    ('top_p',)
     """
 
     temperature: float = 1.0
@@ -63,16 +64,22 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.temperature < math.inf:
-            raise ValueError(f"a temperature is a number of at least 0, got {self.temperature}")
+        for name, (least, most, what) in _RANGES.items():
+            value = getattr(self, name)
+            if not least <= value <= most:
+                raise ValueError(f"{name} is {what}, got {value}")
+
+    @property
+    def bent(self) -> tuple[str, ...]:
+        """The names of the settings that change the distribution beside the temperature."""
+        return tuple(name for name, neutral in _NEUTRAL.items() if getattr(self, name) != neutral)
 
     @property
     def unscorable(self) -> str | None:
         """The reason why the trainer cannot compute the probability of the draw; None when it can."""
         if self.temperature == 0:
             return "sampled greedily"
-        bent = [name for name, neutral in _NEUTRAL.items() if getattr(self, name) != neutral]
-        return f"sampled with {', '.join(bent)}" if bent else None
+        return f"sampled with {', '.join(self.bent)}" if self.bent else None
 
 
 _NEUTRAL = {
@@ -84,14 +91,26 @@ _NEUTRAL = {
     "repetition_penalty": 1.0,
 }
 """The values at which these fields of a Sampling change nothing."""
+_PENALTY = (-2.0, 2.0, "a penalty between -2 and 2")
+_RANGES = {
+    "temperature": (0.0, sys.float_info.max, "a number of at least 0"),
+    "top_p": (sys.float_info.min, 1.0, "a share above 0 and at most 1"),
+    "top_k": (0, 2**31 - 1, "a number of tokens, 0 for all of them"),
+    "min_p": (0.0, 1.0, "a share between 0 and 1"),
+    "presence_penalty": _PENALTY,
+    "frequency_penalty": _PENALTY,
+    "repetition_penalty": (sys.float_info.min, sys.float_info.max, "a factor above 0"),
+}
+"""The least and the greatest value of each field, and what it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateRequest:
     """A request to an engine to continue `prompt_ids`.
 
-    >>> GenerateRequest(request_id="r1", session_id="s1", prompt_ids=(1,), stop_ids=(3,), max_tokens=8).seed
-    0
+    >>> GenerateRequest(request_id="r1", session_id="s1", prompt_ids=(1,), stop_ids=(3,), max_tokens=8,
+    ...                 sampling=Sampling(seed=5)).sampling.seed
+    5
     """
 
     request_id: str
@@ -99,14 +118,7 @@ class GenerateRequest:
     prompt_ids: tuple[int, ...]
     stop_ids: tuple[int, ...]
     max_tokens: int
-    temperature: float = 1.0
-    """0 means greedy."""
-    seed: int = 0
-
-    @property
-    def sampling(self) -> Sampling:
-        """The settings that the resulting turn records."""
-        return Sampling(temperature=self.temperature, seed=self.seed)
+    sampling: Sampling = field(default_factory=Sampling)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,4 +75,4 @@ async def test_extreme_temperatures_and_the_last_uniform_number() -> None:
         logprobs, _ = fresh(model, sent, got)
         expected = torch.tensor(got.logprobs)
         assert torch.isfinite(expected).all()
-        assert (logprobs - expected).abs().max() < 1e-4 * max(1, 1 / sent.temperature)
+        assert (logprobs - expected).abs().max() < 1e-4 * max(1, 1 / sent.sampling.temperature)

@@ -24,7 +24,7 @@ from ostinato.engine.embedded.native import NativeForward
 from ostinato.engine.embedded.slots import SlotTable
 from ostinato.engine.limits import RequestLimits
 from ostinato.model.decoder import Decoder, WeightsError
-from ostinato.types import Completion, GenerateRequest
+from ostinato.types import Abilities, Completion, GenerateRequest
 
 log = logging.getLogger(__name__)
 PREFILL_TOKENS = 4096
@@ -56,7 +56,8 @@ class _Counts:
 class EmbeddedEngine:
     """Serves a copy of `decoder`. Create and use it on one event loop.
 
-    `forward` creates the forward pass; by default it is the fastest that this machine has.
+    `model` and `tokenizer` are what its abilities say. `forward` creates the forward pass; by default it is
+    the fastest that this machine has.
     """
 
     def __init__(
@@ -66,6 +67,8 @@ class EmbeddedEngine:
         version: int,
         slots: int = 96,
         max_len: int = 512,
+        model: str = "",
+        tokenizer: str = "",
         forward: Callable[[Decoder, SlotTable], Forward] | None = None,
     ) -> None:
         config = decoder.config
@@ -76,7 +79,10 @@ class EmbeddedEngine:
         self._table = SlotTable(config, slots, max_len)
         self._forward = (forward or fastest)(decoder, self._table)
         self._swapping = asyncio.Lock()
-        self._limits = RequestLimits(vocabulary=config.vocab_size, max_len=max_len)
+        self._abilities = Abilities(
+            model=model, tokenizer=tokenizer, context=max_len, routes=config.moe_layers > 0
+        )
+        self._limits = RequestLimits(vocabulary=config.vocab_size, max_len=max_len, abilities=self._abilities)
         self._version = version
         self._epoch = 0
         self._open = asyncio.Event()
@@ -91,6 +97,10 @@ class EmbeddedEngine:
     @property
     def version(self) -> int:
         return self._version
+
+    @property
+    def abilities(self) -> Abilities:
+        return self._abilities
 
     async def generate(self, request: GenerateRequest) -> Completion:
         job = self._enqueue(request, stream=False)

@@ -78,11 +78,11 @@ class SlotTable:
         self.length[slot] = self.prompt[slot] = count
         self.limit[slot] = min(count + request.max_tokens, self.max_len)
         room = int(self.limit[slot]) - count
-        self.uniform[slot, count : count + room] = np.random.default_rng(request.seed).random(
+        self.uniform[slot, count : count + room] = np.random.default_rng(request.sampling.seed).random(
             room, np.float32
         )
         self.computed[slot] = reuse.length
-        self.temperature[slot] = request.temperature
+        self.temperature[slot] = request.sampling.temperature
         self.stops[slot] = False
         self.stops[slot, list(request.stop_ids)] = True
         self.epoch[slot] = epoch

@@ -34,8 +34,14 @@ from ostinato.engine.vllm.process import TOKENS, Launch, VllmServer
 from ostinato.model.checkpoint import load
 from ostinato.model.config import MOST_EXPERTS
 from ostinato.model.decoder import WeightsError, check_weights
-from ostinato.types import Completion, FinishReason, GenerateRequest
+from ostinato.types import Abilities, Completion, FinishReason, GenerateRequest
 
+SAMPLING = frozenset(
+    "top_p top_k min_p presence_penalty frequency_penalty repetition_penalty".split()  # noqa: SIM905
+)
+"""The fields of `Sampling`, beside temperature and seed, that vLLM knows by the same names."""
+COLDEST = 0.01
+"""The lowest temperature above 0 that vLLM samples at: it raises lower ones to this without an error."""
 DRAINED_S = 0.01
 """Seconds to wait after a pause, in which all tokens sampled before it arrive through the sockets."""
 
@@ -71,7 +77,13 @@ class VllmEngine:
         decoder, tokenizer, meta = load(checkpoint)
         weights = export(decoder, tokenizer, directory / "model")
         how = Launch(model=directory / "model", logs=directory, **launch)
-        limits = RequestLimits(vocabulary=decoder.config.vocab_size, max_len=how.max_len)
+        abilities = Abilities(
+            model=checkpoint.name,
+            tokenizer=tokenizer.digest,
+            context=how.max_len,
+            sampling=SAMPLING,
+        )
+        limits = RequestLimits(vocabulary=decoder.config.vocab_size, max_len=how.max_len, abilities=abilities)
         server = await VllmServer.start(how)
         engine = cls(server, limits, version=meta.version, weights=weights, tied=decoder.config.tied)
         try:
@@ -86,6 +98,10 @@ class VllmEngine:
     def version(self) -> int:
         return self._version
 
+    @property
+    def abilities(self) -> Abilities:
+        return self._limits.abilities
+
     async def generate(self, request: GenerateRequest) -> Completion:
         events = [event async for event in self.stream(request)]
         assert isinstance(events[-1], Completion)
@@ -93,6 +109,11 @@ class VllmEngine:
 
     async def stream(self, request: GenerateRequest) -> AsyncGenerator[Token | Completion]:
         self._limits.check(request)
+        if 0 < request.sampling.temperature < COLDEST:
+            raise InvalidRequestError(
+                f"{request.request_id}: vLLM samples at {COLDEST} instead of a temperature of "
+                f"{request.sampling.temperature}: ask for 0 or for at least {COLDEST}"
+            )
         self._counts["requests"] += 1
         # A request that began during a swap would reuse cached keys of the old version under its cache salt.
         await self._open.wait()
@@ -188,9 +209,11 @@ class VllmEngine:
     def _body(self, request: GenerateRequest) -> dict[str, Any]:
         room = self._limits.max_len - len(request.prompt_ids)
         sampling = {
-            "temperature": request.temperature,
+            "temperature": request.sampling.temperature,
+            # All of them, since vLLM takes what is left out from the checkpoint's generation_config.json.
+            **{name: getattr(request.sampling, name) for name in sorted(SAMPLING)},
             "max_tokens": min(request.max_tokens, room),
-            "seed": request.seed % 2**63,
+            "seed": request.sampling.seed % 2**63,
             "stop_token_ids": list(request.stop_ids),
             "ignore_eos": True,
             "detokenize": False,
