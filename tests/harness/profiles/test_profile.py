@@ -56,6 +56,13 @@ CALLS = {
         ("update_plan", {"explanation": "so", "plan": [{"step": "add", "status": "in_progress"}]}),
     ],
     "mini": [("bash", {"command": "sed -i 's/a - b/a + b/' calc.py"})],
+    "short": [
+        ("ls", {"path": "."}),
+        ("read", {"path": "calc.py"}),
+        ("edit", {"path": "calc.py", "old_string": "a - b", "new_string": "a + b"}),
+        ("bash", {"command": "cat calc.py"}),
+        ("ask_user", {"question": "sure?"}),
+    ],
 }
 
 

@@ -1,6 +1,7 @@
 """The dialects of other harnesses: their names of tools and arguments, and the forms of their values.
 
-Only names and forms are theirs. The descriptions are ours, and the tools do the same everywhere.
+Only names and forms are theirs. The descriptions are ours, and the tools do the same everywhere. `SHORT` is
+our own.
 """
 
 from ostinato.harness.profiles.forms import Form
@@ -95,3 +96,17 @@ CODEX = (
 
 MINI = (shown_as("bash", "bash", timeout="", says="Run a shell command in the repository root."),)
 """The tool of mini-swe-agent: everything is the shell."""
+
+SHORT = (
+    shown_as("read", "read", offset="", limit="", says="Read a file."),
+    shown_as(
+        "edit",
+        "edit",
+        replace_all="",
+        says="Replace old_string, which must occur once, by new_string in a file.",
+    ),
+    shown_as("bash", "bash", timeout="", says="Run a shell command."),
+    shown_as("ls", "ls", says="List a directory."),
+    shown_as("ask_user", "ask_user", options="", says="Ask the user one question."),
+)
+"""The canonical names with the fewest words, for small models and machines."""

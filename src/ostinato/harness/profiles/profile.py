@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ostinato.harness.errors import InvalidArguments
-from ostinato.harness.profiles.dialects import CLAUDE, CODEX, MINI, OPENCODE, PI
+from ostinato.harness.profiles.dialects import CLAUDE, CODEX, MINI, OPENCODE, PI, SHORT
 from ostinato.harness.profiles.offers import Offer, Reading, as_it_is
-from ostinato.harness.profiles.prompt import SUMMARIZE, SUMMARY, SYSTEM
+from ostinato.harness.profiles.prompt import SHORT_SYSTEM, SUMMARIZE, SUMMARY, SYSTEM
 from ostinato.harness.tools.definitions import CATALOGUE, TOOLS
 
 ANSWERS = 2
@@ -114,5 +114,6 @@ PROFILES: Mapping[str, Profile] = {
         Profile(name="pi", offers=PI, summarize=SUMMARIZE),
         Profile(name="codex", offers=CODEX, summarize=SUMMARIZE),
         Profile(name="mini", offers=MINI),
+        Profile(name="short", offers=SHORT, system=SHORT_SYSTEM),
     )
 }

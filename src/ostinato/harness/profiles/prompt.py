@@ -9,6 +9,10 @@ SYSTEM = (
     "Finish with a short message without a tool call: what you changed and what still fails."
 )
 
+SHORT_SYSTEM = (
+    "You are a coding agent in the user's git repository. Finish with a short message without a tool call."
+)
+
 SUMMARY = "Your summary of the work so far; go on from it:\n\n"
 """The text before a summary, after the user's own words."""
 
