@@ -29,17 +29,21 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from benchmarks.measure import Run, table
-from ostinato.demo.config import SPLITS, DemoConfig
-from ostinato.demo.pebbles import HELD_OUT_SEED, pebbles
+from ostinato.config import load
+from ostinato.demo.commands import DEMO
 from ostinato.deploy.abtest import HARM, MIN_USERS, Trial, TrialSession, effect, judge
 from ostinato.deploy.budget import next_alpha
 from ostinato.deploy.gate import ALPHA, PRIMARY, SLACK, change, mean_of, p_values, unproven
 from ostinato.deploy.statistics import Floats, half_width, wilson
+from ostinato.loop.config import RunConfig
+from ostinato.loop.stages.problems import HELD_OUT_SEED, pebbles
 from ostinato.types import Decision, Verdict
 
 Row = dict[str, Any]
 Rng = np.random.Generator
-CONFIG = DemoConfig()
+CONFIG = load(RunConfig, DEMO)
+HELD_OUT = CONFIG.tasks.held_out
+DEVELOPERS = int(CONFIG.live.developers)
 CYCLES = 30
 PLANNED = 200
 """The sessions after which an A/A test is over, unless its users have had all of theirs before."""
@@ -153,8 +157,8 @@ def held_out(split: str, n: int) -> Floats:
 def gates(rng: Rng, n: int, gain: float, *, margin: float, alpha: Any, scale: int = 1) -> dict[str, Floats]:
     """Return the decisions of `n` gates on a candidate that solves `gain` more where possible."""
     passes, changes = CONFIG.bench.passes, {}
-    for split in SPLITS:
-        clusters = held_out(split, scale * CONFIG.bench.tasks(split))
+    for split, count in HELD_OUT.items():
+        clusters = held_out(split, scale * count)
         shape = (n, clusters.shape[1])
         middle = SOLVES[split]
         spread = SPREAD if middle > 0.1 else 0.01
@@ -167,7 +171,7 @@ def gates(rng: Rng, n: int, gain: float, *, margin: float, alpha: Any, scale: in
         candidate += (moved - (candidate - champion)).mean(axis=1, keepdims=True)
         won = [rng.binomial(passes, np.clip(p, 0, 1)) / passes for p in (candidate, champion)]
         changes[split] = change(won[0] - won[1], clusters)
-    tasks = np.eye(sum(len(held_out(split, scale * CONFIG.bench.tasks(split))) for split in SPLITS))
+    tasks = np.eye(sum(len(held_out(split, scale * count)) for split, count in HELD_OUT.items()))
     rises = {}
     for name, share in zip(SLACK, (0.01, 0.12, 0.05), strict=True):
         one, other = (rng.binomial(passes, share, (n, len(tasks))) / passes for _ in range(2))
@@ -191,7 +195,7 @@ def trials(
 ) -> dict[str, Floats]:
     """Return `n` A/B trials of the demo's sizes with twenty looks; the true effect is `gain`."""
     live = CONFIG.live
-    users, each, looks = scale * live.developers, live.ab_sessions_each, 20
+    users, each, looks = scale * DEVELOPERS, live.ab_sessions // DEVELOPERS, 20
     habit = rng.normal(0.4, 0.6, (n, users, 1))
     challenger = rng.random((n, users)) < live.challenger_share
 
@@ -201,7 +205,7 @@ def trials(
         costs = 0.3 * (rng.random(good.shape) < 0.05) + 0.1 * rng.random(good.shape)
         return np.asarray(np.where(good, 1.0, -0.5) - costs)
 
-    before = rewards(live.sessions_each, 0.0).mean(axis=2)
+    before = rewards(live.sessions // DEVELOPERS, 0.0).mean(axis=2)
     values = rewards(each, gain * challenger[:, :, None])
     steps = np.linspace(each / looks, each, looks)
     whole = np.floor(steps).astype(int)
@@ -332,10 +336,10 @@ def power(runs: int, seed: int) -> Row:
         alone[f"{gain:g}"] = rate(int(results["promoted"].sum()), runs)
         errors.append(float(np.median(results["error"])))
         widths = -float(ndtri(alpha / 2)) - float(ndtri(0.2))
-        needed[f"{gain:g}"] = int(np.ceil(CONFIG.live.developers * (widths * errors[-1] / gain) ** 2))
+        needed[f"{gain:g}"] = int(np.ceil(DEVELOPERS * (widths * errors[-1] / gain) ** 2))
     margin = CONFIG.live.gate_margin
     gate_error = float(np.median(gates(rng, 250, 0.0, margin=margin, alpha=ALPHA)["error"]))
-    tasks = CONFIG.bench.seeds * ((-float(ndtri(ALPHA)) - float(ndtri(0.2))) * gate_error / margin) ** 2
+    tasks = HELD_OUT[PRIMARY] * ((-float(ndtri(ALPHA)) - float(ndtri(0.2))) * gate_error / margin) ** 2
     return {
         "whole_path": paths,
         "ab_alone": alone,
@@ -344,11 +348,10 @@ def power(runs: int, seed: int) -> Row:
         "gate_error": gate_error,
         "gate_seeds_tasks_to_admit_an_equal_one_80_percent": int(np.ceil(tasks)),
         "sizes": {
-            "seeds": CONFIG.bench.seeds,
-            "others": CONFIG.bench.others,
+            "held_out": dict(HELD_OUT),
             "passes": CONFIG.bench.passes,
-            "users": CONFIG.live.developers,
-            "sessions_each": CONFIG.live.ab_sessions_each,
+            "users": DEVELOPERS,
+            "sessions_each": CONFIG.live.ab_sessions // DEVELOPERS,
         },
         "cpu_s": round(time.process_time() - started, 1),
     }

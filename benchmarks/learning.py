@@ -28,10 +28,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import Run, table
-from ostinato.demo.config import SPLITS
 from ostinato.deploy.gate import change
 from ostinato.deploy.outcomes import TaskOutcome, clusters_of
 from ostinato.deploy.statistics import clustered, interval
+from ostinato.loop.config import HELD_OUT
 
 Row = dict[str, Any]
 
@@ -59,7 +59,8 @@ def turn(seed: int, directory: Path) -> str:
 def demo(seed: int, directory: Path) -> int:
     """Run the demo to its end, with progress on stderr; return the exit status."""
     command = ["demo", "--seed", str(seed), "--directory", str(directory), "--json"]
-    for setting in (f"bench.others={TASKS}", f"bench.seeds={TASKS}", "bench.passes=1"):
+    held_out = ", ".join(f"{split} = {TASKS}" for split in HELD_OUT)
+    for setting in (f"tasks.held_out={{{held_out}}}", "bench.passes=1"):
         command += ["--set", setting]
     # In a session of its own it gets one signal to stop, from here, and leaves no process behind.
     with subprocess.Popen(
@@ -79,7 +80,7 @@ def read(seed: int, directory: Path, origin: str) -> Row:
     if report["seed"] != seed:
         raise LearningError(f"{directory} holds a run of seed {report['seed']}: name another folder")
     done = [_outcomes(directory / "stages" / f"{name}.json") for name in ("before", "after")]
-    cycle = report["cycle"]
+    (cycle,) = report["cycles"]
     return {
         "seed": seed,
         "origin": origin,
@@ -111,9 +112,9 @@ def splits(
     report: Mapping[str, Any], before: Sequence[TaskOutcome], after: Sequence[TaskOutcome]
 ) -> dict[str, Row]:
     """Return version 0, the practised version, their gain and ratio, and the live gain, by split."""
-    held, cycled = report["practice"]["held_out"], report["cycle"]["held_out"]
+    held, cycled = report["held_out"], report["cycles"][-1]["held_out"]
     by_split = {}
-    for split in SPLITS:
+    for split in HELD_OUT:
         peer, ours = held["before"][split], held["after"][split]
         pairs = [(a, b) for a, b in zip(before, after, strict=True) if a.split == split]
         if any(a.task != b.task for a, b in pairs):

@@ -8,12 +8,12 @@ from pathlib import Path
 from rich.console import Console
 
 from ostinato.config import dump
-from ostinato.demo.config import DemoConfig
-from ostinato.demo.prepare import load_wire, prepare
 from ostinato.demo.show import Show
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
+from ostinato.loop.config import RunConfig
 from ostinato.loop.folder import open_run
 from ostinato.loop.run import START, Run
+from ostinato.loop.stages.prepare import load_wire, prepare
 from ostinato.loop.workshop import Workshop, open_workshop
 from ostinato.model.transcript import messages_of
 from ostinato.tasks.pebble import Pebble
@@ -36,8 +36,9 @@ def solves(pebble: Pebble, session_id: str, turn: int) -> str:
 @asynccontextmanager
 async def circle(directory: Path, mind: Mind, arms: Sequence[str]) -> AsyncIterator[Workshop]:
     """A workshop whose `arms` are all served by `mind`."""
-    config = DemoConfig(sandbox="process")
-    config = replace(config, model=replace(config.model, hidden_size=16, heads=1, kv_heads=1, head_dim=8))
+    config = RunConfig(sandbox="process")
+    shape = replace(config.model.shape, hidden_size=16, heads=1, kv_heads=1, head_dim=8)
+    config = replace(config, model=replace(config.model, shape=shape))
     run = open_run(Run(directory=directory / "run"), dump(config), fresh=False).run
     await prepare(config, run)
     tokenizer, renderer = load_wire(run.checkpoint(START))

@@ -1,7 +1,7 @@
 """The whole circle in small, with processes killed in the middle and a run interrupted and resumed.
 
-Covers demo/circle.py, demo/prepare.py, demo/pebbles.py, demo/teach.py, demo/practise.py, demo/results.py,
-demo/report.py and demo/integrity.py.
+Covers loop/circle.py, loop/integrity.py, loop/stages/prepare.py, loop/stages/problems.py,
+loop/stages/teach.py, loop/stages/practise.py, demo/commands.py and demo/report.py.
 """
 
 import asyncio
@@ -18,10 +18,11 @@ import pytest
 from rich.console import Console
 
 from ostinato.config import dump, load
-from ostinato.demo.circle import demo
-from ostinato.demo.config import SPLITS, DemoConfig
+from ostinato.demo.developers import live_traffic
 from ostinato.demo.report import as_json, finish
 from ostinato.demo.show import Show
+from ostinato.loop.circle import circle
+from ostinato.loop.config import HELD_OUT, RunConfig
 from ostinato.loop.folder import open_run, owned
 from ostinato.store import Store
 
@@ -41,11 +42,11 @@ def pids(module: str, directory: Path) -> list[int]:
 
 
 async def turn(directory: Path, *overrides: str) -> dict[str, Any]:
-    config = load(DemoConfig, SMALL, overrides)
+    config = load(RunConfig, SMALL, overrides)
     console = Console(quiet=True)
-    with owned(directory, "demo") as run:
+    with owned(directory, "run") as run:
         opened = open_run(run, dump(config), fresh=False)
-        result = await demo(config, run, Show(console), resumed=opened.resumed)
+        result = await circle(config, run, Show(console), live_traffic, resumed=opened.resumed)
         finish(run, result, console)
     return as_json(result)
 
@@ -74,18 +75,18 @@ async def test_the_circle_turns_though_every_process_is_killed_once(tmp_path: Pa
     assert whole["digest_mismatches"] == 0
     assert whole["requests_failed_by_swap"] == 0
     for when in ("before", "after"):
-        held = report["practice"]["held_out"][when]
-        assert set(held) == set(SPLITS)
+        held = report["held_out"][when]
+        assert set(held) == set(HELD_OUT)
         assert held["seeds"]["n"] == 12
-    assert report["live"]["sessions"] > 0 and report["live"]["signals"] > 0
-    cycle = report["cycle"]  # of a dozen tasks nothing is shown: tests/loop/test_cycle.py has the rest
+    (cycle,) = report["cycles"]  # of a dozen tasks nothing is shown: tests/loop/test_cycle.py has the rest
+    assert cycle["live"]["sessions"] > 0 and cycle["live"]["signals"] > 0
     assert cycle["verdict"] in {"hold", "roll_back"} and cycle["arms"] == {}
     assert cycle["champion"] == cycle["candidate"] + 1 == 6  # version 4, published again on top of 5
     assert Store.open(directory / "store.db").accounts.keys() == []  # a person's keys are not lost among ours
     written = json.loads((directory / "report.json").read_text())
     assert written["seed"] == report["seed"]
     assert (directory / "practice.png").stat().st_size > 1000
-    assert "well under a million" in (directory / "report.md").read_text()
+    assert "| split | after teaching | after practice |" in (directory / "report.md").read_text()
 
 
 async def test_an_interrupted_run_goes_on_and_accounts_for_everything(tmp_path: Path) -> None:

@@ -33,7 +33,6 @@ from tests.harness.differences import DIFFERENCES, Where
 from tests.harness.frontends.acp.toolbox import FORMS, Editor
 from tests.search.toolbox import running
 
-from ostinato.demo.config import DemoConfig
 from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.gateway.access.keys import hash_key
@@ -49,6 +48,7 @@ from ostinato.harness.providers.search import SearchAt
 from ostinato.harness.session_log import Sessions
 from ostinato.harness.users import SilentUser
 from ostinato.harness.workspace.workbench import PEOPLE, Options
+from ostinato.loop.config import RunConfig
 from ostinato.model.checkpoint import load
 from ostinato.model.config import ModelConfig
 from ostinato.model.create import create
@@ -362,7 +362,7 @@ async def test_requests_differ_only_in_what_is_listed(went: Went) -> None:
 
 
 def test_settings_differ_only_in_what_is_listed() -> None:
-    assert differing(asdict(DemoConfig().harness), asdict(PEOPLE)) == named(Where.SETTING)
+    assert differing(asdict(RunConfig().harness), asdict(PEOPLE)) == named(Where.SETTING)
 
 
 def test_surroundings_are_all_listed() -> None:

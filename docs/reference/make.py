@@ -297,8 +297,8 @@ def settings_page() -> str:
     blocks = [
         "# Settings",
         "Generated from the code by `make reference`; do not edit. A setting of a run stands in a TOML file"
-        " (`ostinato demo --config FILE`) or is set by `--set TABLE.FIELD=VALUE`, for example"
-        " `ostinato demo --set teach.steps=500`. An unknown name is refused.",
+        " (`ostinato run FILE`) or is set by `--set TABLE.FIELD=VALUE`, for example"
+        " `ostinato run FILE --set teach.steps=500`. An unknown name is refused.",
     ]
     files, programs = first_arguments(LOADERS), first_arguments(PROGRAMS)
     shown: set[str] = set()

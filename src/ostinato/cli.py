@@ -5,7 +5,6 @@ Exit status 0: done; 1: the work failed; 2: the request was wrong; 130: interrup
 
 import argparse
 import asyncio
-import json
 import os
 import signal
 import sys
@@ -16,7 +15,8 @@ from typing import Any, NoReturn
 from rich.console import Console
 
 from ostinato import __version__
-from ostinato.config import dump, load, secret
+from ostinato.config import secret
+from ostinato.demo.commands import register as register_runs
 from ostinato.fleet.choose import KINDS
 from ostinato.fleet.command_line import register as register_sandbox
 from ostinato.gateway.access.commands import register as register_accounts
@@ -38,16 +38,6 @@ def port(text: str) -> int:
     if not text.isdecimal() or int(text) > LARGEST_PORT:
         raise argparse.ArgumentTypeError(f"{text!r} is no port: give a number from 0 to {LARGEST_PORT}")
     return int(text)
-
-
-AHEAD = """\
-A tiny model with random weights is taught, measured, practises, is measured again, works for simulated
-developers, learns from what they did with its edits, and is gated and tested. Two cores take 10 to 20
-minutes; Ctrl-C stops, and the same command goes on from the last finished stage."""
-NEXT = (
-    "next: `ostinato serve` prints a key and the two lines to type in a git repository of yours, "
-    "where `ostinato code` is the same agent"
-)
 
 
 class Parser(argparse.ArgumentParser):
@@ -104,17 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.set_defaults(run=_help(parser))
     commands = parser.add_subparsers(metavar="COMMAND")
 
-    demo = commands.add_parser("demo", help="turn the whole circle once, on this machine")
-    demo.add_argument("--seed", type=int, default=None, help="the run's seed")
-    demo.add_argument("--directory", type=Path, default=Path("runs/demo"), help="the run folder")
-    demo.add_argument("--config", type=Path, default=None, help="a TOML file of settings")
-    demo.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="one setting, e.g. teach.steps=500"
-    )
-    demo.add_argument("--fresh", action="store_true", help="delete the run that lies there, and start afresh")
-    demo.add_argument("--json", action="store_true", help="print the report as JSON, last line of the output")
-    demo.set_defaults(run=_demo, interrupted="stopped: the same command goes on from the last finished stage")
-
+    register_runs(commands)
     register_agent(commands)
 
     hook = commands.add_parser(
@@ -170,30 +150,6 @@ def _add_search(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     serve.add_argument("--port", type=port, default=8090, help="0 takes a free one")
     serve.add_argument("--max-mb", type=int, default=2048, help="size of the cache")
     serve.set_defaults(run=_search_serve)
-
-
-def _demo(options: argparse.Namespace) -> int:
-    from ostinato.demo.circle import demo
-    from ostinato.demo.config import DemoConfig, check
-    from ostinato.demo.report import as_json, finish
-    from ostinato.demo.show import Show
-    from ostinato.loop.folder import open_run, owned
-
-    overrides = [*options.set, *([f"seed={options.seed}"] if options.seed is not None else [])]
-    show = Show(Console(stderr=options.json))
-    config = load(DemoConfig, options.config, overrides)
-    check(config)
-    with owned(options.directory, "demo") as run:
-        opened = open_run(run, dump(config), fresh=options.fresh)
-        show.say(f"{opened.notice} (--fresh deletes and starts afresh)")
-        show.console.print(AHEAD, style="dim", highlight=False, soft_wrap=True)
-        with show.heartbeat():
-            result = asyncio.run(demo(config, run, show, resumed=opened.resumed))
-        finish(run, result, show.console)
-    show.console.print(NEXT, markup=False, highlight=False)
-    if options.json:
-        print(json.dumps(as_json(result)))  # noqa: T201
-    return DONE
 
 
 def _serve(options: argparse.Namespace) -> int:

@@ -1,6 +1,6 @@
 """Every stage that shows a task to a model reserves its key, so that no other stage shows it again.
 
-Covers demo/developers.py and demo/teacher.py.
+Covers demo/developers.py and loop/stages/teacher.py.
 """
 
 import random
@@ -10,10 +10,10 @@ from pathlib import Path
 from tests.circle import circle, solves
 
 from ostinato.demo.developers import Office, seats
-from ostinato.demo.prepare import load_wire
-from ostinato.demo.teacher import Lessons, TeacherPolicy
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.loop.run import START
+from ostinato.loop.stages.prepare import load_wire
+from ostinato.loop.stages.teacher import Lessons, TeacherPolicy
 from ostinato.store import Ledger, Phase, Stage
 from ostinato.tasks.developers import population
 from ostinato.tasks.pebble import generate
@@ -41,7 +41,9 @@ async def test_a_lesson_is_not_given_on_a_task_that_was_shown_before(tmp_path: P
         policy = TeacherPolicy(tokenizer, renderer.stop_ids[0])
         site = await serve_scripted(ScriptedEngine(policy))
         shop.put_arm(Arm(name="teacher", version=TEACHER_VERSION, share=0.0, engine=site.url))
-        lessons = Lessons(shop.runner(shop.client("teacher", "teacher")), policy, ledger, tmp_path / "tasks")
+        lessons = Lessons(
+            shop.runner(shop.client("teacher", "teacher")), policy, ledger, tmp_path / "tasks", 4
+        )
         drawn = iter([known, other])
         await lessons.give(lambda: next(drawn), 1, 2, random.Random(0))
         await site.close()

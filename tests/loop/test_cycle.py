@@ -1,6 +1,6 @@
 """The cycle with everything real but the model: the skill of a version is scripted, learning is not.
 
-Covers loop/cycle.py, loop/learn.py, loop/measure.py, loop/results.py and loop/workshop.py.
+Covers loop/cycle.py, loop/stages/learn.py, loop/stages/measure.py, loop/results.py and loop/workshop.py.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -15,21 +15,21 @@ from tests.circle import solves
 from tests.store.builders import session, turn
 
 from ostinato.config import dump
-from ostinato.demo.config import DemoBenchConfig, DemoConfig, LiveConfig
-from ostinato.demo.developers import SimulatedTraffic
-from ostinato.demo.pebbles import held_out
-from ostinato.demo.prepare import load_wire, prepare
+from ostinato.demo.developers import live_traffic
 from ostinato.demo.show import Show
 from ostinato.engine.http import Running
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.harness.client import GatewayClient
 from ostinato.harness.episode import EpisodeRunner
 from ostinato.loop import trial
+from ostinato.loop.config import BenchConfig, LiveConfig, RunConfig, TasksConfig
 from ostinato.loop.cycle import cycles
 from ostinato.loop.folder import open_run
-from ostinato.loop.measure import measure
 from ostinato.loop.results import Champion, Cycled
 from ostinato.loop.run import START, Run
+from ostinato.loop.stages.measure import measure
+from ostinato.loop.stages.prepare import load_wire, prepare
+from ostinato.loop.stages.problems import held_out
 from ostinato.loop.workshop import Workshop, open_workshop
 from ostinato.model.transcript import messages_of
 from ostinato.store import Ledger, Objects
@@ -42,10 +42,11 @@ CHAMPION = 0
 Skill = Callable[[int], float]
 """From a version to the share of its sessions that do what was asked."""
 
-SMALL = DemoConfig(
+SMALL = RunConfig(
     sandbox="auto",
-    bench=DemoBenchConfig(seeds=20, others=3, passes=1),
-    live=LiveConfig(developers=32, sessions_each=1, versions=1, ab_sessions_each=3, gate_margin=0.3),
+    tasks=TasksConfig(held_out={"seeds": 20, "names": 3, "pairs": 3, "larger": 3, "families": 3}),
+    bench=BenchConfig(passes=1),
+    live=LiveConfig(developers=32, sessions=32, versions=1, ab_sessions=96, gate_margin=0.3),
 )
 
 
@@ -100,7 +101,8 @@ class Scene(Workshop):
 
 @asynccontextmanager
 async def scene(directory: Path, skill: Skill) -> AsyncIterator[Scene]:
-    config = replace(SMALL, model=replace(SMALL.model, hidden_size=16, heads=1, kv_heads=1, head_dim=8))
+    shape = replace(SMALL.model.shape, hidden_size=16, heads=1, kv_heads=1, head_dim=8)
+    config = replace(SMALL, model=replace(SMALL.model, shape=shape))
     run = open_run(Run(directory=directory / "run"), dump(config), fresh=False).run
     await prepare(config, run)
     async with open_workshop(config, run, Show(Console(quiet=True))) as shop:
@@ -117,11 +119,10 @@ def a_person(shop: Workshop) -> None:
 
 
 async def turned(shop: Scene, count: int = 1) -> list[Cycled]:
-    assert isinstance(shop.config, DemoConfig)
     tasks = held_out(shop.config, shop.run)
     a_person(shop)
     champion = Champion(version=CHAMPION, measured=await measure(shop, CHAMPION, tasks, passes=1))
-    return await cycles(shop, SimulatedTraffic(shop, shop.config), champion, tasks, count)
+    return await cycles(shop, live_traffic(shop), champion, tasks, count)
 
 
 async def test_a_better_candidate_is_admitted_then_shown_to_be_better_and_served(
@@ -156,7 +157,7 @@ async def test_a_worse_candidate_meets_nobody_and_the_champion_is_published_agai
         assert roots[2] == roots[0] != roots[1]
         assert not shop.store.sessions(arm="challenger")
         champion = Champion(version=CHAMPION, measured=cycled.judged.benched)
-        traffic = SimulatedTraffic(shop, SMALL)
+        traffic = live_traffic(shop)
         (again,) = await cycles(shop, traffic, champion, [], 1)  # a finished run's stages are read, not done
         assert again == cycled and len(shop.store.verdicts()) == 1
 

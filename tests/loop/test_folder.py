@@ -7,9 +7,8 @@ import pytest
 from tests.store.builders import session, start_python
 
 from ostinato.config import ConfigError
-from ostinato.demo.results import Taught
 from ostinato.loop.folder import Opened, OwnedError, RunError, open_run, owned
-from ostinato.loop.results import Moment
+from ostinato.loop.results import Moment, Taught
 from ostinato.loop.run import Run, write_whole
 from ostinato.store import StoreError
 
@@ -147,7 +146,7 @@ def test_somebody_elses_folder_is_left_alone(tmp_path: Path) -> None:
 def test_a_result_that_is_no_result_of_its_stage_is_refused_by_file_and_key(owner: Run) -> None:
     run = open_run(owner, CONFIG, fresh=False).run
     run.finish("teach", LESSONS, 1.0)
-    assert run.seconds("teach") == 1.0
+    assert run.seconds() == {"teach": 1.0}
     with pytest.raises(ConfigError, match=r"stages/teach.json: unknown key 'sessions'"):
         run.result("teach", Moment)
     write_whole(run.directory / "stages" / "teach.json", '{"seconds": 1.0, "result": {"sessions": "many"}}')

@@ -14,11 +14,11 @@ import pytest
 import torch
 
 from ostinato.config import dump
-from ostinato.demo.config import DemoConfig
-from ostinato.demo.prepare import prepare
+from ostinato.loop.config import RunConfig
 from ostinato.loop.folder import open_run, owned
 from ostinato.loop.run import START, Run
 from ostinato.loop.serve import held_back
+from ostinato.loop.stages.prepare import prepare
 from ostinato.model.checkpoint import load
 from ostinato.store import Store
 from ostinato.sync import Publisher
@@ -30,8 +30,9 @@ DEPLOYED = Arm(name="champion", version=0, share=1.0, engine="http://127.0.0.1:9
 
 async def deployed(directory: Path) -> Run:
     """A run with a tiny model that has been deployed once."""
-    config = DemoConfig(sandbox="process")
-    config = replace(config, model=replace(config.model, hidden_size=16, heads=1, kv_heads=1, head_dim=8))
+    config = RunConfig(sandbox="process")
+    shape = replace(config.model.shape, hidden_size=16, heads=1, kv_heads=1, head_dim=8)
+    config = replace(config, model=replace(config.model, shape=shape))
     with owned(directory, "demo") as owner:
         run = open_run(owner, dump(config), fresh=False).run
     await prepare(config, run)

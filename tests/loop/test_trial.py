@@ -8,7 +8,7 @@ import pytest
 from tests.store.builders import session, turn
 
 from ostinato.deploy.abtest import Trial
-from ostinato.loop.config import CycleConfig
+from ostinato.loop.config import LiveConfig
 from ostinato.loop.trial import GUARDRAILS, decide, observe, planned, usual
 from ostinato.rewards.definition import LIVE
 from ostinato.store import Ledger, Store
@@ -101,7 +101,7 @@ def traffic(store: Store, champion: SignalKind, challenger: SignalKind, users: i
                 live(store, id, at=1000.0 + number, said=told, arm=arm, user=f"{arm}{user}")
 
 
-TRIAL = planned(CycleConfig(), "e1", 0.02, horizon=120)
+TRIAL = planned(LiveConfig(), "e1", 0.02, horizon=120)
 
 
 @pytest.mark.parametrize(
@@ -135,8 +135,8 @@ def test_a_challenger_that_is_complained_of_is_rolled_back_though_its_edits_are_
 
 
 def test_the_settings_of_a_run_make_a_trial() -> None:
-    assert planned(CycleConfig(), "e1", 0.02, horizon=150) == Trial(
+    assert planned(LiveConfig(), "e1", 0.02, horizon=150) == Trial(
         experiment="e1", share=0.5, horizon=150, alpha=0.02, guardrails=GUARDRAILS
     )
-    cheaper = planned(CycleConfig(claim="cheaper"), "e1", 0.02, horizon=150)
+    cheaper = planned(LiveConfig(claim="cheaper"), "e1", 0.02, horizon=150)
     assert (cheaper.claim, cheaper.margin) == ("cheaper", 0.05)

@@ -1,4 +1,4 @@
-"""The demo: the loop on simulated developers, with its teacher and its report.
+"""The demo: runs that a person watches, on simulated developers, with their display and their report.
 
 Only the command line comes in.
 """

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ostinato.demo.config import DemoConfig
-from ostinato.demo.pebbles import stream
 from ostinato.harness.client import GatewayClient
 from ostinato.harness.conversation import Outcome
 from ostinato.harness.episode import EpisodeRunner, Left
-from ostinato.loop.base import Period
+from ostinato.loop.base import LiveTraffic, PeopleTraffic, Period
+from ostinato.loop.config import PEOPLE
+from ostinato.loop.stages.problems import stream
 from ostinato.loop.workshop import Workshop
 from ostinato.rewards.definition import LIVE
 from ostinato.sandbox.base import EndedWithinError, Sandbox, SandboxError
@@ -58,23 +58,31 @@ def seats(shop: Workshop, developers: Sequence[Developer]) -> list[Seat]:
     return [Seat(developer=each, client=shop.client(each.user)) for each in developers]
 
 
-class SimulatedTraffic:
-    """The live traffic of the demo: every developer brings some requests in each period."""
+def live_traffic(shop: Workshop) -> LiveTraffic:
+    """Return the traffic that `live.developers` names: simulated developers, or people."""
+    live = shop.config.live
+    if live.developers == PEOPLE:
+        return PeopleTraffic(shop.store, sessions=live.sessions, horizon=live.ab_sessions)
+    return SimulatedTraffic(shop, live.developers)
 
-    def __init__(self, shop: Workshop, config: DemoConfig) -> None:
+
+class SimulatedTraffic:
+    """Simulated developers, each of whom brings equally many requests in each period."""
+
+    def __init__(self, shop: Workshop, developers: int) -> None:
         self._shop = shop
-        self._config = config
+        self._developers = developers
 
     @property
     def horizon(self) -> int:
-        return self._config.live.developers * self._config.live.ab_sessions_each
+        return self._shop.config.live.ab_sessions
 
     async def arrive(self, period: Period, since: float) -> None:
         """Let every developer work; the arm that is theirs serves them."""
-        shop, live = self._shop, self._config.live
-        people = population(live.developers, self._config.seed)
-        each = live.sessions_each if period == "live" else live.ab_sessions_each
-        problems = stream(self._config, period)
+        shop, live = self._shop, self._shop.config.live
+        people = population(self._developers, shop.config.seed)
+        each = (live.sessions if period == "live" else live.ab_sessions) // len(people)
+        problems = stream(shop.config, period)
         office = Office(shop.runner(shop.client("simulator")), shop.store, shop.run.tasks / period)
         pleased = 0
         with shop.show.stage(f"{len(people)} developers, {period}", total=len(people) * each) as bar:

@@ -1,4 +1,4 @@
-"""The report of a demo: a table, plots, and files that can be read without this program."""
+"""The report of a run: a table, plots, and files that can be read without this program."""
 
 import json
 from collections.abc import Mapping
@@ -9,58 +9,52 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from ostinato.demo.config import SPLITS
-from ostinato.demo.results import DemoResult
-from ostinato.loop.results import Cycled
+from ostinato.loop.results import Cycled, RunResult
 from ostinato.loop.run import Run, write_whole
 from ostinato.types import Score
 
-CAVEAT = (
-    "The policy has well under a million parameters and knows one family of toy repositories. Its figures "
-    "show that the system works, not that the model codes well."
-)
 
-
-def finish(run: Run, result: DemoResult, console: Console) -> None:
-    """Write `report.json`, `report.md` and the plots, and print the table."""
+def finish(run: Run, result: RunResult, console: Console, *, caveat: str = "") -> None:
+    """Write `report.json`, `report.md` and the plots, and print the table; `caveat` heads the report."""
     plots = _plots(run)
-    write_whole(run.directory / "report.md", _markdown(result, plots))
+    write_whole(run.directory / "report.md", _markdown(result, plots, caveat))
     write_whole(run.report, json.dumps(as_json(result), indent=2))
-    console.print(_table(result))
-    console.print(_verdict(result.cycled), highlight=False)
+    if _columns(result):
+        console.print(_table(result))
+    for cycled in result.cycles:
+        console.print(_verdict(cycled), highlight=False)
     console.print(f"report: {run.directory / 'report.md'}", highlight=False)
 
 
-def as_json(result: DemoResult) -> dict[str, Any]:
-    """Return the content of `report.json`."""
-    before, after = result.before.measurement.report, result.after.measurement.report
-
-    def timed(stage: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        return {**values, "seconds": result.seconds[stage]}
-
+def as_json(result: RunResult) -> dict[str, Any]:
+    """Return the content of `report.json`; it has nothing for a stage that was not listed."""
+    measured = {
+        name: stage.measurement.report
+        for name, stage in (("before", result.before), ("after", result.after))
+        if stage is not None
+    }
     return {
         "seed": result.seed,
         "resumed": result.resumed,
         "wall_s": _wall(result),
         "cpu_s": result.cpu_s,
-        "teach": timed("teach", asdict(result.taught)),
-        "practice": {
-            "held_out": {"before": _scores(before.scores), "after": _scores(after.scores)},
-            **timed("practice", asdict(result.practised)),
-        },
-        "rates": {"before": before.rates, "after": after.rates},
-        "live": timed("cycle-1/live", asdict(result.cycled.lived)),
-        "cycle": timed("cycle-1", _cycle(result)),
+        "seconds": dict(result.seconds),
+        "held_out": {name: _scores(report.scores) for name, report in measured.items()},
+        "rates": {name: report.rates for name, report in measured.items()},
+        "teach": asdict(result.taught) if result.taught else None,
+        "practice": asdict(result.practised) if result.practised else None,
+        "cycles": [_cycle(cycled) for cycled in result.cycles],
         "integrity": asdict(result.integrity),
     }
 
 
-def _cycle(result: DemoResult) -> dict[str, Any]:
-    cycled, judged = result.cycled, result.cycled.judged
+def _cycle(cycled: Cycled) -> dict[str, Any]:
+    judged = cycled.judged
     gate = cycled if judged is None else judged.admission
     tested = judged.tested if judged else None
     return {
-        "collected": {**asdict(cycled.collected), "seconds": result.seconds["cycle-1/collect"]},
+        "live": asdict(cycled.lived),
+        "collected": asdict(cycled.collected),
         "candidate": cycled.candidate,
         "champion": cycled.champion,
         "held_out": _scores(judged.benched.scores) if judged else {},
@@ -77,7 +71,7 @@ def _scores(scores: Mapping[str, Score]) -> dict[str, Any]:
     return {split: asdict(score) for split, score in scores.items()}
 
 
-def _wall(result: DemoResult) -> float:
+def _wall(result: RunResult) -> float:
     """Return the time of all stages; one with a slash in its name is part of another."""
     return round(sum(time for stage, time in result.seconds.items() if "/" not in stage), 1)
 
@@ -95,44 +89,59 @@ def _verdict(cycled: Cycled) -> str:
     )
 
 
-def _table(result: DemoResult) -> Table:
+def _columns(result: RunResult) -> dict[str, Mapping[str, Score]]:
+    """Return the scores of every measured version, by the heading of its column."""
+    first = "after teaching" if result.taught else "at the start"
+    last = "after practice" if result.practised else first
+    columns = {first: result.before, last: result.after} if result.before else {last: result.after}
+    for number, cycled in enumerate(result.cycles, 1):
+        heading = "after the live cycle" if len(result.cycles) == 1 else f"after live cycle {number}"
+        columns[heading] = cycled.judged.benched if cycled.judged else None
+    return {
+        heading: {} if measured is None else measured.scores
+        for heading, measured in columns.items()
+        if measured is not None or "cycle" in heading
+    }
+
+
+def _table(result: RunResult) -> Table:
     table = Table(title="Held-out tasks solved (hidden tests), 95 % intervals")
-    for column in ("split", "after teaching", "after practice", "after the live cycle"):
+    for column in ("split", *_columns(result)):
         table.add_column(column)
     for row in _rows(result):
         table.add_row(*row)
     return table
 
 
-def _rows(result: DemoResult) -> list[tuple[str, ...]]:
-    judged = result.cycled.judged
-    measured = (result.before.scores, result.after.scores, judged.benched.scores if judged else {})
+def _rows(result: RunResult) -> list[tuple[str, ...]]:
+    measured = _columns(result).values()
+    splits = dict.fromkeys(split for scores in measured for split in scores)
     return [
         (split, *(interval(scores[split]) if split in scores else "not measured" for scores in measured))
-        for split in SPLITS
+        for split in splits
     ]
 
 
-def _markdown(result: DemoResult, plots: list[Path]) -> str:
-    cycled = result.cycled
-    gate = cycled.judged.admission if cycled.judged else cycled
-    lines = [
-        f"# Run of seed {result.seed}",
-        "",
-        CAVEAT,
-        "",
-        f"Wall time {_wall(result):.0f} s, CPU time {result.cpu_s:.0f} s.",
-        "",
-        "| split | after teaching | after practice | after the live cycle |",
-        "|---|---|---|---|",
-        *("| " + " | ".join(row) + " |" for row in _rows(result)),
-        "",
-        "## The live cycle",
-        "",
-        f"{cycled.lived.sessions} sessions of simulated developers left {cycled.lived.signals} signals. "
-        f"Gate: {gate.decision} ({gate.reason}). "
-        f"Verdict: **{cycled.decision}** ({cycled.reason}). Served: version {cycled.champion}.",
-        "",
+def _markdown(result: RunResult, plots: list[Path], caveat: str) -> str:
+    columns = _columns(result)
+    lines = [f"# Run of seed {result.seed}", ""]
+    lines += [caveat, ""] if caveat else []
+    lines += [f"Wall time {_wall(result):.0f} s, CPU time {result.cpu_s:.0f} s.", ""]
+    if columns:
+        lines += [f"| split | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
+        lines += [f"| {' | '.join(row)} |" for row in _rows(result)]
+        lines.append("")
+    for number, cycled in enumerate(result.cycles, 1):
+        gate = cycled.judged.admission if cycled.judged else cycled
+        lines += [
+            f"## Live cycle {number}",
+            "",
+            f"{cycled.lived.sessions} sessions of developers left {cycled.lived.signals} signals. "
+            f"Gate: {gate.decision} ({gate.reason}). "
+            f"Verdict: **{cycled.decision}** ({cycled.reason}). Served: version {cycled.champion}.",
+            "",
+        ]
+    lines += [
         "## What must be zero",
         "",
         *(f"- {name}: {value}" for name, value in asdict(result.integrity).items()),
@@ -144,15 +153,18 @@ def _markdown(result: DemoResult, plots: list[Path]) -> str:
 
 
 def _plots(run: Run) -> list[Path]:
-    """Plot the loss of teaching and the reward of practice, from the trainers' logs."""
+    """Plot the loss of teaching and the reward of practice, from the logs of the trainers that ran."""
     import matplotlib as mpl
 
     mpl.use("Agg")
-    taught = _column(run.directory / "sft" / "sft.jsonl", "loss")
-    rewarded = _column(run.directory / "learner-practice" / "learner.jsonl", "reward")
+    sources = {
+        "teach": ("sft/sft.jsonl", "loss", "optimizer step", "loss on the teacher's sessions"),
+        "practice": ("learner-practice/learner.jsonl", "reward", "version", "mean reward of the groups"),
+    }
     return [
-        _plot(run.directory / "teach.png", taught, "optimizer step", "loss on the teacher's sessions"),
-        _plot(run.directory / "practice.png", rewarded, "version", "mean reward of the trained groups"),
+        _plot(run.directory / f"{name}.png", values, x, y)
+        for name, (log, column, x, y) in sources.items()
+        if (values := _column(run.directory / log, column))
     ]
 
 

@@ -1,4 +1,4 @@
-"""The loop: runs, services, and the cycle from live traffic to a verdict.
+"""The loop: runs and their stages, services, and the cycle from live traffic to a verdict.
 
 Only `demo` and the command line come in.
 """

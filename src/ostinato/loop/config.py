@@ -1,19 +1,87 @@
-"""The settings of the loop; each is one that two real runs differ in."""
+"""The settings of a run, as its file has them; each is one that two real runs differ in."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from ostinato.config import ConfigError
 from ostinato.harness.agent import HarnessConfig
+from ostinato.model.config import ModelConfig
+from ostinato.rollout.practice import PracticeConfig
+from ostinato.tasks.pebble import SPLITS, TRAIN
 from ostinato.train.config import LearnerConfig
 
 CLAIMS = ("better", "cheaper")
 """The claims that an A/B test may set out to show: the values of `deploy.abtest.Claim`."""
+STAGES = ("teach", "before", "practice", "after", "cycle")
+"""The stages that a file may list, in the order in which they run."""
+PEOPLE: Literal["people"] = "people"
+"""The value of `live.developers` for real traffic."""
+HELD_OUT = tuple(split for split in SPLITS if split != TRAIN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CycleConfig:
-    """One cycle on live traffic: how a candidate is trained, admitted and tested."""
+class StartConfig:
+    """The model that a run begins with: random weights of our own decoder."""
 
+    vocabulary: int = 512
+    """Size of the tokenizer: bytes, merges learnt from practice text, and the wire format's skeletons."""
+    shape: ModelConfig = field(default_factory=lambda: ModelConfig(vocab_size=0, experts=4, expert_size=128))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnginesConfig:
+    """The engines that serve the versions of a run."""
+
+    slots: int = 96
+    """Sequences that an engine decodes at once."""
+    context: int = 768
+    """Tokens of prompt and completion together that an engine has room for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TasksConfig:
+    """The tasks of a run: pebbles, of which practice sees only the split `train`."""
+
+    held_out: Mapping[str, int] = field(
+        default_factory=lambda: {"seeds": 160, "names": 40, "pairs": 40, "larger": 40, "families": 40}
+    )
+    """The number of held-out tasks in each split that the benchmark measures."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeachConfig:
+    """Supervised fine-tuning on the scripted teacher's sessions."""
+
+    lessons: int = 700
+    demonstrations: int = 4
+    steps: int = 1200
+    at_once: int = 4
+    """Lessons that are given at the same time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchConfig:
+    """The benchmark of a version on the held-out tasks."""
+
+    passes: int = 2
+    """The passes over each task of a version that may be deployed; `before` needs one."""
+    at_once: int = 48
+    """Sessions at the same time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveConfig:
+    """The live traffic, and one cycle on it: how a candidate is trained, admitted and tested."""
+
+    developers: int | Literal["people"] = 80
+    """The number of simulated developers, or `people` for the sessions that people bring by themselves."""
+    port: int = 0
+    """The port of the gateway while the run is open, for `people`; 0 takes a free one."""
+    sessions: int = 320
+    """The sessions of all developers together that a cycle learns from."""
+    ab_sessions: int = 800
+    """The sessions of all developers together after which an A/B test is judged."""
     versions: int = 4
     learning_rate: float = 2e-4
     """Half of practice's: a reward of one session has no group beside it to compare with."""
@@ -29,38 +97,100 @@ class CycleConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BenchConfig:
-    """The benchmark: a version that may be deployed does each held-out task in so many passes."""
+class ScheduleConfig:
+    """The stages of a run, and the number of cycles in the last of them."""
 
-    passes: int = 2
+    stages: tuple[str, ...] = STAGES
+    """The stages in the order in which they run: some of `teach`, `before`, `practice`, `after`, `cycle`."""
+    cycles: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoopConfig:
-    """The settings that every run has, with simulated developers or with people."""
+class RunConfig:
+    """All settings of `ostinato run`."""
 
+    seed: int = 1
     sandbox: str = "auto"
     """`ns`, `process` (no security boundary), or whichever the probe allows."""
-    slots: int = 96
-    """Sequences the engine decodes at once."""
-    context: int = 768
-    """Tokens of prompt and completion together that the engine has room for."""
+    model: StartConfig = field(default_factory=StartConfig)
+    engine: EnginesConfig = field(default_factory=EnginesConfig)
+    tasks: TasksConfig = field(default_factory=TasksConfig)
     harness: HarnessConfig = field(default_factory=HarnessConfig)
-    refine: LearnerConfig = field(default_factory=LearnerConfig)
+    teach: TeachConfig = field(default_factory=TeachConfig)
+    practice: PracticeConfig = field(default_factory=PracticeConfig)
+    refine: LearnerConfig = field(default_factory=lambda: LearnerConfig(versions=32))
     """The policy gradient in practice; the live cycle has its own versions and learning rate."""
     bench: BenchConfig = field(default_factory=BenchConfig)
-    live: CycleConfig = field(default_factory=CycleConfig)
+    live: LiveConfig = field(default_factory=LiveConfig)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
 
 
-def check(config: LoopConfig) -> None:
-    """Raise ConfigError for a trial that would be refused after hours of training.
+def check(config: RunConfig) -> None:
+    """Raise ConfigError for settings that would be refused, or waited for without end, after hours of work.
 
     It is a check of the whole, and not of each dataclass, because overrides are applied one after another.
     """
-    live, passes = config.live, config.bench.passes
+    _check_stages(config)
+    _check_tasks(config)
+    _check_practice(config)
+    _check_live(config.live)
+    if config.bench.passes < 1:
+        raise ConfigError(f"bench.passes is {config.bench.passes}: make it at least 1")
+
+
+def _check_stages(config: RunConfig) -> None:
+    stages, cycles = config.schedule.stages, config.schedule.cycles
+    if unknown := [stage for stage in stages if stage not in STAGES]:
+        raise ConfigError(f"schedule.stages names {unknown[0]!r}: the stages are {', '.join(STAGES)}")
+    if not stages or list(stages) != sorted(set(stages), key=STAGES.index):
+        raise ConfigError(
+            f"schedule.stages is {list(stages)}: list at least one stage, each once, in the order "
+            f"{', '.join(STAGES)}"
+        )
+    if "cycle" in stages and "after" not in stages:
+        raise ConfigError(
+            "schedule.stages lists cycle without after: a candidate is compared with what `after` measured"
+        )
+    if "teach" not in stages:
+        raise ConfigError("schedule.stages lacks teach: random weights must be taught before anything else")
+    if cycles < 1:
+        raise ConfigError(
+            f"schedule.cycles is {cycles}: make it 1 or more, or leave `cycle` out of the stages"
+        )
+
+
+def _check_tasks(config: RunConfig) -> None:
+    held_out = config.tasks.held_out
+    if unknown := held_out.keys() - set(HELD_OUT):
+        raise ConfigError(
+            f"tasks.held_out names the split {min(unknown)!r}: the held-out splits are {', '.join(HELD_OUT)}"
+        )
+    if not held_out or min(held_out.values()) < 1:
+        raise ConfigError("tasks.held_out measures nothing: give each split that it names at least one task")
+
+
+def _check_practice(config: RunConfig) -> None:
+    groups, ahead = config.refine.groups, config.practice.ready_ahead
+    if not 1 <= groups <= ahead:
+        raise ConfigError(
+            f"refine.groups is {groups} and practice.ready_ahead is {ahead}: practice starts no group while "
+            f"{ahead} wait, and a step of {groups} would be waited for without end; make refine.groups at "
+            "least 1 and at most practice.ready_ahead"
+        )
+    if config.refine.versions is None or config.refine.spread:
+        raise ConfigError("practice ends at refine.versions: make it a number, and leave refine.spread false")
+
+
+def _check_live(live: LiveConfig) -> None:
     if live.claim not in CLAIMS:
         raise ConfigError(f"live.claim is {live.claim!r}: it is one of {', '.join(CLAIMS)}")
     if not 0 < live.challenger_share < 1:
         raise ConfigError(f"live.challenger_share is {live.challenger_share}: it lies between 0 and 1")
-    if passes < 1:
-        raise ConfigError(f"bench.passes is {passes}: make it at least 1")
+    for name, sessions in (("sessions", live.sessions), ("ab_sessions", live.ab_sessions)):
+        if sessions < 1:
+            raise ConfigError(f"live.{name} is {sessions}: make it at least 1")
+        if live.developers != PEOPLE and (live.developers < 1 or sessions % live.developers):
+            raise ConfigError(
+                f"live.{name} is {sessions} and live.developers {live.developers}: simulated developers "
+                "share the sessions evenly, so make it a multiple of their number"
+            )

@@ -14,8 +14,6 @@ from ostinato.deploy.budget import next_alpha
 from ostinato.deploy.gate import ALPHA, gate
 from ostinato.deploy.traffic import split
 from ostinato.loop.base import LiveTraffic
-from ostinato.loop.learn import refine, restore
-from ostinato.loop.measure import measure
 from ostinato.loop.results import (
     Admission,
     Champion,
@@ -27,6 +25,8 @@ from ostinato.loop.results import (
     Published,
     Tested,
 )
+from ostinato.loop.stages.learn import refine, restore
+from ostinato.loop.stages.measure import measure
 from ostinato.loop.trial import CHAMPION, ab_test, planned
 from ostinato.loop.workshop import Workshop
 from ostinato.rewards.definition import LIVE

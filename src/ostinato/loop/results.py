@@ -1,4 +1,4 @@
-"""The results of the stages of a cycle; each is kept in the run folder as JSON and read back checked."""
+"""The results of the stages; each is kept in the run folder as JSON and read back checked."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,6 +36,24 @@ class Measured:
     @property
     def scores(self) -> Mapping[str, Score]:
         return self.measurement.report.scores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taught:
+    """The lessons of the scripted teacher."""
+
+    sessions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Practised:
+    """The last version of practice, and the sessions that it took."""
+
+    version: int
+    sessions: int
+    void: int
+    untrainable: int
+    engine: Counters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,3 +152,34 @@ class Cycled:
         if self.judged is not None and self.judged.tested is not None:
             engines["challenger"] = self.judged.tested.engine
         return engines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Integrity:
+    """All but `swaps` and the turns by state must be zero."""
+
+    turns_unaccounted: int
+    prompts_unended: int
+    prompts_trained_twice: int
+    digest_mismatches: int
+    requests_failed_by_swap: int
+    """Every failed request of every engine: an upper bound."""
+    swaps: int
+    turns_by_state: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """The results of a run, from which its report is written; None for a stage that is not listed."""
+
+    seed: int
+    resumed: bool
+    seconds: Mapping[str, float]
+    """The time that each stage took, by its name; one with a slash in its name is part of another."""
+    cpu_s: float
+    taught: Taught | None
+    before: Measured | None
+    practised: Practised | None
+    after: Measured | None
+    cycles: tuple[Cycled, ...]
+    integrity: Integrity

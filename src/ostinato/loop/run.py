@@ -15,7 +15,7 @@ from ostinato.store.objects import Objects
 
 T = TypeVar("T")
 START = "start"
-"""The checkpoint every engine and trainer begins from: config, tokenizer and random weights."""
+"""The checkpoint that every engine and trainer begins from: config, tokenizer and weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +78,11 @@ class Run:
         path = self._stage(stage)
         return read(schema, self._record(stage)["result"], str(path)) if path.exists() else None
 
-    def seconds(self, stage: str) -> float:
-        """Return how long a finished stage took."""
-        return float(self._record(stage)["seconds"])
+    def seconds(self) -> dict[str, float]:
+        """Return how long each finished stage took, by its name."""
+        folder = self.directory / "stages"
+        names = sorted(str(path.relative_to(folder).with_suffix("")) for path in folder.rglob("*.json"))
+        return {name: float(self._record(name)["seconds"]) for name in names}
 
     def finish(self, stage: str, result: Any, seconds: float) -> None:
         """Keep the result of a stage, a dataclass, for good."""

@@ -12,7 +12,7 @@ from statistics import fmean
 from ostinato.deploy.abtest import Claim, Trial, TrialSession, judge
 from ostinato.deploy.traffic import promote, roll_back, split
 from ostinato.loop.base import LiveTraffic
-from ostinato.loop.config import CycleConfig
+from ostinato.loop.config import LiveConfig
 from ostinato.loop.results import ArmSummary, Tested
 from ostinato.loop.workshop import Workshop
 from ostinato.rewards.definition import LIVE
@@ -26,7 +26,7 @@ GUARDRAILS = {"complaints": 0.1, "abandoned": 0.1, "broken": 0.1, "latency": mat
 again is too much."""
 
 
-def planned(live: CycleConfig, experiment: str, alpha: float, *, horizon: int) -> Trial:
+def planned(live: LiveConfig, experiment: str, alpha: float, *, horizon: int) -> Trial:
     """Return the terms of a trial under the run's settings."""
     claim = Claim(live.claim)
     return Trial(

@@ -17,7 +17,7 @@ from ostinato.harness.episode import EpisodeRunner
 from ostinato.harness.profiles.profile import profile
 from ostinato.harness.providers.search import SearchAt
 from ostinato.loop.base import Display
-from ostinato.loop.config import LoopConfig
+from ostinato.loop.config import RunConfig
 from ostinato.loop.results import Counters
 from ostinato.loop.run import START, Run
 from ostinato.loop.services import Service, Services
@@ -37,7 +37,7 @@ class Workshop:
 
     def __init__(
         self,
-        config: LoopConfig,
+        config: RunConfig,
         run: Run,
         show: Display,
         *,
@@ -111,8 +111,8 @@ class Workshop:
             objects=str(self.run.objects_path),
             follow=version is None,
             version=version,
-            slots=self.config.slots,
-            max_len=self.config.context,
+            slots=self.config.engine.slots,
+            max_len=self.config.engine.context,
         )
         return await self.services.start(name, "ostinato.engine.server", settings)
 
@@ -132,12 +132,14 @@ class Workshop:
 
 
 @asynccontextmanager
-async def open_workshop(config: LoopConfig, run: Run, show: Display) -> AsyncIterator[Workshop]:
+async def open_workshop(config: RunConfig, run: Run, show: Display) -> AsyncIterator[Workshop]:
     """Open the store, the sandbox backend and the gateway; close them when the block ends."""
     async with contextlib.AsyncExitStack() as stack:
         store = run.open_store()
         services = await stack.enter_async_context(Services(run))
-        door = GatewayServerConfig(store=str(run.store_path), checkpoint=run.checkpoint(START))
+        door = GatewayServerConfig(
+            store=str(run.store_path), checkpoint=run.checkpoint(START), port=config.live.port
+        )
         gateway = await services.start("gateway", "ostinato.gateway.server", door)
         search = await _search(services, config, run)
         backend = await choose_backend(config.sandbox)
@@ -156,7 +158,7 @@ async def open_workshop(config: LoopConfig, run: Run, show: Display) -> AsyncIte
         yield workshop
 
 
-async def _search(services: Services, config: LoopConfig, run: Run) -> Service | None:
+async def _search(services: Services, config: RunConfig, run: Run) -> Service | None:
     """Start the search service beside the gateway, where the profile shows its tool to the model."""
     if all(offer.tool != "semantic_search" for offer in profile(config.harness.profile).offers):
         return None

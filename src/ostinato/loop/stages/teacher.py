@@ -51,7 +51,7 @@ class Lessons:
         policy: TeacherPolicy,
         ledger: Ledger,
         directory: Path,
-        at_once: int = 4,
+        at_once: int,
     ) -> None:
         self._runner = runner
         self._ledger = ledger

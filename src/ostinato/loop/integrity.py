@@ -1,25 +1,10 @@
 """The counts that must be zero, from the store and from the engines' own counters."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from ostinato.loop.results import Counters
+from ostinato.loop.results import Counters, Integrity
 from ostinato.store import Store
 from ostinato.store.ledger.ledger import Ledger
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Integrity:
-    """All but `swaps` and the turns by state must be zero."""
-
-    turns_unaccounted: int
-    prompts_unended: int
-    prompts_trained_twice: int
-    digest_mismatches: int
-    requests_failed_by_swap: int
-    """Every failed request of every engine: an upper bound."""
-    swaps: int
-    turns_by_state: dict[str, int]
 
 
 def integrity(store: Store, engines: Sequence[Counters]) -> Integrity:

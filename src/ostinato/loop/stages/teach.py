@@ -2,24 +2,23 @@
 
 import random
 
-from ostinato.demo.config import DemoConfig
-from ostinato.demo.pebbles import stream
-from ostinato.demo.prepare import load_wire
-from ostinato.demo.results import Taught
-from ostinato.demo.teacher import Lessons, TeacherPolicy
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
-from ostinato.loop.learn import last_line
+from ostinato.loop.results import Taught
 from ostinato.loop.run import START
 from ostinato.loop.services import alongside, watch
+from ostinato.loop.stages.learn import last_line
+from ostinato.loop.stages.prepare import load_wire
+from ostinato.loop.stages.problems import stream
+from ostinato.loop.stages.teacher import Lessons, TeacherPolicy
 from ostinato.loop.workshop import Workshop
 from ostinato.store.ledger.ledger import Ledger
 from ostinato.train.config import Budget, SftProcess
 from ostinato.types import TEACHER_VERSION, Arm, Source, State
 
 
-async def teach(shop: Workshop, config: DemoConfig) -> Taught:
+async def teach(shop: Workshop) -> Taught:
     """Run lessons and supervised fine-tuning side by side; version 0 is published."""
-    settings, run = config.teach, shop.run
+    config, settings, run = shop.config, shop.config.teach, shop.run
     trainer_settings = SftProcess(
         store=str(run.store_path),
         objects=str(run.objects_path),
@@ -34,7 +33,7 @@ async def teach(shop: Workshop, config: DemoConfig) -> Taught:
     try:
         shop.put_arm(Arm(name="teacher", version=TEACHER_VERSION, share=0.0, engine=site.url))
         runner, ledger = shop.runner(shop.client("teacher", "teacher")), Ledger(shop.store)
-        lessons = Lessons(runner, policy, ledger, run.tasks / "lessons")
+        lessons = Lessons(runner, policy, ledger, run.tasks / "lessons", settings.at_once)
         trainer = await shop.services.start("sft", "ostinato.train.sft", trainer_settings, keep=False)
         problems, rng = stream(config, "lessons"), random.Random(config.seed)
         teaching = lessons.give(lambda: next(problems), settings.lessons, settings.demonstrations, rng)

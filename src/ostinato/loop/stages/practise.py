@@ -3,11 +3,10 @@ process."""
 
 from dataclasses import replace
 
-from ostinato.demo.config import DemoConfig
-from ostinato.demo.pebbles import stream
-from ostinato.demo.results import Practised
-from ostinato.loop.learn import last_line, start_learner
+from ostinato.loop.results import Practised
 from ostinato.loop.services import alongside, watch
+from ostinato.loop.stages.learn import last_line, start_learner
+from ostinato.loop.stages.problems import stream
 from ostinato.loop.workshop import Workshop
 from ostinato.rewards.definition import PRACTICE
 from ostinato.rollout.practice import Practice
@@ -15,8 +14,9 @@ from ostinato.store.ledger.ledger import Ledger
 from ostinato.types import Arm
 
 
-async def practise(shop: Workshop, config: DemoConfig) -> Practised:
+async def practise(shop: Workshop) -> Practised:
     """Train until the last version is published; the engine swaps each one in as it comes."""
+    config = shop.config
     log, versions = shop.run.directory / "learner-practice" / "learner.jsonl", config.refine.versions
     assert versions is not None  # `config.check` has refused anything else
     arm = Arm(name="practice", version=0, share=0.0, engine="")

@@ -1,10 +1,10 @@
-"""The problems of the demo: endless streams of pebbles, and the held-out ones of the benchmark."""
+"""The problems of a run: endless streams of pebbles, and the held-out ones of the benchmark."""
 
 from collections.abc import Iterator
 
-from ostinato.demo.config import SPLITS, DemoConfig
+from ostinato.loop.config import RunConfig
 from ostinato.loop.run import Run
-from ostinato.tasks.pebble import Pebble, provide, sample
+from ostinato.tasks.pebble import TRAIN, Pebble, provide, sample
 from ostinato.types import Task
 
 HELD_OUT_SEED = 1_000_003
@@ -25,17 +25,17 @@ def pebbles(split: str, first_seed: int) -> Iterator[Pebble]:
             yield pebble
 
 
-def stream(config: DemoConfig, purpose: str) -> Iterator[Pebble]:
+def stream(config: RunConfig, purpose: str) -> Iterator[Pebble]:
     """Yield the problems of the run's own seed for one purpose, a key of `SEEDS`."""
-    return pebbles("train", config.seed * 1_000_000 + SEEDS[purpose])
+    return pebbles(TRAIN, config.seed * 1_000_000 + SEEDS[purpose])
 
 
-def held_out(config: DemoConfig, run: Run) -> list[Task]:
+def held_out(config: RunConfig, run: Run) -> list[Task]:
     """Return the benchmark's tasks, which are written to the run folder when they are not there yet."""
     tasks = []
-    for split in SPLITS:
+    for split, count in config.tasks.held_out.items():
         problems = pebbles(split, HELD_OUT_SEED)
-        for _ in range(config.bench.tasks(split)):
+        for _ in range(count):
             pebble = next(problems)
             tasks.append(provide(pebble, run.tasks / "held-out" / pebble.id))
     return tasks

@@ -14,7 +14,7 @@ async def measure(shop: Workshop, version: int, tasks: Sequence[Task], *, passes
     arm = Arm(name=f"bench-{version}", version=version, share=0.0, engine="")
     solved, total = 0, passes * len(tasks)
     async with shop.serving(arm) as engine:
-        bench = Bench(shop.runner(shop.client("bench", arm.name)), shop.store)
+        bench = Bench(shop.runner(shop.client("bench", arm.name)), shop.store, shop.config.bench.at_once)
         with shop.show.stage(f"bench of version {version}", total=total) as bar:
 
             def count(episode: Episode) -> None:

@@ -1,4 +1,4 @@
-"""The start of a demo: a tokenizer of the practice text and a model with random weights."""
+"""The start of a run: a tokenizer of the practice text and a model with random weights."""
 
 import asyncio
 import json
@@ -8,10 +8,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
 
-from ostinato.demo.config import DemoConfig
-from ostinato.demo.pebbles import stream
 from ostinato.harness.profiles.profile import profile
+from ostinato.loop.config import RunConfig
 from ostinato.loop.run import START, Run
+from ostinato.loop.stages.problems import stream
 from ostinato.model.renderer import Renderer, skeletons
 from ostinato.model.tokenizer import Tokenizer
 
@@ -24,20 +24,20 @@ class PrepareError(RuntimeError):
     """The start checkpoint could not be made."""
 
 
-async def prepare(config: DemoConfig, run: Run) -> None:
+async def prepare(config: RunConfig, run: Run) -> None:
     """Make the start checkpoint unless the run folder has it. Raises PrepareError."""
     directory = run.checkpoint(START)
     if (directory / "model.safetensors").exists():
         return
     shown = profile(config.harness.profile)
     words = skeletons(shown.system, shown.tools)
-    tokenizer = Tokenizer.train(corpus(config), config.vocabulary, words)
+    tokenizer = Tokenizer.train(corpus(config), config.model.vocabulary, words)
     tokenizer.save(directory)
-    model = replace(config.model, vocab_size=tokenizer.vocab_size)
+    model = replace(config.model.shape, vocab_size=tokenizer.vocab_size)
     await _create(directory, json.dumps(asdict(model)), config.seed, shown.hash)
 
 
-def corpus(config: DemoConfig) -> Iterator[str]:
+def corpus(config: RunConfig) -> Iterator[str]:
     """Yield practice text: repositories, requests, edits, and what a test run prints of a failure."""
     problems, rng = stream(config, "corpus"), Random(config.seed)
     for _ in range(CORPUS_TASKS):

@@ -1,0 +1,105 @@
+"""`ostinato run` and `ostinato demo`: the circle by a file of settings, and by the one that is shipped."""
+
+import argparse
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+DONE = 0
+DEMO = Path(__file__).with_name("demo.toml")
+"""The file of the demo."""
+INTERRUPTED = "stopped: the same command goes on from the last finished stage"
+AHEAD = """\
+A tiny model with random weights is taught, measured, practises, is measured again, works for simulated
+developers, learns from what they did with its edits, and is gated and tested. Two cores take 10 to 20
+minutes; Ctrl-C stops, and the same command goes on from the last finished stage."""
+CAVEAT = (
+    "The policy has well under a million parameters and knows one family of toy repositories. Its figures "
+    "show that the system works, not that the model codes well."
+)
+NEXT = (
+    "next: `ostinato serve` prints a key and the two lines to type in a git repository of yours, "
+    "where `ostinato code` is the same agent"
+)
+
+
+def register(commands: Any) -> None:
+    """Add `run` and `demo` to the subparsers of `ostinato`."""
+    run = commands.add_parser("run", help="teach, practise, measure and deploy a model, as a file says")
+    run.add_argument("file", type=Path, metavar="FILE", help="a TOML file of settings")
+    run.add_argument(
+        "--directory", type=Path, default=None, help="the run folder (default: runs/ and the file's name)"
+    )
+    _add_common(run)
+    run.set_defaults(run=_run, interrupted=INTERRUPTED)
+
+    demo = commands.add_parser("demo", help="turn the whole circle once, on this machine")
+    demo.add_argument("--seed", type=int, default=None, help="the run's seed")
+    demo.add_argument("--directory", type=Path, default=Path("runs/demo"), help="the run folder")
+    demo.add_argument(
+        "--config", type=Path, default=None, metavar="FILE", help="a TOML file in place of the demo's own"
+    )
+    _add_common(demo)
+    demo.set_defaults(run=_demo, interrupted=INTERRUPTED)
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="one setting, e.g. teach.steps=500"
+    )
+    parser.add_argument(
+        "--fresh", action="store_true", help="delete the run that lies there, and start afresh"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print the report as JSON, last line of the output"
+    )
+
+
+def _run(options: argparse.Namespace) -> int:
+    directory = options.directory or Path("runs") / options.file.stem
+    return _go(options, options.file, options.set, directory)
+
+
+def _demo(options: argparse.Namespace) -> int:
+    seed = [] if options.seed is None else [f"seed={options.seed}"]
+    file, settings = options.config or DEMO, [*options.set, *seed]
+    return _go(options, file, settings, options.directory, ahead=AHEAD, caveat=CAVEAT)
+
+
+def _go(
+    options: argparse.Namespace,
+    file: Path,
+    overrides: list[str],
+    directory: Path,
+    *,
+    ahead: str = "",
+    caveat: str = "",
+) -> int:
+    """Run the listed stages in the folder, and end in the report."""
+    from ostinato.config import dump, load
+    from ostinato.demo.developers import live_traffic
+    from ostinato.demo.report import as_json, finish
+    from ostinato.demo.show import Show
+    from ostinato.loop.circle import circle
+    from ostinato.loop.config import RunConfig, check
+    from ostinato.loop.folder import open_run, owned
+
+    config = load(RunConfig, file, overrides)
+    check(config)
+    show = Show(Console(stderr=options.json))
+    with owned(directory, "run") as run:
+        opened = open_run(run, dump(config), fresh=options.fresh)
+        show.say(f"{opened.notice} (--fresh deletes and starts afresh)")
+        if ahead:
+            show.console.print(ahead, style="dim", highlight=False, soft_wrap=True)
+        with show.heartbeat():
+            result = asyncio.run(circle(config, run, show, live_traffic, resumed=opened.resumed))
+        finish(run, result, show.console, caveat=caveat)
+    if result.cycles:
+        show.console.print(NEXT, markup=False, highlight=False)
+    if options.json:
+        print(json.dumps(as_json(result)))  # noqa: T201
+    return DONE

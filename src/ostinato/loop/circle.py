@@ -1,0 +1,79 @@
+"""The whole circle: the stages that a run's file lists. One whose result the run folder has is skipped.
+
+::
+
+    prepare ─► teach ─► before ─► practice ─► after ─► cycle …
+                 │                   │                   └ live, reward, train, gate, A/B, verdict
+                 └ teacher + SFT     └ actor + learner
+"""
+
+import resource
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from ostinato.loop.base import Display, LiveTraffic
+from ostinato.loop.config import RunConfig
+from ostinato.loop.cycle import cycles
+from ostinato.loop.integrity import integrity
+from ostinato.loop.results import Champion, Measured, Practised, RunResult, Taught
+from ostinato.loop.run import Run
+from ostinato.loop.stages.measure import measure
+from ostinato.loop.stages.practise import practise
+from ostinato.loop.stages.prepare import prepare
+from ostinato.loop.stages.problems import held_out
+from ostinato.loop.stages.teach import teach
+from ostinato.loop.workshop import Workshop, open_workshop
+from ostinato.store.ledger.ledger import Ledger
+
+T = TypeVar("T")
+
+
+async def circle(
+    config: RunConfig,
+    run: Run,
+    show: Display,
+    live: Callable[[Workshop], LiveTraffic],
+    *,
+    resumed: bool = False,
+) -> RunResult:
+    """Run every listed stage that the run folder does not hold yet; `live` makes the cycle's traffic."""
+    await prepare(config, run)
+    async with open_workshop(config, run, show) as shop:
+        show.say(f"sandbox: {shop.backend.name} · run folder: {run.directory}")
+        if resumed and (lost := Ledger(shop.store).void_interrupted()):
+            show.say(f"{lost} turns of interrupted sessions are void")
+
+        async def listed(name: str, schema: type[T], work: Callable[[], Awaitable[T]]) -> T | None:
+            return await shop.stage(name, schema, work) if name in config.schedule.stages else None
+
+        tasks, passes = held_out(config, run), config.bench.passes
+        taught = await listed("teach", Taught, lambda: teach(shop))
+        before = await listed("before", Measured, lambda: measure(shop, 0, tasks))
+        practised = await listed("practice", Practised, lambda: practise(shop))
+        version = practised.version if practised else 0
+        after = await listed("after", Measured, lambda: measure(shop, version, tasks, passes=passes))
+        cycled = []
+        if after is not None and "cycle" in config.schedule.stages:
+            champion = Champion(version=version, measured=after)
+            cycled = await cycles(shop, live(shop), champion, tasks, config.schedule.cycles)
+        counters = [stage.engine for stage in (before, practised, after) if stage is not None]
+        counters += [engine for cycle in cycled for engine in cycle.engines.values()]
+        counted = integrity(shop.store, counters)
+    return RunResult(
+        seed=config.seed,
+        resumed=resumed,
+        seconds=run.seconds(),
+        cpu_s=round(cpu_seconds(), 1),
+        taught=taught,
+        before=before,
+        practised=practised,
+        after=after,
+        cycles=tuple(cycled),
+        integrity=counted,
+    )
+
+
+def cpu_seconds() -> float:
+    """Return the CPU time of this process and of all its ended children, in seconds."""
+    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)

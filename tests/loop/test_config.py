@@ -1,0 +1,69 @@
+"""Settings that make no sense, or would be waited for without end, are refused before anything starts."""
+
+import pytest
+
+from ostinato.config import ConfigError, load
+from ostinato.demo.commands import DEMO
+from ostinato.deploy.abtest import Claim
+from ostinato.loop.config import CLAIMS, RunConfig, check
+
+
+@pytest.mark.parametrize(("groups", "ahead"), [(24, 12), (13, 12), (3, 2)])
+def test_a_batch_that_practice_never_fills_is_refused_with_the_numbers(groups: int, ahead: int) -> None:
+    config = load(RunConfig, None, [f"refine.groups={groups}", f"practice.ready_ahead={ahead}"])
+    with pytest.raises(ConfigError, match=f"refine.groups is {groups} and practice.ready_ahead is {ahead}"):
+        check(config)
+
+
+def test_settings_that_can_work_are_taken() -> None:
+    check(RunConfig())
+    check(load(RunConfig, DEMO))
+    check(load(RunConfig, None, ["refine.groups=24", "practice.ready_ahead=24", "refine.staleness=0"]))
+    for setting in ("refine.staleness=-1", "refine.groups=0"):
+        with pytest.raises(ConfigError, match=f"{setting.partition('=')[0][:6]}.*at least"):
+            load(RunConfig, None, [setting])
+    with pytest.raises(ConfigError, match="practice ends at"):
+        check(load(RunConfig, None, ["refine.versions=none"]))
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "live.claim=best",
+        "live.challenger_share=1.0",
+        "live.challenger_share=0.0",
+        "live.sessions=0",
+        "live.sessions=81",
+        "live.ab_sessions=79",
+        "bench.passes=0",
+        "schedule.cycles=0",
+        "tasks.held_out={train = 3}",
+        "tasks.held_out={seeds = 0}",
+        "tasks.held_out={}",
+    ],
+)
+def test_a_run_that_would_be_refused_later_is_refused_before_it_is_prepared(setting: str) -> None:
+    with pytest.raises(ConfigError, match=setting.split("=", maxsplit=1)[0]):
+        check(load(RunConfig, None, [setting]))
+
+
+@pytest.mark.parametrize(
+    ("stages", "reason"),
+    [
+        ([], "at least one stage"),
+        (["practise"], "names 'practise'"),
+        (["practice", "teach"], "in the order"),
+        (["teach", "teach"], "each once"),
+        (["teach", "practice", "cycle"], "cycle without after"),
+        (["practice"], "lacks teach"),
+    ],
+)
+def test_a_list_of_stages_that_makes_no_sense_is_refused_with_its_reason(
+    stages: list[str], reason: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"schedule.stages.*{reason}"):
+        check(load(RunConfig, None, [f"schedule.stages={stages}"]))
+
+
+def test_every_claim_of_a_setting_is_one_of_a_trial() -> None:
+    assert set(CLAIMS) == set(Claim)
