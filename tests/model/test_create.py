@@ -4,9 +4,10 @@ import pytest
 import torch
 from tests.model.toolbox import tokenizer
 
-from ostinato.model.checkpoint import CheckpointError, load
+from ostinato.model.checkpoint import load
 from ostinato.model.config import ModelConfig
 from ostinato.model.create import create
+from ostinato.model.tensor_files import CheckpointError
 
 
 def test_the_same_seed_creates_the_same_model(tmp_path: Path) -> None:

@@ -24,7 +24,8 @@ from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.engine.http import Running, create_app, serve
 from ostinato.engine.loader import SyncLoader
 from ostinato.engine.vllm.engine import VllmEngine
-from ostinato.model.checkpoint import CheckpointError, load, shapes
+from ostinato.model.checkpoint import load, shapes
+from ostinato.model.tensor_files import CheckpointError
 from ostinato.store import Objects, ObjectsError
 from ostinato.sync import Subscriber, SyncError
 from ostinato.web.secret import ENGINE_SECRET, take_secret

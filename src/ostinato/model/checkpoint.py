@@ -1,32 +1,29 @@
 """The form of a model on disk, in Hugging Face layout::
 
-    DIR/config.json        shape (qwen3 or qwen3_moe)
-    DIR/model.safetensors  weights under Hugging Face names, float32
+    DIR/config.json        shape: llama, qwen2, qwen3 or qwen3_moe
+    DIR/model.safetensors  weights under Hugging Face names, or shards of them with an index
     DIR/tokenizer.json     (and tokenizer_config.json with the chat template)
-    DIR/ostinato.json      version, parent, harness it is trained under, sha256 of model.safetensors
+    DIR/ostinato.json      version, parent, harness it is trained under, sha256 over the weight files
 
 `save` writes `ostinato.json` last: a directory without it was not finished.
 """
 
-import hashlib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from ostinato.model.config import ModelConfig, ModelConfigError
-from ostinato.model.decoder import Decoder, WeightsError
+from ostinato.model.decoder import Decoder
+from ostinato.model.tensor_files import CONFIG, CheckpointError, TensorFiles, read_json, write_tensors
 from ostinato.model.tokenizer import Tokenizer, TokenizerError
 
-WEIGHTS, CONFIG, META = "model.safetensors", "config.json", "ostinato.json"
-
-
-class CheckpointError(Exception):
-    """A checkpoint directory that is missing, unfinished or damaged; the message names it and the file."""
+META = "ostinato.json"
+HEAD = "lm_head.weight"
+BUFFERS = ("rotary_emb.inv_freq", ".masked_bias", ".attn.bias")
+"""Endings of names that old checkpoints hold beside the weights, and that follow from the shape."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,45 +57,57 @@ def save(
         (directory / META).unlink(missing_ok=True)
         (directory / CONFIG).write_text(json.dumps(decoder.config.to_hf(), indent=2) + "\n")
         tokenizer.save(directory)
-        tensors = {name: tensor.clone() for name, tensor in decoder.state_dict().items()}
-        save_file(tensors, directory / WEIGHTS, metadata={"format": "pt"})
-        digest = _digest(directory / WEIGHTS)
+        write_tensors(directory, decoder.state_dict().items())
+        digest = TensorFiles.open(directory).digest()
         meta = CheckpointMeta(version=version, parent=parent, digest=digest, harness=harness)
         (directory / META).write_text(json.dumps(asdict(meta)) + "\n")
-    except (OSError, SafetensorError, ModelConfigError) as error:
+    except (OSError, ModelConfigError) as error:
         raise CheckpointError(f"{directory}: the checkpoint could not be written: {error}") from error
     return meta
 
 
 def load(directory: Path) -> tuple[Decoder, Tokenizer, CheckpointMeta]:
-    """Read a checkpoint of ostinato or of Hugging Face. Raises CheckpointError."""
+    """Read a checkpoint of ostinato or of Hugging Face, in float32. Raises CheckpointError."""
     directory = Path(directory)
-    decoder = Decoder(load_config(directory))
-    meta = load_meta(directory)
+    config = load_config(directory)
     try:
-        decoder.load_state_dict(_weights(directory, meta, tied=decoder.config.tied))
         tokenizer = Tokenizer.load(directory)
-    except (WeightsError, TokenizerError) as error:
+    except TokenizerError as error:
         raise CheckpointError(f"{directory}: {error}") from error
-    if tokenizer.vocab_size > decoder.config.vocab_size:
+    if tokenizer.vocab_size > config.vocab_size:
         raise CheckpointError(
             f"{directory}: tokenizer.json has {tokenizer.vocab_size} ids, {CONFIG} only "
-            f"{decoder.config.vocab_size}: they do not belong to one checkpoint"
+            f"{config.vocab_size}: they do not belong to one checkpoint"
         )
-    return decoder, tokenizer, meta
+    meta = load_meta(directory)
+    return load_decoder(directory, config, meta), tokenizer, meta
+
+
+def load_decoder(directory: Path, config: ModelConfig, meta: CheckpointMeta) -> Decoder:
+    """Read the weights, one tensor at a time, into a decoder of this shape. Raises CheckpointError."""
+    files = TensorFiles.open(directory)
+    if meta.digest and files.digest() != meta.digest:
+        names = ", ".join(path.name for path in files.files)
+        raise CheckpointError(f"{directory}: {names} is damaged: its sha256 is not the one in {META}")
+    decoder = Decoder(config, initialise=False)
+    own = decoder.state_dict()
+    _compare(files, own)
+    for name, tensor in own.items():
+        tensor.copy_(files.tensor(name))
+    return decoder
 
 
 def load_config(directory: Path) -> ModelConfig:
     try:
-        return ModelConfig.from_hf(_json(Path(directory), CONFIG))
+        return ModelConfig.from_hf(read_json(Path(directory) / CONFIG))
     except ModelConfigError as error:
         raise CheckpointError(f"{directory}: {error}") from error
 
 
-def shapes(directory: Path) -> dict[str, torch.Tensor]:
+def shapes(directory: Path) -> dict[str, Tensor]:
     """Return the weights of `load` as tensors without values or memory; raises CheckpointError."""
     with torch.device("meta"):
-        return dict(Decoder(load_config(directory)).state_dict())
+        return dict(Decoder(load_config(directory), initialise=False).state_dict())
 
 
 def load_meta(directory: Path) -> CheckpointMeta:
@@ -106,39 +115,23 @@ def load_meta(directory: Path) -> CheckpointMeta:
     if not (Path(directory) / META).exists():
         return CheckpointMeta(version=0)
     try:
-        return CheckpointMeta(**_json(Path(directory), META))
+        return CheckpointMeta(**read_json(Path(directory) / META))
     except TypeError as error:
         raise CheckpointError(f"{directory}: {META} is not one of ostinato's: {error}") from error
 
 
-def _weights(directory: Path, meta: CheckpointMeta, *, tied: bool) -> dict[str, torch.Tensor]:
-    path = directory / WEIGHTS
-    if not path.exists():
-        raise CheckpointError(f"{directory}: {WEIGHTS} is missing (sharded checkpoints are not read)")
-    if meta.digest and _digest(path) != meta.digest:
-        raise CheckpointError(f"{directory}: {WEIGHTS} is damaged: its sha256 is not the one in {META}")
-    try:
-        tensors = load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{directory}: {WEIGHTS} cannot be read: {error}") from error
-    if tied:
-        tensors.pop("lm_head.weight", None)
-    return tensors
-
-
-def _json(directory: Path, name: str) -> dict[str, Any]:
-    path = directory / name
-    try:
-        content = json.loads(path.read_text())
-    except FileNotFoundError as error:
-        raise CheckpointError(f"{directory}: {name} is missing: is this a checkpoint directory?") from error
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{directory}: {name} cannot be read: {error}") from error
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{directory}: {name} is not a JSON object")
-    return content
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _compare(files: TensorFiles, own: dict[str, Tensor]) -> None:
+    """Raise CheckpointError unless the files hold every tensor in its shape, and no other."""
+    given = {name for name in files.entries if not name.endswith(BUFFERS)} - ({HEAD} - own.keys())
+    missing, surplus = sorted(own.keys() - given), sorted(given - own.keys())
+    if missing or surplus:
+        raise CheckpointError(
+            f"{files.directory}: the weights are not those of {CONFIG}: missing {missing[:3]}, "
+            f"unknown {surplus[:3]}"
+        )
+    for name, tensor in own.items():
+        entry = files.entry(name)
+        if entry.shape != tuple(tensor.shape):
+            raise CheckpointError(
+                f"{entry.path}: {name} has shape {list(entry.shape)}, {CONFIG} expects {list(tensor.shape)}"
+            )

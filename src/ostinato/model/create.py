@@ -10,9 +10,10 @@ from pathlib import Path
 
 import torch
 
-from ostinato.model.checkpoint import CheckpointError, save
+from ostinato.model.checkpoint import save
 from ostinato.model.config import ModelConfig, ModelConfigError
 from ostinato.model.decoder import Decoder
+from ostinato.model.tensor_files import CheckpointError
 from ostinato.model.tokenizer import Tokenizer, TokenizerError
 
 

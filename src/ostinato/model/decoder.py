@@ -1,4 +1,4 @@
-"""A small Qwen3-shaped decoder, dense or mixture of experts, for one CPU thread.
+"""A decoder in the shape of Llama, Qwen2 or Qwen3, dense or mixture of experts, for a CPU.
 
 Shapes: B rows, T tokens, S keys, H heads, K kv heads, D head_dim, C hidden, V vocabulary, N = B·T tokens,
 E experts, P experts per token, L layers with experts.
@@ -8,6 +8,7 @@ faster; `state_dict` and `load_state_dict` use the unfused Hugging Face names.
 """
 # ruff: noqa: N803, N806
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from ostinato.model.config import ModelConfig
 from ostinato.model.experts import Dense, Experts
 from ostinato.model.norm import RMSNorm, rms_norm
+from ostinato.model.tensor_files import finite
 
 EMBEDDING_STD = 0.6
 LOGIT_STD = 0.05
@@ -27,6 +29,8 @@ and small as an output matrix."""
 QK_GAIN = 1.4
 """The gain of queries and keys, which have unit norm per component; squared it doubles the attention scale of
 1/√D."""
+TABLE_POSITIONS = 1024
+"""The positions that rotary tables hold at least."""
 
 
 class WeightsError(ValueError):
@@ -51,23 +55,49 @@ class Context:
 
 
 class Rotary(nn.Module):
-    """Rotary positions from tables [positions, 1, D]; `sin` carries the sign of rotate-half."""
+    """Rotary positions from tables [positions, 1, D]; `sin` carries the sign of rotate-half.
 
-    cos: Tensor
-    sin: Tensor
+    The tables grow with the positions that are asked for: a context of 128 K tokens would need 134 MB.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        half = torch.arange(0, config.head_dim, 2).float() / config.head_dim
-        angles = torch.outer(torch.arange(config.max_positions).float(), config.rope_theta**-half)
-        self.register_buffer("cos", torch.cat((angles, angles), -1).cos()[:, None], persistent=False)
-        signed = torch.cat((-angles.sin(), angles.sin()), -1)[:, None]
-        self.register_buffer("sin", signed, persistent=False)
+        self.config = config
+        self._tables: dict[torch.device, tuple[Tensor, Tensor]] = {}
 
-    def at(self, positions: Tensor | None, tokens: int) -> tuple[Tensor, Tensor]:
-        if positions is None:
-            return self.cos[:tokens], self.sin[:tokens]
-        return self.cos[positions], self.sin[positions]
+    def tables(self, positions: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Return cosines and signed sines for at least so many positions, each [positions, 1, D]."""
+        known = self._tables.get(device)
+        if known is None or len(known[0]) < positions:
+            count = max(positions, TABLE_POSITIONS, 2 * len(known[0]) if known else 0)
+            with torch.inference_mode(False):  # tables made while sampling must serve training too
+                half = frequencies(self.config).to(device)
+                angles = torch.outer(torch.arange(count, device=device).float(), half)
+                cos = torch.cat((angles, angles), -1).cos()[:, None]
+                sin = torch.cat((-angles.sin(), angles.sin()), -1)[:, None]
+            known = self._tables[device] = cos, sin
+        return known
+
+    def at(self, positions: Tensor | None, ids_BT: Tensor) -> tuple[Tensor, Tensor]:
+        reach = ids_BT.shape[1] if positions is None else int(positions.max()) + 1
+        cos, sin = self.tables(reach, ids_BT.device)
+        return (cos[:reach], sin[:reach]) if positions is None else (cos[positions], sin[positions])
+
+
+def frequencies(config: ModelConfig) -> Tensor:
+    """Return the angle of one position for each pair of a head, [D / 2], in float32.
+
+    The scaling is Llama 3.1's: long waves are stretched by `factor`, short ones stay, those between are
+    blended (transformers, modeling_rope_utils.py, `_compute_llama3_parameters`).
+    """
+    inverse = 1.0 / config.rope_theta ** (torch.arange(0, config.head_dim, 2).float() / config.head_dim)
+    scaling = config.rope_scaling
+    if scaling is None:
+        return inverse
+    low, high = scaling.low_freq_factor, scaling.high_freq_factor
+    turns = scaling.original_positions * inverse / (2 * math.pi)
+    kept = ((turns - low) / (high - low)).clamp(0, 1)
+    return (1 - kept) * inverse / scaling.factor + kept * inverse
 
 
 def rotate(x_BTHD: Tensor, context: Context) -> Tensor:
@@ -75,7 +105,7 @@ def rotate(x_BTHD: Tensor, context: Context) -> Tensor:
 
 
 class Attention(nn.Module):
-    """Grouped-query attention with normalised queries and keys."""
+    """Grouped-query attention, with normalised queries and keys or with biases, as `config` says."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -84,15 +114,15 @@ class Attention(nn.Module):
         rows = width + 2 * config.kv_heads * config.head_dim
         self.qkv = nn.Parameter(torch.empty(rows, config.hidden_size))
         self.out = nn.Parameter(torch.empty(config.hidden_size, width))
-        self.q_norm = nn.Parameter(torch.ones(config.head_dim))
-        self.k_norm = nn.Parameter(torch.ones(config.head_dim))
+        self.bias = nn.Parameter(torch.zeros(rows)) if config.attention_bias else None
+        self.q_norm = nn.Parameter(torch.ones(config.head_dim)) if config.qk_norm else None
+        self.k_norm = nn.Parameter(torch.ones(config.head_dim)) if config.qk_norm else None
 
     def forward(self, x_BTC: Tensor, context: Context, layer: int) -> Tensor:
         H, K, D = self.config.heads, self.config.kv_heads, self.config.head_dim
         B, T, _ = x_BTC.shape
-        qkv = F.linear(x_BTC, self.qkv).view(B, T, H + 2 * K, D)
-        gains = torch.cat((self.q_norm.expand(H, D), self.k_norm.expand(K, D)))
-        qk = rotate(rms_norm(qkv[:, :, : H + K], gains, self.config.rms_eps), context).transpose(1, 2)
+        qkv = F.linear(x_BTC, self.qkv, self.bias).view(B, T, H + 2 * K, D)
+        qk = rotate(self._normalised(qkv[:, :, : H + K]), context).transpose(1, 2)
         q, k, v = qk[:, :H], qk[:, H:], qkv[:, :, H + K :].transpose(1, 2)
         if context.cache is not None:
             y = context.cache.attend(layer, q, k, v)
@@ -100,13 +130,28 @@ class Attention(nn.Module):
             y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=H != K)
         return F.linear(y.transpose(1, 2).reshape(B, T, H * D), self.out)
 
+    def gains(self) -> Tensor | None:
+        """Return the gain of each head of queries and keys, [H + K, D], or None without normalisation."""
+        if self.q_norm is None or self.k_norm is None:
+            return None
+        H, K, D = self.config.heads, self.config.kv_heads, self.config.head_dim
+        return torch.cat((self.q_norm.expand(H, D), self.k_norm.expand(K, D)))
+
+    def _normalised(self, qk: Tensor) -> Tensor:
+        gains = self.gains()
+        return qk if gains is None else rms_norm(qk, gains, self.config.rms_eps)
+
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
         sizes = [n * self.config.head_dim for n in (self.config.heads, *[self.config.kv_heads] * 2)]
         for name, part in zip(("q", "k", "v"), torch.split_with_sizes(self.qkv, sizes), strict=True):
             yield f"{name}_proj.weight", part
+        if self.bias is not None:
+            for name, part in zip(("q", "k", "v"), torch.split_with_sizes(self.bias, sizes), strict=True):
+                yield f"{name}_proj.bias", part
         yield "o_proj.weight", self.out
-        yield "q_norm.weight", self.q_norm
-        yield "k_norm.weight", self.k_norm
+        if self.q_norm is not None and self.k_norm is not None:
+            yield "q_norm.weight", self.q_norm
+            yield "k_norm.weight", self.k_norm
 
 
 class Layer(nn.Module):
@@ -125,9 +170,13 @@ class Layer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Token ids to logits. A fresh one is initialised to learn quickly: see `initialise`."""
+    """Token ids to logits.
 
-    def __init__(self, config: ModelConfig) -> None:
+    A fresh one is initialised to learn quickly: see `initialise`. With `initialise=False` its weights hold
+    anything until they are loaded.
+    """
+
+    def __init__(self, config: ModelConfig, *, initialise: bool = True) -> None:
         super().__init__()
         self.config = config
         self.embedding = nn.Parameter(torch.empty(config.vocab_size, config.hidden_size))
@@ -135,7 +184,8 @@ class Decoder(nn.Module):
         self.norm = RMSNorm(config.hidden_size, config.rms_eps)
         self.rotary = Rotary(config)
         self.unembedding = self.embedding if config.tied else nn.Parameter(torch.empty_like(self.embedding))
-        self.initialise()
+        if initialise:
+            self.initialise()
 
     @torch.no_grad()
     def initialise(self) -> None:
@@ -168,7 +218,7 @@ class Decoder(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """Return the input of `head`, [B, T, C], and the routes as in `forward`."""
         x = F.embedding(ids_BT, self.embedding)
-        context = Context(*self.rotary.at(positions, ids_BT.shape[1]), cache)
+        context = Context(*self.rotary.at(positions, ids_BT), cache)
         routes: list[Tensor] = []
         for i, layer in enumerate(self.layers):
             assert isinstance(layer, Layer)
@@ -213,5 +263,5 @@ def check_weights(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> Non
     for name, tensor in given.items():
         if tensor.shape != own[name].shape:
             raise WeightsError(f"{name} has shape {list(tensor.shape)}, expected {list(own[name].shape)}")
-        if not torch.isfinite(tensor).all():
+        if not finite(tensor):
             raise WeightsError(f"{name} holds values that are not finite")

@@ -9,7 +9,7 @@ from typing import TypeVar
 import torch
 
 from ostinato.config import settings_of
-from ostinato.model.checkpoint import CheckpointError
+from ostinato.model.tensor_files import CheckpointError
 from ostinato.store import ObjectsError, StoreError
 from ostinato.sync import SyncError
 from ostinato.train.state import StateError

@@ -20,8 +20,11 @@ pytestmark = NEEDS_KERNEL
 @st.composite
 def shapes(draw: st.DrawFn) -> dict[str, Any]:
     kv, group = draw(st.integers(1, 3)), draw(st.integers(1, 3))
-    experts = draw(st.sampled_from([0, 1, 3, 7]))
+    experts = draw(st.sampled_from([0, 0, 1, 3, 7]))
+    qk_norm = bool(experts) or draw(st.booleans())
     return {
+        "qk_norm": qk_norm,
+        "attention_bias": not qk_norm and draw(st.booleans()),
         "vocab_size": draw(st.integers(64, 150)),
         "hidden_size": draw(st.integers(3, 70)),
         "layers": draw(st.integers(1, 3)),

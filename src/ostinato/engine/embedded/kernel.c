@@ -66,6 +66,7 @@ static inline vec exponential(vec x) {
 /* The sizes that `native.py` passes: all int64. */
 typedef struct {
     int64_t vocab, hidden, layers, heads, kv_heads, dim, dense, experts, top, expert, shared, norm_top;
+    int64_t normed, biased; /* queries and keys are normalised; q, k and v have a bias */
     int64_t slots, max_len;
 } Sizes;
 
@@ -80,8 +81,8 @@ typedef struct {
     float *temperature;
 } Table;
 
-/* Packed weights: of each layer ten pointers in this order, then the three of the model. */
-enum { NORM1, QKV, GAINS, OUT, NORM2, ROUTER, GATE_UP, DOWN, SHARED_GATE_UP, SHARED_DOWN, PER_LAYER };
+/* Packed weights: of each layer eleven pointers in this order, then the three of the model. */
+enum { NORM1, QKV, BIAS, GAINS, OUT, NORM2, ROUTER, GATE_UP, DOWN, SHARED_GATE_UP, SHARED_DOWN, PER_LAYER };
 enum { EMBEDDING, NORM, HEAD };
 
 typedef struct {
@@ -168,13 +169,16 @@ static void normalise(const float *x, const float *gain, int64_t width, int64_t 
 
 /* ---- attention -------------------------------------------------------------------------------------- */
 
-/* Normalise one head of a query or key and rotate it by its position. */
+/* Normalise one head of a query or key, unless there is no gain, and rotate it by its position. */
 static void turn(const float *x, const float *gain, const float *cos, const float *sin, int64_t dim,
                  float eps, float scale, float *y) {
     float part[4] = {0}, half[dim];
-    for (int64_t i = 0; i < dim; i++) part[i & 3] += x[i] * x[i];
-    float by = 1 / sqrtf(((part[0] + part[1]) + (part[2] + part[3])) / dim + eps);
-    for (int64_t i = 0; i < dim; i++) half[i] = x[i] * by * gain[i];
+    if (gain) {
+        for (int64_t i = 0; i < dim; i++) part[i & 3] += x[i] * x[i];
+        float by = 1 / sqrtf(((part[0] + part[1]) + (part[2] + part[3])) / dim + eps);
+        for (int64_t i = 0; i < dim; i++) half[i] = x[i] * by * gain[i];
+    } else
+        memcpy(half, x, dim * 4);
     for (int64_t i = 0; i < dim; i++) {
         int64_t other = i < dim / 2 ? i + dim / 2 : i - dim / 2;
         y[i] = (half[i] * cos[i] + half[other] * sin[i]) * scale;
@@ -234,11 +238,12 @@ static void remember(const Engine *e, int64_t layer, int64_t slot, int64_t at, c
     const float *cos = e->cos + at * dim, *sin = e->sin + at * dim;
     float key[dim];
     for (int64_t h = 0; h < heads; h++)
-        turn(qkv + h * dim, gains + h * dim, cos, sin, dim, e->eps, 1 / sqrtf((float)dim), qkv + h * dim);
+        turn(qkv + h * dim, gains ? gains + h * dim : NULL, cos, sin, dim, e->eps, 1 / sqrtf((float)dim),
+             qkv + h * dim);
     for (int64_t h = 0; h < kv; h++) {
         int64_t head = (layer * e->s.slots + slot) * kv + h;
         float *k = e->keys + head * e->k_size + at / LANES * dim * LANES + at % LANES;
-        turn(qkv + (heads + h) * dim, gains + (heads + h) * dim, cos, sin, dim, e->eps, 1, key);
+        turn(qkv + (heads + h) * dim, gains ? gains + (heads + h) * dim : NULL, cos, sin, dim, e->eps, 1, key);
         for (int64_t d = 0; d < dim; d++) k[d * LANES] = key[d];
         memcpy(e->values + head * e->v_size + at * e->v_row, qkv + (heads + kv + h) * dim, dim * 4);
     }
@@ -248,8 +253,13 @@ static void attention(const Engine *e, int64_t layer, const float *const *w, int
                       const int64_t *slots, const int64_t *positions) {
     int64_t dim = e->s.dim, heads = e->s.heads, kv = e->s.kv_heads, width = heads * dim;
     product(e->h, e->c, rows, w[QKV], e->s.hidden, (heads + 2 * kv) * dim, e->part, e->qkv);
+    for (int64_t r = 0; r < rows && e->s.biased; r++)
+        for (int64_t i = 0; i < e->qkv; i += LANES) {
+            float *at = e->part + r * e->qkv + i;
+            store(at, load(at) + load(w[BIAS] + i));
+        }
     for (int64_t r = 0; r < rows; r++)
-        remember(e, layer, slots[r], positions[r], w[GAINS], e->part + r * e->qkv);
+        remember(e, layer, slots[r], positions[r], e->s.normed ? w[GAINS] : NULL, e->part + r * e->qkv);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t h = 0; h < heads; h++) {
             int64_t head = (layer * e->s.slots + slots[r]) * kv + h / (heads / kv);

@@ -35,13 +35,13 @@ class NativeForward:
     def __init__(self, decoder: Decoder, table: SlotTable) -> None:
         config = decoder.config
         self._table, self._library = table, library()
-        self._own = Decoder(config)
+        self._own = Decoder(config, initialise=False)
         self._weights = self.prepare(decoder.state_dict())
         self._cos, self._sin = (
             np.ascontiguousarray(part[: table.max_len, 0].numpy())
-            for part in (decoder.rotary.cos, decoder.rotary.sin)
+            for part in decoder.rotary.tables(table.max_len, torch.device("cpu"))
         )
-        sizes = (ctypes.c_int64 * 14)(*_sizes(config, table))
+        sizes = (ctypes.c_int64 * 16)(*_sizes(config, table))
         place = ctypes.byref(sizes), config.rms_eps, self._cos.ctypes.data, self._sin.ctypes.data
         self._engine = self._library.create(*place)
         if not self._engine:
@@ -98,7 +98,8 @@ def _sizes(config: ModelConfig, table: SlotTable) -> list[int]:
             config.head_dim,
         ),
         *(0 if config.experts else config.intermediate_size, *(moe if config.experts else no_moe)),
-        *(int(config.norm_topk), len(table.busy), table.max_len),
+        *(int(config.norm_topk), int(config.qk_norm), int(config.attention_bias)),
+        *(len(table.busy), table.max_len),
     ]
 
 
@@ -107,9 +108,10 @@ def _parts(decoder: Decoder) -> Iterator[list[Array]]:
     for layer in decoder.layers:
         assert isinstance(layer, Layer)
         attention, mlp = layer.attention, layer.mlp
-        heads, kv = decoder.config.heads, decoder.config.kv_heads
-        gains = torch.cat((attention.q_norm.repeat(heads), attention.k_norm.repeat(kv)))
-        yield [_vector(layer.attention_norm.weight), _matrix(attention.qkv), _array(gains)]
+        gains = attention.gains()
+        yield [_vector(layer.attention_norm.weight), _matrix(attention.qkv)]
+        yield [_NONE if attention.bias is None else _vector(attention.bias)]
+        yield [_NONE if gains is None else _array(gains)]
         yield [_matrix(attention.out), _vector(layer.mlp_norm.weight)]
         yield _experts(mlp) if isinstance(mlp, Experts) else _dense(mlp)
     table = _array(decoder.embedding)

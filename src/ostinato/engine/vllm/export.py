@@ -7,24 +7,23 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from safetensors.torch import save_file
 from torch import Tensor
 
-from ostinato.model.checkpoint import CONFIG, WEIGHTS
 from ostinato.model.decoder import Decoder
+from ostinato.model.tensor_files import CONFIG, write_tensors
 from ostinato.model.tokenizer import Tokenizer
 
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 
 
 def export(decoder: Decoder, tokenizer: Tokenizer, directory: Path) -> dict[str, Tensor]:
-    """Write a model for vLLM and return its weights. Raises ModelConfigError, OSError, SafetensorError."""
+    """Write a model for vLLM and return its weights. Raises ModelConfigError, OSError."""
     directory.mkdir(parents=True, exist_ok=True)
     words = decoder.config.to_hf() | {"tie_word_embeddings": False}
     (directory / CONFIG).write_text(json.dumps(words, indent=2) + "\n")
     tokenizer.save(directory)
     tensors = {name: tensor.clone() for name, tensor in untied(decoder.state_dict()).items()}
-    save_file(tensors, directory / WEIGHTS, metadata={"format": "pt"})
+    write_tensors(directory, tensors.items())
     return tensors
 
 
