@@ -57,10 +57,10 @@ class CheckpointError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TensorEntry:
+class StoredTensor:
     """The place of one tensor: its file, where its bytes lie in it, its shape and dtype.
 
-    >>> TensorEntry(path=Path("model.safetensors"), start=64, shape=(2, 3), dtype=torch.float32).size
+    >>> StoredTensor(path=Path("model.safetensors"), start=64, shape=(2, 3), dtype=torch.float32).size
     24
     """
 
@@ -78,7 +78,7 @@ class TensorEntry:
 class TensorFiles:
     """The tensors of one checkpoint directory by Hugging Face name; none is read before it is asked for."""
 
-    def __init__(self, directory: Path, entries: dict[str, TensorEntry]) -> None:
+    def __init__(self, directory: Path, entries: dict[str, StoredTensor]) -> None:
         self.directory = directory
         self.entries = entries
 
@@ -102,7 +102,7 @@ class TensorFiles:
         """The number of bytes of all tensors."""
         return sum(entry.size for entry in self.entries.values())
 
-    def entry(self, name: str) -> TensorEntry:
+    def entry(self, name: str) -> StoredTensor:
         """Return the place of a tensor. Raises CheckpointError if the checkpoint has none of this name."""
         try:
             return self.entries[name]
@@ -276,11 +276,11 @@ def _publish(directory: Path, shards: list[_Shard]) -> None:
     draft.replace(directory / INDEX)
 
 
-def _indexed(directory: Path) -> dict[str, TensorEntry]:
+def _indexed(directory: Path) -> dict[str, StoredTensor]:
     places = read_json(directory / INDEX).get("weight_map")
     if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
         raise CheckpointError(f"{directory}: {INDEX} has no weight_map: get another copy of it")
-    entries: dict[str, TensorEntry] = {}
+    entries: dict[str, StoredTensor] = {}
     for file in sorted(set(places.values())):
         path = directory / file
         if path.parent != directory:
@@ -295,7 +295,7 @@ def _indexed(directory: Path) -> dict[str, TensorEntry]:
     return entries
 
 
-def _header(path: Path) -> dict[str, TensorEntry]:
+def _header(path: Path) -> dict[str, StoredTensor]:
     """Return the tensors of one file; every one of them lies within it."""
     try:
         with path.open("rb") as file:
@@ -312,12 +312,12 @@ def _header(path: Path) -> dict[str, TensorEntry]:
         ) from error
 
 
-def _entry(path: Path, base: int, total: int, words: dict[str, Any]) -> TensorEntry:
+def _entry(path: Path, base: int, total: int, words: dict[str, Any]) -> StoredTensor:
     if words["dtype"] not in DTYPES:
         raise ValueError(f"it holds {words['dtype']} values, which is none of {', '.join(DTYPES)}")
     start, end = (int(n) for n in words["data_offsets"])
     shape = tuple(int(n) for n in words["shape"])
-    entry = TensorEntry(path=path, start=base + start, shape=shape, dtype=DTYPES[words["dtype"]])
+    entry = StoredTensor(path=path, start=base + start, shape=shape, dtype=DTYPES[words["dtype"]])
     if start < 0 or min(shape, default=0) < 0 or end - start != entry.size or base + end > total:
         raise ValueError("it is cut off, or its header is damaged")
     return entry
