@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from ostinato.cli import main
+from ostinato.model.tensor_files import TensorFiles, write_tensors
 from ostinato.store import Objects
 from ostinato.sync import Cadence, Publisher, Subscriber
 
@@ -82,3 +83,16 @@ def test_what_is_no_store_is_one_line(capsys: pytest.CaptureFixture[str], tmp_pa
     assert not (tmp_path / "nowhere").exists()
     assert "holds no version: check --prefix" in said(capsys, "list", tmp_path, status=1)
     assert "weights" in said(capsys, "mirror", tmp_path, "nosuch://bucket", "--once", status=1)
+
+
+def test_a_model_is_imported_or_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    source, target = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    write_tensors(source, [("w", torch.ones(3, 4))])
+    assert "config.json is missing" in said(capsys, "import", source, target, status=1)
+    (source / "config.json").write_text("{}")
+    (source / "tokenizer.json").write_text("{}")
+    (row,) = said(capsys, "import", source, target, "--dtype", "bfloat16")
+    assert row == {"target": str(target), "bytes": 24}
+    assert TensorFiles.open(target).tensor("w").dtype == torch.bfloat16
+    assert "exists already" in said(capsys, "import", source, target, status=1)

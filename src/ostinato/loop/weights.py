@@ -1,4 +1,4 @@
-"""`ostinato weights`: the versions in an object store, what may go, and a copy for another region."""
+"""`ostinato weights`: the versions in an object store, what may go, a copy for another region, an import."""
 
 import argparse
 import asyncio
@@ -22,13 +22,21 @@ Command = Callable[["Objects", argparse.Namespace], int]
 
 def register(commands: Any) -> None:
     """Add `weights` and its commands to the subparsers of `ostinato`."""
-    parser = commands.add_parser("weights", help="list, collect and mirror published weights")
+    parser = commands.add_parser("weights", help="import a model; list, collect and mirror versions")
     group = parser.add_subparsers(required=True, metavar="COMMAND")
     _command(group, "list", "every version, how it is reached and whether that is still there", _list)
     _command(group, "collect", "remove what no reader needs any more; may run at any time", _collect)
     mirror = _command(group, "mirror", "copy each new version into a region's own store", _mirror)
     mirror.add_argument("target", help="folder or URL of the region's object store")
     mirror.add_argument("--once", action="store_true", help="copy what there is now, then end")
+    words = "write a GGUF file or a Hugging Face directory as a checkpoint, in one piece or not at all"
+    taken = group.add_parser("import", help=words, description=words)
+    taken.add_argument("source", type=Path, help="a GGUF file, or a directory with safetensors")
+    taken.add_argument("target", type=Path, help="the directory to make")
+    dtypes = ("float32", "bfloat16", "float16")
+    taken.add_argument("--dtype", choices=dtypes, help="default: float32 of GGUF, else what it is")
+    taken.add_argument("--json", action="store_true", help="print JSON")
+    taken.set_defaults(run=_import)
 
 
 def _command(group: Any, name: str, help: str, command: Command) -> argparse.ArgumentParser:
@@ -52,6 +60,18 @@ def _run(command: Command, options: argparse.Namespace) -> int:
         return command(Objects.open(options.objects), options)
     except (ObjectsError, SyncError) as error:
         return _complain(FAILED, str(error))
+
+
+def _import(options: argparse.Namespace) -> int:
+    from ostinato.model.tensor_files import CheckpointError
+    from ostinato.model.weights_import import import_weights
+
+    try:
+        size = import_weights(options.source, options.target, options.dtype)
+    except CheckpointError as error:
+        return _complain(FAILED, str(error))
+    _print_row({"target": str(options.target), "bytes": size}, options)
+    return DONE
 
 
 def _list(objects: "Objects", options: argparse.Namespace) -> int:

@@ -91,7 +91,7 @@ def load_decoder(directory: Path, config: ModelConfig, meta: CheckpointMeta) -> 
         raise CheckpointError(f"{directory}: {names} is damaged: its sha256 is not the one in {META}")
     decoder = Decoder(config, initialise=False)
     own = decoder.state_dict()
-    _compare(files, own)
+    compare(files, own)
     for name, tensor in own.items():
         tensor.copy_(files.tensor(name))
     return decoder
@@ -120,7 +120,7 @@ def load_meta(directory: Path) -> CheckpointMeta:
         raise CheckpointError(f"{directory}: {META} is not one of ostinato's: {error}") from error
 
 
-def _compare(files: TensorFiles, own: dict[str, Tensor]) -> None:
+def compare(files: TensorFiles, own: dict[str, Tensor]) -> None:
     """Raise CheckpointError unless the files hold every tensor in its shape, and no other."""
     given = {name for name in files.entries if not name.endswith(BUFFERS)} - ({HEAD} - own.keys())
     missing, surplus = sorted(own.keys() - given), sorted(given - own.keys())
