@@ -43,7 +43,7 @@ CONTEXTS = select(_column.number, _column.length, _column.digest).where(
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class TurnContext:
     """The tokens that a turn read and sampled, by their number and digest; `number` is that of the turn."""
 
     number: int
@@ -53,13 +53,13 @@ class Context:
 
 def rows_of(to: Recording, turns: Sequence[Turn]) -> list[Row]:
     """Return the rows of turns that are about to be recorded, each as an increment where it can be one."""
-    recorded: dict[str, list[Context]] = {}
+    recorded: dict[str, list[TurnContext]] = {}
     rows = []
     for turn in turns:
         known = [one for one in recorded.get(turn.session_id, ()) if one.number < turn.index]
         if turn.index:
             numbers = {"number": turn.index, "oldest": turn.index - MOST_TRIED}
-            known += [Context(*row) for row in to.all(CONTEXTS, {"session": turn.session_id, **numbers})]
+            known += [TurnContext(*row) for row in to.all(CONTEXTS, {"session": turn.session_id, **numbers})]
         prompt = pack_ints(turn.prompt_ids)
         base, digest = _matched(prompt, known)
         row = turn_row(turn) | {
@@ -70,12 +70,12 @@ def rows_of(to: Recording, turns: Sequence[Turn]) -> list[Row]:
         digest.update(row["ids"])
         rows.append(row | {"digest": digest.digest()})
         recorded.setdefault(turn.session_id, []).append(
-            Context(turn.index, row["length"], rows[-1]["digest"])
+            TurnContext(turn.index, row["length"], rows[-1]["digest"])
         )
     return rows
 
 
-def _matched(prompt: bytes, known: Iterable[Context]) -> tuple[Context | None, "hashlib.blake2b"]:
+def _matched(prompt: bytes, known: Iterable[TurnContext]) -> tuple[TurnContext | None, "hashlib.blake2b"]:
     """Return the longest context that the prompt begins with, and the digest of the prompt so far.
 
     All contexts are tried in one pass over the prompt.
