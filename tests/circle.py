@@ -7,7 +7,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ostinato.config import dump
 from ostinato.demo.show import Show
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.loop.config import RunConfig
@@ -39,7 +38,7 @@ async def circle(directory: Path, mind: Mind, arms: Sequence[str]) -> AsyncItera
     config = RunConfig(sandbox="process")
     shape = replace(config.model.shape, hidden_size=16, heads=1, kv_heads=1, head_dim=8)
     config = replace(config, model=replace(config.model, shape=shape))
-    run = open_run(Run(directory=directory / "run"), dump(config), fresh=False).run
+    run = open_run(Run(directory=directory / "run"), config, fresh=False).run
     await prepare(config, run)
     tokenizer, renderer = load_wire(run.checkpoint(START))
 

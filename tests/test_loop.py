@@ -1,6 +1,6 @@
 """The whole circle in small, with processes killed in the middle and a run interrupted and resumed.
 
-Covers loop/circle.py, loop/integrity.py, loop/stages/prepare.py, loop/stages/problems.py,
+Covers loop/circle.py, loop/integrity.py, loop/stages/problems.py,
 loop/stages/teach.py, loop/stages/practise.py, demo/commands.py and demo/report.py.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ostinato.config import dump, load
+from ostinato.config import load
 from ostinato.demo.developers import live_traffic
 from ostinato.demo.report import as_json, finish
 from ostinato.demo.show import Show
@@ -45,7 +45,7 @@ async def turn(directory: Path, *overrides: str) -> dict[str, Any]:
     config = load(RunConfig, SMALL, overrides)
     console = Console(quiet=True)
     with owned(directory, "run") as run:
-        opened = open_run(run, dump(config), fresh=False)
+        opened = open_run(run, config, fresh=False)
         result = await circle(config, run, Show(console), live_traffic, resumed=opened.resumed)
         finish(run, result, console)
     return as_json(result)

@@ -55,7 +55,7 @@ def test_a_run_that_would_be_refused_later_is_refused_before_it_is_prepared(sett
         (["practice", "teach"], "in the order"),
         (["teach", "teach"], "each once"),
         (["teach", "practice", "cycle"], "cycle without after"),
-        (["practice"], "lacks teach"),
+        (["practice"], "lacks teach and model.path"),
     ],
 )
 def test_a_list_of_stages_that_makes_no_sense_is_refused_with_its_reason(
@@ -67,3 +67,9 @@ def test_a_list_of_stages_that_makes_no_sense_is_refused_with_its_reason(
 
 def test_every_claim_of_a_setting_is_one_of_a_trial() -> None:
     assert set(CLAIMS) == set(Claim)
+
+
+def test_an_engine_without_room_for_the_longest_turn_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"harness.max_context is 448 and engine.context 447"):
+        check(load(RunConfig, None, ["engine.context=447"]))
+    check(load(RunConfig, None, ["schedule.stages=['before']", "model.path=/somewhere"]))

@@ -14,7 +14,6 @@ from rich.console import Console
 from tests.circle import solves
 from tests.store.builders import session, turn
 
-from ostinato.config import dump
 from ostinato.demo.developers import live_traffic
 from ostinato.demo.show import Show
 from ostinato.engine.http import Running
@@ -103,7 +102,7 @@ class Scene(Workshop):
 async def scene(directory: Path, skill: Skill) -> AsyncIterator[Scene]:
     shape = replace(SMALL.model.shape, hidden_size=16, heads=1, kv_heads=1, head_dim=8)
     config = replace(SMALL, model=replace(SMALL.model, shape=shape))
-    run = open_run(Run(directory=directory / "run"), dump(config), fresh=False).run
+    run = open_run(Run(directory=directory / "run"), config, fresh=False).run
     await prepare(config, run)
     async with open_workshop(config, run, Show(Console(quiet=True))) as shop:
         shop.__class__ = Scene

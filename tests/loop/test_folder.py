@@ -1,18 +1,20 @@
 """Covers loop/folder.py, loop/run.py and loop/people.py: opening a folder deletes nothing of people's."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.store.builders import session, start_python
 
-from ostinato.config import ConfigError
+from ostinato.config import ConfigError, load
+from ostinato.loop.config import EnginesConfig, RunConfig, ScheduleConfig
 from ostinato.loop.folder import Opened, OwnedError, RunError, open_run, owned
 from ostinato.loop.results import Moment, Taught
 from ostinato.loop.run import Run, write_whole
 from ostinato.store import StoreError
 
-CONFIG = "seed = 1\n"
+CONFIG = RunConfig()
 LESSONS = Taught(sessions=3)
 OWN = """
 import sys
@@ -55,7 +57,7 @@ def aside(opened: Opened) -> Path:
 def test_a_new_folder_starts_afresh(owner: Run) -> None:
     opened = open_run(owner, CONFIG, fresh=False)
     assert not opened.resumed and opened.notice.startswith("starts afresh")
-    assert opened.run.config.read_text() == CONFIG
+    assert load(RunConfig, opened.run.config) == CONFIG
 
 
 def test_an_unfinished_run_is_resumed(owner: Run) -> None:
@@ -66,8 +68,8 @@ def test_an_unfinished_run_is_resumed(owner: Run) -> None:
     assert again.run.result("before", Taught) is None
 
 
-@pytest.mark.parametrize("config", [CONFIG, "seed = 2\n"])
-def test_a_finished_run_and_one_of_other_settings_are_moved_aside(owner: Run, config: str) -> None:
+@pytest.mark.parametrize("config", [CONFIG, RunConfig(seed=2)])
+def test_a_finished_run_and_one_of_other_settings_are_moved_aside(owner: Run, config: RunConfig) -> None:
     run = finished(owner)
     with_people = run.open_store()
     with_people.add_key("9f", "ada")
@@ -77,6 +79,14 @@ def test_a_finished_run_and_one_of_other_settings_are_moved_aside(owner: Run, co
     assert not opened.resumed and opened.run.result("teach", Taught) is None
     kept = Run(directory=aside(opened))
     assert kept.result("teach", Taught) == LESSONS and kept.open_store().session("s1") is not None
+
+
+def test_a_finished_run_goes_on_when_its_schedule_has_more_to_do(owner: Run) -> None:
+    finished(owner)
+    more = replace(CONFIG, schedule=ScheduleConfig(cycles=2), engine=EnginesConfig(slots=8))
+    assert open_run(owner, more, fresh=False).resumed
+    assert load(RunConfig, owner.config) == more
+    assert not open_run(owner, replace(more, seed=2), fresh=False).resumed
 
 
 def test_fresh_deletes_a_run_of_simulated_people_and_says_so(owner: Run) -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from ostinato.config import dump
 from ostinato.loop.config import RunConfig
 from ostinato.loop.folder import open_run, owned
 from ostinato.loop.run import START, Run
@@ -34,7 +33,7 @@ async def deployed(directory: Path) -> Run:
     shape = replace(config.model.shape, hidden_size=16, heads=1, kv_heads=1, head_dim=8)
     config = replace(config, model=replace(config.model, shape=shape))
     with owned(directory, "demo") as owner:
-        run = open_run(owner, dump(config), fresh=False).run
+        run = open_run(owner, config, fresh=False).run
     await prepare(config, run)
     torch.manual_seed(0)
     Publisher(run.open_objects()).anchor(0, load(run.checkpoint(START))[0].state_dict())

@@ -50,6 +50,12 @@ def test_without_a_state_there_is_none(decoder: Decoder, tmp_path: Path) -> None
     assert states.newest() is None and states.load(1, decoder, adamw(decoder, rate=1e-3)) is None
 
 
+def test_a_run_without_a_step_leaves_no_moments_to_begin_with(decoder: Decoder, tmp_path: Path) -> None:
+    states, optimizer = States(tmp_path), adamw(decoder, rate=1e-3)
+    states.save(1, decoder, optimizer, {})
+    assert states.inherit(decoder, optimizer) is None and not optimizer.state
+
+
 @pytest.mark.parametrize("damage", ["cut", "other model"])
 def test_a_state_that_does_not_fit_is_named(decoder: Decoder, tmp_path: Path, damage: str) -> None:
     states = States(tmp_path)

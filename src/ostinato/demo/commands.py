@@ -79,19 +79,21 @@ def _go(
     caveat: str = "",
 ) -> int:
     """Run the listed stages in the folder, and end in the report."""
-    from ostinato.config import dump, load
+    from ostinato.config import load
     from ostinato.demo.developers import live_traffic
     from ostinato.demo.report import as_json, finish
     from ostinato.demo.show import Show
     from ostinato.loop.circle import circle
     from ostinato.loop.config import RunConfig, check
     from ostinato.loop.folder import open_run, owned
+    from ostinato.loop.stages.prepare import check_start
 
     config = load(RunConfig, file, overrides)
     check(config)
+    check_start(config)
     show = Show(Console(stderr=options.json))
     with owned(directory, "run") as run:
-        opened = open_run(run, dump(config), fresh=options.fresh)
+        opened = open_run(run, config, fresh=options.fresh)
         show.say(f"{opened.notice} (--fresh deletes and starts afresh)")
         if ahead:
             show.console.print(ahead, style="dim", highlight=False, soft_wrap=True)

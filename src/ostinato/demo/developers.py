@@ -14,8 +14,9 @@ from pathlib import Path
 from ostinato.harness.client import GatewayClient
 from ostinato.harness.conversation import Outcome
 from ostinato.harness.episode import EpisodeRunner, Left
-from ostinato.loop.base import LiveTraffic, PeopleTraffic, Period
+from ostinato.loop.base import LiveTraffic, Period
 from ostinato.loop.config import PEOPLE
+from ostinato.loop.people import PeopleTraffic
 from ostinato.loop.stages.problems import stream
 from ostinato.loop.workshop import Workshop
 from ostinato.rewards.definition import LIVE
@@ -62,6 +63,7 @@ def live_traffic(shop: Workshop) -> LiveTraffic:
     """Return the traffic that `live.developers` names: simulated developers, or people."""
     live = shop.config.live
     if live.developers == PEOPLE:
+        shop.show.say(f"people work at {shop.url}: with their keys, or OSTINATO_KEY={shop.key_of_a_person()}")
         return PeopleTraffic(shop.store, sessions=live.sessions, horizon=live.ab_sessions)
     return SimulatedTraffic(shop, live.developers)
 

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from ostinato.loop.config import HELD_OUT
 from ostinato.loop.results import Cycled, RunResult
 from ostinato.loop.run import Run, write_whole
 from ostinato.types import Score
@@ -115,10 +116,11 @@ def _table(result: RunResult) -> Table:
 
 def _rows(result: RunResult) -> list[tuple[str, ...]]:
     measured = _columns(result).values()
-    splits = dict.fromkeys(split for scores in measured for split in scores)
+    splits = {split for scores in measured for split in scores}
     return [
         (split, *(interval(scores[split]) if split in scores else "not measured" for scores in measured))
-        for split in splits
+        for split in HELD_OUT
+        if split in splits
     ]
 
 

@@ -1,18 +1,11 @@
 """Protocols that a user of the loop fills in: a display for a person, and a source of live sessions."""
 
-import asyncio
-import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Literal, Protocol
 
-from ostinato.rewards.definition import LIVE
-from ostinato.store import Store
-from ostinato.types import Source
-
 Period = Literal["live", "ab"]
 """The part of a cycle that sessions come in: before the collection, or during the A/B test."""
-POLL_S = 5.0
 
 
 class ProgressBar(Protocol):
@@ -50,43 +43,3 @@ class LiveTraffic(Protocol):
 
     def strata(self) -> Mapping[str, str]:
         """Return the stratum of each task id; all sessions whose task has none share one stratum."""
-
-
-class PeopleTraffic:
-    """The sessions of people: they come by themselves through the gateway, so the loop only waits for them.
-
-    When there are enough, it waits for one more attribution window, so that all of them can be judged.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        *,
-        sessions: int,
-        horizon: int,
-        window_s: float = LIVE.window_s,
-        poll_s: float = POLL_S,
-    ) -> None:
-        self._store = store
-        self._wanted: dict[Period, int] = {"live": sessions, "ab": horizon}
-        self._window_s = window_s
-        self._poll_s = poll_s
-
-    @property
-    def horizon(self) -> int:
-        return self._wanted["ab"]
-
-    async def arrive(self, period: Period, since: float) -> None:
-        wanted = self._wanted[period]
-        while True:
-            ended = self._store.sessions(source=Source.LIVE, ended=True, since=since, limit=wanted)
-            if len(ended) >= wanted:
-                break
-            await asyncio.sleep(self._poll_s)
-        await asyncio.sleep(self._window_s)
-
-    def clock(self) -> float:
-        return time.time()
-
-    def strata(self) -> Mapping[str, str]:
-        return {}

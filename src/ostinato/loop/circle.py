@@ -2,7 +2,7 @@
 
 ::
 
-    prepare ─► teach ─► before ─► practice ─► after ─► cycle …
+    prepare ─► teach ─► before ─► practice ─► after ─► cycle … ─► deployed for `ostinato serve`
                  │                   │                   └ live, reward, train, gate, A/B, verdict
                  └ teacher + SFT     └ actor + learner
 """
@@ -13,10 +13,11 @@ from typing import TypeVar
 
 from ostinato.loop.base import Display, LiveTraffic
 from ostinato.loop.config import RunConfig
-from ostinato.loop.cycle import cycles
+from ostinato.loop.cycle import cycles, deploy
 from ostinato.loop.integrity import integrity
-from ostinato.loop.results import Champion, Measured, Practised, RunResult, Taught
+from ostinato.loop.results import Champion, Measured, Practised, Published, RunResult, Taught
 from ostinato.loop.run import Run
+from ostinato.loop.stages.learn import publish
 from ostinato.loop.stages.measure import measure
 from ostinato.loop.stages.practise import practise
 from ostinato.loop.stages.prepare import prepare
@@ -47,6 +48,8 @@ async def circle(
             return await shop.stage(name, schema, work) if name in config.schedule.stages else None
 
         tasks, passes = held_out(config, run), config.bench.passes
+        if "teach" not in config.schedule.stages:
+            await shop.stage("publish", Published, lambda: publish(shop))
         taught = await listed("teach", Taught, lambda: teach(shop))
         before = await listed("before", Measured, lambda: measure(shop, 0, tasks))
         practised = await listed("practice", Practised, lambda: practise(shop))
@@ -56,6 +59,8 @@ async def circle(
         if after is not None and "cycle" in config.schedule.stages:
             champion = Champion(version=version, measured=after)
             cycled = await cycles(shop, live(shop), champion, tasks, config.schedule.cycles)
+        if not cycled:
+            deploy(shop.store, version)
         counters = [stage.engine for stage in (before, practised, after) if stage is not None]
         counters += [engine for cycle in cycled for engine in cycle.engines.values()]
         counted = integrity(shop.store, counters)

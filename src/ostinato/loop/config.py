@@ -1,7 +1,8 @@
 """The settings of a run, as its file has them; each is one that two real runs differ in."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Literal
 
 from ostinato.config import ConfigError
@@ -22,8 +23,10 @@ HELD_OUT = tuple(split for split in SPLITS if split != TRAIN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartConfig:
-    """The model that a run begins with: random weights of our own decoder."""
+    """The model that a run begins with: a checkpoint, or random weights of our own decoder."""
 
+    path: Path | None = None
+    """A checkpoint directory in Hugging Face layout; without one the next two settings make the model."""
     vocabulary: int = 512
     """Size of the tokenizer: bytes, merges learnt from practice text, and the wire format's skeletons."""
     shape: ModelConfig = field(default_factory=lambda: ModelConfig(vocab_size=0, experts=4, expert_size=128))
@@ -125,6 +128,10 @@ class RunConfig:
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
 
 
+FIXED = tuple({each.name for each in fields(RunConfig)} - {"sandbox", "engine", "schedule"})
+"""The settings and tables that must not change while a run is under way."""
+
+
 def check(config: RunConfig) -> None:
     """Raise ConfigError for settings that would be refused, or waited for without end, after hours of work.
 
@@ -134,6 +141,11 @@ def check(config: RunConfig) -> None:
     _check_tasks(config)
     _check_practice(config)
     _check_live(config.live)
+    if config.harness.max_context > config.engine.context:
+        raise ConfigError(
+            f"harness.max_context is {config.harness.max_context} and engine.context "
+            f"{config.engine.context}: an engine needs room for the longest turn"
+        )
     if config.bench.passes < 1:
         raise ConfigError(f"bench.passes is {config.bench.passes}: make it at least 1")
 
@@ -151,8 +163,10 @@ def _check_stages(config: RunConfig) -> None:
         raise ConfigError(
             "schedule.stages lists cycle without after: a candidate is compared with what `after` measured"
         )
-    if "teach" not in stages:
-        raise ConfigError("schedule.stages lacks teach: random weights must be taught before anything else")
+    if "teach" not in stages and config.model.path is None:
+        raise ConfigError(
+            "schedule.stages lacks teach and model.path is not given: random weights must be taught first"
+        )
     if cycles < 1:
         raise ConfigError(
             f"schedule.cycles is {cycles}: make it 1 or more, or leave `cycle` out of the stages"

@@ -31,6 +31,7 @@ from ostinato.loop.trial import CHAMPION, ab_test, planned
 from ostinato.loop.workshop import Workshop
 from ostinato.rewards.definition import LIVE
 from ostinato.rollout.collect import Collector, Harvest
+from ostinato.store import Store
 from ostinato.types import Arm, Decision, Ending, Source, Task, new_id
 
 T = TypeVar("T")
@@ -43,9 +44,10 @@ async def cycles(
 
     `tasks` are held out. The champion was measured on all of them, in `bench.passes` passes.
     """
-    results = []
+    results: list[Cycled] = []
     for number in range(1, count + 1):
-        cycled = await Cycle(shop, traffic, tasks, f"cycle-{number}").result(champion)
+        since = results[-1].ended_at if results else 0.0
+        cycled = await Cycle(shop, traffic, tasks, f"cycle-{number}", since).result(champion)
         judged = cycled.judged
         measured = judged.benched if judged is not None and judged.decision.promotes else champion.measured
         champion = Champion(version=cycled.champion, measured=measured)
@@ -54,11 +56,17 @@ async def cycles(
 
 
 class Cycle:
-    """One cycle, whose stages are kept under `name` in the run folder."""
+    """One cycle, whose stages are kept under `name` in the run folder.
 
-    def __init__(self, shop: Workshop, traffic: LiveTraffic, tasks: Sequence[Task], name: str) -> None:
+    It learns from the live sessions that began at `since` or later, in seconds since the epoch.
+    """
+
+    def __init__(
+        self, shop: Workshop, traffic: LiveTraffic, tasks: Sequence[Task], name: str, since: float
+    ) -> None:
         self._shop = shop
         self._name = name
+        self._since = since
         self._traffic = traffic
         self._tasks = tasks
 
@@ -70,7 +78,7 @@ class Cycle:
         """Run the cycle from live sessions to the verdict; the champion is served until its end."""
         shop, version = self._shop, champion.version
         async with shop.serving(Arm(name=CHAMPION, version=version, share=0.0, engine="")) as engine:
-            self._deploy(version)
+            deploy(shop.store, version)
             lived = await self._stage("live", Lived, lambda: self._live(version))
             collected = await self._stage("collect", Harvest, self._collect)
             trained = await self._stage("refine", Published, lambda: refine(shop, version))
@@ -83,7 +91,7 @@ class Cycle:
                 if not judged.decision.promotes:
                     restored = await self._stage("restore", Published, lambda: restore(shop, version))
                     served = restored.version
-            self._deploy(served)
+            deploy(shop.store, served)
             return Cycled(
                 lived=lived,
                 collected=collected,
@@ -91,6 +99,7 @@ class Cycle:
                 champion=served,
                 engine=await shop.counters(engine),
                 judged=judged,
+                ended_at=time.time(),
             )
 
     async def _judge(self, champion: Champion, candidate: int) -> Judged:
@@ -109,9 +118,8 @@ class Cycle:
 
     async def _live(self, version: int) -> Lived:
         """Let the champion serve everybody until enough sessions have ended."""
-        since = await self._since("live-began")
-        await self._traffic.arrive("live", since)
-        ended = self._shop.store.sessions(source=Source.LIVE, arm=CHAMPION, ended=True, since=since)
+        await self._traffic.arrive("live", self._since)
+        ended = self._shop.store.sessions(source=Source.LIVE, arm=CHAMPION, ended=True, since=self._since)
         sessions = [session.id for session in ended if session.ending is not Ending.INFRASTRUCTURE]
         signals = self._shop.store.signals_of(sessions)
         return Lived(version=version, sessions=len(sessions), signals=sum(map(len, signals.values())))
@@ -149,24 +157,20 @@ class Cycle:
         trial = planned(
             self._shop.config.live, admission.experiment, admission.alpha, horizon=self._traffic.horizon
         )
-        since = await self._since("ab-began")
+        began = await self._stage("ab-began", Moment, _now)
         return await ab_test(
-            self._shop, self._traffic, trial, champion=champion, candidate=candidate, since=since
+            self._shop, self._traffic, trial, champion=champion, candidate=candidate, since=began.at
         )
-
-    def _deploy(self, version: int) -> None:
-        """Serve `version` to everybody, even if an interrupted run left other shares."""
-        store = self._shop.store
-        engine = next(arm.engine for arm in store.arms() if arm.name == CHAMPION)
-        split(store, [Arm(name=CHAMPION, version=version, share=1.0, engine=engine)])
-
-    async def _since(self, name: str) -> float:
-        """Return the time at which a period of traffic began, the same one when the run is resumed."""
-
-        async def now() -> Moment:
-            return Moment(at=time.time())
-
-        return (await self._stage(name, Moment, now)).at
 
     async def _stage(self, name: str, schema: type[T], work: Callable[[], Awaitable[T]]) -> T:
         return await self._shop.stage(f"{self._name}/{name}", schema, work)
+
+
+async def _now() -> Moment:
+    return Moment(at=time.time())
+
+
+def deploy(store: Store, version: int) -> None:
+    """Send everybody to `version`, even if an interrupted run left other shares."""
+    engine = next((arm.engine for arm in store.arms() if arm.name == CHAMPION), "")
+    split(store, [Arm(name=CHAMPION, version=version, share=1.0, engine=engine)])

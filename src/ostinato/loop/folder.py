@@ -4,8 +4,9 @@
 each other's users away. Therefore a folder has one owner at a time, by a lock of the kernel that ends with
 the owner's process.
 
-A folder whose report exists, or whose settings differ, is moved aside and a run starts afresh. Only `--fresh`
-deletes, and never what people left: keys, consents, live sessions.
+A folder goes on while something of its schedule is not done. Meanwhile the sandbox, the engines and the
+schedule may change, and no other setting. A finished folder, or one of other settings, is moved aside and a
+run starts afresh. Only `--fresh` deletes, and never what people left: keys, consents, live sessions.
 """
 
 import contextlib
@@ -19,6 +20,8 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
+from ostinato.config import ConfigError, dump, load
+from ostinato.loop.config import FIXED, RunConfig
 from ostinato.loop.people import people
 from ostinato.loop.run import Run, write_whole
 from ostinato.store.sql.database import is_open_elsewhere
@@ -75,7 +78,7 @@ class Opened:
     resumed: bool = False
 
 
-def open_run(run: Run, config: str, *, fresh: bool) -> Opened:
+def open_run(run: Run, config: RunConfig, *, fresh: bool) -> Opened:
     """Open an owned folder for a run with the settings `config`.
 
     Raises RunError when the folder holds something else than a run, or when `fresh` would delete what people
@@ -83,13 +86,22 @@ def open_run(run: Run, config: str, *, fresh: bool) -> Opened:
     """
     if not _is_empty(run) and not run.config.exists():
         raise RunError(f"{run.directory} holds something else than a run: name an empty or a new folder")
-    same = run.config.exists() and run.config.read_text() == config
-    resumed = same and not fresh and not run.report.exists()
+    resumed = not fresh and _goes_on(run, config)
     notice = f"resumes in {run.directory}" if resumed else _make_room(run, fresh=fresh)
     for path in (run.tasks, run.logs, run.objects_path, run.directory / "checkpoints"):
         path.mkdir(parents=True, exist_ok=True)
-    write_whole(run.config, config)
+    write_whole(run.config, dump(config))
     return Opened(run=run, notice=notice, resumed=resumed)
+
+
+def _goes_on(run: Run, config: RunConfig) -> bool:
+    """Return whether the folder holds a run of these settings with something left to do."""
+    try:
+        kept = load(RunConfig, run.config)
+    except ConfigError:  # there is none, or it is that of an earlier release
+        return False
+    finished = run.report.exists() and kept.schedule == config.schedule
+    return not finished and all(getattr(kept, name) == getattr(config, name) for name in FIXED)
 
 
 def _make_room(run: Run, *, fresh: bool) -> str:

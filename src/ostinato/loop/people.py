@@ -1,10 +1,18 @@
-"""Traces of real people in a store, as opposed to those of a demo's simulated developers."""
+"""Real people: the sessions that they bring, and the traces of them in a store that must not be deleted."""
 
+import asyncio
 import sqlite3
+import time
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 
-from ostinato.store import StoreError
+from ostinato.loop.base import Period
+from ostinato.rewards.definition import LIVE
+from ostinato.store import Store, StoreError
+from ostinato.types import Source
+
+POLL_S = 5.0
 
 RUN_USERS = ("bench", "practice", "search", "simulator", "teacher")
 """Users in whose name a run calls its own gateway."""
@@ -34,3 +42,49 @@ def people(store: Path) -> str:
     except sqlite3.Error as error:
         raise StoreError(f"{store}: {error}: it may hold people's data, so it is kept") from error
     return ", ".join(f"{n} {name}" for name, n in counts.items() if n)
+
+
+class PeopleTraffic:
+    """The sessions of people: they come by themselves through the gateway, so the loop only waits for them.
+
+    Those that `ostinato serve` recorded in the same store before count too. When there are enough, it waits
+    until the attribution windows of all of them are over, so that each can be judged. `now` returns the time
+    in seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        sessions: int,
+        horizon: int,
+        now: Callable[[], float] = time.time,
+        poll_s: float = POLL_S,
+    ) -> None:
+        self._store = store
+        self._wanted: dict[Period, int] = {"live": sessions, "ab": horizon}
+        self._now = now
+        self._poll_s = poll_s
+
+    @property
+    def horizon(self) -> int:
+        return self._wanted["ab"]
+
+    async def arrive(self, period: Period, since: float) -> None:
+        while True:
+            if self._settled(since, self._wanted[period]):
+                return
+            await asyncio.sleep(self._poll_s)
+
+    def _settled(self, since: float, wanted: int) -> bool:
+        """Return whether so many sessions have ended, and the windows of the first of them too."""
+        ended = self._store.sessions(source=Source.LIVE, ended=True, since=since, limit=wanted)
+        turns = self._store.turns_of([session.id for session in ended])
+        settled_at = max(map(LIVE.settles_at, turns.values()), default=0.0)
+        return len(ended) == wanted and settled_at <= self._now()
+
+    def clock(self) -> float:
+        return self._now()
+
+    def strata(self) -> Mapping[str, str]:
+        return {}

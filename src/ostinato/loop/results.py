@@ -134,6 +134,8 @@ class Cycled:
     engine: Counters
     """The counters of the engine that served the champion."""
     judged: Judged | None
+    ended_at: float
+    """The time in seconds since the epoch, from which on sessions are for the next cycle."""
 
     @property
     def decision(self) -> Decision:

@@ -77,6 +77,17 @@ class Workshop:
         key = self._key(user, "use,feedback" if arm is None else "admin", arm)
         return GatewayClient(self._gateway.url, key, http=self._http)
 
+    @property
+    def url(self) -> str:
+        """The address of the gateway."""
+        return self._gateway.url
+
+    def key_of_a_person(self) -> str:
+        """Make a key of the local user, which outlives this process as every person's does."""
+        key = new_key()
+        self.store.add_key(hash_key(key), "local")
+        return key
+
     def _key(self, user: str, roles: str, arm: str | None = None) -> str:
         """Make a key that lasts as long as this run is open."""
         key = new_key()

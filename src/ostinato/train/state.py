@@ -64,12 +64,15 @@ class States:
 
         Second moments say how large each weight's gradients are, which the next stage of training shares.
         First moments say where the last stage was heading. Beginning at zero they also make the first steps
-        short: the rate needs no rise. None when there is no state. Raises StateError.
+        short: the rate needs no rise. None when there is no state, or no step was taken, since all groups
+        were even. Raises StateError.
         """
         newest = self.newest()
         if newest is None:
             return None
         with _fitting(self._path(newest)) as (tensors, header):
+            if not any(name.startswith("square.") for name in tensors):
+                return None
             _inherit(tensors, model, optimizer)
             set_scales(optimizer, json.loads(header["scales"]))
         return newest

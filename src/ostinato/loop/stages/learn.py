@@ -29,6 +29,13 @@ async def refine(shop: Workshop, champion: int) -> Published:
     return Published(version=last_line(log)["version"])
 
 
+async def publish(shop: Workshop) -> Published:
+    """Publish the start checkpoint as version 0, which is the first act of any learner."""
+    config = replace(shop.config.refine, versions=None)
+    await watch(await start_learner(shop, "start", config, until=0), lambda: None)
+    return Published(version=0)
+
+
 async def restore(shop: Workshop, champion: int) -> Published:
     """Publish the champion's weights as the newest version, which the next cycle learns from."""
     run = shop.run

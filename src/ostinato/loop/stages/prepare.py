@@ -1,7 +1,8 @@
-"""The start of a run: a tokenizer of the practice text and a model with random weights."""
+"""The start of a run: somebody's checkpoint, or a tokenizer of the practice text and random weights."""
 
 import asyncio
 import json
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -12,21 +13,75 @@ from ostinato.harness.profiles.profile import profile
 from ostinato.loop.config import RunConfig
 from ostinato.loop.run import START, Run
 from ostinato.loop.stages.problems import stream
-from ostinato.model.renderer import Renderer, skeletons
-from ostinato.model.tokenizer import Tokenizer
+from ostinato.model.config import ModelConfig, ModelConfigError
+from ostinato.model.renderer import Renderer, RenderError, skeletons
+from ostinato.model.tokenizer import Tokenizer, TokenizerError
 
 CORPUS_TASKS = 800
 BANNER = "\n=========================== short test summary info ============================\n"
 """The line that pytest prints above its failures."""
 
 
+WEIGHTS = ".safetensors"
+COMPANIONS = {".json", ".jinja", ".txt", ".model"}
+"""The endings of the files beside the weights: configuration, tokenizer, chat template."""
+
+
 class PrepareError(RuntimeError):
-    """The start checkpoint could not be made."""
+    """There is no start checkpoint, or the one that is named cannot be used."""
+
+
+def check_start(config: RunConfig) -> None:
+    """Raise PrepareError when the named checkpoint cannot be used; nothing is changed."""
+    path = config.model.path
+    if path is None:
+        return
+    if path.suffix == ".gguf":
+        raise PrepareError(f"model.path is {path}: first make a directory of it, `ostinato weights import`")
+    if missing := [name for name in ("config.json", "tokenizer.json") if not (path / name).is_file()]:
+        raise PrepareError(f"model.path is {path}, which is no checkpoint: {missing[0]} is missing")
+    try:
+        if missing := [name for name in _shards(path) if not (path / name).is_file()]:
+            raise PrepareError(f"model.path is {path}, whose weights are not whole: {missing[0]} is missing")
+        load_wire(path)
+        ModelConfig.from_hf(json.loads((path / "config.json").read_text()))
+    except (RenderError, TokenizerError, ModelConfigError, OSError, ValueError, KeyError) as error:
+        raise PrepareError(f"model.path is {path}, which cannot be used: {error}") from error
+
+
+def _shards(path: Path) -> list[str]:
+    """Return the names of the files that the weights of a checkpoint lie in."""
+    index = path / f"model{WEIGHTS}.index.json"
+    if not index.exists():
+        return [f"model{WEIGHTS}"]
+    return sorted(set(json.loads(index.read_text())["weight_map"].values()))
 
 
 async def prepare(config: RunConfig, run: Run) -> None:
     """Make the start checkpoint unless the run folder has it. Raises PrepareError."""
     directory = run.checkpoint(START)
+    if config.model.path is None:
+        await _make(config, directory)
+    else:
+        _adopt(config.model.path.resolve(), directory)
+
+
+def _adopt(path: Path, directory: Path) -> None:
+    """Copy the small files of a checkpoint and link its weights, which are never changed."""
+    if directory.exists():
+        return
+    part = directory.with_name(f"{directory.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    for file in path.iterdir():
+        if file.suffix == WEIGHTS:
+            (part / file.name).symlink_to(file)
+        elif file.suffix in COMPANIONS:
+            shutil.copyfile(file, part / file.name)
+    part.rename(directory)
+
+
+async def _make(config: RunConfig, directory: Path) -> None:
     if (directory / "model.safetensors").exists():
         return
     shown = profile(config.harness.profile)

@@ -1,4 +1,7 @@
-"""The loop waits for real sessions: enough of them, and then for their attribution windows."""
+"""The loop waits for real sessions: enough of them, and then for their attribution windows.
+
+Covers loop/base.py, whose protocol `PeopleTraffic` fills in.
+"""
 
 import asyncio
 from dataclasses import replace
@@ -6,14 +9,16 @@ from pathlib import Path
 
 from tests.store.builders import session, turn
 
-from ostinato.loop.base import PeopleTraffic
+from ostinato.loop.people import PeopleTraffic
+from ostinato.rewards.definition import LIVE
 from ostinato.store import Store
 from ostinato.types import Ending, Source
 
 
 async def test_a_period_ends_when_enough_sessions_have_ended_since_it_began(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "store.db")
-    traffic = PeopleTraffic(store, sessions=2, horizon=3, window_s=0.0, poll_s=0.001)
+    now = 0.0
+    traffic = PeopleTraffic(store, sessions=2, horizon=3, now=lambda: now, poll_s=0.001)
 
     def ended(id: str, at: float, source: Source = Source.LIVE) -> None:
         about = replace(session(id), started_at=at, source=source, ending=Ending.FINISHED)
@@ -26,6 +31,10 @@ async def test_a_period_ends_when_enough_sessions_have_ended_since_it_began(tmp_
     await asyncio.sleep(0.05)
     assert not waiting.done()
     ended("second", 102.0)
+    await asyncio.sleep(0.05)
+    assert not waiting.done(), "their attribution windows are not over"
+    now = 2 * LIVE.window_s
     await waiting
+    assert traffic.clock() == now
     assert traffic.horizon == 3 and traffic.strata() == {}
     store.close()

@@ -1,0 +1,77 @@
+"""A checkpoint in Hugging Face layout, with random weights, goes through every stage of a run of its own."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.loop.foreign import checkpoint
+
+pytestmark = pytest.mark.slow
+FILE = """
+[model]
+path = "{path}"
+[engine]
+slots = 16
+context = 3072
+[tasks]
+held_out = {{seeds = 3, larger = 1}}
+[harness]
+profile = "short"
+max_context = 2048
+max_turns = 4
+[teach]
+lessons = 3
+demonstrations = 2
+steps = 10
+[practice]
+group_size = 2
+groups_at_once = 2
+ready_ahead = 2
+[refine]
+versions = 2
+groups = 2
+[bench]
+passes = 1
+[live]
+developers = 2
+sessions = 2
+ab_sessions = 4
+versions = 1
+"""
+ZERO = ("turns_unaccounted", "prompts_unended", "prompts_trained_twice", "digest_mismatches")
+
+
+def ostinato(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ostinato", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_tiny_llama_is_taught_practises_is_measured_and_judged(tmp_path: Path) -> None:
+    file = tmp_path / "llama.toml"
+    file.write_text(FILE.format(path=checkpoint(tmp_path / "llama", "Llama")))
+    folder = tmp_path / "run"
+    done = ostinato("run", str(file), "--directory", str(folder), "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert {name: report["integrity"][name] for name in ZERO} == dict.fromkeys(ZERO, 0)
+    assert report["teach"]["sessions"] == 6 and report["practice"]["version"] == 2
+    assert {when: set(scores) for when, scores in report["held_out"].items()} == {
+        "before": {"seeds", "larger"},
+        "after": {"seeds", "larger"},
+    }
+    (cycle,) = report["cycles"]
+    assert cycle["live"]["sessions"] == 2 and cycle["verdict"] in {"hold", "roll_back", "promote"}
+    assert (folder / "practice.png").exists()
+
+
+def test_a_file_that_cannot_be_run_changes_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "bad.toml"
+    file.write_text("[teach]\nstep = 3\n")
+    unknown = ostinato("run", str(file), "--directory", str(tmp_path / "run"))
+    assert unknown.returncode == 2 and "did you mean 'teach.steps'" in unknown.stderr
+    file.write_text(f"[model]\npath = '{tmp_path}'\n")
+    foreign = ostinato("run", str(file), "--directory", str(tmp_path / "run"))
+    assert foreign.returncode == 2 and "which is no checkpoint: config.json is missing" in foreign.stderr
+    assert not (tmp_path / "run").exists()
