@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ostinato.model.decoder import Decoder
 from ostinato.train.losses import token_logprobs
+from ostinato.train.shared import WORTH, packed_hidden, prompt_length
 
 T = TypeVar("T")
 
@@ -59,8 +60,14 @@ def counted_logprobs(
     """Return log-probabilities [N] of the tokens where `counted_BT` is True, row by row; the first column is
     ignored. `temperatures_N` are those that they were sampled with, 1 if they are not given.
 
-    Logits are computed for those tokens only. Padding is on the right, so causal attention never sees it.
+    Logits are computed for those tokens only. Padding is on the right, so causal attention never sees it. A
+    long prompt that all rows share is computed once.
     """
-    hidden_BTC, _ = decoder.hidden(ids_BT[:, :-1])
     counted = counted_BT[:, 1:]
-    return token_logprobs(decoder.head(hidden_BTC[counted]), ids_BT[:, 1:][counted], temperatures_N)
+    shared = prompt_length(ids_BT, counted_BT) if len(ids_BT) > 1 else 0
+    if shared >= WORTH:
+        hidden_NC = packed_hidden(decoder, ids_BT, counted_BT, shared)
+    else:
+        hidden_BTC, _ = decoder.hidden(ids_BT[:, :-1])
+        hidden_NC = hidden_BTC[counted]
+    return token_logprobs(decoder.head(hidden_NC), ids_BT[:, 1:][counted], temperatures_N)
