@@ -41,7 +41,7 @@ async def test_it_serves_the_same_http() -> None:
 
 async def test_a_setting_that_it_does_not_claim_is_refused() -> None:
     bent = request(1, top_p=0.5)
-    with pytest.raises(InvalidRequestError, match="r1: this engine cannot sample with top_p"):
+    with pytest.raises(InvalidRequestError, match="r1: the engine '' cannot sample with top_p"):
         await ScriptedEngine(echo).generate(bent)
     able = ScriptedEngine(echo, Abilities(sampling=frozenset({"top_p"})))
     assert (await able.generate(bent)).ids

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ostinato.types import (
     Checkpoint,
     Completion,
+    Distribution,
     Ending,
     FinishReason,
     Group,
@@ -18,6 +19,8 @@ from ostinato.types import (
     Signal,
     SignalKind,
     Source,
+    Structure,
+    StructureKind,
     Turn,
 )
 
@@ -41,6 +44,7 @@ COMPLETIONS = st.builds(
     columns({"ids": INTS, "logprobs": FLOATS32, "versions": INTS}),
     finish=st.sampled_from(FinishReason),
     routes=st.none() | st.lists(st.binary(min_size=2, max_size=2), max_size=10).map(b"".join),
+    distribution=st.sampled_from(Distribution),
 )
 SAMPLINGS = st.builds(
     Sampling,
@@ -52,6 +56,9 @@ SAMPLINGS = st.builds(
     frequency_penalty=st.floats(-2, 2),
     repetition_penalty=st.floats(0, 1e3, exclude_min=True, allow_subnormal=False),
     seed=st.integers(0, 2**63 - 1),
+    structure=st.none()
+    | st.just(Structure(kind=StructureKind.JSON_OBJECT))
+    | st.builds(Structure, kind=st.just(StructureKind.REGEX), text=TEXT.filter(bool)),
 )
 TURNS = st.builds(
     Turn,

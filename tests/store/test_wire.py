@@ -52,7 +52,12 @@ def test_defaults_may_be_left_out() -> None:
 
 @given(
     st.builds(
-        Abilities, model=TEXT, tokenizer=TEXT, context=st.integers(0, 2**40), sampling=st.frozensets(TEXT)
+        Abilities,
+        model=TEXT,
+        tokenizer=TEXT,
+        context=st.integers(0, 2**40),
+        structures=st.frozensets(TEXT),
+        sampling=st.frozensets(TEXT),
     )
 )
 def test_abilities_come_back(abilities: Abilities) -> None:

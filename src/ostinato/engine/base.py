@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ostinato.types import Abilities, Completion, GenerateRequest
+from ostinato.types import Abilities, Completion, Distribution, GenerateRequest
 
 ROUTE_DTYPE = np.dtype("<u2")
 """The number of one expert, as the routes of a `Completion` hold it."""
@@ -46,6 +46,7 @@ class Token:
     id: int
     logprob: float
     version: int
+    distribution: Distribution = Distribution.TEMPERED
 
 
 class Engine(Protocol):

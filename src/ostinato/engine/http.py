@@ -16,7 +16,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from ostinato.engine.base import Engine, EngineError, LoadRefusedError, RequestError, Token
 from ostinato.store.wire import abilities_to_json, completion_to_json, request_from_json
-from ostinato.types import Completion, GenerateRequest
+from ostinato.types import Completion, Distribution, GenerateRequest
 from ostinato.web.origin import refusal
 from ostinato.web.secret import ENGINE_SECRET, shows
 
@@ -148,7 +148,10 @@ async def _stream(engine: Engine, parsed: GenerateRequest, request: web.Request)
 
 def _line(event: Token | Completion) -> bytes:
     if isinstance(event, Token):
-        return _json_line({"id": event.id, "logprob": event.logprob, "version": event.version})
+        line: dict[str, object] = {"id": event.id, "logprob": event.logprob, "version": event.version}
+        if event.distribution is not Distribution.TEMPERED:
+            line["distribution"] = event.distribution.value
+        return _json_line(line)
     return _json_line(completion_to_json(event))
 
 

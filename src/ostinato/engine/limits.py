@@ -44,7 +44,8 @@ class RequestLimits:
 
 def check_sampling(request: GenerateRequest, abilities: Abilities) -> None:
     """Raise InvalidRequestError, naming the request, for a sampling setting that is not among `abilities`."""
-    if lacking := abilities.lacks(request.sampling.bent):
+    if lacking := abilities.lacks(request.sampling):
         raise InvalidRequestError(
-            f"{request.request_id}: this engine cannot sample with {', '.join(lacking)}: leave it out"
+            f"{request.request_id}: the engine {abilities.model!r} cannot sample with {', '.join(lacking)}: "
+            "leave it out"
         )

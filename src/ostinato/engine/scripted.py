@@ -7,7 +7,7 @@ from typing import Any
 from ostinato.engine.base import EngineError, Token
 from ostinato.engine.http import Running, create_app, serve
 from ostinato.engine.limits import check_sampling
-from ostinato.types import TEACHER_VERSION, Abilities, Completion, FinishReason, GenerateRequest
+from ostinato.types import TEACHER_VERSION, Abilities, Completion, Distribution, FinishReason, GenerateRequest
 
 Policy = Callable[[GenerateRequest], Awaitable[tuple[int, ...]]]
 """A function that returns the ids of a completion, with the stop token."""
@@ -50,12 +50,21 @@ class ScriptedEngine:
             logprobs=(0.0,) * len(ids),
             versions=(TEACHER_VERSION,) * len(ids),
             finish=FinishReason.STOP if stopped else FinishReason.LENGTH,
+            distribution=self._distribution(request),
         )
+
+    def _distribution(self, request: GenerateRequest) -> Distribution:
+        return request.sampling.drawn_from if self._abilities.logprobs else Distribution.UNKNOWN
 
     async def stream(self, request: GenerateRequest) -> AsyncGenerator[Token | Completion]:
         completion = await self.generate(request)
         for id_ in completion.ids:
-            yield Token(id=id_, logprob=0.0, version=TEACHER_VERSION)
+            yield Token(
+                id=id_,
+                logprob=0.0,
+                version=TEACHER_VERSION,
+                distribution=completion.distribution,
+            )
         yield completion
 
     async def swap(self, version: int, tensors: Mapping[str, Any]) -> None:

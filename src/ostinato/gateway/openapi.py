@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ostinato.gateway.dialects.request import HOTTEST, MOST_STOPS, MOST_TOKENS
+from ostinato.gateway.dialects.request import MOST_STOPS, MOST_TOKENS
+from ostinato.gateway.dialects.sampling import HOTTEST
 from ostinato.gateway.signals.events import NAMES
 from ostinato.gateway.signals.feedback import MOST_TAGS, YEAR_2000
 from ostinato.types import SignalKind

@@ -22,7 +22,7 @@ from ostinato.gateway.tokens.message_graph import GraphPosition, HeldConversatio
 from ostinato.gateway.tokens.reply_parser import answer_of, parse_reply, plain, without_defaults
 from ostinato.gateway.tokens.text_stream import TextStream
 from ostinato.gateway.tokens.tool_calls import misuse
-from ostinato.gateway.upstream import EngineClient, EngineEvent, SampledToken
+from ostinato.gateway.upstream import EngineClient, EngineEvent, SampledToken, shared_distribution
 from ostinato.model.renderer import Renderer
 from ostinato.store import KeyChangedError, PurgedError, StoreError, TakenError
 from ostinato.types import ApiKey, Arm, Completion, FinishReason, GenerateRequest, Sampling, Turn
@@ -219,10 +219,7 @@ class Turns:
             prompt_ids=position.prompt_ids,
             stop_ids=self.renderer.stop_ids,
             max_tokens=chat.max_tokens,
-            sampling=Sampling(
-                temperature=chat.temperature,
-                seed=_seed(session_id, index) if chat.seed is None else chat.seed,
-            ),
+            sampling=_seeded(chat, session_id, index),
         )
         return Plan(arm=arm, position=position, index=index, request=request, started_at=time.time())
 
@@ -234,10 +231,16 @@ def _cut(tokens: list[SampledToken]) -> Completion:
         logprobs=tuple(token.logprob for token in tokens),
         versions=tuple(token.version for token in tokens),
         finish=FinishReason.STOP_SEQUENCE,
+        distribution=shared_distribution(tokens),
     )
 
 
-def _seed(session_id: str, index: int) -> int:
-    """Return a seed below 2**62: different for each turn, the same when the turn is sampled again."""
+def _seeded(chat: ChatRequest, session_id: str, index: int) -> Sampling:
+    """Return the settings with the client's seed, or one below 2**62.
+
+    That differs for each turn, and is the same when the turn is sampled again.
+    """
+    if chat.seeded:
+        return chat.sampling
     digest = hashlib.blake2b(f"{session_id}/{index}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest) >> 2
+    return replace(chat.sampling, seed=int.from_bytes(digest) >> 2)

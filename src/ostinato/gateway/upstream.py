@@ -3,7 +3,7 @@
 import asyncio
 import io
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +14,7 @@ import orjson
 from ostinato.gateway.errors import ApiError, unavailable
 from ostinato.gateway.offload import offload
 from ostinato.store.wire import completion_from_json, request_to_json
-from ostinato.types import Completion, FinishReason, GenerateRequest
+from ostinato.types import Completion, Distribution, FinishReason, GenerateRequest
 from ostinato.web.secret import ENGINE_SECRET, bearer
 
 FIRST_WAIT_S = 0.05
@@ -41,6 +41,13 @@ class SampledToken:
     id: int
     logprob: float
     version: int
+    distribution: Distribution = Distribution.TEMPERED
+
+
+def shared_distribution(tokens: Sequence[SampledToken]) -> Distribution:
+    """Return the distribution that the log-probabilities of all tokens are of; UNKNOWN if they differ."""
+    kinds = {token.distribution for token in tokens}
+    return kinds.pop() if len(kinds) == 1 else Distribution.UNKNOWN
 
 
 EngineEvent = tuple[SampledToken, ...] | Completion
@@ -173,7 +180,14 @@ def _joined(got: tuple[SampledToken, ...], rest: Completion) -> Completion:
         ids=tuple(token.id for token in got) + rest.ids,
         logprobs=tuple(token.logprob for token in got) + rest.logprobs,
         versions=tuple(token.version for token in got) + rest.versions,
+        distribution=_common(shared_distribution(got), rest),
     )
+
+
+def _common(before: Distribution, rest: Completion) -> Distribution:
+    if not rest.ids or before is rest.distribution:
+        return before
+    return Distribution.UNKNOWN
 
 
 def _already_complete(request: GenerateRequest, got: list[SampledToken]) -> Completion | None:
@@ -192,7 +206,12 @@ def _events(lines: list[bytes]) -> Iterator[EngineEvent]:
     for line in lines:
         value = _object(line)
         if "id" in value:
-            sampled.append(SampledToken(id=value["id"], logprob=value["logprob"], version=value["version"]))
+            kind = Distribution(value.get("distribution", Distribution.TEMPERED))
+            sampled.append(
+                SampledToken(
+                    id=value["id"], logprob=value["logprob"], version=value["version"], distribution=kind
+                )
+            )
             continue
         if sampled:
             yield tuple(sampled)

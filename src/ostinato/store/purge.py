@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Table, delete, func, select, update
+from sqlalchemy import Connection, Table, delete, func, or_, select, update
 
 from ostinato.store.ledger.ledger import Ledger
 from ostinato.store.sql import schema
@@ -25,7 +25,10 @@ PURGED = "purged"
 TABLES_WITH_USERS = (schema.sessions, schema.keys, schema.consents, schema.events)
 """The tables that name a user and their organisation."""
 NO_TOKENS: dict[str, Any] = {"ids": b"", "logprobs": b"", "versions": b""}
-NO_PROMPT: dict[str, Any] = {"prompt_ids": b"", "routes": None, "broken": None}
+NO_PROMPT: dict[str, Any] = {
+    **{"prompt_ids": b"", "base": None, "length": None, "digest": None},
+    **{"routes": None, "broken": None, "structure": None},
+}
 
 
 class PurgeError(StoreError):
@@ -122,7 +125,8 @@ def _remove_contents(
     counts: Counter[str] = Counter(turns=0, signals=0, events=0, rewards=0, samples=0)
     turn, sample = schema.turns, schema.samples
     for some in chunks(ids):
-        turns = update(turn).where(turn.c.session_id.in_(some), turn.c.prompt_ids != b"")
+        kept = or_(turn.c.prompt_ids != b"", turn.c.ids != b"", turn.c.base.is_not(None))
+        turns = update(turn).where(turn.c.session_id.in_(some), kept)
         counts["turns"] += connection.execute(turns.values(**NO_TOKENS, **NO_PROMPT)).rowcount
         samples = update(sample).where(sample.c.session_id.in_(some), sample.c.ids != b"")
         counts["samples"] += connection.execute(samples.values(**NO_TOKENS, mask=b"")).rowcount

@@ -10,9 +10,10 @@ from typing import Any, Self, TypeVar
 from sqlalchemy import Connection, RowMapping, Select, Table, bindparam, delete, func, select, update
 
 from ostinato.store.accounts import DECISIONS, Accounts, agrees, read_roles
-from ostinato.store.sql import row_conversion, schema
+from ostinato.store.sql import increments, row_conversion, schema
 from ostinato.store.sql.chunks import rows_in, values_in
 from ostinato.store.sql.database import Database, StoreError
+from ostinato.store.sql.increments import ReadTurn
 from ostinato.store.sql.recording import SET_ENDING, Recording
 from ostinato.types import (
     ApiKey,
@@ -31,6 +32,8 @@ from ostinato.types import (
 )
 
 T = TypeVar("T")
+TURN_IDENTITY = tuple({each.name for each in schema.turns.c} - {"base", "prompt_ids"})
+"""What two records of one turn must have in common; `digest` stands for the prompt, however it is stored."""
 NO_KEYS: Mapping[str, bool] = {}
 COUNT_ARMS_REVISION = (
     update(schema.counters).where(schema.counters.c.name == "arms").values(value=schema.counters.c.value + 1)
@@ -172,20 +175,33 @@ class Store:
             session_rows = [row_conversion.session_row(_as_agreed(to, session)) for session in sessions]
             if to.insert_new(schema.sessions, session_rows) != len(session_rows):
                 _refuse_taken(to, schema.sessions, session_rows, ("user", "organisation"))
-            turn_rows = [row_conversion.turn_row(turn) for turn in turns]
+            turn_rows = increments.rows_of(to, turns)
             if to.insert_new(schema.turns, turn_rows) != len(turn_rows):
-                _refuse_taken(to, schema.turns, turn_rows, schema.turns.c.keys())
+                _refuse_taken(to, schema.turns, turn_rows, TURN_IDENTITY)
             to.insert_new(schema.signals, [row_conversion.signal_row(signal) for signal in signals])
             to.insert_new(schema.events, [row_conversion.event_row(event) for event in events])
             to.end(endings)
 
     def turns(self, session_id: str) -> list[Turn]:
-        return self.turns_of((session_id,)).get(session_id, [])
+        """Return the turns of a session in order.
+
+        Raises StoreError, which names the session, when the prompt of one cannot be put together any more.
+        """
+        found = self._read_turns((session_id,)).get(session_id, [])
+        return increments.intact(found, session_id, self.database.where)
 
     def turns_of(self, session_ids: Iterable[str]) -> dict[str, list[Turn]]:
-        """Return the turns of each session in order; a session without turns is not in the dict."""
+        """Return the turns of each session in order; a session without turns is not in the dict.
+
+        A turn whose prompt cannot be put together any more has none, and is untrainable for that reason.
+        """
+        by_session = self._read_turns(session_ids)
+        return {id: increments.with_damaged(found, id) for id, found in by_session.items()}
+
+    def _read_turns(self, session_ids: Iterable[str]) -> dict[str, list[ReadTurn]]:
         order = (schema.turns.c.session_id, schema.turns.c.number)
-        return self._by_session(schema.turns, session_ids, order, row_conversion.turn_of)
+        rows = self._by_session(schema.turns, session_ids, order, dict)
+        return {id: list(increments.turns_from(some)) for id, some in rows.items()}
 
     def signals(self, session_id: str) -> list[Signal]:
         return self.signals_of((session_id,)).get(session_id, [])

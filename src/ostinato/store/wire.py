@@ -12,7 +12,16 @@ from typing import Any
 
 import orjson
 
-from ostinato.types import Abilities, Completion, FinishReason, GenerateRequest, Sampling
+from ostinato.types import (
+    Abilities,
+    Completion,
+    Distribution,
+    FinishReason,
+    GenerateRequest,
+    Sampling,
+    Structure,
+    StructureKind,
+)
 
 INT32 = range(-(2**31), 2**31)
 
@@ -22,8 +31,14 @@ def request_to_json(request: GenerateRequest) -> dict[str, Any]:
     return values | {
         "prompt_ids": list(request.prompt_ids),
         "stop_ids": list(request.stop_ids),
-        "sampling": {name: getattr(request.sampling, name) for name in SAMPLING},
+        "sampling": sampling_to_json(request.sampling),
     }
+
+
+def sampling_to_json(sampling: Sampling) -> dict[str, Any]:
+    structure = sampling.structure
+    text = None if structure is None else {"kind": structure.kind.value, "text": structure.text}
+    return {name: getattr(sampling, name) for name in SAMPLING} | {"structure": text}
 
 
 def request_from_json(data: Mapping[str, Any] | str | bytes) -> GenerateRequest:
@@ -37,6 +52,7 @@ def completion_to_json(completion: Completion) -> dict[str, Any]:
         "logprobs": list(completion.logprobs),
         "versions": list(completion.versions),
         "finish": completion.finish.value,
+        "distribution": completion.distribution.value,
         "routes": None if routes is None else base64.b64encode(routes).decode(),
     }
 
@@ -46,7 +62,10 @@ def completion_from_json(data: Mapping[str, Any] | str | bytes) -> Completion:
 
 
 def abilities_to_json(abilities: Abilities) -> dict[str, Any]:
-    return {name: getattr(abilities, name) for name in ABILITIES} | {"sampling": sorted(abilities.sampling)}
+    return {name: getattr(abilities, name) for name in ABILITIES} | {
+        "sampling": sorted(abilities.sampling),
+        "structures": sorted(abilities.structures),
+    }
 
 
 def abilities_from_json(data: Mapping[str, Any] | str | bytes) -> Abilities:
@@ -111,6 +130,10 @@ def _names(value: Any) -> frozenset[str]:
     return frozenset(map(_text, _list(value)))
 
 
+def _structure(value: Any) -> Structure | None:
+    return None if value is None else Structure(**_fields(value, STRUCTURE))
+
+
 def _sampling(value: Any) -> Sampling:
     """Return the settings. An unknown one is an error here: without it another distribution is sampled."""
     if not isinstance(value, Mapping):
@@ -149,8 +172,10 @@ def _routes(value: Any) -> bytes | None:
         raise ValueError(f"not base64: {error}") from error
 
 
+STRUCTURE: dict[str, FieldReader] = {"kind": (StructureKind, REQUIRED), "text": (_text, "")}
+READERS: dict[Any, Callable[[Any], Any]] = {int: _int, float: _float, Structure | None: _structure}
 SAMPLING: dict[str, FieldReader] = {
-    each.name: (_int if each.type is int else _float, each.default) for each in fields(Sampling)
+    each.name: (READERS[each.type], each.default) for each in fields(Sampling)
 }
 REQUEST: dict[str, FieldReader] = {
     "request_id": (_text, REQUIRED),
@@ -165,6 +190,7 @@ ABILITIES: dict[str, FieldReader] = {
     "tokenizer": (_text, ""),
     "context": (_int, 0),
     "sampling": (_names, REQUIRED),
+    "structures": (_names, frozenset()),
     "token_ids": (_bool, True),
     "logprobs": (_bool, True),
     "routes": (_bool, False),
@@ -175,4 +201,5 @@ COMPLETION: dict[str, FieldReader] = {
     "versions": (_ints, REQUIRED),
     "finish": (FinishReason, REQUIRED),
     "routes": (_routes, None),
+    "distribution": (Distribution, Distribution.TEMPERED),
 }

@@ -35,7 +35,7 @@ def obstacle(turn: Turn) -> str | None:
     """Return the reason for which the policy gradient cannot learn from a turn; None when it can."""
     if turn.kind is TurnKind.SIDE:
         return BESIDE_THE_WORK
-    return turn.untrainable or turn.sampling.unscorable
+    return turn.untrainable or turn.unscorable
 
 
 def trainable(turns: Sequence[Turn]) -> tuple[list[Turn], dict[str, list[Turn]]]:
@@ -53,8 +53,8 @@ def samples_of(turns: Sequence[Turn], advantage: float) -> list[Sample]:
     Raises UntrainableError as `rows_of` does, and when the probability of what a turn sampled cannot be
     computed again.
     """
-    if unscorable := next((turn for turn in turns if turn.sampling.unscorable is not None), None):
-        raise UntrainableError(f"turn {unscorable.id}", f"{unscorable.sampling.unscorable}")
+    if unscorable := next((turn for turn in turns if turn.unscorable is not None), None):
+        raise UntrainableError(f"turn {unscorable.id}", f"{unscorable.unscorable}")
     return rows_of(turns, advantage)
 
 

@@ -20,10 +20,13 @@ from ostinato.types.task import Task
 from ostinato.types.turn import (
     TEACHER_VERSION,
     Completion,
+    Distribution,
     FinishReason,
     GenerateRequest,
     Sampling,
     State,
+    Structure,
+    StructureKind,
     Turn,
     TurnKind,
 )
@@ -31,7 +34,8 @@ from ostinato.types.version import Checkpoint
 
 __all__ = [
     "DEVELOPER", "TEACHER_VERSION", "Abilities", "ApiKey", "Arm", "Checkpoint", "Completion", "Decision",
-    "Ending", "Event", "FinishReason", "GenerateRequest", "Group", "PartState", "Report", "Reward",
-    "RewardPart", "Role", "Sample", "Sampling", "Score", "Session", "Signal", "SignalKind", "Source",
-    "State", "Task", "Turn", "TurnKind", "Verdict", "call_id", "new_id", "turn_of_call",
+    "Distribution", "Ending", "Event", "FinishReason", "GenerateRequest", "Group", "PartState", "Report",
+    "Reward", "RewardPart", "Role", "Sample", "Sampling", "Score", "Session", "Signal", "SignalKind",
+    "Source", "State", "Structure", "StructureKind", "Task", "Turn", "TurnKind", "Verdict", "call_id",
+    "new_id", "turn_of_call",
 ]  # fmt: skip

@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 
+from ostinato.types.turn import Sampling
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abilities:
     """The description of one engine: the model it serves and the requests it can honour.
 
-    >>> Abilities(model="SmolLM2", sampling=frozenset({"top_p"})).lacks(("min_p", "top_p"))
+    >>> Abilities(sampling=frozenset({"top_p"})).lacks(Sampling(top_p=0.9, min_p=0.1))
     ('min_p',)
     """
 
@@ -19,6 +21,8 @@ class Abilities:
     """The most tokens of prompt and completion together; 0 when nothing limits them."""
     sampling: frozenset[str] = frozenset()
     """The names of the fields of `Sampling` that it honours beside the temperature and the seed."""
+    structures: frozenset[str] = frozenset()
+    """The kinds of `Structure` that it can hold a completion to."""
     token_ids: bool = True
     """It returns the ids that it sampled. Without them a turn is served and recorded, and never trained."""
     logprobs: bool = True
@@ -26,6 +30,10 @@ class Abilities:
     routes: bool = False
     """It returns the experts that each token went through."""
 
-    def lacks(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Return those of the fields of `Sampling` in `names` that this engine cannot honour."""
-        return tuple(name for name in names if name not in self.sampling)
+    def lacks(self, sampling: Sampling) -> tuple[str, ...]:
+        """Return the names of the settings that this engine cannot honour."""
+        kind = () if sampling.structure is None else (sampling.structure.kind.value,)
+        return (
+            *(name for name in sampling.bent if name not in self.sampling),
+            *(name for name in kind if name not in self.structures),
+        )

@@ -38,6 +38,41 @@ class State(StrEnum):
     PURGED = "purged"  # its tokens were removed at the user's request before they were trained on
 
 
+class Distribution(StrEnum):
+    """The distribution that the recorded log-probabilities of a turn are of."""
+
+    MODEL = "model"  # softmax(logits): without the temperature and everything else in a Sampling
+    TEMPERED = "tempered"  # softmax(logits / temperature)
+    PROCESSED = "processed"  # the one drawn from, with penalties, temperature, cuts and structure in it
+    UNKNOWN = "unknown"  # the engine gave none: the numbers are placeholders
+
+
+class StructureKind(StrEnum):
+    """The language in which a `Structure` says which text is allowed."""
+
+    JSON_OBJECT = "json_object"  # any JSON object
+    JSON_SCHEMA = "json_schema"
+    REGEX = "regex"
+    GRAMMAR = "grammar"  # in the notation that the engine reads
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Structure:
+    """A form that the sampled text is held to: at each token the engine allows only what keeps to it.
+
+    >>> Structure(kind=StructureKind.REGEX, text="yes|no").kind.value
+    'regex'
+    """
+
+    kind: StructureKind
+    text: str = ""
+    """The schema as JSON, the expression or the grammar; empty for any JSON object."""
+
+    def __post_init__(self) -> None:
+        if (self.kind is StructureKind.JSON_OBJECT) != (not self.text):
+            raise ValueError(f"a structure of kind {self.kind.value} got the text {self.text!r:.80}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
     """The settings, beside weights and context, that shaped the distribution a turn was drawn from.
@@ -62,6 +97,7 @@ class Sampling:
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
     seed: int = 0
+    structure: Structure | None = None
 
     def __post_init__(self) -> None:
         for name, (least, most, what) in _RANGES.items():
@@ -79,7 +115,19 @@ class Sampling:
         """The reason why the trainer cannot compute the probability of the draw; None when it can."""
         if self.temperature == 0:
             return "sampled greedily"
+        if self.structure is not None:
+            return f"sampled under a {self.structure.kind.value}"
         return f"sampled with {', '.join(self.bent)}" if self.bent else None
+
+    @property
+    def drawn_from(self) -> Distribution:
+        """The distribution of the log-probabilities that an engine computes after all these settings.
+
+        A greedy token is not drawn: its number is that of temperature 1.
+        """
+        if self.bent or self.structure is not None:
+            return Distribution.PROCESSED
+        return Distribution.TEMPERED if self.temperature else Distribution.MODEL
 
 
 _NEUTRAL = {
@@ -133,11 +181,11 @@ class Completion:
 
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
-    """Natural log of the probability that each token was drawn with: of softmax(logits / temperature). A
-    greedy token was not drawn: its number is that of temperature 1, and no gradient is computed from it."""
+    """Natural log of the probability of each token under `distribution`."""
     versions: tuple[int, ...]
     finish: FinishReason
     routes: bytes | None = None
+    distribution: Distribution = Distribution.TEMPERED
 
     def __post_init__(self) -> None:
         if not len(self.ids) == len(self.logprobs) == len(self.versions):
@@ -178,3 +226,16 @@ class Turn:
     @property
     def id(self) -> str:
         return f"{self.session_id}/{self.index}"
+
+    @property
+    def unscorable(self) -> str | None:
+        """The reason why the trainer cannot compute the recorded probabilities again; None when it can."""
+        if self.completion.distribution is Distribution.UNKNOWN:
+            return "its engine gave no log-probabilities"
+        if reason := self.sampling.unscorable:
+            return reason
+        if self.completion.distribution is Distribution.MODEL and self.sampling.temperature != 1:
+            return "its log-probabilities are not of the temperature it was sampled at"
+        if self.completion.distribution is Distribution.PROCESSED:
+            return "its log-probabilities are of a distribution that is not recorded"
+        return None

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from ostinato.gateway.dialects.chat import parse_chat
 from ostinato.gateway.dialects.request import ChatRequest
 from ostinato.gateway.errors import ApiError
+from ostinato.types import Sampling
 
 HI = {"role": "user", "content": "hi"}
 GOOD = {"model": "ostinato", "messages": [HI]}
@@ -53,8 +54,8 @@ def test_a_whole_request_is_read() -> None:
         stream=True,
         include_usage=True,
         max_tokens=9,
-        temperature=0.0,
-        seed=7,
+        sampling=Sampling(temperature=0.0, seed=7),
+        seeded=True,
         stop=("END",),
     )
 
@@ -87,7 +88,15 @@ def test_a_whole_request_is_read() -> None:
         ({"stop": 0}, 400, "stop must be text or a list of texts"),
         ({"stop": [""]}, 400, "stop must be text or a list of texts"),
         ({"stop": ["x"] * 17}, 400, "stop may hold at most 16 texts"),
-        ({"top_p": 0.9}, 400, "top_p is only supported as 1"),
+        ({"top_p": 1.9}, 400, "top_p is a share above 0 and at most 1"),
+        ({"top_k": -2}, 400, "top_k is a number of tokens"),
+        ({"min_p": "x"}, 400, "min_p must be int or float"),
+        ({"presence_penalty": 3}, 400, "presence_penalty is a penalty between"),
+        ({"tool_choice": "required"}, 400, "tool_choice is only supported as 'auto' or 'none'"),
+        ({"response_format": {"type": "xml"}}, 400, "response_format must have the type"),
+        ({"response_format": {"type": "json_schema"}}, 400, "response_format needs a schema"),
+        ({"structured_outputs": {"regex": "a", "grammar": "b"}}, 400, "must have one of json, regex"),
+        ({"structured_outputs": {"regex": ""}}, 400, "regex must be text of 1 to"),
         ({"max_tokens": True}, 400, "max_tokens must be int"),
         ({"temperature": 3}, 400, "between 0 and 2"),
         ({"temperature": float("nan")}, 400, "between 0 and 2"),

@@ -161,7 +161,7 @@ async def test_a_field_that_cannot_be_honoured_is_named(sdk) -> None:
         ({"conversation": "c"}, "conversation is not supported"),
         ({"tools": [{"type": "computer_use_preview"}]}, "has the type 'computer_use_preview'"),
         ({"tool_choice": "required"}, "tool_choice is only supported as 'auto'"),
-        ({"text": {"format": {"type": "json_object"}}}, "text.format is only supported as text"),
+        ({"text": {"format": {"type": "xml"}}}, "text.format must have the type"),
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "holds 'input_image'"),
         ({"input": [{"type": "image_generation_call"}]}, "has the type 'image_generation_call'"),
         ({"input": []}, "at least one item"),

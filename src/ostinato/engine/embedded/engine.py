@@ -208,11 +208,12 @@ class EmbeddedEngine:
 
     def _send_token(self, slot: int) -> None:
         """Send the newest token of a slot to the caller that streams it."""
-        table, queue = self._table, self._jobs[slot].tokens
-        assert queue is not None
+        table, job = self._table, self._jobs[slot]
+        assert job.tokens is not None
         at = int(table.length[slot]) - 1
         token, logprob = int(table.tokens[slot, at]), float(table.logprobs[slot, at])
-        queue.put_nowait(Token(id=token, logprob=logprob, version=self._version))
+        kind = job.request.sampling.drawn_from
+        job.tokens.put_nowait(Token(id=token, logprob=logprob, version=self._version, distribution=kind))
 
     def _finish(self, slot: int) -> None:
         job = self._release(slot)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ostinato.engine.base import ROUTE_DTYPE
 from ostinato.model.config import ModelConfig
-from ostinato.types import Completion, FinishReason, GenerateRequest
+from ostinato.types import Completion, Distribution, FinishReason, GenerateRequest
 
 MIXED = -1
 NEVER = -2
@@ -109,6 +109,7 @@ class SlotTable:
             versions=tuple(self.versions[slot, start:end].tolist()),
             finish=FinishReason.STOP if self.stops[slot, ids[-1]] else FinishReason.LENGTH,
             routes=self.routes[slot, : end - 1].tobytes() if self.routes.shape[2] else None,
+            distribution=Distribution.TEMPERED if self.temperature[slot] else Distribution.MODEL,
         )
 
     def free(self, slot: int) -> None:

@@ -34,12 +34,19 @@ from ostinato.engine.vllm.process import TOKENS, Launch, VllmServer
 from ostinato.model.checkpoint import load
 from ostinato.model.config import MOST_EXPERTS
 from ostinato.model.decoder import WeightsError, check_weights
-from ostinato.types import Abilities, Completion, FinishReason, GenerateRequest
+from ostinato.types import Abilities, Completion, FinishReason, GenerateRequest, StructureKind
 
 SAMPLING = frozenset(
     "top_p top_k min_p presence_penalty frequency_penalty repetition_penalty".split()  # noqa: SIM905
 )
 """The fields of `Sampling`, beside temperature and seed, that vLLM knows by the same names."""
+STRUCTURES = {
+    StructureKind.JSON_OBJECT: "json_object",
+    StructureKind.JSON_SCHEMA: "json",
+    StructureKind.REGEX: "regex",
+    StructureKind.GRAMMAR: "grammar",
+}
+"""The field of vLLM's structured outputs for each kind of `Structure`."""
 COLDEST = 0.01
 """The lowest temperature above 0 that vLLM samples at: it raises lower ones to this without an error."""
 DRAINED_S = 0.01
@@ -82,6 +89,7 @@ class VllmEngine:
             tokenizer=tokenizer.digest,
             context=how.max_len,
             sampling=SAMPLING,
+            structures=frozenset(STRUCTURES),
         )
         limits = RequestLimits(vocabulary=decoder.config.vocab_size, max_len=how.max_len, abilities=abilities)
         server = await VllmServer.start(how)
@@ -219,6 +227,9 @@ class VllmEngine:
             "detokenize": False,
             "logprobs": 0,
         }
+        if (structure := request.sampling.structure) is not None:
+            field = STRUCTURES[structure.kind]
+            sampling["structured_outputs"] = {field: structure.text or True}
         salt = f"version {self._version}"
         return {
             "token_ids": list(request.prompt_ids),
@@ -256,7 +267,12 @@ class _Reply:
         scores = (choice.get("logprobs") or {}).get("content") or []
         ids = choice.get("token_ids") or []
         new = [
-            Token(id=id_, logprob=score["logprob"], version=version)
+            Token(
+                id=id_,
+                logprob=score["logprob"],
+                version=version,
+                distribution=self._request.sampling.drawn_from,
+            )
             for id_, score in zip(ids, scores, strict=True)
         ]
         self._tokens += new
@@ -281,6 +297,7 @@ class _Reply:
             versions=labels if self._versions is None else tuple(self._versions),
             finish=FinishReason.STOP if self._finish == "stop" else FinishReason.LENGTH,
             routes=self._routes,
+            distribution=self._request.sampling.drawn_from,  # by `--logprobs-mode processed_logprobs`
         )
 
 

@@ -19,20 +19,21 @@ from ostinato.gateway.dialects.request import (
     hints_of,
     max_tokens_of,
     model_of,
+    offers_tools,
     part_text,
-    seed_of,
     stops_of,
-    temperature_of,
     typed,
 )
+from ostinato.gateway.dialects.sampling import sampling_of, seed_of, structure_of, vllm_structure_of
 from ostinato.gateway.errors import ApiError, invalid
 from ostinato.types import Turn
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 READ = field_names(
     """
-    model messages tools stream stream_options max_tokens max_completion_tokens temperature seed stop
-    prompt_cache_key
+    model messages tools stream stream_options max_tokens max_completion_tokens seed stop
+    temperature top_p top_k min_p presence_penalty frequency_penalty repetition_penalty
+    tool_choice response_format structured_outputs prompt_cache_key
     """
 )
 IGNORED = field_names(
@@ -45,15 +46,9 @@ IGNORED = field_names(
 likes."""
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "n": (1,),
-    "top_p": (1,),
-    "frequency_penalty": (0,),
-    "presence_penalty": (0,),
-    "repetition_penalty": (1,),
     "logit_bias": ({},),
     "logprobs": (False,),
     "top_logprobs": (0,),
-    "tool_choice": ("auto",),
-    "response_format": ({"type": "text"},),
     "modalities": (["text"],),
 }
 TEXT = {"text"}
@@ -64,15 +59,17 @@ def parse_chat(body: object) -> ChatRequest:
     body = check_object(body)
     check_fields(body, READ, IGNORED, NEUTRAL)
     options = typed(body, "stream_options", dict, {})
+    tools = _tools(typed(body, "tools", list, []))
+    structure = structure_of(body.get("response_format"), "response_format") or vllm_structure_of(body)
     return ChatRequest(
         model=model_of(body),
         messages=_messages(body.get("messages")),
-        tools=_tools(typed(body, "tools", list, [])),
+        tools=tools if offers_tools(body.get("tool_choice")) else (),
         stream=bool(typed(body, "stream", bool, False)),
         include_usage=options.get("include_usage") is True,
         max_tokens=max_tokens_of(body, "max_completion_tokens", "max_tokens"),
-        temperature=temperature_of(body),
-        seed=seed_of(body),
+        sampling=sampling_of(body, structure),
+        seeded=seed_of(body) is not None,
         stop=stops_of(body, "stop"),
         hints=hints_of(body, "prompt_cache_key"),
     )

@@ -21,18 +21,19 @@ from ostinato.gateway.dialects.request import (
     max_tokens_of,
     merge,
     model_of,
+    offers_tools,
     part_text,
     stops_of,
-    temperature_of,
     text_of,
     typed,
 )
+from ostinato.gateway.dialects.sampling import sampling_of, structure_of
 from ostinato.gateway.errors import ApiError, invalid
 
 READ = field_names(
     """
-    model messages system tools tool_choice stream max_tokens temperature stop_sequences metadata
-    output_config
+    model messages system tools tool_choice stream max_tokens stop_sequences metadata
+    temperature top_p top_k output_config
     """
 )
 IGNORED = field_names(
@@ -43,7 +44,7 @@ IGNORED = field_names(
 )
 """Hints about thinking, caching, billing and the provider's own context editing: none changes a token
 here."""
-NEUTRAL: Mapping[str, tuple[Any, ...]] = {"top_p": (1,), "top_k": (-1, 0), "mcp_servers": ([],)}
+NEUTRAL: Mapping[str, tuple[Any, ...]] = {"mcp_servers": ([],)}
 TEXT = {"text"}
 ROLES = ("user", "assistant", "system")
 SKIPPED = ("thinking", "redacted_thinking")
@@ -72,28 +73,18 @@ def parse_count(body: object) -> ChatRequest:
 
 
 def _request(body: Mapping[str, Any]) -> ChatRequest:
-    offered = _offers_tools(typed(body, "tool_choice", dict, {}))
-    if typed(body, "output_config", dict, {}).get("format") is not None:
-        field = "output_config.format"
-        raise invalid(f"{field} is not supported", field, code="unsupported_parameter")
+    offered = offers_tools(typed(body, "tool_choice", dict, {}).get("type"))
+    structure = structure_of(typed(body, "output_config", dict, {}).get("format"), "output_config.format")
     return ChatRequest(
         model=model_of(body),
         messages=(*_system(body.get("system")), *_messages(body.get("messages"))),
         tools=_tools(body) if offered else (),
         stream=bool(typed(body, "stream", bool, False)),
         max_tokens=max_tokens_of(body, "max_tokens"),
-        temperature=temperature_of(body),
+        sampling=sampling_of(body, structure),
         stop=stops_of(body, "stop_sequences"),
         hints=_hints(typed(body, "metadata", dict, {})),
     )
-
-
-def _offers_tools(choice: Mapping[str, Any]) -> bool:
-    """Return whether the tools are offered. Raise ApiError 400 for a choice that would force a call."""
-    kind = choice.get("type", "auto")
-    if kind not in ("auto", "none"):
-        raise invalid("tool_choice is only supported as 'auto' or 'none'", "tool_choice")
-    return bool(kind == "auto")
 
 
 def _hints(metadata: Mapping[str, Any]) -> dict[str, str]:

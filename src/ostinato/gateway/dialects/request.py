@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ostinato.gateway.errors import ApiError, invalid
+from ostinato.types import Sampling
 
 MODEL = "ostinato"
 DEFAULT_MAX_TOKENS = 16_384
 """The limit for clients that set none; the engine's context ends a completion earlier."""
 MOST_TOKENS = 2**31 - 1
-HOTTEST = 2.0
 MOST_STOPS = 16
 MOST_TEXT = 4 * 2**20
 """Characters of a conversation: about a million tokens, more than any model reads.
@@ -36,8 +36,9 @@ class ChatRequest:
     stream: bool = False
     include_usage: bool = False
     max_tokens: int = DEFAULT_MAX_TOKENS
-    temperature: float = 1.0
-    seed: int | None = None
+    sampling: Sampling = field(default_factory=Sampling)
+    seeded: bool = False
+    """True when the client chose the seed of `sampling`; otherwise the gateway derives one for each turn."""
     stop: tuple[str, ...] = ()
     """Sampling ends with the token that completes one of these texts."""
     shapes: Mapping[str, str] = field(default_factory=dict)
@@ -128,18 +129,11 @@ def max_tokens_of(body: Mapping[str, Any], *names: str) -> int:
     return value
 
 
-def temperature_of(body: Mapping[str, Any]) -> float:
-    value: float = typed(body, "temperature", (int, float), 1.0)
-    if not 0 <= value <= HOTTEST:
-        raise invalid(f"temperature must lie between 0 and {HOTTEST:.0f}", "temperature")
-    return float(value)
-
-
-def seed_of(body: Mapping[str, Any]) -> int | None:
-    value: int | None = typed(body, "seed", int, None)
-    if value is not None and not 0 <= value < 2**63:
-        raise invalid("seed must lie between 0 and 2**63 - 1", "seed")
-    return value
+def offers_tools(choice: object) -> bool:
+    """Return whether the tools are offered. Raise ApiError 400 for a choice that would force a call."""
+    if choice not in (None, "auto", "none"):
+        raise invalid("tool_choice is only supported as 'auto' or 'none'", "tool_choice")
+    return choice != "none"
 
 
 def stops_of(body: Mapping[str, Any], name: str) -> tuple[str, ...]:

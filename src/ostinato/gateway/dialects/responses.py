@@ -21,16 +21,18 @@ from ostinato.gateway.dialects.request import (
     max_tokens_of,
     merge,
     model_of,
-    temperature_of,
+    offers_tools,
     text_of,
     typed,
 )
+from ostinato.gateway.dialects.sampling import sampling_of, structure_of
 from ostinato.gateway.errors import ApiError, invalid
 from ostinato.types import Turn
 
 READ = field_names(
     """
-    model input instructions tools tool_choice stream max_output_tokens temperature text
+    model input instructions tools tool_choice stream max_output_tokens text
+    temperature top_p top_k min_p presence_penalty frequency_penalty repetition_penalty
     prompt_cache_key metadata parallel_tool_calls conversation
     """
 )
@@ -42,7 +44,6 @@ IGNORED = field_names(
 )
 """Hints about reasoning, storing and caching: none changes a token here."""
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
-    "top_p": (1,),
     "top_logprobs": (0,),
     "background": (False,),
     "truncation": ("disabled",),
@@ -76,33 +77,21 @@ def parse_responses(body: object) -> ChatRequest:
     if body.get("conversation") is not None:
         message = "conversation is not supported: the gateway keeps none, send the whole input"
         raise invalid(message, "conversation", code="unsupported_parameter")
-    _check_text(typed(body, "text", dict, {}))
+    structure = structure_of(typed(body, "text", dict, {}).get("format"), "text.format")
     tools, shapes = _tools(typed(body, "tools", list, []))
     instructions = typed(body, "instructions", str, "")
     system = [{"role": "system", "content": instructions}] if instructions else []
     return ChatRequest(
         model=model_of(body),
         messages=(*system, *_input(body.get("input"))),
-        tools=tools if _offers_tools(body.get("tool_choice")) else (),
+        tools=tools if offers_tools(body.get("tool_choice")) else (),
         stream=bool(typed(body, "stream", bool, False)),
         max_tokens=max_tokens_of(body, "max_output_tokens"),
-        temperature=temperature_of(body),
+        sampling=sampling_of(body, structure),
         shapes=shapes,
         hints=hints_of(body, "prompt_cache_key"),
         echo={name: body[name] for name in ("instructions", "tools", "metadata", "text") if body.get(name)},
     )
-
-
-def _check_text(text: Mapping[str, Any]) -> None:
-    kind = text["format"].get("type") if isinstance(text.get("format"), dict) else "text"
-    if kind != "text":
-        raise invalid("text.format is only supported as text", "text.format", code="unsupported_parameter")
-
-
-def _offers_tools(choice: object) -> bool:
-    if choice not in (None, "auto", "none"):
-        raise invalid("tool_choice is only supported as 'auto' or 'none'", "tool_choice")
-    return choice != "none"
 
 
 def _input(value: object) -> list[Message]:
@@ -369,11 +358,11 @@ def _envelope(chat: ChatRequest, turn_id: str, created: float) -> Item:
         "previous_response_id": None,
         "reasoning": {"effort": None, "summary": None},
         "store": False,
-        "temperature": chat.temperature,
+        "temperature": chat.sampling.temperature,
         "text": chat.echo.get("text") or {"format": {"type": "text"}},
         "tool_choice": "auto",
         "tools": chat.echo.get("tools") or [],
-        "top_p": 1.0,
+        "top_p": chat.sampling.top_p,
         "truncation": "disabled",
     }
 

@@ -29,6 +29,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from ostinato.store.sql.recording import Recording, SqlAlchemyRecording, SqliteRecording, finish_scrub
 from ostinato.store.sql.schema import METADATA, SCHEMA, counters
+from ostinato.store.sql.upgrade import OLDEST, upgrade
 
 BUSY_S = 30.0
 """The longest time that a writer waits for the transaction of another process, seconds."""
@@ -235,6 +236,8 @@ def _create(connection: Connection, where: str) -> None:
     if layout is None:
         METADATA.create_all(connection)
         connection.execute(counters.insert(), {"name": "schema", "value": SCHEMA})
+    elif OLDEST <= layout < SCHEMA:
+        upgrade(connection, layout)
     elif layout != SCHEMA:
         raise StoreError(
             f"{where} has layout {layout}, this version of ostinato reads {SCHEMA}: use another file"

@@ -19,6 +19,7 @@ from ostinato.types import (
     Checkpoint,
     Completion,
     Decision,
+    Distribution,
     Ending,
     Event,
     FinishReason,
@@ -34,6 +35,8 @@ from ostinato.types import (
     Signal,
     SignalKind,
     Source,
+    Structure,
+    StructureKind,
     Turn,
     TurnKind,
     Verdict,
@@ -41,7 +44,7 @@ from ostinato.types import (
 
 Row = dict[str, Any]
 _FLOAT_RUN = struct.Struct("<di")
-SAMPLING_COLUMNS = tuple(each.name for each in fields(Sampling))
+SAMPLING_COLUMNS = tuple(each.name for each in fields(Sampling) if each.name != "structure")
 SESSION_COLUMNS = tuple(each.name for each in fields(Session))
 EVENT_COLUMNS = ("id", "name", "user", "organisation", "session_id", "turn", "observed_at")
 
@@ -90,6 +93,7 @@ def session_of(row: RowMapping) -> Session:
 
 
 def turn_row(turn: Turn) -> Row:
+    """Return the row of a turn with its whole prompt, as which `increments` may not store it."""
     completion = turn.completion
     return {
         "id": turn.id,
@@ -104,6 +108,8 @@ def turn_row(turn: Turn) -> Row:
         "kind": turn.kind.value,
         "untrainable": turn.untrainable,
         **{name: getattr(turn.sampling, name) for name in SAMPLING_COLUMNS},
+        "structure": _structure_text(turn.sampling.structure),
+        "distribution": completion.distribution.value,
         "prompt_ids": pack_ints(turn.prompt_ids),
         "ids": pack_ints(completion.ids),
         "logprobs": pack_floats(completion.logprobs),
@@ -112,7 +118,7 @@ def turn_row(turn: Turn) -> Row:
     }
 
 
-def turn_of(row: RowMapping) -> Turn:
+def turn_of(row: Mapping[str, Any]) -> Turn:
     return Turn(
         session_id=row["session_id"],
         index=row["number"],
@@ -125,14 +131,28 @@ def turn_of(row: RowMapping) -> Turn:
             versions=unpack_runs(row["versions"]),
             finish=FinishReason(row["finish"]),
             routes=row["routes"],
+            distribution=Distribution(row["distribution"]),
         ),
         started_at=row["started_at"],
         latency_s=row["latency_s"],
         broken=row["broken"],
         kind=TurnKind(row["kind"]),
         untrainable=row["untrainable"],
-        sampling=Sampling(**{name: row[name] for name in SAMPLING_COLUMNS}),
+        sampling=Sampling(
+            **{name: row[name] for name in SAMPLING_COLUMNS}, structure=_structure_of(row["structure"])
+        ),
     )
+
+
+def _structure_text(structure: Structure | None) -> str | None:
+    return None if structure is None else f"{structure.kind.value}:{structure.text}"
+
+
+def _structure_of(stored: str | None) -> Structure | None:
+    if stored is None:
+        return None
+    kind, _, text = stored.partition(":")
+    return Structure(kind=StructureKind(kind), text=text)
 
 
 def signal_row(signal: Signal) -> Row:

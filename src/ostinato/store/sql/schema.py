@@ -15,7 +15,7 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA = 4
+SCHEMA = 5
 """The number of this layout; it rises whenever a table changes."""
 METADATA = MetaData()
 
@@ -66,13 +66,20 @@ turns = Table(
     Column("frequency_penalty", Float, nullable=False),
     Column("repetition_penalty", Float, nullable=False),
     Column("seed", BigInteger, nullable=False),
+    Column("structure", Text),
+    Column("distribution", Text, nullable=False, server_default="tempered"),
+    Column("base", Integer),
+    Column("length", Integer),
+    Column("digest", LargeBinary),
     Column("prompt_ids", LargeBinary, nullable=False),
     Column("ids", LargeBinary, nullable=False),
     Column("logprobs", LargeBinary, nullable=False),
     Column("versions", LargeBinary, nullable=False),
     Column("routes", LargeBinary),
-    Index("turns_of_session", "session_id", "number"),
+    Index("contexts_of_session", "session_id", "number", "length", "digest"),
 )
+"""`prompt_ids` are those after the context of turn `base`, or the whole prompt: see `increments.py`. `length`
+and `digest` are of the context: the whole prompt and the completion."""
 states = Table(
     "states",
     METADATA,

@@ -1,0 +1,28 @@
+"""The steps from older layouts of the tables to the present one, in the transaction that opens the store."""
+
+from sqlalchemy import Connection, text, update
+from sqlalchemy.schema import CreateColumn
+
+from ostinato.store.sql.schema import SCHEMA, counters, turns
+
+OLDEST = 4
+"""The oldest layout that can be brought up to date."""
+
+
+def upgrade(connection: Connection, layout: int) -> None:
+    """Bring tables of `layout`, at least OLDEST, to the layout SCHEMA. Rows keep their content."""
+    if layout < 5:
+        _to_5(connection)
+    connection.execute(update(counters).where(counters.c.name == "schema").values(value=SCHEMA))
+
+
+def _to_5(connection: Connection) -> None:
+    """Turns became increments, and say which distribution their log-probabilities are of."""
+    for name in ("structure", "distribution", "base", "length", "digest"):
+        column = CreateColumn(turns.c[name]).compile(dialect=connection.dialect)
+        connection.execute(text(f"ALTER TABLE turns ADD COLUMN {column}"))
+    # The engines of that layout gave a greedy token the log-probability of temperature 1.
+    connection.execute(update(turns).where(turns.c.temperature == 0).values(distribution="model"))
+    connection.execute(text("DROP INDEX turns_of_session"))
+    for index in turns.indexes:
+        index.create(connection)
