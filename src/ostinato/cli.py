@@ -17,6 +17,7 @@ from rich.console import Console
 from ostinato import __version__
 from ostinato.config import secret
 from ostinato.demo.commands import register as register_runs
+from ostinato.engine.machine import facts as engine_facts
 from ostinato.fleet.choose import KINDS
 from ostinato.fleet.command_line import register as register_sandbox
 from ostinato.gateway.access.commands import register as register_accounts
@@ -124,7 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     lineage.set_defaults(run=_lineage)
 
     register_accounts(commands)
-    register_doctor(commands, KINDS)
+    register_doctor(commands, KINDS, facts=engine_facts)
     register_sandbox(commands)
     register_weights(commands)
     return parser

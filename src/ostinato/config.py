@@ -143,8 +143,6 @@ def _add_flags(parser: argparse.ArgumentParser, schema: type[Any], where: str) -
             about |= {"type": Raw, "metavar": field.name.upper()}
             if get_origin(kind) is tuple:
                 about["action"] = "append"
-            if "const" in field.metadata:
-                about |= {"nargs": "?", "const": Raw(field.metadata["const"])}
         parser.add_argument(flag, **about)
 
 

@@ -213,9 +213,10 @@ def test_a_wrong_checkpoint_is_one_line(
 
 
 def test_a_python_without_vllm_is_one_line(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    message = refused(capsys, checkpoint, "--vllm", "/bin/false")
+    message = refused(capsys, checkpoint, "--backend", "vllm", "--python", "/bin/false")
     assert "vLLM did not start (it ended with 1)" in message
-    assert "/nowhere/python: No such file" in refused(capsys, checkpoint, "--vllm", "/nowhere/python")
+    message = refused(capsys, checkpoint, "--backend", "vllm", "--python", "/nowhere/python")
+    assert "/nowhere/python: No such file" in message
 
 
 def test_a_taken_port_is_one_line(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:

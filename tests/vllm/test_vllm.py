@@ -1,6 +1,6 @@
 """A real vLLM under the engine contract, and the defects that only vLLM can have; run by `make test-vllm`.
 
-Covers engine/vllm/engine.py, engine/vllm/export.py, engine/vllm/process.py and engine/vllm/worker.py.
+Covers engine/vllm/engine.py, engine/vllm/handover.py, engine/vllm/process.py and engine/vllm/worker.py.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ async def test_a_prefix_of_an_older_version_is_not_reused(served: VllmEngine) ->
     assert_exact(sent, await served.generate(sent))
 
 
-async def test_a_small_change_travels_as_a_small_patch_and_is_served(served: VllmEngine) -> None:
+async def test_a_small_change_is_served(served: VllmEngine) -> None:
     base = model(served.version)
     tensors = {name: tensor.clone() for name, tensor in base.state_dict().items()}
     tensors["model.layers.1.mlp.experts.2.up_proj.weight"][3, 4] += 5.0
@@ -106,14 +106,12 @@ async def test_it_stands_behind_the_same_http_and_follows_the_store(
     await running.close()
 
 
-async def test_a_patch_that_was_damaged_on_its_way_is_refused(
+async def test_weights_that_were_damaged_on_their_way_are_refused(
     served: VllmEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     version = served.version
-    monkeypatch.setattr(
-        "ostinato.engine.vllm.engine.difference", lambda _old, _new: {"model.norm.weight": torch.ones(64)}
-    )
-    with pytest.raises(LoadRefusedError, match="the patched weights have digest"):
+    monkeypatch.setattr("ostinato.engine.vllm.engine.digest", lambda _folder: "0" * 64)
+    with pytest.raises(LoadRefusedError, match="the weights have digest"):
         await served.swap(version + 1, model(version + 1).state_dict())
     monkeypatch.undo()
     assert served.version == version

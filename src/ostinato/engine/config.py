@@ -1,8 +1,8 @@
 """The settings of an engine process. Torch-free, so that the process that starts one does not load torch."""
 
-import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +26,16 @@ class EngineServerConfig:
     host: str = "127.0.0.1"
     port: int = 0
     """0 takes a free one"""
-    vllm: str | None = field(default=None, metadata={"const": sys.executable})
-    """serve by vLLM, that of this Python"""
+    backend: Literal["auto", "embedded", "vllm"] = "auto"
+    """what serves the model; auto takes the embedded engine for a shape that it knows, else vLLM"""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """what vLLM computes in; auto takes bfloat16 where the hardware has it (`ostinato doctor`)"""
+    tensor_parallel: int = 1
+    """number of vLLM's workers that share each layer"""
+    arguments: tuple[str, ...] = ()
+    """further arguments for vLLM, as `--arguments=--gpu-memory-utilization=0.8`"""
+    python: str | None = None
+    """interpreter that has vLLM; none takes this one"""
     slots: int = 96
     """sequences sampled at once"""
     max_len: int = 512
@@ -36,3 +44,16 @@ class EngineServerConfig:
     def __post_init__(self) -> None:
         if self.follow and self.version is not None:
             raise ValueError("follow and version exclude each other: serve the newest version or a fixed one")
+        if self.tensor_parallel < 1:
+            raise ValueError(f"tensor_parallel is {self.tensor_parallel}: need at least 1")
+        if self.backend == "embedded" and (
+            self.dtype == "bfloat16" or self.arguments or self.tensor_parallel > 1
+        ):
+            raise ValueError(
+                "bfloat16, arguments and tensor_parallel are vLLM's: the embedded engine has none of them"
+            )
+
+    @property
+    def for_vllm(self) -> bool:
+        """Whether something is asked that only vLLM has."""
+        return self.dtype == "bfloat16" or self.tensor_parallel > 1 or bool(self.arguments)

@@ -1,4 +1,4 @@
-"""`python -m ostinato.engine.server`: an engine behind HTTP, embedded or (`--vllm`) a real vLLM.
+"""`python -m ostinato.engine.server`: an engine behind HTTP, embedded or a real vLLM (`--backend`).
 
 Its environment holds `OSTINATO_ENGINE_SECRET`, which its callers send. It prints one line of JSON to stdout
 when it listens, `{"ready": true, "port": …, "version": …}`, and stops on SIGTERM. A missing secret, a wrong
@@ -23,9 +23,11 @@ from ostinato.engine.config import EngineServerConfig
 from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.engine.http import Running, create_app, serve
 from ostinato.engine.loader import SyncLoader
+from ostinato.engine.machine import gpus, precision_here
 from ostinato.engine.vllm.engine import VllmEngine
 from ostinato.model.checkpoint import load, shapes
-from ostinato.model.tensor_files import CheckpointError
+from ostinato.model.config import ModelConfig, ModelConfigError
+from ostinato.model.tensor_files import CONFIG, CheckpointError, read_json
 from ostinato.store import Objects, ObjectsError
 from ostinato.sync import Subscriber, SyncError
 from ostinato.web.secret import ENGINE_SECRET, take_secret
@@ -64,9 +66,17 @@ async def _serve(config: EngineServerConfig, secret: str) -> None:
 
 
 async def _engine(config: EngineServerConfig, directory: Path) -> EmbeddedEngine | VllmEngine:
-    if config.vllm is not None:
+    if config.backend == "vllm" or (config.backend == "auto" and not _embeddable(config)):
         return await VllmEngine.start(
-            config.checkpoint, directory, python=config.vllm, slots=config.slots, max_len=config.max_len
+            config.checkpoint,
+            directory,
+            python=config.python or sys.executable,
+            slots=config.slots,
+            max_len=config.max_len,
+            dtype=precision_here().dtype if config.dtype == "auto" else config.dtype,
+            tensor_parallel=config.tensor_parallel,
+            eager=not gpus(),
+            arguments=config.arguments,
         )
     decoder, tokenizer, meta = load(config.checkpoint)
     return EmbeddedEngine(
@@ -79,10 +89,25 @@ async def _engine(config: EngineServerConfig, directory: Path) -> EmbeddedEngine
     )
 
 
+def _embeddable(config: EngineServerConfig) -> bool:
+    """Return whether the embedded engine knows this shape, and nothing is asked that only vLLM has.
+
+    Raises CheckpointError for a directory that is no checkpoint.
+    """
+    if config.for_vllm:
+        return False
+    try:
+        ModelConfig.from_hf(read_json(config.checkpoint / CONFIG))
+    except ModelConfigError:
+        return False
+    return True
+
+
 async def _serve_engine(engine: EmbeddedEngine | VllmEngine, config: EngineServerConfig, secret: str) -> None:
     loader = None
     if config.objects is not None:
-        like = shapes(config.checkpoint)
+        # vLLM takes any float type, so its own check of names and shapes is the one that counts.
+        like = shapes(config.checkpoint) if isinstance(engine, EmbeddedEngine) else None
         loader = SyncLoader(engine, Subscriber(Objects.open(config.objects), config.prefix, like=like))
         if config.version is not None:
             await loader.load(config.version)

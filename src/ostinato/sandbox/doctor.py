@@ -1,7 +1,8 @@
 """`ostinato doctor`: tries every backend on this machine, and shows what works.
 
 Every line of its table comes from something that was run, never from a device node, a flag or a version:
-/dev/kvm, for one, may open on a machine where no guest comes up.
+/dev/kvm, for one, may open on a machine where no guest comes up. Facts of other rooms about the machine, such
+as the data type of engines, stand below it.
 """
 
 import argparse
@@ -10,7 +11,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -44,19 +45,25 @@ class Finding:
     advice: str = ""
 
 
-def register(commands: Any, kinds: Mapping[str, BackendKind] = KINDS) -> None:
+Facts = Callable[[], Mapping[str, str]]
+"""A function that returns facts of other rooms about the machine, which need no trial."""
+
+
+def register(commands: Any, kinds: Mapping[str, BackendKind] = KINDS, facts: Facts = dict) -> None:
     """Add the command to the subparsers of `ostinato`."""
     doctor = commands.add_parser("doctor", help="try every sandbox backend and what it needs on this machine")
     doctor.add_argument("--json", action="store_true", help="print JSON")
-    doctor.set_defaults(run=partial(_run, kinds=kinds))
+    doctor.set_defaults(run=partial(_run, kinds=kinds, facts=facts))
 
 
-def _run(options: argparse.Namespace, *, kinds: Mapping[str, BackendKind]) -> int:
+def _run(options: argparse.Namespace, *, kinds: Mapping[str, BackendKind], facts: Facts) -> int:
     findings = asyncio.run(examine(kinds))
+    others = facts()
     if options.json:
-        print(json.dumps({"machine": machine(), "findings": [asdict(each) for each in findings]}))  # noqa: T201
+        known = {**machine(), **others}
+        print(json.dumps({"machine": known, "findings": [asdict(each) for each in findings]}))  # noqa: T201
     else:
-        _show(findings)
+        _show(findings, others)
     return DONE if any(each.works for each in findings if each.name in kinds) else FAILED
 
 
@@ -146,7 +153,7 @@ def _try_kvm() -> tuple[str, tuple[str, ...]]:
     return "a guest's kernel runs at the processor's speed", ()
 
 
-def _show(findings: list[Finding]) -> None:
+def _show(findings: list[Finding], others: Mapping[str, str]) -> None:
     where = machine()
     who = "root" if where["root"] else "an ordinary user"
     console = Console(highlight=False)
@@ -157,6 +164,8 @@ def _show(findings: list[Finding]) -> None:
     for each in findings:
         table.add_row(each.name, "yes" if each.works else "no", f"{each.took_s:.1f} s", _text(each))
     console.print(table)
+    for name, text in others.items():
+        console.print(f"{name}: {text}")
 
 
 def _text(finding: Finding) -> str:

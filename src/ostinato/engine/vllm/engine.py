@@ -1,22 +1,25 @@
 """A real vLLM behind the engine protocol: tokens in, tokens out, weights swapped in flight.
 
-    swap: patch ─► every worker applies it to a copy, verifies ─► pause, requests kept ─► load ─► resume
+    swap: write to memory ─► workers check ─► pause, requests kept ─► every worker loads its part ─► resume
 
-Routed experts (`--enable-return-routed-experts` among the options) need a GPU and were never run.
+It serves any directory in Hugging Face layout that vLLM knows: sharded or not, any float type, tied or not.
+Routed experts (`--enable-return-routed-experts` among the arguments) need a GPU and were never run.
 """
 
 import asyncio
 import base64
 import io
 import json
+import shutil
 import tempfile
+from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
 import aiohttp
 import numpy as np
-from safetensors.torch import save_file
+import torch
 from torch import Tensor
 
 from ostinato.engine.base import (
@@ -28,12 +31,13 @@ from ostinato.engine.base import (
     Token,
 )
 from ostinato.engine.limits import RequestLimits
-from ostinato.engine.vllm.export import HEAD, export, untied
-from ostinato.engine.vllm.patch import difference, digest
+from ostinato.engine.vllm.handover import digest
 from ostinato.engine.vllm.process import TOKENS, Launch, VllmServer
-from ostinato.model.checkpoint import load
+from ostinato.model.checkpoint import BUFFERS, HEAD, load_meta
 from ostinato.model.config import MOST_EXPERTS
 from ostinato.model.decoder import WeightsError, check_weights
+from ostinato.model.tensor_files import CONFIG, CheckpointError, TensorFiles, read_json, write_tensors
+from ostinato.model.tokenizer import Tokenizer, TokenizerError
 from ostinato.types import Abilities, Completion, FinishReason, GenerateRequest, StructureKind
 
 SAMPLING = frozenset(
@@ -49,6 +53,12 @@ STRUCTURES = {
 """The field of vLLM's structured outputs for each kind of `Structure`."""
 COLDEST = 0.01
 """The lowest temperature above 0 that vLLM samples at: it raises lower ones to this without an error."""
+ROUTES = "--enable-return-routed-experts"
+EMBEDDING = "model.embed_tokens.weight"
+MEMORY = Path("/dev/shm")  # noqa: S108
+"""The folder in memory where the system has one; a container's may be too small."""
+SPARE_BYTES = 64 * 2**20
+"""The room that is left free where a version is written."""
 DRAINED_S = 0.01
 """Seconds to wait after a pause, in which all tokens sampled before it arrive through the sockets."""
 
@@ -57,45 +67,33 @@ class VllmEngine:
     """A vLLM server as an engine. Create it by `start`, use it on one event loop, end it with `aclose`."""
 
     def __init__(
-        self,
-        server: VllmServer,
-        limits: RequestLimits,
-        *,
-        version: int,
-        weights: dict[str, Tensor],
-        tied: bool,
+        self, server: VllmServer, limits: RequestLimits, *, version: int, shapes: dict[str, Tensor]
     ) -> None:
-        self.server, self._limits, self._version = server, limits, version
-        self._weights, self._tied = weights, tied
+        """`shapes` are the weights under Hugging Face names, without values or memory."""
+        self.server, self._limits, self._version, self._shapes = server, limits, version, shapes
         self._open = asyncio.Event()
         self._open.set()
         self._swapping = asyncio.Lock()
         self._paused = False
+        self._broken = ""
+        """The reason why nothing is served any more; empty while all is well."""
         self._counts = dict.fromkeys(("requests", "failed", "tokens", "prompt_tokens", "swaps"), 0)
         self._running = 0
-        self._folder = tempfile.TemporaryDirectory(prefix="ostinato-patch-", dir=_memory())
 
     @classmethod
     async def start(cls, checkpoint: Path, directory: Path, **launch: Any) -> Self:
-        """Export `checkpoint` below `directory`, start vLLM on it, and wait until it has sampled a token.
+        """Start vLLM on a directory in Hugging Face layout, and wait until it has sampled a token.
 
-        `launch` are the fields of `Launch`. Raises CheckpointError, EngineError.
+        Its log is written below `directory`; `launch` are the other fields of `Launch`. Raises
+        CheckpointError for weights that are missing, damaged or not finite, and EngineError.
         """
-        decoder, tokenizer, meta = load(checkpoint)
-        weights = export(decoder, tokenizer, directory / "model")
-        how = Launch(model=directory / "model", logs=directory, **launch)
-        abilities = Abilities(
-            model=checkpoint.name,
-            tokenizer=tokenizer.digest,
-            context=how.max_len,
-            sampling=SAMPLING,
-            structures=frozenset(STRUCTURES),
-        )
-        limits = RequestLimits(vocabulary=decoder.config.vocab_size, max_len=how.max_len, abilities=abilities)
+        how = Launch(model=checkpoint, logs=directory, **launch)
+        limits, shapes = await asyncio.to_thread(_examine, checkpoint, how)
+        version = load_meta(checkpoint).version
         server = await VllmServer.start(how)
-        engine = cls(server, limits, version=meta.version, weights=weights, tied=decoder.config.tied)
+        engine = cls(server, limits, version=version, shapes=shapes)
         try:
-            await engine._label(meta.version)
+            await engine._label(version)
             await engine._warm_up()
         except BaseException:
             await engine.aclose()
@@ -123,6 +121,9 @@ class VllmEngine:
                 f"{request.sampling.temperature}: ask for 0 or for at least {COLDEST}"
             )
         self._counts["requests"] += 1
+        if self._broken:
+            self._counts["failed"] += 1
+            raise EngineError(self._broken)
         # A request that began during a swap would reuse cached keys of the old version under its cache salt.
         await self._open.wait()
         self._running += 1
@@ -156,14 +157,14 @@ class VllmEngine:
         async with self._swapping:
             if self._paused:
                 raise LoadRefusedError(f"version {version} was refused: {PAUSED}")
-            new = self._fitting(version, tensors)
             try:
-                expected = await asyncio.to_thread(digest, new)
-                await self._stage(new, expected)
-                await self._load(version, expected)
-            except EngineError as error:
+                new = self._fitting(tensors)
+                size = sum(tensor.nbytes for tensor in new.values())
+                with tempfile.TemporaryDirectory(prefix="ostinato-weights-", dir=_roomy(size)) as folder:
+                    await self._hand_over(new, Path(folder))
+                    await self._load(version, folder)
+            except (EngineError, WeightsError, CheckpointError, OSError) as error:
                 raise LoadRefusedError(f"version {version} was refused: {error}") from error
-            self._weights = new
             self._counts["swaps"] += 1
 
     def stats(self) -> dict[str, float]:
@@ -172,31 +173,36 @@ class VllmEngine:
     async def aclose(self) -> None:
         """End the server; requests in flight fail with EngineError."""
         await self.server.close()
-        self._folder.cleanup()
 
-    def _fitting(self, version: int, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        own = {name: tensor for name, tensor in self._weights.items() if not (self._tied and name == HEAD)}
-        try:
-            check_weights(own, tensors)
-        except WeightsError as error:
-            raise LoadRefusedError(f"version {version} was refused: {error}") from error
-        return {name: tensor.clone() for name, tensor in untied(tensors).items()}
+    def _fitting(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the tensors to load. Raises WeightsError unless they are those of this model."""
+        given = dict(tensors)
+        if HEAD in self._shapes and EMBEDDING in given:
+            given.setdefault(HEAD, given[EMBEDDING])
+        elif HEAD in given and EMBEDDING in given and torch.equal(given[HEAD], given[EMBEDDING]):
+            del given[HEAD]
+        check_weights(self._shapes, given)
+        return given
 
-    async def _stage(self, new: dict[str, Tensor], expected: str) -> None:
-        """Send the workers a patch to read and verify; requests go on meanwhile."""
-        path = Path(self._folder.name) / "patch.safetensors"
-        await asyncio.to_thread(lambda: save_file(difference(self._weights, new), path))
-        await self.server.call_workers("deltas_stage", str(path), expected)
+    async def _hand_over(self, new: dict[str, Tensor], folder: Path) -> None:
+        """Write the weights where the workers read them, and have them checked; requests go on meanwhile."""
+        await asyncio.to_thread(write_tensors, folder, new.items())
+        await self.server.call_workers("version_check", str(folder), await asyncio.to_thread(digest, folder))
 
-    async def _load(self, version: int, expected: str) -> None:
+    async def _load(self, version: int, folder: str) -> None:
+        """Load what was handed over. If that fails midway the server ends: its weights are of no version."""
         self._open.clear()
         try:
             await self._halt()
-            await self.server.call_workers("deltas_commit", expected)
+            await self.server.call_workers("version_load", folder)
             await self._label(version)
             self._version = version
-        finally:
             await self.server.post("/resume")
+        except BaseException as error:
+            self._broken = f"vLLM was ended, since loading version {version} failed midway: {error!r}"
+            await self.server.close()
+            raise
+        finally:
             self._open.set()
 
     async def _halt(self) -> None:
@@ -324,7 +330,48 @@ def routes_of(text: str) -> bytes:
     return bytes(array.astype(ROUTE_DTYPE).tobytes())
 
 
-def _memory() -> str | None:
-    """Return the folder in memory in which patches are written; None where the system has none."""
-    shared = Path("/dev/shm")  # noqa: S108
-    return str(shared) if shared.is_dir() else None
+def _examine(checkpoint: Path, launch: Launch) -> tuple[RequestLimits, dict[str, Tensor]]:
+    """Read a checkpoint once, tensor by tensor: its limits, and its weights without values.
+
+    Raises CheckpointError for a missing shard, a damaged file and values that are not finite.
+    """
+    config = read_json(checkpoint / CONFIG)
+    vocabulary = (config.get("text_config") or config).get("vocab_size")
+    if not isinstance(vocabulary, int):
+        raise CheckpointError(f"{checkpoint}: {CONFIG} has no vocab_size: is this a language model?")
+    files = TensorFiles.open(checkpoint)
+    deque(files, maxlen=0)  # reads every tensor once, which finds values that are not finite
+    shapes = {
+        name: torch.empty(entry.shape, dtype=entry.dtype, device="meta")
+        for name, entry in files.entries.items()
+        if not name.endswith(BUFFERS)
+    }
+    abilities = Abilities(
+        model=checkpoint.name,
+        tokenizer=_tokenizer_digest(checkpoint),
+        context=launch.max_len,
+        sampling=SAMPLING,
+        structures=frozenset(STRUCTURES),
+        routes=ROUTES in launch.arguments,
+    )
+    return RequestLimits(vocabulary=vocabulary, max_len=launch.max_len, abilities=abilities), shapes
+
+
+def _tokenizer_digest(checkpoint: Path) -> str:
+    """Return the digest of `tokenizer.json`; empty without that file, as the digest is not known then."""
+    if not (checkpoint / "tokenizer.json").exists():
+        return ""
+    try:
+        return Tokenizer.load(checkpoint).digest
+    except TokenizerError as error:
+        raise CheckpointError(str(error)) from error
+
+
+def _roomy(size: int) -> str:
+    """Return a folder with room for so many bytes, in memory if possible. Raises OSError without one."""
+    candidates = [*([MEMORY] if MEMORY.is_dir() else []), Path(tempfile.gettempdir())]
+    for folder in candidates:
+        if shutil.disk_usage(folder).free > size + SPARE_BYTES:
+            return str(folder)
+    names = " and ".join(map(str, candidates))
+    raise OSError(f"there is no room for {size / 1e9:.1f} GB of weights in {names}: free some")

@@ -21,7 +21,7 @@ from ostinato.engine.base import EngineError
 
 MODULE = "vllm.entrypoints.openai.api_server"
 WORKER_MODULE = "ostinato.engine.vllm.worker"
-WORKER = f"{WORKER_MODULE}.Deltas"
+WORKER = f"{WORKER_MODULE}.Versions"
 SWITCHES: tuple[tuple[str, ...], ...] = (("--enable-scale-out",), ())
 """Newer versions offer tokens in, tokens out only with this option; older ones do not know it."""
 NEEDED = ("/pause", "/resume", "/collective_rpc")
@@ -43,7 +43,12 @@ class Launch:
     max_len: int = 512
     slots: int = 64
     dtype: str = "float32"
-    options: tuple[str, ...] = ("--enforce-eager",)
+    tensor_parallel: int = 1
+    """the number of workers that share each layer"""
+    eager: bool = True
+    """without compilation, which takes minutes on a CPU"""
+    arguments: tuple[str, ...] = ()
+    """further arguments of vLLM's own; they come last, so that they win"""
     environment: Mapping[str, str] | None = None
     patience_s: float = 600.0
 
@@ -150,9 +155,11 @@ def _command(launch: Launch, port: int, switches: Sequence[str]) -> list[str]:
         *(launch.python, "-m", MODULE, "--host", "127.0.0.1", "--port", str(port)),
         *("--model", str(launch.model), "--dtype", launch.dtype),
         *("--max-model-len", str(launch.max_len), "--max-num-seqs", str(launch.slots)),
-        # Log-probabilities of the distribution that was sampled from, with the temperature in it.
+        # Log-probabilities of the distribution that was sampled from: temperature, top_p and all.
         *("--logprobs-mode", "processed_logprobs"),
-        *("--worker-extension-cls", WORKER, *switches, *launch.options),
+        *("--tensor-parallel-size", str(launch.tensor_parallel)),
+        *(("--enforce-eager",) if launch.eager else ()),
+        *("--worker-extension-cls", WORKER, *switches, *launch.arguments),
     ]
 
 

@@ -1,12 +1,12 @@
-"""The part that runs inside vLLM's workers: a patch is applied to a copy, verified, and then loaded.
+"""The part that runs inside vLLM's workers: a version is checked, then loaded by vLLM's own loader.
 
-vLLM mixes `Deltas` into its worker class (`--worker-extension-cls`) and calls it by `collective_rpc`, whose
+vLLM mixes `Versions` into its worker class (`--worker-extension-cls`) and calls it by `collective_rpc`, whose
 arguments and results are text. Nothing here raises: an error is returned, so that the server lives on.
 
-This works around two silent defects of vLLM 0.32 on a CPU, both found by the contract tests. `reload_weights`
-does not update an output matrix that is tied to the embedding, so `export.py` writes it as a tensor of its
-own. And it loads unpacked experts into a kernel that expects its own layout, unless the kernel is
-created again.
+`reload_weights` takes Hugging Face names and gives each worker its own part, so tensor parallelism needs
+nothing here. Two silent defects of vLLM 0.32 on a CPU, both found by the contract tests, are worked around: a
+CPU computes with packed copies of the weights, and `reload_weights` neither packs an output matrix that is
+tied to the embedding again, nor experts. On a GPU nothing is packed, and the tied matrix shares its memory.
 """
 
 from collections.abc import Callable
@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
-from torch import Tensor
 
-from ostinato.engine.vllm.patch import applied, digest
+from ostinato.engine.vllm.handover import digest, read
 
 
 def _returning_errors(method: Callable[..., dict[str, str]]) -> Callable[..., dict[str, str]]:
@@ -34,38 +32,30 @@ def _returning_errors(method: Callable[..., dict[str, str]]) -> Callable[..., di
     return returning
 
 
-class Deltas:
-    """The extension of vLLM's worker; `model_runner` and `model_config` are the worker's own."""
+class Versions:
+    """The extension of vLLM's worker; `model_runner` and `rank` are the worker's own."""
 
     model_runner: Any
-    model_config: Any
-    _deltas_served: dict[str, Tensor] | None = None
-    _deltas_staged: dict[str, Tensor] | None = None
+    rank: int
 
     @_returning_errors
-    def deltas_stage(self, path: str, expected: str) -> dict[str, str]:
-        """Apply the patch at `path` to a copy of the weights; `expected` is the digest of the result."""
-        if self._deltas_served is None:
-            self._deltas_served = load_file(Path(self.model_config.model) / "model.safetensors")
-        staged = applied(self._deltas_served, load_file(path))
-        actual = digest(staged)
-        if actual != expected:
-            return {"error": f"the patched weights have digest {actual}, expected {expected}"}
-        if not all(torch.isfinite(tensor).all() for tensor in staged.values()):
-            return {"error": "the patched weights hold values that are not finite"}
-        self._deltas_staged = staged
-        return {"digest": actual}
+    def version_check(self, path: str, expected: str) -> dict[str, str]:
+        """Read the file of a version, which also brings it into memory; `expected` is its digest.
 
-    @_returning_errors
-    def deltas_commit(self, expected: str) -> dict[str, str]:
-        """Load the staged weights into the model. Generation must be paused."""
-        staged = self._deltas_staged
-        if staged is None:
-            return {"error": f"nothing is staged, expected {expected}"}
-        _forget_packed_experts(self.model_runner.get_model())
-        self.model_runner.reload_weights(weights_iterator=iter(staged.items()))
-        self._deltas_served, self._deltas_staged = staged, None
+        One worker does it for all, since they read the same file.
+        """
+        if self.rank == 0 and (actual := digest(Path(path))) != expected:
+            return {"error": f"the weights have digest {actual}, expected {expected}"}
         return {"digest": expected}
+
+    @_returning_errors
+    def version_load(self, path: str) -> dict[str, str]:
+        """Load the weights into the model. Generation must be paused."""
+        model = self.model_runner.get_model()
+        _forget_packed_experts(model)
+        self.model_runner.reload_weights(weights_iterator=read(Path(path)))
+        _pack_tied_heads(model)
+        return {"loaded": path}
 
 
 def _forget_packed_experts(model: torch.nn.Module) -> None:
@@ -74,3 +64,16 @@ def _forget_packed_experts(model: torch.nn.Module) -> None:
         method = getattr(module, "quant_method", None)
         if getattr(method, "moe_kernel", None) is not None and next(module.parameters()).device.type == "cpu":
             method.moe_kernel = None  # type: ignore[union-attr]
+
+
+def _pack_tied_heads(model: torch.nn.Module) -> None:
+    """Pack again, on a CPU, every matrix that shares its memory with another module's."""
+    owners: dict[int, list[Any]] = {}
+    for module in model.modules():
+        weight = getattr(module, "weight", None)
+        if isinstance(weight, torch.nn.Parameter) and hasattr(module, "cpu_linear") and weight.numel():
+            owners.setdefault(weight.data_ptr(), []).append(module)
+    for modules in owners.values():
+        if len(modules) > 1:
+            for module in modules:
+                module.quant_method.process_weights_after_loading(module)
