@@ -9,7 +9,9 @@ import torch
 
 from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.model.decoder import Decoder
-from ostinato.train.policy import PolicyConfig, piece_loss, pieces
+from ostinato.train.batch import counted_logprobs
+from ostinato.train.config import PolicyConfig
+from ostinato.train.policy import sample_loss, scored
 from ostinato.train.samples import samples_of, trainable
 from ostinato.types import GenerateRequest, Sample, Sampling, Turn
 
@@ -47,9 +49,14 @@ async def sampled(decoder: Decoder, temperatures: Sequence[float]) -> list[Turn]
     return turns
 
 
+def loss_of(decoder: Decoder, samples: list[Sample], constant: float) -> tuple[torch.Tensor, torch.Tensor]:
+    logprobs = counted_logprobs(decoder, [scored(sample) for sample in samples])
+    return sample_loss(samples, logprobs, constant, PolicyConfig())
+
+
 def ratios(decoder: Decoder, samples: list[Sample]) -> torch.Tensor:
     """pi / mu of every sampled token, as the learner computes it."""
-    return torch.cat([piece_loss(decoder, piece, 1.0, PolicyConfig())[1] for piece in pieces(samples, 4096)])
+    return loss_of(decoder, samples, 1.0)[1]
 
 
 @pytest.mark.parametrize("temperatures", [(0.3, 0.3), (0.7, 0.7), (1.0, 1.0), MIXED], ids=str)
@@ -71,9 +78,8 @@ def test_at_another_temperature_than_its_own_the_ratio_is_not_one(decoder: Decod
 def test_the_gradient_is_that_of_the_tempered_policy(decoder: Decoder) -> None:
     """The gradient by autograd through a plain softmax(logits / T), written out."""
     (sample,) = samples_of(asyncio.run(sampled(decoder, (0.3,))), 0.5)
-    (piece,) = pieces([sample], 4096)
     decoder.zero_grad()
-    piece_loss(decoder, piece, 10.0, PolicyConfig())[0].backward()  # type: ignore[no-untyped-call]
+    loss_of(decoder, [sample], 10.0)[0].backward()  # type: ignore[no-untyped-call]
     ours = [parameter.grad.clone() for parameter in decoder.parameters() if parameter.grad is not None]
     decoder.zero_grad()
     logits, _ = decoder(torch.tensor([sample.ids]))

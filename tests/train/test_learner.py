@@ -25,8 +25,9 @@ from ostinato.sync import Fenced, Publisher, Subscriber
 from ostinato.train.config import LearnerConfig
 from ostinato.train.journal import Journal
 from ostinato.train.learner import Learner, main
-from ostinato.train.local import LocalTrainer
+from ostinato.train.local import DecoderModel
 from ostinato.train.state import States
+from ostinato.train.trainer import ChainTrainer
 from ostinato.types import (
     Completion,
     FinishReason,
@@ -98,7 +99,8 @@ class Bench:
     ) -> Learner:
         decoder, _, meta = load(self.checkpoint)
         run_dir, config = self.directory / folder, config or LearnerConfig(groups=2)
-        trainer = LocalTrainer(decoder, objects or self.objects, run_dir, config, before=before)
+        model = DecoderModel(decoder, run_dir)
+        trainer = ChainTrainer(model, objects or self.objects, config, before=before)
         learner = Learner(trainer, self.store, Journal(run_dir / "learner.jsonl"), config)
         learner.start(meta.version)
         self.trainer = trainer
@@ -256,8 +258,8 @@ def test_a_run_begins_with_the_second_moments_of_the_one_before(bench: Bench) ->
     one = bench.trainer
     learner = bench.learner(LearnerConfig(groups=1), folder="live", before=before)
     other = bench.trainer
-    ours, theirs = other.optimizer.state, one.optimizer.state
-    for mine, its in zip(other.decoder.parameters(), one.decoder.parameters(), strict=True):
+    ours, theirs = other.model.optimizer.state, one.model.optimizer.state
+    for mine, its in zip(other.model.decoder.parameters(), one.model.decoder.parameters(), strict=True):
         assert torch.equal(mine, its)
         assert torch.equal(ours[mine]["exp_avg_sq"], theirs[its]["exp_avg_sq"])
         assert not ours[mine]["exp_avg"].any() and ours[mine]["step"] == 3

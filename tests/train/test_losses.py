@@ -54,4 +54,4 @@ def test_the_loss_adds_up_over_rows_whatever_their_lengths() -> None:
 
 def test_next_token_loss_is_the_weighted_mean() -> None:
     logprobs, weights = torch.tensor([-1.0, -3.0, -5.0]), torch.tensor([1.0, 0.3, 0.0])
-    assert next_token_loss(logprobs, weights).item() == pytest.approx((1.0 + 0.9) / 1.3)
+    assert next_token_loss(logprobs, weights, 1.3).item() == pytest.approx((1.0 + 0.9) / 1.3)

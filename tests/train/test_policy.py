@@ -1,23 +1,31 @@
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 from ostinato.model.decoder import Decoder
+from ostinato.train.batch import counted_logprobs
 from ostinato.train.config import PolicyConfig
-from ostinato.train.optimizer import adamw
-from ostinato.train.policy import piece_loss, pieces, policy_step
+from ostinato.train.local import DecoderModel
+from ostinato.train.policy import policy_step, sample_loss, scored
 from ostinato.types import Sample
 
 MakeSample = Callable[..., Sample]
 CONFIG = PolicyConfig()
 
 
+def loss_of(
+    decoder: Decoder, samples: list[Sample], constant: float, config: PolicyConfig
+) -> tuple[torch.Tensor, torch.Tensor]:
+    logprobs = counted_logprobs(decoder, [scored(sample) for sample in samples])
+    return sample_loss(samples, logprobs, constant, config)
+
+
 def gradients(decoder: Decoder, samples: list[Sample], sessions: int) -> list[torch.Tensor]:
     decoder.zero_grad()
-    for piece in pieces(samples, CONFIG.piece_tokens):
-        piece_loss(decoder, piece, sessions * CONFIG.tokens_per_session, CONFIG)[0].backward()  # type: ignore[no-untyped-call]
+    loss_of(decoder, samples, sessions * CONFIG.tokens_per_session, CONFIG)[0].backward()  # type: ignore[no-untyped-call]
     return [p.grad.clone() for p in decoder.parameters() if p.grad is not None]
 
 
@@ -75,20 +83,20 @@ def test_observed_tokens_get_no_gradient(decoder: Decoder, make_sample: MakeSamp
 
 
 def test_a_step_makes_good_rows_likelier_and_bad_rows_less_likely(
-    decoder: Decoder, make_sample: MakeSample
+    decoder: Decoder, make_sample: MakeSample, tmp_path: Path
 ) -> None:
     good, bad = (on_policy(decoder, make_sample(i, advantage=a)) for i, a in ((1, 0.5), (2, -0.5)))
     before = total_logprob(decoder, good), total_logprob(decoder, bad)
-    stats = policy_step(decoder, adamw(decoder, rate=1e-3), [good, bad], 2, CONFIG)
+    stats = policy_step(DecoderModel(decoder, tmp_path), [good, bad], 2, 1e-3, CONFIG)
     assert total_logprob(decoder, good) > before[0] and total_logprob(decoder, bad) < before[1]
     assert stats.ratio == pytest.approx(1.0, abs=1e-4) and stats.capped == 0 and stats.rows == 2
 
 
 def test_rows_without_advantage_cost_nothing_and_change_nothing(
-    decoder: Decoder, make_sample: MakeSample
+    decoder: Decoder, make_sample: MakeSample, tmp_path: Path
 ) -> None:
     before = [parameter.detach().clone() for parameter in decoder.parameters()]
-    stats = policy_step(decoder, adamw(decoder, rate=1e-3), [make_sample(advantage=0.0)], 1, CONFIG)
+    stats = policy_step(DecoderModel(decoder, tmp_path), [make_sample(advantage=0.0)], 1, 1e-3, CONFIG)
     assert (stats.rows, stats.tokens, stats.loss) == (0, 0, 0.0)
     assert all(torch.equal(a, b) for a, b in zip(before, decoder.parameters(), strict=True))
 
@@ -98,32 +106,44 @@ def test_the_constant_is_the_number_of_sessions_not_what_they_say(
 ) -> None:
     sample = make_sample()
     one, four = (
-        piece_loss(
-            decoder, pieces([sample], CONFIG.piece_tokens)[0], sessions * CONFIG.tokens_per_session, CONFIG
-        )[0].item()
+        loss_of(decoder, [sample], sessions * CONFIG.tokens_per_session, CONFIG)[0].item()
         for sessions in (1, 4)
     )
     assert one == pytest.approx(4 * four)
 
 
-def test_stale_tokens_are_capped(decoder: Decoder, make_sample: MakeSample) -> None:
-    stats = policy_step(decoder, adamw(decoder, rate=1e-3), [make_sample(logprob=-20.0)], 1, CONFIG)
+def test_stale_tokens_are_capped(decoder: Decoder, make_sample: MakeSample, tmp_path: Path) -> None:
+    stats = policy_step(DecoderModel(decoder, tmp_path), [make_sample(logprob=-20.0)], 1, 1e-3, CONFIG)
     assert stats.capped == 1.0 and stats.ratio > CONFIG.ratio_cap
 
 
-@pytest.mark.parametrize("name", ["tokens_per_session", "ratio_cap", "largest_gradient", "piece_tokens"])
+@pytest.mark.parametrize("name", ["tokens_per_session", "ratio_cap", "largest_gradient"])
 def test_a_setting_that_makes_no_sense_is_named(name: str) -> None:
     with pytest.raises(ValueError, match=name):
         PolicyConfig(**{name: 0})
 
 
-def test_the_settings_do_what_they_say(decoder: Decoder, make_sample: MakeSample) -> None:
+def test_the_settings_do_what_they_say(decoder: Decoder, make_sample: MakeSample, tmp_path: Path) -> None:
     samples = [make_sample(i, logprob=-20.0) for i in range(3)]
-    loss, ratios = piece_loss(decoder, pieces(samples, 4096)[0], 1.0, CONFIG)
-    higher, _ = piece_loss(decoder, pieces(samples, 4096)[0], 1.0, PolicyConfig(ratio_cap=3.0))
+    loss, ratios = loss_of(decoder, samples, 1.0, CONFIG)
+    higher, _ = loss_of(decoder, samples, 1.0, PolicyConfig(ratio_cap=3.0))
     assert ratios.min() > 3 and higher.item() == pytest.approx(1.5 * loss.item())
-    assert len(pieces(samples, 4096)) == 1 and len(pieces(samples, 12)) == 3
     before = decoder.embedding.detach().clone()
-    optimizer = torch.optim.SGD(decoder.parameters(), lr=1.0)
-    stats = policy_step(decoder, optimizer, samples, 3, PolicyConfig(largest_gradient=1e-3))
+    model = DecoderModel(decoder, tmp_path)
+    model.optimizer = torch.optim.SGD(  # type: ignore[assignment]
+        [{"params": list(decoder.parameters()), "scale": 1.0}], lr=1.0
+    )
+    stats = policy_step(model, samples, 3, 1.0, PolicyConfig(largest_gradient=1e-3))
     assert stats.gradient > 1e-3 and (decoder.embedding - before).norm() <= 1.001e-3
+
+
+def test_the_size_of_a_piece_changes_no_gradient(
+    decoder: Decoder, make_sample: MakeSample, tmp_path: Path
+) -> None:
+    rows = [scored(make_sample(i, length=5 + i)) for i in range(7)]
+    norms = [
+        DecoderModel(decoder, tmp_path, piece_tokens=tokens).logprobs(rows) for tokens in (1, 25, 10_000)
+    ]
+    for other in norms[1:]:
+        for one, two in zip(norms[0], other, strict=True):
+            torch.testing.assert_close(one, two)

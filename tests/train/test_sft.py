@@ -12,11 +12,13 @@ from ostinato.model.decoder import Decoder
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Ledger, Objects, Store
 from ostinato.sync import Subscriber
+from ostinato.train.base import StateError
 from ostinato.train.batch import Row
-from ostinato.train.config import Budget
+from ostinato.train.config import Budget, LearnerConfig, SftConfig
 from ostinato.train.journal import Journal
-from ostinato.train.sft import LEARNING_RATE, RISE_STEPS, Sft, learning_rate
-from ostinato.train.state import StateError
+from ostinato.train.local import DecoderModel
+from ostinato.train.sft import Sft, learning_rate
+from ostinato.train.trainer import ChainTrainer
 from ostinato.types import Completion, Ending, FinishReason, Session, Source, State, Turn
 
 ROWS = [
@@ -36,8 +38,16 @@ class Lessons:
         return ROWS if self.calls == 1 else ()
 
 
+CONFIG = SftConfig()
+
+
+def trainer_of(decoder: Decoder, run_dir: Path) -> ChainTrainer:
+    model = DecoderModel(decoder, run_dir, weight_decay=CONFIG.weight_decay)
+    return ChainTrainer(model, Objects.open(run_dir / "objects"), LearnerConfig())
+
+
 def trainer(decoder: Decoder, run_dir: Path, steps: int) -> Sft:
-    return Sft(decoder, Lessons(), run_dir, Budget(steps=steps), vocab_size=40)
+    return Sft(trainer_of(decoder, run_dir), Lessons(), run_dir, Budget(steps=steps), CONFIG, vocab_size=40)
 
 
 def never() -> bool:
@@ -45,11 +55,12 @@ def never() -> bool:
 
 
 def test_the_rate_rises_stays_and_falls() -> None:
-    rates = [learning_rate(step, step / 1000) for step in range(1000)]
-    assert rates[:RISE_STEPS] == sorted(rates[:RISE_STEPS]) and rates[0] == pytest.approx(LEARNING_RATE / 30)
-    assert set(rates[RISE_STEPS:600]) == {LEARNING_RATE}
+    rates = [learning_rate(CONFIG, step, step / 1000) for step in range(1000)]
+    rise, rate = CONFIG.rise_steps, CONFIG.learning_rate
+    assert rates[:rise] == sorted(rates[:rise]) and rates[0] == pytest.approx(rate / 30)
+    assert set(rates[rise:600]) == {rate}
     assert rates[600:] == sorted(rates[600:], reverse=True)
-    assert rates[-1] == pytest.approx(0.05 * LEARNING_RATE) and rates[800] == pytest.approx(LEARNING_RATE / 2)
+    assert rates[-1] == pytest.approx(0.05 * rate) and rates[800] == pytest.approx(rate / 2)
 
 
 @pytest.mark.parametrize("both", [{}, {"steps": 1, "cpu_seconds": 1.0}])
@@ -77,7 +88,7 @@ def test_begins_without_rows_and_waits_for_them(decoder: Decoder, tmp_path: Path
         looks += 1
         return ROWS if looks == 2 else ()
 
-    sft = Sft(decoder, rows, tmp_path, Budget(steps=20), vocab_size=40)
+    sft = Sft(trainer_of(decoder, tmp_path), rows, tmp_path, Budget(steps=20), CONFIG, vocab_size=40)
     assert sft.run(never) and looks >= 2
 
 
@@ -85,10 +96,11 @@ def test_tells_which_sessions_it_learnt_from(decoder: Decoder, tmp_path: Path) -
     told: list[str] = []
     batches = iter([ROWS[:20], ROWS[20:]])
     sft = Sft(
-        decoder,
+        trainer_of(decoder, tmp_path),
         lambda: next(batches, []),
         tmp_path,
         Budget(steps=20),
+        CONFIG,
         vocab_size=40,
         trained=told.extend,
     )
@@ -96,7 +108,7 @@ def test_tells_which_sessions_it_learnt_from(decoder: Decoder, tmp_path: Path) -
 
 
 def test_stops_when_told(decoder: Decoder, tmp_path: Path) -> None:
-    sft = Sft(decoder, lambda: (), tmp_path, Budget(steps=20), vocab_size=40)
+    sft = Sft(trainer_of(decoder, tmp_path), lambda: (), tmp_path, Budget(steps=20), CONFIG, vocab_size=40)
     asked = iter([False] * 5 + [True])
     assert not sft.run(lambda: next(asked))
 
@@ -143,10 +155,11 @@ def test_killed_at_any_step_it_ends_with_the_same_weights_to_the_bit(
         decoder.load_state_dict(start)
         source, budget = iter(chunks), Budget(steps=60)
         Sft(
-            decoder,
+            trainer_of(decoder, tmp_path / folder),
             lambda: next(source, []),
             tmp_path / folder,
             budget,
+            CONFIG,
             vocab_size=40,
             trained=told[folder].update,
         ).run(stop)
@@ -162,7 +175,9 @@ def test_killed_at_any_step_it_ends_with_the_same_weights_to_the_bit(
 def test_a_run_whose_lessons_are_gone_is_named(decoder: Decoder, tmp_path: Path) -> None:
     asked = iter([False] * 20)
     trainer(decoder, tmp_path, 60).run(lambda: next(asked, True))
-    gone = Sft(decoder, lambda: ROWS[1:], tmp_path, Budget(steps=60), vocab_size=40)
+    gone = Sft(
+        trainer_of(decoder, tmp_path), lambda: ROWS[1:], tmp_path, Budget(steps=60), CONFIG, vocab_size=40
+    )
     with pytest.raises(StateError, match=r"looks.jsonl names session 's0'"):
         gone.run(never)
 
@@ -170,7 +185,15 @@ def test_a_run_whose_lessons_are_gone_is_named(decoder: Decoder, tmp_path: Path)
 def test_another_seed_cannot_go_on(decoder: Decoder, tmp_path: Path) -> None:
     trainer(decoder, tmp_path, 20).run(never)
     with pytest.raises(StateError, match="began with seed 0"):
-        Sft(decoder, Lessons(), tmp_path, Budget(steps=20), vocab_size=40, seed=1)
+        Sft(
+            trainer_of(decoder, tmp_path),
+            Lessons(),
+            tmp_path,
+            Budget(steps=20),
+            CONFIG,
+            vocab_size=40,
+            seed=1,
+        )
 
 
 def lessons(store: Store) -> None:

@@ -58,10 +58,18 @@ def save(
         (directory / CONFIG).write_text(json.dumps(decoder.config.to_hf(), indent=2) + "\n")
         tokenizer.save(directory)
         write_tensors(directory, decoder.state_dict().items())
+    except (OSError, ModelConfigError) as error:
+        raise CheckpointError(f"{directory}: the checkpoint could not be written: {error}") from error
+    return finish(directory, version=version, parent=parent, harness=harness)
+
+
+def finish(directory: Path, *, version: int, parent: int | None = None, harness: str = "") -> CheckpointMeta:
+    """Write `ostinato.json` beside weights that are complete. Raises CheckpointError."""
+    try:
         digest = TensorFiles.open(directory).digest()
         meta = CheckpointMeta(version=version, parent=parent, digest=digest, harness=harness)
         (directory / META).write_text(json.dumps(asdict(meta)) + "\n")
-    except (OSError, ModelConfigError) as error:
+    except OSError as error:
         raise CheckpointError(f"{directory}: the checkpoint could not be written: {error}") from error
     return meta
 

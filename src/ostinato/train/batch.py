@@ -1,21 +1,17 @@
-"""Padded tensors from rows of unequal length, with little padding.
+"""Rows of tokens, and padded tensors from rows of unequal length with little padding.
 
 Shapes: B rows, T tokens of the longest, N counted tokens.
 """
-# ruff: noqa: N803, N806
+# ruff: noqa: N806
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from ostinato.model.decoder import Decoder
 from ostinato.train.losses import token_logprobs
-from ostinato.train.shared import WORTH, packed_hidden, prompt_length
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +31,35 @@ class Row:
     def length(self) -> int:
         return len(self.ids)
 
+    @property
+    def scored(self) -> "ScoredRow":
+        """The row as a model scores it: each token with a weight is counted."""
+        return ScoredRow(ids=self.ids, counted=tuple(weight > 0 for weight in self.weights))
+
+    @property
+    def counted_weights(self) -> list[float]:
+        """The weights of the counted tokens."""
+        return [weight for weight in self.weights[1:] if weight > 0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredRow:
+    """Token ids, and which of them a model is to score. The first one has nothing before it: never scored.
+
+    >>> ScoredRow(ids=(7, 8, 9), counted=(False, False, True)).places
+    (2,)
+    """
+
+    ids: tuple[int, ...]
+    counted: tuple[bool, ...]
+    temperatures: tuple[float, ...] = ()
+    """The temperature that each token was sampled at; empty when all are 1."""
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """The places of the tokens to score."""
+        return tuple(place for place in range(1, len(self.ids)) if self.counted[place])
+
 
 def padded(values: Sequence[Sequence[float]], dtype: torch.dtype) -> Tensor:
     """Return a tensor [B, T], filled up with 0 on the right."""
@@ -42,32 +67,33 @@ def padded(values: Sequence[Sequence[float]], dtype: torch.dtype) -> Tensor:
     return torch.tensor([(*row, *(0,) * (width - len(row))) for row in values], dtype=dtype)
 
 
-def by_length(rows: Sequence[T], lengths: Sequence[int], tokens: int) -> Iterator[list[T]]:
-    """Yield rows of similar length together: a piece has at most `tokens` with padding, or one row."""
-    piece: list[T] = []
-    for i in sorted(range(len(rows)), key=lambda i: lengths[i]):
+def by_length(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
+    """Yield the numbers of rows of similar length: a piece has at most `tokens` with padding, or one row."""
+    piece: list[int] = []
+    for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
         if piece and (len(piece) + 1) * lengths[i] > tokens:
             yield piece
             piece = []
-        piece.append(rows[i])
+        piece.append(i)
     if piece:
         yield piece
 
 
-def counted_logprobs(
-    decoder: Decoder, ids_BT: Tensor, counted_BT: Tensor, temperatures_N: Tensor | None = None
-) -> Tensor:
-    """Return log-probabilities [N] of the tokens where `counted_BT` is True, row by row; the first column is
-    ignored. `temperatures_N` are those that they were sampled with, 1 if they are not given.
+def temperatures_of(rows: Sequence[ScoredRow]) -> Tensor | None:
+    """Return the temperature of each token to score, row by row, [N]; None when none was given."""
+    if not any(row.temperatures for row in rows):
+        return None
+    return torch.tensor(
+        [row.temperatures[place] if row.temperatures else 1.0 for row in rows for place in row.places]
+    )
 
-    Logits are computed for those tokens only. Padding is on the right, so causal attention never sees it. A
-    long prompt that all rows share is computed once.
+
+def counted_logprobs(decoder: Decoder, rows: Sequence[ScoredRow]) -> Tensor:
+    """Return the log-probabilities [N] of the tokens to score, row by row.
+
+    Logits are computed for those tokens only. Padding is on the right, so causal attention never sees it.
     """
-    counted = counted_BT[:, 1:]
-    shared = prompt_length(ids_BT, counted_BT) if len(ids_BT) > 1 else 0
-    if shared >= WORTH:
-        hidden_NC = packed_hidden(decoder, ids_BT, counted_BT, shared)
-    else:
-        hidden_BTC, _ = decoder.hidden(ids_BT[:, :-1])
-        hidden_NC = hidden_BTC[counted]
-    return token_logprobs(decoder.head(hidden_NC), ids_BT[:, 1:][counted], temperatures_N)
+    ids_BT = padded([row.ids for row in rows], torch.long)
+    counted = padded([row.counted for row in rows], torch.bool)[:, 1:]
+    hidden_BTC, _ = decoder.hidden(ids_BT[:, :-1])
+    return token_logprobs(decoder.head(hidden_BTC[counted]), ids_BT[:, 1:][counted], temperatures_of(rows))

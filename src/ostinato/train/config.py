@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,9 +22,6 @@ class PolicyConfig:
     """
     largest_gradient: float = 0.5
     """Norm to which larger gradients are cut; it grows with the model and with the noise of its rewards."""
-    piece_tokens: int = 3072
-    """Padded tokens in one forward pass: what the memory for activations allows. More did not get faster on
-    one CPU thread."""
 
     def __post_init__(self) -> None:
         values = {each.name: getattr(self, each.name) for each in fields(self)}
@@ -55,6 +53,49 @@ class LearnerConfig:
             )
 
 
+Dtype = Literal["float32", "bfloat16"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerConfig:
+    """The trainer: what holds the weights, and over how many processes.
+
+    >>> TrainerConfig(kind="fsdp", ranks=2).compute
+    'float32'
+    """
+
+    kind: Literal["local", "fsdp"] = field(default="local", metadata={"flag": "--trainer"})
+    """`local` trains our own decoder in one process; `fsdp` any causal language model of transformers."""
+    ranks: int = 1
+    """Processes that share the weights and the batch; more than 1 are started by torchrun."""
+    compute: Dtype = "float32"
+    """The type of activations and gradients; the weights that the optimizer changes are float32."""
+    served: Dtype = "float32"
+    """The type of the weights that are published."""
+    piece_tokens: int = 3072
+    """Tokens in one forward pass: what the memory for activations allows. More did not get faster on one CPU
+    thread."""
+    recompute: bool = False
+    """Compute activations again in the backward pass instead of keeping them: less memory, a third slower."""
+    lora_rank: int = 0
+    """Train adapters of this rank instead of all weights; 0 trains all."""
+
+    def __post_init__(self) -> None:
+        if self.ranks < 1 or self.piece_tokens < 1 or self.lora_rank < 0:
+            raise ValueError(
+                f"ranks {self.ranks}, piece_tokens {self.piece_tokens}, lora_rank {self.lora_rank}: need at "
+                "least 1, 1 and 0"
+            )
+        shared = {"kind", "piece_tokens"}
+        changed = [
+            each.name
+            for each in fields(self)
+            if each.name not in shared and getattr(self, each.name) != each.default
+        ]
+        if self.kind == "local" and changed:
+            raise ValueError(f"{', '.join(changed)}: only the trainer of kind fsdp has these settings")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerProcess:
     """The settings of a policy-gradient learner.
@@ -75,6 +116,7 @@ class LearnerProcess:
     before: Path | None = None
     """run folder to take second moments from"""
     learner: LearnerConfig = field(default_factory=LearnerConfig)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
 
     def __post_init__(self) -> None:
         if self.until is not None and self.learner.versions is not None:
@@ -107,6 +149,21 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SftConfig:
+    """The settings of fine-tuning. The defaults are those of a small model with random weights."""
+
+    learning_rate: float = 3e-3
+    rise_steps: int = 30
+    """Steps over which the rate rises to `learning_rate`."""
+    batch: int = 20
+    """Rows in one step."""
+    weight_decay: float = 0.05
+    induction: float = 0.12
+    """The share of the budget that trains on random spans to copy, before any lesson; a model that was
+    trained before needs none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SftProcess:
     """The settings of supervised fine-tuning on a teacher's sessions."""
 
@@ -119,11 +176,13 @@ class SftProcess:
     budget: Budget
     run_dir: Path | None = None
     """states and sft.jsonl; without it OUT/sft"""
-    objects: str | None = None
-    """also publish the result there, as an anchor"""
+    objects: str
+    """folder or URL of the object store that the result is published to, as an anchor"""
     version: int = 0
     """the version of the result"""
     seed: int = 0
+    sft: SftConfig = field(default_factory=SftConfig)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,13 +22,12 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from ostinato.model.checkpoint import load, save
-from ostinato.store import Ledger, Objects, Phase, Store
+from ostinato.store import Ledger, Phase, Store
 from ostinato.sync import Manifest
 from ostinato.train.base import Note, Trainer, record_of
 from ostinato.train.config import LearnerConfig, LearnerProcess
 from ostinato.train.journal import Journal
-from ostinato.train.local import LocalTrainer
+from ostinato.train.opened import opened
 from ostinato.train.process import Stop, run
 from ostinato.types import Group
 
@@ -160,19 +159,21 @@ def tally(groups: Sequence[Group]) -> dict[str, tuple[int, float]]:
 
 
 def train(settings: LearnerProcess, stop: Stop) -> None:
-    """Run a local trainer to its end, and leave the last version as a checkpoint in the run folder."""
-    decoder, tokenizer, meta = load(settings.checkpoint)
-    config, run_dir, objects = settings.learner, settings.run_dir, Objects.open(settings.objects)
-    trainer = LocalTrainer(decoder, objects, run_dir, config, before=settings.before)
-    learner = Learner(trainer, Store.open(settings.store), Journal(run_dir / "learner.jsonl"), config)
-    learner.start(meta.version)
-    first, until = learner.version, settings.until
-    if until is None:
-        until = sys.maxsize if config.versions is None else first + config.versions
-    learner.run(until, stop)
-    parent = first if learner.version > first else None
-    out = run_dir / "checkpoint"
-    save(out, decoder, tokenizer, version=learner.version, parent=parent, harness=meta.harness)
+    """Run the trainer to its end, and leave the last version as a checkpoint in the run folder."""
+    config, run_dir = settings.learner, settings.run_dir
+    with opened(settings, run_dir, config=config, before=settings.before) as start:
+        if not start.leads:
+            return
+        learner = Learner(
+            start.trainer, Store.open(settings.store), Journal(run_dir / "learner.jsonl"), config
+        )
+        learner.start(start.meta.version)
+        first, until = learner.version, settings.until
+        if until is None:
+            until = sys.maxsize if config.versions is None else first + config.versions
+        learner.run(until, stop)
+        parent = first if learner.version > first else None
+        start.leave(run_dir / "checkpoint", version=learner.version, parent=parent)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

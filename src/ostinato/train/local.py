@@ -1,89 +1,147 @@
-"""The trainer of one process and one thread: the whole model in memory, AdamW, states as files."""
+"""Our own decoder in one process and one thread: the whole model in memory, AdamW, states as files."""
+# ruff: noqa: N803, N806
 
-import logging
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from ostinato.model.decoder import Decoder
-from ostinato.store import Objects
-from ostinato.sync import Manifest, Publisher, Subscriber
+import torch
+from torch import Tensor
+
+from ostinato.model.decoder import Decoder, WeightsError
+from ostinato.model.tensor_files import write_tensors
+from ostinato.sync.shards import Shard
 from ostinato.sync.weights import state_root, to_blobs
-from ostinato.train.base import Note
-from ostinato.train.config import LearnerConfig
+from ostinato.train.base import Note, PieceLoss, StateError
+from ostinato.train.batch import ScoredRow, by_length, counted_logprobs
+from ostinato.train.config import TrainerConfig
+from ostinato.train.losses import gradient_norm, token_logprobs
+from ostinato.train.packing import Pack, attend, packs
 from ostinato.train.optimizer import adamw, set_rate, steps_taken
-from ostinato.train.policy import policy_step
 from ostinato.train.state import States
-from ostinato.types import Group
 
-log = logging.getLogger(__name__)
-RISE_STEPS = 8
-"""The rate rises over so many steps: with moments of one batch Adam moves every weight by its full rate."""
+WORTH = 64
+"""The tokens from which on a common prompt is computed once; below, padded passes are faster."""
+ROOT = "state_root"
+"""The field of a note that says which weights a state holds."""
 
 
-class LocalTrainer:
-    """A `Trainer`. `decoder` only gives the shape and, before the first version, the weights.
-
-    `run_dir` keeps the states. `before` is the folder of an earlier run, whose second moments it begins with.
-    """
+class DecoderModel:
+    """A `Trainable`. `decoder` is trained in place; `run_dir` keeps the states."""
 
     def __init__(
         self,
         decoder: Decoder,
-        objects: Objects,
         run_dir: Path,
-        config: LearnerConfig,
         *,
-        before: Path | None = None,
+        weight_decay: float = 0.0,
+        piece_tokens: int = TrainerConfig().piece_tokens,
     ) -> None:
         self.decoder = decoder
-        self.optimizer = adamw(decoder, rate=config.learning_rate)
-        self._config = config
-        self._publisher = Publisher(objects)
-        self._subscriber = Subscriber(objects)
+        self.optimizer = adamw(decoder, rate=0.0, weight_decay=weight_decay)
+        self._piece_tokens = piece_tokens
         self._states = States(run_dir / "states")
-        self._earlier = None if before is None else States(before / "states")
 
-    def resume(self) -> Manifest | None:
-        head = self._publisher.resume()
-        return None if head is None else self.manifest(head)
+    def accumulate(self, rows: Sequence[ScoredRow], loss: PieceLoss) -> float:
+        total = 0.0
+        for piece in self._pieces(rows):
+            part = loss(piece.rows, piece.score(self.decoder))
+            part.backward()  # type: ignore[no-untyped-call]
+            total += part.item()
+        return total
 
-    def restore(self, version: Manifest) -> Note | None:
-        note = self._states.load(version.version, self.decoder, self.optimizer)
-        if note is not None and self._state_root() != version.state_root:
-            log.warning("the saved state is not that of the published version %d: not used", version.version)
-            return None
-        return note
+    def update(self, rate: float, largest_gradient: float) -> float:
+        norm = gradient_norm(list(self.decoder.parameters()), largest_gradient)
+        set_rate(self.optimizer, rate)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return norm
 
-    def begin(self, version: Manifest) -> None:
-        self.decoder.load_state_dict(self._subscriber.fetch(version.version))
+    @torch.no_grad()
+    def logprobs(self, rows: Sequence[ScoredRow]) -> list[Tensor]:
+        scores: list[Tensor] = [torch.empty(0)] * len(rows)
+        for piece in self._pieces(rows):
+            counts = [len(rows[i].places) for i in piece.rows]
+            parts: Sequence[Tensor] = piece.score(self.decoder).split_with_sizes(counts)
+            for i, part in zip(piece.rows, parts, strict=True):
+                scores[i] = part
+        return scores
+
+    def _pieces(self, rows: Sequence[ScoredRow]) -> list["_Padded"] | list["_Packed"]:
+        """Return all rows in pieces: padded, or packed where a long prompt that rows share is computed once."""
+        packed = packs(rows, self._piece_tokens)
+        if max((each.prefix for each in packed), default=0) >= WORTH:
+            return [_Packed(each) for each in packed]
+        pieces = by_length([len(row.ids) for row in rows], self._piece_tokens)
+        return [_Padded(piece, [rows[i] for i in piece]) for piece in pieces]
+
+    def gathered(self, values: Tensor) -> Tensor:
+        return values
+
+    @property
+    def steps(self) -> int:
+        return steps_taken(self.optimizer)
+
+    def served(self) -> Mapping[str, Tensor | Shard]:
+        return self.decoder.state_dict()
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        try:
+            self.decoder.load_state_dict(tensors)
+        except WeightsError as error:
+            raise StateError(f"the published weights do not fit the model: {error}") from error
         self.optimizer.state.clear()
-        if self._earlier is not None:
-            state = self._earlier.inherit(self.decoder, self.optimizer)
-            log.info("second moments of the run before: state %s", state)
 
-    def step(self, groups: Sequence[Group]) -> dict[str, Any]:
-        samples = [sample for group in groups for sample in group.samples]
-        sessions = sum(len(group.rewards) for group in groups)
-        rise = min(1.0, (steps_taken(self.optimizer) + 1) / RISE_STEPS)
-        set_rate(self.optimizer, self._config.learning_rate * rise)
-        return asdict(policy_step(self.decoder, self.optimizer, samples, sessions, self._config.policy))
+    def save(self, number: int, note: Note) -> None:
+        self._states.save(number, self.decoder, self.optimizer, note | {ROOT: self._root()})
 
-    def save(self, version: int, note: Note) -> None:
-        self._states.save(version, self.decoder, self.optimizer, note)
+    def restore(self, number: int) -> Note | None:
+        return self._states.load(number, self.decoder, self.optimizer)
 
-    def saved(self, before: int) -> list[int]:
-        return self._states.saved(before=before)
+    def inherit(self, run_dir: Path) -> int | None:
+        return States(run_dir / "states").inherit(self.decoder, self.optimizer)
 
-    def publish(self, version: int) -> Manifest:
-        first = self._publisher.version is None
-        return (self._publisher.anchor if first else self._publisher.delta)(
-            version, self.decoder.state_dict()
-        )
+    def saved(self, before: int | None = None) -> list[int]:
+        return self._states.saved(before)
 
-    def manifest(self, version: int) -> Manifest:
-        return self._subscriber.manifest(version)
+    def write(self, directory: Path) -> None:
+        write_tensors(directory, self.decoder.state_dict().items())
 
-    def _state_root(self) -> str:
+    def _root(self) -> str:
         return state_root(to_blobs(self.decoder.state_dict(), copy=False))
+
+
+@dataclass(frozen=True, slots=True)
+class _Padded:
+    rows: Sequence[int]
+    scored: Sequence[ScoredRow]
+
+    def score(self, decoder: Decoder) -> Tensor:
+        return counted_logprobs(decoder, self.scored)
+
+
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    pack: Pack
+
+    @property
+    def rows(self) -> Sequence[int]:
+        return self.pack.rows
+
+    def score(self, decoder: Decoder) -> Tensor:
+        pack = self.pack
+        hidden_BTC, _ = decoder.hidden(
+            pack.ids_T[None], positions=pack.positions_T[None], cache=_PackedAttention(pack)
+        )
+        logits = decoder.head(hidden_BTC[0, pack.sources_N])
+        return token_logprobs(logits, pack.targets_N, pack.temperatures_N)
+
+
+@dataclass(frozen=True, slots=True)
+class _PackedAttention:
+    """A `KeyValueCache` that keeps nothing: the tokens of a pack are all there."""
+
+    pack: Pack
+
+    def attend(self, layer: int, q_BHTD: Tensor, k_BKTD: Tensor, v_BKTD: Tensor) -> Tensor:
+        return attend(q_BHTD, k_BKTD, v_BKTD, self.pack)

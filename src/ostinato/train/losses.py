@@ -19,9 +19,12 @@ def token_logprobs(logits_NV: Tensor, ids_N: Tensor, temperatures_N: Tensor | No
     return -F.cross_entropy(logits_NV, ids_N, reduction="none")
 
 
-def next_token_loss(logprobs_N: Tensor, weights_N: Tensor) -> Tensor:
-    """Return the cross-entropy per unit of weight, in nats; a weight of 0 takes the token out."""
-    return -(logprobs_N * weights_N).sum() / weights_N.sum()
+def next_token_loss(logprobs_N: Tensor, weights_N: Tensor, total: float) -> Tensor:
+    """Return the weighted cross-entropy in nats, divided by the weight of the whole batch, `total`.
+
+    The losses (and gradients) of parts of a batch add up to those of the whole.
+    """
+    return -(logprobs_N * weights_N).sum() / total
 
 
 def importance(logprobs_N: Tensor, behaviour_N: Tensor, cap: float) -> Tensor:

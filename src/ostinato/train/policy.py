@@ -1,8 +1,8 @@
-"""One optimizer step of the policy gradient.
+"""One optimizer step of the policy gradient, and one of imitation, on any `Trainable`.
 
-Shapes: B rows, T tokens of the longest, N sampled tokens.
+Shapes: N counted tokens of a piece.
 """
-# ruff: noqa: N806, N815
+# ruff: noqa: N803, N806
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,14 +10,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ostinato.model.decoder import Decoder
-from ostinato.train.batch import by_length, counted_logprobs, padded
+from ostinato.train.base import Trainable
+from ostinato.train.batch import Row, ScoredRow
 from ostinato.train.config import PolicyConfig
-from ostinato.train.losses import gradient_norm, importance, policy_gradient_loss
+from ostinato.train.losses import importance, next_token_loss, policy_gradient_loss
 from ostinato.types import Sample
 
 NEGLIGIBLE = 1e-6
 """A row with a smaller advantage has no gradient worth a forward pass."""
+LARGEST_SUPERVISED = 1.0
+"""The norm to which the gradient of imitation is cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,65 +35,52 @@ class StepStats:
     """Sampled tokens that had a gradient."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
-    """Part of a batch as tensors."""
-
-    ids_BT: Tensor
-    sampled_BT: Tensor
-    behaviour_N: Tensor
-    temperatures_N: Tensor
-    """The temperature of each token when it was sampled: pi is the tempered policy, as mu was."""
-    advantages_N: Tensor
-
-
 def policy_step(
-    decoder: Decoder,
-    optimizer: torch.optim.Optimizer,
-    samples: Sequence[Sample],
-    sessions: int,
-    config: PolicyConfig,
+    model: Trainable, samples: Sequence[Sample], sessions: int, rate: float, config: PolicyConfig
 ) -> StepStats:
     """Change the weights by one step on all of `samples`; without any advantage they stay as they are.
 
     `sessions` counts those without an advantage too, so that they dilute the step instead of vanishing.
     """
     useful = [sample for sample in samples if abs(sample.advantage) >= NEGLIGIBLE]
-    optimizer.zero_grad(set_to_none=True)
-    loss, ratios = 0.0, []
-    for piece in pieces(useful, config.piece_tokens):
-        part, ratios_N = piece_loss(decoder, piece, sessions * config.tokens_per_session, config)
-        part.backward()  # type: ignore[no-untyped-call]
-        loss += part.item()
-        ratios.append(ratios_N)
-    gradient = gradient_norm(list(decoder.parameters()), config.largest_gradient) if useful else 0.0
-    if useful:
-        optimizer.step()
-    all_ratios = torch.cat(ratios) if ratios else torch.ones(1)
+    if not useful:
+        return StepStats(loss=0.0, gradient=0.0, ratio=1.0, capped=0.0, rows=0, tokens=0)
+    constant, ratios = sessions * config.tokens_per_session, list[Tensor]()
+
+    def loss(numbers: Sequence[int], logprobs_N: Tensor) -> Tensor:
+        part, ratios_N = sample_loss([useful[i] for i in numbers], logprobs_N, constant, config)
+        ratios.append(ratios_N.cpu())
+        return part
+
+    total = model.accumulate([scored(sample) for sample in useful], loss)
+    gradient = model.update(rate, config.largest_gradient)
+    all_ratios = model.gathered(torch.cat(ratios) if ratios else torch.empty(0))
     return StepStats(
-        loss=loss,
+        loss=total,
         gradient=gradient,
         ratio=float(all_ratios.mean()),
         capped=float((all_ratios > config.ratio_cap).float().mean()),
         rows=len(useful),
-        tokens=sum(len(piece) for piece in ratios),
+        tokens=len(all_ratios),
     )
 
 
-def pieces(samples: Sequence[Sample], tokens: int) -> list[Piece]:
-    """Return the batch cut by length, so that little of it is padding."""
-    lengths = [len(sample.ids) for sample in samples]
-    return [_piece(some) for some in by_length(samples, lengths, tokens)]
+def scored(sample: Sample) -> ScoredRow:
+    """Return a sample's row: each sampled token is scored at the temperature it was sampled at."""
+    return ScoredRow(ids=sample.ids, counted=sample.mask, temperatures=sample.temperatures)
 
 
-def _piece(samples: Sequence[Sample]) -> Piece:
-    return Piece(
-        ids_BT=padded([sample.ids for sample in samples], torch.long),
-        sampled_BT=padded([sample.mask for sample in samples], torch.bool),
-        behaviour_N=torch.tensor([x for s in samples for x in _sampled(s, s.logprobs)]),
-        temperatures_N=torch.tensor([x for s in samples for x in _sampled(s, s.temperatures)]),
-        advantages_N=torch.tensor([s.advantage for s in samples for _ in _sampled(s, s.ids)]),
-    )
+def sample_loss(
+    samples: Sequence[Sample], logprobs_N: Tensor, constant: float, config: PolicyConfig
+) -> tuple[Tensor, Tensor]:
+    """Return the samples' share of the loss, and pi / mu of their tokens before the cap, [N]."""
+    behaviour = [x for sample in samples for x in _sampled(sample, sample.logprobs)]
+    advantages = [sample.advantage for sample in samples for _ in _sampled(sample, sample.ids)]
+    behaviour_N = torch.tensor(behaviour, device=logprobs_N.device)
+    advantages_N = torch.tensor(advantages, device=logprobs_N.device)
+    ratios_N = importance(logprobs_N, behaviour_N, config.ratio_cap)
+    loss = policy_gradient_loss(logprobs_N, ratios_N, advantages_N, constant)
+    return loss, (logprobs_N.detach() - behaviour_N).exp()
 
 
 def _sampled(sample: Sample, values: Sequence[float]) -> list[float]:
@@ -100,11 +89,14 @@ def _sampled(sample: Sample, values: Sequence[float]) -> list[float]:
     return [value for value, sampled in pairs if sampled]
 
 
-def piece_loss(
-    decoder: Decoder, piece: Piece, constant: float, config: PolicyConfig
-) -> tuple[Tensor, Tensor]:
-    """Return the piece's share of the loss, and pi / mu of its tokens before the cap, [N]."""
-    logprobs_N = counted_logprobs(decoder, piece.ids_BT, piece.sampled_BT, piece.temperatures_N)
-    ratios_N = importance(logprobs_N, piece.behaviour_N, config.ratio_cap)
-    loss = policy_gradient_loss(logprobs_N, ratios_N, piece.advantages_N, constant)
-    return loss, (logprobs_N.detach() - piece.behaviour_N).exp()
+def supervised_step(model: Trainable, rows: Sequence[Row], rate: float) -> float:
+    """Take one step on the weighted next-token loss of `rows`; return the loss in nats per unit of weight."""
+    total = sum(weight for row in rows for weight in row.counted_weights)
+
+    def loss(numbers: Sequence[int], logprobs_N: Tensor) -> Tensor:
+        weights = [weight for i in numbers for weight in rows[i].counted_weights]
+        return next_token_loss(logprobs_N, torch.tensor(weights, device=logprobs_N.device), total)
+
+    value = model.accumulate([row.scored for row in rows], loss)
+    model.update(rate, LARGEST_SUPERVISED)
+    return value

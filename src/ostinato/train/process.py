@@ -2,6 +2,7 @@
 
 import logging
 import signal
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -12,7 +13,8 @@ from ostinato.config import settings_of
 from ostinato.model.tensor_files import CheckpointError
 from ostinato.store import ObjectsError, StoreError
 from ostinato.sync import SyncError
-from ostinato.train.state import StateError
+from ostinato.train.base import StateError
+from ostinato.train.config import LearnerProcess, SftProcess
 
 T = TypeVar("T")
 Stop = Callable[[], bool]
@@ -32,6 +34,12 @@ def run(
     SIGTERM and SIGINT ask it to stop. An error that an operator can mend is one line and status 1.
     """
     settings = settings_of(schema, arguments, f"python -m {module}", description)
+    ranks = settings.trainer.ranks if isinstance(settings, LearnerProcess | SftProcess) else 1
+    if ranks > 1:
+        from ostinato.train.fsdp.ranks import torchrun, under_torchrun
+
+        if not under_torchrun():
+            return torchrun(module, sys.argv[1:] if arguments is None else arguments, ranks)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     torch.set_num_threads(1)
     stopping = threading.Event()

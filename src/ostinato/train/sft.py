@@ -16,57 +16,49 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-import torch
-
-from ostinato.model.checkpoint import load, save
-from ostinato.model.decoder import Decoder
-from ostinato.store import Ledger, Objects, Store
-from ostinato.sync import Publisher, Subscriber
-from ostinato.train.base import record_of
-from ostinato.train.batch import Row, counted_logprobs, padded
-from ostinato.train.config import Budget, SftProcess
+from ostinato.store import Ledger, Store
+from ostinato.train.base import StateError, Trainer, record_of
+from ostinato.train.batch import Row
+from ostinato.train.config import Budget, SftConfig, SftProcess
 from ostinato.train.journal import Journal
-from ostinato.train.losses import gradient_norm, next_token_loss
-from ostinato.train.optimizer import adamw, set_rate
+from ostinato.train.opened import opened
 from ostinato.train.process import Stop, run
-from ostinato.train.state import StateError, States
 from ostinato.train.teacher import Arrivals, Pool, TeacherRows, induction_row
 
 log = logging.getLogger(__name__)
-BATCH, INDUCTION_BATCH = 20, 64
-LEARNING_RATE, RISE_STEPS, FLAT_UNTIL, LOWEST = 3e-3, 30, 0.6, 0.05
-INDUCTION_UNTIL = 0.12
-WEIGHT_DECAY = 0.05
-LARGEST_GRADIENT = 1.0
+INDUCTION_BATCH = 64
+FLAT_UNTIL, LOWEST = 0.6, 0.05
 BATCHES_DRAWN = 4
 """Batches that are drawn together, so that rows of similar length can share one."""
 LOOK_EVERY, SAVE_EVERY, WAIT_S = 10, 100, 0.1
 
 
-def learning_rate(step: int, used: float) -> float:
+def learning_rate(config: SftConfig, step: int, used: float) -> float:
     """Return the rate: it rises at first, stays, and falls linearly over the last 40 % of the budget."""
     fall = 1.0 if used < FLAT_UNTIL else max(LOWEST, (1 - used) / (1 - FLAT_UNTIL))
-    return LEARNING_RATE * min(1.0, (step + 1) / RISE_STEPS) * fall
+    return config.learning_rate * min(1.0, (step + 1) / config.rise_steps) * fall
 
 
 class Sft:
-    """The fine-tuning of `decoder`, in place. `rows` returns the rows that are new since its last call.
+    """The fine-tuning of `trainer`'s weights. `rows` returns the rows that are new since its last call.
 
     `trained` is called with the sessions that were learnt from, as soon as they are in a saved state.
     """
 
     def __init__(
         self,
-        decoder: Decoder,
+        trainer: Trainer,
         rows: Callable[[], Sequence[Row]],
         run_dir: Path,
         budget: Budget,
+        config: SftConfig,
         *,
         vocab_size: int,
         seed: int = 0,
         trained: Callable[[Iterable[str]], None] = lambda _: None,
     ) -> None:
-        self._decoder = decoder
+        self._trainer = trainer
+        self._config = config
         self._arrivals = Arrivals(rows, run_dir / "looks.jsonl")
         self._budget = budget
         self._vocab_size = vocab_size
@@ -76,9 +68,7 @@ class Sft:
         self._drawn: list[list[Row]] = []
         self._trained = trained
         self._learnt: set[str] = set()
-        self._states = States(run_dir / "states")
         self._journal = Journal(run_dir / "sft.jsonl")
-        self._optimizer = adamw(decoder, rate=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
         self.step = 0
         self._induction = 0
         """The steps on spans to copy so far."""
@@ -91,9 +81,8 @@ class Sft:
 
         `trained` is called once more with the sessions that are in the state.
         """
-        newest = self._states.newest()
-        note = newest is not None and self._states.load(newest, self._decoder, self._optimizer)
-        if not note:
+        note = self._trainer.go_on()
+        if note is None:
             return
         if note["seed"] != self._seed:
             raise StateError(f"the run began with seed {note['seed']} and cannot go on with {self._seed}")
@@ -128,7 +117,7 @@ class Sft:
     def _batch(self, stop: Stop) -> list[Row] | None:
         """Return the next batch, after a wait for the first rows if need be; None when asked to stop."""
         while not stop():
-            if self.used < INDUCTION_UNTIL:
+            if self.used < self._config.induction:
                 return self._spans()
             if batch := self._next_drawn():
                 return batch
@@ -144,13 +133,12 @@ class Sft:
         if not self._drawn and (not len(self._pool) or self.step % LOOK_EVERY < BATCHES_DRAWN):
             self._pool.add(self._arrivals.at(self.step))
         if not self._drawn and len(self._pool):
-            self._drawn = self._pool.draw(BATCHES_DRAWN, BATCH)
+            self._drawn = self._pool.draw(BATCHES_DRAWN, self._config.batch)
         return self._drawn.pop() if self._drawn else []
 
     def _train_on(self, rows: Sequence[Row]) -> None:
-        rate = learning_rate(self.step, self.used)
-        set_rate(self._optimizer, rate)
-        loss = supervised_step(self._decoder, self._optimizer, rows)
+        rate = learning_rate(self._config, self.step, self.used)
+        loss = self._trainer.imitate(rows, rate)
         self._learnt |= _sessions(rows)
         self.step += 1
         if self.step % LOOK_EVERY == 0 or self.used >= 1:
@@ -166,7 +154,7 @@ class Sft:
             "induction": self._induction,
         }
         self._arrivals.sync()
-        self._states.save(self.step, self._decoder, self._optimizer, note)
+        self._trainer.save(self.step, note)
         self._report_trained()
 
     def _report_trained(self) -> None:
@@ -190,48 +178,34 @@ def _sessions(rows: Sequence[Row]) -> set[str]:
     return {row.session_id for row in rows if row.session_id is not None}
 
 
-def supervised_step(decoder: Decoder, optimizer: torch.optim.Optimizer, rows: Sequence[Row]) -> float:
-    """Take one step on the weighted next-token loss of `rows`; return the loss in nats per unit of weight."""
-    ids = padded([row.ids for row in rows], torch.long)
-    weights = padded([row.weights for row in rows], torch.float32)
-    counted = weights > 0
-    loss = next_token_loss(counted_logprobs(decoder, ids, counted), weights[:, 1:][counted[:, 1:]])
-    optimizer.zero_grad(set_to_none=True)
-    loss.backward()  # type: ignore[no-untyped-call]
-    gradient_norm(list(decoder.parameters()), LARGEST_GRADIENT)
-    optimizer.step()
-    return loss.item()
-
-
 def train(settings: SftProcess, stop: Stop) -> None:
-    """Train to a checkpoint, and publish it where that is asked for; when stopped, leave only a state."""
-    decoder, tokenizer, meta = load(settings.checkpoint)
-    store = Store.open(settings.store)
-    rows = TeacherRows(store)
-    sft = Sft(
-        decoder,
-        rows,
-        settings.run_dir or settings.out / "sft",
-        settings.budget,
-        vocab_size=tokenizer.vocab_size,
-        seed=settings.seed,
-        trained=rows.trained,
-    )
-    if not sft.run(stop):
-        return
-    version, parent = settings.version, meta.version or None
-    save(settings.out, decoder, tokenizer, version=version, parent=parent, harness=meta.harness)
-    if settings.objects is not None:
-        publish(decoder, store, Objects.open(settings.objects), version)
+    """Train to a checkpoint and publish it; when stopped, leave only a state."""
+    run_dir = settings.run_dir or settings.out / "sft"
+    with opened(settings, run_dir, weight_decay=settings.sft.weight_decay) as start:
+        if not start.leads:
+            return
+        store = Store.open(settings.store)
+        rows = TeacherRows(store)
+        sft = Sft(
+            start.trainer,
+            rows,
+            run_dir,
+            settings.budget,
+            settings.sft,
+            vocab_size=start.vocab_size,
+            seed=settings.seed,
+            trained=rows.trained,
+        )
+        if sft.run(stop):
+            parent = start.meta.version or None
+            start.leave(settings.out, version=settings.version, parent=parent)
+            publish(start.trainer, store, settings.version)
 
 
-def publish(decoder: Decoder, store: Store, objects: Objects, version: int) -> None:
+def publish(trainer: Trainer, store: Store, version: int) -> None:
     """Publish the weights as an anchor unless that was done before a restart; its batch names the lessons."""
-    publisher, ledger = Publisher(objects), Ledger(store)
-    if publisher.resume() is None:
-        manifest = publisher.anchor(version, decoder.state_dict())
-    else:
-        manifest = Subscriber(objects).manifest(version)
+    ledger = Ledger(store)
+    manifest = trainer.manifest(version) if trainer.resume() is not None else trainer.publish(version)
     ledger.bind(manifest.run)
     ledger.commit(record_of(manifest, batch=ledger.lessons_read()))
 

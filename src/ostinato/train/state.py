@@ -16,15 +16,11 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from ostinato.store.objects import flush
-from ostinato.train.base import Note
+from ostinato.train.base import Note, StateError
 from ostinato.train.optimizer import AdamW, scales, set_scales
 
 KEPT = 2
 """The newest may be of a version that was never published; then the one before it is needed."""
-
-
-class StateError(Exception):
-    """A saved state does not fit the model; the message names the file."""
 
 
 class States:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from ostinato.store import Ledger, Store
+from ostinato.train.base import StateError
 from ostinato.train.batch import Row
 from ostinato.train.journal import Journal
 from ostinato.train.samples import UntrainableError, rows_of
-from ostinato.train.state import StateError
 from ostinato.types import Sample, Session, Source, State
 
 log = logging.getLogger(__name__)

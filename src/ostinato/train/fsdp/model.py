@@ -1,0 +1,232 @@
+"""The weights of a transformers model with gradients, optimizer and states, spread over ranks by FSDP2.
+
+Masters and moments are float32. What is published is each rank's rows, in the type that engines serve;
+nothing is gathered.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+from ostinato.model.tensor_files import write_tensors
+from ostinato.sync.shards import Shard, flatten
+from ostinato.sync.weights import state_root, to_blobs
+from ostinato.train.base import Note, PieceLoss, StateError
+from ostinato.train.batch import ScoredRow
+from ostinato.train.config import TrainerConfig
+from ostinato.train.fsdp.adapters import adapt, merged
+from ostinato.train.packing import Pack, pack, packs
+from ostinato.train.fsdp.ranks import Ranks
+from ostinato.train.fsdp.scoring import ScoringModel, load_scoring
+from ostinato.train.fsdp.states import ShardedStates
+from ostinato.train.local import ROOT
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+BETAS = (0.9, 0.95)
+MEAN, SQUARE, STEP = "exp_avg", "exp_avg_sq", "step"
+STEPS = "optimizer_steps"
+"""The field of a note that says how many steps the moments have seen."""
+NOTHING = np.empty(0, np.uint8)
+
+
+class ShardedModel:
+    """A `Trainable`. `checkpoint` is a directory in Hugging Face layout; `run_dir` keeps the states."""
+
+    def __init__(
+        self,
+        checkpoint: Path,
+        run_dir: Path,
+        config: TrainerConfig,
+        ranks: Ranks,
+        *,
+        weight_decay: float = 0.0,
+    ) -> None:
+        scoring = load_scoring(checkpoint)
+        if config.lora_rank:
+            adapt(scoring.model, config.lora_rank)
+        if config.recompute:
+            cast(Any, scoring.model).activation_checkpointing_enable()
+        self._config, self._ranks = config, ranks
+        self._scoring = _sharded(scoring.to(ranks.device), config)
+        self._trained = {name: p for name, p in scoring.named_parameters() if p.requires_grad}
+        self.optimizer = torch.optim.AdamW(
+            list(self._trained.values()),
+            lr=0.0,
+            betas=BETAS,
+            weight_decay=weight_decay,
+            fused=ranks.size == 1,
+        )
+        self._states = ShardedStates(run_dir / "states", ranks)
+
+    def accumulate(self, rows: Sequence[ScoredRow], loss: PieceLoss) -> float:
+        total = 0.0
+        for part in self._share(rows):
+            logprobs = self._scoring(part.to(self._ranks.device))
+            # FSDP takes the mean of the ranks' gradients; the loss is a sum over all rows.
+            value = loss(part.rows, logprobs) if part.rows else logprobs.sum() * 0.0
+            (value * self._ranks.size).backward()
+            total += value.item()
+        return float(sum(self._ranks.all(total)))
+
+    def _share(self, rows: Sequence[ScoredRow]) -> Iterator[Pack]:
+        """Yield this rank's packs, as many as any other's: a rank without work scores a row for nothing."""
+        size = self._ranks.size
+        every = sorted(packs(rows, self._config.piece_tokens), key=lambda part: -len(part.ids_T))
+        nothing = pack([ScoredRow(ids=(0, 0), counted=(False, True))], ())
+        while len(every) % size:
+            every.append(nothing)
+        yield from every[self._ranks.rank :: size]
+
+    def update(self, rate: float, largest_gradient: float) -> float:
+        norm = torch.nn.utils.clip_grad_norm_(self._trained.values(), largest_gradient)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
+
+    def gathered(self, values: Tensor) -> Tensor:
+        return torch.cat(self._ranks.all(values))
+
+    @torch.no_grad()
+    def logprobs(self, rows: Sequence[ScoredRow]) -> list[Tensor]:
+        own: dict[int, Tensor] = {}
+        for part in self._share(rows):
+            counts = [len(rows[i].places) for i in part.rows]
+            scores = self._scoring(part.to(self._ranks.device)).cpu()
+            own.update(zip(part.rows, scores.split_with_sizes(counts), strict=True) if counts else ())
+        together = {i: scores for some in self._ranks.all(own) for i, scores in some.items()}
+        return [together.get(i, torch.empty(0)) for i in range(len(rows))]
+
+    @property
+    def steps(self) -> int:
+        state = next(iter(self.optimizer.state.values()), None)
+        return 0 if state is None else int(state[STEP])
+
+    def served(self) -> Mapping[str, Tensor | Shard]:
+        dtype, weights = DTYPES[self._config.served], dict[str, Tensor | Shard]()
+        for name, tensor in merged(self._scoring.model):
+            local, start = _local(tensor)
+            if isinstance(tensor, DTensor):
+                if local.numel():
+                    weights[name] = Shard(tensor=local.to(dtype).cpu(), start=start, rows=tensor.shape[0])
+            elif self._ranks.leads:
+                weights[name] = local.to(dtype).cpu()
+        return weights
+
+    @torch.no_grad()
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        own = dict(merged(self._scoring.model))
+        if self._config.lora_rank:
+            raise StateError("adapters begin at a checkpoint: start the run from that version's checkpoint")
+        if own.keys() != tensors.keys():
+            odd = sorted(own.keys() ^ tensors.keys())[:3]
+            raise StateError(f"the published weights do not fit the model: {odd} are in one of them only")
+        for name, tensor in own.items():
+            local, start = _local(tensor)
+            if tensors[name].shape != tensor.shape:
+                raise StateError(f"{name} is published with shape {list(tensors[name].shape)}")
+            local.copy_(tensors[name][start : start + local.shape[0]] if local.ndim else tensors[name])
+        self.optimizer.state.clear()
+
+    def save(self, number: int, note: Note) -> None:
+        self._states.save(number, self._state(), note | {ROOT: self._root(), STEPS: self.steps})
+
+    def restore(self, number: int) -> Note | None:
+        note = self._states.note(number)
+        if note is None:
+            return None
+        self.optimizer.state.clear()
+        if note[STEPS]:  # the state is read into moments that are there
+            for parameter in self._trained.values():
+                self._begin_moments(parameter, note[STEPS])
+        self._states.load(number, self._state())
+        return note
+
+    def _begin_moments(self, parameter: Tensor, steps: int) -> dict[str, Tensor]:
+        self.optimizer.state[parameter] = moments = {
+            STEP: torch.tensor(float(steps)),
+            MEAN: torch.zeros_like(parameter.detach()),
+            SQUARE: torch.zeros_like(parameter.detach()),
+        }
+        return moments
+
+    def inherit(self, run_dir: Path) -> int | None:
+        states = ShardedStates(run_dir / "states", self._ranks)
+        newest = max(states.saved(), default=None)
+        if newest is None:
+            return None
+        note = states.note(newest)
+        assert note is not None
+        squares = {
+            f"{SQUARE}.{name}": self._begin_moments(parameter, note[STEPS])[SQUARE]
+            for name, parameter in self._trained.items()
+        }
+        states.load(newest, squares)
+        return newest
+
+    def saved(self, before: int | None = None) -> list[int]:
+        return self._states.saved(before)
+
+    @torch.no_grad()
+    def write(self, directory: Path) -> None:
+        dtype = DTYPES[self._config.served]
+        whole = (
+            (name, (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).to(dtype).cpu())
+            for name, tensor in merged(self._scoring.model)
+        )
+        if self._ranks.leads:
+            directory.mkdir(parents=True, exist_ok=True)
+            write_tensors(directory, whole)
+        else:
+            for _ in whole:
+                pass
+
+    def _state(self) -> dict[str, Tensor]:
+        state: dict[str, Tensor] = {f"weight.{name}": parameter for name, parameter in self._trained.items()}
+        for name, parameter in self._trained.items():
+            for moment in (MEAN, SQUARE):
+                if moments := self.optimizer.state.get(parameter):
+                    state[f"{moment}.{name}"] = moments[moment]
+        return state
+
+    def _root(self) -> str:
+        blobs = to_blobs(flatten(self.served()), copy=False)
+        own = {name: replace(blob, data=NOTHING) for name, blob in blobs.items()}
+        return state_root({name: blob for some in self._ranks.all(own) for name, blob in some.items()})
+
+
+def _sharded(scoring: ScoringModel, config: TrainerConfig) -> ScoringModel:
+    """Spread the weights of each layer over all ranks; a process alone keeps them as they are."""
+    if not dist.is_initialized():
+        return scoring
+    compute = DTYPES[config.compute]
+    mesh = init_device_mesh(next(scoring.parameters()).device.type, (dist.get_world_size(),))
+    mixed = MixedPrecisionPolicy(
+        param_dtype=None if compute is torch.float32 else compute, reduce_dtype=torch.float32
+    )
+    layers = set(cast(Any, scoring.model)._no_split_modules or ())
+    for module in list(scoring.modules()):
+        if type(module).__name__ in layers:
+            fully_shard(module, mesh=mesh, mp_policy=mixed)
+    fully_shard(scoring, mesh=mesh, mp_policy=mixed)
+    return scoring
+
+
+def _local(tensor: Tensor) -> tuple[Tensor, int]:
+    """Return the rows that this process holds, and the number of the first."""
+    tensor = tensor.detach()
+    if not isinstance(tensor, DTensor):
+        return tensor, 0
+    _, offset = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
+    return tensor.to_local(), int(offset[0])

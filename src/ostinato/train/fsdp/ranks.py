@@ -1,0 +1,178 @@
+"""The processes that train one model together: rank 0 leads, the others repeat each of its calls.
+
+torchrun starts them, on one machine or many (`python -m torch.distributed.run --nproc-per-node 8 -m
+ostinato.train.learner …`); a command with `trainer.ranks` above 1 that was not started so starts itself anew
+under it. A rank that dies ends all of them, and a call that one rank does not join ends after PATIENCE.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from types import FrameType
+from typing import Any, Self, cast
+
+import torch
+import torch.distributed as dist
+
+from ostinato.sync import Manifest, RankGroup
+from ostinato.train.base import Note, Trainer
+from ostinato.train.batch import Row
+from ostinato.train.config import TrainerConfig
+from ostinato.types import Group
+
+PATIENCE = timedelta(minutes=30)
+"""The longest time between two calls of rank 0, and the longest that one rank waits for another in one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranks:
+    """This process among those that train together.
+
+    >>> Ranks(rank=0, size=1).leads
+    True
+    """
+
+    rank: int
+    size: int
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    job: str = ""
+
+    @classmethod
+    def join(cls, config: TrainerConfig) -> Self:
+        """Join the processes that torchrun started; alone without it, on a GPU where there is one."""
+        cuda = torch.cuda.is_available()
+        local = int(os.environ.get("LOCAL_RANK", "0"))
+        device = torch.device("cuda", local) if cuda else torch.device("cpu")
+        if cuda:
+            torch.cuda.set_device(device)
+        if under_torchrun():
+            dist.init_process_group("nccl" if cuda else "gloo", timeout=PATIENCE)
+        elif config.compute != "float32":  # the sharding is what computes in another type
+            dist.init_process_group(
+                "nccl" if cuda else "gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1
+            )
+        if not dist.is_initialized():
+            return cls(rank=0, size=1, device=device)
+        job = "-".join(os.environ.get(name, "") for name in ("TORCHELASTIC_RUN_ID", "MASTER_PORT"))
+        ranks = cls(rank=dist.get_rank(), size=dist.get_world_size(), device=device)
+        (job,) = ranks.shared([f"{job}-{os.getpid()}-{os.urandom(4).hex()}"])
+        return cls(rank=ranks.rank, size=ranks.size, device=device, job=job)
+
+    @property
+    def leads(self) -> bool:
+        return self.rank == 0
+
+    @property
+    def group(self) -> RankGroup | None:
+        """The ranks that publish together; None for a process alone."""
+        return None if self.size == 1 else RankGroup(rank=self.rank, size=self.size, job=self.job)
+
+    def shared(self, values: list[Any]) -> list[Any]:
+        """Return rank 0's values on every rank. They are pickled, between processes of one job."""
+        if self.size > 1:
+            dist.broadcast_object_list(values, src=0)
+        return values
+
+    def all(self, value: Any) -> list[Any]:
+        """Return the values of all ranks."""
+        if self.size == 1:
+            return [value]
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values
+
+    def barrier(self) -> None:
+        if self.size > 1:
+            dist.barrier()
+
+    def leave(self) -> None:
+        """Leave the other ranks."""
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+class LeadingTrainer:
+    """The `Trainer` of rank 0: each call is made by the other ranks too."""
+
+    def __init__(self, trainer: Trainer, ranks: Ranks) -> None:
+        self._trainer, self._ranks = trainer, ranks
+
+    def resume(self) -> Manifest | None:
+        return cast("Manifest | None", self._call("resume"))
+
+    def restore(self, version: Manifest) -> Note | None:
+        return cast("Note | None", self._call("restore", version))
+
+    def begin(self, version: Manifest) -> None:
+        self._call("begin", version)
+
+    def step(self, groups: Sequence[Group]) -> dict[str, Any]:
+        return cast("dict[str, Any]", self._call("step", groups))
+
+    def imitate(self, rows: Sequence[Row], rate: float) -> float:
+        return cast(float, self._call("imitate", rows, rate))
+
+    def save(self, version: int, note: Note) -> None:
+        self._call("save", version, note)
+
+    def saved(self, before: int | None = None) -> list[int]:
+        return self._trainer.saved(before)
+
+    def go_on(self) -> Note | None:
+        return cast("Note | None", self._call("go_on"))
+
+    def publish(self, version: int) -> Manifest:
+        return cast(Manifest, self._call("publish", version))
+
+    def manifest(self, version: int) -> Manifest:
+        return self._trainer.manifest(version)
+
+    def write(self, directory: Path) -> None:
+        self._call("write", directory)
+
+    def end(self) -> None:
+        """Let the other ranks end."""
+        self._ranks.shared(["", ()])
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        self._ranks.shared([name, arguments])
+        return getattr(self._trainer, name)(*arguments)
+
+
+def follow(trainer: Trainer, ranks: Ranks) -> None:
+    """Make every call that rank 0 makes, until it ends."""
+    while True:
+        name, arguments = ranks.shared([None, None])
+        if not name:
+            return
+        getattr(trainer, name)(*arguments)
+
+
+def under_torchrun() -> bool:
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def torchrun(module: str, arguments: Sequence[str], ranks: int) -> int:
+    """Run `python -m module` as `ranks` processes on this machine; return the exit status.
+
+    A signal to end is passed on, and rank 0 then leaves a state.
+    """
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    process = subprocess.Popen([*command, "-m", module, *arguments])
+
+    def forward(number: int, _: FrameType | None) -> None:
+        process.send_signal(number)
+
+    handlers: list[tuple[int, Callable[..., Any] | int | None]] = [
+        (number, signal.signal(number, forward)) for number in (signal.SIGTERM, signal.SIGINT)
+    ]
+    try:
+        return process.wait()
+    finally:
+        for number, handler in handlers:
+            signal.signal(number, handler)

@@ -1,0 +1,80 @@
+"""The trainer that a process's settings ask for, with the checkpoint that it starts from."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ostinato.model.checkpoint import META, CheckpointMeta, finish, load, load_meta
+from ostinato.model.tensor_files import CONFIG, copy_companions, read_json
+from ostinato.store import Objects
+from ostinato.train.base import Trainer
+from ostinato.train.config import LearnerConfig, LearnerProcess, SftProcess
+from ostinato.train.local import DecoderModel
+from ostinato.train.trainer import ChainTrainer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A trainer, and the start of its lineage."""
+
+    trainer: Trainer
+    checkpoint: Path
+    meta: CheckpointMeta
+    vocab_size: int
+    leads: bool = True
+    """False in a process that has repeated the calls of another one, and has nothing left to do."""
+
+    def leave(self, out: Path, *, version: int, parent: int | None) -> None:
+        """Write the weights as a checkpoint of `version`. Raises CheckpointError."""
+        (out / META).unlink(missing_ok=True)
+        copy_companions(self.checkpoint, out)
+        self.trainer.write(out)
+        finish(out, version=version, parent=parent, harness=self.meta.harness)
+
+
+@contextmanager
+def opened(
+    settings: LearnerProcess | SftProcess,
+    run_dir: Path,
+    config: LearnerConfig | None = None,
+    *,
+    weight_decay: float = 0.0,
+    before: Path | None = None,
+) -> Iterator[Opened]:
+    """Open the trainer of `settings`. Raises CheckpointError for a checkpoint that it cannot train."""
+    config, objects, checkpoint = (
+        config or LearnerConfig(),
+        Objects.open(settings.objects),
+        settings.checkpoint,
+    )
+    if settings.trainer.kind == "local":
+        decoder, tokenizer, meta = load(checkpoint)
+        local = DecoderModel(
+            decoder, run_dir, weight_decay=weight_decay, piece_tokens=settings.trainer.piece_tokens
+        )
+        trainer = ChainTrainer(local, objects, config, before=before)
+        yield Opened(trainer=trainer, checkpoint=checkpoint, meta=meta, vocab_size=tokenizer.vocab_size)
+        return
+    from ostinato.train.fsdp.model import ShardedModel
+    from ostinato.train.fsdp.ranks import LeadingTrainer, Ranks, follow
+
+    ranks = Ranks.join(settings.trainer)
+    try:
+        model = ShardedModel(checkpoint, run_dir, settings.trainer, ranks, weight_decay=weight_decay)
+        chain = ChainTrainer(model, objects, config, group=ranks.group, before=before)
+        leading = LeadingTrainer(chain, ranks)
+        if not ranks.leads:
+            follow(chain, ranks)
+        words = read_json(checkpoint / CONFIG)
+        yield Opened(
+            trainer=leading,
+            checkpoint=checkpoint,
+            meta=load_meta(checkpoint),
+            vocab_size=int(words["vocab_size"]),
+            leads=ranks.leads,
+        )
+        if ranks.leads:
+            leading.end()
+    finally:
+        ranks.leave()

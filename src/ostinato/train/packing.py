@@ -1,0 +1,144 @@
+"""Rows packed one after another without padding, after the prefix that all of them begin with.
+
+::
+
+    rows    system task a …        packed   system │ task a … │ task b … │ …
+            system task b …                 prefix   attends to the prefix and itself, positions go on
+
+The sessions of an agent begin with the same system prompt and tools, which are most of a short session; they
+are computed once for all rows of a pack.
+
+Shapes: T packed tokens, N scored tokens, H heads, D their size.
+"""
+# ruff: noqa: N815
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ostinato.train.batch import ScoredRow, temperatures_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Pack:
+    """Some rows as one sequence.
+
+    >>> pack([ScoredRow(ids=(1, 2, 3), counted=(False, False, True))]).ids_T.tolist()
+    [1, 2]
+    """
+
+    rows: tuple[int, ...]
+    """The numbers of the rows among all that were packed."""
+    ids_T: Tensor
+    positions_T: Tensor
+    prefix: int
+    """Tokens that all rows begin with."""
+    spans: tuple[tuple[int, int], ...]
+    """The packed places of each row after the prefix; its last token predicts nothing and is left out."""
+    masks: tuple[Tensor, ...]
+    """For each span, which of the prefix and itself a token attends to, bool [span, prefix + span]."""
+    sources_N: Tensor
+    """The packed place from which each scored token is predicted, row by row."""
+    targets_N: Tensor
+    temperatures_N: Tensor | None
+
+    def to(self, device: torch.device) -> "Pack":
+        """Return the pack on another device."""
+        if device.type == "cpu":
+            return self
+        temperatures = self.temperatures_N
+        return Pack(
+            rows=self.rows,
+            ids_T=self.ids_T.to(device),
+            positions_T=self.positions_T.to(device),
+            prefix=self.prefix,
+            spans=self.spans,
+            masks=tuple(mask.to(device) for mask in self.masks),
+            sources_N=self.sources_N.to(device),
+            targets_N=self.targets_N.to(device),
+            temperatures_N=None if temperatures is None else temperatures.to(device),
+        )
+
+
+def attend(
+    query: Tensor, key: Tensor, value: Tensor, pack: Pack, *, scale: float | None = None
+) -> Tensor:
+    """Return the attention inside the prefix, and from each row to the prefix and itself, [1, H, T, D].
+
+    Queries have H heads; keys and values may have fewer, each of which serves several.
+    """
+    attention = partial(F.scaled_dot_product_attention, scale=scale, enable_gqa=query.shape[1] != key.shape[1])
+    p, parts = pack.prefix, list[Tensor]()
+    if p:
+        parts.append(attention(query[:, :, :p], key[:, :, :p], value[:, :, :p], is_causal=True))
+    for (start, end), mask in zip(pack.spans, pack.masks, strict=True):
+        keys, values = key[:, :, start:end], value[:, :, start:end]
+        if p:
+            keys, values = torch.cat([key[:, :, :p], keys], 2), torch.cat([value[:, :, :p], values], 2)
+        parts.append(attention(query[:, :, start:end], keys, values, attn_mask=mask))
+    return torch.cat(parts, 2)
+
+
+def packs(rows: Sequence[ScoredRow], tokens: int) -> list[Pack]:
+    """Return all rows in packs of at most `tokens`, or of one row, rows with a common prefix together.
+
+    Rows without a token to score are left out.
+    """
+    numbers = sorted((i for i in range(len(rows)) if rows[i].places), key=lambda i: rows[i].ids)
+    parts: list[list[int]] = []
+    prefix = 0
+    for i in numbers:
+        if parts:
+            common = min(prefix, common_prefix(rows[parts[-1][0]], rows[i]))
+            if packed_tokens([rows[j] for j in (*parts[-1], i)], common) <= tokens:
+                parts[-1].append(i)
+                prefix = common
+                continue
+        parts.append([i])
+        prefix = rows[i].places[0]
+    return [pack([rows[i] for i in part], part) for part in parts]
+
+
+def common_prefix(one: ScoredRow, other: ScoredRow) -> int:
+    """Return how many tokens both begin with, before the first one to score in either."""
+    most = min(one.places[0], other.places[0])
+    for place in range(most):
+        if one.ids[place] != other.ids[place]:
+            return place
+    return most
+
+
+def packed_tokens(rows: Sequence[ScoredRow], prefix: int) -> int:
+    return prefix + sum(len(row.ids) - 1 - prefix for row in rows)
+
+
+def pack(rows: Sequence[ScoredRow], numbers: Sequence[int] | None = None) -> Pack:
+    """Return `rows` as one sequence, after the longest prefix that they share."""
+    prefix = min(common_prefix(rows[0], row) for row in rows) if len(rows) > 1 else 0
+    ids, positions = list(rows[0].ids[:prefix]), list(range(prefix))
+    spans, sources = list[tuple[int, int]](), list[int]()
+    for row in rows:
+        start, length = len(ids), len(row.ids) - 1
+        ids += row.ids[prefix:length]
+        positions += range(prefix, length)
+        spans.append((start, len(ids)))
+        sources += [place - 1 if place <= prefix else start + place - 1 - prefix for place in row.places]
+    return Pack(
+        rows=tuple(range(len(rows)) if numbers is None else numbers),
+        ids_T=torch.tensor(ids),
+        positions_T=torch.tensor(positions),
+        prefix=prefix,
+        spans=tuple(spans),
+        masks=tuple(_mask(prefix, end - start) for start, end in spans),
+        sources_N=torch.tensor(sources),
+        targets_N=torch.tensor([row.ids[place] for row in rows for place in row.places]),
+        temperatures_N=temperatures_of(rows),
+    )
+
+
+def _mask(prefix: int, span: int) -> Tensor:
+    return torch.ones(span, prefix + span, dtype=torch.bool).tril(prefix)

@@ -1,0 +1,64 @@
+"""Two ranks train as one does, publish each its own rows, and end together when one of them dies.
+
+Covers train/fsdp/ranks.py.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tests.train.fsdp import ranked
+from tests.train.fsdp.models import FAMILIES, checkpoint
+from tests.train.fsdp.test_model import lessons
+
+from ostinato.store import Objects
+from ostinato.sync import Subscriber
+from ostinato.train.config import LearnerConfig, TrainerConfig
+from ostinato.train.fsdp.model import ShardedModel
+from ostinato.train.fsdp.ranks import Ranks
+from ostinato.train.trainer import ChainTrainer
+
+ROOT = Path(__file__).parents[3]
+
+
+def torchrun(tmp_path: Path, start: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command += [ranked.__file__, str(start), str(tmp_path / "two"), str(tmp_path / "objects"), "2", *more]
+    environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=240, env=environment)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["llama", "qwen2"])
+def test_two_ranks_train_and_publish_as_one(tmp_path: Path, family: str) -> None:
+    start = checkpoint(tmp_path / "start", FAMILIES[family])
+    done = torchrun(tmp_path, start)
+    assert done.returncode == 0, done.stderr[-3000:]
+    model = ShardedModel(start, tmp_path / "one", TrainerConfig(kind="fsdp"), Ranks(rank=0, size=1))
+    alone = ChainTrainer(model, Objects.open(tmp_path / "alone"), LearnerConfig())
+    losses = [alone.imitate(lessons(seed=step), 1e-3) for step in range(5)]
+    five = {name: tensor.clone() for name, tensor in model.served().items()}  # type: ignore[union-attr]
+    losses.append(alone.imitate(lessons(seed=9), 1e-3))
+    assert json.loads(done.stdout.splitlines()[-1]) == pytest.approx(losses, rel=1e-5)
+    published = Subscriber(Objects.open(tmp_path / "objects")).fetch(1)
+    assert published.keys() == five.keys()
+    for name, tensor in five.items():
+        torch.testing.assert_close(published[name], tensor, rtol=0, atol=1e-4)
+    written = load_file(tmp_path / "two" / "written" / "model.safetensors")
+    for name, tensor in model.served().items():
+        torch.testing.assert_close(written[name], tensor, rtol=0, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_a_rank_that_is_killed_ends_the_job_and_publishes_nothing(tmp_path: Path) -> None:
+    start = checkpoint(tmp_path / "start")
+    started = time.monotonic()
+    done = torchrun(tmp_path, start, "die")
+    assert done.returncode != 0 and "-9" in done.stderr
+    assert time.monotonic() - started < 200
+    assert Subscriber(Objects.open(tmp_path / "objects")).head() == 0
