@@ -1,6 +1,7 @@
 """The learner with a real tiny model: its training, its waits, and the state after a kill.
 
-Covers train/learner.py, train/local.py, train/base.py, train/process.py and train/config.py.
+Covers train/learner.py, train/trainer.py, train/opened.py, train/base.py, train/process.py and
+train/config.py.
 """
 
 import json

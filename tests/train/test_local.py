@@ -40,7 +40,9 @@ def rows(count: int, prompt: int, seed: int) -> list[ScoredRow]:
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.integers(2, 6), st.sampled_from((5, WORTH - 1, WORTH + 9)), st.integers(1, 500), st.integers(0, 999))
+@given(
+    st.integers(2, 6), st.sampled_from((5, WORTH - 1, WORTH + 9)), st.integers(1, 500), st.integers(0, 999)
+)
 def test_scores_and_gradients_are_those_of_each_row_alone(
     tmp_path_factory: pytest.TempPathFactory, count: int, prompt: int, tokens: int, seed: int
 ) -> None:

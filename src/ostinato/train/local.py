@@ -16,8 +16,8 @@ from ostinato.train.base import Note, PieceLoss, StateError
 from ostinato.train.batch import ScoredRow, by_length, counted_logprobs
 from ostinato.train.config import TrainerConfig
 from ostinato.train.losses import gradient_norm, token_logprobs
-from ostinato.train.packing import Pack, attend, packs
 from ostinato.train.optimizer import adamw, set_rate, steps_taken
+from ostinato.train.packing import Pack, attend, longest_prefix, packs
 from ostinato.train.state import States
 
 WORTH = 64
@@ -68,10 +68,9 @@ class DecoderModel:
         return scores
 
     def _pieces(self, rows: Sequence[ScoredRow]) -> list["_Padded"] | list["_Packed"]:
-        """Return all rows in pieces: padded, or packed where a long prompt that rows share is computed once."""
-        packed = packs(rows, self._piece_tokens)
-        if max((each.prefix for each in packed), default=0) >= WORTH:
-            return [_Packed(each) for each in packed]
+        """Return all rows in pieces, packed where some share a long prompt, which is then computed once."""
+        if longest_prefix(rows) >= WORTH:
+            return [_Packed(each) for each in packs(rows, self._piece_tokens)]
         pieces = by_length([len(row.ids) for row in rows], self._piece_tokens)
         return [_Padded(piece, [rows[i] for i in piece]) for piece in pieces]
 

@@ -15,7 +15,7 @@ from ostinato.train.trainer import ChainTrainer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class OpenedTrainer:
     """A trainer, and the start of its lineage."""
 
     trainer: Trainer
@@ -41,7 +41,7 @@ def opened(
     *,
     weight_decay: float = 0.0,
     before: Path | None = None,
-) -> Iterator[Opened]:
+) -> Iterator[OpenedTrainer]:
     """Open the trainer of `settings`. Raises CheckpointError for a checkpoint that it cannot train."""
     config, objects, checkpoint = (
         config or LearnerConfig(),
@@ -54,7 +54,9 @@ def opened(
             decoder, run_dir, weight_decay=weight_decay, piece_tokens=settings.trainer.piece_tokens
         )
         trainer = ChainTrainer(local, objects, config, before=before)
-        yield Opened(trainer=trainer, checkpoint=checkpoint, meta=meta, vocab_size=tokenizer.vocab_size)
+        yield OpenedTrainer(
+            trainer=trainer, checkpoint=checkpoint, meta=meta, vocab_size=tokenizer.vocab_size
+        )
         return
     from ostinato.train.fsdp.model import ShardedModel
     from ostinato.train.fsdp.ranks import LeadingTrainer, Ranks, follow
@@ -67,7 +69,7 @@ def opened(
         if not ranks.leads:
             follow(chain, ranks)
         words = read_json(checkpoint / CONFIG)
-        yield Opened(
+        yield OpenedTrainer(
             trainer=leading,
             checkpoint=checkpoint,
             meta=load_meta(checkpoint),

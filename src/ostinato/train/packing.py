@@ -15,6 +15,7 @@ Shapes: T packed tokens, N scored tokens, H heads, D their size.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -64,14 +65,14 @@ class Pack:
         )
 
 
-def attend(
-    query: Tensor, key: Tensor, value: Tensor, pack: Pack, *, scale: float | None = None
-) -> Tensor:
+def attend(query: Tensor, key: Tensor, value: Tensor, pack: Pack, *, scale: float | None = None) -> Tensor:
     """Return the attention inside the prefix, and from each row to the prefix and itself, [1, H, T, D].
 
     Queries have H heads; keys and values may have fewer, each of which serves several.
     """
-    attention = partial(F.scaled_dot_product_attention, scale=scale, enable_gqa=query.shape[1] != key.shape[1])
+    attention = partial(
+        F.scaled_dot_product_attention, scale=scale, enable_gqa=query.shape[1] != key.shape[1]
+    )
     p, parts = pack.prefix, list[Tensor]()
     if p:
         parts.append(attention(query[:, :, :p], key[:, :, :p], value[:, :, :p], is_causal=True))
@@ -101,6 +102,12 @@ def packs(rows: Sequence[ScoredRow], tokens: int) -> list[Pack]:
         parts.append([i])
         prefix = rows[i].places[0]
     return [pack([rows[i] for i in part], part) for part in parts]
+
+
+def longest_prefix(rows: Sequence[ScoredRow]) -> int:
+    """Return the length of the longest prefix that two of the rows could share."""
+    ordered = sorted((row for row in rows if row.places), key=lambda row: row.ids)
+    return max((common_prefix(one, other) for one, other in pairwise(ordered)), default=0)
 
 
 def common_prefix(one: ScoredRow, other: ScoredRow) -> int:

@@ -10,8 +10,8 @@ from transformers import AutoModelForCausalLM, GraniteConfig, MistralConfig
 
 from ostinato.model.tensor_files import CheckpointError
 from ostinato.train.batch import ScoredRow
-from ostinato.train.packing import packs
 from ostinato.train.fsdp.scoring import HEAD_TOKENS, load_scoring
+from ostinato.train.packing import packs
 
 
 def plain(model: torch.nn.Module, row: ScoredRow) -> torch.Tensor:

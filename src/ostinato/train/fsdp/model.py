@@ -25,11 +25,11 @@ from ostinato.train.base import Note, PieceLoss, StateError
 from ostinato.train.batch import ScoredRow
 from ostinato.train.config import TrainerConfig
 from ostinato.train.fsdp.adapters import adapt, merged
-from ostinato.train.packing import Pack, pack, packs
 from ostinato.train.fsdp.ranks import Ranks
 from ostinato.train.fsdp.scoring import ScoringModel, load_scoring
 from ostinato.train.fsdp.states import ShardedStates
 from ostinato.train.local import ROOT
+from ostinato.train.packing import Pack, pack, packs
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 BETAS = (0.9, 0.95)

@@ -17,8 +17,8 @@ from transformers.masking_utils import AttentionMaskInterface
 from ostinato.model.checkpoint import BUFFERS, HEAD
 from ostinato.model.tensor_files import CheckpointError, TensorFiles, finite
 from ostinato.train.batch import ScoredRow
-from ostinato.train.packing import Pack, attend, pack
 from ostinato.train.losses import token_logprobs
+from ostinato.train.packing import Pack, attend, pack
 
 ATTENTION = "ostinato_packed"
 HEAD_TOKENS = 256
