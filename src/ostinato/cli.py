@@ -23,6 +23,7 @@ from ostinato.fleet.command_line import register as register_sandbox
 from ostinato.gateway.access.commands import register as register_accounts
 from ostinato.harness.frontends.acp.main import register as register_editor
 from ostinato.harness.frontends.command_line import register as register_agent
+from ostinato.loop.init import register as register_init
 from ostinato.loop.weights import register as register_weights
 from ostinato.sandbox.doctor import register as register_doctor
 
@@ -96,6 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND")
 
     register_runs(commands)
+    register_init(commands)
     register_agent(commands)
 
     hook = commands.add_parser(

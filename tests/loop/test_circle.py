@@ -1,4 +1,4 @@
-"""A checkpoint in Hugging Face layout, with random weights, goes through every stage of a run of its own."""
+"""A checkpoint in Hugging Face layout goes through every stage of a run that `ostinato init` wrote for it."""
 
 import json
 import subprocess
@@ -9,37 +9,25 @@ import pytest
 from tests.loop.foreign import checkpoint
 
 pytestmark = pytest.mark.slow
-FILE = """
-[model]
-path = "{path}"
-[engine]
-slots = 16
-context = 3072
-[tasks]
-held_out = {{seeds = 3, larger = 1}}
-[harness]
-profile = "short"
-max_context = 2048
-max_turns = 4
-[teach]
-lessons = 3
-demonstrations = 2
-steps = 10
-[practice]
-group_size = 2
-groups_at_once = 2
-ready_ahead = 2
-[refine]
-versions = 2
-groups = 2
-[bench]
-passes = 1
-[live]
-developers = 2
-sessions = 2
-ab_sessions = 4
-versions = 1
-"""
+SMALL = (
+    "engine.slots=16",
+    "tasks.held_out={seeds = 3, larger = 1}",
+    "harness.max_turns=4",
+    "teach.lessons=3",
+    "teach.steps=10",
+    "practice.group_size=2",
+    "practice.groups_at_once=2",
+    "practice.ready_ahead=2",
+    "refine.versions=2",
+    "refine.groups=2",
+    "bench.passes=1",
+    "live.developers=2",
+    "live.sessions=2",
+    "live.ab_sessions=4",
+    "live.versions=1",
+    'schedule.stages=["teach", "before", "practice", "after", "cycle"]',
+)
+"""A few of everything."""
 ZERO = ("turns_unaccounted", "prompts_unended", "prompts_trained_twice", "digest_mismatches")
 
 
@@ -50,9 +38,10 @@ def ostinato(*words: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_tiny_llama_is_taught_practises_is_measured_and_judged(tmp_path: Path) -> None:
     file = tmp_path / "llama.toml"
-    file.write_text(FILE.format(path=checkpoint(tmp_path / "llama", "Llama")))
-    folder = tmp_path / "run"
-    done = ostinato("run", str(file), "--directory", str(folder), "--json")
+    made = ostinato("init", str(file), "--model", str(checkpoint(tmp_path / "llama", "Llama")))
+    assert made.returncode == 0, made.stderr
+    folder, settings = tmp_path / "run", [word for setting in SMALL for word in ("--set", setting)]
+    done = ostinato("run", str(file), "--directory", str(folder), "--json", *settings)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout.splitlines()[-1])
     assert {name: report["integrity"][name] for name in ZERO} == dict.fromkeys(ZERO, 0)

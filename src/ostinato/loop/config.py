@@ -36,6 +36,16 @@ class StartConfig:
 class EnginesConfig:
     """The engines that serve the versions of a run."""
 
+    backend: Literal["auto", "embedded", "vllm"] = "auto"
+    """`auto` takes the embedded engine for a shape that it knows, else vLLM."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """The type that vLLM computes in; `auto` takes bfloat16 where the hardware has it (`ostinato doctor`)."""
+    tensor_parallel: int = 1
+    """vLLM's workers that share each layer."""
+    arguments: tuple[str, ...] = ()
+    """Further arguments for vLLM, such as `--gpu-memory-utilization=0.8`."""
+    python: str | None = None
+    """The interpreter that has vLLM; none takes the one that runs this."""
     slots: int = 96
     """Sequences that an engine decodes at once."""
     context: int = 768

@@ -6,12 +6,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ostinato.engine.config import EngineServerConfig
+from ostinato.config import load
 from ostinato.gateway.config import GatewayServerConfig
+from ostinato.loop.config import RunConfig
 from ostinato.loop.folder import RunError, owned
 from ostinato.loop.run import START, Run
 from ostinato.loop.services import Services
 from ostinato.loop.trial import CHAMPION
+from ostinato.loop.workshop import engine_settings
 from ostinato.store import Store
 from ostinato.store.accounts import hash_key, new_key
 from ostinato.types import Arm
@@ -36,9 +38,7 @@ async def _serve(run: Run, port: int, aliases: Sequence[str], console: Console) 
         raise RunError(f"the run in {run.directory} has deployed no version yet: let `ostinato demo` finish")
     start = run.checkpoint(START)
     async with Services(run) as services:
-        version = EngineServerConfig(
-            checkpoint=start, objects=str(run.objects_path), version=deployed.version
-        )
+        version = engine_settings(load(RunConfig, run.config), run, deployed.version)
         engine = await services.start("serve-engine", "ostinato.engine.server", version)
         door = GatewayServerConfig(
             store=str(run.store_path), checkpoint=start, port=port, aliases=tuple(aliases)

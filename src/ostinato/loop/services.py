@@ -24,7 +24,8 @@ from ostinato.loop.run import Run, write_whole
 from ostinato.web.secret import ENGINE_SECRET, new_secret
 
 T = TypeVar("T")
-READY_TIMEOUT_S = 60.0
+READY_TIMEOUT_S = 600.0
+"""A service that dies says so at once; a vLLM compiles and loads for minutes."""
 STOP_TIMEOUT_S = 15.0
 ENDING_TIMEOUT_S = 1.0
 """Seconds that a service which closed its output may still take to end."""

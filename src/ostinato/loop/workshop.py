@@ -117,14 +117,7 @@ class Workshop:
 
     async def engine(self, name: str, version: int | None) -> Service:
         """Start an engine on `version`; None follows the newest one."""
-        settings = EngineServerConfig(
-            checkpoint=self.run.checkpoint(START),
-            objects=str(self.run.objects_path),
-            follow=version is None,
-            version=version,
-            slots=self.config.engine.slots,
-            max_len=self.config.engine.context,
-        )
+        settings = engine_settings(self.config, self.run, version)
         return await self.services.start(name, "ostinato.engine.server", settings)
 
     async def counters(self, engine: Service) -> Counters:
@@ -140,6 +133,27 @@ class Workshop:
         """Close the connections, and revoke the keys, which nobody holds any more."""
         await self._http.close()
         self.store.accounts.retire(self._keys)
+
+
+def engine_settings(config: RunConfig, run: Run, version: int | None) -> EngineServerConfig:
+    """Return the settings of an engine on `version`; None follows the newest one.
+
+    Raises ValueError for settings that do not go together.
+    """
+    engine = config.engine
+    return EngineServerConfig(
+        checkpoint=run.checkpoint(START),
+        objects=str(run.objects_path),
+        follow=version is None,
+        version=version,
+        backend=engine.backend,
+        dtype=engine.dtype,
+        tensor_parallel=engine.tensor_parallel,
+        arguments=engine.arguments,
+        python=engine.python,
+        slots=engine.slots,
+        max_len=engine.context,
+    )
 
 
 @asynccontextmanager

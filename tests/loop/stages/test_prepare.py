@@ -1,6 +1,7 @@
 """A checkpoint of somebody else is checked before anything starts, and its weights are linked, not copied."""
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.loop.foreign import checkpoint
 
+from ostinato.config import read
 from ostinato.loop.config import RunConfig, StartConfig
 from ostinato.loop.run import START, Run
 from ostinato.loop.stages.prepare import PrepareError, check_start, prepare
@@ -71,6 +73,18 @@ def test_a_directory_that_is_no_usable_checkpoint_is_refused(
     change(path)
     with pytest.raises(PrepareError, match=f"model.path is {path}.*{reason}"):
         check_start(of(path))
+
+
+def test_an_engine_that_cannot_be_had_is_refused() -> None:
+    def engine(**settings: object) -> RunConfig:
+        return read(RunConfig, {"engine": settings}, "the test")
+
+    with pytest.raises(PrepareError, match=r"\[engine\]: bfloat16, arguments and tensor_parallel"):
+        check_start(engine(backend="embedded", dtype="bfloat16"))
+    with pytest.raises(PrepareError, match=r"engine.python is /nowhere/python, which cannot be run"):
+        check_start(engine(backend="vllm", python="/nowhere/python"))
+    with pytest.raises(PrepareError, match=r"engine.backend is vllm, and .* has no vLLM"):
+        check_start(engine(backend="vllm", python=sys.executable))
 
 
 def test_a_gguf_file_is_to_be_imported_first(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -13,6 +14,7 @@ from ostinato.harness.profiles.profile import profile
 from ostinato.loop.config import RunConfig
 from ostinato.loop.run import START, Run
 from ostinato.loop.stages.problems import stream
+from ostinato.loop.workshop import engine_settings
 from ostinato.model.config import ModelConfig, ModelConfigError
 from ostinato.model.renderer import Renderer, RenderError, skeletons
 from ostinato.model.tokenizer import Tokenizer, TokenizerError
@@ -20,8 +22,6 @@ from ostinato.model.tokenizer import Tokenizer, TokenizerError
 CORPUS_TASKS = 800
 BANNER = "\n=========================== short test summary info ============================\n"
 """The line that pytest prints above its failures."""
-
-
 WEIGHTS = ".safetensors"
 COMPANIONS = {".json", ".jinja", ".txt", ".model"}
 """The endings of the files beside the weights: configuration, tokenizer, chat template."""
@@ -32,7 +32,8 @@ class PrepareError(RuntimeError):
 
 
 def check_start(config: RunConfig) -> None:
-    """Raise PrepareError when the named checkpoint cannot be used; nothing is changed."""
+    """Raise PrepareError when the engine cannot be had, or the checkpoint not used; change nothing."""
+    _check_engine(config)
     path = config.model.path
     if path is None:
         return
@@ -47,6 +48,26 @@ def check_start(config: RunConfig) -> None:
         ModelConfig.from_hf(json.loads((path / "config.json").read_text()))
     except (RenderError, TokenizerError, ModelConfigError, OSError, ValueError, KeyError) as error:
         raise PrepareError(f"model.path is {path}, which cannot be used: {error}") from error
+
+
+def _check_engine(config: RunConfig) -> None:
+    try:
+        engine_settings(config, Run(directory=Path()), version=0)
+    except ValueError as error:
+        raise PrepareError(f"[engine]: {error}") from error
+    if config.engine.backend != "vllm":
+        return
+    python = config.engine.python or sys.executable
+    code = "import importlib.util, sys; sys.exit(importlib.util.find_spec('vllm') is None)"
+    try:
+        lacks = subprocess.run([python, "-c", code], check=False, capture_output=True).returncode != 0
+    except OSError as error:
+        raise PrepareError(f"engine.python is {python}, which cannot be run: {error.strerror}") from error
+    if lacks:
+        raise PrepareError(
+            f"engine.backend is vllm, and {python} has no vLLM: install it there, let engine.python name "
+            "another interpreter, or take engine.backend=embedded"
+        )
 
 
 def _shards(path: Path) -> list[str]:
