@@ -1,11 +1,15 @@
 """The tokens per second of the embedded engine, of vLLM and of transformers' `generate` on one checkpoint.
 
-    python -m benchmarks.engine [--json] [--experts 4] [--sequences 1 16 64] [--runs 7]
+    python -m benchmarks.engine [--json] [--shape demo] [--sequences 1 16 64] [--runs 7] [--sides ours vllm]
+
+`--shape smollm2` and `--shape qwen3-0.6b` are the sizes of models that people use, with random weights (a rate
+does not depend on their values) and 300 tokens in, 100 out. `--sequences`, `--runs` and `--sides` make parts of
+a run. There one short row warms up, and vLLM runs eager: compiling takes it minutes.
 
 Every side samples at temperature 1, a fixed number of tokens after new prompts. The sides take turns after
 one run each that does not count, and each may use every core of the machine. All sides use float32. The
 embedded engine and transformers use one thread each; vLLM runs as its own engine with its own defaults, in a
-process without a server. `make test-vllm` installs it; without it only transformers is compared.
+process without a server. `make test-vllm` installs it; without it it is left out.
 
 A rate is tokens by the clock, or by CPU seconds of all processes and threads of that side. A figure is the
 median over the runs, a ratio (ours / peer) the median of those of neighbouring runs; in brackets the 95 %
@@ -40,8 +44,36 @@ from ostinato.model.decoder import Decoder
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.types import GenerateRequest, Sampling
 
-VOCABULARY = 512
 PEERS = ("vllm", "transformers")
+SHAPES = {
+    "demo": ModelConfig(vocab_size=512, experts=4, expert_size=128),
+    "smollm2": ModelConfig(
+        vocab_size=49_152,
+        hidden_size=576,
+        layers=30,
+        heads=9,
+        kv_heads=3,
+        head_dim=64,
+        intermediate_size=1536,
+        qk_norm=False,
+        rope_theta=100_000.0,
+        rms_eps=1e-5,
+        max_positions=8192,
+    ),
+    "qwen3-0.6b": ModelConfig(
+        vocab_size=151_936,
+        hidden_size=1024,
+        layers=28,
+        heads=16,
+        kv_heads=8,
+        head_dim=128,
+        intermediate_size=3072,
+        rope_theta=1_000_000.0,
+        max_positions=40_960,
+    ),
+}
+LENGTHS = {"demo": (100, 60)}
+"""The tokens in and out of a shape; 300 and 100 for the others."""
 
 Prompts = list[list[int]]
 Side = Callable[[Prompts, int], "Spent"]
@@ -60,19 +92,19 @@ class Spent:
         return self.tokens / (self.wall_s if clock == "wall" else self.cpu_s)
 
 
-def model(experts: int) -> Decoder:
-    """Return a decoder of the shape that `ostinato demo` trains, with random weights."""
+def model(config: ModelConfig) -> Decoder:
+    """Return a decoder with random weights, of which none is zero."""
     torch.manual_seed(0)
-    decoder = Decoder(ModelConfig(vocab_size=VOCABULARY, experts=experts, expert_size=128))
+    decoder = Decoder(config)
     with torch.no_grad():
         for parameter in decoder.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.02)
     return decoder
 
 
-def prompts(count: int, length: int, seed: int) -> Prompts:
+def prompts(count: int, length: int, seed: int, vocabulary: int) -> Prompts:
     rng = random.Random(f"{count} {seed}")
-    return [[rng.randrange(VOCABULARY) for _ in range(length)] for _ in range(count)]
+    return [[rng.randrange(vocabulary) for _ in range(length)] for _ in range(count)]
 
 
 def timed(sample: Callable[[], int]) -> Spent:
@@ -149,7 +181,8 @@ class Row:
 
     def cells(self, clock: str) -> list[str]:
         rates = [self.rate(side, clock).text(0) for side in self.spent]
-        ratios_shown = [self.ratio(side, clock).text(2) for side in self.spent if side != "ours"]
+        peers = [side for side in self.spent if side != "ours"] if "ours" in self.spent else []
+        ratios_shown = [self.ratio(side, clock).text(2) for side in peers]
         return [str(self.sequences), *rates, *ratios_shown]
 
 
@@ -157,24 +190,31 @@ def compare(sides: dict[str, Side], count: int, options: argparse.Namespace) -> 
     """Run all sides in turns; the first run of each warms up."""
     spent: dict[str, list[Spent]] = {name: [] for name in sides}
     for run in range(1 + options.runs):
-        rows = prompts(count, options.prompt, run)
+        rows = prompts(count, options.prompt, run, SHAPES[options.shape].vocab_size)
+        brief = run == 0 and options.shape != "demo"
         for name, side in sides.items():
-            spent[name].append(side(rows, options.tokens))
+            spent[name].append(side(rows[:1], 4) if brief else side(rows, options.tokens))
     return Row(sequences=count, spent={name: runs[1:] for name, runs in spent.items()})
 
 
 def measure(options: argparse.Namespace) -> list[Row]:
-    decoder, slots = model(options.experts), max(options.sequences)
+    config, slots = SHAPES[options.shape], max(options.sequences)
     max_len = options.prompt + options.tokens
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        save(directory, decoder, Tokenizer.train(["x"], VOCABULARY), version=1)
-        sides: dict[str, Side] = {"ours": stack.enter_context(ours(decoder, slots, max_len))}
-        if missing() is None:
-            sides["vllm"] = of_vllm(stack.enter_context(vllm(directory, max_len, slots)))
-        else:
+        decoder = model(config)
+        save(directory, decoder, Tokenizer.train(["x"], 512), version=1)
+        sides: dict[str, Side] = {}
+        if "ours" in options.sides:
+            sides["ours"] = stack.enter_context(ours(decoder, slots, max_len))
+        del decoder
+        if "vllm" in options.sides and missing() is None:
+            eager = options.shape != "demo"
+            sides["vllm"] = of_vllm(stack.enter_context(vllm(directory, max_len, slots, eager=eager)))
+        elif "vllm" in options.sides:
             print(f"without vLLM: {missing()}", file=sys.stderr)
-        sides["transformers"] = transformers(directory)
+        if "transformers" in options.sides:
+            sides["transformers"] = transformers(directory)
         return [compare(sides, count, options) for count in options.sequences]
 
 
@@ -184,7 +224,7 @@ def figures(rows: list[Row], clock: str) -> dict[str, Any]:
     ratio = {
         f"ratio_vs_{s}": {str(row.sequences): round(row.ratio(s, clock).value, 2) for row in rows}
         for s in PEERS
-        if s in sides
+        if s in sides and "ours" in sides
     }
     return rates | ratio
 
@@ -193,21 +233,25 @@ def main(run: Run) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--experts", type=int, default=4, help="0 for a dense model")
+    parser.add_argument("--shape", choices=SHAPES, default="demo", help="the sizes of the model")
+    parser.add_argument("--sides", nargs="+", choices=("ours", *PEERS), default=["ours", *PEERS])
     parser.add_argument("--sequences", type=int, nargs="+", default=[1, 16, 64])
-    parser.add_argument("--prompt", type=int, default=100, help="tokens of each prompt")
-    parser.add_argument("--tokens", type=int, default=60, help="tokens sampled for each prompt")
+    parser.add_argument("--prompt", type=int, help="tokens of each prompt")
+    parser.add_argument("--tokens", type=int, help="tokens sampled for each prompt")
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--json", action="store_true", help="print JSON as well, last line of the output")
     options = parser.parse_args()
+    usual = LENGTHS.get(options.shape, (300, 100))
+    options.prompt, options.tokens = options.prompt or usual[0], options.tokens or usual[1]
     torch.set_num_threads(1)
     disable_progress_bar()
     rows = measure(options)
     sides = list(rows[0].spent)
     for clock, unit in (("wall", "tok/s"), ("cpu", "tok/CPU s")):
-        header = ["sequences", *(f"{s} {unit}" for s in sides), *(f"ours / {s}" for s in sides[1:])]
+        peers = [side for side in sides if side != "ours"] if "ours" in sides else []
+        header = ["sequences", *(f"{s} {unit}" for s in sides), *(f"ours / {s}" for s in peers)]
         table(header, [row.cells(clock) for row in rows])
-    size = {"experts": options.experts, "prompt": options.prompt, "tokens": options.tokens}
+    size = {"shape": options.shape, "prompt": options.prompt, "tokens": options.tokens}
     report = figures(rows, "wall") | {"cpu": figures(rows, "cpu")} | size | {"runs": options.runs}
     run.finish(report, as_json=options.json)
 

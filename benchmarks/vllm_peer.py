@@ -66,9 +66,9 @@ def _stat(process: Path) -> list[str]:
 
 
 @contextmanager
-def vllm(model: Path, max_len: int, slots: int) -> Iterator[Vllm]:
+def vllm(model: Path, max_len: int, slots: int, *, eager: bool = False) -> Iterator[Vllm]:
     """Start vLLM on a checkpoint; it responds to the first request once it is ready."""
-    own = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_LOGGING_LEVEL": "ERROR", "HF_HUB_OFFLINE": "1"}
+    own = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_LOGGING_LEVEL": "ERROR", "HF_HUB_OFFLINE": "1"}
     inherited = {
         name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "OMP_NUM_THREADS"}
     }
@@ -78,6 +78,7 @@ def vllm(model: Path, max_len: int, slots: int) -> Iterator[Vllm]:
         str(model),
         str(max_len),
         str(slots),
+        *(["eager"] if eager else []),
     ]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=inherited | own) as process:

@@ -1,6 +1,6 @@
 """A process that samples with vLLM's own engine; it runs with the Python of vLLM's environment.
 
-    python vllm_worker.py MODEL MAX_LEN SLOTS
+    python vllm_worker.py MODEL MAX_LEN SLOTS [eager]
 
 For each line on stdin, `{"prompts": [[id, …], …], "tokens": n}`, it prints one on stdout, `{"tokens": n,
 "wall_s": s}`. There is no server before the engine, so no time is lost on HTTP.
@@ -19,8 +19,15 @@ def main() -> None:
     from vllm import LLM, SamplingParams
 
     model, max_len, slots = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    # Compiled, not eager, as vLLM does by default.
-    llm = LLM(model, dtype="float32", max_model_len=max_len, max_num_seqs=slots, disable_log_stats=True)
+    # Compiled, as vLLM does by default, unless told otherwise: compiling a real model takes minutes.
+    llm = LLM(
+        model,
+        dtype="float32",
+        max_model_len=max_len,
+        max_num_seqs=slots,
+        disable_log_stats=True,
+        enforce_eager="eager" in sys.argv[4:],
+    )
     for line in sys.stdin:
         request = json.loads(line)
         rows = [{"prompt_token_ids": ids} for ids in request["prompts"]]

@@ -16,15 +16,14 @@ from ostinato.engine.embedded.forward import Slots
 from ostinato.engine.embedded.kernel import library
 from ostinato.engine.embedded.slots import SlotTable
 from ostinato.model.config import ModelConfig
-from ostinato.model.decoder import Decoder, Layer
-from ostinato.model.experts import Dense, Experts
+from ostinato.model.decoder import Decoder, check_weights
 
 
 class Packed:
     """Weights in the layout of the kernel; `pointers` is its array of their addresses."""
 
-    def __init__(self, decoder: Decoder) -> None:
-        self._arrays = [array for part in _parts(decoder) for array in part]
+    def __init__(self, config: ModelConfig, tensors: Mapping[str, Tensor]) -> None:
+        self._arrays = [array for part in _parts(config, tensors) for array in part]
         addresses = [array.ctypes.data for array in self._arrays]
         self.pointers = (ctypes.c_void_p * len(addresses))(*addresses)
 
@@ -35,7 +34,9 @@ class NativeForward:
     def __init__(self, decoder: Decoder, table: SlotTable) -> None:
         config = decoder.config
         self._table, self._library = table, library()
-        self._own = Decoder(config, initialise=False)
+        self._config = config
+        with torch.device("meta"):
+            self._shapes = Decoder(config, initialise=False).state_dict()
         self._weights = self.prepare(decoder.state_dict())
         self._cos, self._sin = (
             np.ascontiguousarray(part[: table.max_len, 0].numpy())
@@ -56,8 +57,8 @@ class NativeForward:
 
     def prepare(self, tensors: Mapping[str, Tensor]) -> Packed:
         """Return weights ready for `use`, without touching those in use. Raises WeightsError."""
-        self._own.load_state_dict(tensors)
-        return Packed(self._own)
+        check_weights(self._shapes, tensors)
+        return Packed(self._config, tensors)
 
     def use(self, weights: Packed) -> None:
         self._weights = weights
@@ -103,41 +104,49 @@ def _sizes(config: ModelConfig, table: SlotTable) -> list[int]:
     ]
 
 
-def _parts(decoder: Decoder) -> Iterator[list[Array]]:
-    """Yield every array of the weights, in the order of the kernel's pointers."""
-    for layer in decoder.layers:
-        assert isinstance(layer, Layer)
-        attention, mlp = layer.attention, layer.mlp
-        gains = attention.gains()
-        yield [_vector(layer.attention_norm.weight), _matrix(attention.qkv)]
-        yield [_NONE if attention.bias is None else _vector(attention.bias)]
-        yield [_NONE if gains is None else _array(gains)]
-        yield [_matrix(attention.out), _vector(layer.mlp_norm.weight)]
-        yield _experts(mlp) if isinstance(mlp, Experts) else _dense(mlp)
-    table = _array(decoder.embedding)
+def _parts(config: ModelConfig, tensors: Mapping[str, Tensor]) -> Iterator[list[Array]]:
+    """Yield every array of the weights, by Hugging Face name, in the order of the kernel's pointers."""
+    for i in range(config.layers):
+        layer = {
+            name.removeprefix(start): tensor
+            for start in [f"model.layers.{i}."]
+            for name, tensor in tensors.items()
+            if name.startswith(start)
+        }
+        qkv = [f"self_attn.{part}_proj" for part in "qkv"]
+        yield [_vector(layer["input_layernorm.weight"])]
+        yield [_matrix(torch.cat([layer[f"{name}.weight"] for name in qkv]))]
+        biases = [layer[f"{name}.bias"] for name in qkv] if config.attention_bias else []
+        yield [_vector(torch.cat(biases)) if biases else _NONE]
+        counts = {"self_attn.q_norm.weight": config.heads, "self_attn.k_norm.weight": config.kv_heads}
+        gains = [layer[name].repeat(count) for name, count in counts.items()] if config.qk_norm else []
+        yield [_array(torch.cat(gains)) if gains else _NONE]
+        yield [_matrix(layer["self_attn.o_proj.weight"]), _vector(layer["post_attention_layernorm.weight"])]
+        yield _experts(config, layer) if config.experts else [_NONE, *_pairs(layer, ["mlp"]), _NONE, _NONE]
+    table = _array(tensors["model.embed_tokens.weight"])
     wide = np.zeros((len(table), library().padded_width(table.shape[1])), np.float32)
     wide[:, : table.shape[1]] = table
-    yield [wide, _vector(decoder.norm.weight), _matrix(decoder.unembedding)]
+    head = tensors["model.embed_tokens.weight" if config.tied else "lm_head.weight"]
+    yield [wide, _vector(tensors["model.norm.weight"]), _matrix(head)]
 
 
 _NONE = np.zeros(1, np.float32)
 """The placeholder for an array that a model does not have."""
 
 
-def _experts(mlp: Experts) -> list[Array]:
-    pairs = [(mlp.gate_up[e], mlp.down[e]) for e in range(mlp.config.experts)]
-    shared = [_NONE, _NONE] if mlp.shared is None else _pairs([(mlp.shared.gate_up, mlp.shared.down)])
-    return [_matrix(mlp.router), *_pairs(pairs), *shared]
+def _experts(config: ModelConfig, layer: Mapping[str, Tensor]) -> list[Array]:
+    routed = _pairs(layer, [f"mlp.experts.{e}" for e in range(config.experts)])
+    shared = _pairs(layer, ["mlp.shared_expert"]) if config.shared_expert_size else [_NONE, _NONE]
+    return [_matrix(layer["mlp.gate.weight"]), *routed, *shared]
 
 
-def _dense(mlp: Dense) -> list[Array]:
-    return [_NONE, *_pairs([(mlp.gate_up, mlp.down)]), _NONE, _NONE]
-
-
-def _pairs(pairs: list[tuple[Tensor, Tensor]]) -> list[Array]:
+def _pairs(layer: Mapping[str, Tensor], names: list[str]) -> list[Array]:
     """Return all gate and up matrices, each padded to whole panels, as one array, and all down matrices."""
-    ups = [_matrix(half) for gate_up, _ in pairs for half in gate_up.chunk(2)]
-    return [np.concatenate(ups), np.concatenate([_matrix(down) for _, down in pairs])]
+    ups = [_matrix(layer[f"{name}.{part}_proj.weight"]) for name in names for part in ("gate", "up")]
+    return [
+        np.concatenate(ups),
+        np.concatenate([_matrix(layer[f"{name}.down_proj.weight"]) for name in names]),
+    ]
 
 
 def _matrix(weight: Tensor) -> Array:
