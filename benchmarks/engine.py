@@ -2,9 +2,9 @@
 
     python -m benchmarks.engine [--json] [--shape demo] [--sequences 1 16 64] [--runs 7] [--sides ours vllm]
 
-`--shape smollm2` and `--shape qwen3-0.6b` are the sizes of models that people use, with random weights (a rate
-does not depend on their values) and 300 tokens in, 100 out. `--sequences`, `--runs` and `--sides` make parts of
-a run. There one short row warms up, and vLLM runs eager: compiling takes it minutes.
+`--shape smollm2` and `--shape qwen3-0.6b` are the sizes of models that people use, with random weights (a
+rate does not depend on their values) and 300 tokens in, 100 out. `--sequences`, `--runs` and `--sides` make
+parts of a run. There one short row warms up, and vLLM runs eager: compiling takes it minutes.
 
 Every side samples at temperature 1, a fixed number of tokens after new prompts. The sides take turns after
 one run each that does not count, and each may use every core of the machine. All sides use float32. The

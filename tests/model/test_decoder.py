@@ -120,3 +120,18 @@ def test_refused_weights_change_nothing() -> None:
 def test_impossible_shapes_are_refused(sizes: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelConfigError, match=message):
         make(**sizes)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {},
+        {"tied": False, "qk_norm": False},
+        {"qk_norm": False, "attention_bias": True},
+        {"experts": 4},
+        {"experts": 3, "shared_expert_size": 5, "tied": False},
+    ],
+)
+def test_weights_are_counted_without_a_decoder(sizes: dict[str, Any]) -> None:
+    decoder = make(**sizes)
+    assert decoder.config.parameters == sum(tensor.numel() for tensor in decoder.state_dict().values())

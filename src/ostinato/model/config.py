@@ -122,6 +122,20 @@ class ModelConfig:
         return QWEN2 if self.attention_bias else LLAMA
 
     @property
+    def parameters(self) -> int:
+        """The number of weights; a tied output matrix counts once."""
+        width, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        attention = self.hidden_size * (2 * width + 2 * kv) + self.attention_bias * (width + 2 * kv)
+        attention += self.qk_norm * 2 * self.head_dim
+        mlp = 3 * self.hidden_size * self.intermediate_size
+        if self.experts:
+            units = self.experts * self.expert_size + self.shared_expert_size
+            mlp = 3 * self.hidden_size * units + self.hidden_size * self.experts
+        layer = attention + mlp + 2 * self.hidden_size
+        tables = self.vocab_size * self.hidden_size * (1 if self.tied else 2)
+        return self.layers * layer + tables + self.hidden_size
+
+    @property
     def moe_layers(self) -> int:
         return self.layers if self.experts else 0
 
