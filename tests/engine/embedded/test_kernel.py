@@ -53,6 +53,17 @@ def test_a_folder_that_cannot_be_created_is_named(tmp_path: Path, monkeypatch: p
         library()
 
 
+@NEEDS_KERNEL
+def test_a_compiler_without_threads_makes_a_kernel_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = tmp_path / "cc"
+    compiler.write_text('#!/bin/sh\ncase "$*" in *-fopenmp*) exit 1;; esac\nexec cc "$@"\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CC", str(compiler))
+    assert library().padded_width(1) >= 1
+
+
 async def test_the_engine_goes_on_with_torch(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,6 +1,10 @@
 """The kernel agrees with the decoder that it stands for, over shapes that fit no vector register."""
 
 import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -79,3 +83,29 @@ async def test_extreme_temperatures_and_the_last_uniform_number() -> None:
         expected = torch.tensor(got.logprobs)
         assert torch.isfinite(expected).all()
         assert (logprobs - expected).abs().max() < 1e-4 * max(1, 1 / sent.sampling.temperature)
+
+
+TEAM = """
+import asyncio
+from tests.engine.toolbox import decoder, request
+from ostinato.engine.embedded.engine import EmbeddedEngine
+from ostinato.engine.embedded.native import NativeForward
+
+model = decoder(hidden_size=128, head_dim=32, intermediate_size=512, max_positions=300)
+async def sampled():
+    engine = EmbeddedEngine(model, version=1, slots=4, max_len=300, forward=NativeForward)
+    asked = [request(i, length=250 - i, max_tokens=20) for i in range(4)]
+    return await asyncio.gather(*map(engine.generate, asked))
+print([(done.ids, done.logprobs) for done in asyncio.run(sampled())])
+"""
+
+
+def test_the_number_of_threads_changes_no_bit() -> None:
+    """The products and the attention of this model are large enough for a team of threads."""
+    printed = []
+    for threads in ("1", "3"):
+        command = [sys.executable, "-c", TEAM]
+        env = os.environ | {"OMP_NUM_THREADS": threads, "PYTHONPATH": str(Path(__file__).parents[3])}
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+        printed.append(done.stdout)
+    assert printed[0] == printed[1] != ""

@@ -13,6 +13,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
 #if defined(__AVX512F__)
 #define LANES 16
@@ -26,6 +29,7 @@
 #endif
 #define PANEL (2 * LANES)
 #define ROWS 64 /* computed together through all layers */
+#define LARGE (1 << 20) /* multiplications that are worth a team of threads */
 
 typedef float vec __attribute__((vector_size(LANES * 4)));
 typedef float vec_at __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
@@ -136,10 +140,10 @@ PRODUCT(two_panel, 2, 1)
 PRODUCT(one_panels, 1, 4)
 PRODUCT(one_panel, 1, 1)
 
-/* y [rows, padded outputs] = x [rows, inputs] times packed w. */
-static void product(const float *x, int64_t ldx, int64_t rows, const float *w, int64_t inputs,
-                    int64_t outputs, float *y, int64_t ldy) {
-    int64_t panels = padded(outputs, PANEL) / PANEL, size = inputs * PANEL, m = 0, p;
+/* The first `panels` of a product: y [rows, panels * PANEL] = x [rows, inputs] times packed w. */
+static void some_panels(const float *x, int64_t ldx, int64_t rows, const float *w, int64_t inputs,
+                        int64_t panels, float *y, int64_t ldy) {
+    int64_t size = inputs * PANEL, m = 0, p;
     for (p = 0; p < panels && rows >= 4; p++) {
         for (m = 0; m + TALL <= rows; m += TALL)
             tall_panel(x + m * ldx, ldx, w + p * size, inputs, y + m * ldy + p * PANEL, ldy);
@@ -157,6 +161,39 @@ static void product(const float *x, int64_t ldx, int64_t rows, const float *w, i
             one_panels(x + m * ldx, ldx, w + p * size, inputs, y + m * ldy + p * PANEL, ldy);
         for (; p < panels; p++)
             one_panel(x + m * ldx, ldx, w + p * size, inputs, y + m * ldy + p * PANEL, ldy);
+    }
+}
+
+/* The threads that compute together: OMP_NUM_THREADS, or every core. An output is computed by one of them, so
+ * their number changes no bit. */
+static int threads(void) {
+#ifdef _OPENMP
+    return omp_get_max_threads();
+#else
+    return 1;
+#endif
+}
+
+static int thread(void) {
+#ifdef _OPENMP
+    return omp_get_thread_num();
+#else
+    return 0;
+#endif
+}
+
+/* y [rows, padded outputs] = x [rows, inputs] times packed w. */
+static void product(const float *x, int64_t ldx, int64_t rows, const float *w, int64_t inputs,
+                    int64_t outputs, float *y, int64_t ldy) {
+    int64_t panels = padded(outputs, PANEL) / PANEL, team = threads();
+    if (team == 1 || rows * inputs * outputs < LARGE) {
+        some_panels(x, ldx, rows, w, inputs, panels, y, ldy);
+        return;
+    }
+#pragma omp parallel for schedule(static) num_threads(team)
+    for (int64_t t = 0; t < team; t++) {
+        int64_t from = panels * t / team, to = panels * (t + 1) / team;
+        some_panels(x, ldx, rows, w + from * inputs * PANEL, inputs, to - from, y + from * PANEL, ldy);
     }
 }
 
@@ -189,7 +226,7 @@ static void turn(const float *x, const float *gain, const float *cos, const floa
 static void attend(const Engine *e, const float *q, const float *keys, const float *values, int64_t last,
                    float *out) {
     int64_t dim = e->s.dim, blocks = last / LANES + 1;
-    float *s = e->scores;
+    float *s = e->scores + thread() * e->capacity;
     vec top = all(-INFINITY);
     ints lane;
     for (int i = 0; i < LANES; i++) lane[i] = i;
@@ -251,7 +288,8 @@ static void remember(const Engine *e, int64_t layer, int64_t slot, int64_t at, c
 
 static void attention(const Engine *e, int64_t layer, const float *const *w, int64_t rows,
                       const int64_t *slots, const int64_t *positions) {
-    int64_t dim = e->s.dim, heads = e->s.heads, kv = e->s.kv_heads, width = heads * dim;
+    int64_t dim = e->s.dim, heads = e->s.heads, kv = e->s.kv_heads, width = heads * dim, seen = 0;
+    for (int64_t r = 0; r < rows; r++) seen += positions[r];
     product(e->h, e->c, rows, w[QKV], e->s.hidden, (heads + 2 * kv) * dim, e->part, e->qkv);
     for (int64_t r = 0; r < rows && e->s.biased; r++)
         for (int64_t i = 0; i < e->qkv; i += LANES) {
@@ -260,6 +298,7 @@ static void attention(const Engine *e, int64_t layer, const float *const *w, int
         }
     for (int64_t r = 0; r < rows; r++)
         remember(e, layer, slots[r], positions[r], e->s.normed ? w[GAINS] : NULL, e->part + r * e->qkv);
+#pragma omp parallel for collapse(2) schedule(dynamic) num_threads(threads()) if (seen * width > LARGE)
     for (int64_t r = 0; r < rows; r++)
         for (int64_t h = 0; h < heads; h++) {
             int64_t head = (layer * e->s.slots + slots[r]) * kv + h / (heads / kv);
@@ -485,7 +524,7 @@ Engine *create(const Sizes *s, float eps, const float *cos, const float *sin) {
         {&e->keys, blocks * e->k_size}, {&e->values, blocks * e->v_size}, {&e->x, ROWS * e->c},
         {&e->h, ROWS * e->c}, {&e->y, ROWS * e->c}, {&e->part, part},
         {&e->attended, ROWS * s->heads * s->dim}, {&e->gates, e->tall * 2 * inner},
-        {&e->inner, e->tall * inner}, {&e->scores, e->capacity}, {&e->mixed, e->tall * e->c},
+        {&e->inner, e->tall * inner}, {&e->scores, threads() * e->capacity}, {&e->mixed, e->tall * e->c},
         {&e->logits, ROWS * padded(s->vocab, PANEL)}, {&e->weight, e->tall},
     };
     int failed = !(e->chosen = calloc(e->tall, sizeof *e->chosen));

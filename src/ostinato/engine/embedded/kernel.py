@@ -16,6 +16,8 @@ from pathlib import Path
 
 SOURCE = Path(__file__).with_name("kernel.c")
 OPTIONS = ("-O3", "-march=native", "-std=gnu11", "-shared", "-fPIC")
+THREADS = "-fopenmp"
+"""The option for several threads; a compiler without it makes a kernel for one."""
 PATIENCE_S = 120
 INT, REAL, AT = ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
 SIGNATURES: dict[str, tuple[list[type], type | None]] = {
@@ -67,7 +69,7 @@ def _key(compiler: str) -> str:
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     flags = next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
-    parts = [SOURCE.read_text(), *OPTIONS, _run(compiler, "--version"), platform.machine(), flags]
+    parts = [SOURCE.read_text(), *OPTIONS, THREADS, _run(compiler, "--version"), platform.machine(), flags]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 
@@ -76,7 +78,11 @@ def _compile(compiler: str, path: Path) -> None:
     with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".so", delete=False) as file:
         draft = Path(file.name)
     try:
-        _run(compiler, *OPTIONS, "-o", str(draft), str(SOURCE), "-lm")
+        command = [*OPTIONS, "-o", str(draft), str(SOURCE), "-lm"]
+        try:
+            _run(compiler, THREADS, *command)
+        except KernelError:
+            _run(compiler, *command)
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
