@@ -1,4 +1,4 @@
-"""The tokens per second of the embedded engine, of vLLM and of transformers' `generate` on one checkpoint.
+"""The tokens per second of the embedded engine and its peers (vLLM, llama.cpp, transformers) on one model.
 
     python -m benchmarks.engine [--json] [--shape demo] [--sequences 1 16 64] [--runs 7] [--sides ours vllm]
 
@@ -9,7 +9,8 @@ parts of a run. There one short row warms up, and vLLM runs eager: compiling tak
 Every side samples at temperature 1, a fixed number of tokens after new prompts. The sides take turns after
 one run each that does not count, and each may use every core of the machine. All sides use float32. The
 embedded engine and transformers use one thread each; vLLM runs as its own engine with its own defaults, in a
-process without a server. `make test-vllm` installs it; without it it is left out.
+process without a server. `make test-vllm` installs it; without it it is left out. So is llama.cpp unless
+`OSTINATO_LLAMACPP` names a Python that has the package xllamacpp.
 
 A rate is tokens by the clock, or by CPU seconds of all processes and threads of that side. A figure is the
 median over the runs, a ratio (ours / peer) the median of those of neighbouring runs; in brackets the 95 %
@@ -35,8 +36,10 @@ import torch
 from transformers import AutoModelForCausalLM, GenerationConfig
 from transformers.utils.logging import disable_progress_bar
 
+from benchmarks.llama_peer import llamacpp
+from benchmarks.llama_peer import missing as no_llamacpp
 from benchmarks.measure import Figure, Run, quantile, ratios, table
-from benchmarks.vllm_peer import Vllm, missing, vllm
+from benchmarks.vllm_peer import Worker, missing, vllm
 from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.model.checkpoint import save
 from ostinato.model.config import ModelConfig
@@ -44,7 +47,7 @@ from ostinato.model.decoder import Decoder
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.types import GenerateRequest, Sampling
 
-PEERS = ("vllm", "transformers")
+PEERS = ("vllm", "llamacpp", "transformers")
 SHAPES = {
     "demo": ModelConfig(vocab_size=512, experts=4, expert_size=128),
     "smollm2": ModelConfig(
@@ -157,7 +160,7 @@ def transformers(directory: Path) -> Side:
     return lambda rows, tokens: timed(lambda: sample(rows, tokens))
 
 
-def of_vllm(peer: Vllm) -> Side:
+def of_worker(peer: Worker) -> Side:
     def side(rows: Prompts, tokens: int) -> Spent:
         sampled, wall_s, cpu_s = peer.sample(rows, tokens)
         return Spent(tokens=sampled, wall_s=wall_s, cpu_s=cpu_s)
@@ -207,12 +210,16 @@ def measure(options: argparse.Namespace) -> list[Row]:
         sides: dict[str, Side] = {}
         if "ours" in options.sides:
             sides["ours"] = stack.enter_context(ours(decoder, slots, max_len))
-        del decoder
         if "vllm" in options.sides and missing() is None:
             eager = options.shape != "demo"
-            sides["vllm"] = of_vllm(stack.enter_context(vllm(directory, max_len, slots, eager=eager)))
+            sides["vllm"] = of_worker(stack.enter_context(vllm(directory, max_len, slots, eager=eager)))
         elif "vllm" in options.sides:
             print(f"without vLLM: {missing()}", file=sys.stderr)
+        if "llamacpp" in options.sides and not config.experts and no_llamacpp() is None:
+            sides["llamacpp"] = of_worker(stack.enter_context(llamacpp(decoder, directory, max_len, slots)))
+        elif "llamacpp" in options.sides:
+            print(f"without llama.cpp: {no_llamacpp() or 'a model with experts'}", file=sys.stderr)
+        del decoder
         if "transformers" in options.sides:
             sides["transformers"] = transformers(directory)
         return [compare(sides, count, options) for count in options.sequences]

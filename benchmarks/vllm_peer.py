@@ -25,8 +25,8 @@ def missing() -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Vllm:
-    """A running `vllm_worker.py`."""
+class Worker:
+    """A running process that samples, such as `vllm_worker.py`: a line of JSON in, one out."""
 
     process: subprocess.Popen[str]
     requests: IO[str]
@@ -39,7 +39,7 @@ class Vllm:
         self.requests.flush()
         line = self.results.readline()
         if not line:
-            raise RuntimeError(f"vLLM ended with {self.process.wait()}")
+            raise RuntimeError(f"the sampling process ended with {self.process.wait()}")
         answer = json.loads(line)
         return answer["tokens"], answer["wall_s"], self._cpu_s() - before
 
@@ -66,23 +66,24 @@ def _stat(process: Path) -> list[str]:
 
 
 @contextmanager
-def vllm(model: Path, max_len: int, slots: int, *, eager: bool = False) -> Iterator[Vllm]:
+def vllm(model: Path, max_len: int, slots: int, *, eager: bool = False) -> Iterator[Worker]:
     """Start vLLM on a checkpoint; it responds to the first request once it is ready."""
     own = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_LOGGING_LEVEL": "ERROR", "HF_HUB_OFFLINE": "1"}
+    script = str(Path(__file__).with_name("vllm_worker.py"))
+    command = [str(PYTHON), script, str(model), str(max_len), str(slots), *(["eager"] if eager else [])]
+    with worker(command, own) as started:
+        yield started
+
+
+@contextmanager
+def worker(command: list[str], own: dict[str, str]) -> Iterator[Worker]:
+    """Start a process that samples; it may use every core."""
     inherited = {
         name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "OMP_NUM_THREADS"}
     }
-    command = [
-        str(PYTHON),
-        str(Path(__file__).with_name("vllm_worker.py")),
-        str(model),
-        str(max_len),
-        str(slots),
-        *(["eager"] if eager else []),
-    ]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=inherited | own) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        yield Vllm(process=process, requests=process.stdin, results=process.stdout)
+        yield Worker(process=process, requests=process.stdin, results=process.stdout)
         process.stdin.close()
