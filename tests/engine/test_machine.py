@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ostinato.engine.machine import cpu_flags, facts, precision
+from ostinato.engine.machine import cpu_flags, facts, free_bytes, precision
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,11 @@ def test_flags_are_those_that_the_system_lists(tmp_path: Path) -> None:
 def test_the_doctor_gives_the_reason() -> None:
     (text,) = facts().values()
     assert text.startswith(("float32, since ", "bfloat16, since "))
+
+
+def test_free_memory_is_what_the_system_says_or_all_of_it(tmp_path: Path) -> None:
+    info = tmp_path / "meminfo"
+    info.write_text("MemTotal:       100 kB\nMemAvailable:    60 kB\n")
+    assert free_bytes(info) == 60 * 1024
+    info.write_text("MemTotal:       100 kB\n")
+    assert free_bytes(info) == free_bytes(tmp_path / "missing") > 60 * 1024

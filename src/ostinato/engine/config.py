@@ -27,7 +27,7 @@ class EngineServerConfig:
     port: int = 0
     """0 takes a free one"""
     backend: Literal["auto", "embedded", "vllm"] = "auto"
-    """what serves the model; auto takes the embedded engine for a shape that it knows, else vLLM"""
+    """what serves the model; auto chooses by shape, GPU and free memory (`engine/choose.py`)"""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """what vLLM computes in; auto takes bfloat16 where the hardware has it (`ostinato doctor`)"""
     tensor_parallel: int = 1

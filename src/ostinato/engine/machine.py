@@ -4,13 +4,14 @@ A processor without instructions for bfloat16 emulates it, many times slower tha
 fits in memory then takes minutes for one token without an error.
 """
 
+import os
 import platform
 import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-CPU_INFO = Path("/proc/cpuinfo")
+CPU_INFO, MEMORY_INFO = Path("/proc/cpuinfo"), Path("/proc/meminfo")
 BF16_FLAGS = ("amx_bf16", "avx512_bf16", "bf16")
 """The flags of /proc/cpuinfo for x86 (AMX, AVX-512) and for ARM."""
 BF16_COMPUTE = 8.0
@@ -73,6 +74,15 @@ def cpu_flags(path: Path = CPU_INFO) -> frozenset[str]:
     name = "flags" if platform.machine() in {"x86_64", "AMD64"} else "Features"
     listed = next((line for line in lines if line.partition(":")[0].strip() in {name, "flags"}), "")
     return frozenset(listed.partition(":")[2].split())
+
+
+def free_bytes(path: Path = MEMORY_INFO) -> int:
+    """Return the memory that can be used without swapping; all of it where the system does not say."""
+    try:
+        fields = dict(line.split(":", 1) for line in path.read_text().splitlines() if ":" in line)
+        return int(fields["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def gpus() -> tuple[float, ...]:

@@ -13,17 +13,19 @@ import signal
 import sys
 import tempfile
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 
 from ostinato.config import settings_of
 from ostinato.engine.base import EngineError
+from ostinato.engine.choose import choose_engine
 from ostinato.engine.config import EngineServerConfig
 from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.engine.http import Running, create_app, serve
 from ostinato.engine.loader import SyncLoader
-from ostinato.engine.machine import gpus, precision_here
+from ostinato.engine.machine import free_bytes, gpus, precision_here
 from ostinato.engine.vllm.engine import VllmEngine
 from ostinato.model.checkpoint import load, shapes
 from ostinato.model.config import ModelConfig, ModelConfigError
@@ -32,6 +34,7 @@ from ostinato.store import Objects, ObjectsError
 from ostinato.sync import Subscriber, SyncError
 from ostinato.web.secret import ENGINE_SECRET, take_secret
 
+log = logging.getLogger(__name__)
 SWITCH_S = 1e-4
 """The time that a thread which fetches weights may keep the interpreter from sampling. It is much less than a
 decode step; Python's default of 5 ms would be ten of them."""
@@ -66,7 +69,7 @@ async def _serve(config: EngineServerConfig, secret: str) -> None:
 
 
 async def _engine(config: EngineServerConfig, directory: Path) -> EmbeddedEngine | VllmEngine:
-    if config.backend == "vllm" or (config.backend == "auto" and not _embeddable(config)):
+    if _backend(config) == "vllm":
         return await VllmEngine.start(
             config.checkpoint,
             directory,
@@ -89,18 +92,24 @@ async def _engine(config: EngineServerConfig, directory: Path) -> EmbeddedEngine
     )
 
 
-def _embeddable(config: EngineServerConfig) -> bool:
-    """Return whether the embedded engine knows this shape, and nothing is asked that only vLLM has.
+def _backend(config: EngineServerConfig) -> str:
+    """Return what `backend` means for this checkpoint and machine.
 
     Raises CheckpointError for a directory that is no checkpoint.
     """
+    if config.backend != "auto":
+        return config.backend
     if config.for_vllm:
-        return False
+        return "vllm"
+    shape, unknown = None, ""
     try:
-        ModelConfig.from_hf(read_json(config.checkpoint / CONFIG))
-    except ModelConfigError:
-        return False
-    return True
+        shape = ModelConfig.from_hf(read_json(config.checkpoint / CONFIG))
+    except ModelConfigError as error:
+        unknown = str(error)
+    installed = config.python is not None or find_spec("vllm") is not None
+    choice = choose_engine(shape, gpu=bool(gpus()), free_bytes=free_bytes(), vllm=installed, unknown=unknown)
+    log.info("%s serves %s: %s", choice.backend, config.checkpoint, choice.reason)
+    return choice.backend
 
 
 async def _serve_engine(engine: EmbeddedEngine | VllmEngine, config: EngineServerConfig, secret: str) -> None:
