@@ -1,10 +1,12 @@
 """The size and speed of weight deltas beside other encodings, synthetic and real.
 
-    python -m benchmarks.codec [--json] [--traces runs/traces] [--rates 1e-6 3e-6 1e-5 3e-5 1e-4] [--runs 9]
+    python -m benchmarks.codec [--json] [--traces runs/traces …] [--rates 1e-6 3e-6 1e-5 3e-5 1e-4] [--runs 9]
 
 The synthetic weights are 4 M values of N(0, 0.02), fp32 masters and bf16 copies, with one Adam step (betas
 0.9, 0.95) after 24 on gradient noise whose scale differs from weight to weight. The real ones are pairs
-written by `benchmarks.traces`, which must run before; without them the figures named `real_trace_…` are null.
+written by `benchmarks.traces`, or from a checkpoint by `benchmarks.model_traces`, which must run before;
+without them the figures named `delta_…` are null. `delta_ratio_1e6` and `delta_ratio_5e6` are those of the
+first folder of traces at these rates; `bits_over_floor` is the worst of all pairs.
 No ratio means anything without its learning rate.
 
 The peers, each at its best setting, in the same run: gaps in 16 bits and new values, zstd (PULSE sends this;
@@ -23,7 +25,7 @@ import importlib.util
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -251,10 +253,11 @@ def taken(work: Callable[[], None]) -> float:
     return time.process_time() - started
 
 
-def real(folder: Path) -> Iterator[tuple[str, float, Pair]]:
+def real(folders: Sequence[Path]) -> Iterator[tuple[str, float, Pair]]:
     """Yield the written pairs, none without a trace."""
-    for pair in pairs(folder) if (folder / INDEX).exists() else []:
-        yield f"real, {pair.before} to {pair.after}", pair.rate, copies(folder, pair)
+    for folder in folders:
+        for pair in pairs(folder) if (folder / INDEX).exists() else []:
+            yield f"{folder.name}, {pair.before} to {pair.after}", pair.rate, copies(folder, pair)
 
 
 def whole_copy(blobs: Blobs) -> dict[str, float]:
@@ -278,7 +281,7 @@ def main(run: Run) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--traces", type=Path, default=Path("runs/traces"))
+    parser.add_argument("--traces", type=Path, nargs="+", default=[Path("runs/traces")])
     parser.add_argument("--rates", type=float, nargs="+", default=[1e-6, 3e-6, 1e-5, 3e-5, 1e-4])
     parser.add_argument("--runs", type=int, default=9)
     parser.add_argument("--json", action="store_true", help="print JSON as well, last line of the output")
@@ -300,7 +303,7 @@ def main(run: Run) -> None:
     whole = whole_copy(in_bf16(shown[-1][2])[1])
     print("a full copy:", ", ".join(f"{name} {ratio:.2f} ×" for name, ratio in whole.items()))
     extra = {"speeds": [asdict(each) for each in speeds], "int8": small, "full_copy": whole}
-    run.finish(figures(rows, traced, speeds[0]) | extra, as_json=options.json)
+    run.finish(figures(rows, traced, speeds) | extra, as_json=options.json)
 
 
 def show(speeds: list[Speed]) -> None:
@@ -309,17 +312,23 @@ def show(speeds: list[Speed]) -> None:
     table(["weights", "rate", "encode MB/CPU s", "decode MB/CPU s", "zstd MB/CPU s"], cells)
 
 
-def figures(rows: list[Row], traced: list[Row], usual: Speed) -> dict[str, object]:
+def figures(rows: list[Row], traced: list[Row], speeds: list[Speed]) -> dict[str, object]:
     """Return the figures of `--json`: the synthetic step at 1 %, and the least gain of the real ones."""
-    first = rows[0]
+    first, usual, last = rows[0], speeds[0], speeds[-1]
+    at_rate = {row.rate: row.ratio for row in reversed(traced)}
     return {
         "rate_at_1pct": first.rate,
         "ratio_at_1pct": first.ratio,
         "bits_per_changed": first.bits,
         "floor_bits": first.floor,
         "floor_bits_given_exponent": first.floor_given_exponent,
-        "real_trace_vs_gap16_zstd": min((row.gap16_zstd / row.ours for row in traced), default=None),
-        "real_trace_vs_xor_zstd": min((row.xor_zstd / row.ours for row in traced), default=None),
+        "delta_ratio_1e6": at_rate.get(1e-6),
+        "delta_ratio_5e6": at_rate.get(5e-6),
+        "delta_vs_gap16": min((row.gap16_zstd / row.ours for row in traced), default=None),
+        "delta_vs_xor": min((row.xor_zstd / row.ours for row in traced), default=None),
+        "bits_over_floor": max((row.bits / row.floor_given_exponent for row in traced), default=None),
+        "real_encode_mb_s": last.encode.value,
+        "real_decode_mb_s": last.decode.value,
         "encode_mb_s": usual.encode.value,
         "decode_mb_s": usual.decode.value,
         "rows": [asdict(row) for row in (*rows, *traced)],

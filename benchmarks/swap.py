@@ -2,6 +2,8 @@
 
     python -m benchmarks.swap [--json] [--swaps 1000] [--clients 8]
 
+The engine is the embedded one; `benchmarks.vllm_swap` is the same question to a vLLM with a real checkpoint.
+
 A publisher in a process of its own commits one version after another to an object store in a folder; the
 engine follows it as `ostinato.engine.server --follow` does, while clients stream completions without a break.
 The next version is published once a token of the last one has arrived.

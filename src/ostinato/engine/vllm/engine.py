@@ -160,7 +160,7 @@ class VllmEngine:
             try:
                 new = self._fitting(tensors)
                 size = sum(tensor.nbytes for tensor in new.values())
-                with tempfile.TemporaryDirectory(prefix="ostinato-weights-", dir=_roomy(size)) as folder:
+                with tempfile.TemporaryDirectory(prefix="ostinato-weights-", dir=room_for(size)) as folder:
                     await self._hand_over(new, Path(folder))
                     await self._load(version, folder)
             except (EngineError, WeightsError, CheckpointError, OSError) as error:
@@ -367,7 +367,7 @@ def _tokenizer_digest(checkpoint: Path) -> str:
         raise CheckpointError(str(error)) from error
 
 
-def _roomy(size: int) -> str:
+def room_for(size: int) -> str:
     """Return a folder with room for so many bytes, in memory if possible. Raises OSError without one."""
     candidates = [*([MEMORY] if MEMORY.is_dir() else []), Path(tempfile.gettempdir())]
     for folder in candidates:
