@@ -78,7 +78,8 @@ def started(
         process.wait()
 
 
-def _announced(process: subprocess.Popen[str]) -> Peer:
+def announced(process: subprocess.Popen[str]) -> Peer:
+    """Wait for the line that a server prints once it listens."""
     assert process.stdout is not None
     return Peer(process=process, port=json.loads(process.stdout.readline())["port"])
 
@@ -86,7 +87,7 @@ def _announced(process: subprocess.Popen[str]) -> Peer:
 @contextmanager
 def upstream(tokens: Sequence[tuple[int, str]]) -> Iterator[Peer]:
     with started([sys.executable, "-m", "benchmarks.gateway_upstream", json.dumps(tokens)]) as process:
-        yield _announced(process)
+        yield announced(process)
 
 
 @contextmanager
@@ -98,7 +99,7 @@ def ostinato(store: Path, tokenizer: Path, engine: Peer) -> Iterator[Peer]:
     record.close()
     words = ["--store", str(store), "--checkpoint", str(tokenizer)]
     with started([sys.executable, "-m", "ostinato.gateway.server", *words]) as process:
-        yield _announced(process)
+        yield announced(process)
 
 
 @contextmanager

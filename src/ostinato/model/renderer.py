@@ -54,6 +54,8 @@ class Parsed:
     content: str
     tool_calls: tuple[ParsedCall, ...]
     broken: str | None
+    reasoning: str = ""
+    """The text that the model wrote before its answer, for itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,8 @@ class Renderer:
 def assistant_message(parsed: Parsed, call_ids: Sequence[str] = ()) -> dict[str, Any]:
     """Return the OpenAI message of a parsed completion; its rendering equals the parsed text."""
     message: dict[str, Any] = {"role": "assistant", "content": parsed.content or None}
+    if parsed.reasoning:
+        message["reasoning_content"] = parsed.reasoning
     names = [*call_ids, *(f"call_{i}" for i in range(len(call_ids), len(parsed.tool_calls)))]
     if parsed.tool_calls:
         message["tool_calls"] = [

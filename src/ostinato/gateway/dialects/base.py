@@ -22,6 +22,11 @@ class Answer:
     """The stop text that ended the completion."""
 
     @property
+    def reasoning(self) -> str:
+        """The text that the model wrote before its answer; empty when there is none."""
+        return str(self.message.get("reasoning_content") or "")
+
+    @property
     def calls(self) -> list[dict[str, Any]]:
         return self.message.get("tool_calls") or []
 

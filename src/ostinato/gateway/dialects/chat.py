@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from ostinato.gateway.dialects import reasoning
 from ostinato.gateway.dialects.base import Answer, extra_of, pieces, rest_of
 from ostinato.gateway.dialects.request import (
     ChatRequest,
@@ -92,6 +93,8 @@ def _message(message: object, where: str) -> Message:
         raise invalid(f"{where}.content must be text", f"{where}.content")
     if message.get("tool_calls"):
         _check_calls(message, where)
+    if message["role"] == "assistant":
+        return reasoning.of_chat(message)
     return message | {"role": "system"} if message["role"] == "developer" else message
 
 
@@ -130,7 +133,8 @@ class Chat:
         return parse_chat(body)
 
     def whole(self, chat: ChatRequest, answer: Answer) -> bytes:
-        choice = {"index": 0, "message": answer.message, "finish_reason": _finish(answer), "logprobs": None}
+        message = answer.message | reasoning.for_chat(answer)
+        choice = {"index": 0, "message": message, "finish_reason": _finish(answer), "logprobs": None}
         value = _envelope(answer.turn.id, "chat.completion", answer.turn.started_at, chat.model) | {
             "choices": [choice],
             "usage": _usage(answer.turn),
@@ -163,7 +167,8 @@ class Chunks:
 
     def last(self, answer: Answer, sent: str) -> bytes:
         rest = rest_of(answer, sent)
-        events = [self.text(rest)] if rest else []
+        events = [self._chunk(reasoning.for_chat(answer))] if answer.reasoning else []
+        events += [self.text(rest)] if rest else []
         for i, call in enumerate(answer.calls):
             events += self._call(i, call)
         events.append(self._chunk({}, finish=_finish(answer), ostinato=extra_of(answer.turn)))

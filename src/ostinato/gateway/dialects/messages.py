@@ -1,7 +1,7 @@
 """Anthropic's Messages: requests in the gateway's one form, replies whole and streamed, and errors.
 
 Blocks become messages: text stays text, `tool_use` becomes a call of the assistant, each `tool_result` a tool
-message. Thinking is left out, since this model was never shown any.
+message. Thinking that this gateway signed becomes reasoning; another model's is left out.
 """
 
 import json
@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ostinato.gateway.dialects import reasoning
 from ostinato.gateway.dialects.base import Answer, extra_of, pieces, rest_of, wire_id
 from ostinato.gateway.dialects.request import (
     ChatRequest,
@@ -47,7 +48,8 @@ here."""
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {"mcp_servers": ([],)}
 TEXT = {"text"}
 ROLES = ("user", "assistant", "system")
-SKIPPED = ("thinking", "redacted_thinking")
+SKIPPED = ("redacted_thinking",)
+"""Blocks that only the provider who made them can read. This gateway makes none."""
 HOSTED = re.compile(r"(web_search|web_fetch|code_execution|tool_search_tool|mcp_toolset|advisor)\w*")
 """Tools that the provider would run. They are not offered to the model."""
 ATTRIBUTION = "x-anthropic-billing-header:"
@@ -140,14 +142,17 @@ def _message(message: object, where: str) -> list[Message]:
 
 
 def _assistant(blocks: list[tuple[Any, str]]) -> Message:
-    text, calls = "", []
+    text, thought, calls = "", "", []
     for block, where in blocks:
         kind = block.get("type") if isinstance(block, dict) else None
-        if kind == "tool_use":
+        if kind == "thinking":
+            thought += reasoning.of_block(block)
+        elif kind == "tool_use":
             calls.append(_call(block, where))
         elif kind not in SKIPPED:
             text += part_text(block, where, TEXT)
-    return {"role": "assistant", "content": text or None} | ({"tool_calls": calls} if calls else {})
+    message: Message = {"role": "assistant", "content": text or None} | reasoning.in_message(thought)
+    return {**message, "tool_calls": calls} if calls else message
 
 
 def _call(block: Mapping[str, Any], where: str) -> Message:
@@ -233,7 +238,7 @@ class Messages:
         return parse_messages(body)
 
     def whole(self, chat: ChatRequest, answer: Answer) -> bytes:
-        turn, content = answer.turn, []
+        turn, content = answer.turn, [reasoning.block(answer.reasoning)] if answer.reasoning else []
         if answer.message["content"] or not answer.calls:
             content.append({"type": "text", "text": answer.message["content"] or ""})
         content += [_tool_use(call, json.loads(call["function"]["arguments"])) for call in answer.calls]
@@ -276,7 +281,7 @@ class Blocks:
         return _event("message_start", message=message)
 
     def text(self, piece: str) -> bytes:
-        delta = _event("content_block_delta", index=0, delta={"type": "text_delta", "text": piece})
+        delta = _event("content_block_delta", index=self._index, delta={"type": "text_delta", "text": piece})
         if self._open:
             return delta
         self._open = True
@@ -284,6 +289,8 @@ class Blocks:
 
     def last(self, answer: Answer, sent: str) -> bytes:
         rest, events = rest_of(answer, sent), []
+        if answer.reasoning and not sent:
+            events.append(self._thinking(reasoning.block(answer.reasoning)))
         if rest or not (sent or answer.calls):
             events.append(self.text(rest))
         if self._open:
@@ -297,6 +304,15 @@ class Blocks:
 
     def failed(self, error: ApiError) -> bytes:
         return _event("error", **{k: v for k, v in error_of(error).items() if k != "type"})
+
+    def _thinking(self, block: dict[str, str]) -> bytes:
+        deltas = (
+            {"type": "thinking_delta", "thinking": block["thinking"]},
+            {"type": "signature_delta", "signature": block["signature"]},
+        )
+        start = self._start({"type": "thinking", "thinking": "", "signature": ""})
+        events = [_event("content_block_delta", index=self._index, delta=delta) for delta in deltas]
+        return start + b"".join(events) + self._stop()
 
     def _call(self, call: dict[str, Any]) -> bytes:
         deltas = [

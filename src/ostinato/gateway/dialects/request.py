@@ -185,7 +185,12 @@ def merge(one: Message, other: Message) -> Message:
     """Merge two pieces of one assistant turn."""
     text = (one.get("content") or "") + (other.get("content") or "")
     calls = [*one.get("tool_calls", ()), *other.get("tool_calls", ())]
-    return {"role": "assistant", "content": text or None} | ({"tool_calls": calls} if calls else {})
+    reasoning = (one.get("reasoning_content") or "") + (other.get("reasoning_content") or "")
+    return (
+        {"role": "assistant", "content": text or None}
+        | ({"reasoning_content": reasoning} if reasoning else {})
+        | ({"tool_calls": calls} if calls else {})
+    )
 
 
 def function_tool(name: object, description: object, parameters: object, where: str) -> Message:

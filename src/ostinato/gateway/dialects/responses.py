@@ -1,14 +1,15 @@
 """OpenAI's Responses: requests in the gateway's one form, replies whole and streamed.
 
-Items become messages: an assistant's text and the calls beside it are one turn. Reasoning items are left out,
-since this model was never shown any. The gateway keeps no responses: clients send the whole conversation.
+Items become messages: an assistant's reasoning, its text and the calls beside it are one turn. The gateway
+keeps no responses: clients send the whole conversation.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ostinato.gateway.dialects import reasoning
 from ostinato.gateway.dialects.base import Answer, extra_of, pieces, rest_of, wire_id
 from ostinato.gateway.dialects.request import (
     ChatRequest,
@@ -19,12 +20,11 @@ from ostinato.gateway.dialects.request import (
     function_tool,
     hints_of,
     max_tokens_of,
-    merge,
     model_of,
     offers_tools,
-    text_of,
     typed,
 )
+from ostinato.gateway.dialects.response_input import SHELL_FIELDS, messages_of
 from ostinato.gateway.dialects.sampling import sampling_of, structure_of
 from ostinato.gateway.errors import ApiError, invalid
 from ostinato.types import Turn
@@ -33,12 +33,12 @@ READ = field_names(
     """
     model input instructions tools tool_choice stream max_output_tokens text
     temperature top_p top_k min_p presence_penalty frequency_penalty repetition_penalty
-    prompt_cache_key metadata parallel_tool_calls conversation
+    prompt_cache_key metadata parallel_tool_calls conversation include
     """
 )
 IGNORED = field_names(
     """
-    include store reasoning service_tier user safety_identifier prompt_cache_options
+    store reasoning service_tier user safety_identifier prompt_cache_options
     prompt_cache_retention stream_options client_metadata context_management image
     """
 )
@@ -48,7 +48,6 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "background": (False,),
     "truncation": ("disabled",),
 }
-TEXT = {"input_text", "output_text", "text"}
 HOSTED = re.compile(r"(web_search|file_search|image_generation|code_interpreter|tool_search)\w*")
 """Tools that the provider would run. They are not offered to the model."""
 GROUPED = "namespace"
@@ -62,12 +61,11 @@ SHELL = {
     },
     "required": ["command"],
 }
-SHELL_FIELDS = {"command": "command", "workdir": "working_directory", "timeout_ms": "timeout_ms"}
-"""The arguments of `local_shell`, and the fields of an action that hold them."""
 FREEFORM = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 """The parameters under which a tool that takes plain text is shown to a model that writes JSON."""
-SKIPPED = ("reasoning", "compaction", "item_reference")
-ROLES = ("user", "assistant", "system", "developer")
+ENCRYPTED = "reasoning.encrypted_content"
+"""What a client includes that keeps the whole conversation itself."""
+ECHOED = ("instructions", "tools", "metadata", "text", "include")
 
 
 def parse_responses(body: object) -> ChatRequest:
@@ -83,102 +81,15 @@ def parse_responses(body: object) -> ChatRequest:
     system = [{"role": "system", "content": instructions}] if instructions else []
     return ChatRequest(
         model=model_of(body),
-        messages=(*system, *_input(body.get("input"))),
+        messages=(*system, *messages_of(body.get("input"))),
         tools=tools if offers_tools(body.get("tool_choice")) else (),
         stream=bool(typed(body, "stream", bool, False)),
         max_tokens=max_tokens_of(body, "max_output_tokens"),
         sampling=sampling_of(body, structure),
         shapes=shapes,
         hints=hints_of(body, "prompt_cache_key"),
-        echo={name: body[name] for name in ("instructions", "tools", "metadata", "text") if body.get(name)},
+        echo={name: body[name] for name in ECHOED if body.get(name)},
     )
-
-
-def _input(value: object) -> list[Message]:
-    if isinstance(value, str):
-        return [{"role": "user", "content": value}]
-    if not isinstance(value, list) or not value:
-        raise invalid("input must be text or a list with at least one item", "input")
-    messages: list[Message] = []
-    for i, item in enumerate(value):
-        message = _item(item, f"input[{i}]")
-        if message is not None and messages and message["role"] == messages[-1]["role"] == "assistant":
-            messages[-1] = merge(messages[-1], message)
-        elif message is not None:
-            messages.append(message)
-    if not messages:
-        raise invalid("input holds nothing that the model can read", "input")
-    return messages
-
-
-def _item(item: object, where: str) -> Message | None:
-    if not isinstance(item, dict):
-        raise invalid(f"{where} must be an object", where)
-    kind = item.get("type", "message")
-    if kind in SKIPPED:
-        return None
-    if not isinstance(kind, str) or kind not in ITEMS:
-        message = f"{where} has the type {str(kind)[:40]!r}, which this gateway cannot read"
-        raise invalid(message, where, code="unsupported_content")
-    return ITEMS[kind](item, where)
-
-
-def _message(item: Mapping[str, Any], where: str) -> Message:
-    role = item.get("role")
-    if role not in ROLES:
-        raise invalid(f"{where} must have the role user, assistant, system or developer", where)
-    joint = "" if role == "assistant" else "\n\n"
-    text = text_of(item.get("content"), f"{where}.content", TEXT, joint)
-    return {"role": "system" if role == "developer" else role, "content": text}
-
-
-def _assistant_call(name: object, arguments: str, item: Mapping[str, Any], where: str) -> Message:
-    if not isinstance(name, str):
-        raise invalid(f"{where}: a call needs a name", where)
-    function = {"name": name, "arguments": arguments}
-    call = {"id": item.get("call_id"), "type": "function", "function": function}
-    return {"role": "assistant", "content": None, "tool_calls": [call]}
-
-
-def _function_call(item: Mapping[str, Any], where: str) -> Message:
-    return _assistant_call(item.get("name"), _required_text(item, "arguments", where), item, where)
-
-
-def _custom_call(item: Mapping[str, Any], where: str) -> Message:
-    arguments = json.dumps({"input": _required_text(item, "input", where)}, ensure_ascii=False)
-    return _assistant_call(item.get("name"), arguments, item, where)
-
-
-def _required_text(item: Mapping[str, Any], name: str, where: str) -> str:
-    text = item.get(name)
-    if not isinstance(text, str):
-        raise invalid(f"{where}.{name} must be text", f"{where}.{name}")
-    return text
-
-
-def _shell_call(item: Mapping[str, Any], where: str) -> Message:
-    action = item.get("action")
-    if not isinstance(action, dict):
-        raise invalid(f"{where}.action must be an object", f"{where}.action")
-    fields = {ours: action[theirs] for ours, theirs in SHELL_FIELDS.items() if action.get(theirs) is not None}
-    return _assistant_call("local_shell", json.dumps(fields, ensure_ascii=False), item, where)
-
-
-def _output(item: Mapping[str, Any], where: str) -> Message:
-    output = item.get("output")
-    text = "" if output is None else text_of(output, f"{where}.output", TEXT, "\n")
-    return {"role": "tool", "tool_call_id": item.get("call_id"), "content": text}
-
-
-ITEMS: Mapping[str, Callable[[Mapping[str, Any], str], Message]] = {
-    "message": _message,
-    "function_call": _function_call,
-    "custom_tool_call": _custom_call,
-    "local_shell_call": _shell_call,
-    "function_call_output": _output,
-    "custom_tool_call_output": _output,
-    "local_shell_call_output": _output,
-}
 
 
 def _tools(tools: list[Any]) -> tuple[tuple[Message, ...], dict[str, str]]:
@@ -245,6 +156,7 @@ class ItemEvents:
         self._envelope = envelope
         self._sent = 0
         self._open = False
+        self._text_index = 0
 
     def first(self) -> bytes:
         begun = self._envelope | {"status": "in_progress", "output": [], "usage": None}
@@ -256,15 +168,19 @@ class ItemEvents:
         if self._open:
             return delta
         self._open = True
-        item = _message_item(self._turn_id, None)
+        message = _message_item(self._turn_id, None)
         part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
-        start = self._event("response.output_item.added", output_index=0, item=item)
+        start = self._event("response.output_item.added", output_index=self._text_index, item=message)
         return start + self._text_event("response.content_part.added", part=part) + delta
 
     def last(self, answer: Answer, sent: str) -> bytes:
-        rest = rest_of(answer, sent)
-        events = [self.text(rest)] if rest or not (sent or answer.calls) else []
-        for index, item in enumerate(items_of(self._chat, answer)):
+        rest, items, events = rest_of(answer, sent), items_of(self._chat, answer), list[bytes]()
+        if items[0]["type"] == "reasoning" and not sent:
+            begun = items[0] | {"content": [], "encrypted_content": None}
+            events.append(self._event("response.output_item.added", output_index=0, item=begun))
+            self._text_index = 1
+        events += [self.text(rest)] if rest or not (sent or answer.calls) else []
+        for index, item in enumerate(items):
             events += self._done(index, item)
         response = _finished(self._envelope, self._chat, answer)
         name = "response.incomplete" if response["status"] == "incomplete" else "response.completed"
@@ -280,7 +196,7 @@ class ItemEvents:
             (part,) = item["content"]
             yield self._text_event("response.output_text.done", text=part["text"], logprobs=[])
             yield self._text_event("response.content_part.done", part=part)
-        else:
+        elif item["type"] != "reasoning":
             yield from self._call(index, item)
         yield self._event("response.output_item.done", output_index=index, item=item)
 
@@ -297,7 +213,8 @@ class ItemEvents:
             yield self._event(f"response.{kind}.done", **where, **named, **{field: item[field]})
 
     def _text_event(self, kind: str, **fields: Any) -> bytes:
-        where = {"item_id": wire_id("msg_", self._turn_id), "output_index": 0, "content_index": 0}
+        where = {"item_id": wire_id("msg_", self._turn_id), "output_index": self._text_index}
+        where |= {"content_index": 0}
         return self._event(kind, **where, **fields)
 
     def _event(self, kind: str, **fields: Any) -> bytes:
@@ -307,10 +224,12 @@ class ItemEvents:
 
 
 def items_of(chat: ChatRequest, answer: Answer) -> list[Item]:
-    """Return the output: a message if there is text or there are no calls, then the calls."""
+    """Return the output: reasoning, a message if there is text or there are no calls, then the calls."""
     content = answer.message["content"] or ""
+    encrypted = ENCRYPTED in (chat.echo.get("include") or ())
+    thought = [reasoning.item(answer, encrypted=encrypted)] if answer.reasoning else []
     message = [_message_item(answer.turn.id, content)] if content or not answer.calls else []
-    return message + [_call_item(chat, call, wire_id("", answer.turn.id)) for call in answer.calls]
+    return thought + message + [_call_item(chat, call, wire_id("", answer.turn.id)) for call in answer.calls]
 
 
 def _message_item(turn_id: str, text: str | None) -> Item:

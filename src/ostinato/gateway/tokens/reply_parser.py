@@ -37,6 +37,8 @@ def answer_of(turn: Turn, reply: ParsedReply) -> Answer:
     message = assistant_message(parsed, [call_id(turn.index, i) for i in range(len(parsed.tool_calls))])
     for call in message.get("tool_calls", ()):
         call["function"] = {name: plain(text) for name, text in call["function"].items()}
+    if "reasoning_content" in message:
+        message["reasoning_content"] = plain(message["reasoning_content"])
     if parsed.broken is not None and message["content"] is None:
         message["content"] = ""
     finish = "tool_calls" if "tool_calls" in message else turn.completion.finish.value
@@ -107,8 +109,9 @@ def next_digest(before: bytes, message: Message) -> bytes:
 def canonical_form(message: Message) -> bytes:
     """Return bytes that are equal for two messages exactly when they say the same.
 
-    Ids do not count, nor the formatting of arguments, nor white space around an assistant's text. Sampled
-    tokens are kept as they are, so nothing depends on how a client writes them.
+    Ids do not count, nor the formatting of arguments, nor white space around an assistant's text, nor its
+    reasoning, which many clients leave out. Sampled tokens are kept as they are, so nothing depends on how a
+    client writes them.
     """
     content = message.get("content") or ""
     if not isinstance(content, str):

@@ -7,12 +7,18 @@ from ostinato.model.renderer import Renderer
 
 TAG = "<tool_call>"
 MARK = "\n" + TAG
+THINK = "<think>"
 
 
 class TextStream:
-    """The text of a growing completion, without what may be the start of a tool call or of a stop text."""
+    """The text of a growing completion, without what may be the start of a tool call or of a stop text.
+
+    Of a completion that begins with reasoning nothing is certain before its end: only the whole reply says
+    where the answer begins.
+    """
 
     def __init__(self, renderer: Renderer, stops: Sequence[str] = ()) -> None:
+        self._begun = False
         self._renderer = renderer
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._stops = tuple(stops)
@@ -32,12 +38,21 @@ class TextStream:
         if self._stops:
             self._look_for_stops(new)
         self._held += new
+        if not self._begun and self._may_be_reasoning():
+            return ""
         if self._in_call or self.stopped:
             return ""
         sure = self._sure()
         piece, self._held = self._held[:sure], self._held[sure:]
         self.sent += piece
         return piece
+
+    def _may_be_reasoning(self) -> bool:
+        start = self._held.lstrip()
+        if start.startswith(THINK) or (len(start) < len(THINK) and THINK.startswith(start)):
+            return True
+        self._begun = True
+        return False
 
     def _look_for_stops(self, new: str) -> None:
         text = self._tail + new
