@@ -8,7 +8,7 @@ import pytest
 from tests.store.builders import session, start_python
 
 from ostinato.config import ConfigError, load
-from ostinato.loop.config import EnginesConfig, RunConfig, ScheduleConfig
+from ostinato.loop.config import BenchConfig, EnginesConfig, LiveConfig, RunConfig, ScheduleConfig
 from ostinato.loop.folder import Opened, OwnedError, RunError, open_run, owned
 from ostinato.loop.results import Moment, Taught
 from ostinato.loop.run import Run, write_whole
@@ -87,6 +87,27 @@ def test_a_finished_run_goes_on_when_its_schedule_has_more_to_do(owner: Run) -> 
     assert open_run(owner, more, fresh=False).resumed
     assert load(RunConfig, owner.config) == more
     assert not open_run(owner, replace(more, seed=2), fresh=False).resumed
+
+
+def test_an_unfinished_run_of_other_settings_is_neither_mixed_nor_lost(owner: Run) -> None:
+    run = open_run(owner, CONFIG, fresh=False).run
+    run.finish("teach", LESSONS, 1.0)
+    other = replace(CONFIG, seed=2, bench=BenchConfig(passes=3))
+    with pytest.raises(RunError, match="unfinished run with other settings of bench, seed: change them back"):
+        open_run(owner, other, fresh=False)
+    assert load(RunConfig, owner.config) == CONFIG and run.result("teach", Taught) == LESSONS
+    assert not open_run(owner, other, fresh=True).resumed and run.result("teach", Taught) is None
+
+
+def test_the_live_traffic_may_change_between_two_cycles(owner: Run) -> None:
+    run = open_run(owner, CONFIG, fresh=False).run
+    other = replace(CONFIG, live=LiveConfig(sessions=80))
+    assert open_run(owner, other, fresh=False).resumed
+    run.finish("cycle-1/collect", LESSONS, 1.0)
+    with pytest.raises(RunError, match="with other settings of live"):
+        open_run(owner, CONFIG, fresh=False)
+    run.finish("cycle-1", LESSONS, 1.0)
+    assert open_run(owner, CONFIG, fresh=False).resumed
 
 
 def test_fresh_deletes_a_run_of_simulated_people_and_says_so(owner: Run) -> None:

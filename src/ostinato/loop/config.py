@@ -138,8 +138,8 @@ class RunConfig:
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
 
 
-FIXED = tuple({each.name for each in fields(RunConfig)} - {"sandbox", "engine", "schedule"})
-"""The settings and tables that must not change while a run is under way."""
+FIXED = {each.name for each in fields(RunConfig)} - {"sandbox", "engine", "schedule"}
+"""The settings and tables that must not change while a run is under way; `live` may between two cycles."""
 
 
 def check(config: RunConfig) -> None:

@@ -5,8 +5,9 @@ each other's users away. Therefore a folder has one owner at a time, by a lock o
 the owner's process.
 
 A folder goes on while something of its schedule is not done. Meanwhile the sandbox, the engines and the
-schedule may change, and no other setting. A finished folder, or one of other settings, is moved aside and a
-run starts afresh. Only `--fresh` deletes, and never what people left: keys, consents, live sessions.
+schedule may change, between two cycles the live traffic too; any other change is refused. A finished folder
+is moved aside and a run starts afresh. Only `--fresh` deletes, and never what people left: keys, consents,
+live sessions.
 """
 
 import contextlib
@@ -81,8 +82,8 @@ class Opened:
 def open_run(run: Run, config: RunConfig, *, fresh: bool) -> Opened:
     """Open an owned folder for a run with the settings `config`.
 
-    Raises RunError when the folder holds something else than a run, or when `fresh` would delete what people
-    left or a store that a process has open.
+    Raises RunError when the folder holds something else than a run, or an unfinished one of other settings,
+    or when `fresh` would delete what people left or a store that a process has open.
     """
     if not _is_empty(run) and not run.config.exists():
         raise RunError(f"{run.directory} holds something else than a run: name an empty or a new folder")
@@ -95,13 +96,29 @@ def open_run(run: Run, config: RunConfig, *, fresh: bool) -> Opened:
 
 
 def _goes_on(run: Run, config: RunConfig) -> bool:
-    """Return whether the folder holds a run of these settings with something left to do."""
+    """Return whether the folder holds a run of these settings with something left to do.
+
+    Raises RunError for an unfinished run of other settings: nobody wants to lose sight of hours of work.
+    """
     try:
         kept = load(RunConfig, run.config)
     except ConfigError:  # there is none, or it is that of an earlier release
         return False
-    finished = run.report.exists() and kept.schedule == config.schedule
-    return not finished and all(getattr(kept, name) == getattr(config, name) for name in FIXED)
+    if run.report.exists() and kept.schedule == config.schedule:
+        return False
+    fixed = FIXED if _is_in_a_cycle(run) else FIXED - {"live"}
+    changed = sorted(name for name in fixed if getattr(kept, name) != getattr(config, name))
+    if changed and not run.report.exists():
+        raise RunError(
+            f"{run.directory} holds an unfinished run with other settings of {', '.join(changed)}: change "
+            "them back, name another folder with --directory, or delete that run with --fresh"
+        )
+    return not changed
+
+
+def _is_in_a_cycle(run: Run) -> bool:
+    begun = (run.directory / "stages").glob("cycle-*/")
+    return not all(folder.with_suffix(".json").exists() for folder in begun)
 
 
 def _make_room(run: Run, *, fresh: bool) -> str:
