@@ -95,7 +95,7 @@ def ostinato(store: Path, tokenizer: Path, engine: Peer) -> Iterator[Peer]:
     """Start the gateway, which records every turn in `store`."""
     record = Store.open(store)
     record.add_key(hash_key(KEY), "ada")
-    record.set_arms([Arm(name="main", version=1, share=1.0, engine=f"http://127.0.0.1:{engine.port}")])
+    record.set_arms([Arm(name="main", version=1, share=1.0, engines=(f"http://127.0.0.1:{engine.port}",))])
     record.close()
     words = ["--store", str(store), "--checkpoint", str(tokenizer)]
     with started([sys.executable, "-m", "ostinato.gateway.server", *words]) as process:

@@ -51,7 +51,7 @@ async def circle(directory: Path, mind: Mind, arms: Sequence[str]) -> AsyncItera
         site = await serve_scripted(ScriptedEngine(policy))
         for name in arms:
             shop.put_arm(
-                Arm(name=name, version=TEACHER_VERSION, share=float(name == arms[0]), engine=site.url)
+                Arm(name=name, version=TEACHER_VERSION, share=float(name == arms[0]), engines=(site.url,))
             )
         yield shop
         await site.close()

@@ -112,7 +112,7 @@ async def test_an_edit_that_was_committed_becomes_a_signal_and_its_session_is_co
     git(repository, "add", ".")
     git(repository, "commit", "-qm", "begin")
     engine = await serve_scripted(ScriptedEngine(script))
-    store.set_arms([Arm(name="main", version=1, share=1.0, engine=engine.url)])
+    store.set_arms([Arm(name="main", version=1, share=1.0, engines=(engine.url,))])
     async with serving(store, renderer) as url:
         monkeypatch.setenv("OSTINATO_URL", url)
         monkeypatch.setenv("OSTINATO_KEY", KEY)

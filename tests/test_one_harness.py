@@ -220,7 +220,7 @@ async def opened(directory: Path, checkpoint: Path, script: list[str]) -> AsyncI
     store = Store.open(directory / "store.db")
     store.add_key(hash_key("key"), "ada", "use,feedback,admin")
     engine = await serve_scripted(ScriptedEngine(policy))
-    store.set_arms([Arm(name="main", version=0, share=1.0, engine=engine.url)])
+    store.set_arms([Arm(name="main", version=0, share=1.0, engines=(engine.url,))])
     door = Door(url="", store=store)
     app = door.tap(create_app(store, renderer, GatewayConfig()))
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", lifespan="on", ws="none"))

@@ -83,7 +83,7 @@ async def editor(desk: Desk, store: Store, checkpoint: Path) -> AsyncIterator[Ed
     change = Change(path=path, before="    return a - b", after="    return a + b")
     editor = Editor(Renderer(Tokenizer.load(checkpoint)), change)
     engine = await serve_scripted(ScriptedEngine(editor))
-    store.set_arms([Arm(name="main", version=3, share=1.0, engine=engine.url)])
+    store.set_arms([Arm(name="main", version=3, share=1.0, engines=(engine.url,))])
     yield editor
     await engine.close()
 

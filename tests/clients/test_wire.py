@@ -38,7 +38,7 @@ def renderer(checkpoint: Path) -> Renderer:
 async def scripted(renderer: Renderer, store: Store) -> AsyncIterator[Editor]:
     editor = Editor(renderer, CHANGE)
     engine = await serve_scripted(ScriptedEngine(editor))
-    store.set_arms([Arm(name="main", version=3, share=1.0, engine=engine.url)])
+    store.set_arms([Arm(name="main", version=3, share=1.0, engines=(engine.url,))])
     yield editor
     await engine.close()
 

@@ -40,7 +40,7 @@ async def test_a_lesson_is_not_given_on_a_task_that_was_shown_before(tmp_path: P
         tokenizer, renderer = load_wire(shop.run.checkpoint(START))
         policy = TeacherPolicy(tokenizer, renderer.stop_ids[0])
         site = await serve_scripted(ScriptedEngine(policy))
-        shop.put_arm(Arm(name="teacher", version=TEACHER_VERSION, share=0.0, engine=site.url))
+        shop.put_arm(Arm(name="teacher", version=TEACHER_VERSION, share=0.0, engines=(site.url,)))
         lessons = Lessons(
             shop.runner(shop.client("teacher", "teacher")), policy, ledger, tmp_path / "tasks", 4
         )

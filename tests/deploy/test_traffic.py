@@ -7,15 +7,15 @@ from ostinato.deploy.traffic import TrafficError, promote, roll_back, split
 from ostinato.store import Store
 from ostinato.types import Arm
 
-CHAMPION = Arm(name="champion", version=1, share=0.7, engine="http://a", experiment="e1")
-CHALLENGER = Arm(name="challenger", version=2, share=0.3, engine="http://b", experiment="e1")
-BENCH = Arm(name="bench", version=9, share=0.0, engine="http://c")
+CHAMPION = Arm(name="champion", version=1, share=0.7, engines=("http://a",), experiment="e1")
+CHALLENGER = Arm(name="challenger", version=2, share=0.3, engines=("http://b",), experiment="e1")
+BENCH = Arm(name="bench", version=9, share=0.0, engines=("http://c",))
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     store = Store.open(tmp_path / "store.db")
-    store.set_arms([Arm(name="champion", version=1, share=1.0, engine="http://a"), BENCH])
+    store.set_arms([Arm(name="champion", version=1, share=1.0, engines=("http://a",)), BENCH])
     return store
 
 
@@ -64,4 +64,4 @@ def test_shares_must_add_up(store: Store) -> None:
 
 def test_names_must_differ(store: Store) -> None:
     with pytest.raises(TrafficError, match="different names"):
-        split(store, (CHAMPION, Arm(name="champion", version=2, share=0.3, engine="http://b")))
+        split(store, (CHAMPION, Arm(name="champion", version=2, share=0.3, engines=("http://b",))))

@@ -92,7 +92,7 @@ def script(renderer: Renderer) -> Script:
 async def engine(script: Script, store: Store) -> AsyncIterator[str]:
     """The address of a scripted engine, which is that of the store's only arm."""
     running = await serve_scripted(ScriptedEngine(script))
-    store.set_arms([Arm(name="main", version=3, share=1.0, engine=running.url)])
+    store.set_arms([Arm(name="main", version=3, share=1.0, engines=(running.url,))])
     yield running.url
     await running.close()
 
@@ -218,7 +218,7 @@ async def gateway_of(store: Store, renderer: Renderer) -> AsyncIterator[Callable
     async with AsyncExitStack() as stack:
 
         async def start(engine: str, **settings: float) -> str:
-            store.set_arms([Arm(name="main", version=1, share=1.0, engine=engine)])
+            store.set_arms([Arm(name="main", version=1, share=1.0, engines=(engine,))])
             return await stack.enter_async_context(serving(store, renderer, **settings))
 
         yield start

@@ -93,7 +93,7 @@ async def test_a_name_that_somebody_has_taken_keeps_nobody_from_theirs(
 
 async def test_a_session_keeps_its_arm_while_it_exists(chat, store: Store, engine: str) -> None:
     await chat(HI, headers={"X-Session-Id": "s1"})
-    old, new = (Arm(name=n, version=4, share=s, engine=engine) for n, s in (("main", 0.0), ("new", 1.0)))
+    old, new = (Arm(name=n, version=4, share=s, engines=(engine,)) for n, s in (("main", 0.0), ("new", 1.0)))
     store.set_arms([old, new])
     await asyncio.sleep(0.3)
     assert (await chat(HI, headers={"X-Session-Id": "s1"}))[2]["x-ostinato-arm"] == "main"

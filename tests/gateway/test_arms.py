@@ -15,8 +15,8 @@ share = st.floats(0, 1)
 
 def two(challenger: float) -> list[Arm]:
     return [
-        Arm(name="champion", version=1, share=1 - challenger, engine="http://a"),
-        Arm(name="challenger", version=2, share=challenger, engine="http://b"),
+        Arm(name="champion", version=1, share=1 - challenger, engines=("http://a",)),
+        Arm(name="challenger", version=2, share=challenger, engines=("http://b",)),
     ]
 
 
@@ -63,9 +63,9 @@ async def test_the_table_follows_the_store(store: Store) -> None:
 def three(*shares: float) -> list[Arm]:
     base, one, other = shares
     return [
-        Arm(name="champion", version=1, share=base, engine="http://a"),
-        Arm(name="one", version=2, share=one, engine="http://b"),
-        Arm(name="other", version=3, share=other, engine="http://c"),
+        Arm(name="champion", version=1, share=base, engines=("http://a",)),
+        Arm(name="one", version=2, share=one, engines=("http://b",)),
+        Arm(name="other", version=3, share=other, engines=("http://c",)),
     ]
 
 

@@ -41,7 +41,7 @@ class TelemetrySources(ScriptedEngine):
 async def door(store: Store, renderer: Renderer, script: Script) -> AsyncIterator[str]:
     script.say = lambda prompt: SAID
     engine = await serve_scripted(TelemetrySources(script))
-    store.set_arms([Arm(name="main", version=7, share=1.0, engine=engine.url)])
+    store.set_arms([Arm(name="main", version=7, share=1.0, engines=(engine.url,))])
     async with serving(store, renderer) as url:
         yield url
     await engine.close()

@@ -39,7 +39,7 @@ def address(store: Store, renderer, script) -> Iterator[str]:
 
     async def open_() -> AsyncIterator[str]:
         engine = await serve_scripted(ScriptedEngine(script))
-        store.set_arms([Arm(name="main", version=3, share=1.0, engine=engine.url)])
+        store.set_arms([Arm(name="main", version=3, share=1.0, engines=(engine.url,))])
         async with serving(store, renderer) as url:
             yield url
         await engine.close()

@@ -68,7 +68,7 @@ async def serve(store: Store, renderer: Renderer, script: Script) -> AsyncIterat
 
     async def start(engine: ScriptedEngine) -> aiohttp.ClientSession:
         running = await serve_scripted(engine)
-        store.set_arms([Arm(name="main", version=3, share=1.0, engine=running.url)])
+        store.set_arms([Arm(name="main", version=3, share=1.0, engines=(running.url,))])
         gateway = serving(store, renderer)
         url = await gateway.__aenter__()
         http = aiohttp.ClientSession(url, headers={"Authorization": f"Bearer {KEY}", "X-Session-Id": "s1"})

@@ -1,10 +1,11 @@
 import asyncio
 import socket
+from dataclasses import replace
 
 import aiohttp
 import pytest
 
-from ostinato.engine.scripted import ScriptedEngine
+from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.gateway.errors import ApiError
 from ostinato.gateway.upstream import EngineClient, SampledToken
 from ostinato.types import Completion, FinishReason, GenerateRequest, Sampling
@@ -26,7 +27,7 @@ def free_port() -> int:
 
 
 async def everything(client: EngineClient, url: str) -> tuple[list[SampledToken], Completion]:
-    events = [event async for event in client.stream(lambda: url, ASKED)]
+    events = [event async for event in client.stream(lambda: [url], ASKED)]
     *parts, completion = events
     assert isinstance(completion, Completion)
     return [token for part in parts if isinstance(part, tuple) for token in part], completion
@@ -44,7 +45,7 @@ async def test_it_waits_for_an_engine_that_is_away(client, serve_lines) -> None:
         yield DONE
 
     port = free_port()
-    waiting = asyncio.create_task(client.generate(lambda: f"http://127.0.0.1:{port}", ASKED))
+    waiting = asyncio.create_task(client.generate(lambda: [f"http://127.0.0.1:{port}"], ASKED))
     await asyncio.sleep(0.1)
     assert not waiting.done()
     await serve_lines(lines, port)
@@ -54,7 +55,7 @@ async def test_it_waits_for_an_engine_that_is_away(client, serve_lines) -> None:
 async def test_its_patience_ends(serve_lines) -> None:
     client = EngineClient(patience_s=0.2)
     with pytest.raises(ApiError, match="the engine is away") as caught:
-        await client.generate(lambda: f"http://127.0.0.1:{free_port()}", ASKED)
+        await client.generate(lambda: [f"http://127.0.0.1:{free_port()}"], ASKED)
     assert (caught.value.status, caught.value.headers["Retry-After"]) == (503, "1")
     await client.aclose()
 
@@ -98,14 +99,13 @@ async def test_only_the_last_line_lost_is_nothing_lost(client, serve_lines, ids,
 
 async def test_a_request_that_the_engine_refuses_is_not_sent_again(client, script) -> None:
     from ostinato.engine.base import PromptTooLongError
-    from ostinato.engine.scripted import serve_scripted
 
     async def policy(request):
         raise PromptTooLongError("600 tokens, the context has 512")
 
     running = await serve_scripted(ScriptedEngine(policy))
     with pytest.raises(ApiError, match="600 tokens") as caught:
-        await client.generate(lambda: running.url, ASKED)
+        await client.generate(lambda: [running.url], ASKED)
     assert (caught.value.status, caught.value.code) == (400, "context_length_exceeded")
     with pytest.raises(ApiError, match="600 tokens"):
         await everything(client, running.url)
@@ -115,7 +115,6 @@ async def test_a_request_that_the_engine_refuses_is_not_sent_again(client, scrip
 async def test_a_request_that_fails_in_the_engine_is_sent_again(client, script) -> None:
     """An engine that cannot sample causes neither a turn nor a reward."""
     from ostinato.engine.base import EngineError
-    from ostinato.engine.scripted import serve_scripted
 
     failing = iter([True, True, False, True, False])
 
@@ -125,7 +124,7 @@ async def test_a_request_that_fails_in_the_engine_is_sent_again(client, script) 
         return (3, 9)
 
     running = await serve_scripted(ScriptedEngine(policy))
-    assert (await client.generate(lambda: running.url, ASKED)).ids == (3, 9)
+    assert (await client.generate(lambda: [running.url], ASKED)).ids == (3, 9)
     assert (await everything(client, running.url))[1].ids == (3, 9)
     await running.close()
 
@@ -154,7 +153,7 @@ async def test_nonsense_of_an_engine_is_not_taken(serve_lines) -> None:
     client = EngineClient(patience_s=0.2)
     url = await serve_lines(lines)
     with pytest.raises(ApiError, match="the engine is away"):
-        await client.generate(lambda: url, ASKED)
+        await client.generate(lambda: [url], ASKED)
     with pytest.raises(ApiError, match="the engine is away"):
         await everything(client, url)
     await client.aclose()
@@ -176,7 +175,6 @@ async def test_a_turn_that_the_engine_cannot_sample_is_a_503_never_a_turn(
 ) -> None:
     """The agent's session ends as INFRASTRUCTURE: it is void, and has no reward of zero."""
     from ostinato.engine.base import EngineError
-    from ostinato.engine.scripted import serve_scripted
 
     async def policy(request):
         raise EngineError("a decode step failed")
@@ -226,17 +224,55 @@ async def test_requests_wait_while_the_engine_is_killed_and_started_again(
 
 
 async def test_an_engine_is_asked_with_its_secret() -> None:
-    from ostinato.engine.scripted import serve_scripted
 
     async def policy(_: GenerateRequest) -> tuple[int, ...]:
         return (7, 9)
 
     running = await serve_scripted(ScriptedEngine(policy), secret="theirs")
     knows, other = EngineClient(1.0, "theirs"), EngineClient(1.0, "mine")
-    assert (await knows.generate(lambda: running.url, ASKED)).ids == (7, 9)
+    assert (await knows.generate(lambda: [running.url], ASKED)).ids == (7, 9)
     with pytest.raises(ApiError, match="OSTINATO_ENGINE_SECRET") as caught:
-        await other.generate(lambda: running.url, ASKED)
+        await other.generate(lambda: [running.url], ASKED)
     assert caught.value.status == 503
     for client in (knows, other):
         await client.aclose()
     await running.close()
+
+
+async def test_a_stream_that_one_replica_breaks_goes_on_at_another(client, serve_lines) -> None:
+    heard: list[tuple[str, list[int]]] = []
+
+    async def dying(asked):
+        heard.append(("dying", asked["prompt_ids"]))
+        yield {"id": 5, "logprob": -1.0, "version": 1}
+
+    async def living(asked):
+        heard.append(("living", asked["prompt_ids"]))
+        yield {"ids": [7, 9], "logprobs": [-3.0, -4.0], "versions": [1, 1], "finish": "stop"}
+
+    first, second = await serve_lines(dying), await serve_lines(living)
+    for session in range(40):  # each session has its own order of the two
+        asked = replace(ASKED, session_id=str(session))
+        events = [event async for event in client.stream(lambda: [first, second], asked)]
+        ids = events[-1].ids
+        assert ids in {(5, 7, 9), (7, 9)}
+        if ids == (5, 7, 9):
+            assert heard[-2:] == [("dying", [1, 2]), ("living", [1, 2, 5])]
+            break
+    assert client.replicas.states()[first].away
+    assert (await client.generate(lambda: [first, second], asked)).ids == (7, 9)
+
+
+async def test_the_health_check_finds_a_replica_that_is_gone(client, script) -> None:
+    running, gone = await serve_scripted(ScriptedEngine(script)), f"http://127.0.0.1:{free_port()}"
+    watching = asyncio.create_task(client.watch(lambda: [[running.url, gone], ["http://never.checked"]]))
+    while not client.replicas.is_away(gone):
+        await asyncio.sleep(0.01)
+    assert client.replicas.states().keys() == {gone}
+    watching.cancel()
+    await running.close()
+
+
+async def test_an_arm_without_an_engine_is_said_plainly(client) -> None:
+    with pytest.raises(ApiError, match="no engine yet: `ostinato arms set` names one"):
+        await client.generate(list, ASKED)

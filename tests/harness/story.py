@@ -50,7 +50,7 @@ async def scripted_gateway(directory: Path, store: Store, script: list[str]) -> 
         return (*tokenizer.encode(said), renderer.stop_ids[0])
 
     engine = await serve_scripted(ScriptedEngine(policy))
-    store.set_arms([Arm(name="main", version=1, share=1.0, engine=engine.url)])
+    store.set_arms([Arm(name="main", version=1, share=1.0, engines=(engine.url,))])
     command = [sys.executable, "-m", "ostinato.gateway.server", "--store", str(directory / "store.db")]
     command += ["--checkpoint", str(directory / "checkpoint")]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)

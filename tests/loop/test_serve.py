@@ -24,7 +24,7 @@ from ostinato.sync import Publisher
 from ostinato.types import Arm, Decision, Verdict
 
 pytestmark = pytest.mark.slow
-DEPLOYED = Arm(name="champion", version=0, share=1.0, engine="http://127.0.0.1:9")
+DEPLOYED = Arm(name="champion", version=0, share=1.0, engines=("http://127.0.0.1:9",))
 
 
 async def deployed(directory: Path) -> Run:

@@ -55,7 +55,7 @@ def signal_of(kind: SignalKind, value: float | str, at: float = 1.0) -> Signal:
 
 
 def arm(name: str, share: float) -> Arm:
-    return Arm(name=name, version=1, share=share, engine="http://127.0.0.1:1")
+    return Arm(name=name, version=1, share=share, engines=("http://127.0.0.1:1",))
 
 
 def version_row(version: int, digest: str = "9f") -> Checkpoint:

@@ -35,7 +35,7 @@ def promote(store: Store, arms: Sequence[Arm]) -> Arm:
     """Send everyone to the challenger's version; `arms` = (champion, challenger). Return the new champion."""
     champion, challenger = arms
     promoted = replace(
-        champion, version=challenger.version, engine=challenger.engine, share=1.0, experiment=""
+        champion, version=challenger.version, engines=challenger.engines, share=1.0, experiment=""
     )
     split(store, (promoted, replace(challenger, share=0.0, experiment="")))
     return promoted

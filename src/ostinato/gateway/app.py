@@ -62,7 +62,7 @@ class Gateway:
         self.engines = EngineClient(config.engine_wait_s, config.engine_secret)
         self.conversations = ConversationCache(store)
         self.endings = SessionEndings(store, self.conversations, self.recorder, renderer)
-        self.metrics = Metrics(held=lambda: len(self.conversations))
+        self.metrics = Metrics(held=lambda: len(self.conversations), replicas=self.engines.replicas.states)
         self.renderer = renderer
         self.secret_filter = SecretFilter(renderer, config.secrets)
         self.turns = Turns(
@@ -136,11 +136,15 @@ def create_app(store: Store, renderer: Renderer, settings: GatewayConfig) -> ASG
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         gateway.recorder.start()
-        sweeping = asyncio.create_task(gateway.endings.run())
+        tasks = [
+            asyncio.create_task(gateway.endings.run()),
+            asyncio.create_task(gateway.engines.watch(lambda: [arm.engines for arm in gateway.arms.all()])),
+        ]
         try:
             yield
         finally:
-            sweeping.cancel()
+            for task in tasks:
+                task.cancel()
             await gateway.engines.aclose()
             gateway.recorder.stop()
 

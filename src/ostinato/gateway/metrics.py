@@ -1,10 +1,13 @@
 """Metrics for Prometheus. They are numbers only: no text, no user, no session."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 from starlette.types import Scope
 
+from ostinato.gateway.replicas import ReplicaState
 from ostinato.types import Turn
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -36,11 +39,29 @@ class _Counts:
         child.inc(by)
 
 
+class _ReplicaGauges(Collector):
+    """The gauges of the replicas that there are when they are asked for."""
+
+    def __init__(self, states: Callable[[], Mapping[str, ReplicaState]]) -> None:
+        self._states = states
+
+    def collect(self) -> Iterator[Metric]:
+        running = GaugeMetricFamily("ostinato_engine_requests", "Requests in flight.", labels=["engine"])
+        away = GaugeMetricFamily("ostinato_engine_away", "1 while an engine is away.", labels=["engine"])
+        for url, state in self._states().items():
+            running.add_metric([url], state.running)
+            away.add_metric([url], float(state.away))
+        return iter((running, away))
+
+
 class Metrics:
     """The metrics of one gateway, in a registry of their own, so that several gateways fit in one process."""
 
-    def __init__(self, held: Callable[[], float]) -> None:
+    def __init__(
+        self, held: Callable[[], float], replicas: Callable[[], Mapping[str, ReplicaState]] = dict
+    ) -> None:
         self.registry = CollectorRegistry()
+        self.registry.register(_ReplicaGauges(replicas))
         self._requests = self._counter("requests", "Requests by route and status.", "route", "status")
         self._turns = self._counter("turns", "Turns recorded.", "dialect", "arm", "kind")
         self._untrainable = self._counter("untrainable_turns", "Turns kept but not exact.", "reason")

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
@@ -94,7 +94,7 @@ class Turns:
     async def generate(self, call: ModelCall, plan: Plan) -> Completion:
         call.timing.wait_for_engine()
         if not call.chat.stop:
-            completion = await self._engines.generate(lambda: self._address(plan.arm), plan.request)
+            completion = await self._engines.generate(lambda: self._pool(plan.arm), plan.request)
             call.timing.engine_replied()
             return completion
         async with aclosing(self.stream(call, plan)) as events:
@@ -109,7 +109,7 @@ class Turns:
 
         A stop text ends both and frees the engine.
         """
-        events = self._engines.stream(lambda: self._address(plan.arm), plan.request)
+        events = self._engines.stream(lambda: self._pool(plan.arm), plan.request)
         return self._until(events, call.chat.stop) if call.chat.stop else events
 
     async def _until(
@@ -206,8 +206,8 @@ class Turns:
             conversation.session = replace(conversation.session, arm=arm.name)
         return arm
 
-    def _address(self, arm: Arm) -> str:
-        return (self._arms.get(arm.name) or arm).engine
+    def _pool(self, arm: Arm) -> Sequence[str]:
+        return (self._arms.get(arm.name) or arm).engines
 
     async def _plan(self, call: ModelCall, arm: Arm) -> Plan:
         conversation, chat = call.conversation, call.chat

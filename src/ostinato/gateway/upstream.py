@@ -3,8 +3,8 @@
 import asyncio
 import io
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ import orjson
 
 from ostinato.gateway.errors import ApiError, unavailable
 from ostinato.gateway.offload import offload
+from ostinato.gateway.replicas import Replicas
 from ostinato.store.wire import completion_from_json, request_to_json
 from ostinato.types import Completion, Distribution, FinishReason, GenerateRequest
 from ostinato.web.secret import ENGINE_SECRET, bearer
@@ -26,8 +27,10 @@ LINE_BYTES = 2**22
 TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=300)
 AWAY = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)
 
-Address = Callable[[], str]
-"""Returns the engine's URL. It is called before each attempt, since a restarted engine may have moved."""
+Pool = Callable[[], Sequence[str]]
+"""Returns the URLs of an arm's engines. It is called before each attempt, since a pool may have changed."""
+HEALTH_S, HEALTH_TIMEOUT_S = 2.0, 2.0
+"""The time between two health checks of a replica, and the time that one may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,18 +64,20 @@ class EngineClient:
     """Requests completions from engines.
 
     `patience_s` bounds the time without any progress. `secret` is the one by which engines know this gateway.
+    A request that one replica of a pool fails goes on at another.
     """
 
     def __init__(self, patience_s: float, secret: str = "") -> None:
         self._patience_s = patience_s
         self._headers = {"Content-Type": "application/json"} | bearer(secret)
         self._http: aiohttp.ClientSession | None = None
+        self.replicas = Replicas()
 
     async def aclose(self) -> None:
         if self._http is not None:
             await self._http.close()
 
-    async def generate(self, address: Address, request: GenerateRequest) -> Completion:
+    async def generate(self, pool: Pool, request: GenerateRequest) -> Completion:
         """Return the whole completion.
 
         Raise ApiError 400 for a refused request, 503 when the engine stays away.
@@ -81,12 +86,13 @@ class EngineClient:
         patience = _Patience(self._patience_s)
         while True:
             try:
-                async with self._open(address(), body) as response:
-                    return _completion(await response.read())
+                with self._lease(request, pool) as url:
+                    async with self._open(url, body) as response:
+                        return _completion(await response.read())
             except (*AWAY, _EngineFailedError) as error:
                 await patience.wait(error)
 
-    async def stream(self, address: Address, request: GenerateRequest) -> AsyncGenerator[EngineEvent]:
+    async def stream(self, pool: Pool, request: GenerateRequest) -> AsyncGenerator[EngineEvent]:
         """Yield tokens as they are sampled, then the Completion; tokens that arrive together are one tuple.
 
         When the engine dies on the way, the next one continues after the tokens already sampled: each keeps
@@ -97,18 +103,52 @@ class EngineClient:
         while (ready := _already_complete(request, got)) is None:
             before = tuple(got)
             try:
-                async for event in self._stream_once(address(), _continued(request, before)):
-                    if isinstance(event, Completion):
-                        yield _joined(before, event)
-                        return
-                    got += event
-                    yield event
-                raise aiohttp.ClientPayloadError("the engine's stream ended in the middle")
+                with self._lease(request, pool) as url:
+                    async for event in self._stream_once(url, _continued(request, before)):
+                        if isinstance(event, Completion):
+                            yield _joined(before, event)
+                            return
+                        got += event
+                        yield event
+                    raise aiohttp.ClientPayloadError("the engine's stream ended in the middle")
             except (*AWAY, _EngineFailedError) as error:
                 if len(got) > len(before):
                     patience = _Patience(self._patience_s)
                 await patience.wait(error)
         yield ready
+
+    @contextmanager
+    def _lease(self, request: GenerateRequest, pool: Pool) -> Iterator[str]:
+        """Choose a replica for one attempt, and note whether it is there."""
+        urls = pool()
+        if not urls:
+            raise unavailable("the arm has no engine yet: `ostinato arms set` names one", "no_engine")
+        with self.replicas.lease(request.session_id, urls) as url:
+            try:
+                yield url
+            except (*AWAY, _EngineFailedError):
+                self.replicas.failed(url)
+                raise
+            self.replicas.answered(url)
+
+    async def watch(self, pools: Callable[[], Iterable[Sequence[str]]]) -> None:
+        """Check the health of every replica of a pool with more than one, again and again."""
+        while True:
+            urls = {url for pool in pools() if len(pool) > 1 for url in pool}
+            await asyncio.gather(*(self._check(url) for url in urls))
+            await asyncio.sleep(HEALTH_S)
+
+    async def _check(self, url: str) -> None:
+        try:
+            timeout = aiohttp.ClientTimeout(total=HEALTH_TIMEOUT_S)
+            async with self._session().get(url + "/healthz", timeout=timeout) as response:
+                healthy = response.status == 200
+        except (*AWAY, aiohttp.ClientError):
+            healthy = False
+        if healthy:
+            self.replicas.answered(url)
+        elif not self.replicas.is_away(url):
+            self.replicas.failed(url)
 
     async def _stream_once(self, address: str, request: GenerateRequest) -> AsyncGenerator[EngineEvent]:
         body = await _encoded(request, stream=True)
@@ -123,10 +163,15 @@ class EngineClient:
 
     @asynccontextmanager
     async def _open(self, address: str, body: bytes) -> AsyncGenerator[aiohttp.ClientResponse]:
+        async with self._session().post(address + "/generate", data=io.BytesIO(body)) as response:
+            if response.status >= 400:
+                raise _refused(response.status, await response.read())
+            yield response
+
+    def _session(self) -> aiohttp.ClientSession:
         if self._http is None:
-            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=60)
             self._http = aiohttp.ClientSession(
-                connector=connector,
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60),
                 timeout=TIMEOUT,
                 read_bufsize=LINE_BYTES,
                 auto_decompress=False,
@@ -134,10 +179,7 @@ class EngineClient:
                 headers=self._headers,
                 skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
             )
-        async with self._http.post(address + "/generate", data=io.BytesIO(body)) as response:
-            if response.status >= 400:
-                raise _refused(response.status, await response.read())
-            yield response
+        return self._http
 
 
 async def _encoded(request: GenerateRequest, **more: bool) -> bytes:

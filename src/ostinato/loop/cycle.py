@@ -77,7 +77,7 @@ class Cycle:
     async def _run(self, champion: Champion) -> Cycled:
         """Run the cycle from live sessions to the verdict; the champion is served until its end."""
         shop, version = self._shop, champion.version
-        async with shop.serving(Arm(name=CHAMPION, version=version, share=0.0, engine="")) as engine:
+        async with shop.serving(Arm(name=CHAMPION, version=version, share=0.0, engines=())) as engine:
             deploy(shop.store, version)
             lived = await self._stage("live", Lived, lambda: self._live(version))
             collected = await self._stage("collect", Harvest, self._collect)
@@ -172,5 +172,5 @@ async def _now() -> Moment:
 
 def deploy(store: Store, version: int) -> None:
     """Send everybody to `version`, even if an interrupted run left other shares."""
-    engine = next((arm.engine for arm in store.arms() if arm.name == CHAMPION), "")
-    split(store, [Arm(name=CHAMPION, version=version, share=1.0, engine=engine)])
+    engines = next((arm.engines for arm in store.arms() if arm.name == CHAMPION), ())
+    split(store, [Arm(name=CHAMPION, version=version, share=1.0, engines=engines)])

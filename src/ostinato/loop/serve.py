@@ -44,7 +44,7 @@ async def _serve(run: Run, port: int, aliases: Sequence[str], console: Console) 
             store=str(run.store_path), checkpoint=start, port=port, aliases=tuple(aliases)
         )
         gateway = await services.start("serve-gateway", "ostinato.gateway.server", door)
-        store.set_arms([Arm(name=CHAMPION, version=deployed.version, share=1.0, engine=engine.url)])
+        store.set_arms([Arm(name=CHAMPION, version=deployed.version, share=1.0, engines=(engine.url,))])
         for line in held_back(store):
             console.print(line, highlight=False)
         console.print(f"serving version {deployed.version}; in a git repository run:\n")

@@ -50,11 +50,11 @@ async def ab_test(
     An interrupted test goes on as the same trial: what its users did from `since` on counts, and is accounted
     for.
     """
-    challenger = Arm(name=CHALLENGER, version=candidate, share=0.0, engine="")
+    challenger = Arm(name=CHALLENGER, version=candidate, share=0.0, engines=())
     async with shop.serving(challenger) as engine:
-        engines = {arm.name: arm.engine for arm in shop.store.arms()}
+        engines = {arm.name: arm.engines for arm in shop.store.arms()}
         arms = [
-            Arm(name=name, version=version, share=share, engine=engines[name], experiment=trial.experiment)
+            Arm(name=name, version=version, share=share, engines=engines[name], experiment=trial.experiment)
             for name, version, share in (
                 (CHAMPION, champion, 1 - trial.share),
                 (CHALLENGER, candidate, trial.share),

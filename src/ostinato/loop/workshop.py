@@ -111,7 +111,7 @@ class Workshop:
         """
         version = None if follow else arm.version
         engine = await self.engine(f"engine-{arm.name}", version)
-        self.put_arm(replace(arm, engine=engine.url))
+        self.put_arm(replace(arm, engines=(engine.url,)))
         yield engine
         await self.services.stop(engine)
 

@@ -12,7 +12,7 @@ from ostinato.types.ids import new_id
 class Arm:
     """A version and its share of traffic.
 
-    >>> Arm(name="champion", version=40, share=0.5, engine="http://127.0.0.1:9001").share
+    >>> Arm(name="champion", version=40, share=0.5, engines=("http://127.0.0.1:9001",)).share
     0.5
     """
 
@@ -20,10 +20,18 @@ class Arm:
     version: int
     share: float
     """Fraction of users in [0, 1]; 0 for an arm that is reached only by a pinned key."""
-    engine: str
-    """Address of the engine that serves it."""
+    engines: tuple[str, ...]
+    """Addresses of the engines that serve it, each the same version; () before one is started."""
     experiment: str = ""
     """Id of the trial it belongs to; each trial assigns users to arms anew."""
+
+    def __post_init__(self) -> None:
+        if wrong := [
+            url for url in self.engines if not url.startswith(("http://", "https://")) or " " in url
+        ]:
+            raise ValueError(f"arm {self.name!r}: {wrong[0]!r} is no address of an engine: http://HOST:PORT")
+        if len(set(self.engines)) < len(self.engines):
+            raise ValueError(f"arm {self.name!r} names an engine twice")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

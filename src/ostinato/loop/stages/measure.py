@@ -11,7 +11,7 @@ from ostinato.types import Arm, Task
 
 async def measure(shop: Workshop, version: int, tasks: Sequence[Task], *, passes: int = 1) -> Measured:
     """Return scores, behaviour and the outcome of every task in every pass."""
-    arm = Arm(name=f"bench-{version}", version=version, share=0.0, engine="")
+    arm = Arm(name=f"bench-{version}", version=version, share=0.0, engines=())
     solved, total = 0, passes * len(tasks)
     async with shop.serving(arm) as engine:
         bench = Bench(shop.runner(shop.client("bench", arm.name)), shop.store, shop.config.bench.at_once)

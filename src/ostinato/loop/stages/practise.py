@@ -19,7 +19,7 @@ async def practise(shop: Workshop) -> Practised:
     config = shop.config
     log, versions = shop.run.directory / "learner-practice" / "learner.jsonl", config.refine.versions
     assert versions is not None  # `config.check` has refused anything else
-    arm = Arm(name="practice", version=0, share=0.0, engine="")
+    arm = Arm(name="practice", version=0, share=0.0, engines=())
     async with shop.serving(arm, follow=True) as engine:
         runner = shop.runner(shop.client("practice", "practice"))
         practice = Practice(runner, shop.store, PRACTICE, shop.run.tasks / "practice", config.practice)

@@ -31,7 +31,7 @@ async def teach(shop: Workshop) -> Taught:
     policy = TeacherPolicy(tokenizer, renderer.stop_ids[0])
     site = await serve_scripted(ScriptedEngine(policy), secret=shop.services.secret)
     try:
-        shop.put_arm(Arm(name="teacher", version=TEACHER_VERSION, share=0.0, engine=site.url))
+        shop.put_arm(Arm(name="teacher", version=TEACHER_VERSION, share=0.0, engines=(site.url,)))
         runner, ledger = shop.runner(shop.client("teacher", "teacher")), Ledger(shop.store)
         lessons = Lessons(runner, policy, ledger, run.tasks / "lessons", settings.at_once)
         trainer = await shop.services.start("sft", "ostinato.train.sft", trainer_settings, keep=False)

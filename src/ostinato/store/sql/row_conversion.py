@@ -247,11 +247,18 @@ def verdict_of(row: RowMapping) -> Verdict:
 
 
 def arm_rows(arms: Iterable[Arm]) -> list[Row]:
-    return [{**asdict(arm), "position": position} for position, arm in enumerate(arms)]
+    return [_arm_row(arm, position) for position, arm in enumerate(arms)]
+
+
+def _arm_row(arm: Arm, position: int) -> Row:
+    """Return the row of an arm. The engines' addresses, which hold no space, share the column `engine`."""
+    fields = asdict(arm)
+    return {"engine": " ".join(fields.pop("engines")), **fields, "position": position}
 
 
 def arm_of(row: RowMapping) -> Arm:
-    return Arm(**{name: row[name] for name in ("name", "version", "share", "engine", "experiment")})
+    fields = {name: row[name] for name in ("name", "version", "share", "experiment")}
+    return Arm(engines=tuple(row["engine"].split()), **fields)
 
 
 def group_row(group: Group) -> Row:

@@ -74,7 +74,7 @@ async def gateway(place: Path, store: Store, model: Model) -> AsyncIterator[str]
         return (*tokenizer.encode(model.script.pop(0)), renderer.stop_ids[0])
 
     engine = await serve_scripted(ScriptedEngine(policy))
-    store.set_arms([Arm(name="main", version=1, share=1.0, engine=engine.url)])
+    store.set_arms([Arm(name="main", version=1, share=1.0, engines=(engine.url,))])
     command = [sys.executable, "-m", "ostinato.gateway.server", "--store", str(place / "store.db")]
     command += ["--checkpoint", str(place / "checkpoint")]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
