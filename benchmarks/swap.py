@@ -32,7 +32,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.engine import VOCABULARY, model
+from benchmarks.engine import SHAPES, model
 from benchmarks.measure import Run, quantile, table
 from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.engine.embedded.native import NativeForward, Packed
@@ -43,6 +43,7 @@ from ostinato.store import Objects
 from ostinato.sync import Publisher, Subscriber
 from ostinato.types import Completion, GenerateRequest, Sampling
 
+SHAPE = SHAPES["demo"]
 KINDS = 16
 """The number of different weights; version `v` has those of `v % KINDS`."""
 MAX_LEN = 192
@@ -53,7 +54,7 @@ CHANGE = 1e-3
 def weights(version: int) -> dict[str, torch.Tensor]:
     """Return the default model of `ostinato demo`, a little different in each version."""
     torch.manual_seed(0)
-    base = model(experts=4)
+    base = model(SHAPE)
     draw = torch.Generator().manual_seed(version % KINDS)
     tensors = {}
     for name, tensor in base.state_dict().items():
@@ -102,7 +103,7 @@ async def client(engine: EmbeddedEngine, observed: Observed, number: int) -> Non
     rng, prompt = random.Random(number), tuple[int, ...]()
     for count in range(sys.maxsize):
         if len(prompt) < 10 or len(prompt) > MAX_LEN // 2 or rng.random() < 0.4:
-            prompt = tuple(rng.randrange(VOCABULARY) for _ in range(rng.randint(10, 60)))
+            prompt = tuple(rng.randrange(SHAPE.vocab_size) for _ in range(rng.randint(10, 60)))
         request = GenerateRequest(
             request_id=f"{number}/{count}",
             session_id=str(number),
@@ -137,7 +138,7 @@ async def drive(folder: Path, options: argparse.Namespace) -> tuple[Observed, li
     command = [sys.executable, "-m", "benchmarks.swap", "--publish", str(folder)]
     publisher = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
     await publish_next(publisher)
-    base = model(experts=4)
+    base = model(SHAPE)
     base.load_state_dict(weights(1))
     engine = EmbeddedEngine(base, version=1, slots=options.clients, max_len=MAX_LEN)
     loader = SyncLoader(engine, Subscriber(Objects.open(folder)))
@@ -175,7 +176,7 @@ class Replay:
     """An engine of one slot without memory of earlier requests, which takes the versions as recorded."""
 
     def __init__(self) -> None:
-        decoder = model(experts=4)
+        decoder = model(SHAPE)
         self._table = SlotTable(decoder.config, 1, MAX_LEN)
         self._forward = NativeForward(decoder, self._table)
         self._kinds: list[Packed] = [self._forward.prepare(weights(kind)) for kind in range(KINDS)]

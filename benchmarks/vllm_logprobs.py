@@ -17,7 +17,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from benchmarks.measure import Run, quantile, table
-from benchmarks.vllm_peer import HOME, missing
+from benchmarks.vllm_peer import PYTHON, missing
 from ostinato.engine.vllm.engine import VllmEngine
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.types import Completion, GenerateRequest, Sampling
@@ -42,7 +42,7 @@ async def sample(model: Path, dtype: str, options: argparse.Namespace) -> Pairs:
         engine = await VllmEngine.start(
             model,
             Path(logs),
-            python=str(HOME / "bin" / "python"),
+            python=str(PYTHON),
             max_len=MAX_LEN,
             slots=options.prompts,
             dtype=dtype,

@@ -23,7 +23,7 @@ import torch
 
 from benchmarks.measure import Run, quantile
 from benchmarks.vllm_logprobs import ENVIRONMENT, TEXTS
-from benchmarks.vllm_peer import HOME, missing
+from benchmarks.vllm_peer import PYTHON, missing
 from ostinato.engine.base import EngineError
 from ostinato.engine.loader import SyncLoader
 from ostinato.engine.vllm.engine import VllmEngine
@@ -96,7 +96,7 @@ async def vllm(model: Path, options: argparse.Namespace) -> AsyncGenerator[VllmE
         engine = await VllmEngine.start(
             model,
             Path(logs),
-            python=str(HOME / "bin" / "python"),
+            python=str(PYTHON),
             max_len=MAX_LEN,
             slots=options.clients,
             dtype=options.dtype,
