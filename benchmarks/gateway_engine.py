@@ -126,7 +126,7 @@ async def everything(directory: Path, options: argparse.Namespace) -> dict[str, 
         store = directory / "store.db"
         with closing(Store.open(store)) as record:
             record.add_key(hash_key(peers.KEY), "ada")
-            record.set_arms([Arm(name="main", version=1, share=1.0, engine=url)])
+            record.set_arms([Arm(name="main", version=1, share=1.0, engines=(url,))])
         processes = stack.enter_context(ExitStack())
         command = [sys.executable, "-m", "ostinato.gateway.server", "--store", str(store)]
         process = processes.enter_context(peers.started([*command, "--checkpoint", str(checkpoint)]))

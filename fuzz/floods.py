@@ -299,7 +299,7 @@ def servers(names: Sequence[str]) -> Iterator[dict[str, tuple[int, int]]]:
         )
         store = Store.open(directory / "store.db")
         store.add_key(hash_key(KEY), "flood", "use,feedback")
-        store.set_arms([Arm(name="main", version=1, share=1.0, engine="http://127.0.0.1:9")])
+        store.set_arms([Arm(name="main", version=1, share=1.0, engines=("http://127.0.0.1:9",))])
         store.close()
         commands = {
             "gateway": ("ostinato.gateway.server", "--store", str(directory / "store.db"), "--checkpoint",

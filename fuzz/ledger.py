@@ -41,8 +41,9 @@ from ostinato.sync import Fenced, Publisher, Subscriber
 from ostinato.train.config import LearnerConfig
 from ostinato.train.journal import Journal
 from ostinato.train.learner import Learner
-from ostinato.train.local import LocalTrainer
+from ostinato.train.local import DecoderModel
 from ostinato.train.samples import samples_of
+from ostinato.train.trainer import ChainTrainer
 from ostinato.types import (
     Completion,
     Ending,
@@ -90,15 +91,16 @@ class Tally(nn.Module):
         self.norm = nn.LayerNorm(1, bias=False)
 
 
-class TallyTrainer(LocalTrainer):
+class TallyTrainer(ChainTrainer):
     """The real trainer, except that a step adds to the tally."""
 
+    model: DecoderModel
     number: Callable[[str], int]
 
     def step(self, groups: Sequence[Group]) -> dict[str, Any]:
         with torch.no_grad():
             for group in groups:
-                self.decoder.embedding[self.number(group.prompt)] += 1
+                self.model.decoder.embedding[self.number(group.prompt)] += 1
         return {}
 
 
@@ -370,16 +372,17 @@ class World:
         self.bound = True
 
     def _learner(self, objects: Objects, config: LearnerConfig, *, stateless: bool = False) -> Learner:
-        trainer = TallyTrainer(Tally(), objects, self.folder, config)  # type: ignore[arg-type]
+        model = DecoderModel(Tally(), self.folder)  # type: ignore[arg-type]
+        trainer = TallyTrainer(model, objects, config)
         trainer.number = self.numbers.__getitem__
         learner = Learner(trainer, self.store, Journal(self.folder / "learner.jsonl"), config)
         claim = learner._ledger.claim
         learner._ledger.claim = lambda *about: self._claimed(claim(*about))  # type: ignore[method-assign]
-        for owner, name in ((learner, "_ledger"), (trainer, "_states"), (trainer, "_publisher")):
+        for owner, name in ((learner, "_ledger"), (model, "_states"), (trainer, "_publisher")):
             setattr(owner, name, Interrupted(getattr(owner, name), self.point))
         if stateless:
             nothing = {"saved": lambda *_, **__: [], "load": lambda *_: None}
-            trainer._states = type("NoStates", (), nothing)()
+            model._states = type("NoStates", (), nothing)()
         return learner
 
     def _claimed(self, groups: list[Group]) -> list[Group]:

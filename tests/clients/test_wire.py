@@ -25,7 +25,7 @@ from ostinato.types import Arm
 FILES = sorted((Path(__file__).parent / "wire").glob("*.json"))
 CHANGE = Change(path="/home/ada/repo/calc.py", before="    return a - b", after="    return a + b")
 TURNS = {client.name: client.turns for client in CLIENTS}
-UNSUPPORTED = "output_config.format"
+UNSUPPORTED = "cannot sample with json_schema"
 """Claude Code requests a title as JSON of a schema, and goes on without one."""
 
 

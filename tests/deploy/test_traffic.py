@@ -19,31 +19,31 @@ def store(tmp_path: Path) -> Store:
     return store
 
 
-def arms(store: Store) -> dict[str, tuple[int, float, str]]:
-    return {arm.name: (arm.version, arm.share, arm.engine) for arm in store.arms()}
+def arms(store: Store) -> dict[str, tuple[int, float, tuple[str, ...]]]:
+    return {arm.name: (arm.version, arm.share, arm.engines) for arm in store.arms()}
 
 
 def test_a_split_keeps_pinned_arms(store: Store) -> None:
     split(store, (CHAMPION, CHALLENGER))
     assert arms(store) == {
-        "champion": (1, 0.7, "http://a"),
-        "challenger": (2, 0.3, "http://b"),
-        "bench": (9, 0.0, "http://c"),
+        "champion": (1, 0.7, ("http://a",)),
+        "challenger": (2, 0.3, ("http://b",)),
+        "bench": (9, 0.0, ("http://c",)),
     }
 
 
 def test_promotion_sends_everyone_to_the_challengers_version(store: Store) -> None:
     split(store, (CHAMPION, CHALLENGER))
     assert promote(store, (CHAMPION, CHALLENGER)).version == 2
-    assert arms(store)["champion"] == (2, 1.0, "http://b")
+    assert arms(store)["champion"] == (2, 1.0, ("http://b",))
     assert sum(share for _, share, _ in arms(store).values()) == 1.0
 
 
 def test_roll_back_leaves_nobody_on_the_challengers_version(store: Store) -> None:
     split(store, (CHAMPION, CHALLENGER))
     assert roll_back(store, (CHAMPION, CHALLENGER)).version == 1
-    assert arms(store)["champion"] == (1, 1.0, "http://a")
-    assert arms(store)["challenger"] == (1, 0.0, "http://a")
+    assert arms(store)["champion"] == (1, 1.0, ("http://a",))
+    assert arms(store)["challenger"] == (1, 0.0, ("http://a",))
 
 
 @pytest.mark.parametrize("end", [promote, roll_back])

