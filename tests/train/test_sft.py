@@ -63,6 +63,14 @@ def test_the_rate_rises_stays_and_falls() -> None:
     assert rates[-1] == pytest.approx(0.05 * rate) and rates[800] == pytest.approx(rate / 2)
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"batch": 0}, {"learning_rate": 0.0}, {"induction": 1.0}, {"observed": 1.5}]
+)
+def test_settings_of_fine_tuning_that_cannot_work_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="sft: "):
+        SftConfig(**wrong)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("both", [{}, {"steps": 1, "cpu_seconds": 1.0}])
 def test_a_budget_is_one_of_both(both: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="either"):
@@ -141,13 +149,11 @@ def test_killed_at_any_step_it_ends_with_the_same_weights_to_the_bit(
     sources: tuple[Chunks, Chunks],
     decoder: Decoder,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A new process finds other lessons in another order, and is given them as they came the first time.
 
     `sources`: what it finds, and what a run found that was never killed.
     """
-    monkeypatch.setattr("ostinato.train.sft.SAVE_EVERY", 8)
     start = {name: tensor.clone() for name, tensor in decoder.state_dict().items()}
     told = dict[str, set[str]](killed=set(), whole=set())
 
@@ -159,7 +165,7 @@ def test_killed_at_any_step_it_ends_with_the_same_weights_to_the_bit(
             lambda: next(source, []),
             tmp_path / folder,
             budget,
-            CONFIG,
+            SftConfig(save_every=8),
             vocab_size=40,
             trained=told[folder].update,
         ).run(stop)

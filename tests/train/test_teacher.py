@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ostinato.store import Ledger, Store
 from ostinato.train.batch import Row
-from ostinato.train.teacher import OBSERVATION_WEIGHT, Pool, TeacherRows, induction_row
+from ostinato.train.teacher import Pool, TeacherRows, induction_row
 from ostinato.types import Completion, Ending, FinishReason, Session, Source, State, Turn
 
 
@@ -46,8 +46,8 @@ def lesson(store: Store, id: str, *prompts: tuple[int, ...], ended: bool = True)
 
 def test_what_was_done_counts_more_than_what_was_seen(store: Store) -> None:
     lesson(store, "s1", (1, 2), (1, 2, 7, 8, 3))
-    (row,) = TeacherRows(store)()
-    seen = OBSERVATION_WEIGHT
+    seen = 0.2
+    (row,) = TeacherRows(store, observed=seen)()
     assert row.session_id == "s1"
     assert row.ids == (1, 2, 7, 8, 3, 7, 8) and row.weights == (seen, seen, 1, 1, seen, 1, 1)
 

@@ -10,7 +10,7 @@ from ostinato.harness.agent import HarnessConfig
 from ostinato.model.config import ModelConfig
 from ostinato.rollout.practice import PracticeConfig
 from ostinato.tasks.pebble import SPLITS, TRAIN
-from ostinato.train.config import LearnerConfig
+from ostinato.train.config import LearnerConfig, SftConfig, TrainerConfig
 
 CLAIMS = ("better", "cheaper")
 """The claims that an A/B test may set out to show: the values of `deploy.abtest.Claim`."""
@@ -71,6 +71,7 @@ class TeachConfig:
     steps: int = 1200
     at_once: int = 4
     """Lessons that are given at the same time."""
+    sft: SftConfig = field(default_factory=SftConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +130,7 @@ class RunConfig:
     engine: EnginesConfig = field(default_factory=EnginesConfig)
     tasks: TasksConfig = field(default_factory=TasksConfig)
     harness: HarnessConfig = field(default_factory=HarnessConfig)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
     teach: TeachConfig = field(default_factory=TeachConfig)
     practice: PracticeConfig = field(default_factory=PracticeConfig)
     refine: LearnerConfig = field(default_factory=lambda: LearnerConfig(versions=32))

@@ -161,6 +161,19 @@ class SftConfig:
     induction: float = 0.12
     """The share of the budget that trains on random spans to copy, before any lesson; a model that was
     trained before needs none."""
+    observed: float = 0.3
+    """The weight of what tools and people said; sampled tokens weigh 1."""
+    save_every: int = 100
+    """The steps after which a state is saved; a killed run does those since the last one again."""
+
+    def __post_init__(self) -> None:
+        if min(self.rise_steps, self.batch, self.save_every) < 1 or self.learning_rate <= 0:
+            raise ValueError(
+                "sft: learning_rate must be above 0, rise_steps, batch and save_every at least 1, got "
+                f"{self.learning_rate}, {self.rise_steps}, {self.batch} and {self.save_every}"
+            )
+        if not (0 <= self.induction < 1 and 0 <= self.observed <= 1):
+            raise ValueError(f"sft: induction {self.induction} and observed {self.observed} are shares of 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ INDUCTION_BATCH = 64
 FLAT_UNTIL, LOWEST = 0.6, 0.05
 BATCHES_DRAWN = 4
 """Batches that are drawn together, so that rows of similar length can share one."""
-LOOK_EVERY, SAVE_EVERY, WAIT_S = 10, 100, 0.1
+LOOK_EVERY, WAIT_S = 10, 0.1
 
 
 def learning_rate(config: SftConfig, step: int, used: float) -> float:
@@ -143,7 +143,7 @@ class Sft:
         self.step += 1
         if self.step % LOOK_EVERY == 0 or self.used >= 1:
             self._report(loss, rate)
-        if self.step % SAVE_EVERY == 0:
+        if self.step % self._config.save_every == 0:
             self._save()
 
     def _save(self) -> None:
@@ -185,7 +185,7 @@ def train(settings: SftProcess, stop: Stop) -> None:
         if not start.leads:
             return
         store = Store.open(settings.store)
-        rows = TeacherRows(store)
+        rows = TeacherRows(store, observed=settings.sft.observed)
         sft = Sft(
             start.trainer,
             rows,

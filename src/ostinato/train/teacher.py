@@ -14,8 +14,6 @@ from ostinato.train.samples import UntrainableError, rows_of
 from ostinato.types import Sample, Session, Source, State
 
 log = logging.getLogger(__name__)
-OBSERVATION_WEIGHT = 0.3
-"""The weight of observed tokens: predicting what a tool printed practises copying."""
 SPAN = (4, 12)
 FIRST_SIGHT_WEIGHT = 0.02
 
@@ -24,19 +22,21 @@ class TeacherRows:
     """A source of new rows: each call returns those of the teacher's sessions that ended since the last call.
 
     Turns whose tokens do not fit together are accounted UNTRAINABLE; the others when they are trained on.
+    Observed tokens weigh `observed`: predicting what a tool printed practises copying.
     """
 
-    def __init__(self, store: Store, source: Source = Source.TEACHER) -> None:
+    def __init__(self, store: Store, source: Source = Source.TEACHER, *, observed: float = 0.3) -> None:
         self._store = store
         self._ledger = Ledger(store)
         self._source = source
+        self._observed = observed
         self._returned: set[str] = set()
 
     def __call__(self) -> list[Row]:
         ended = self._store.sessions(source=self._source, ended=True)
         new = [session for session in ended if session.id not in self._returned]
         self._returned |= {session.id for session in new}
-        return [row_of(sample) for sample in self._samples(new)]
+        return [row_of(sample, self._observed) for sample in self._samples(new)]
 
     def trained(self, session_ids: Iterable[str]) -> None:
         """Account these sessions as trained; call it once the weights that learnt from them are on disk."""
@@ -98,11 +98,11 @@ class Arrivals:
             self._waiting.setdefault(row.session_id, []).append(row)
 
 
-def row_of(sample: Sample) -> Row:
-    """Return a row in which sampled tokens count 1 and observed ones `OBSERVATION_WEIGHT`."""
+def row_of(sample: Sample, observed: float) -> Row:
+    """Return a row in which sampled tokens count 1 and observed ones `observed`."""
     return Row(
         ids=sample.ids,
-        weights=tuple(1.0 if sampled else OBSERVATION_WEIGHT for sampled in sample.mask),
+        weights=tuple(1.0 if sampled else observed for sampled in sample.mask),
         session_id=sample.session_id,
     )
 

@@ -63,6 +63,7 @@ async def start_learner(
         until=until,
         before=None if before is None else run.directory / f"learner-{before}",
         learner=config,
+        trainer=shop.config.trainer,
     )
     return await shop.services.start(f"learner-{name}", "ostinato.train.learner", settings, keep=False)
 

@@ -26,6 +26,8 @@ async def teach(shop: Workshop) -> Taught:
         out=run.checkpoint("taught"),
         run_dir=run.directory / "sft",
         budget=Budget(steps=settings.steps),
+        sft=settings.sft,
+        trainer=config.trainer,
     )
     tokenizer, renderer = load_wire(run.checkpoint(START))
     policy = TeacherPolicy(tokenizer, renderer.stop_ids[0])
