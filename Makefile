@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-clients test-sandboxes test-vllm wheel reference quick check lint types clean
+.PHONY: demo real real-short test test-clients test-sandboxes test-vllm wheel reference quick check lint types clean
 
 $(VENV)/demo.stamp: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -31,6 +31,14 @@ test-clients: $(VENV)/dev.stamp
 test-vllm: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.vllm.install $(ARGS)
 
+real: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.real.install
+	$(BIN)/ostinato run recipes/real.toml $(ARGS)
+
+real-short: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.real.install
+	$(BIN)/python -m pytest -m real tests/real $(ARGS)
+
 test-sandboxes: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.sandbox.install $(ARGS)
 
@@ -41,7 +49,7 @@ reference: $(VENV)/dev.stamp
 	$(BIN)/python docs/reference/make.py
 
 quick: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest --numprocesses auto -m "not slow and not machines and not clients and not vllm" $(ARGS)
+	$(BIN)/python -m pytest --numprocesses auto -m "not slow and not machines and not clients and not vllm and not real" $(ARGS)
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

