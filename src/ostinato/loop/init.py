@@ -4,9 +4,12 @@ import argparse
 import asyncio
 import json
 import os
-from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ostinato.engine.choose import EngineChoice
 
 DONE = 0
 SLOTS_ON_A_GPU, SLOTS_A_CORE = 64, 8
@@ -69,18 +72,6 @@ class InitError(ValueError):
     """No file can be written for this model or this machine."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """A value of a setting with the reason for it, which becomes the comment beside it.
-
-    >>> Choice(value="ns", reason="namespaces").value
-    'ns'
-    """
-
-    value: str
-    reason: str
-
-
 def register(commands: Any) -> None:
     """Add `init` to the subparsers of `ostinato`."""
     parser = commands.add_parser("init", help="write a file for `ostinato run` that suits this machine")
@@ -122,17 +113,17 @@ async def settings_file(file: Path, model: Path | None) -> str:
     accelerators, precision = gpus(), precision_here()
     context = 768 if model is None else min(LONGEST_CONTEXT, _positions(model))
     cores = os.cpu_count() or 1
-    engine = _engine(model, bool(accelerators))
+    engine = _engine(model)
     return TEMPLATE.format(
         file=file,
         machine=f"{cores} cores, {_memory_gib():.0f} GiB, {len(accelerators) or 'no'} GPU",
         sandbox=sandbox.name,
         isolation=isolation,
         model=_model(model),
-        backend=engine.value,
+        backend=engine.backend,
         backend_reason=engine.reason,
-        dtype=precision.dtype if engine.value == "vllm" else "float32",
-        dtype_reason=precision.reason if engine.value == "vllm" else "the embedded engine has no other",
+        dtype=precision.dtype if engine.backend == "vllm" else "float32",
+        dtype_reason=precision.reason if engine.backend == "vllm" else "the embedded engine has no other",
         slots=SLOTS_ON_A_GPU if accelerators else SLOTS_A_CORE * cores,
         context=context,
         profile="core" if model is None else "short",
@@ -148,13 +139,18 @@ def _model(path: Path | None) -> str:
     return f"path = {json.dumps(str(path.resolve()))}    # Hugging Face layout"
 
 
-def _engine(model: Path | None, gpu: bool) -> Choice:
-    """Return vLLM where it is installed beside a GPU, else the embedded engine."""
-    from importlib.util import find_spec
+def _engine(model: Path | None) -> "EngineChoice":
+    """Return what the engine's own `auto` chooses here."""
+    from ostinato.engine.choose import choose_engine
+    from ostinato.engine.machine import free_bytes, gpus
+    from ostinato.loop.config import StartConfig
+    from ostinato.model.config import ModelConfig
 
-    if model is not None and gpu and find_spec("vllm") is not None:
-        return Choice(value="vllm", reason="there are a GPU and vLLM; `embedded` runs on one CPU thread")
-    return Choice(value="embedded", reason="one CPU thread; `vllm` if that is installed, `python` names it")
+    shape = StartConfig().shape
+    if model is not None:
+        shape = ModelConfig.from_hf(json.loads((model / "config.json").read_text()))
+    installed = find_spec("vllm") is not None
+    return choose_engine(shape, gpu=bool(gpus()), free_bytes=free_bytes(), vllm=installed)
 
 
 def _positions(model: Path) -> int:
