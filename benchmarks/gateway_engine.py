@@ -2,21 +2,24 @@
 
     python -m benchmarks.gateway_engine [--json] [--at-once 16] [--seconds 8] [--windows 4]
     OSTINATO_ENGINE_SECRET=… python -m benchmarks.gateway_engine --engine URL --checkpoint DIR
+    python -m benchmarks.gateway_engine --vllm DIR
 
 The same conversations (about `--read` words in, `--sampled` tokens out) go to an engine server directly, and
 through a gateway process that records every turn, `--at-once` under way; the two take turns window by window.
 A figure is the median ratio of sampled tokens a second. `--engine` is any engine server, such as one with
-vLLM behind it; without it a scripted engine takes 10 ms for each token of a request and has no limit.
+vLLM behind it; `--vllm` starts one in float32 for a checkpoint. Without either a scripted engine takes 10 ms
+for each token of a request and has no limit.
 """
 
 import argparse
 import asyncio
 import os
+import secrets
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, ExitStack, closing
+from contextlib import AsyncExitStack, ExitStack, closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -25,6 +28,8 @@ import uvloop
 
 from benchmarks import gateway_peers as peers
 from benchmarks.measure import Figure, Run, quantile, ratios, table
+from benchmarks.vllm_logprobs import ENVIRONMENT as VLLM_ENVIRONMENT
+from benchmarks.vllm_peer import PYTHON, missing
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.gateway.access.keys import hash_key
 from ostinato.model.renderer import Renderer
@@ -108,11 +113,29 @@ async def measured(sides: Sides, options: argparse.Namespace) -> dict[str, Figur
     }
 
 
+@contextmanager
+def vllm(checkpoint: Path, options: argparse.Namespace) -> Iterator[str]:
+    """Yield the URL of an engine server with vLLM, which ends with it."""
+    if problem := missing():
+        raise SystemExit(problem)
+    options_of_it = ["--backend", "vllm", "--dtype", "float32", "--python", str(PYTHON), "--port", "0"]
+    sizes = ["--slots", str(options.at_once), "--max-len", str(2 * options.read + 2 * options.sampled)]
+    command = [sys.executable, "-m", "ostinato.engine.server", "--checkpoint", str(checkpoint)]
+    os.environ.setdefault(ENGINE_SECRET, secrets.token_hex())
+    with peers.started([*command, *options_of_it, *sizes], VLLM_ENVIRONMENT) as process:
+        try:
+            yield f"http://127.0.0.1:{peers.announced(process).port}"
+        finally:
+            process.terminate()
+            process.wait()
+
+
 async def everything(directory: Path, options: argparse.Namespace) -> dict[str, Figure]:
-    response = peers.checkpoint(directory) if options.checkpoint is None else []
-    checkpoint = options.checkpoint or directory
+    given = options.checkpoint or options.vllm
+    response = peers.checkpoint(directory) if given is None else []
+    checkpoint = given or directory
     async with AsyncExitStack() as stack:
-        url = options.engine
+        url = options.engine or (options.vllm and stack.enter_context(vllm(options.vllm, options)))
         if url is None:
             ids = [id_ for id_, _ in response]
 
@@ -143,6 +166,7 @@ def main(run: Run) -> None:
     )
     parser.add_argument("--engine", help="URL of an engine server")
     parser.add_argument("--checkpoint", type=Path, help="directory with the tokenizer of that engine")
+    parser.add_argument("--vllm", type=Path, help="checkpoint for a vLLM to start")
     parser.add_argument("--read", type=int, default=300, help="words of a prompt")
     parser.add_argument("--sampled", type=int, default=100, help="tokens of a completion")
     parser.add_argument("--at-once", type=int, default=16)
@@ -152,6 +176,8 @@ def main(run: Run) -> None:
     options = parser.parse_args()
     if (options.engine is None) != (options.checkpoint is None):
         parser.error("give --engine and --checkpoint together")
+    if options.engine and options.vllm:
+        parser.error("give --engine or --vllm, not both")
     with tempfile.TemporaryDirectory() as directory:
         figures = uvloop.run(everything(Path(directory), options))
     table(["", "median", "n"], [[name, each.text(3), str(each.n)] for name, each in figures.items()])

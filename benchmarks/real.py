@@ -10,6 +10,8 @@ keys empty and its reason under `not_run`; no figure is ever filled in.
 | `logprobs` | `benchmarks.vllm_logprobs`: vLLM beside transformers, float32 and bfloat16 |
 | `swap` | `benchmarks.vllm_swap`: new weights for a vLLM under traffic |
 | `delta` | `benchmarks.model_traces`, then `benchmarks.codec`: deltas of real optimizer steps |
+| `trainer` | `benchmarks.trainer`: the sharded trainer beside plain transformers and TRL (`--peer-python`) |
+| `gateway` | `benchmarks.gateway_engine`: the gateway before vLLM |
 | `learning` | the report of the run that `make real` left in `--run` |
 """
 
@@ -29,11 +31,6 @@ MODEL = Path(__file__).parents[1] / ".clients" / "smollm2" / "model"
 """The place where `make real` puts SmolLM2."""
 TINY = {"seeds": 0.65, "larger": 0.09, "families": 0.01}
 """The solve rates of the demo's policy of 0.4 M parameters, which stand beside those of the real one."""
-UNMEASURED = (
-    *("logits_max", "ranks_loss", "ranks_weights", "packed"),
-    *("sft_tokens_ratio_vs_trl", "sft_memory_ratio_vs_trl", "gateway_throughput_ratio"),
-)
-"""Keys that no benchmark gives yet."""
 Figures = Mapping[str, Any]
 
 
@@ -48,6 +45,7 @@ class Options:
     model: Path
     run: Path
     patience: float
+    peer_python: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +91,16 @@ def delta(options: Options) -> Figures:
         return result_of(options, "codec", "--traces", place, "--json")
 
 
+def trainer(options: Options) -> Figures:
+    peer = [] if options.peer_python is None else ["--peer-python", options.peer_python]
+    return result_of(options, "trainer", "--model", str(options.model), *peer, "--json")
+
+
+def gateway(options: Options) -> Figures:
+    long = ["--seconds", "60", "--read", "250", "--windows", "3"]
+    return result_of(options, "gateway_engine", "--vllm", str(options.model), *long, "--json")
+
+
 def learning(options: Options) -> Figures:
     """Return the solve rates after teaching and after practice with intervals, beside the tiny ones."""
     report = options.run / "report.json"
@@ -108,14 +116,21 @@ PARTS = {
     "delta": Part(
         keys=("delta_ratio_1e6", "delta_ratio_5e6", "delta_vs_gap16", "delta_vs_xor"), measure=delta
     ),
+    "trainer": Part(
+        keys=(
+            *("logits_max", "ranks_loss", "ranks_weights", "packed"),
+            *("sft_tokens_ratio_vs_trl", "sft_memory_ratio_vs_trl"),
+        ),
+        measure=trainer,
+    ),
+    "gateway": Part(keys=("gateway_throughput_ratio",), measure=gateway),
     "learning": Part(keys=("learning",), measure=learning),
 }
 
 
 def gather(only: list[str], options: Options) -> tuple[dict[str, Any], dict[str, str]]:
     """Return a value or None for every key, and the reason of each None."""
-    figures: dict[str, Any] = dict.fromkeys(UNMEASURED)
-    not_run = dict.fromkeys(UNMEASURED, "no benchmark gives it yet")
+    figures, not_run = dict[str, Any](), dict[str, str]()
     for name, part in PARTS.items():
         found: Figures = {}
         reason = "left out by --only"
@@ -134,10 +149,13 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=sorted(PARTS), default=sorted(PARTS))
     parser.add_argument("--model", type=Path, default=MODEL, help="a directory in Hugging Face layout")
     parser.add_argument("--run", type=Path, default=Path("runs/real"), help="the run folder of make real")
+    parser.add_argument("--peer-python", help="an interpreter that has trl")
     parser.add_argument("--patience", type=float, default=3600.0, help="seconds for one part")
     parser.add_argument("--json", action="store_true", help="print JSON as well, last line of the output")
     given = parser.parse_args()
-    options = Options(model=given.model, run=given.run, patience=given.patience)
+    options = Options(
+        model=given.model, run=given.run, patience=given.patience, peer_python=given.peer_python
+    )
     with Run("real", "torch", "transformers") as run:
         figures, not_run = gather(given.only, options)
         rows = [[key, str(figures[key]) if key not in not_run else f"- ({not_run[key]})"] for key in figures]
