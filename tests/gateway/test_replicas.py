@@ -71,3 +71,11 @@ def test_when_all_are_away_one_is_tried_all_the_same() -> None:
 def test_an_arm_without_an_engine_has_no_choice() -> None:
     with pytest.raises(ValueError, match="at least one engine"):
         Replicas().choose("s", [])
+
+
+def test_a_replica_that_failed_thousands_of_times_is_still_tried_again() -> None:
+    replicas = Replicas()
+    for _ in range(3000):
+        replicas.failed("http://a")
+    assert replicas.is_away("http://a")
+    assert replicas.choose("s", ("http://a", "http://b")) == "http://b"

@@ -17,6 +17,8 @@ BALANCE = 1.25
 (consistent hashing with bounded loads, https://arxiv.org/abs/1608.01350)."""
 FIRST_AWAY_S, LONGEST_AWAY_S = 0.5, 30.0
 """The time that a replica is left alone after a failure; twice as long after each further one."""
+MOST_DOUBLINGS = 6
+"""The doublings that reach LONGEST_AWAY_S; a power of every count of failures would overflow a float."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +72,7 @@ class Replicas:
     def failed(self, url: str) -> None:
         """Leave a replica alone for a while."""
         self._failures[url] += 1
-        wait = min(FIRST_AWAY_S * 2.0 ** (self._failures[url] - 1), LONGEST_AWAY_S)
+        wait = min(FIRST_AWAY_S * 2 ** min(self._failures[url] - 1, MOST_DOUBLINGS), LONGEST_AWAY_S)
         self._back_at[url] = self._clock() + wait
 
     def answered(self, url: str) -> None:
