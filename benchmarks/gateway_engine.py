@@ -32,8 +32,7 @@ from benchmarks.vllm_logprobs import ENVIRONMENT as VLLM_ENVIRONMENT
 from benchmarks.vllm_peer import PYTHON, missing
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.gateway.access.keys import hash_key
-from ostinato.model.renderer import Renderer
-from ostinato.model.tokenizer import Tokenizer
+from ostinato.model.families import load_renderer
 from ostinato.store import Store
 from ostinato.store.wire import request_to_json
 from ostinato.types import Arm, GenerateRequest
@@ -155,7 +154,7 @@ async def everything(directory: Path, options: argparse.Namespace) -> dict[str, 
         process = processes.enter_context(peers.started([*command, "--checkpoint", str(checkpoint)]))
         gateway = peers.announced(process)
         http = await stack.enter_async_context(aiohttp.ClientSession(timeout=LONG_S))
-        renderer = Renderer(Tokenizer.load(checkpoint))
+        renderer = load_renderer(checkpoint)
         urls = (url, f"http://127.0.0.1:{gateway.port}")
         return await measured(Sides(http, urls, renderer), options)
 

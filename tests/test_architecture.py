@@ -35,7 +35,7 @@ TORCH_FREE = [
     "ostinato.gateway.app",
     "ostinato.gateway.server",
     "ostinato.harness.agent",
-    "ostinato.model.renderer",
+    "ostinato.model.families",
     "ostinato.sandbox.exam.verifier",
     "ostinato.search.server",
     "ostinato.tasks.pebble",

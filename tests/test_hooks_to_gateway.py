@@ -16,7 +16,7 @@ import ostinato
 from ostinato.edits.install.git_hooks import find, install, uninstall
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.gateway.access.keys import hash_key
-from ostinato.model.renderer import Renderer
+from ostinato.model.families import load_renderer
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.rewards.definition import LIVE
 from ostinato.rollout.collect import Collector
@@ -96,7 +96,7 @@ async def test_an_edit_that_was_committed_becomes_a_signal_and_its_session_is_co
     """An agent that knows nothing of ostinato still leaves a group that the trainer may claim."""
     checkpoint = home / "checkpoint"
     Tokenizer.train(["the tokens of a conversation " * 4], 300, ["<tool_call>\n"]).save(checkpoint)
-    renderer = Renderer(Tokenizer.load(checkpoint))
+    renderer = load_renderer(checkpoint)
     store = Store.open(home / "store.db")
     store.add_key(hash_key(KEY), "ada")
     store.accounts.set_consent(user="ada", granted=True, by="ada")

@@ -52,7 +52,7 @@ from ostinato.loop.config import RunConfig
 from ostinato.model.checkpoint import load
 from ostinato.model.config import ModelConfig
 from ostinato.model.create import create
-from ostinato.model.renderer import Renderer, skeletons
+from ostinato.model.families import HermesRenderer, skeletons
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.sandbox.base import SandboxError
 from ostinato.sandbox.choose import KINDS, probe
@@ -206,7 +206,7 @@ class Door:
 async def opened(directory: Path, checkpoint: Path, script: list[str]) -> AsyncIterator[Door]:
     """A gateway before an engine that plays `script` and then samples from the checkpoint."""
     decoder, tokenizer, _ = load(checkpoint)
-    renderer = Renderer(tokenizer)
+    renderer = HermesRenderer(tokenizer)
     model = EmbeddedEngine(decoder, version=0, slots=2, max_len=16_384)
     played = iter(script)
 

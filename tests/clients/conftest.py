@@ -17,7 +17,7 @@ from tests.clients.editor import Change, Editor
 
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.gateway.access.keys import hash_key
-from ostinato.model.renderer import Renderer
+from ostinato.model.families import load_renderer
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Store
 from ostinato.types import Arm
@@ -81,7 +81,7 @@ async def editor(desk: Desk, store: Store, checkpoint: Path) -> AsyncIterator[Ed
     """The scripted model, behind the only arm of the store."""
     path = str(desk.repo / "calc.py")
     change = Change(path=path, before="    return a - b", after="    return a + b")
-    editor = Editor(Renderer(Tokenizer.load(checkpoint)), change)
+    editor = Editor(load_renderer(checkpoint), change)
     engine = await serve_scripted(ScriptedEngine(editor))
     store.set_arms([Arm(name="main", version=3, share=1.0, engines=(engine.url,))])
     yield editor

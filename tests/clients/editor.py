@@ -15,7 +15,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ostinato.model.renderer import CLOSE, OPEN, Renderer
+from ostinato.model.families import Renderer
+from ostinato.model.families.hermes import CLOSE, OPEN
 from ostinato.model.transcript import messages_of, tools_of
 from ostinato.types import GenerateRequest
 

@@ -8,11 +8,11 @@ import pytest
 from tests.clients.editor import DONE, SUBMIT, Change, Editor, patch_of, say
 
 from ostinato.engine.scripted import ScriptedEngine
-from ostinato.model.renderer import Renderer, assistant_message, parse_text
+from ostinato.model.families import HermesRenderer, assistant_message, parse_text
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.types import FinishReason, GenerateRequest
 
-RENDERER = Renderer(Tokenizer.train(["the line is changed"], 300))
+RENDERER = HermesRenderer(Tokenizer.train(["the line is changed"], 300))
 CHANGE = Change(path="calc.py", before="    return a - b", after="    return a + b")
 READ_EDIT = {"ls": ("path",), "read": ("path",), "edit": ("path", "old_string", "new_string")}
 

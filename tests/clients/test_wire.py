@@ -17,8 +17,7 @@ from tests.clients.exact import check_exact
 from tests.gateway.conftest import serving
 
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
-from ostinato.model.renderer import Renderer
-from ostinato.model.tokenizer import Tokenizer
+from ostinato.model.families import Renderer, load_renderer
 from ostinato.store import Store
 from ostinato.types import Arm
 
@@ -31,7 +30,7 @@ UNSUPPORTED = "cannot sample with json_schema"
 
 @pytest.fixture
 def renderer(checkpoint: Path) -> Renderer:
-    return Renderer(Tokenizer.load(checkpoint))
+    return load_renderer(checkpoint)
 
 
 @pytest.fixture

@@ -37,8 +37,8 @@ async def test_a_lesson_is_not_given_on_a_task_that_was_shown_before(tmp_path: P
     async with circle(tmp_path, lambda session_id, turn: "done", []) as shop:
         ledger = Ledger(shop.store)
         ledger.reserve(known.key, Stage.LIVE)
-        tokenizer, renderer = load_wire(shop.run.checkpoint(START))
-        policy = TeacherPolicy(tokenizer, renderer.stop_ids[0])
+        _, renderer = load_wire(shop.run.checkpoint(START))
+        policy = TeacherPolicy(renderer)
         site = await serve_scripted(ScriptedEngine(policy))
         shop.put_arm(Arm(name="teacher", version=TEACHER_VERSION, share=0.0, engines=(site.url,)))
         lessons = Lessons(

@@ -15,7 +15,7 @@ from tests.watchdog import watched
 
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.gateway.access.keys import hash_key
-from ostinato.model.renderer import Renderer
+from ostinato.model.families import Renderer, load_renderer
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Store
 from ostinato.types import Arm, GenerateRequest
@@ -55,7 +55,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def renderer(checkpoint: Path) -> Renderer:
-    return Renderer(Tokenizer.load(checkpoint))
+    return load_renderer(checkpoint)
 
 
 @pytest.fixture

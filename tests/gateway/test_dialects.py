@@ -19,7 +19,7 @@ from ostinato.gateway.dialects.responses import Responses, parse_responses
 from ostinato.gateway.errors import ApiError
 from ostinato.gateway.tokens.reply_parser import answer_of, parse_reply, prefix_digests
 from ostinato.gateway.tokens.text_stream import TextStream
-from ostinato.model.renderer import Renderer
+from ostinato.model.families import Renderer
 from ostinato.types import Completion, FinishReason, Turn
 
 words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12).filter(str.strip)

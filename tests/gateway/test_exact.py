@@ -14,7 +14,7 @@ from tests.gateway.conftest import KEY, Script, serving
 from ostinato.engine.base import Token
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.gateway.access.keys import hash_key
-from ostinato.model.renderer import Renderer
+from ostinato.model.families import Renderer
 from ostinato.store import Store
 from ostinato.types import Arm, Completion, GenerateRequest, Sampling
 

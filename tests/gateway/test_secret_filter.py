@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ostinato.gateway.dialects.request import ChatRequest
 from ostinato.gateway.secret_filter import WITHHELD, SecretFilter
-from ostinato.model.renderer import Renderer
+from ostinato.model.families import Renderer
 from ostinato.store import Store
 from ostinato.train.samples import UntrainableError, samples_of
 from ostinato.types import Completion, FinishReason, Turn

@@ -13,7 +13,7 @@ from tests.gateway.conftest import KEY, Script, serving
 
 from ostinato.engine.base import Token
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
-from ostinato.model.renderer import Renderer
+from ostinato.model.families import Renderer
 from ostinato.rollout.credit import Credited, samples
 from ostinato.store import Ledger, Store
 from ostinato.types import (

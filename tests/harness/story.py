@@ -11,7 +11,7 @@ from ostinato.engine.base import PromptTooLongError
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.harness.profiles.prompt import SYSTEM
 from ostinato.harness.tools.definitions import TOOLS
-from ostinato.model.renderer import Renderer, skeletons
+from ostinato.model.families import HermesRenderer, skeletons
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Store
 from ostinato.types import Arm
@@ -39,7 +39,7 @@ async def scripted_gateway(directory: Path, store: Store, script: list[str]) -> 
     """
     tokenizer = Tokenizer.train(["def alpha(a, b): return a - b"], 400, skeletons(SYSTEM, TOOLS))
     tokenizer.save(directory / "checkpoint")
-    renderer = Renderer(tokenizer)
+    renderer = HermesRenderer(tokenizer)
 
     async def policy(request):
         if not script:

@@ -6,11 +6,13 @@ from hypothesis import strategies as st
 
 from ostinato.harness.profiles.prompt import SYSTEM
 from ostinato.harness.tools.definitions import TOOLS
-from ostinato.model.renderer import Renderer, assistant_message, parse_text, skeletons
+from ostinato.model.families import HermesRenderer, assistant_message, parse_text, skeletons
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.model.transcript import messages_of, tools_of
 
-RENDERER = Renderer(Tokenizer.train(["def alpha(a, b):\n    return a + b\n"], 400, skeletons(SYSTEM, TOOLS)))
+RENDERER = HermesRenderer(
+    Tokenizer.train(["def alpha(a, b):\n    return a + b\n"], 400, skeletons(SYSTEM, TOOLS))
+)
 words = st.text("abcXYZ 01+-\n", max_size=20)
 
 

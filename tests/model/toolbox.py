@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Any
 
-from ostinato.model.renderer import skeletons
+from ostinato.model.families import skeletons
 from ostinato.model.tokenizer import Tokenizer
 
 SYSTEM = "You fix code."

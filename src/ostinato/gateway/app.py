@@ -40,7 +40,7 @@ from ostinato.gateway.tokens.reply_parser import prefix_digests, without_default
 from ostinato.gateway.turn_response import TurnResponse
 from ostinato.gateway.turns import ModelCall, Turns
 from ostinato.gateway.upstream import EngineClient
-from ostinato.model.renderer import Renderer, RenderError
+from ostinato.model.families import Renderer, RenderError
 from ostinato.store import PurgedError, Store, StoreError
 from ostinato.types import ApiKey
 from ostinato.web.origin import LocalOnly

@@ -23,7 +23,7 @@ from itertools import accumulate
 
 from ostinato.gateway.config import SecretPolicy
 from ostinato.gateway.dialects.request import ChatRequest, Message
-from ostinato.model.renderer import Renderer
+from ostinato.model.families import Renderer
 from ostinato.store.redaction.find import find, redact, redact_json
 from ostinato.types import Completion, Turn
 

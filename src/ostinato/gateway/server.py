@@ -15,8 +15,8 @@ from ostinato.config import settings_of
 from ostinato.gateway.app import create_app
 from ostinato.gateway.config import GatewayServerConfig
 from ostinato.gateway.harness_check import trained_under
-from ostinato.model.renderer import Renderer, RenderError
-from ostinato.model.tokenizer import Tokenizer, TokenizerError
+from ostinato.model.families import RenderError, load_renderer
+from ostinato.model.tokenizer import TokenizerError
 from ostinato.store import Store, StoreError
 from ostinato.web.protocol import LIMITS, allow_connections, listen
 from ostinato.web.secret import take_secret
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT. Return 2, after one line on stderr, when it cannot start."""
     config = settings_of(GatewayServerConfig, arguments, "python -m ostinato.gateway.server", __doc__)
     try:
-        renderer = Renderer(Tokenizer.load(config.checkpoint))
+        renderer = load_renderer(config.checkpoint)
         store = Store.open(config.store)
         harness = trained_under(config.checkpoint)
         listener = listen(config.host, config.port, BACKLOG)

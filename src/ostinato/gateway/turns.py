@@ -23,7 +23,7 @@ from ostinato.gateway.tokens.reply_parser import answer_of, parse_reply, plain, 
 from ostinato.gateway.tokens.text_stream import TextStream
 from ostinato.gateway.tokens.tool_calls import misuse
 from ostinato.gateway.upstream import EngineClient, EngineEvent, SampledToken, shared_distribution
-from ostinato.model.renderer import Renderer
+from ostinato.model.families import Renderer
 from ostinato.store import KeyChangedError, PurgedError, StoreError, TakenError
 from ostinato.types import ApiKey, Arm, Completion, FinishReason, GenerateRequest, Sampling, Turn
 

@@ -7,12 +7,13 @@ byte.
 """
 
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import tokenizers
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
@@ -28,6 +29,8 @@ it: a name is the same token in `def f(x)`, `return x` and `test_f`, so a small 
 alone."""
 ASCII_WORDS = re.compile(r"[A-Za-z]+|[0-9]+|[^A-Za-z0-9]+")
 """The same words in text that is all ASCII."""
+TAG = re.compile(r"</?[^\s<>]+>|\[/?[A-Z_]+\]")
+"""An added token that is a tag, such as `<think>` or `[INST]`: control text even where it is not special."""
 MOST_WORDS, LONGEST_WORD = 100_000, 64
 UNKNOWN = "\ufffd".encode()
 """The text of an id beyond the vocabulary, which exists because models may pad their embedding."""
@@ -43,6 +46,10 @@ def _byte_of_char() -> dict[str, int]:
     table = {chr(byte): byte for byte in printable}
     others = [byte for byte in range(BYTES) if byte not in printable]
     return table | {chr(BYTES + i): byte for i, byte in enumerate(others)}
+
+
+BYTE_OF_CHAR = _byte_of_char()
+BYTE_PIECE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 
 
 class _Words(dict[str, list[int]]):
@@ -100,7 +107,7 @@ class Tokenizer:
         """Read `directory/tokenizer.json`. Raises TokenizerError, which names the file."""
         path = Path(directory) / "tokenizer.json"
         try:
-            return cls(tokenizers.Tokenizer.from_file(str(path)))
+            return cls(tokenizers.Tokenizer.from_str(_without_added_space(path.read_text())))
         except Exception as error:  # the library raises bare Exception
             raise TokenizerError(f"{path}: cannot be read as a tokenizer: {error}") from error
 
@@ -134,13 +141,47 @@ class Tokenizer:
 
     def encode_untrusted(self, text: str) -> list[int]:
         """Return ids that decode to `text` without any control token, so that nobody can forge a turn."""
-        if "<|" not in text:
+        starts = [found.start() + 1 for found in self._control_pattern.finditer(text)]
+        if not starts:
             return self.encode(text)
-        first, *rest = text.split("<|")
-        ids = self.encode(first + "<") if rest else self.encode(first)
-        for i, piece in enumerate(rest):
-            ids += self.encode("|" + piece + ("<" if i < len(rest) - 1 else ""))
+        # Each piece lacks the first character of a control text, or all but the first.
+        cuts = [0, *starts, len(text)]
+        ids = [i for at, end in itertools.pairwise(cuts) for i in self.encode(text[at:end])]
+        if not self.control_ids.isdisjoint(ids):
+            raise TokenizerError("the tokenizer makes a control token of a text that does not hold it")
         return ids
+
+    def holds_control(self, text: str) -> bool:
+        """Return whether a control text is in `text`."""
+        return self._control_pattern.search(text) is not None
+
+    def first_control(self, text: str) -> str | None:
+        """Return the first control text in `text`; of two that begin there, the longer."""
+        found = self._control_pattern.search(text)
+        return found[1] if found else None
+
+    @cached_property
+    def control_texts(self) -> tuple[str, ...]:
+        """The texts that only a template may turn into their token: special ones, and tags."""
+        special = [
+            token.content for token in self._inner.get_added_tokens_decoder().values() if token.special
+        ]
+        return tuple(
+            text
+            for text in self._added
+            if text in special or TAG.fullmatch(text) or any(one in text for one in special)
+        )
+
+    @cached_property
+    def control_ids(self) -> frozenset[int]:
+        """The ids of the control texts."""
+        return frozenset(self._added[text] for text in self.control_texts)
+
+    @cached_property
+    def _control_pattern(self) -> re.Pattern[str]:
+        longest_first = sorted(self.control_texts, key=len, reverse=True)
+        texts = "|".join(re.escape(text) for text in longest_first)
+        return re.compile(f"(?=({texts}))" if texts else r"(?!)")
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of `ids`; a cut multi-byte character and an id without text become U+FFFD."""
@@ -165,12 +206,59 @@ class Tokenizer:
 
     @cached_property
     def _bytes(self) -> list[bytes]:
-        byte_of = _byte_of_char()
         added = {i: text.encode() for text, i in self._added.items()}
-        table = [b""] * self.vocab_size
-        for text, i in self._inner.get_vocab(with_added_tokens=True).items():
-            table[i] = added[i] if i in added else bytes(byte_of[char] for char in text)
+        vocabulary = self._inner.get_vocab(with_added_tokens=True)
+        read = _bytes_of_level if _is_byte_level(self._inner) else _bytes_of_piece
+        table = [UNKNOWN] * (max(vocabulary.values(), default=-1) + 1)
+        for text, i in vocabulary.items():
+            table[i] = added[i] if i in added else read(text)
         return table
+
+
+def _is_byte_level(inner: tokenizers.Tokenizer) -> bool:
+    return "ByteLevel" in json.dumps([str(inner.decoder), str(inner.pre_tokenizer)])
+
+
+def _bytes_of_level(token: str) -> bytes:
+    try:
+        return bytes(BYTE_OF_CHAR[char] for char in token)
+    except KeyError:  # a token that was put into the vocabulary by hand
+        return token.encode()
+
+
+def _bytes_of_piece(token: str) -> bytes:
+    """Return the bytes of a SentencePiece token: `<0xE2>` is a byte, `▁` a space."""
+    if BYTE_PIECE.fullmatch(token):
+        return bytes([int(token[3:5], 16)])
+    return token.replace("▁", " ").encode()
+
+
+def _without_added_space(text: str) -> str:
+    """Return a tokenizer.json that encodes a text as it is: no space before it, nothing cut or padded.
+
+    Prompts are encoded piece by piece, and a space before each piece would be a text that nobody wrote.
+    """
+    data = json.loads(text)
+    data["truncation"] = data["padding"] = None
+    for part in _parts(data.get("pre_tokenizer"), "pretokenizers"):
+        if part["type"] == "Metaspace":
+            part["prepend_scheme"] = "never"
+        if part["type"] == "ByteLevel":
+            part["add_prefix_space"] = False
+    if isinstance(data.get("normalizer"), dict) and data["normalizer"].get("type") == "Prepend":
+        data["normalizer"] = None
+    elif data.get("normalizer"):
+        kept = [one for one in data["normalizer"].get("normalizers", ()) if one["type"] != "Prepend"]
+        if "normalizers" in data["normalizer"]:
+            data["normalizer"]["normalizers"] = kept
+    return json.dumps(data)
+
+
+def _parts(part: dict[str, Any] | None, inside: str) -> list[dict[str, Any]]:
+    """Return the parts of a normalizer or pre-tokenizer, which may be a sequence of them."""
+    if part is None:
+        return []
+    return list(part[inside]) if part["type"] == "Sequence" else [part]
 
 
 def _words_as_bytes() -> pre_tokenizers.PreTokenizer:

@@ -3,7 +3,8 @@
 import json
 from typing import Any
 
-from ostinato.model.renderer import END_RESPONSE, RESPONSE, assistant_message, parse_text
+from ostinato.model.families.base import assistant_message
+from ostinato.model.families.hermes import END_RESPONSE, RESPONSE, parse_text
 from ostinato.model.template import TOOLS_HEAD, TOOLS_TAIL
 from ostinato.model.tokenizer import IM_END, IM_START
 from ostinato.types import new_id

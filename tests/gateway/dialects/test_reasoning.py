@@ -16,7 +16,7 @@ import pytest
 from tests.gateway.conftest import KEY, Script, serving
 
 from ostinato.gateway.dialects import reasoning
-from ostinato.model.renderer import Parsed, Renderer
+from ostinato.model.families import HermesRenderer, Parsed, Renderer
 from ostinato.store import Store
 
 THOUGHT, SAID = "the tokens, then the gateway", "a conversation"
@@ -24,8 +24,10 @@ HI = {"role": "user", "content": "hi"}
 MORE = {"role": "user", "content": "and then?"}
 
 
-class Thinker(Renderer):
+class Thinker(HermesRenderer):
     """A renderer of a model that reasons between `<think>` and `</think>`."""
+
+    think = ("<think>", "</think>")
 
     def parse(self, completion_ids: Any) -> Parsed:
         parsed = super().parse(completion_ids)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ostinato.gateway.dialects.request import ChatRequest
 from ostinato.gateway.tokens.message_graph import MOST_SEGMENTS, HeldConversation
 from ostinato.gateway.tokens.reply_parser import answer_of, parse_reply, prefix_digests
-from ostinato.model.renderer import Renderer
+from ostinato.model.families import Renderer
 from ostinato.types import Completion, FinishReason, Session, Source, Turn
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.gateway.tokens.text_stream import TextStream
-from ostinato.model.renderer import Renderer
+from ostinato.model.families import Renderer
 
 pieces = st.lists(
     st.sampled_from(

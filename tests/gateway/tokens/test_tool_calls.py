@@ -1,7 +1,7 @@
 import pytest
 
 from ostinato.gateway.tokens.tool_calls import misuse
-from ostinato.model.renderer import ParsedCall
+from ostinato.model.families import ParsedCall
 
 PROPERTIES = {"path": {"type": "string"}, "limit": {"type": "integer"}, "all": {"type": "boolean"}, "any": {}}
 PARAMETERS = {"type": "object", "properties": PROPERTIES, "required": ["path"], "additionalProperties": False}

@@ -15,7 +15,7 @@ from ostinato.gateway.conversation_cache import ConversationCache
 from ostinato.gateway.recorder import Recorder
 from ostinato.gateway.tokens.message_graph import HeldConversation
 from ostinato.gateway.tokens.reply_parser import parse_reply
-from ostinato.model.renderer import Renderer
+from ostinato.model.families import Renderer
 from ostinato.store import PurgedError, Store, StoreError
 from ostinato.types import Ending, Signal, SignalKind, Source, Turn, TurnKind
 

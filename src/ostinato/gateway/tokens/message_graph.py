@@ -22,7 +22,7 @@ from ostinato.gateway.dialects.request import ChatRequest, Message
 from ostinato.gateway.errors import ApiError, invalid
 from ostinato.gateway.offload import offload
 from ostinato.gateway.tokens.reply_parser import START, answer_of, next_digest, parse_reply, without_defaults
-from ostinato.model.renderer import Renderer, RenderError
+from ostinato.model.families import Renderer, RenderError
 from ostinato.types import FinishReason, Session, Turn
 
 MOST_PROMPT = 2**20
@@ -174,6 +174,9 @@ class HeldConversation:
         known = next((i for i in range(len(digests) - 1, 0, -1) if digests[i] in self._nodes), 0)
         node = self._nodes.get(digests[known])
         untrainable = self._foreign(chat.messages, known) or (node.segment.untrainable if node else None)
+        # A template that drops earlier reasoning changes the history: what follows is a new segment.
+        if node is not None and not renderer.continues(chat.messages[known:]):
+            node = None
         try:
             prompt = await offload(size, _continued, node, chat, known, renderer)
         except RenderError as error:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ostinato.gateway.dialects.base import Answer
 from ostinato.gateway.dialects.request import ChatRequest, Message
-from ostinato.model.renderer import Parsed, Renderer, assistant_message, parse_text
+from ostinato.model.families import Parsed, Renderer, assistant_message
 from ostinato.types import Completion, FinishReason, Turn, call_id
 
 START = hashlib.blake2b(b"conversation", digest_size=16).digest()
@@ -28,7 +28,7 @@ def parse_reply(renderer: Renderer, completion: Completion, stops: Sequence[str]
         return ParsedReply(parsed=renderer.parse(completion.ids))
     text = renderer.tokenizer.decode(completion.ids)
     at, stop = min(((text.find(stop), stop) for stop in stops if stop in text), default=(len(text), None))
-    return ParsedReply(parsed=parse_text(text[:at]), stop=stop)
+    return ParsedReply(parsed=renderer.parse_text(text[:at]), stop=stop)
 
 
 def answer_of(turn: Turn, reply: ParsedReply) -> Answer:

@@ -3,26 +3,23 @@
 import codecs
 from collections.abc import Sequence
 
-from ostinato.model.renderer import Renderer
-
-TAG = "<tool_call>"
-MARK = "\n" + TAG
-THINK = "<think>"
+from ostinato.model.families import Renderer
 
 
 class TextStream:
     """The text of a growing completion, without what may be the start of a tool call or of a stop text.
 
-    Of a completion that begins with reasoning nothing is certain before its end: only the whole reply says
-    where the answer begins.
+    Reasoning at its start is no content: what is certain begins after it.
     """
 
     def __init__(self, renderer: Renderer, stops: Sequence[str] = ()) -> None:
-        self._begun = False
         self._renderer = renderer
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._stops = tuple(stops)
-        self._marks = (MARK, TAG, *stops)
+        self._calls = renderer.call_marks
+        self._marks = (*(f"\n{mark}" for mark in self._calls), *self._calls, *stops)
+        self._before = bool(renderer.think[0])
+        self._inside = renderer.opened
         self._held = ""
         self._in_call = False
         self._tail = ""
@@ -38,7 +35,7 @@ class TextStream:
         if self._stops:
             self._look_for_stops(new)
         self._held += new
-        if not self._begun and self._may_be_reasoning():
+        if self._before and not self._past_reasoning():
             return ""
         if self._in_call or self.stopped:
             return ""
@@ -47,22 +44,40 @@ class TextStream:
         self.sent += piece
         return piece
 
-    def _may_be_reasoning(self) -> bool:
-        start = self._held.lstrip()
-        if start.startswith(THINK) or (len(start) < len(THINK) and THINK.startswith(start)):
-            return True
-        self._begun = True
-        return False
-
     def _look_for_stops(self, new: str) -> None:
         text = self._tail + new
         self.stopped = self.stopped or any(stop in text for stop in self._stops)
         self._tail = text[-self._longest :] if self._longest else ""
 
+    def _past_reasoning(self) -> bool:
+        """Drop reasoning at the start of the held text; return whether content has begun."""
+        start, end = self._renderer.think
+        text = self._held
+        if self._inside:
+            reasoning, closed, rest = text.partition(end)
+            self._inside, self._held = not closed, rest if closed else reasoning
+        elif start.startswith(text.lstrip()):
+            return False
+        elif text.lstrip().startswith(start):
+            self._inside, self._held = True, text.lstrip()[len(start) :]
+            return self._past_reasoning()
+        else:
+            self._before = False
+            return True
+        if self._inside:
+            return False
+        return self._past_gap()
+
+    def _past_gap(self) -> bool:
+        """Drop the line breaks after reasoning."""
+        self._held = self._held.lstrip("\n")
+        self._before = not self._held
+        return not self._before
+
     def _sure(self) -> int:
         """Return the length of held text that cannot belong to a tool call, its newline or a stop text."""
         text = self._held
-        at = text.find(TAG)
+        at = min((at for mark in self._calls if (at := text.find(mark)) >= 0), default=-1)
         if at >= 0:
             self._in_call = True
             text = text[: at - text[:at].endswith("\n")]

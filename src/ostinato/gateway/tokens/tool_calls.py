@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ostinato.gateway.dialects.request import Message
-from ostinato.model.renderer import ParsedCall
+from ostinato.model.families import ParsedCall
 
 PYTHON_TYPES: Mapping[str, type | tuple[type, ...]] = {
     "string": str,

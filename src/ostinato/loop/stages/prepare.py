@@ -16,7 +16,7 @@ from ostinato.loop.run import START, Run
 from ostinato.loop.stages.problems import stream
 from ostinato.loop.workshop import engine_settings
 from ostinato.model.config import ModelConfig, ModelConfigError
-from ostinato.model.renderer import Renderer, RenderError, skeletons
+from ostinato.model.families import Renderer, RenderError, load_renderer, skeletons
 from ostinato.model.tokenizer import Tokenizer, TokenizerError
 
 CORPUS_TASKS = 800
@@ -142,5 +142,5 @@ async def _create(directory: Path, model: str, seed: int, harness: str) -> None:
 
 def load_wire(directory: Path) -> tuple[Tokenizer, Renderer]:
     """Return the tokenizer of a checkpoint and its renderer."""
-    tokenizer = Tokenizer.load(directory)
-    return tokenizer, Renderer(tokenizer)
+    renderer = load_renderer(directory)
+    return renderer.tokenizer, renderer

@@ -29,8 +29,8 @@ async def teach(shop: Workshop) -> Taught:
         sft=settings.sft,
         trainer=config.trainer,
     )
-    tokenizer, renderer = load_wire(run.checkpoint(START))
-    policy = TeacherPolicy(tokenizer, renderer.stop_ids[0])
+    _, renderer = load_wire(run.checkpoint(START))
+    policy = TeacherPolicy(renderer)
     site = await serve_scripted(ScriptedEngine(policy), secret=shop.services.secret)
     try:
         shop.put_arm(Arm(name="teacher", version=TEACHER_VERSION, share=0.0, engines=(site.url,)))

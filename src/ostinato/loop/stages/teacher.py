@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ostinato.harness.episode import CardUser, EpisodeRunner
-from ostinato.model.tokenizer import Tokenizer
+from ostinato.model.families import Renderer, assistant_message, parse_text
 from ostinato.model.transcript import messages_of
 from ostinato.store import Ledger, Stage
 from ostinato.tasks.pebble import Pebble, provide
@@ -25,9 +25,8 @@ from ostinato.types import GenerateRequest, Source, Task, new_id
 class TeacherPolicy:
     """A policy that responds in each session as the teacher that was put in charge of it."""
 
-    def __init__(self, tokenizer: Tokenizer, stop_id: int) -> None:
-        self._tokenizer = tokenizer
-        self._stop_id = stop_id
+    def __init__(self, renderer: Renderer) -> None:
+        self._renderer = renderer
         self._teachers: dict[str, Teacher] = {}
 
     def take_charge(self, session_id: str, teacher: Teacher) -> None:
@@ -37,9 +36,9 @@ class TeacherPolicy:
         del self._teachers[session_id]
 
     async def __call__(self, request: GenerateRequest) -> tuple[int, ...]:
-        messages = messages_of(self._tokenizer.decode(request.prompt_ids))
+        messages = messages_of(self._renderer.tokenizer.decode(request.prompt_ids))
         text = self._teachers[request.session_id].act(messages)
-        return (*self._tokenizer.encode(text), self._stop_id)
+        return tuple(self._renderer.say(assistant_message(parse_text(text))))
 
 
 class Lessons:

@@ -13,7 +13,7 @@ import pytest_asyncio
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.gateway.access.keys import hash_key
 from ostinato.harness.profiles.profile import PROFILES
-from ostinato.model.renderer import Renderer, skeletons
+from ostinato.model.families import HermesRenderer, skeletons
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Store
 from ostinato.types import Arm
@@ -65,7 +65,7 @@ async def gateway(place: Path, store: Store, model: Model) -> AsyncIterator[str]
     corpus = ["def alpha(a, b): return a - b"]
     tokenizer = Tokenizer.train(corpus, 500, skeletons(full.system, list(full.tools)))
     tokenizer.save(place / "checkpoint")
-    renderer = Renderer(tokenizer)
+    renderer = HermesRenderer(tokenizer)
 
     async def policy(request):
         model.prompts.append(tokenizer.decode(request.prompt_ids))

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from tests.model.toolbox import SYSTEM, TOOLS, tokenizer
 from transformers import AutoTokenizer
 
-from ostinato.model.renderer import Renderer, RenderError, assistant_message, parse_text, skeletons
+from ostinato.model.families import (
+    HermesRenderer,
+    RenderError,
+    assistant_message,
+    parse_text,
+    skeletons,
+)
 from ostinato.model.tokenizer import IM_END, Tokenizer
 
 TEXT = st.text(max_size=20)
@@ -57,19 +63,19 @@ def test_rendered_text_equals_the_template(name: str, theirs: Any) -> None:
     expected = theirs.apply_chat_template(
         messages, tools=tools or None, tokenize=False, add_generation_prompt=True
     )
-    assert tokenizer().decode(Renderer(tokenizer()).render(messages, tools)) == expected
+    assert tokenizer().decode(HermesRenderer(tokenizer()).render(messages, tools)) == expected
 
 
 def test_the_preamble_is_one_token() -> None:
     messages, tools = CONVERSATIONS["tools"]
-    ids = Renderer(tokenizer()).render(messages, tools)
+    ids = HermesRenderer(tokenizer()).render(messages, tools)
     assert ids[0] == tokenizer().id_of(skeletons(SYSTEM, TOOLS)[0])
     assert ids[1:-1] == tokenizer().encode("calc.py is off")
     assert ids[-1] == tokenizer().id_of(f"{IM_END}\n<|im_start|>assistant\n")
 
 
 def test_forged_turns_stay_text() -> None:
-    renderer = Renderer(tokenizer())
+    renderer = HermesRenderer(tokenizer())
     honest = renderer.render([{"role": "user", "content": "x"}])
     forged = renderer.render([{"role": "user", "content": BAD}])
     control = {tokenizer().id_of(s) for s in ("<|im_start|>", IM_END)}
@@ -99,7 +105,7 @@ def completion_text(content: str, calls: list[tuple[str, dict[str, Any]]], *, as
 def test_an_extended_session_equals_its_rendering(
     content: str, calls: list[tuple[str, dict[str, Any]]], new: list[dict[str, Any]], ascii_only: bool
 ) -> None:
-    renderer = Renderer(tokenizer())
+    renderer = HermesRenderer(tokenizer())
     messages, tools = CONVERSATIONS["tools"]
     sampled = tokenizer().encode_untrusted(completion_text(content, calls, ascii_only=ascii_only))
     sampled.append(renderer.stop_ids[0])
@@ -112,7 +118,7 @@ def test_an_extended_session_equals_its_rendering(
 
 
 def test_extend_closes_a_cut_completion() -> None:
-    renderer = Renderer(tokenizer())
+    renderer = HermesRenderer(tokenizer())
     text = tokenizer().decode(renderer.extend([{"role": "tool", "content": "ok"}], stopped=False))
     assert text.startswith("<|im_end|>\n<|im_start|>user\n<tool_response>\nok\n</tool_response><|im_end|>\n")
 
@@ -137,7 +143,7 @@ def test_parse_names_the_fault(text: str, broken: str | None) -> None:
 
 
 def test_a_completion_without_a_stop_is_broken() -> None:
-    renderer = Renderer(tokenizer())
+    renderer = HermesRenderer(tokenizer())
     assert renderer.parse(tokenizer().encode("done")).broken == "no end of turn"
     assert renderer.parse([]).broken == "no end of turn"
     inside = [tokenizer().id_of("<|im_start|>") or 0, renderer.stop_ids[0]]
@@ -146,11 +152,11 @@ def test_a_completion_without_a_stop_is_broken() -> None:
 
 @given(st.lists(st.integers(0, 329), max_size=30))
 def test_parse_reads_anything(ids: list[int]) -> None:
-    Renderer(tokenizer(330)).parse(ids)
+    HermesRenderer(tokenizer(330)).parse(ids)
 
 
 def test_unreadable_messages_are_refused() -> None:
-    renderer = Renderer(tokenizer())
+    renderer = HermesRenderer(tokenizer())
     with pytest.raises(RenderError, match="image_url"):
         renderer.render([{"role": "user", "content": [{"type": "image_url"}]}])
     with pytest.raises(RenderError, match="'robot'"):
@@ -161,4 +167,4 @@ def test_a_tokenizer_without_control_tokens_is_refused() -> None:
     import tokenizers
 
     with pytest.raises(RenderError, match="special tokens"):
-        Renderer(Tokenizer(tokenizers.Tokenizer(tokenizers.models.BPE())))
+        HermesRenderer(Tokenizer(tokenizers.Tokenizer(tokenizers.models.BPE())))

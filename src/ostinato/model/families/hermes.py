@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from ostinato.model.families.base import Message, Parsed, ParsedCall, RenderError, text_of
 from ostinato.model.template import TOOLS_HEAD, TOOLS_TAIL
 from ostinato.model.tokenizer import END_OF_TEXT, IM_END, IM_START, SPECIALS, Tokenizer
-
-Message = Mapping[str, Any]
-"""An OpenAI chat message: role, content (text or text parts), tool_calls."""
 
 MOST_CONTROL = 256
 """The number of control texts whose ids are cached: a few fixed ones, and the preambles of harnesses in
@@ -26,38 +24,6 @@ USER = f"{IM_START}user\n"
 RESPONSE, END_RESPONSE = "<tool_response>\n", "\n</tool_response>"
 
 
-class RenderError(ValueError):
-    """A message that the template cannot express."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParsedCall:
-    """One tool call; `raw` is the JSON text of the arguments exactly as sampled.
-
-    >>> ParsedCall(name="read", arguments={"path": "calc.py"}, raw='{"path": "calc.py"}').name
-    'read'
-    """
-
-    name: str
-    arguments: dict[str, Any]
-    raw: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parsed:
-    """A parsed completion. `broken` names the fault in a few words; it is None without a fault.
-
-    >>> Parsed(content="done", tool_calls=(), broken=None).tool_calls
-    ()
-    """
-
-    content: str
-    tool_calls: tuple[ParsedCall, ...]
-    broken: str | None
-    reasoning: str = ""
-    """The text that the model wrote before its answer, for itself."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Piece:
     """A text to encode; only control pieces may become special tokens."""
@@ -66,8 +32,12 @@ class _Piece:
     control: bool
 
 
-class Renderer:
-    """The conversion of messages to ids and back with one tokenizer."""
+class HermesRenderer:
+    """The Hermes family: ChatML with tool calls as JSON between tags, without reasoning."""
+
+    call_marks = ("<tool_call>",)
+    think = ("", "")
+    opened = False
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         ids = [tokenizer.id_of(text) for text in SPECIALS]
@@ -92,6 +62,10 @@ class Renderer:
         start = "\n" if stopped else f"{IM_END}\n"
         return self._encode([_Piece(start, True), *_body(messages), _Piece(ASSISTANT, True)])
 
+    def continues(self, messages: Sequence[Message]) -> bool:
+        """Return whether earlier text stays as it is when these messages follow it: always, here."""
+        return True
+
     def parse(self, completion_ids: Sequence[int]) -> Parsed:
         """Read a completion, its stop token included."""
         stopped = bool(completion_ids) and completion_ids[-1] in self.stop_ids
@@ -103,26 +77,22 @@ class Renderer:
             return _broken(parsed, "control token in a message")
         return parsed
 
+    def parse_text(self, text: str) -> Parsed:
+        """Read an assistant's text without its stop token."""
+        return parse_text(text)
+
+    def say(self, message: Message) -> list[int]:
+        """Return the completion with which the model would say `message`, its stop token included."""
+        text = "".join(piece.text for piece in _assistant(message))
+        encode = self.tokenizer.encode_untrusted if IM_START[:2] in text else self.tokenizer.encode
+        return [*encode(text), self.stop_ids[0]]
+
     def _encode(self, pieces: Sequence[_Piece]) -> list[int]:
         ids: list[int] = []
         for piece in _joined(pieces):
             encode = self._encode_control if piece.control else self.tokenizer.encode_untrusted
             ids += encode(piece.text)
         return ids
-
-
-def assistant_message(parsed: Parsed, call_ids: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the OpenAI message of a parsed completion; its rendering equals the parsed text."""
-    message: dict[str, Any] = {"role": "assistant", "content": parsed.content or None}
-    if parsed.reasoning:
-        message["reasoning_content"] = parsed.reasoning
-    names = [*call_ids, *(f"call_{i}" for i in range(len(call_ids), len(parsed.tool_calls)))]
-    if parsed.tool_calls:
-        message["tool_calls"] = [
-            {"id": name, "type": "function", "function": {"name": call.name, "arguments": call.raw}}
-            for name, call in zip(names, parsed.tool_calls, strict=False)
-        ]
-    return message
 
 
 def parse_text(text: str) -> Parsed:
@@ -162,6 +132,35 @@ def skeletons(system: str, tools: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(literals))
 
 
+def in_hermes_way(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the messages for a template that knows no tools: all of it is said in the texts of messages.
+
+    The tools stand in the system message, calls in the assistant's text, results in a person's message.
+    """
+    made: list[dict[str, Any]] = []
+    if tools:
+        system = text_of(messages[0]) if messages and messages[0]["role"] == "system" else ""
+        made.append({"role": "system", "content": _offer(system, tools)})
+    for i, message in enumerate(messages):
+        if message["role"] == "tool":
+            result = f"{RESPONSE}{text_of(message)}{END_RESPONSE}"
+            if i and messages[i - 1]["role"] == "tool":
+                made[-1]["content"] += f"\n{result}"
+            else:
+                made.append({"role": "user", "content": result})
+        elif message["role"] == "assistant":
+            said = {key: value for key, value in message.items() if key != "tool_calls"}
+            made.append({**said, "content": "".join(piece.text for piece in _assistant(message))})
+        elif i or message["role"] != "system" or not tools:
+            made.append({**message, "content": text_of(message)})
+    return made
+
+
+def _offer(system: str, tools: Sequence[Mapping[str, Any]]) -> str:
+    listed = "".join("\n" + json.dumps(tool, ensure_ascii=False) for tool in tools)
+    return (f"{system}\n\n" if system else "") + TOOLS_HEAD + listed + TOOLS_TAIL
+
+
 def _call_skeletons(tool: Mapping[str, Any]) -> list[str]:
     function = tool.get("function", tool)
     properties = function.get("parameters", {}).get("properties", {})
@@ -179,12 +178,8 @@ def _call_skeletons(tool: Mapping[str, Any]) -> list[str]:
 
 def _preamble(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> list[_Piece]:
     """Return the system message with the tools, as control text unless a client put control text into it."""
-    system = _text(messages[0]) if messages and messages[0]["role"] == "system" else ""
-    if not tools:
-        text = system
-    else:
-        listed = "".join("\n" + json.dumps(tool, ensure_ascii=False) for tool in tools)
-        text = (f"{system}\n\n" if system else "") + TOOLS_HEAD + listed + TOOLS_TAIL
+    system = text_of(messages[0]) if messages and messages[0]["role"] == "system" else ""
+    text = _offer(system, tools) if tools else system
     if not text:
         return []
     return [_Piece(f"{IM_START}system\n", True), _Piece(text, "<|" not in text), _Piece(f"{IM_END}\n", True)]
@@ -200,7 +195,7 @@ def _body(messages: Sequence[Message]) -> list[_Piece]:
         elif roles[i] == "assistant":
             pieces += [_Piece(ASSISTANT, True), *_assistant(message), _Piece(f"{IM_END}\n", True)]
         elif roles[i] == "user" or (roles[i] == "system" and i > 0):
-            pieces += [_Piece(f"{IM_START}{roles[i]}\n", True), _Piece(_text(message), False)]
+            pieces += [_Piece(f"{IM_START}{roles[i]}\n", True), _Piece(text_of(message), False)]
             pieces.append(_Piece(f"{IM_END}\n", True))
         elif roles[i] != "system":
             raise RenderError(f"message {i} has the role {roles[i]!r}: use system, user, assistant or tool")
@@ -210,32 +205,18 @@ def _body(messages: Sequence[Message]) -> list[_Piece]:
 def _tool_result(message: Message, *, first: bool, last: bool) -> list[_Piece]:
     start = f"{USER}{RESPONSE}" if first else f"\n{RESPONSE}"
     end = f"{END_RESPONSE}{IM_END}\n" if last else END_RESPONSE
-    return [_Piece(start, True), _Piece(_text(message), False), _Piece(end, True)]
+    return [_Piece(start, True), _Piece(text_of(message), False), _Piece(end, True)]
 
 
 def _assistant(message: Message) -> list[_Piece]:
     """Return content and calls as the model would have written them: its own text, so never control text."""
-    parts = [_text(message)] if _text(message) else []
+    parts = [text_of(message)] if text_of(message) else []
     for call in message.get("tool_calls") or ():
         function = call.get("function", call)
         arguments = function["arguments"]
         raw = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
         parts.append(f'{OPEN}{{"name": "{function["name"]}", "arguments": {raw}}}{CLOSE}')
     return [_Piece("\n".join(parts), False)]
-
-
-def _text(message: Message) -> str:
-    content = message.get("content")
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return content
-    kinds = [part.get("type") for part in content]
-    if kinds.count("text") != len(kinds):
-        raise RenderError(
-            f"a {message['role']} message holds {sorted(set(map(str, kinds)))}: only text is supported"
-        )
-    return "".join(part["text"] for part in content)
 
 
 def _joined(pieces: Sequence[_Piece]) -> list[_Piece]:

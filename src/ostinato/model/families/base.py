@@ -1,0 +1,119 @@
+"""The protocol of a renderer, and what a parsed completion is."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ostinato.model.tokenizer import Tokenizer
+
+Message = Mapping[str, Any]
+"""An OpenAI chat message: role, content (text or text parts), tool_calls, reasoning_content."""
+
+
+class RenderError(ValueError):
+    """A message that the template cannot express, or a checkpoint whose template cannot be used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedCall:
+    """One tool call; `raw` is the JSON text of the arguments exactly as sampled.
+
+    >>> ParsedCall(name="read", arguments={"path": "calc.py"}, raw='{"path": "calc.py"}').name
+    'read'
+    """
+
+    name: str
+    arguments: dict[str, Any]
+    raw: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsed:
+    """A parsed completion. `broken` names the fault in a few words; it is None without a fault.
+
+    >>> Parsed(content="done", tool_calls=(), broken=None).tool_calls
+    ()
+    """
+
+    content: str
+    tool_calls: tuple[ParsedCall, ...]
+    broken: str | None
+    reasoning: str = ""
+    """The text that the model wrote before its answer, for itself."""
+
+
+class Renderer(Protocol):
+    """The conversion of messages to ids and back with one tokenizer, in one family's format."""
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the checkpoint."""
+
+    @property
+    def stop_ids(self) -> tuple[int, ...]:
+        """The ids that end a completion; the first is what ends an assistant's message in a history."""
+
+    @property
+    def call_marks(self) -> tuple[str, ...]:
+        """The texts with which a tool call may begin."""
+
+    @property
+    def think(self) -> tuple[str, str]:
+        """The texts around reasoning, both empty where there is none between tags."""
+
+    @property
+    def opened(self) -> bool:
+        """Whether the assistant's header already begins the reasoning."""
+
+    def render(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
+        """Return the whole prompt, which ends in the assistant's header."""
+
+    def extend(self, messages: Sequence[Message], *, stopped: bool = True) -> list[int]:
+        """Return the ids after a completion: the new messages and the assistant's header.
+
+        `stopped` tells whether the completion ended in a stop token.
+        """
+
+    def continues(self, messages: Sequence[Message]) -> bool:
+        """Return whether the template keeps earlier text as it is when these messages follow it.
+
+        Where it does not, as where earlier reasoning is dropped, the history must be rendered anew.
+        """
+
+    def parse(self, completion_ids: Sequence[int]) -> Parsed:
+        """Read a completion, its stop token included."""
+
+    def parse_text(self, text: str) -> Parsed:
+        """Read an assistant's text without its stop token."""
+
+    def say(self, message: Message) -> list[int]:
+        """Return the completion with which the model would say `message`, its stop token included."""
+
+
+def assistant_message(parsed: Parsed, call_ids: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the OpenAI message of a parsed completion; its rendering equals the parsed text."""
+    message: dict[str, Any] = {"role": "assistant", "content": parsed.content or None}
+    if parsed.reasoning:
+        message["reasoning_content"] = parsed.reasoning
+    names = [*call_ids, *(f"call_{i}" for i in range(len(call_ids), len(parsed.tool_calls)))]
+    if parsed.tool_calls:
+        message["tool_calls"] = [
+            {"id": name, "type": "function", "function": {"name": call.name, "arguments": call.raw}}
+            for name, call in zip(names, parsed.tool_calls, strict=False)
+        ]
+    return message
+
+
+def text_of(message: Message) -> str:
+    """Return the text of a message's content. Raise RenderError when it is not all text."""
+    content = message.get("content")
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    kinds = [part.get("type") for part in content]
+    if kinds.count("text") != len(kinds):
+        raise RenderError(
+            f"a {message['role']} message holds {sorted(set(map(str, kinds)))}: only text is supported"
+        )
+    return "".join(part["text"] for part in content)

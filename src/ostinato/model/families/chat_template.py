@@ -1,0 +1,346 @@
+"""The renderer of any checkpoint that brings a chat template: its own Jinja text writes every prompt.
+
+The template decides what is written; this file decides what may become a control token. A text of a message
+that holds control text, or a part of it, is replaced by a *sentinel* before the template runs. What the
+template writes around the sentinels is encoded as control text, and what stands for them as untrusted text::
+
+    messages ─► guard: hostile texts become sentinels ─► template ─► control │ untrusted │ control ─► ids
+
+A template sees the sentinel, so it cannot be led by control text in a message (such as `</think>`).
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, NoReturn
+
+from ostinato.model.families.base import Message, Parsed, RenderError, text_of
+from ostinato.model.families.calls import form_of
+from ostinato.model.families.hermes import in_hermes_way
+from ostinato.model.tokenizer import Tokenizer
+
+Texts = Callable[[str], str]
+LEFT, RIGHT = "\ue000", "\ue001"
+SENTINEL = re.compile(rf'{LEFT}(\\?)"(\d+){RIGHT}')
+"""A sentinel; the backslash is there when the template wrote it as JSON."""
+ANCHOR = "ostinato-anchor"
+PROBE: Message = {"role": "user", "content": "ostinato-question"}
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "ostinato_tool",
+        "description": "ostinato-tool",
+        "parameters": {"type": "object", "properties": {"a": {"type": "string", "description": "a"}}},
+    },
+}
+MOST_TEXTS = 256
+
+
+class ChatTemplate:
+    """A Jinja chat template in a sandbox, with the names that transformers gives it."""
+
+    def __init__(self, source: str, names: Mapping[str, str]) -> None:
+        try:
+            from jinja2 import TemplateError, nodes
+            from jinja2.ext import Extension, loopcontrols
+            from jinja2.sandbox import ImmutableSandboxedEnvironment
+        except ImportError as error:
+            raise RenderError("its chat template needs jinja2: pip install 'ostinato[families]'") from error
+
+        class Generation(Extension):
+            """The tag that transformers uses to mark what an assistant said; it writes its body."""
+
+            tags = {"generation"}  # noqa: RUF012
+
+            def parse(self, parser: Any) -> Any:
+                line = next(parser.stream).lineno
+                body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+                return nodes.Scope(body, lineno=line)
+
+        self._errors = (TemplateError, TypeError, ValueError, KeyError, AttributeError, ArithmeticError)
+        day = datetime.now().astimezone()
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols]
+        )
+        environment.filters["tojson"] = _tojson
+        environment.globals["raise_exception"] = _refuse
+        # The date of the start, because a prompt that changed at midnight would end every session.
+        environment.globals["strftime_now"] = day.strftime
+        self.source = source
+        self._names = dict(names)
+        try:
+            self._template = environment.from_string(source)
+        except TemplateError as error:
+            raise RenderError(f"its chat template is no Jinja: {error}") from error
+
+    def write(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], *, header: bool) -> str:
+        """Return the text of the messages, with the assistant's header if `header`. Raises RenderError."""
+        try:
+            return self._template.render(
+                messages=list(messages),
+                tools=list(tools) or None,
+                add_generation_prompt=header,
+                **self._names,
+            )
+        except RenderError:
+            raise
+        except self._errors as error:
+            raise RenderError(f"the chat template cannot write these messages: {error}") from error
+
+
+class TemplateRenderer:
+    """The conversion of messages to ids and back, in the text of a checkpoint's own chat template."""
+
+    def __init__(self, tokenizer: Tokenizer, template: ChatTemplate, ends: Sequence[int]) -> None:
+        self.tokenizer = tokenizer
+        self._template = template
+        self._controls = tokenizer.control_texts
+        self._encode_control = lru_cache(MOST_TEXTS)(lambda text: tuple(tokenizer.encode(text)))
+        self._offers_tools = self._writes_tools()
+        self._form = form_of(template.source if self._offers_tools else "")
+        self._end = self._turn_end()
+        end = tokenizer.id_of(self._end)
+        own = () if self._end in self._form.inner or end is None else (end,)
+        self.stop_ids: tuple[int, ...] = tuple(dict.fromkeys([*own, *ends]))
+        if not self.stop_ids:
+            raise RenderError("the checkpoint names no token that ends a completion: set eos_token_id")
+        self.call_marks: tuple[str, ...] = self._form.marks
+        self._stop_texts = [tokenizer.decode([i]) for i in self.stop_ids]
+        self.think = self._form.think
+        self.opened = self._header_opens_reasoning()
+        self._forgets = self._forgets_reasoning()
+        self._prove()
+
+    def render(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
+        """Return the whole prompt, which ends in the assistant's header."""
+        texts: list[str] = []
+        return self._encode(self._write(messages, tools, texts, header=True), texts)
+
+    def extend(self, messages: Sequence[Message], *, stopped: bool = True) -> list[int]:
+        """Return the ids after a completion: the new messages and the assistant's header.
+
+        `stopped` tells whether the completion ended in a stop token; if it was cut, the end of the turn is
+        added here.
+        """
+        texts: list[str] = []
+        text = self._write([PROBE, _answer(messages), *messages], (), texts, header=True)
+        after = text.rindex(ANCHOR) + len(ANCHOR)
+        found = [(text.find(end, after), end) for end in (self._end, *self._stop_texts)]
+        at, end = min((one for one in found if one[0] >= 0), default=(-1, ""))
+        if at < 0:
+            raise RenderError("the chat template writes no end of the assistant's message here")
+        return self._encode(text[at + len(end) if stopped else at :], texts)
+
+    def continues(self, messages: Sequence[Message]) -> bool:
+        """Return whether the template keeps earlier text as it is when these messages follow it."""
+        return not (self._forgets and any(message["role"] == "user" for message in messages))
+
+    def parse(self, completion_ids: Sequence[int]) -> Parsed:
+        """Read a completion, its stop token included."""
+        stopped = bool(completion_ids) and completion_ids[-1] in self.stop_ids
+        body = completion_ids[:-1] if stopped else completion_ids
+        parsed = self.parse_text(self.tokenizer.decode(body))
+        if not stopped:
+            return self._broken(parsed, "no end of turn")
+        allowed = {self.tokenizer.id_of(text) for text in self._form.inner}
+        if any(i in self.tokenizer.control_ids and i not in allowed for i in body):
+            return self._broken(parsed, "control token in a message")
+        return parsed
+
+    def parse_text(self, text: str) -> Parsed:
+        """Read an assistant's text without its stop token."""
+        return self._form.parse(text, self.opened)
+
+    def say(self, message: Message) -> list[int]:
+        """Return the completion with which the model would say `message`, its stop token included."""
+        texts: list[str] = []
+        header = self._write([PROBE], (), texts, header=True)
+        whole = self._write([PROBE, message], (), texts, header=False)
+        shared = next(
+            (i for i, (a, b) in enumerate(zip(header, whole, strict=False)) if a != b),
+            min(len(header), len(whole)),
+        )
+        missing = header[shared:].strip()
+        if missing not in ("", self._form.think[0]):
+            raise RenderError(f"the chat template writes no answer after its own header {header[-40:]!r}")
+        start = f"\n{self._form.think[1]}\n\n" if missing else ""
+        found = [(whole.rfind(end, shared), end) for end in (self._end, *self._stop_texts)]
+        at, _ = max(found)
+        body = whole[shared : at if at >= 0 else len(whole)]
+        stop = max(found)[1] if at >= 0 else ""
+        end_id = self.tokenizer.id_of(stop)
+        return [
+            *self._encode(start + body, texts),
+            end_id if end_id is not None and end_id in self.stop_ids else self.stop_ids[0],
+        ]
+
+    @staticmethod
+    def _broken(parsed: Parsed, fault: str) -> Parsed:
+        return Parsed(content=parsed.content, tool_calls=(), broken=fault, reasoning=parsed.reasoning)
+
+    def _write(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]],
+        texts: list[str],
+        *,
+        header: bool,
+    ) -> str:
+        """Return the template's text, in which sentinels stand for hostile texts; these go to `texts`."""
+
+        def guard(text: str) -> str:
+            core = text.strip()
+            if not core or not self._hostile(core):
+                return text
+            lead = text[: text.index(core)]
+            texts.append(core)
+            # White space stays outside, since templates trim it.
+            return f'{lead}{LEFT}"{len(texts) - 1}{RIGHT}{text[len(lead) + len(core) :]}'
+
+        if not self._offers_tools:
+            messages, tools = in_hermes_way(messages, tools), ()
+        plain = [_guarded_message(message, guard) for message in messages]
+        return self._template.write(plain, [_guarded(tool, guard) for tool in tools], header=header)
+
+    def _hostile(self, text: str) -> bool:
+        """Return whether control text, or a part that its surroundings could complete, is in `text`."""
+        if LEFT in text or RIGHT in text or self.tokenizer.holds_control(text):
+            return True
+        return any(
+            text in control
+            or any(
+                text.endswith(control[:n]) or text.startswith(control[-n:]) for n in range(1, len(control))
+            )
+            for control in self._controls
+        )
+
+    def _encode(self, text: str, texts: Sequence[str]) -> list[int]:
+        ids: list[int] = []
+        at = 0
+        for found in SENTINEL.finditer(text):
+            ids += self._encode_control(text[at : found.start()])
+            hostile = texts[int(found[2])]
+            if found[1]:
+                hostile = json.dumps(hostile, ensure_ascii=False)[1:-1]
+            ids += self.tokenizer.encode_untrusted(hostile)
+            at = found.end()
+        return [*ids, *self._encode_control(text[at:])]
+
+    def _writes_tools(self) -> bool:
+        try:
+            return "ostinato_tool" in self._template.write([PROBE], [TOOL], header=True)
+        except RenderError:
+            return False
+
+    def _turn_end(self) -> str:
+        """Return the control text that ends an assistant's message in a history."""
+        try:
+            text = self._template.write([PROBE, _answer([]), PROBE], (), header=True)
+        except RenderError as error:
+            raise RenderError(f"its chat template is refused: {error}") from error
+        if ANCHOR not in text:
+            raise RenderError("its chat template is refused: it does not write what an assistant said")
+        found = self.tokenizer.first_control(text[text.index(ANCHOR) :])
+        if found is None:
+            raise RenderError(
+                "its chat template is refused: no control token ends an assistant's message, so that a text "
+                "in the message could end it"
+            )
+        return found
+
+    def _header_opens_reasoning(self) -> bool:
+        header = self._template.write([PROBE], (), header=True).rstrip()
+        return bool(self._form.think[0]) and header.endswith(self._form.think[0])
+
+    def _forgets_reasoning(self) -> bool:
+        """Return whether what an assistant said is written otherwise once a person has answered."""
+        answer = {**_answer([]), "reasoning_content": "ostinato-thought"}
+        last = self._template.write([PROBE, answer], (), header=False)
+        later = self._template.write([PROBE, answer, PROBE], (), header=False)
+        return later.count("ostinato-thought") < last.count("ostinato-thought")
+
+    def _prove(self) -> None:
+        """Raise RenderError unless hostile text stays text and a session only grows."""
+        hostile = "".join(self._controls)
+        for content in ("ostinato-honest", hostile):
+            again = [{"role": "user", "content": content}]
+            ids = self.render([PROBE, _answer([]), *again])
+            added = self.extend(again)
+            if self.tokenizer.decode(ids[len(ids) - len(added) :]) != self.tokenizer.decode(added):
+                raise RenderError("its chat template is refused: a new message changes more than the end")
+            if content not in self.tokenizer.decode(added):
+                raise RenderError("its chat template is refused: it does not write a person's message whole")
+            control = [i for i in added if i in self.tokenizer.control_ids]
+            if content != hostile:
+                honest = control
+            elif control != honest:
+                raise RenderError("its chat template is refused: text of a person becomes a control token")
+
+
+def _answer(following: Sequence[Message]) -> dict[str, Any]:
+    """Return a short answer, with the calls that the tool messages in `following` belong to."""
+    results = []
+    for message in following:
+        if message["role"] != "tool":
+            break
+        results.append(message)
+    if not results:
+        return {"role": "assistant", "content": ANCHOR}
+    calls = [
+        {
+            "id": str(message.get("tool_call_id", "call_0")),
+            "type": "function",
+            "function": {"name": str(message.get("name", "tool")), "arguments": {"a": ANCHOR}},
+        }
+        for message in results
+    ]
+    return {"role": "assistant", "content": "", "tool_calls": calls}
+
+
+def _guarded_message(message: Message, guard: Texts) -> dict[str, Any]:
+    """Return the message in the form that templates read: content as text, arguments as values."""
+    if message["role"] not in ("system", "user", "assistant", "tool"):
+        raise RenderError(f"a message has the role {message['role']!r}: use system, user, assistant or tool")
+    made = {**message, "content": guard(text_of(message))}
+    if isinstance(made.get("reasoning_content"), str):
+        made["reasoning_content"] = guard(made["reasoning_content"])
+    for key in ("name", "tool_call_id"):
+        if isinstance(made.get(key), str):
+            made[key] = guard(made[key])
+    if message.get("tool_calls"):
+        made["tool_calls"] = [_guarded_call(call, guard) for call in message["tool_calls"]]
+    return made
+
+
+def _guarded_call(call: Mapping[str, Any], guard: Texts) -> dict[str, Any]:
+    function = call.get("function", call)
+    arguments = function["arguments"]
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except (ValueError, RecursionError) as error:
+            raise RenderError(
+                f"the arguments of a call of {function['name']} are no JSON: {error}"
+            ) from error
+    named = {"name": guard(function["name"]), "arguments": _guarded(arguments, guard)}
+    return {"id": guard(str(call.get("id", "call_0"))), "type": "function", "function": named}
+
+
+def _guarded(value: Any, guard: Texts) -> Any:
+    if isinstance(value, str):
+        return guard(value)
+    if isinstance(value, Mapping):
+        return {guard(str(key)): _guarded(one, guard) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_guarded(one, guard) for one in value]
+    return value
+
+
+def _tojson(value: Any, ensure_ascii: bool = False, indent: int | None = None, **options: Any) -> str:
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, **options)
+
+
+def _refuse(message: str) -> NoReturn:
+    raise RenderError(f"the chat template refuses: {message}")
