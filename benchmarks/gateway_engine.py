@@ -32,7 +32,7 @@ from benchmarks.vllm_logprobs import ENVIRONMENT as VLLM_ENVIRONMENT
 from benchmarks.vllm_peer import PYTHON, missing
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.gateway.access.keys import hash_key
-from ostinato.model.families import load_renderer
+from ostinato.model.families import Renderer, load_renderer
 from ostinato.store import Store
 from ostinato.store.wire import request_to_json
 from ostinato.types import Arm, GenerateRequest

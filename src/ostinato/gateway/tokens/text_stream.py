@@ -9,7 +9,8 @@ from ostinato.model.families import Renderer
 class TextStream:
     """The text of a growing completion, without what may be the start of a tool call or of a stop text.
 
-    Reasoning at its start is no content: what is certain begins after it.
+    Of a completion that begins with reasoning nothing is certain before its end: only the whole reply says
+    where the answer begins.
     """
 
     def __init__(self, renderer: Renderer, stops: Sequence[str] = ()) -> None:
@@ -18,8 +19,7 @@ class TextStream:
         self._stops = tuple(stops)
         self._calls = renderer.call_marks
         self._marks = (*(f"\n{mark}" for mark in self._calls), *self._calls, *stops)
-        self._before = bool(renderer.think[0])
-        self._inside = renderer.opened
+        self._begun = False
         self._held = ""
         self._in_call = False
         self._tail = ""
@@ -35,7 +35,7 @@ class TextStream:
         if self._stops:
             self._look_for_stops(new)
         self._held += new
-        if self._before and not self._past_reasoning():
+        if not self._begun and self._may_be_reasoning():
             return ""
         if self._in_call or self.stopped:
             return ""
@@ -49,30 +49,12 @@ class TextStream:
         self.stopped = self.stopped or any(stop in text for stop in self._stops)
         self._tail = text[-self._longest :] if self._longest else ""
 
-    def _past_reasoning(self) -> bool:
-        """Drop reasoning at the start of the held text; return whether content has begun."""
-        start, end = self._renderer.think
-        text = self._held
-        if self._inside:
-            reasoning, closed, rest = text.partition(end)
-            self._inside, self._held = not closed, rest if closed else reasoning
-        elif start.startswith(text.lstrip()):
-            return False
-        elif text.lstrip().startswith(start):
-            self._inside, self._held = True, text.lstrip()[len(start) :]
-            return self._past_reasoning()
-        else:
-            self._before = False
+    def _may_be_reasoning(self) -> bool:
+        start, text = self._renderer.think[0], self._held.lstrip()
+        if self._renderer.opened or (start and (text.startswith(start) or start.startswith(text))):
             return True
-        if self._inside:
-            return False
-        return self._past_gap()
-
-    def _past_gap(self) -> bool:
-        """Drop the line breaks after reasoning."""
-        self._held = self._held.lstrip("\n")
-        self._before = not self._held
-        return not self._before
+        self._begun = True
+        return False
 
     def _sure(self) -> int:
         """Return the length of held text that cannot belong to a tool call, its newline or a stop text."""
