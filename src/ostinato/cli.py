@@ -17,6 +17,7 @@ from rich.console import Console
 from ostinato import __version__
 from ostinato.config import secret
 from ostinato.demo.commands import register as register_runs
+from ostinato.deploy.commands import register as register_arms
 from ostinato.engine.machine import facts as engine_facts
 from ostinato.fleet.choose import KINDS
 from ostinato.fleet.command_line import register as register_sandbox
@@ -110,12 +111,10 @@ def _parser() -> argparse.ArgumentParser:
     hooks = commands.add_parser("hooks", help="follow what becomes of an agent's edits in a repository")
     hooks.set_defaults(run=_hooks(hooks))
 
-    serve = commands.add_parser("serve", help="serve the version that a run deployed")
-    serve.add_argument("--directory", type=Path, default=Path("runs/demo"), help="the run folder")
-    serve.add_argument("--port", type=port, default=8080, help="port of the gateway on the loopback")
-    serve.add_argument("--alias", action="append", default=[], help="another name, as 'claude-*'")
-    serve.set_defaults(run=_serve, interrupted="stopped: the engine and the gateway have ended")
-
+    _add_serve(
+        commands.add_parser("serve", help="serve a run's version, a checkpoint, or a vLLM that is there")
+    )
+    register_arms(commands)
     register_editor(commands)
 
     search = commands.add_parser("search", help="search a repository by meaning")
@@ -155,10 +154,52 @@ def _add_search(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     serve.set_defaults(run=_search_serve)
 
 
-def _serve(options: argparse.Namespace) -> int:
-    from ostinato.loop.serve import serve
+def _add_serve(serve: argparse.ArgumentParser) -> None:
+    serve.add_argument("--directory", type=Path, help="run folder (default: runs/demo; else runs/serve)")
+    serve.add_argument("--port", type=port, default=8080, help="port of the gateway")
+    serve.add_argument("--alias", action="append", default=[], help="another name, as 'claude-*'")
+    model = serve.add_argument_group("a model, without a run")
+    model.add_argument("--model", help="directory in Hugging Face layout, or a name on the hub")
+    model.add_argument(
+        "--engine", action="append", default=[], metavar="URL", help="a vLLM that serves --model already"
+    )
+    model.add_argument("--store", default="", help="SQLite file or database URL of the record")
+    model.add_argument("--objects", help="object store whose newest version is served, and each that follows")
+    model.add_argument(
+        "--version", type=int, default=0, help="number that an --engine's turns are recorded under"
+    )
+    model.add_argument("--host", default="127.0.0.1", help="address of the gateway")
+    model.add_argument("--slots", type=int, default=16, help="sequences sampled at once")
+    model.add_argument("--context", type=int, default=4096, help="tokens of prompt and completion")
+    model.add_argument("--dtype", choices=["auto", "float32", "bfloat16"], default="auto")
+    model.add_argument("--tensor-parallel", type=int, default=1, help="vLLM's workers for each layer")
+    model.add_argument(
+        "--argument", action="append", default=[], help="for vLLM, as --argument=--swap-space=4"
+    )
+    model.add_argument("--python", help="interpreter that has vLLM")
+    serve.set_defaults(run=_serve, interrupted="stopped: the engine and the gateway have ended")
 
-    return asyncio.run(serve(options.directory, options.port, options.alias, Console(highlight=False)))
+
+def _serve(options: argparse.Namespace) -> int:
+    console = Console(highlight=False, markup=False)
+    if options.model is None:
+        if options.engine or options.store or options.objects:
+            return _wrong("--engine, --store and --objects need --model: the checkpoint that is served")
+        from ostinato.loop.serve import serve
+
+        directory = options.directory or Path("runs/demo")
+        return asyncio.run(serve(directory, options.port, options.alias, console))
+    from ostinato.loop.serve_model import ServeModelConfig, serve_model
+
+    same = ("model", "store", "objects", "version", "host", "port", "slots", "context", "dtype")
+    config = ServeModelConfig(
+        **{name: getattr(options, name) for name in (*same, "tensor_parallel", "python")},
+        directory=options.directory or Path("runs/serve"),
+        engines=tuple(url.rstrip("/") for url in options.engine),
+        aliases=tuple(options.alias),
+        arguments=tuple(options.argument),
+    )
+    return asyncio.run(serve_model(config, console))
 
 
 def _search_serve(options: argparse.Namespace) -> int:

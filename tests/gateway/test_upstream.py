@@ -1,5 +1,6 @@
 import asyncio
 import socket
+from contextlib import AsyncExitStack
 from dataclasses import replace
 
 import aiohttp
@@ -8,7 +9,7 @@ import pytest
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.gateway.errors import ApiError
 from ostinato.gateway.upstream import EngineClient, SampledToken
-from ostinato.types import Completion, FinishReason, GenerateRequest, Sampling
+from ostinato.types import Abilities, Completion, FinishReason, GenerateRequest, Sampling
 
 ASKED = GenerateRequest(
     request_id="r",
@@ -276,3 +277,19 @@ async def test_the_health_check_finds_a_replica_that_is_gone(client, script) -> 
 async def test_an_arm_without_an_engine_is_said_plainly(client) -> None:
     with pytest.raises(ApiError, match="no engine yet: `ostinato arms set` names one"):
         await client.generate(list, ASKED)
+
+
+async def test_an_engine_with_another_tokenizer_gets_no_request() -> None:
+    async def policy(_: GenerateRequest) -> tuple[int, ...]:
+        return (3, 9)
+
+    async with AsyncExitStack() as stack:
+        running = await serve_scripted(ScriptedEngine(policy, abilities=Abilities(tokenizer="theirs")))
+        stack.push_async_callback(running.close)
+        client = EngineClient(1.0, tokenizer="ours")
+        stack.push_async_callback(client.aclose)
+        with pytest.raises(ApiError, match=r"another tokenizer \(theirs.* with the same"):
+            await client.generate(lambda: [running.url], ASKED)
+        same = EngineClient(1.0, tokenizer="theirs")
+        stack.push_async_callback(same.aclose)
+        assert (await same.generate(lambda: [running.url], ASKED)).ids == (3, 9)

@@ -26,8 +26,10 @@ class EngineServerConfig:
     host: str = "127.0.0.1"
     port: int = 0
     """0 takes a free one"""
-    backend: Literal["auto", "embedded", "vllm"] = "auto"
+    backend: Literal["auto", "embedded", "vllm", "remote"] = "auto"
     """what serves the model; auto chooses by shape, GPU and free memory (`engine/choose.py`)"""
+    remote: str | None = None
+    """URL of a vLLM that is already there (`remote`); its key is in OSTINATO_REMOTE_KEY"""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """what vLLM computes in; auto takes bfloat16 where the hardware has it (`ostinato doctor`)"""
     tensor_parallel: int = 1
@@ -44,6 +46,10 @@ class EngineServerConfig:
     def __post_init__(self) -> None:
         if self.follow and self.version is not None:
             raise ValueError("follow and version exclude each other: serve the newest version or a fixed one")
+        if (self.backend == "remote") != (self.remote is not None):
+            raise ValueError("backend remote needs the URL of a vLLM in remote, and no other backend has one")
+        if self.remote is not None and self.objects is not None:
+            raise ValueError("a remote vLLM serves the weights it was started with: leave objects out")
         if self.tensor_parallel < 1:
             raise ValueError(f"tensor_parallel is {self.tensor_parallel}: need at least 1")
         if self.backend == "embedded" and (

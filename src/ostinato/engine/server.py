@@ -1,4 +1,5 @@
-"""`python -m ostinato.engine.server`: an engine behind HTTP, embedded or a real vLLM (`--backend`).
+"""`python -m ostinato.engine.server`: an engine behind HTTP: embedded, a vLLM that it starts, or
+one that is already there (`--backend`).
 
 Its environment holds `OSTINATO_ENGINE_SECRET`, which its callers send. It prints one line of JSON to stdout
 when it listens, `{"ready": true, "port": …, "version": …}`, and stops on SIGTERM. A missing secret, a wrong
@@ -9,6 +10,7 @@ exit status 2.
 import asyncio
 import json
 import logging
+import os
 import signal
 import sys
 import tempfile
@@ -26,15 +28,20 @@ from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.engine.http import Running, create_app, serve
 from ostinato.engine.loader import SyncLoader
 from ostinato.engine.machine import free_bytes, gpus, precision_here
+from ostinato.engine.remote.engine import RemoteEngine
 from ostinato.engine.vllm.engine import VllmEngine
 from ostinato.model.checkpoint import load, shapes
 from ostinato.model.config import ModelConfig, ModelConfigError
 from ostinato.model.tensor_files import CONFIG, CheckpointError, read_json
+from ostinato.model.tokenizer import Tokenizer, TokenizerError
 from ostinato.store import Objects, ObjectsError
 from ostinato.sync import Subscriber, SyncError
 from ostinato.web.secret import ENGINE_SECRET, take_secret
 
 log = logging.getLogger(__name__)
+REMOTE_KEY = "OSTINATO_REMOTE_KEY"
+"""The environment variable with the key of a vLLM that is already there."""
+Served = EmbeddedEngine | VllmEngine | RemoteEngine
 SWITCH_S = 1e-4
 """The time that a thread which fetches weights may keep the interpreter from sampling. It is much less than a
 decode step; Python's default of 5 ms would be ten of them."""
@@ -52,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     try:
         asyncio.run(_serve(config, secret))
-    except (CheckpointError, EngineError, ObjectsError, SyncError) as error:
+    except (CheckpointError, EngineError, ObjectsError, SyncError, TokenizerError) as error:
         return _refuse(str(error))
     except OSError as error:
         return _refuse(f"cannot listen on {config.host}:{config.port}: {error.strerror or error}")
@@ -68,7 +75,14 @@ async def _serve(config: EngineServerConfig, secret: str) -> None:
             await engine.aclose()
 
 
-async def _engine(config: EngineServerConfig, directory: Path) -> EmbeddedEngine | VllmEngine:
+async def _engine(config: EngineServerConfig, directory: Path) -> Served:
+    if config.remote is not None:
+        return await RemoteEngine.connect(
+            config.remote,
+            Tokenizer.load(config.checkpoint),
+            key=os.environ.pop(REMOTE_KEY, ""),
+            version=config.version or 0,
+        )
     if _backend(config) == "vllm":
         return await VllmEngine.start(
             config.checkpoint,
@@ -112,7 +126,7 @@ def _backend(config: EngineServerConfig) -> str:
     return choice.backend
 
 
-async def _serve_engine(engine: EmbeddedEngine | VllmEngine, config: EngineServerConfig, secret: str) -> None:
+async def _serve_engine(engine: Served, config: EngineServerConfig, secret: str) -> None:
     loader = None
     if config.objects is not None:
         # vLLM takes any float type, so its own check of names and shapes is the one that counts.
@@ -131,7 +145,7 @@ async def _serve_engine(engine: EmbeddedEngine | VllmEngine, config: EngineServe
     await running.close()
 
 
-def _announce(running: Running, engine: EmbeddedEngine | VllmEngine) -> None:
+def _announce(running: Running, engine: Served) -> None:
     line = {"ready": True, "port": running.port, "version": engine.version}
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()

@@ -59,7 +59,7 @@ class Gateway:
         self.arms = ArmTable(store, config.salt)
         self.limits = KeyLimits()
         self.recorder = Recorder(store)
-        self.engines = EngineClient(config.engine_wait_s, config.engine_secret)
+        self.engines = EngineClient(config.engine_wait_s, config.engine_secret, renderer.tokenizer.digest)
         self.conversations = ConversationCache(store)
         self.endings = SessionEndings(store, self.conversations, self.recorder, renderer)
         self.metrics = Metrics(held=lambda: len(self.conversations), replicas=self.engines.replicas.states)

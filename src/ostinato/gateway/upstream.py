@@ -14,7 +14,7 @@ import orjson
 from ostinato.gateway.errors import ApiError, unavailable
 from ostinato.gateway.offload import offload
 from ostinato.gateway.replicas import Replicas
-from ostinato.store.wire import completion_from_json, request_to_json
+from ostinato.store.wire import abilities_from_json, completion_from_json, request_to_json
 from ostinato.types import Completion, Distribution, FinishReason, GenerateRequest
 from ostinato.web.secret import ENGINE_SECRET, bearer
 
@@ -64,11 +64,14 @@ class EngineClient:
     """Requests completions from engines.
 
     `patience_s` bounds the time without any progress. `secret` is the one by which engines know this gateway.
+    `tokenizer` is the digest of the gateway's own; an engine that says it has another one gets no request.
     A request that one replica of a pool fails goes on at another.
     """
 
-    def __init__(self, patience_s: float, secret: str = "") -> None:
+    def __init__(self, patience_s: float, secret: str = "", tokenizer: str = "") -> None:
         self._patience_s = patience_s
+        self._tokenizer = tokenizer
+        self._same_tokenizer: set[str] = set()
         self._headers = {"Content-Type": "application/json"} | bearer(secret)
         self._http: aiohttp.ClientSession | None = None
         self.replicas = Replicas()
@@ -128,6 +131,7 @@ class EngineClient:
                 yield url
             except (*AWAY, _EngineFailedError):
                 self.replicas.failed(url)
+                self._same_tokenizer.discard(url)  # another engine may come back at this address
                 raise
             self.replicas.answered(url)
 
@@ -163,10 +167,24 @@ class EngineClient:
 
     @asynccontextmanager
     async def _open(self, address: str, body: bytes) -> AsyncGenerator[aiohttp.ClientResponse]:
+        if address not in self._same_tokenizer:
+            await self._compare_tokenizers(address)
         async with self._session().post(address + "/generate", data=io.BytesIO(body)) as response:
             if response.status >= 400:
                 raise _refused(response.status, await response.read())
             yield response
+
+    async def _compare_tokenizers(self, address: str) -> None:
+        """Ask an engine before its first request. Raises ApiError 503 when it reads ids in another way."""
+        async with self._session().get(address + "/healthz") as response:
+            theirs = _tokenizer_of(await response.read()) if response.status == 200 else ""
+        if self._tokenizer and theirs and theirs != self._tokenizer:
+            raise unavailable(
+                f"the engine at {address} has another tokenizer ({theirs[:8]}…) than this gateway "
+                f"({self._tokenizer[:8]}…): start both with the same checkpoint",
+                "engine_mismatch",
+            )
+        self._same_tokenizer.add(address)
 
     def _session(self) -> aiohttp.ClientSession:
         if self._http is None:
@@ -263,6 +281,14 @@ def _events(lines: list[bytes]) -> Iterator[EngineEvent]:
         yield _completion(line)
     if sampled:
         yield tuple(sampled)
+
+
+def _tokenizer_of(health: bytes) -> str:
+    """Return the digest in an engine's `/healthz`; empty when it says none."""
+    try:
+        return abilities_from_json(orjson.loads(health)["abilities"]).tokenizer
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def _object(line: bytes) -> dict[str, Any]:

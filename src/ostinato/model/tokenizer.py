@@ -131,6 +131,11 @@ class Tokenizer:
         vocabulary = sorted(self._inner.get_vocab(with_added_tokens=True).items())
         return hashlib.blake2b(json.dumps(vocabulary).encode(), digest_size=16).hexdigest()
 
+    @cached_property
+    def id_count(self) -> int:
+        """One more than the highest id."""
+        return 1 + max(self._inner.get_vocab(with_added_tokens=True).values(), default=-1)
+
     def encode(self, text: str) -> list[int]:
         """Return the ids of `text`; special tokens and skeletons in it are recognised."""
         words = self._words

@@ -1,19 +1,23 @@
 """A vLLM that is already there, behind the engine protocol: ids in, ids and log-probabilities out.
 
 It is asked over `/v1/completions`, which takes token ids as the prompt and, with `return_token_ids`, returns
-the ids that were sampled. Whether the server returns ids and log-probabilities is found out at the start by
-sampling one token. It has no weights of ours to swap and cannot be paused.
+the ids that were sampled. One token is sampled at the start, which shows three things: whether the server
+returns ids, whether it returns log-probabilities, and whether it turns a text into the ids that our tokenizer
+gives. What it samples without them is recorded with placeholders, and so never trained. It has no weights of
+ours to swap and cannot be paused.
 """
 
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, Self
 
 import aiohttp
 
 from ostinato.engine.base import EngineError, InvalidRequestError, LoadRefusedError, Token
 from ostinato.engine.limits import RequestLimits
+from ostinato.model.tokenizer import Tokenizer
 from ostinato.types import Abilities, Completion, Distribution, FinishReason, GenerateRequest
 
 COMPLETIONS = "/v1/completions"
@@ -21,29 +25,42 @@ SAMPLING = frozenset(
     {"top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty"}
 )
 """The fields of `Sampling`, beside temperature and seed, that vLLM's completions know by the same names."""
+TEXT = "def add(a, b):\n\treturn a + b  # 12345, größer, 漢字, 🙂\n"
+PROBED_IDS, BYTES_OF_A_CHARACTER = 256, 4
+"""The text that shows whether both tokenizers are the same one; after it stand the control texts of ours and
+the texts of this many ids from all over its vocabulary."""
 FIXED = "a remote engine serves the weights it was started with: swap and pause it where it runs"
+
+
+PROBE = GenerateRequest(request_id="probe", session_id="probe", prompt_ids=(0,), stop_ids=(), max_tokens=1)
 
 
 class RemoteEngine:
     """The client of one server; `version` is what its operator says it serves.
 
-    >>> await RemoteEngine.connect("http://gpu-1:8000", tokenizer=digest, vocabulary=49152)  # doctest: +SKIP
+    >>> await RemoteEngine.connect("http://gpu-1:8000", Tokenizer.load(model))          # doctest: +SKIP
     """
 
-    def __init__(self, url: str, http: aiohttp.ClientSession, limits: RequestLimits, version: int) -> None:
-        self._url, self._http = url, http
-        self._limits = limits
+    def __init__(
+        self,
+        url: str,
+        http: aiohttp.ClientSession,
+        tokenizer: Tokenizer,
+        abilities: Abilities,
+        version: int,
+    ) -> None:
+        self._url, self._http, self._tokenizer = url, http, tokenizer
+        vocabulary = tokenizer.id_count
+        self._limits = RequestLimits(vocabulary=vocabulary, max_len=abilities.context, abilities=abilities)
         self._version = version
         self._counts = {"requests": 0.0, "tokens": 0.0, "failed": 0.0}
 
     @classmethod
-    async def connect(
-        cls, url: str, *, tokenizer: str, vocabulary: int, key: str = "", version: int = 0
-    ) -> Self:
+    async def connect(cls, url: str, tokenizer: Tokenizer, *, key: str = "", version: int = 0) -> Self:
         """Find out what the server at `url` serves and can do.
 
-        `tokenizer` and `vocabulary` are the digest and the size of the tokenizer that it should have. Raises
-        EngineError when it does not respond, serves several models, or returns no token ids.
+        `tokenizer` is the one that it should have. Raises EngineError when the server does not respond,
+        serves several models, or has another tokenizer.
         """
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         http = aiohttp.ClientSession(
@@ -54,18 +71,39 @@ class RemoteEngine:
         )
         try:
             model, context = await _served(http, url)
-            abilities = Abilities(model=model, tokenizer=tokenizer, context=context, sampling=SAMPLING)
-            engine = cls(
-                url, http, RequestLimits(vocabulary=vocabulary, max_len=context, abilities=abilities), version
-            )
-            probe = GenerateRequest(
-                request_id="probe", session_id="probe", prompt_ids=(0,), stop_ids=(), max_tokens=1
-            )
-            await engine.generate(probe)
+            abilities = Abilities(model=model, tokenizer=tokenizer.digest, context=context, sampling=SAMPLING)
+            engine = cls(url, http, tokenizer, abilities, version)
+            seen = await engine._probe()
+            if not seen.logprobs or not seen.token_ids:
+                abilities = replace(abilities, logprobs=seen.logprobs, token_ids=seen.token_ids)
+                engine = cls(url, http, tokenizer, abilities, version)
         except BaseException:
             await http.close()
             raise
         return engine
+
+    async def _probe(self) -> Abilities:
+        """Sample one token and return what came with it. Raises EngineError for another tokenizer."""
+        count = self._tokenizer.id_count
+        spread = self._tokenizer.decode(range(0, count, max(1, count // PROBED_IDS)))
+        text = TEXT + "".join(sorted(self._tokenizer.control_texts)) + spread
+        text = text[: self._limits.max_len // BYTES_OF_A_CHARACTER]
+        ours = self._tokenizer.encode(text)
+        body = self._body(PROBE) | {"prompt": text}
+        token_ids, logprobs, theirs = False, False, None
+        async with aclosing(self._choices(body)) as choices:
+            async for choice in choices:
+                theirs = choice.get("prompt_token_ids") or theirs
+                token_ids = token_ids or bool(choice.get("token_ids"))
+                logprobs = logprobs or bool((choice.get("logprobs") or {}).get("token_logprobs"))
+        if theirs is not None and theirs != ours:
+            at = next((i for i, pair in enumerate(zip(ours, theirs, strict=False)) if len(set(pair)) > 1), 0)
+            raise EngineError(
+                f"{self._url} serves {self.abilities.model!r} with another tokenizer than this checkpoint's: "
+                f"of the same text its id {at} is {theirs[at : at + 1]} and ours {ours[at : at + 1]}; name "
+                "the checkpoint that it serves"
+            )
+        return Abilities(token_ids=token_ids, logprobs=logprobs)
 
     @property
     def version(self) -> int:
@@ -89,7 +127,7 @@ class RemoteEngine:
         try:
             async with aclosing(self._choices(self._body(request))) as choices:
                 async for choice in choices:
-                    new = _tokens(choice, self._version)
+                    new = self._tokens(choice)
                     finish = choice.get("finish_reason") or finish
                     tokens += new
                     for token in new:
@@ -99,13 +137,16 @@ class RemoteEngine:
         except EngineError:
             self._counts["failed"] += 1
             raise
+        if finish == "stop" and not self.abilities.token_ids and request.stop_ids:
+            tokens.append(self._token(request.stop_ids[0], 0.0))  # no text stands for it
+            yield tokens[-1]
         self._counts["tokens"] += len(tokens)
         yield Completion(
             ids=tuple(token.id for token in tokens),
             logprobs=tuple(token.logprob for token in tokens),
             versions=(self._version,) * len(tokens),
             finish=FinishReason.STOP if finish == "stop" else FinishReason.LENGTH,
-            distribution=Distribution.MODEL,
+            distribution=self._distribution,
         )
 
     async def swap(self, version: int, tensors: Mapping[str, Any]) -> None:
@@ -143,6 +184,31 @@ class RemoteEngine:
             "stream": True,
         }
 
+    @property
+    def _distribution(self) -> Distribution:
+        known = self.abilities.token_ids and self.abilities.logprobs
+        return Distribution.MODEL if known else Distribution.UNKNOWN
+
+    def _tokens(self, choice: Mapping[str, Any]) -> list[Token]:
+        """Return the sampled tokens of a choice; without the server's ids those of its text.
+
+        Raises EngineError when the server stops to return what it returned at the start.
+        """
+        ids = choice.get("token_ids") or ()
+        scores = (choice.get("logprobs") or {}).get("token_logprobs") or ()
+        if self._distribution is Distribution.UNKNOWN:
+            ids = ids or self._tokenizer.encode_untrusted(choice.get("text") or "")
+            scores = [0.0] * len(ids)
+        if len(ids) != len(scores) or (choice.get("text") and not ids):
+            raise EngineError(
+                f"{self._url} returned {len(ids)} token ids and {len(scores)} log-probabilities of "
+                f"{choice.get('text')!r}: it returned them when this engine started"
+            )
+        return [self._token(id_, score) for id_, score in zip(ids, scores, strict=True)]
+
+    def _token(self, id_: int, logprob: float) -> Token:
+        return Token(id=id_, logprob=logprob, version=self._version, distribution=self._distribution)
+
     async def _choices(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any]]:
         """Yield the choices in the server-sent events of one request."""
         try:
@@ -175,15 +241,3 @@ def _choice(event: Mapping[str, Any]) -> dict[str, Any]:
     if "error" in event:
         raise EngineError(f"the server: {event['error']}")
     return dict((event.get("choices") or [{}])[0])
-
-
-def _tokens(choice: Mapping[str, Any], version: int) -> list[Token]:
-    """Return the sampled tokens of a choice. Raises EngineError for text without its ids."""
-    ids = choice.get("token_ids")
-    if ids is None and choice.get("text"):
-        raise EngineError("the server returns no token ids: a vLLM from 0.10.2 on does")
-    scores = (choice.get("logprobs") or {}).get("token_logprobs") or []
-    return [
-        Token(id=id_, logprob=score, version=version, distribution=Distribution.MODEL)
-        for id_, score in zip(ids or (), scores, strict=True)
-    ]

@@ -1,0 +1,221 @@
+"""Serve a checkpoint, or a vLLM that is already there, behind a recording gateway: no run is needed.
+
+::
+
+    people ─► gateway ─► engine server ─► embedded engine │ a vLLM it starts │ a vLLM that is there
+                 └─► store
+
+The gateway speaks one protocol. In front of each vLLM that is already there stands an engine server of ours,
+which translates and costs one hop on the loopback.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import aiohttp
+from rich.console import Console
+
+from ostinato.engine.config import EngineServerConfig
+from ostinato.gateway.config import GatewayServerConfig
+from ostinato.loop.folder import owned
+from ostinato.loop.run import Run
+from ostinato.loop.services import Service, Services
+from ostinato.loop.trial import CHAMPION
+from ostinato.store import Store
+from ostinato.store.accounts import hash_key, new_key
+from ostinato.store.wire import abilities_from_json
+from ostinato.types import Abilities, Arm
+
+
+class ServeError(ValueError):
+    """The settings do not say what is to be served."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeModelConfig:
+    """What is served, and where it is recorded.
+
+    >>> ServeModelConfig(model="Qwen/Qwen3-8B", engines=("http://127.0.0.1:8000",)).context
+    4096
+    """
+
+    model: str
+    """A directory in Hugging Face layout, or the name of a repository on the hub. Beside `engines` only its
+    tokenizer and chat template are read."""
+    engines: tuple[str, ...] = ()
+    """URLs of servers that serve this model already; () starts one here."""
+    directory: Path = Path("runs/serve")
+    """The folder of logs, and of the store when `store` names none."""
+    store: str = ""
+    """SQLite file or database URL of the record."""
+    objects: str | None = None
+    """Folder or URL of an object store: the newest version there is served, and each one that follows."""
+    version: int = 0
+    """The number under which turns of servers that are already there are recorded."""
+    host: str = "127.0.0.1"
+    port: int = 8080
+    aliases: tuple[str, ...] = ()
+    slots: int = 16
+    context: int = 4096
+    """Tokens of prompt and completion together, of an engine that is started here."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    tensor_parallel: int = 1
+    arguments: tuple[str, ...] = ()
+    python: str | None = None
+    """The interpreter that has vLLM."""
+
+    def __post_init__(self) -> None:
+        if self.engines and (self.objects or self.arguments or self.tensor_parallel > 1):
+            raise ServeError(
+                "--objects, --tensor-parallel and --argument belong to an engine that is started here: leave "
+                "them out beside --engine, or leave --engine out"
+            )
+
+
+async def serve_model(config: ServeModelConfig, console: Console) -> int:
+    """Serve until the process is stopped.
+
+    Raises ServeError when the model cannot be found, OwnedError when another process serves from the folder,
+    and ServiceError, with its reason, when an engine or the gateway does not start.
+    """
+    checkpoint = await asyncio.to_thread(find_model, config.model, tokenizer_only=bool(config.engines))
+    with owned(config.directory, "serve") as run:
+        store = Store.open(config.store or str(run.store_path))
+        try:
+            async with Services(run) as services:
+                engines = await _start_engines(services, config, checkpoint)
+                gateway = await services.start(
+                    "serve-gateway", "ostinato.gateway.server", _gateway(config, run, checkpoint)
+                )
+                _point_arms(store, engines)
+                _say(console, config, gateway, engines, store)
+                await services.guard(asyncio.Event().wait())
+        finally:
+            store.close()
+    return 0
+
+
+async def _start_engines(services: Services, config: ServeModelConfig, checkpoint: Path) -> list["_Engine"]:
+    """Start one engine server, or one before each server that is already there."""
+    here = EngineServerConfig(
+        checkpoint=checkpoint,
+        objects=config.objects,
+        follow=config.objects is not None,
+        slots=config.slots,
+        max_len=config.context,
+        dtype=config.dtype,
+        tensor_parallel=config.tensor_parallel,
+        arguments=config.arguments,
+        python=config.python,
+    )
+    there = [
+        EngineServerConfig(checkpoint=checkpoint, backend="remote", remote=url, version=config.version)
+        for url in config.engines
+    ]
+    engines = list[_Engine]()
+    for number, settings in enumerate(there or [here]):
+        service = await services.start(f"serve-engine-{number}", "ostinato.engine.server", settings)
+        engines.append(await _Engine.of(service))
+    return engines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Engine:
+    url: str
+    version: int
+    abilities: Abilities
+
+    @classmethod
+    async def of(cls, service: Service) -> "_Engine":
+        async with aiohttp.ClientSession() as http, http.get(service.url + "/healthz") as response:
+            health = await response.json()
+        abilities = abilities_from_json(health["abilities"])
+        return cls(url=service.url, version=int(health["version"]), abilities=abilities)
+
+    @property
+    def untrainable(self) -> str | None:
+        """The reason why nothing that it samples can be trained on."""
+        missing = [
+            words
+            for words, there in (
+                ("token ids", self.abilities.token_ids),
+                ("log-probabilities", self.abilities.logprobs),
+            )
+            if not there
+        ]
+        return f"it returns no {' and no '.join(missing)}" if missing else None
+
+
+def find_model(model: str, *, tokenizer_only: bool = False) -> Path:
+    """Return the directory of a model, after a download when `model` names a repository on the hub.
+
+    Raises ServeError when it is neither, or the hub cannot be reached.
+    """
+    if Path(model).is_dir():
+        return Path(model)
+    looks_like_a_path = model.startswith((".", "/", "~")) or model.count("/") != 1
+    if looks_like_a_path:
+        raise ServeError(
+            f"--model {model} is neither a directory nor the name of a repository on the hub (OWNER/NAME)"
+        )
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    except ImportError as error:
+        raise ServeError(f"{model} is no directory; from the hub: pip install 'ostinato[hf]'") from error
+    texts = ["*.json", "*.jinja"]
+    try:
+        return Path(
+            snapshot_download(model, allow_patterns=texts if tokenizer_only else [*texts, "*.safetensors"])
+        )
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        raise ServeError(
+            f"{model} is no directory here, and the hub does not give it ({type(error).__name__}): name a "
+            "directory in Hugging Face layout"
+        ) from error
+
+
+def _gateway(config: ServeModelConfig, run: Run, checkpoint: Path) -> GatewayServerConfig:
+    return GatewayServerConfig(
+        store=config.store or str(run.store_path),
+        checkpoint=checkpoint,
+        host=config.host,
+        port=config.port,
+        aliases=config.aliases,
+    )
+
+
+def _point_arms(store: Store, engines: Sequence[_Engine]) -> None:
+    """Make the champion's arm point to `engines`; other arms stay as an operator set them."""
+    urls, version = tuple(engine.url for engine in engines), engines[0].version
+    arms = store.arms()
+    share = 1.0 - sum(arm.share for arm in arms if arm.name != CHAMPION)
+    known = next((arm for arm in arms if arm.name == CHAMPION), None)
+    champion = (
+        replace(known, version=version, engines=urls)
+        if known
+        else Arm(name=CHAMPION, version=version, share=max(0.0, share), engines=urls)
+    )
+    store.set_arms([champion, *(arm for arm in arms if arm.name != CHAMPION)])
+
+
+def _say(
+    console: Console,
+    config: ServeModelConfig,
+    gateway: Service,
+    engines: Sequence[_Engine],
+    store: Store,
+) -> None:
+    for number, engine in enumerate(engines):
+        name = config.engines[number] if config.engines else config.model
+        console.print(f"serving {engine.abilities.model or name} as version {engine.version}: {name}")
+        if engine.untrainable:
+            console.print(f"  {engine.untrainable}: its turns are recorded and never trained")
+    console.print(f"recording in {config.store or config.directory / 'store.db'}; in a git repository run:\n")
+    key = new_key()
+    store.add_key(hash_key(key), "local")
+    console.print(f"  export OSTINATO_URL={gateway.url} OSTINATO_KEY={key}", soft_wrap=True)
+    console.print('  ostinato code "fix calc.py"\n')
