@@ -1,0 +1,81 @@
+"""Covers engine/remote/engine.py and loop/serve_model.py before vLLM's own server: `make test-vllm`."""
+
+import asyncio
+import os
+import socket
+from asyncio.subprocess import DEVNULL
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+from tests.engine.contract import MAX_LEN, model
+from tests.loop.test_serve_model import chat, recorded, serving
+from tests.vllm.install import PYTHON, missing
+from tests.vllm.test_vllm import ENVIRONMENT
+
+from ostinato.model.checkpoint import save
+from ostinato.model.tokenizer import Tokenizer
+
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.skipif(missing() is not None, reason=missing() or ""),
+]
+PATIENCE_S = 300
+
+
+@asynccontextmanager
+async def vllm(checkpoint: Path, log: Path) -> AsyncIterator[str]:
+    """Run vLLM's own OpenAI server, as a team does; yield its URL."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    words = ["--dtype", "float32", "--enforce-eager", "--max-model-len", str(MAX_LEN), "--host", "127.0.0.1"]
+    command = ["-m", "vllm.entrypoints.openai.api_server", "--model", str(checkpoint), "--port", str(port)]
+    with log.open("wb") as file:
+        process = await asyncio.create_subprocess_exec(
+            str(PYTHON),
+            *command,
+            *words,
+            stdin=DEVNULL,
+            stdout=file,
+            stderr=file,
+            env={**os.environ, **ENVIRONMENT, "VLLM_CPU_KVCACHE_SPACE": "1"},
+        )
+    try:
+        await asyncio.wait_for(_healthy(f"http://127.0.0.1:{port}/health", process), PATIENCE_S)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+async def _healthy(url: str, process: asyncio.subprocess.Process) -> None:
+    async with aiohttp.ClientSession() as http:
+        while process.returncode is None:
+            try:
+                async with http.get(url) as response:
+                    if response.status == 200:
+                        return
+            except aiohttp.ClientError:
+                pass
+            await asyncio.sleep(0.5)
+    raise AssertionError(f"vLLM ended with status {process.returncode}")
+
+
+async def test_a_team_with_a_running_vllm_gets_a_recorded_session(tmp_path: Path) -> None:
+    tokenizer = Tokenizer.train(["calc.py"], 265)
+    save(tmp_path / "model", model(1), tokenizer, version=1)
+    Tokenizer.train(["another tokenizer of other words"], 290).save(tmp_path / "other")
+    async with vllm(tmp_path / "model", tmp_path / "vllm.log") as url:
+        with pytest.raises(AssertionError, match="with another tokenizer than this checkpoint's"):
+            async with serving(tmp_path / "wrong", "--engine", url, "--model", str(tmp_path / "other")):
+                pass
+        words = ("--engine", url, "--model", str(tmp_path / "model"), "--version", "3")
+        async with serving(tmp_path / "serve", *words) as (printed, environment):
+            await chat(environment)
+    assert "as version 3" in printed[0] and not any("never trained" in line for line in printed)
+    (turn,) = recorded(tmp_path / "serve" / "store.db")
+    assert len(turn.completion.ids) == len(turn.completion.logprobs) > 0
+    assert all(logprob < 0 for logprob in turn.completion.logprobs) and turn.unscorable is None
