@@ -22,7 +22,7 @@ def ostinato(*words: str) -> subprocess.CompletedProcess[str]:
 
 def test_alone_it_lists_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([]) == 2
-    assert "serve the version that a run deployed" in capsys.readouterr().out
+    assert "serve a run's version, a checkpoint" in capsys.readouterr().out
 
 
 def test_the_help_is_a_whole_sentence(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from tests.engine.remote.fake_vllm import LOGPROB, fake_vllm
 
-from ostinato.loop.serve_model import ServeError, ServeModelConfig, find_model
+from ostinato.loop.serve_model import ServeModelConfig, ServeModelError, find_model
 from ostinato.model.config import ModelConfig
 from ostinato.model.create import create
 from ostinato.model.tokenizer import IM_END, Tokenizer
@@ -123,10 +123,10 @@ async def test_a_checkpoint_is_served_by_an_engine_of_its_own(tmp_path: Path) ->
 
 
 def test_a_model_that_is_nowhere_is_named() -> None:
-    with pytest.raises(ServeError, match="models/none is neither a directory nor"):
+    with pytest.raises(ServeModelError, match="models/none is neither a directory nor"):
         find_model("./models/none")
 
 
 def test_settings_of_an_engine_that_is_started_here_are_refused_beside_one_that_is_there() -> None:
-    with pytest.raises(ServeError, match=r"--objects.* leave"):
+    with pytest.raises(ServeModelError, match=r"--objects.* leave"):
         ServeModelConfig(model="m", engines=("http://a",), objects="o")

@@ -30,7 +30,7 @@ from ostinato.store.wire import abilities_from_json
 from ostinato.types import Abilities, Arm
 
 
-class ServeError(ValueError):
+class ServeModelError(ValueError):
     """The settings do not say what is to be served."""
 
 
@@ -69,7 +69,7 @@ class ServeModelConfig:
 
     def __post_init__(self) -> None:
         if self.engines and (self.objects or self.arguments or self.tensor_parallel > 1):
-            raise ServeError(
+            raise ServeModelError(
                 "--objects, --tensor-parallel and --argument belong to an engine that is started here: leave "
                 "them out beside --engine, or leave --engine out"
             )
@@ -78,8 +78,8 @@ class ServeModelConfig:
 async def serve_model(config: ServeModelConfig, console: Console) -> int:
     """Serve until the process is stopped.
 
-    Raises ServeError when the model cannot be found, OwnedError when another process serves from the folder,
-    and ServiceError, with its reason, when an engine or the gateway does not start.
+    Raises ServeModelError when the model cannot be found, OwnedError when another process serves from the
+    folder, and ServiceError, with its reason, when an engine or the gateway does not start.
     """
     checkpoint = await asyncio.to_thread(find_model, config.model, tokenizer_only=bool(config.engines))
     with owned(config.directory, "serve") as run:
@@ -136,43 +136,48 @@ class _Engine:
         return cls(url=service.url, version=int(health["version"]), abilities=abilities)
 
     @property
-    def untrainable(self) -> str | None:
-        """The reason why nothing that it samples can be trained on."""
+    def warning(self) -> str | None:
+        """What can never be trained of its turns, and why; None when everything can."""
+        can = self.abilities
         missing = [
-            words
-            for words, there in (
-                ("token ids", self.abilities.token_ids),
-                ("log-probabilities", self.abilities.logprobs),
-            )
+            name
+            for name, there in (("token ids", can.token_ids), ("log-probabilities", can.logprobs))
             if not there
         ]
-        return f"it returns no {' and no '.join(missing)}" if missing else None
+        if missing:
+            return f"it returns no {' and no '.join(missing)}: its turns are recorded and never trained"
+        if not can.tempered:
+            return (
+                "its log-probabilities are those of temperature 1: turns sampled at another temperature are "
+                "recorded and never trained. Start vLLM with --logprobs-mode processed_logprobs"
+            )
+        return None
 
 
 def find_model(model: str, *, tokenizer_only: bool = False) -> Path:
     """Return the directory of a model, after a download when `model` names a repository on the hub.
 
-    Raises ServeError when it is neither, or the hub cannot be reached.
+    Raises ServeModelError when it is neither, or the hub cannot be reached.
     """
     if Path(model).is_dir():
         return Path(model)
     looks_like_a_path = model.startswith((".", "/", "~")) or model.count("/") != 1
     if looks_like_a_path:
-        raise ServeError(
+        raise ServeModelError(
             f"--model {model} is neither a directory nor the name of a repository on the hub (OWNER/NAME)"
         )
     try:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
     except ImportError as error:
-        raise ServeError(f"{model} is no directory; from the hub: pip install 'ostinato[hf]'") from error
+        raise ServeModelError(f"{model} is no directory; from the hub: pip install 'ostinato[hf]'") from error
     texts = ["*.json", "*.jinja"]
     try:
         return Path(
             snapshot_download(model, allow_patterns=texts if tokenizer_only else [*texts, "*.safetensors"])
         )
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-        raise ServeError(
+        raise ServeModelError(
             f"{model} is no directory here, and the hub does not give it ({type(error).__name__}): name a "
             "directory in Hugging Face layout"
         ) from error
@@ -212,8 +217,8 @@ def _say(
     for number, engine in enumerate(engines):
         name = config.engines[number] if config.engines else config.model
         console.print(f"serving {engine.abilities.model or name} as version {engine.version}: {name}")
-        if engine.untrainable:
-            console.print(f"  {engine.untrainable}: its turns are recorded and never trained")
+        if engine.warning:
+            console.print(f"  {engine.warning}", soft_wrap=True)
     console.print(f"recording in {config.store or config.directory / 'store.db'}; in a git repository run:\n")
     key = new_key()
     store.add_key(hash_key(key), "local")

@@ -193,6 +193,7 @@ ABILITIES: dict[str, FieldReader] = {
     "structures": (_names, frozenset()),
     "token_ids": (_bool, True),
     "logprobs": (_bool, True),
+    "tempered": (_bool, True),
     "routes": (_bool, False),
 }
 COMPLETION: dict[str, FieldReader] = {

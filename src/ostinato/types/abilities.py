@@ -27,6 +27,9 @@ class Abilities:
     """It returns the ids that it sampled. Without them a turn is served and recorded, and never trained."""
     logprobs: bool = True
     """It returns the log-probability of each token. Without them a turn is never trained."""
+    tempered: bool = True
+    """Its log-probabilities are of the distribution drawn from, whatever the settings. Without it they are
+    those of temperature 1, and a turn sampled at another temperature is never trained."""
     routes: bool = False
     """It returns the experts that each token went through."""
 

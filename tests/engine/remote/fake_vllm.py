@@ -21,6 +21,7 @@ async def fake_vllm(
     *,
     token_ids: bool = True,
     logprobs: bool = True,
+    tempered: bool = True,
     ends: bool = True,
 ) -> AsyncIterator[tuple[str, list[dict[str, Any]]]]:
     """Serve a model that says `ids`, whose last one is a stop token; yield its URL and the bodies it got."""
@@ -38,7 +39,8 @@ async def fake_vllm(
             stops = number == len(ids) - 1
             choice: dict[str, Any] = {"text": "" if stops else tokenizer.decode([id_])}
             if logprobs:
-                choice["logprobs"] = {"token_logprobs": [LOGPROB]}
+                other = LOGPROB / body["temperature"] if tempered else LOGPROB
+                choice["logprobs"] = {"token_logprobs": [LOGPROB], "top_logprobs": [{"x": other}]}
             if token_ids:
                 choice["token_ids"] = [id_]
             if token_ids and not number:

@@ -36,7 +36,7 @@ async def test_ids_go_in_and_ids_with_their_logprobs_come_out() -> None:
     assert (completion.ids, completion.versions) == (IDS, (4,) * count)
     assert completion.logprobs == (LOGPROB,) * count
     assert completion.finish is FinishReason.STOP
-    assert completion.distribution is Distribution.MODEL
+    assert completion.distribution is Distribution.PROCESSED
     assert (engine.abilities.model, engine.abilities.context) == ("smol", CONTEXT)
     assert engine.abilities.token_ids and engine.abilities.logprobs
     body = bodies[-1]
@@ -55,6 +55,19 @@ async def test_a_server_without_ids_or_logprobs_is_served_and_never_trained(
     assert (engine.abilities.token_ids, engine.abilities.logprobs) == (token_ids, logprobs)
     assert TOKENIZER.decode(completion.ids) == f"the answer{IM_END}"
     assert completion.distribution is Distribution.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("tempered", "distribution"), [(True, Distribution.TEMPERED), (False, Distribution.MODEL)]
+)
+async def test_it_finds_out_what_distribution_the_logprobs_are_of(
+    tempered: bool, distribution: Distribution
+) -> None:
+    async with fake_vllm(TOKENIZER, IDS, tempered=tempered) as (url, _):
+        engine = await RemoteEngine.connect(url, TOKENIZER)
+        completion = await engine.generate(asked(sampling=Sampling(temperature=0.3)))
+        await engine.aclose()
+    assert (engine.abilities.tempered, completion.distribution) == (tempered, distribution)
 
 
 async def test_a_server_with_another_tokenizer_is_refused_at_the_start() -> None:

@@ -1,10 +1,10 @@
 """A vLLM that is already there, behind the engine protocol: ids in, ids and log-probabilities out.
 
 It is asked over `/v1/completions`, which takes token ids as the prompt and, with `return_token_ids`, returns
-the ids that were sampled. One token is sampled at the start, which shows three things: whether the server
-returns ids, whether it returns log-probabilities, and whether it turns a text into the ids that our tokenizer
-gives. What it samples without them is recorded with placeholders, and so never trained. It has no weights of
-ours to swap and cannot be paused.
+the ids that were sampled. Two tokens are sampled at the start, which show whether the server returns ids and
+log-probabilities, of which distribution these are, and whether it has our tokenizer. What it samples without
+them is recorded with placeholders, and so never trained. It has no weights of ours to swap and cannot be
+paused.
 """
 
 import json
@@ -18,7 +18,7 @@ import aiohttp
 from ostinato.engine.base import EngineError, InvalidRequestError, LoadRefusedError, Token
 from ostinato.engine.limits import RequestLimits
 from ostinato.model.tokenizer import Tokenizer
-from ostinato.types import Abilities, Completion, Distribution, FinishReason, GenerateRequest
+from ostinato.types import Abilities, Completion, Distribution, FinishReason, GenerateRequest, Sampling
 
 COMPLETIONS = "/v1/completions"
 SAMPLING = frozenset(
@@ -29,6 +29,9 @@ TEXT = "def add(a, b):\n\treturn a + b  # 12345, größer, 漢字, 🙂\n"
 PROBED_IDS, BYTES_OF_A_CHARACTER = 256, 4
 """The text that shows whether both tokenizers are the same one; after it stand the control texts of ours and
 the texts of this many ids from all over its vocabulary."""
+PROBED_SCORES, COLD, SAME = 5, 0.5, 0.05
+"""The likeliest tokens whose log-probabilities show, at another temperature, what distribution they are of,
+and the difference that computing twice may make."""
 FIXED = "a remote engine serves the weights it was started with: swap and pause it where it runs"
 
 
@@ -74,36 +77,49 @@ class RemoteEngine:
             abilities = Abilities(model=model, tokenizer=tokenizer.digest, context=context, sampling=SAMPLING)
             engine = cls(url, http, tokenizer, abilities, version)
             seen = await engine._probe()
-            if not seen.logprobs or not seen.token_ids:
-                abilities = replace(abilities, logprobs=seen.logprobs, token_ids=seen.token_ids)
-                engine = cls(url, http, tokenizer, abilities, version)
+            abilities = replace(
+                abilities, logprobs=seen.logprobs, token_ids=seen.token_ids, tempered=seen.tempered
+            )
+            engine = cls(url, http, tokenizer, abilities, version)
         except BaseException:
             await http.close()
             raise
         return engine
 
     async def _probe(self) -> Abilities:
-        """Sample one token and return what came with it. Raises EngineError for another tokenizer."""
+        """Sample two tokens and return what came with them. Raises EngineError for another tokenizer."""
         count = self._tokenizer.id_count
         spread = self._tokenizer.decode(range(0, count, max(1, count // PROBED_IDS)))
         text = TEXT + "".join(sorted(self._tokenizer.control_texts)) + spread
         text = text[: self._limits.max_len // BYTES_OF_A_CHARACTER]
-        ours = self._tokenizer.encode(text)
-        body = self._body(PROBE) | {"prompt": text}
-        token_ids, logprobs, theirs = False, False, None
+        plain, cold = [await self._sampled_after(text, temperature) for temperature in (1.0, COLD)]
+        self._compare(self._tokenizer.encode(text), plain.get("prompt_token_ids"))
+        scores = [(each.get("logprobs") or {}) for each in (plain, cold)]
+        one, other = [((each.get("top_logprobs") or [{}])[0] or {}) for each in scores]
+        return Abilities(
+            token_ids=bool(plain.get("token_ids")),
+            logprobs=bool(scores[0].get("token_logprobs")),
+            tempered=any(abs(one[token] - other[token]) > SAME for token in one.keys() & other.keys()),
+        )
+
+    async def _sampled_after(self, text: str, temperature: float) -> dict[str, Any]:
+        """Return the choice, with all its fields from the stream, of one token sampled after a text."""
+        body = self._body(PROBE) | {"prompt": text, "temperature": temperature, "logprobs": PROBED_SCORES}
+        fields = dict[str, Any]()
         async with aclosing(self._choices(body)) as choices:
             async for choice in choices:
-                theirs = choice.get("prompt_token_ids") or theirs
-                token_ids = token_ids or bool(choice.get("token_ids"))
-                logprobs = logprobs or bool((choice.get("logprobs") or {}).get("token_logprobs"))
-        if theirs is not None and theirs != ours:
-            at = next((i for i, pair in enumerate(zip(ours, theirs, strict=False)) if len(set(pair)) > 1), 0)
-            raise EngineError(
-                f"{self._url} serves {self.abilities.model!r} with another tokenizer than this checkpoint's: "
-                f"of the same text its id {at} is {theirs[at : at + 1]} and ours {ours[at : at + 1]}; name "
-                "the checkpoint that it serves"
-            )
-        return Abilities(token_ids=token_ids, logprobs=logprobs)
+                fields |= {name: value for name, value in choice.items() if value}
+        return fields
+
+    def _compare(self, ours: list[int], theirs: list[int] | None) -> None:
+        if theirs is None or theirs == ours:
+            return
+        at = next((i for i, pair in enumerate(zip(ours, theirs, strict=False)) if len(set(pair)) > 1), 0)
+        raise EngineError(
+            f"{self._url} serves {self.abilities.model!r} with another tokenizer than this checkpoint's: "
+            f"of the same text its id {at} is {theirs[at : at + 1]} and ours {ours[at : at + 1]}; name "
+            "the checkpoint that it serves"
+        )
 
     @property
     def version(self) -> int:
@@ -123,11 +139,11 @@ class RemoteEngine:
     async def stream(self, request: GenerateRequest) -> AsyncGenerator[Token | Completion]:
         self._limits.check(request)
         self._counts["requests"] += 1
-        tokens, finish = list[Token](), None
+        tokens, finish, distribution = list[Token](), None, self._distribution(request.sampling)
         try:
             async with aclosing(self._choices(self._body(request))) as choices:
                 async for choice in choices:
-                    new = self._tokens(choice)
+                    new = self._tokens(choice, distribution)
                     finish = choice.get("finish_reason") or finish
                     tokens += new
                     for token in new:
@@ -138,7 +154,7 @@ class RemoteEngine:
             self._counts["failed"] += 1
             raise
         if finish == "stop" and not self.abilities.token_ids and request.stop_ids:
-            tokens.append(self._token(request.stop_ids[0], 0.0))  # no text stands for it
+            tokens.append(self._token(request.stop_ids[0], 0.0, distribution))  # no text stands for it
             yield tokens[-1]
         self._counts["tokens"] += len(tokens)
         yield Completion(
@@ -146,7 +162,7 @@ class RemoteEngine:
             logprobs=tuple(token.logprob for token in tokens),
             versions=(self._version,) * len(tokens),
             finish=FinishReason.STOP if finish == "stop" else FinishReason.LENGTH,
-            distribution=self._distribution,
+            distribution=distribution,
         )
 
     async def swap(self, version: int, tensors: Mapping[str, Any]) -> None:
@@ -184,19 +200,19 @@ class RemoteEngine:
             "stream": True,
         }
 
-    @property
-    def _distribution(self) -> Distribution:
-        known = self.abilities.token_ids and self.abilities.logprobs
-        return Distribution.MODEL if known else Distribution.UNKNOWN
+    def _distribution(self, sampling: Sampling) -> Distribution:
+        if not (self.abilities.token_ids and self.abilities.logprobs):
+            return Distribution.UNKNOWN
+        return sampling.drawn_from if self.abilities.tempered else Distribution.MODEL
 
-    def _tokens(self, choice: Mapping[str, Any]) -> list[Token]:
+    def _tokens(self, choice: Mapping[str, Any], distribution: Distribution) -> list[Token]:
         """Return the sampled tokens of a choice; without the server's ids those of its text.
 
         Raises EngineError when the server stops to return what it returned at the start.
         """
         ids = choice.get("token_ids") or ()
         scores = (choice.get("logprobs") or {}).get("token_logprobs") or ()
-        if self._distribution is Distribution.UNKNOWN:
+        if distribution is Distribution.UNKNOWN:
             ids = ids or self._tokenizer.encode_untrusted(choice.get("text") or "")
             scores = [0.0] * len(ids)
         if len(ids) != len(scores) or (choice.get("text") and not ids):
@@ -204,10 +220,10 @@ class RemoteEngine:
                 f"{self._url} returned {len(ids)} token ids and {len(scores)} log-probabilities of "
                 f"{choice.get('text')!r}: it returned them when this engine started"
             )
-        return [self._token(id_, score) for id_, score in zip(ids, scores, strict=True)]
+        return [self._token(id_, score, distribution) for id_, score in zip(ids, scores, strict=True)]
 
-    def _token(self, id_: int, logprob: float) -> Token:
-        return Token(id=id_, logprob=logprob, version=self._version, distribution=self._distribution)
+    def _token(self, id_: int, logprob: float, distribution: Distribution) -> Token:
+        return Token(id=id_, logprob=logprob, version=self._version, distribution=distribution)
 
     async def _choices(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any]]:
         """Yield the choices in the server-sent events of one request."""
