@@ -1,10 +1,7 @@
 """A gateway for one client: a repository, a gateway process, a scripted model, and no other network."""
 
 import asyncio
-import fcntl
 import json
-import socket
-import struct
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -12,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from tests.clients.alone import is_alone
 from tests.clients.drive import KEY, Desk
 from tests.clients.editor import Change, Editor
 
@@ -24,18 +22,13 @@ from ostinato.types import Arm
 
 BEFORE = "def add(a, b):\n    return a - b\n"
 AFTER = "def add(a, b):\n    return a + b\n"
-GET_FLAGS, SET_FLAGS, UP = 0x8913, 0x8914, 1  # linux/sockios.h, net/if.h
 
 
 @pytest.fixture(scope="session")
 def _alone() -> None:
-    """Bring up loopback, and skip where there is any other network: nothing that a client sends may leave."""
-    if [name for _, name in socket.if_nameindex()] != ["lo"]:
+    """Skip where there is any network but loopback."""
+    if not is_alone():
         pytest.skip("needs a network namespace of its own: run `make test-clients` on Linux")
-    with socket.socket() as probe:
-        request = struct.pack("16sh14x", b"lo", 0)
-        flags = struct.unpack("16sh14x", fcntl.ioctl(probe, GET_FLAGS, request))[1]
-        fcntl.ioctl(probe, SET_FLAGS, struct.pack("16sh14x", b"lo", flags | UP))
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,13 @@ PATIENCE_S = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desk:
-    """The place where a client works: an empty home, a repository, the address of the gateway."""
+    """The place where a client works: an empty home, a repository, the address of the gateway, its task."""
 
     home: Path
     repo: Path
     gateway: str
+    key: str = KEY
+    task: str = TASK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,14 @@ class Client:
 
 async def run(client: Client, desk: Desk) -> str:
     """Run a client on the task and return its output; raises AssertionError when it fails or does not end."""
+    status, text = await attempt(client, desk, PATIENCE_S)
+    assert status is not None, f"{client.name} did not end:\n{text[-4000:]}"
+    assert status == 0, text[-4000:]
+    return text
+
+
+async def attempt(client: Client, desk: Desk, patience_s: float) -> tuple[int | None, str]:
+    """Run a client; return its exit status, None if it had to be killed, and its output."""
     start = client.start(desk)
     for name, text in start.files.items():
         path = desk.home / name
@@ -68,16 +78,12 @@ async def run(client: Client, desk: Desk) -> str:
         start_new_session=True,
     )
     try:
-        output, _ = await asyncio.wait_for(process.communicate(), PATIENCE_S)
+        output, _ = await asyncio.wait_for(process.communicate(), patience_s)
     except TimeoutError:
         os.killpg(process.pid, 9)
         output, _ = await process.communicate()
-        raise AssertionError(
-            f"{client.name} did not end:\n{output.decode(errors='replace')[-4000:]}"
-        ) from None
-    text = output.decode(errors="replace")
-    assert process.returncode == 0, text[-4000:]
-    return text
+        return None, output.decode(errors="replace")
+    return process.returncode, output.decode(errors="replace")
 
 
 def _bare(home: Path) -> dict[str, str]:
@@ -98,7 +104,7 @@ def _program(name: str) -> str:
 
 def _sdk(name: str) -> Callable[[Desk], Start]:
     def start(desk: Desk) -> Start:
-        return Start(command=[sys.executable, str(HERE / name), desk.gateway, KEY, TASK])
+        return Start(command=[sys.executable, str(HERE / name), desk.gateway, desk.key, desk.task])
 
     return start
 
@@ -107,15 +113,23 @@ def _mini(desk: Desk) -> Start:
     settings = [
         "mini.yaml",
         "model.cost_tracking=ignore_errors",
-        "model.model_kwargs.extra_headers.X-Session-Id=mini-1",
+        f"model.model_kwargs.extra_headers.X-Session-Id=mini-{desk.home.name}",
     ]
     options = [word for setting in settings for word in ("-c", setting)]
     model = ["-m", "openai/ostinato", "--yolo", "--exit-immediately"]
     return Start(
-        command=[_program("mini-swe-agent"), *model, *options, "-o", str(desk.home / "run.json"), "-t", TASK],
+        command=[
+            _program("mini-swe-agent"),
+            *model,
+            *options,
+            "-o",
+            str(desk.home / "run.json"),
+            "-t",
+            desk.task,
+        ],
         environment={
             "OPENAI_API_BASE": f"{desk.gateway}/v1",
-            "OPENAI_API_KEY": KEY,
+            "OPENAI_API_KEY": desk.key,
             "MSWEA_CONFIGURED": "true",
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         },
@@ -134,10 +148,10 @@ def _aider(desk: Desk) -> Start:
             "--model=openai/ostinato",
             f"--openai-api-base={desk.gateway}/v1",
             *("--yes-always", "--no-auto-commits", "--no-pretty", *quiet),
-            f"--message={TASK}",
+            f"--message={desk.task}",
             "calc.py",
         ],
-        environment={"OPENAI_API_KEY": KEY},
+        environment={"OPENAI_API_KEY": desk.key},
         files={".aider.model.settings.yml": settings},
     )
 
@@ -146,22 +160,22 @@ def _opencode(desk: Desk) -> Start:
     model = {"name": "ostinato", "limit": {"context": 200_000, "output": 8_000}}
     provider = {
         "npm": "@ai-sdk/openai-compatible",
-        "options": {"baseURL": f"{desk.gateway}/v1", "apiKey": KEY},
+        "options": {"baseURL": f"{desk.gateway}/v1", "apiKey": desk.key},
         "models": {"ostinato": model},
     }
     config = {"model": "ostinato/ostinato", "autoupdate": False, "provider": {"ostinato": provider}}
     return Start(
-        command=[_program("opencode-ai"), "run", TASK],
+        command=[_program("opencode-ai"), "run", desk.task],
         files={".config/opencode/opencode.json": json.dumps(config)},
     )
 
 
 def _claude(desk: Desk) -> Start:
     return Start(
-        command=[_program("@anthropic-ai/claude-code"), "-p", TASK, "--permission-mode", "acceptEdits"],
+        command=[_program("@anthropic-ai/claude-code"), "-p", desk.task, "--permission-mode", "acceptEdits"],
         environment={
             "ANTHROPIC_BASE_URL": desk.gateway,
-            "ANTHROPIC_API_KEY": KEY,
+            "ANTHROPIC_API_KEY": desk.key,
             "ANTHROPIC_MODEL": "ostinato",
             "ANTHROPIC_DEFAULT_HAIKU_MODEL": "ostinato",
         },
@@ -180,8 +194,8 @@ env_key = "OSTINATO_API_KEY"
 wire_api = "responses"
 """
     return Start(
-        command=[_program("@openai/codex"), "exec", "--sandbox", "danger-full-access", TASK],
-        environment={"OSTINATO_API_KEY": KEY},
+        command=[_program("@openai/codex"), "exec", "--sandbox", "danger-full-access", desk.task],
+        environment={"OSTINATO_API_KEY": desk.key},
         files={".codex/config.toml": config},
     )
 
@@ -190,7 +204,7 @@ def _pi(desk: Desk) -> Start:
     provider = {
         "baseUrl": f"{desk.gateway}/v1",
         "api": "openai-completions",
-        "apiKey": KEY,
+        "apiKey": desk.key,
         "models": [{"id": "ostinato", "contextWindow": 200_000, "maxTokens": 8_000}],
     }
     return Start(
@@ -200,7 +214,7 @@ def _pi(desk: Desk) -> Start:
             "--model",
             "ostinato/ostinato",
             "-p",
-            TASK,
+            desk.task,
         ],
         files={".pi/agent/models.json": json.dumps({"providers": {"ostinato": provider}})},
     )
@@ -208,10 +222,10 @@ def _pi(desk: Desk) -> Start:
 
 def _qwen(desk: Desk) -> Start:
     return Start(
-        command=[_program("@qwen-code/qwen-code"), "--auth-type", "openai", "--yolo", TASK],
+        command=[_program("@qwen-code/qwen-code"), "--auth-type", "openai", "--yolo", desk.task],
         environment={
             "OPENAI_BASE_URL": f"{desk.gateway}/v1",
-            "OPENAI_API_KEY": KEY,
+            "OPENAI_API_KEY": desk.key,
             "OPENAI_MODEL": "ostinato",
         },
     )
@@ -227,13 +241,13 @@ models:
     provider: openai
     model: ostinato
     apiBase: {desk.gateway}/v1
-    apiKey: {KEY}
+    apiKey: {desk.key}
     roles: [chat]
     capabilities: [tool_use]
 """
     path = desk.home / "config.yaml"
     return Start(
-        command=[_program("@continuedev/cli"), "--config", str(path), "--auto", "-p", TASK],
+        command=[_program("@continuedev/cli"), "--config", str(path), "--auto", "-p", desk.task],
         environment={"CONTINUE_TELEMETRY_ENABLED": "0"},
         files={"config.yaml": config},
     )
@@ -241,18 +255,18 @@ models:
 
 def _cline(desk: Desk) -> Start:
     name = "openai-compatible"
-    settings = {"provider": name, "apiKey": KEY, "model": "ostinato", "baseUrl": f"{desk.gateway}/v1"}
+    settings = {"provider": name, "apiKey": desk.key, "model": "ostinato", "baseUrl": f"{desk.gateway}/v1"}
     provider = {"settings": settings, "updatedAt": "2026-01-01T00:00:00.000Z", "tokenSource": "manual"}
     providers = {"version": 1, "lastUsedProvider": name, "modes": {}, "providers": {name: provider}}
     return Start(
-        command=[_program("cline"), "--json", TASK],
+        command=[_program("cline"), "--json", desk.task],
         files={".cline/data/settings/providers.json": json.dumps(providers)},
     )
 
 
 def _code(desk: Desk) -> Start:
-    command = [sys.executable, "-m", "ostinato.cli", "code", "--plain", "--auto", TASK]
-    return Start(command=command, environment={"OSTINATO_URL": desk.gateway, "OSTINATO_KEY": KEY})
+    command = [sys.executable, "-m", "ostinato.cli", "code", "--plain", "--auto", desk.task]
+    return Start(command=command, environment={"OSTINATO_URL": desk.gateway, "OSTINATO_KEY": desk.key})
 
 
 CLIENTS = (

@@ -1,13 +1,14 @@
 """The real clients, each in an environment of its own below `.clients`, installed once by name."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
 import venv
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.clients.alone import execute_alone
 
 ROOT = Path(__file__).parents[2] / ".clients"
 PATIENCE_S = 900
@@ -104,20 +105,15 @@ def _run(command: list[str]) -> str | None:
 def main(arguments: list[str]) -> int:
     """Install what is missing, then run the tests where there is nothing but loopback.
 
-    The namespace of processes ends with the tests, and with it the daemons that some clients leave behind.
     Return 1 when a client cannot be installed: a test that was skipped shows nothing.
     """
     problems = {package.name: install(package) for package in PACKAGES.values()}
     for name, problem in problems.items():
         print(f"{name} {PACKAGES[name].version}: {problem or 'installed'}", flush=True)
-    if any(problems.values()):
-        return 1
-    command = [sys.executable, "-m", "pytest", "-m", "clients", *arguments]
-    alone = ["unshare", "--map-root-user", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
-    able = shutil.which("unshare") and not subprocess.run([*alone, "true"], check=False).returncode
-    # Without namespaces the tests say why they are skipped.
-    command = [*alone, *command] if able else command
-    return os.execvp(command[0], command)
+    if not any(problems.values()):
+        # Without namespaces the tests say why they are skipped.
+        execute_alone([sys.executable, "-m", "pytest", "-m", "clients", *arguments])
+    return 1
 
 
 if __name__ == "__main__":
