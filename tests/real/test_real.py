@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.clients.install import PACKAGES
 from tests.real import install
 
 pytestmark = [
@@ -38,3 +39,18 @@ def test_the_short_form_passes_every_stage(tmp_path: Path) -> None:
     steps = [json.loads(line) for line in (tmp_path / "run/sft/sft.jsonl").read_text().splitlines()]
     assert steps[-1]["step"] == 4 and steps[-1]["loss"] < 1.2, "1.14 nats a token before the first step"
     assert (tmp_path / "run" / "report.md").exists() and (tmp_path / "run" / "practice.png").exists()
+
+
+def test_somebody_elses_agent_is_recorded_so_that_the_trainer_finds_every_token_again() -> None:
+    if (reason := PACKAGES["mini-swe-agent"].missing) is not None:
+        pytest.skip(reason)
+    options = ["--clients", "mini-swe-agent", "--pebbles", "1", "--patience", "60"]
+    command = [sys.executable, "-m", "tests.real.agents", *options]
+    done = subprocess.run(command, cwd=install.ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.strip().splitlines()[-1])["mini-swe-agent"]
+    assert found["tasks"] == 2 and found["turns"] >= 1
+    # No session of a real agent may hold a turn that is neither trainable nor has its reason.
+    reasons = sum(count for name, count in found.items() if name.startswith("not: "))
+    assert found["trainable"] + reasons == found["turns"]
+    assert found["tokens"] > 0 and found["difference"]["p99"] < 1e-3

@@ -1,21 +1,22 @@
 """Somebody else's agents on somebody else's weights: is every turn recorded so that a trainer finds it again?
 
-    python -m benchmarks.agents [--model DIR] [--clients mini-swe-agent opencode] [--pebbles 10] [--json]
+    python -m tests.real.agents [--model DIR] [--clients mini-swe-agent opencode] [--pebbles 10]
 
 `ostinato serve --model` serves a checkpoint by the embedded engine. Each client, started as a user would,
 gets ten pebbles and one task in a clone of this repository, for `--patience` seconds each. What it achieves
 does not matter. The ids and log-probabilities in the store do: every trainable turn is scored again by the
 trainer's own model, in the context that the record gives it, and the differences are the figures. All of it
-runs in a network namespace of its own; `make test-clients` installs the clients.
+runs in a network namespace of its own; `make test-clients` installs the clients. It prints one JSON object.
 """
 
 import argparse
 import asyncio
+import json
 import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,9 +25,8 @@ from typing import Any
 import torch
 from tests.clients.alone import execute_alone, is_alone
 from tests.clients.drive import CLIENTS, Client, Desk, attempt
+from tests.real.install import MODEL
 
-from benchmarks.measure import Run, table
-from benchmarks.real import MODEL
 from ostinato.model.checkpoint import load
 from ostinato.store import Store
 from ostinato.tasks.pebble.generate import generate
@@ -35,7 +35,7 @@ from ostinato.train.batch import ScoredRow
 from ostinato.train.local import DecoderModel
 from ostinato.train.samples import rows_of, trainable
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 REAL_TASK = (
     "`ostinato arms list` prints the share of an arm as a whole percentage. Make it print one decimal."
 )
@@ -134,15 +134,11 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--clients", nargs="+", choices=sorted(known), default=["mini-swe-agent", "opencode"])
     parser.add_argument("--pebbles", type=int, default=10)
     parser.add_argument("--patience", type=float, default=90.0, help="seconds for a task")
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     if not is_alone():
-        execute_alone([sys.executable, "-m", "benchmarks.agents", *arguments])
-    with Run("agents", "torch") as run:
-        figures: Mapping[str, Any] = {name: measured(known[name], options) for name in options.clients}
-        rows = [[name, key, str(value)] for name, each in figures.items() for key, value in each.items()]
-        table(["client", "", ""], rows)
-        run.finish(dict(figures), as_json=options.json)
+        execute_alone([sys.executable, "-m", "tests.real.agents", *arguments])
+    figures = {name: measured(known[name], options) for name in options.clients}
+    print(json.dumps(figures), flush=True)
 
 
 if __name__ == "__main__":
