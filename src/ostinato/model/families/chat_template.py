@@ -162,19 +162,26 @@ class TemplateRenderer:
             (i for i, (a, b) in enumerate(zip(header, whole, strict=False)) if a != b),
             min(len(header), len(whole)),
         )
+        opened = header.rstrip().removesuffix(self._form.think[0] or "\0")
+        if len(opened) < shared < len(header.rstrip()):
+            shared = len(opened)  # the answer only begins like the tag, as `<tool_call>` does
         missing = header[shared:].strip()
         if missing not in ("", self._form.think[0]):
             raise RenderError(f"the chat template writes no answer after its own header {header[-40:]!r}")
         start = f"\n{self._form.think[1]}\n\n" if missing else ""
-        found = [(whole.rfind(end, shared), end) for end in (self._end, *self._stop_texts)]
-        at, _ = max(found)
+        at, stop = self._end_of_answer(whole, shared)
         body = whole[shared : at if at >= 0 else len(whole)]
-        stop = max(found)[1] if at >= 0 else ""
         end_id = self.tokenizer.id_of(stop)
         return [
             *self._encode(start + body, texts),
             end_id if end_id is not None and end_id in self.stop_ids else self.stop_ids[0],
         ]
+
+    def _end_of_answer(self, whole: str, start: int) -> tuple[int, str]:
+        """Return where the answer from `start` on ends, and with which control text; -1 for nowhere."""
+        if self._end not in self._form.inner and (at := whole.find(self._end, start)) >= 0:
+            return at, self._end
+        return max((whole.rfind(end, start), end) for end in (self._end, *self._stop_texts))
 
     @staticmethod
     def _broken(parsed: Parsed, fault: str) -> Parsed:
@@ -262,7 +269,13 @@ class TemplateRenderer:
         return later.count("ostinato-thought") < last.count("ostinato-thought")
 
     def _prove(self) -> None:
-        """Raise RenderError unless hostile text stays text and a session only grows."""
+        """Raise RenderError unless hostile text stays text, a session only grows, and calls can be read."""
+        call = {"type": "function", "function": {"name": "ostinato_tool", "arguments": '{"a": "b"}'}}
+        said = {"role": "assistant", "content": "", "tool_calls": [{"id": "ostinato1", **call}]}
+        if [read.arguments for read in self.parse(self.say(said)).tool_calls] != [{"a": "b"}]:
+            raise RenderError(
+                "its chat template is refused: it writes tool calls in a form that is not known"
+            )
         hostile = "".join(self._controls)
         for content in ("ostinato-honest", hostile):
             again = [{"role": "user", "content": content}]
