@@ -184,6 +184,7 @@ def test_what_cannot_be_imported_leaves_nothing_behind(tmp_path: Path) -> None:
     )
     refused(tmp_path / "nan.gguf", target, r"output_norm\.weight holds NaN")
     (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "file").touch()
     refused(good, tmp_path / "there", "exists already")
 
 
