@@ -38,7 +38,7 @@ ENDS = {
     "llama3_1": ("<|eot_id|>",),
     "llama3_2": ("<|eot_id|>",),
     "glm4moe": ("<|user|>",),
-    "gptoss": ("<|return|>", "<|call|>"),
+    "gptoss": ("<|return|>",),
     "deepseekv3": ("<｜end▁of▁sentence｜>",),
     "deepseek_r1_distill": ("<｜end▁of▁sentence｜>",),
     "gemma3": ("<end_of_turn>",),

@@ -44,6 +44,8 @@ class CallForm:
     """The texts of which one may follow the last call."""
     controls: tuple[str, ...] = ()
     """The control texts that an answer may hold beside `marks`, `ends` and reasoning."""
+    stops: tuple[str, ...] = ()
+    """The control texts that end a completion, whether or not the checkpoint names them."""
     think: tuple[str, str] = THINK
     """The texts around reasoning."""
 
@@ -114,6 +116,7 @@ FORMS = (
         sign="<|channel|>",
         marks=("<|channel|>", " to=functions"),
         controls=("<|start|>", "<|channel|>", "<|message|>", "<|constrain|>", "<|end|>"),
+        stops=("<|return|>", "<|call|>"),
         think=("", ""),
     ),
     CallForm(

@@ -103,7 +103,8 @@ class TemplateRenderer:
         self._end = self._turn_end()
         end = tokenizer.id_of(self._end)
         own = () if self._end in self._form.inner or end is None else (end,)
-        self.stop_ids: tuple[int, ...] = tuple(dict.fromkeys([*own, *ends]))
+        usual = [i for text in self._form.stops if (i := tokenizer.id_of(text)) is not None]
+        self.stop_ids: tuple[int, ...] = tuple(dict.fromkeys([*own, *ends, *usual]))
         if not self.stop_ids:
             raise RenderError("the checkpoint names no token that ends a completion: set eos_token_id")
         self.call_marks: tuple[str, ...] = self._form.marks
