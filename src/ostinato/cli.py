@@ -171,6 +171,7 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     model.add_argument("--host", default="127.0.0.1", help="address of the gateway")
     model.add_argument("--slots", type=int, default=16, help="sequences sampled at once")
     model.add_argument("--context", type=int, default=4096, help="tokens of prompt and completion")
+    model.add_argument("--backend", choices=["auto", "embedded", "vllm"], default="auto")
     model.add_argument("--dtype", choices=["auto", "float32", "bfloat16"], default="auto")
     model.add_argument("--tensor-parallel", type=int, default=1, help="vLLM's workers for each layer")
     model.add_argument(
@@ -191,7 +192,7 @@ def _serve(options: argparse.Namespace) -> int:
         return asyncio.run(serve(directory, options.port, options.alias, console))
     from ostinato.loop.serve_model import ServeModelConfig, serve_model
 
-    same = ("model", "store", "objects", "version", "host", "port", "slots", "context", "dtype")
+    same = ("model", "store", "objects", "version", "host", "port", "slots", "context", "backend", "dtype")
     config = ServeModelConfig(
         **{name: getattr(options, name) for name in (*same, "tensor_parallel", "python")},
         directory=options.directory or Path("runs/serve"),

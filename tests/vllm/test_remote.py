@@ -79,3 +79,14 @@ async def test_a_team_with_a_running_vllm_gets_a_recorded_session(tmp_path: Path
     (turn,) = recorded(tmp_path / "serve" / "store.db")
     assert len(turn.completion.ids) == len(turn.completion.logprobs) > 0
     assert all(logprob < 0 for logprob in turn.completion.logprobs) and turn.unscorable is None
+
+
+async def test_serve_starts_a_vllm_itself(tmp_path: Path) -> None:
+    save(tmp_path / "model", model(1), Tokenizer.train(["calc.py"], 265), version=1)
+    engine = ("--backend", "vllm", "--dtype", "float32", "--python", str(PYTHON), "--context", str(MAX_LEN))
+    words = ("--model", str(tmp_path / "model"), *engine, "--slots", "4")
+    async with serving(tmp_path / "serve", *words) as (printed, environment):
+        await chat(environment)
+    assert not any("never trained" in line for line in printed)
+    (turn,) = recorded(tmp_path / "serve" / "store.db")
+    assert turn.unscorable is None and turn.completion.ids

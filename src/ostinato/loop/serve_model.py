@@ -61,6 +61,7 @@ class ServeModelConfig:
     slots: int = 16
     context: int = 4096
     """Tokens of prompt and completion together, of an engine that is started here."""
+    backend: Literal["auto", "embedded", "vllm"] = "auto"
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     tensor_parallel: int = 1
     arguments: tuple[str, ...] = ()
@@ -68,10 +69,11 @@ class ServeModelConfig:
     """The interpreter that has vLLM."""
 
     def __post_init__(self) -> None:
-        if self.engines and (self.objects or self.arguments or self.tensor_parallel > 1):
+        here = self.objects or self.arguments or self.tensor_parallel > 1 or self.backend != "auto"
+        if self.engines and here:
             raise ServeModelError(
-                "--objects, --tensor-parallel and --argument belong to an engine that is started here: leave "
-                "them out beside --engine, or leave --engine out"
+                "--objects, --backend, --tensor-parallel and --argument belong to an engine that is started "
+                "here: leave them out beside --engine, or leave --engine out"
             )
 
 
@@ -104,6 +106,7 @@ async def _start_engines(services: Services, config: ServeModelConfig, checkpoin
         checkpoint=checkpoint,
         objects=config.objects,
         follow=config.objects is not None,
+        backend=config.backend,
         slots=config.slots,
         max_len=config.context,
         dtype=config.dtype,
@@ -216,10 +219,15 @@ def _say(
 ) -> None:
     for number, engine in enumerate(engines):
         name = config.engines[number] if config.engines else config.model
-        console.print(f"serving {engine.abilities.model or name} as version {engine.version}: {name}")
+        console.print(
+            f"serving {engine.abilities.model or name} as version {engine.version}: {name}", soft_wrap=True
+        )
         if engine.warning:
             console.print(f"  {engine.warning}", soft_wrap=True)
-    console.print(f"recording in {config.store or config.directory / 'store.db'}; in a git repository run:\n")
+    console.print(
+        f"recording in {config.store or config.directory / 'store.db'}; in a git repository run:\n",
+        soft_wrap=True,
+    )
     key = new_key()
     store.add_key(hash_key(key), "local")
     console.print(f"  export OSTINATO_URL={gateway.url} OSTINATO_KEY={key}", soft_wrap=True)

@@ -26,7 +26,7 @@ SAMPLING = frozenset(
 )
 """The fields of `Sampling`, beside temperature and seed, that vLLM's completions know by the same names."""
 TEXT = "def add(a, b):\n\treturn a + b  # 12345, größer, 漢字, 🙂\n"
-PROBED_IDS, BYTES_OF_A_CHARACTER = 256, 4
+PROBED_IDS = 256
 """The text that shows whether both tokenizers are the same one; after it stand the control texts of ours and
 the texts of this many ids from all over its vocabulary."""
 PROBED_SCORES, COLD, SAME = 5, 0.5, 0.05
@@ -88,10 +88,7 @@ class RemoteEngine:
 
     async def _probe(self) -> Abilities:
         """Sample two tokens and return what came with them. Raises EngineError for another tokenizer."""
-        count = self._tokenizer.id_count
-        spread = self._tokenizer.decode(range(0, count, max(1, count // PROBED_IDS)))
-        text = TEXT + "".join(sorted(self._tokenizer.control_texts)) + spread
-        text = text[: self._limits.max_len // BYTES_OF_A_CHARACTER]
+        text = self._telling_text()
         plain, cold = [await self._sampled_after(text, temperature) for temperature in (1.0, COLD)]
         self._compare(self._tokenizer.encode(text), plain.get("prompt_token_ids"))
         scores = [(each.get("logprobs") or {}) for each in (plain, cold)]
@@ -101,6 +98,18 @@ class RemoteEngine:
             logprobs=bool(scores[0].get("token_logprobs")),
             tempered=any(abs(one[token] - other[token]) > SAME for token in one.keys() & other.keys()),
         )
+
+    def _telling_text(self) -> str:
+        """Return a text that fits the context, and that other tokenizers hardly turn into the same ids."""
+        count = self._tokenizer.id_count
+        # From the highest ids down, since these are the longest merges, the least likely to be shared.
+        spread = self._tokenizer.decode(range(count - 1, -1, -max(1, count // PROBED_IDS)))
+        text = TEXT + "".join(sorted(self._tokenizer.control_texts)) + spread
+        if len(text.encode()) >= self._limits.max_len:
+            text = spread
+        while len(text.encode()) >= self._limits.max_len:
+            text = text[: len(text) // 2]
+        return text
 
     async def _sampled_after(self, text: str, temperature: float) -> dict[str, Any]:
         """Return the choice, with all its fields from the stream, of one token sampled after a text."""
