@@ -31,6 +31,7 @@ async def vllm(checkpoint: Path, log: Path) -> AsyncIterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     words = ["--dtype", "float32", "--enforce-eager", "--max-model-len", str(MAX_LEN), "--host", "127.0.0.1"]
+    words += ["--logprobs-mode", "processed_logprobs"]
     command = ["-m", "vllm.entrypoints.openai.api_server", "--model", str(checkpoint), "--port", str(port)]
     with log.open("wb") as file:
         process = await asyncio.create_subprocess_exec(
