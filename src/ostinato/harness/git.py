@@ -54,7 +54,11 @@ async def git(
     stdin: bytes = b"",
     accepted: tuple[int, ...] = (0,),
 ) -> bytes:
-    """Return the output of one git command, run without the GIT_* variables of a hook; raises GitError."""
+    """Return the output of one git command, run without the GIT_* variables of a hook; raises GitError.
+
+    A caller that is cancelled waits for the end of the command, which may hold the lock of an index that the
+    next command needs.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         process = await asyncio.create_subprocess_exec(
@@ -66,7 +70,12 @@ async def git(
         )
     except FileNotFoundError:
         raise GitError("git is not installed") from None
-    output, errors = await process.communicate(stdin)
+    communicating = asyncio.ensure_future(process.communicate(stdin))
+    try:
+        output, errors = await asyncio.shield(communicating)
+    except asyncio.CancelledError:
+        await asyncio.wait({communicating})
+        raise
     if process.returncode not in accepted:
         raise GitError(errors.decode(errors="replace").strip().removeprefix("fatal: "))
     return output

@@ -3,6 +3,7 @@
 Covers harness/workspace/checkpoints.py and harness/workspace/undo.py.
 """
 
+import asyncio
 import hashlib
 import os
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 from ostinato.harness.conversation import Call, Conversation, call_of
 from ostinato.harness.git import GitError, worktree
+from ostinato.harness.git import git as run_git
 from ostinato.harness.permissions.rules import ALLOW_ALL, Action, Permissions
 from ostinato.harness.profiles.profile import PROFILES
 from ostinato.harness.session_log import LogEventKind, SessionLog
@@ -213,3 +215,24 @@ async def test_two_sessions_keep_checkpoints_side_by_side(repo: Path, home: Path
     second.close()
     third = await Checkpoints.open(repo, home)
     assert not await third.changed(await third.take(), await third.take())
+
+
+async def test_a_cancelled_command_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A git that is left behind holds the lock of the index, and the next checkpoint would fail."""
+    programs, begun, gate = tmp_path / "programs", tmp_path / "begun", tmp_path / "gate"
+    programs.mkdir()
+    os.mkfifo(gate)
+    (programs / "git").write_text(f"#!/bin/sh\ntouch {begun}\nread _ < {gate}\ntouch {tmp_path}/ended\n")
+    (programs / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    running = asyncio.ensure_future(run_git(tmp_path, "add", "--all"))
+    while not begun.exists():
+        await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not running.done()
+    await asyncio.to_thread(gate.write_text, "go\n")
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert (tmp_path / "ended").exists()
