@@ -36,7 +36,8 @@ from ostinato.deploy.budget import next_alpha
 from ostinato.deploy.gate import ALPHA, PRIMARY, SLACK, change, mean_of, p_values, unproven
 from ostinato.deploy.statistics import Floats, half_width, wilson
 from ostinato.loop.config import RunConfig
-from ostinato.loop.stages.problems import HELD_OUT_SEED, pebbles
+from ostinato.loop.stages.problems import HELD_OUT_SEED
+from ostinato.tasks.pebble.source import pebbles
 from ostinato.types import Decision, Verdict
 
 Row = dict[str, Any]

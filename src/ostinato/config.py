@@ -348,6 +348,8 @@ def _toml(value: Any, key: str) -> str:
         return f"[{', '.join(_toml(item, key) for item in value)}]"
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{_text(name)} = {_toml(item, key)}' for name, item in value.items())}}}"
+    if dataclasses.is_dataclass(value):
+        return _toml({name: getattr(value, name) for name in _names(type(value))}, key)
     if value is None:
         return _text(NONE)
     if isinstance(value, str | Path):

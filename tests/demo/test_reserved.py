@@ -16,7 +16,7 @@ from ostinato.loop.stages.prepare import load_wire
 from ostinato.loop.stages.teacher import Lessons, TeacherPolicy
 from ostinato.store import Ledger, Phase, Stage
 from ostinato.tasks.developers import population
-from ostinato.tasks.pebble import generate
+from ostinato.tasks.pebble import generate, problem
 from ostinato.types import TEACHER_VERSION, Arm, Source
 
 
@@ -25,7 +25,7 @@ async def test_a_developer_is_not_given_a_task_that_was_shown_before(tmp_path: P
     async with circle(tmp_path, partial(solves, other), ["champion"]) as shop:
         ledger = Ledger(shop.store)
         ledger.reserve(known.key)
-        drawn = iter([known, other])
+        drawn = iter([problem(known), problem(other)])
         office = Office(shop.runner(shop.client("simulator")), shop.store, tmp_path / "tasks")
         (episode,) = await office.work(seats(shop, population(1, 1)), lambda: next(drawn), 1)
         assert ledger.live_prompts([episode.session_id]) == {episode.session_id: (other.key, Phase.RESERVED)}
@@ -44,7 +44,7 @@ async def test_a_lesson_is_not_given_on_a_task_that_was_shown_before(tmp_path: P
         lessons = Lessons(
             shop.runner(shop.client("teacher", "teacher")), policy, ledger, tmp_path / "tasks", 4
         )
-        drawn = iter([known, other])
+        drawn = iter([problem(known), problem(other)])
         await lessons.give(lambda: next(drawn), 1, 2, random.Random(0))
         await site.close()
         assert {s.task_id for s in shop.store.sessions(source=Source.TEACHER)} == {other.id}

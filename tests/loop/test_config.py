@@ -1,11 +1,14 @@
 """Settings that make no sense, or would be waited for without end, are refused before anything starts."""
 
+from pathlib import Path
+
 import pytest
 
-from ostinato.config import ConfigError, load
+from ostinato.config import ConfigError, dump, load
 from ostinato.demo.commands import DEMO
 from ostinato.deploy.abtest import Claim
-from ostinato.loop.config import CLAIMS, RunConfig, check
+from ostinato.loop.config import CLAIMS, RunConfig, check, sources
+from ostinato.tasks.pebble import generate, write
 
 
 @pytest.mark.parametrize(("groups", "ahead"), [(24, 12), (13, 12), (3, 2)])
@@ -40,6 +43,9 @@ def test_settings_that_can_work_are_taken() -> None:
         "tasks.held_out={train = 3}",
         "tasks.held_out={seeds = 0}",
         "tasks.held_out={}",
+        "tasks.sources={ours = {}}",
+        'tasks.sources={ours = {path = "no/such/folder"}}',
+        "tasks.sources={pebbles = {weight = 0.0}, more = {weight = 1.0}}",
     ],
 )
 def test_a_run_that_would_be_refused_later_is_refused_before_it_is_prepared(setting: str) -> None:
@@ -73,3 +79,18 @@ def test_an_engine_without_room_for_the_longest_turn_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"harness.max_context is 448 and engine.context 447"):
         check(load(RunConfig, None, ["engine.context=447"]))
     check(load(RunConfig, None, ["schedule.stages=['before']", "model.path=/somewhere"]))
+
+
+def test_a_file_names_its_sources_and_is_written_back(tmp_path: Path) -> None:
+    write(generate("fix", "names", 1), tmp_path / "ours" / "one")
+    file = tmp_path / "run.toml"
+    file.write_text(
+        f"[tasks]\nheld_out = {{names = 1}}\n[tasks.sources.ours]\npath = {str(tmp_path / 'ours')!r}\n"
+    )
+    config = load(RunConfig, file)
+    check(config)
+    assert sources(config.tasks).splits == ("names",)
+    file.write_text(dump(config))
+    assert load(RunConfig, file) == config
+    with pytest.raises(ConfigError, match="unknown key"):
+        load(RunConfig, None, ["tasks.sources={ours = {paths = 3}}"])

@@ -17,7 +17,7 @@ from ostinato.sandbox.backends.process.backend import ProcessBackend
 from ostinato.sandbox.base import Capabilities, Exam, Isolation, Sandbox, SandboxError, Snapshot, Spec
 from ostinato.sandbox.exam.verifier import Verification, Verifier
 from ostinato.store import Ledger
-from ostinato.tasks.pebble import generate, provide
+from ostinato.tasks.pebble import generate, problem, provide
 from ostinato.tasks.teaching.habits import call
 from ostinato.types import Source, State, Task
 
@@ -35,7 +35,7 @@ async def test_a_group_is_scored_against_its_mean_and_offered_whole(tmp_path: Pa
     async with circle(tmp_path, mind, ["practice"]) as shop:
         runner = shop.runner(shop.client("practice", "practice"))
         practice = Practice(runner, shop.store, PRACTICE, tmp_path / "tasks", CONFIG)
-        await practice.run(iter([pebble]), lambda: practice.progress.groups > 0)
+        await practice.run(iter([problem(pebble)]), lambda: practice.progress.groups > 0)
         ledger = Ledger(shop.store)
         (group,) = ledger.claim(1, 9, -1)
         assert group.prompt == pebble.key
@@ -65,7 +65,7 @@ async def test_branches_are_compared_with_their_own_and_trunks_with_each_other(t
         runner = shop.runner(shop.client("practice", "practice"))
         config = replace(CONFIG, group_size=2, branches=2, branch_after=1)
         practice = Practice(runner, shop.store, PRACTICE, tmp_path / "tasks", config)
-        await practice.run(iter([pebble]), lambda: practice.progress.groups > 0)
+        await practice.run(iter([problem(pebble)]), lambda: practice.progress.groups > 0)
         ledger = Ledger(shop.store)
         (group,) = ledger.claim(1, 9, -1)
         assert len(group.rewards) == 2 and practice.progress.sessions == 3
@@ -95,7 +95,7 @@ async def test_what_was_done_before_the_fork_is_paid_by_every_branch(tmp_path: P
         runner = shop.runner(shop.client("practice", "practice"))
         config = replace(CONFIG, group_size=2, branches=2, branch_after=1)
         practice = Practice(runner, shop.store, PRACTICE, tmp_path / "tasks", config)
-        await practice.run(iter([pebble]), lambda: practice.progress.groups > 0)
+        await practice.run(iter([problem(pebble)]), lambda: practice.progress.groups > 0)
         (group,) = Ledger(shop.store).claim(1, 9, -1)
         leaves = {sample.session_id for sample in group.samples if shop.store.rewards(sample.session_id)}
         assert len(leaves) == 4
@@ -134,7 +134,7 @@ async def test_a_prompt_that_was_sampled_is_not_sampled_again(tmp_path: Path) ->
         Ledger(shop.store).reserve(pebble.key)
         runner = shop.runner(shop.client("practice", "practice"))
         practice = Practice(runner, shop.store, PRACTICE, tmp_path / "tasks", CONFIG)
-        await practice.run(iter([pebble, other]), lambda: practice.progress.groups > 0)
+        await practice.run(iter([problem(pebble), problem(other)]), lambda: practice.progress.groups > 0)
         (group,) = Ledger(shop.store).claim(1, 9, -1)
         assert group.prompt == other.key
 
@@ -149,7 +149,7 @@ async def test_broken_calls_are_counted_as_negatives(tmp_path: Path) -> None:
         runner = shop.runner(shop.client("practice", "practice"))
         config = PracticeConfig(group_size=8, groups_at_once=1, ready_ahead=2)
         practice = Practice(runner, shop.store, PRACTICE, tmp_path / "tasks", config)
-        await practice.run(iter([pebble]), lambda: practice.progress.groups > 0)
+        await practice.run(iter([problem(pebble)]), lambda: practice.progress.groups > 0)
         (group,) = Ledger(shop.store).claim(1, 9, -1)
         assert len(group.rewards) == 8
         for sample, reward in zip(group.samples, group.rewards, strict=True):
@@ -182,7 +182,7 @@ async def test_an_infrastructure_failure_is_void_and_never_a_reward(tmp_path: Pa
         backend, client = FailingBackend(), shop.client("practice", "practice")
         runner = EpisodeRunner(client, backend, Verifier(backend), HarnessConfig())
         practice = Practice(runner, shop.store, PRACTICE, tmp_path / "tasks", CONFIG)
-        await practice.run(iter([pebble]), lambda: practice.progress.groups > 0)
+        await practice.run(iter([problem(pebble)]), lambda: practice.progress.groups > 0)
         assert practice.progress.void == CONFIG.group_size
         assert Ledger(shop.store).ready(-1) == Ledger(shop.store).unended() == 0
         assert not Ledger(shop.store).reserve(pebble.key)

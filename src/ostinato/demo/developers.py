@@ -24,7 +24,7 @@ from ostinato.sandbox.base import EndedWithinError, Sandbox, SandboxError
 from ostinato.store import Ledger, Stage, Store
 from ostinato.tasks.base import load_task
 from ostinato.tasks.developers import Developer, Reaction, SessionResult, population
-from ostinato.tasks.pebble import Pebble, provide
+from ostinato.tasks.source import Problem
 from ostinato.types import Ending, Signal, SignalKind, Source, State, Task, new_id
 
 
@@ -122,7 +122,7 @@ class Office:
     async def work(
         self,
         seats: Sequence[Seat],
-        draw: Callable[[], Pebble],
+        draw: Callable[[], Problem],
         sessions_each: int,
         on_done: Callable[[Visit], None] = lambda _: None,
     ) -> list[Visit]:
@@ -131,7 +131,7 @@ class Office:
         return [visit for day in days for visit in day]
 
     async def _day(
-        self, seat: Seat, draw: Callable[[], Pebble], sessions: int, on_done: Callable[[Visit], None]
+        self, seat: Seat, draw: Callable[[], Problem], sessions: int, on_done: Callable[[Visit], None]
     ) -> list[Visit]:
         """Let one developer bring one request after another, each a problem that no stage has shown before.
 
@@ -140,9 +140,9 @@ class Office:
         visits = []
         for _ in range(sessions):
             session_id = new_id()
-            while not self._ledger.reserve((pebble := draw()).key, Stage.LIVE, [session_id]):
+            while not self._ledger.reserve((problem := draw()).key, Stage.LIVE, [session_id]):
                 pass
-            visit = await self.visit(seat, provide(pebble, self._directory / pebble.id), session_id)
+            visit = await self.visit(seat, problem.provide(self._directory), session_id)
             on_done(visit)
             if visit.void is None:
                 visits.append(visit)

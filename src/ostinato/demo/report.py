@@ -117,10 +117,10 @@ def _table(result: RunResult) -> Table:
 def _rows(result: RunResult) -> list[tuple[str, ...]]:
     measured = _columns(result).values()
     splits = {split for scores in measured for split in scores}
+    order = [*(split for split in HELD_OUT if split in splits), *sorted(splits - set(HELD_OUT))]
     return [
         (split, *(interval(scores[split]) if split in scores else "not measured" for scores in measured))
-        for split in HELD_OUT
-        if split in splits
+        for split in order
     ]
 
 

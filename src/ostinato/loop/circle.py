@@ -48,6 +48,7 @@ async def circle(
             return await shop.stage(name, schema, work) if name in config.schedule.stages else None
 
         tasks, passes = held_out(config, run), config.bench.passes
+        Ledger(shop.store).hold_out(task.key for task in tasks)
         if "teach" not in config.schedule.stages:
             await shop.stage("publish", Published, lambda: publish(shop))
         taught = await listed("teach", Taught, lambda: teach(shop))

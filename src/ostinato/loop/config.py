@@ -9,7 +9,9 @@ from ostinato.config import ConfigError
 from ostinato.harness.agent import HarnessConfig
 from ostinato.model.config import ModelConfig
 from ostinato.rollout.practice import PracticeConfig
-from ostinato.tasks.pebble import SPLITS, TRAIN
+from ostinato.tasks.base import IMPORTED, TaskError
+from ostinato.tasks.pebble import SPLITS, PebbleSource
+from ostinato.tasks.source import TRAIN, FolderSource, SourceError, TaskSource, mixture
 from ostinato.train.config import LearnerConfig, SftConfig, TrainerConfig
 
 CLAIMS = ("better", "cheaper")
@@ -19,6 +21,8 @@ STAGES = ("teach", "before", "practice", "after", "cycle")
 PEOPLE: Literal["people"] = "people"
 """The value of `live.developers` for real traffic."""
 HELD_OUT = tuple(split for split in SPLITS if split != TRAIN)
+"""The held-out splits of the pebbles."""
+PEBBLES = "pebbles"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +57,40 @@ class EnginesConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TasksConfig:
-    """The tasks of a run: pebbles, of which practice sees only the split `train`."""
+class SourceConfig:
+    """One source of tasks."""
 
+    path: Path | None = None
+    """A Harbor task, or a folder of them, such as `ostinato tasks mine` makes; none are the pebbles."""
+    weight: float = 1.0
+    """The share of draws beside the weights of the other sources."""
+    foreign: str = IMPORTED
+    """The split of tasks that name none: `train` to practise on a foreign dataset."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TasksConfig:
+    """The tasks of a run, of which training sees only the split `train`."""
+
+    sources: Mapping[str, SourceConfig] = field(default_factory=lambda: {"pebbles": SourceConfig()})
+    """The sources by name; a file that names any lists them all."""
     held_out: Mapping[str, int] = field(
         default_factory=lambda: {"seeds": 160, "names": 40, "pairs": 40, "larger": 40, "families": 40}
     )
     """The number of held-out tasks in each split that the benchmark measures."""
+
+
+def sources(config: TasksConfig) -> TaskSource:
+    """Return the mixture of a run's sources; reads their folders. Raises TaskError and SourceError."""
+    parts: dict[str, tuple[TaskSource, float]] = {}
+    for name, each in config.sources.items():
+        source: TaskSource = PebbleSource()
+        if each.path is not None:
+            source = FolderSource(each.path, foreign=each.foreign)
+        elif name != PEBBLES:
+            raise SourceError(f"tasks.sources.{name} has no path: only {PEBBLES!r} are generated")
+        parts[name] = (source, each.weight)
+    return mixture(parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,9 +218,13 @@ def _check_stages(config: RunConfig) -> None:
 
 def _check_tasks(config: RunConfig) -> None:
     held_out = config.tasks.held_out
-    if unknown := held_out.keys() - set(HELD_OUT):
+    try:
+        splits = [split for split in sources(config.tasks).splits if split != TRAIN]
+    except (SourceError, TaskError) as error:
+        raise ConfigError(f"tasks.sources: {error}") from error
+    if unknown := held_out.keys() - set(splits):
         raise ConfigError(
-            f"tasks.held_out names the split {min(unknown)!r}: the held-out splits are {', '.join(HELD_OUT)}"
+            f"tasks.held_out names the split {min(unknown)!r}: the held-out splits are {', '.join(splits)}"
         )
     if not held_out or min(held_out.values()) < 1:
         raise ConfigError("tasks.held_out measures nothing: give each split that it names at least one task")

@@ -6,7 +6,7 @@ State. A void session leaves its group, it is never a reward of zero.
 
 ::
 
-    pebble ─► reserve ─► G sessions at once ─► verify ─► reward − mean of the others ─► Ledger.offer
+    problem ─► reserve ─► G sessions at once ─► verify ─► reward − mean of the others ─► Ledger.offer
 
 With `branches`, each of the G is forked after some turns: see `train.advantages.tree_advantages`.
 """
@@ -22,7 +22,7 @@ from ostinato.rewards.definition import Definition
 from ostinato.rollout.credit import credit_group, samples
 from ostinato.store import Store
 from ostinato.store.ledger.ledger import Ledger
-from ostinato.tasks.pebble import Pebble, provide
+from ostinato.tasks.source import Problem
 from ostinato.types import Group, Sample, Source, State, Task, new_id
 
 log = logging.getLogger(__name__)
@@ -80,28 +80,28 @@ class Practice:
         self._config = config
         self.progress = Progress()
 
-    async def run(self, pebbles: Iterator[Pebble], stop: Callable[[], bool]) -> None:
-        """Sample from `pebbles` until `stop()`; return when no session is in flight."""
-        workers = (self._worker(pebbles, stop) for _ in range(self._config.groups_at_once))
+    async def run(self, problems: Iterator[Problem], stop: Callable[[], bool]) -> None:
+        """Sample from `problems` until `stop()`; return when no session is in flight."""
+        workers = (self._worker(problems, stop) for _ in range(self._config.groups_at_once))
         await asyncio.gather(*workers)
 
-    async def _worker(self, pebbles: Iterator[Pebble], stop: Callable[[], bool]) -> None:
+    async def _worker(self, problems: Iterator[Problem], stop: Callable[[], bool]) -> None:
         while not stop():
             if self._ledger.ready(0) >= self._config.ready_ahead:
                 await asyncio.sleep(POLL_S)
                 continue
-            pebble = next(pebbles)
-            if self._ledger.reserve(pebble.key):
-                await self._group(pebble)
+            problem = next(problems)
+            if self._ledger.reserve(problem.key):
+                await self._group(problem)
 
-    async def _group(self, pebble: Pebble) -> None:
-        task = provide(pebble, self._directory / pebble.id)
+    async def _group(self, problem: Problem) -> None:
+        task = problem.provide(self._directory)
         trees = await asyncio.gather(*(self._tree(task) for _ in range(self._config.group_size)))
         scored = [kept for tree in trees if (kept := self._without_void(tree)).branches]
         if not scored:
-            self._ledger.drop(pebble.key, "every session was void")
-        elif not self._offer(pebble, scored):
-            self._ledger.drop(pebble.key, "no session could be trained on")
+            self._ledger.drop(problem.key, "every session was void")
+        elif not self._offer(problem, scored):
+            self._ledger.drop(problem.key, "no session could be trained on")
         self._count([episode for tree in trees for episode in tree.branches])
 
     async def _tree(self, task: Task) -> Tree:
@@ -126,7 +126,7 @@ class Practice:
             log.warning("void session %s on %s: %s", episode.session_id, episode.task.id, episode.void)
         self._ledger.account_sessions([episode.session_id for episode in episodes], State.VOID)
 
-    def _offer(self, pebble: Pebble, trees: list[Tree]) -> bool:
+    def _offer(self, problem: Problem, trees: list[Tree]) -> bool:
         """Score the sessions and offer their samples; return False when there is no sample."""
         episodes = [episode for tree in trees for episode in tree.branches]
         self._store.record((), [signal for episode in episodes for signal in episode.signals()])
@@ -137,7 +137,9 @@ class Practice:
             self.progress.untrainable += not own
         if not rows:
             return False
-        group = Group(id=new_id(), prompt=pebble.key, samples=tuple(rows), rewards=rewards, kind=pebble.kind)
+        group = Group(
+            id=new_id(), prompt=problem.key, samples=tuple(rows), rewards=rewards, kind=problem.kind
+        )
         return self._ledger.offer(group)
 
     def _count(self, episodes: list[Episode]) -> None:

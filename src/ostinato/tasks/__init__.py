@@ -1,4 +1,4 @@
-"""Tasks: their form on disk, the generated pebbles, the scripted teacher, grading and simulated developers.
+"""Tasks: their form on disk, their sources, the scripted teachers, grading and simulated developers.
 
 `harness`, `rollout` and `demo` come in.
 """

@@ -7,6 +7,7 @@ task without that table is read as one of kind `imported`.
 
 import ast
 import hashlib
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 from ostinato.types import Task
 
+PLAIN_NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 IMPORTED = "imported"
 """Kind and split of a foreign Harbor task."""
 HARBOR = (
@@ -40,8 +42,11 @@ def load_task(directory: Path) -> Task:
     check = _check(directory, ours)
     instruction = _instruction(directory)
     _check_repository(directory)
+    name = str(ours.get("id", directory.resolve().name))
+    if not PLAIN_NAME.fullmatch(name):
+        raise TaskError(directory, f"the id {name!r} is no plain name", "use letters, digits, `.`, `_`, `-`")
     return Task(
-        id=str(ours.get("id", directory.resolve().name)),
+        id=name,
         kind=str(ours.get("kind", IMPORTED)),
         split=str(ours.get("split", IMPORTED)),
         key=str(ours.get("key", hashlib.sha256(instruction.encode()).hexdigest()[:16])),

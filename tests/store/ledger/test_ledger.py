@@ -5,6 +5,7 @@ store/ledger/phases.py and store/ledger/turn_states.py.
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -404,3 +405,24 @@ class Training(RuleBasedStateMachine):
 
 Training.TestCase.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
 TestTraining = Training.TestCase
+
+
+def test_a_held_out_prompt_never_reaches_training(store: Store) -> None:
+    ledger = Ledger(store)
+    ledger.hold_out(["kept", "other"])
+    ledger.hold_out(["kept"])  # a run that goes on holds the same prompts again
+    assert not ledger.reserve("kept") and ledger.unended() == 0
+    with pytest.raises(LedgerError, match="'kept' is held-out"):
+        ledger.offer(replace(group("g"), prompt="kept"))
+    with pytest.raises(LedgerError, match="'kept' is held-out"):
+        ledger.commit(version(1, "g"), ["kept"])
+    ledger.close_out()
+    assert not ledger.reserve("kept")
+
+
+def test_a_prompt_that_was_shown_cannot_be_held_out(store: Store) -> None:
+    ledger = Ledger(store)
+    ledger.reserve("shown", Stage.LESSON)
+    with pytest.raises(LedgerError, match="the stage lesson showed it"):
+        ledger.hold_out(["new", "shown"])
+    assert ledger.reserve("new"), "nothing was changed"

@@ -5,23 +5,18 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from random import Random
 
 from ostinato.harness.profiles.profile import profile
 from ostinato.loop.config import RunConfig
 from ostinato.loop.run import START, Run
-from ostinato.loop.stages.problems import stream
+from ostinato.loop.stages.problems import corpus
 from ostinato.loop.workshop import engine_settings
 from ostinato.model.config import ModelConfig, ModelConfigError
 from ostinato.model.families import Renderer, RenderError, load_renderer, skeletons
 from ostinato.model.tokenizer import Tokenizer, TokenizerError
 
-CORPUS_TASKS = 800
-BANNER = "\n=========================== short test summary info ============================\n"
-"""The line that pytest prints above its failures."""
 WEIGHTS = ".safetensors"
 COMPANIONS = {".json", ".jinja", ".txt", ".model"}
 """The endings of the files beside the weights: configuration, tokenizer, chat template."""
@@ -111,21 +106,6 @@ async def _make(config: RunConfig, directory: Path) -> None:
     tokenizer.save(directory)
     model = replace(config.model.shape, vocab_size=tokenizer.vocab_size)
     await _create(directory, json.dumps(asdict(model)), config.seed, shown.hash)
-
-
-def corpus(config: RunConfig) -> Iterator[str]:
-    """Yield practice text: repositories, requests, edits, and what a test run prints of a failure."""
-    problems, rng = stream(config, "corpus"), Random(config.seed)
-    for _ in range(CORPUS_TASKS):
-        pebble = next(problems)
-        yield pebble.instruction
-        yield from pebble.files.values()
-        for change in pebble.changes:
-            yield from (change.old, change.new)
-        yield "".join([rng.choice("F.") for _ in pebble.functions] + [BANNER])
-        for function in pebble.targets:
-            got, wanted = rng.randrange(-3, 30), rng.randrange(30)
-            yield f"FAILED test_{function.path}::test_{function.name} - assert {got} == {wanted}"
 
 
 async def _create(directory: Path, model: str, seed: int, harness: str) -> None:

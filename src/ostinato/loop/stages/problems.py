@@ -1,41 +1,54 @@
-"""The problems of a run: endless streams of pebbles, and the held-out ones of the benchmark."""
+"""The problems of a run: the streams that its stages draw from, and the held-out ones of the benchmark."""
 
 from collections.abc import Iterator
+from itertools import islice
+from random import Random
 
-from ostinato.loop.config import RunConfig
+from ostinato.loop.config import RunConfig, sources
 from ostinato.loop.run import Run
-from ostinato.tasks.pebble import TRAIN, Pebble, provide, sample
+from ostinato.tasks.source import TRAIN, Problem, SourceError
 from ostinato.types import Task
 
 HELD_OUT_SEED = 1_000_003
 """The first seed of the benchmark's tasks: the same whatever the run's seed, so that runs can be compared."""
 SEEDS = {"lessons": 0, "practice": 500_000, "live": 600_000, "ab": 700_000, "corpus": 900_000}
 """The first seed of each stream, within the million of the run's own seed."""
+CORPUS_TASKS = 800
 
 
-def pebbles(split: str, first_seed: int) -> Iterator[Pebble]:
-    """Yield the problems of a split without end, each problem once."""
-    keys = set()
-    seed = first_seed
-    while True:
-        pebble = sample(split, seed)
-        seed += 1
-        if pebble.key not in keys:
-            keys.add(pebble.key)
-            yield pebble
+def stream(config: RunConfig, purpose: str) -> Iterator[Problem]:
+    """Yield the problems of the run's own seed for one purpose, a key of `SEEDS`.
+
+    Raises SourceError where a source that ends has no more.
+    """
+    yield from sources(config.tasks).problems(TRAIN, _seed(config, purpose))
+    raise SourceError(
+        f"the sources of [tasks] have no more tasks for {purpose}, since each is shown once: "
+        "add a source, or make the run shorter"
+    )
 
 
-def stream(config: RunConfig, purpose: str) -> Iterator[Pebble]:
-    """Yield the problems of the run's own seed for one purpose, a key of `SEEDS`."""
-    return pebbles(TRAIN, config.seed * 1_000_000 + SEEDS[purpose])
+def corpus(config: RunConfig) -> Iterator[str]:
+    """Yield practice text for the tokenizer."""
+    return sources(config.tasks).text(CORPUS_TASKS, _seed(config, "corpus"), Random(config.seed))
 
 
 def held_out(config: RunConfig, run: Run) -> list[Task]:
-    """Return the benchmark's tasks, which are written to the run folder when they are not there yet."""
-    tasks = []
+    """Return the benchmark's tasks, which are written to the run folder when they lie nowhere yet.
+
+    Raises SourceError when a source has too few.
+    """
+    source = sources(config.tasks)
+    tasks: list[Task] = []
     for split, count in config.tasks.held_out.items():
-        problems = pebbles(split, HELD_OUT_SEED)
-        for _ in range(count):
-            pebble = next(problems)
-            tasks.append(provide(pebble, run.tasks / "held-out" / pebble.id))
+        drawn = list(islice(source.problems(split, HELD_OUT_SEED), count))
+        if len(drawn) < count:
+            raise SourceError(
+                f"tasks.held_out wants {count} tasks of {split!r}, and the sources have {len(drawn)}"
+            )
+        tasks += [problem.provide(run.tasks / "held-out") for problem in drawn]
     return tasks
+
+
+def _seed(config: RunConfig, purpose: str) -> int:
+    return config.seed * 1_000_000 + SEEDS[purpose]

@@ -5,20 +5,20 @@ its sessions are recorded like those of a model.
 
 ::
 
-    Agent ─► gateway ─► this engine ─► text of the prompt ─► messages ─► Teacher.act ─► token ids
+    Agent ─► gateway ─► this engine ─► text of the prompt ─► messages ─► Demonstrator.act ─► token ids
 """
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ostinato.harness.episode import CardUser, EpisodeRunner
 from ostinato.model.families import Renderer, assistant_message, parse_text
 from ostinato.model.transcript import messages_of
 from ostinato.store import Ledger, Stage
-from ostinato.tasks.pebble import Pebble, provide
-from ostinato.tasks.teaching.teacher import Teacher
+from ostinato.tasks.source import Problem
+from ostinato.tasks.teaching.demonstrate import Demonstrator, demonstrator
 from ostinato.types import GenerateRequest, Source, Task, new_id
 
 
@@ -27,9 +27,9 @@ class TeacherPolicy:
 
     def __init__(self, renderer: Renderer) -> None:
         self._renderer = renderer
-        self._teachers: dict[str, Teacher] = {}
+        self._teachers: dict[str, Demonstrator] = {}
 
-    def take_charge(self, session_id: str, teacher: Teacher) -> None:
+    def take_charge(self, session_id: str, teacher: Demonstrator) -> None:
         self._teachers[session_id] = teacher
 
     def leave(self, session_id: str) -> None:
@@ -60,23 +60,31 @@ class Lessons:
         self.sessions = 0
 
     async def give(
-        self, draw: Callable[[], Pebble], lessons: int, demonstrations: int, rng: random.Random
+        self, draw: Callable[[], Problem], lessons: int, demonstrations: int, rng: random.Random
     ) -> None:
         """Show `lessons` tasks, each of them `demonstrations` times."""
         await asyncio.gather(*(self._lesson(draw, demonstrations, rng) for _ in range(lessons)))
 
-    async def _lesson(self, draw: Callable[[], Pebble], demonstrations: int, rng: random.Random) -> None:
+    async def _lesson(self, draw: Callable[[], Problem], demonstrations: int, rng: random.Random) -> None:
         async with self._slots:
             sessions = [new_id() for _ in range(demonstrations)]
-            pebble = draw()
-            while not self._ledger.reserve(pebble.key, Stage.LESSON, sessions):
-                pebble = draw()
-            task = provide(pebble, self._directory / pebble.id)
+            task = self._next(draw, sessions)
             for session_id in sessions:
-                await self._demonstrate(pebble, task, session_id, random.Random(rng.random()))
+                await self._demonstrate(task, session_id, random.Random(rng.random()))
 
-    async def _demonstrate(self, pebble: Pebble, task: Task, session_id: str, rng: random.Random) -> None:
-        self._policy.take_charge(session_id, Teacher(pebble, rng))
+    def _next(self, draw: Callable[[], Problem], sessions: Sequence[str]) -> Task:
+        """Return the next task that no stage has shown and that has a solution to show."""
+        while True:
+            problem = draw()
+            if self._ledger.reserve(problem.key, Stage.LESSON, sessions):
+                task = problem.provide(self._directory)
+                if demonstrator(task, random.Random(0)) is not None:
+                    return task
+
+    async def _demonstrate(self, task: Task, session_id: str, rng: random.Random) -> None:
+        teacher = demonstrator(task, rng)
+        assert teacher is not None  # `_next` has passed over those without
+        self._policy.take_charge(session_id, teacher)
         try:
             await self._runner.attempt(task, CardUser(task), source=Source.TEACHER, session_id=session_id)
         finally:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, and_, delete, or_, select, true, update
 
 from ostinato.store.accounts import consented
 from ostinato.store.ledger import group_queries, prompt_queries
-from ostinato.store.ledger.phases import LedgerError, Phase, Stage, move
+from ostinato.store.ledger.phases import LedgerError, Phase, Stage, hold_out, move
 from ostinato.store.ledger.turn_states import (
     count_reasons,
     count_states,
@@ -76,6 +76,15 @@ class Ledger:
     def _reserve(self, connection: Connection, prompt: str, stage: Stage) -> bool:
         row = {"prompt": prompt, "stage": stage.value, "phase": Phase.RESERVED.value, "reason": None}
         return connection.execute(self._database.insert_new(schema.prompts), row).rowcount == 1
+
+    def hold_out(self, prompts: Iterable[str]) -> None:
+        """Keep these prompts from training for ever; holding one out again changes nothing.
+
+        Afterwards `reserve` refuses them, and `offer` and `commit` raise. Raises LedgerError, and changes
+        nothing, when a stage that learns has shown one of them already.
+        """
+        with self._database.write() as connection:
+            hold_out(connection, self._database.insert_new(schema.prompts), prompts)
 
     def drop(self, prompt: str, reason: str) -> None:
         """End a reserved prompt that never became a group. Raises LedgerError unless it is reserved."""

@@ -13,14 +13,16 @@
        ├──► dropped (with its reason)
        └──► withdrawn
 
-A prompt that weights contain becomes `trained` from any phase: the weights are the fact and the record
+    held-out (from the start: it enters no other phase)
+
+A prompt that weights contain becomes `trained` from any other phase: the weights are the fact and the record
 follows. The phases on the right are ends.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, Executable, select, update
 
 from ostinato.store.sql.chunks import chunks
 from ostinato.store.sql.database import StoreError
@@ -37,6 +39,8 @@ class Stage(StrEnum):
     LESSON = "lesson"
     PRACTICE = "practice"
     LIVE = "live"
+    BENCH = "bench"
+    """The benchmark, which holds its prompts out of training."""
 
 
 class Phase(StrEnum):
@@ -54,18 +58,21 @@ class Phase(StrEnum):
     """A session of its group was purged before it was trained on."""
     DROPPED = "dropped"
     """It never became a group; the reason says why."""
+    HELD_OUT = "held-out"
+    """Measured on, and never trained on; no phase follows."""
 
 
-ENDS = frozenset({Phase.TRAINED, Phase.STALE, Phase.WITHHELD, Phase.WITHDRAWN, Phase.DROPPED})
+ENDS = frozenset({Phase.TRAINED, Phase.STALE, Phase.WITHHELD, Phase.WITHDRAWN, Phase.DROPPED, Phase.HELD_OUT})
 BEFORE: dict[Phase, frozenset[Phase]] = {
     Phase.RESERVED: frozenset({Phase.OFFERED}),
     Phase.OFFERED: frozenset({Phase.RESERVED, Phase.CLAIMED}),
     Phase.CLAIMED: frozenset({Phase.OFFERED}),
-    Phase.TRAINED: frozenset(Phase) - {Phase.TRAINED},
+    Phase.TRAINED: frozenset(Phase) - {Phase.TRAINED, Phase.HELD_OUT},
     Phase.STALE: frozenset({Phase.OFFERED}),
     Phase.WITHHELD: frozenset({Phase.OFFERED}),
     Phase.WITHDRAWN: frozenset({Phase.RESERVED, Phase.OFFERED, Phase.CLAIMED}),
     Phase.DROPPED: frozenset({Phase.RESERVED}),
+    Phase.HELD_OUT: frozenset(),
 }
 """The phases from which each phase may be entered."""
 
@@ -82,6 +89,23 @@ def move(connection: Connection, names: Sequence[str], to: Phase, reason: str | 
         moved = connection.execute(change.values(phase=to.value, reason=reason)).rowcount
         if moved != len(some):
             raise LedgerError(_refusal(connection, some, to))
+
+
+def hold_out(connection: Connection, insert: Executable, names: Iterable[str]) -> None:
+    """Hold prompts out of training inside a transaction; `insert` adds those that are new.
+
+    Raises LedgerError when a stage that learns has shown one of them; the transaction must then be rolled
+    back.
+    """
+    for name in dict.fromkeys(names):
+        row = {"prompt": name, "stage": Stage.BENCH.value, "phase": Phase.HELD_OUT.value, "reason": None}
+        connection.execute(insert, row)
+        stage = connection.scalar(select(prompts.c.stage).where(prompts.c.prompt == name))
+        if stage != Stage.BENCH.value:
+            raise LedgerError(
+                f"prompt {name!r} is held out, and the stage {stage} showed it before: take its task out of "
+                "the benchmark, or start another store"
+            )
 
 
 def _refusal(connection: Connection, names: Sequence[str], to: Phase) -> str:

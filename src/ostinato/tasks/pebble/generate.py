@@ -11,7 +11,6 @@ from ostinato.tasks.pebble.splits import (
     HELD_OUT_NAMES,
     NAMES,
     SPLITS,
-    TRAIN,
     TRAIN_FAMILIES,
     TRAIN_NAMES,
     digest,
@@ -20,6 +19,7 @@ from ostinato.tasks.pebble.splits import (
     names,
     pairs,
 )
+from ostinato.tasks.source import TRAIN
 
 MIXTURE = {"fix": 0.56, "spread": 0.08, "ambiguous": 0.12, "question": 0.12, "impossible": 0.12}
 """The share of each kind."""

@@ -9,8 +9,8 @@ import hashlib
 import json
 
 from ostinato.tasks.pebble.families import FAMILIES, Family
+from ostinato.tasks.source import TRAIN
 
-TRAIN = "train"
 SPLITS = (TRAIN, "seeds", "names", "pairs", "larger", "families")
 NAMES = (
     *("alpha", "beta", "gamma", "delta", "omega", "sigma"),

@@ -1,1 +1,4 @@
-"""The scripted teacher of pebbles, with good and bad habits. `demo` and tests come in."""
+"""The scripted teachers: good and bad habits for pebbles, and reference solutions for other tasks.
+
+`loop` and tests come in.
+"""
