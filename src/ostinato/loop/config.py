@@ -61,7 +61,7 @@ class SourceConfig:
     """One source of tasks."""
 
     path: Path | None = None
-    """A Harbor task, or a folder of them, such as `ostinato tasks mine` makes; none are the pebbles."""
+    """A Harbor task, or a folder of them; none are the pebbles."""
     weight: float = 1.0
     """The share of draws beside the weights of the other sources."""
     foreign: str = IMPORTED
