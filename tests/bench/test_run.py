@@ -7,7 +7,7 @@ from tests.circle import circle, solves
 from ostinato.bench.run import Bench
 from ostinato.store import Ledger
 from ostinato.tasks.pebble import KINDS, generate, provide
-from ostinato.types import SignalKind, State
+from ostinato.types import Grade, SignalKind, State
 
 
 @pytest.mark.parametrize("right", [True, False])
@@ -77,4 +77,4 @@ async def test_a_forgeable_pass_is_counted_apart(tmp_path: Path) -> None:
         assert measured.report.scores["seeds"].solve == 0.0
         (session,) = shop.store.sessions()
         values = {signal.kind: signal.value for signal in shop.store.signals_of([session.id])[session.id]}
-        assert (values[SignalKind.HIDDEN_TESTS], values[SignalKind.FORGEABLE]) == (1.0, 1.0)
+        assert (values[SignalKind.HIDDEN_TESTS], values[SignalKind.GRADE]) == (1.0, Grade.FORGEABLE)

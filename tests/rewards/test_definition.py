@@ -16,6 +16,7 @@ from ostinato.types import (
     Completion,
     Ending,
     FinishReason,
+    Grade,
     PartState,
     Reward,
     Signal,
@@ -75,14 +76,22 @@ def test_practice_is_the_documented_sum(turns: int, works: bool, tampered: bool,
     assert reward.total == pytest.approx(expected)
 
 
-def test_a_pass_that_could_be_forged_is_worth_nothing_unless_accepted() -> None:
-    forgeable = signal(SignalKind.FORGEABLE)
+def test_a_pass_below_the_lowest_grade_is_worth_nothing() -> None:
+    forgeable = signal(SignalKind.GRADE, Grade.FORGEABLE.value)
     solved = {part.name: part for part in practice([turn()], SOLVED, forgeable).parts}["solved"]
     assert (solved.value, solved.evidence) == (0.0, (SOLVED.id, forgeable.id))
     assert practice([turn()], SOLVED, forgeable).total == practice([turn()], FAILED).total
-    accepting = replace(PRACTICE, accept_forgeable=True)
+    for grade in (Grade.GUARDED, Grade.JUDGED):
+        paid = practice([turn()], SOLVED, signal(SignalKind.GRADE, grade.value))
+        assert paid.total == practice([turn()], SOLVED).total
+    accepting = replace(PRACTICE, lowest_grade=Grade.FORGEABLE)
     assert accepting.score("s", [turn()], [SOLVED, forgeable]).total == practice([turn()], SOLVED).total
     assert accepting.hash() != PRACTICE.hash()
+    strict = replace(PRACTICE, lowest_grade=Grade.JUDGED)
+    guarded = [SOLVED, signal(SignalKind.GRADE, Grade.GUARDED.value)]
+    assert strict.score("s", [turn()], guarded).total == practice([turn()], FAILED).total
+    with pytest.raises(SignalValueError, match="'sworn'"):
+        practice([turn()], SOLVED, signal(SignalKind.GRADE, "sworn"))
 
 
 def test_a_short_failure_never_beats_a_long_solution() -> None:

@@ -25,6 +25,22 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "no directory": (shutil.rmtree, "no such directory"),
     "no instruction": (lambda d: (d / "instruction.md").unlink(), "instruction.md is missing"),
     "empty instruction": (lambda d: (d / "instruction.md").write_text(" \n"), "instruction.md is missing"),
+    "a suite without tests": (
+        lambda d: (d / "task.toml").write_text('[metadata.ostinato.suite]\nrunner = "pytest"'),
+        "a suite without test_ids",
+    ),
+    "a suite and a check": (
+        lambda d: (d / "task.toml").write_text(
+            '[metadata.ostinato.suite]\nrunner = "pytest"\n[metadata.ostinato.check]\ncommand = "true"'
+        ),
+        "both `suite` and `check`",
+    ),
+    "a suite's test in no file": (
+        lambda d: (d / "task.toml").write_text(
+            '[metadata.ostinato]\ntest_ids = ["t/a.py::x"]\n[metadata.ostinato.suite]\nrunner = "pytest"'
+        ),
+        "missing files: ['t/a.py']",
+    ),
     "no settings": (lambda d: (d / "task.toml").unlink(), "task.toml is missing"),
     "broken settings": (lambda d: (d / "task.toml").write_text("a = "), "task.toml is not TOML"),
     "binary settings": (lambda d: (d / "task.toml").write_bytes(b"\xff\xfe"), "task.toml is not TOML"),
@@ -76,3 +92,15 @@ def test_a_foreign_task_without_a_readable_test_function_is_refused(directory: P
     (directory / "tests" / "test_hidden.py").write_text(text)
     with pytest.raises(TaskError, match=r"test function|not Python"):
         load_task(directory)
+
+
+def test_a_suite_names_tests_by_their_path_in_the_repository(directory: Path) -> None:
+    (directory / "tests/suite/t").mkdir(parents=True)
+    (directory / "tests/suite/t/test_a.py").write_text("def test_x(): pass\n")
+    (directory / "task.toml").write_text(
+        '[metadata.ostinato]\ntest_ids = ["t/test_a.py::test_x"]\n'
+        '[metadata.ostinato.suite]\nrunner = "pytest"\n'
+    )
+    task = load_task(directory)
+    assert task.test_ids == ("t/test_a.py::test_x",)
+    assert task.metadata["suite"] == {"runner": "pytest"}

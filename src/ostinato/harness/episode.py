@@ -23,7 +23,7 @@ from ostinato.harness.users import Answering, Permitting
 from ostinato.sandbox.base import Backend, ChangesError, EndedWithinError, Sandbox, SandboxError, Spec
 from ostinato.sandbox.exam.verifier import Verification, Verifier
 from ostinato.tasks.grade import answered, contradicts, reported
-from ostinato.types import Ending, Signal, SignalKind, Source, Task, new_id
+from ostinato.types import Ending, Grade, Signal, SignalKind, Source, Task, new_id
 
 Left = Mapping[str, bytes | None] | None
 """The files that a session changed; None when the session left changes that cannot be carried."""
@@ -45,21 +45,23 @@ class Episode:
     solved: bool
     tampered: bool
     void: str | None
-    forgeable: bool = False
-    """True when the tested code could have written the verdict that solved it."""
+    grade: Grade = Grade.JUDGED
+    """The grade of the verdict on the hidden tests."""
 
     def signals(self) -> list[Signal]:
         """Return the verifier's findings as signals of the session; none for a void one."""
         if self.void is not None:
             return []
-        facts = {SignalKind.HIDDEN_TESTS: self.solved, SignalKind.TAMPERED: self.tampered}
-        if self.forgeable:
-            facts[SignalKind.FORGEABLE] = True
+        facts: dict[SignalKind, float | str] = {
+            SignalKind.HIDDEN_TESTS: float(self.solved),
+            SignalKind.TAMPERED: float(self.tampered),
+            SignalKind.GRADE: self.grade.value,
+        }
         if contradicts(self.task):
-            facts[SignalKind.REPORTED] = reported(self.task, self.outcome.final_message)
+            facts[SignalKind.REPORTED] = float(reported(self.task, self.outcome.final_message))
         now = time.time()
         return [
-            Signal(session_id=self.session_id, kind=kind, value=float(fact), observed_at=now)
+            Signal(session_id=self.session_id, kind=kind, value=fact, observed_at=now)
             for kind, fact in facts.items()
         ]
 
@@ -265,7 +267,7 @@ class EpisodeRunner:
             changed=bool(changes),
             solved=solved,
             tampered=tampered,
-            forgeable=solved and verification.forgeable,
+            grade=verification.grade,
             void=verification.void,
         )
 

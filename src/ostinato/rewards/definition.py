@@ -18,7 +18,7 @@ from ostinato.rewards.reported import unreported
 from ostinato.rewards.signals import known_at, refuse_void, without_side_calls
 from ostinato.rewards.solved import solved
 from ostinato.rewards.tamper import tampered
-from ostinato.types import Reward, RewardPart, Signal, SignalKind, Turn
+from ostinato.types import Grade, Reward, RewardPart, Signal, SignalKind, Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class Definition(ABC):
 class PracticeReward(Definition):
     """The reward of a task with hidden tests.
 
-    r = solved·1[hidden tests ∧ ¬tampered ∧ ¬forgeable] - broken·calls - tampered·1[tampered]
+    r = solved·1[hidden tests ∧ ¬tampered ∧ grade ≥ lowest_grade] - broken·calls - tampered·1[tampered]
         - unreported·1[something to report, not reported] - effort·C(turns + tokens / effort_tokens)
 
     `as_of` changes nothing here: the verdict of the hidden tests is known when the session ends.
@@ -88,17 +88,17 @@ class PracticeReward(Definition):
     solved: float = 1.0
     tampered: float = 0.2
     unreported: float = 0.3
-    accept_forgeable: bool = False
-    """True when a pass counts that the tested code could have written itself (`docs/verdict.md`).
+    lowest_grade: Grade = Grade.GUARDED
+    """The lowest grade of a verdict whose pass is paid for (`docs/verdict.md`).
 
-    A policy that is trained on such passes may learn to write them.
+    A policy that is trained on forgeable passes may learn to forge them.
     """
 
     def _parts(
         self, turns: Sequence[Turn], signals: Sequence[Signal], as_of: float | None
     ) -> tuple[RewardPart, ...]:
         return (
-            solved(signals, weight=self.solved, accept_forgeable=self.accept_forgeable),
+            solved(signals, weight=self.solved, lowest=self.lowest_grade),
             broken(turns, weight=self.broken),
             tampered(signals, weight=self.tampered),
             unreported(signals, weight=self.unreported),

@@ -1,5 +1,8 @@
 """The form of a task on disk: a directory in the Harbor layout, read into a `Task`.
 
+A task with the suite of a real repository has the table `[metadata.ostinato.suite]` with its `runner`; the
+hidden files lie in `tests/suite/` by their paths in the repository, and `test_ids` name tests by these paths.
+
 A directory holds `instruction.md`, `task.toml`, `environment/repo` (a git repository), `tests/test_*.py`,
 `tests/test.sh` and `solution/solve.sh`. The table `[metadata.ostinato]` holds what Harbor has no field for; a
 task without that table is read as one of kind `imported`.
@@ -39,7 +42,7 @@ def load_task(directory: Path) -> Task:
         raise TaskError(directory, "no such directory", "give the directory that holds task.toml")
     settings = _settings(directory)
     ours = _table(directory, _table(directory, settings, "metadata"), "ostinato")
-    check = _check(directory, ours)
+    check = _suite(directory, ours) or _check(directory, ours)
     instruction = _instruction(directory)
     _check_repository(directory)
     name = str(ours.get("id", directory.resolve().name))
@@ -123,8 +126,24 @@ def _check(directory: Path, ours: Mapping[str, Any]) -> dict[str, Any]:
     return {"check": {"command": HARBOR, "report": "reward"}}
 
 
+def _suite(directory: Path, ours: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the table of the repository's own suite, as metadata; empty when there is none.
+
+    The sandbox reads it as a `Suite`.
+    """
+    if "suite" not in ours:
+        return {}
+    if "check" in ours:
+        raise TaskError(
+            directory, "both `suite` and `check` in task.toml", "keep the one that runs the tests"
+        )
+    return {"suite": _table(directory, ours, "suite")}
+
+
 def _test_ids(directory: Path, declared: tuple[str, ...], check: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the hidden tests that must pass: the declared ones, else all in `tests/test_*.py`."""
+    if "suite" in check:
+        return _of_suite(directory, declared)
     if check:
         return _reported(directory, declared, check["check"])
     sources = {path.name: path for path in sorted((directory / "tests").glob("test_*.py"))}
@@ -139,6 +158,18 @@ def _test_ids(directory: Path, declared: tuple[str, ...], check: Mapping[str, An
     if not test_ids:
         raise TaskError(directory, "tests/ holds no test function", "write at least one `def test_…`")
     return test_ids
+
+
+def _of_suite(directory: Path, declared: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the declared ids of a suite, whose files must be in the hidden suite or in the repository."""
+    if not declared:
+        raise TaskError(directory, "a suite without test_ids", "list the tests that must pass")
+    folders = directory / "tests" / "suite", directory / "environment" / "repo"
+    files = dict.fromkeys(name.partition("::")[0] for name in declared)
+    missing = [name for name in files if not any((folder / name).is_file() for folder in folders)]
+    if missing:
+        raise TaskError(directory, f"test_ids name missing files: {missing}", "list tests that exist")
+    return declared
 
 
 def _reported(directory: Path, declared: tuple[str, ...], check: Mapping[str, Any]) -> tuple[str, ...]:

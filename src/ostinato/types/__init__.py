@@ -16,7 +16,7 @@ from ostinato.types.release import Arm, Decision, Report, Score, Verdict
 from ostinato.types.reward import PartState, Reward, RewardPart
 from ostinato.types.sample import Group, Sample
 from ostinato.types.session import Ending, Event, Session, Signal, SignalKind, Source
-from ostinato.types.task import Task
+from ostinato.types.task import Grade, Task
 from ostinato.types.turn import (
     TEACHER_VERSION,
     Completion,
@@ -34,8 +34,8 @@ from ostinato.types.version import Checkpoint
 
 __all__ = [
     "DEVELOPER", "TEACHER_VERSION", "Abilities", "ApiKey", "Arm", "Checkpoint", "Completion", "Decision",
-    "Distribution", "Ending", "Event", "FinishReason", "GenerateRequest", "Group", "PartState", "Report",
-    "Reward", "RewardPart", "Role", "Sample", "Sampling", "Score", "Session", "Signal", "SignalKind",
-    "Source", "State", "Structure", "StructureKind", "Task", "Turn", "TurnKind", "Verdict", "call_id",
-    "new_id", "turn_of_call",
+    "Distribution", "Ending", "Event", "FinishReason", "GenerateRequest", "Grade", "Group", "PartState",
+    "Report", "Reward", "RewardPart", "Role", "Sample", "Sampling", "Score", "Session", "Signal",
+    "SignalKind", "Source", "State", "Structure", "StructureKind", "Task", "Turn", "TurnKind", "Verdict",
+    "call_id", "new_id", "turn_of_call",
 ]  # fmt: skip

@@ -2,8 +2,28 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
+
+
+class Grade(StrEnum):
+    """The trust that a verdict of hidden tests deserves, lowest first.
+
+    >>> Grade.JUDGED.at_least(Grade.GUARDED), Grade.FORGEABLE.at_least(Grade.GUARDED)
+    (True, False)
+    """
+
+    FORGEABLE = "forgeable"
+    """The tested code could have written the report itself, and nothing looked for signs of it."""
+    GUARDED = "guarded"
+    """Tests and tested code shared a process, with every guard that `docs/verdict.md` lists."""
+    JUDGED = "judged"
+    """The process that held the tests never imported the tested code."""
+
+    def at_least(self, other: "Grade") -> bool:
+        grades = list(Grade)
+        return grades.index(self) >= grades.index(other)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import pytest
 
 from ostinato.sandbox import Backend, Limits
 from ostinato.sandbox.exam.verifier import Verifier
-from ostinato.types import Task
+from ostinato.types import Grade, Task
 
 SHELL = """
 . ./calc.sh
@@ -51,7 +51,7 @@ def task(directory: Path, check: dict[str, Any], *ids: str, script: str = SHELL)
 async def test_tap_decides_and_is_marked_forgeable(here: Backend, tmp_path: Path) -> None:
     verifier, checked = Verifier(here, LIMITS), task(tmp_path, TAP, "one", "two")
     good, bad = await verifier.verify(checked, GOOD), await verifier.verify(checked, {})
-    assert (good.passed, good.forgeable, good.void) == (True, True, None)
+    assert (good.passed, good.grade, good.void) == (True, Grade.FORGEABLE, None)
     assert (bad.passed, dict(bad.outcomes)) == (False, {"one": "failed", "two": "passed"})
 
 
@@ -132,7 +132,7 @@ async def test_a_perfect_forgery_passes_and_is_marked(ns_backend: Backend, tmp_p
     """A report cannot guarantee more, which is why tests in Python are judged from another process."""
     perfect = b"echo 1..2; echo ok - one; echo ok - two; exit 0"
     found = await Verifier(ns_backend, LIMITS).verify(task(tmp_path, TAP, "one", "two"), {"calc.sh": perfect})
-    assert (found.passed, found.forgeable) == (True, True)
+    assert (found.passed, found.grade) == (True, Grade.FORGEABLE)
 
 
 async def test_a_lucky_pass_is_unstable(ns_backend: Backend, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tests.store.builders import session, turn
 
 from ostinato.store import Store, StoreError, TakenError
 from ostinato.store.purge import purge
-from ostinato.types import Completion, FinishReason, Sampling, Turn
+from ostinato.types import Completion, FinishReason, Grade, Sampling, Signal, SignalKind, Turn
 
 IDS = st.lists(st.integers(0, 2), max_size=4).map(tuple)
 """Few ids, so that prompts begin like contexts that they do not continue."""
@@ -166,3 +166,17 @@ def test_a_store_of_the_layout_before_is_read_on(tmp_path: Path) -> None:
     assert [each.prompt_ids for each in read] == [each.prompt_ids for each in made]
     assert [each.completion.distribution.value for each in read] == ["tempered", "model"] + ["tempered"] * 2
     assert rows(path, "SELECT base FROM turns ORDER BY number") == [(None,), (None,), (None,), (2,)]
+
+
+def test_signals_of_forgeable_verdicts_became_their_grade(tmp_path: Path) -> None:
+    noted = [Signal(session_id="s1", kind=SignalKind.TAMPERED, value=v, observed_at=v) for v in (1.0, 0.0)]
+    with store_in(tmp_path) as store:
+        store.record([], noted)
+    path = tmp_path / "record.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            "UPDATE signals SET kind = 'forgeable'; UPDATE counters SET value = 5 WHERE name = 'schema';"
+        )
+    with closing(Store.open(path)) as store:
+        (read,) = store.signals_of(["s1"])["s1"]
+    assert (read.id, read.kind, read.value) == (noted[0].id, SignalKind.GRADE, Grade.FORGEABLE)

@@ -6,7 +6,7 @@
 The test program and the code under test usually share a process, so that code can write the report itself.
 These measures make that harder: the report's path is random, no process runs any more when the report is
 read, every expected id must be in it and agree with the exit status, and a second run elsewhere must report
-the same. They cannot prevent it, so such verdicts are marked `forgeable`.
+the same. They cannot prevent it, so such verdicts have the grade `forgeable`.
 """
 
 import asyncio

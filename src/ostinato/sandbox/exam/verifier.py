@@ -6,7 +6,8 @@
 
 A task passes if exactly the expected tests ran and all of them passed, and passed again in another order in
 another sandbox. Output, exit status, files on disk, patches of pytest and exit handlers of the candidate
-cannot influence that. Tasks in other languages bring a command (see `command_exam`).
+cannot influence that. Tasks with the suite of a real repository run it under guard (see `guarded_exam`), and
+tasks in other languages bring a command (see `command_exam`); their verdicts have lower grades.
 """
 
 import os
@@ -24,9 +25,12 @@ from ostinato.sandbox.base import (
     SandboxError,
     SandboxPathError,
 )
-from ostinato.sandbox.exam.command_exam import Check, examine
+from ostinato.sandbox.exam import command_exam, guarded_exam
+from ostinato.sandbox.exam.command_exam import Check
+from ostinato.sandbox.exam.guarded_exam import GuardedResult
+from ostinato.sandbox.exam.suite import Suite
 from ostinato.sandbox.files import tree
-from ostinato.types import Task
+from ostinato.types import Grade, Task
 
 MISSING, UNSTABLE = "missing", "unstable"
 
@@ -45,8 +49,10 @@ class Verification:
     """Protected paths that the changes touch; the pristine files were used instead."""
     void: str | None = None
     """The failure of our machinery that left the exam without a result. A void exam has never passed."""
-    forgeable: bool = False
-    """True if the tested code ran in the process that reported, so that it could have forged the report."""
+    grade: Grade = Grade.JUDGED
+    """The trust that this verdict deserves."""
+    notes: tuple[str, ...] = ()
+    """Sentences on what kept tests from running."""
 
 
 class Verifier:
@@ -67,6 +73,7 @@ class Verifier:
         Never raises for an action of the candidate; a failure of the machinery makes the verification void.
         """
         tampered = tuple(sorted(path for path in changes if _is_protected(task, path)))
+        grade = _grade(task)
         exam = Exam(
             repo=task.repo,
             tests=task.tests,
@@ -75,26 +82,38 @@ class Verifier:
             limits=replace(self._limits, wall_s=min(self._limits.wall_s, task.timeout_s)),
         )
         try:
-            check = Check.of(task)
             _check_size(exam)
-            outcomes = _outcomes(task, await self._examine(exam, check))
+            result = await self._examine(task, exam)
         except (SandboxPathError, ChangesError) as error:
-            return Verification(passed=False, outcomes=_complete(task, {}), tampered=(*tampered, str(error)))
+            tampered = (*tampered, str(error))
+            return Verification(passed=False, outcomes=_complete(task, {}), tampered=tampered, grade=grade)
         except EndedWithinError:
-            return Verification(passed=False, outcomes=_complete(task, {}), tampered=tampered)
+            return Verification(passed=False, outcomes=_complete(task, {}), tampered=tampered, grade=grade)
         except SandboxError as error:
-            return Verification(passed=False, outcomes={}, tampered=tampered, void=str(error))
+            return Verification(passed=False, outcomes={}, tampered=tampered, void=str(error), grade=grade)
+        outcomes = _outcomes(task, result.runs)
         return Verification(
-            passed=_all_passed(task, outcomes),
+            passed=_all_passed(task, outcomes) and not result.signs,
             outcomes=outcomes,
-            tampered=tampered,
-            forgeable=check is not None,
+            tampered=(*tampered, *result.signs),
+            grade=grade,
+            notes=result.notes,
         )
 
-    async def _examine(self, exam: Exam, check: Check | None) -> list[dict[str, str]]:
-        if check is not None:
-            return await examine(self._backend, exam, check)
-        return await self._backend.examine(exam)
+    async def _examine(self, task: Task, exam: Exam) -> GuardedResult:
+        """Hold the exam in the way that the task asks for. Raises SandboxError."""
+        if suite := Suite.of(task):
+            return await guarded_exam.examine(self._backend, exam, suite, task.test_ids)
+        if check := Check.of(task):
+            return GuardedResult(runs=await command_exam.examine(self._backend, exam, check))
+        return GuardedResult(runs=await self._backend.examine(exam))
+
+
+def _grade(task: Task) -> Grade:
+    """Return the grade of a verdict on a task, which the way of its exam decides."""
+    if "suite" in task.metadata:
+        return Grade.GUARDED
+    return Grade.FORGEABLE if "check" in task.metadata else Grade.JUDGED
 
 
 def _outcomes(task: Task, runs: Sequence[Mapping[str, str]]) -> dict[str, str]:

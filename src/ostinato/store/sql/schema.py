@@ -15,7 +15,7 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA = 5
+SCHEMA = 6
 """The number of this layout; it rises whenever a table changes."""
 METADATA = MetaData()
 

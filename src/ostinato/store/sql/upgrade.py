@@ -1,9 +1,9 @@
 """The steps from older layouts of the tables to the present one, in the transaction that opens the store."""
 
-from sqlalchemy import Connection, text, update
+from sqlalchemy import Connection, delete, text, update
 from sqlalchemy.schema import CreateColumn
 
-from ostinato.store.sql.schema import SCHEMA, counters, turns
+from ostinato.store.sql.schema import SCHEMA, counters, signals, turns
 
 OLDEST = 4
 """The oldest layout that can be brought up to date."""
@@ -13,6 +13,8 @@ def upgrade(connection: Connection, layout: int) -> None:
     """Bring tables of `layout`, at least OLDEST, to the layout SCHEMA. Rows keep their content."""
     if layout < 5:
         _to_5(connection)
+    if layout < 6:
+        _to_6(connection)
     connection.execute(update(counters).where(counters.c.name == "schema").values(value=SCHEMA))
 
 
@@ -26,3 +28,10 @@ def _to_5(connection: Connection) -> None:
     connection.execute(text("DROP INDEX turns_of_session"))
     for index in turns.indexes:
         index.create(connection)
+
+
+def _to_6(connection: Connection) -> None:
+    """Signals that a verdict was forgeable became its grade; one that said it was not says nothing more."""
+    old = signals.c.kind == "forgeable"
+    connection.execute(delete(signals).where(old, signals.c.number == 0))
+    connection.execute(update(signals).where(old).values(kind="grade", number=None, text="forgeable"))

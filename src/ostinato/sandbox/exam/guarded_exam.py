@@ -1,0 +1,121 @@
+"""Guarded exams: the suite of a repository runs in a fresh sandbox and reports over a signed channel.
+
+    pristine repo + changes + hidden tests ──► fresh sandbox ◄─order, on standard input: sources, plan, nonce
+                                                    └─signed outcomes, planted ones among them──► SuiteReports
+
+Tests and tested code share a process, so that code can reach whatever the runner can. These measures make a
+forged report hard to write and easy to notice, but not impossible (`docs/verdict.md` lists the known ways).
+"""
+
+import asyncio
+import json
+import secrets
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ostinato.sandbox.base import Backend, EndedWithinError, Exam, Sandbox, SandboxError, Spec
+from ostinato.sandbox.exam.host import GRACE_S, run_variations
+from ostinato.sandbox.exam.suite import Suite, hidden_files, planned
+from ostinato.sandbox.exam.suite_reports import SuiteReports
+from ostinato.sandbox.files import tree
+from ostinato.sandbox.files.scratch import Scratch
+from ostinato.sandbox.protocol.connection import ResponseTimeoutError
+from ostinato.sandbox.suites import planted, start, under_pytest
+
+_SOURCES = {each.__name__: Path(str(each.__file__)).read_text() for each in (planted, under_pytest)}
+_START = Path(str(start.__file__)).read_text()
+_MAIN = {"pytest": under_pytest.__name__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardedResult:
+    """The runs of a guarded exam.
+
+    >>> GuardedResult(runs=[{"tests/test_a.py::test_x": "passed"}]).signs
+    ()
+    """
+
+    runs: list[dict[str, str]]
+    signs: tuple[str, ...] = ()
+    """The signs that the tested code tampered with the run."""
+    notes: tuple[str, ...] = ()
+    """Sentences on what kept tests from running."""
+
+
+async def examine(backend: Backend, exam: Exam, suite: Suite, test_ids: tuple[str, ...]) -> GuardedResult:
+    """Run a suite, again in another order and sandbox while all passed.
+
+    Raises ChangesError for the changes, SandboxError when the suite could not be run.
+    """
+    signs: list[str] = []
+    notes: list[str] = []
+
+    async def run_once(seed: int) -> dict[str, str]:
+        reports = await _examine(backend, exam, suite, planned(test_ids, seed))
+        outcomes = reports.finish()
+        signs.extend(reports.signs)
+        notes.extend(reports.notes)
+        return outcomes
+
+    runs = await run_variations(exam, run_once)
+    return GuardedResult(runs=runs, signs=tuple(dict.fromkeys(signs)), notes=tuple(dict.fromkeys(notes)))
+
+
+async def _examine(backend: Backend, exam: Exam, suite: Suite, order: list[tuple[str, str]]) -> SuiteReports:
+    nonce = secrets.token_hex(32)
+    reports = SuiteReports(nonce, order)
+    with Scratch("suite") as scratch:
+        repo = scratch.path / "repo"
+        await asyncio.to_thread(_lay_out, exam, repo)
+        sandbox = await backend.create(Spec(repo=repo, limits=exam.limits))
+        try:
+            plan = {"nonce": nonce, "root": sandbox.root, "order": order, "arguments": suite.arguments}
+            async with asyncio.timeout(exam.limits.wall_s + GRACE_S):
+                await _run(sandbox, _order(suite, plan), reports)
+        except (EndedWithinError, ResponseTimeoutError, TimeoutError):
+            pass  # a process there ended its sandbox, or keeps it from responding: what was reported counts
+        finally:
+            await sandbox.destroy()
+    return reports
+
+
+def _lay_out(exam: Exam, repo: Path) -> None:
+    """Write the tree that is examined: the pristine repository, the changes, the hidden tests over both."""
+    if not exam.repo.is_dir():
+        raise SandboxError(f"no repository at {exam.repo}: give a directory")
+    shutil.copytree(exam.repo, repo, symlinks=True)
+    tree.apply(str(repo), exam.changes)
+    for path, source in hidden_files(exam.tests).items():
+        target = repo / path
+        for above in reversed(target.relative_to(repo).parents[:-1]):
+            folder = repo / above
+            if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+                folder.unlink()
+            folder.mkdir(exist_ok=True)
+        if target.is_dir() and not target.is_symlink():
+            shutil.rmtree(target)
+        target.unlink(missing_ok=True)
+        shutil.copyfile(source, target)
+
+
+def _order(suite: Suite, plan: Mapping[str, object]) -> bytes:
+    """Return the order that the start program reads from its standard input."""
+    order = {"start": _START, "sources": _SOURCES, "main": _MAIN[suite.runner], "plan": plan}
+    body = json.dumps(order).encode()
+    return b"%d\n%s" % (len(body), body)
+
+
+async def _run(sandbox: Sandbox, order: bytes, reports: SuiteReports) -> None:
+    """Run the suite until it says that it is done, or ends."""
+    process = await sandbox.start(start.COMMAND, stdin=True)
+    try:
+        await process.send(order)
+        await process.send(b"")
+    except BrokenPipeError:  # it did not start; what it wrote says why
+        pass
+    async for data in process.output():
+        reports.feed(data)
+        if reports.done:
+            return

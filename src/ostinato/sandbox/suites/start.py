@@ -1,0 +1,82 @@
+"""The start of a suite in its sandbox, and the channel of its reports.
+
+The verifier sends an order on standard input: the sources of these modules, and the plan with its nonce. So
+neither lies in a file, an argument or a variable, and nothing of the repository is imported before the
+channel is open.
+"""
+
+import fcntl
+import hmac
+import json
+import os
+import sys
+import types
+from typing import Any
+
+COMMAND = (
+    "exec python -c 'import sys; sys.path[:] = filter(None, sys.path); import json; f = sys.stdin.buffer; "
+    'order = json.loads(f.read(int(f.readline()))); exec(order["start"], {"order": order})\''
+)
+"""The command that a suite's sandbox runs. The first line of its input is the length of the order."""
+_LOWEST_FD = 64
+
+
+class SuiteChannel:
+    """The channel to the verifier: signed, numbered lines on a descriptor that is not 1.
+
+    line = HMAC-SHA256 of b"NUMBER BODY" by the nonce, in hexadecimal; space; BODY in JSON; newline
+    """
+
+    def __init__(self, nonce: str) -> None:
+        signer = hmac.new(bytes.fromhex(nonce), digestmod="sha256")
+        fd = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, _LOWEST_FD + os.urandom(1)[0])
+        null = os.open(os.devnull, os.O_RDWR)
+        for standard in range(3):
+            os.dup2(null, standard)
+        os.close(null)
+        dumps, write, pid, here = json.dumps, os.write, os.getpid, os.getpid()
+        count = 0
+
+        def send(report: dict[str, Any]) -> None:
+            """Send one report, unless this process is a fork of the one that opened the channel."""
+            nonlocal count
+            if pid() != here:
+                return
+            body = dumps(report).encode()
+            line = signer.copy()
+            line.update(b"%d %s" % (count, body))
+            rest = b"%s %s\n" % (line.hexdigest().encode(), body)
+            while rest:
+                rest = rest[write(fd, rest) :]
+            count += 1
+
+        self.send = send
+
+
+def start(order: dict[str, Any]) -> None:
+    """Load the modules of an order, open the channel, and run the plan."""
+    channel = SuiteChannel(order["plan"].pop("nonce"))
+    before = set(sys.modules)
+    for name, source in order["sources"].items():
+        _load(name, source)
+    run = sys.modules[order["main"]].run
+    for name in set(sys.modules) - before:
+        if name.partition(".")[0] == "ostinato":
+            del sys.modules[name]
+    run(order["plan"], channel.send)
+
+
+def _load(name: str, source: str) -> None:
+    """Make a module out of its source, with the packages above it, empty."""
+    parts = name.split(".")
+    for depth in range(1, len(parts)):
+        package = ".".join(parts[:depth])
+        if package not in sys.modules:
+            sys.modules[package] = types.ModuleType(package)
+            sys.modules[package].__path__ = []
+    module = sys.modules[name] = types.ModuleType(name)
+    exec(compile(source, f"<{name}>", "exec"), module.__dict__)  # noqa: S102 - the verifier's own sources
+
+
+if "order" in globals():
+    start(globals().pop("order"))

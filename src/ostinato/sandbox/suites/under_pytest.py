@@ -1,0 +1,116 @@
+"""The run of a suite by pytest: the planned tests alone, in the planned order, each reported at its end."""
+
+import ast
+import os
+import sys
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ostinato.sandbox.suites import planted
+
+Send = Callable[[dict[str, Any]], None]
+
+
+def run(plan: dict[str, Any], send: Send) -> None:
+    """Run the tests of a plan and report the outcome of each, then that the run is done.
+
+    `plan` has `root`, the repository; `order`, a list of [id, planted kind or ""]; `arguments` for pytest.
+    """
+    try:
+        import pytest
+    except ImportError as error:
+        send({"void": f"pytest cannot be imported in the sandbox ({error}): install it there"})
+        return
+    root = plan["root"]
+    os.chdir(root)
+    folders = [root, os.path.join(root, "src")]  # noqa: PTH118
+    sys.path[:0] = [each for each in folders if os.path.isdir(each)]  # noqa: PTH112
+    sys.argv[:] = ["pytest"]
+    sys.dont_write_bytecode = True
+    files = list(dict.fromkeys(test.partition("::")[0] for test, _ in plan["order"]))
+    options = ["-p", "no:cacheprovider", "-q", "--tb=no", "--continue-on-collection-errors", "-o", "addopts="]
+    arguments = [*options, f"--rootdir={root}", *plan["arguments"], "--", *files]
+    send({"begun": True})
+    pytest.main(arguments, plugins=[_plugin(plan["order"], send)])
+    send({"done": True})
+
+
+def _plugin(order: list[list[str]], send: Send) -> Any:
+    """Return the plugin that selects the planned tests, and reports each by its place in the order."""
+    import pytest
+
+    places: dict[Any, int] = {}
+    current = {"place": -1, "outcome": "passed"}
+
+    class Plugin:
+        """The hooks of the run."""
+
+        @pytest.hookimpl(wrapper=True, tryfirst=True)
+        def pytest_collection_modifyitems(self, session: Any, items: list[Any]) -> Iterator[None]:
+            yield
+            chosen = _planned(session, items, order)
+            places.update({item: place for place, item in chosen})
+            items[:] = [item for _, item in chosen]
+
+        @pytest.hookimpl(wrapper=True, tryfirst=True)
+        def pytest_runtest_protocol(self, item: Any) -> Iterator[Any]:
+            current.update(place=places.pop(item, -1), outcome="passed")
+            result = yield
+            send({"at": current["place"], "outcome": current["outcome"]})
+            return result
+
+        @pytest.hookimpl(tryfirst=True)
+        def pytest_runtest_logreport(self, report: Any) -> None:
+            outcome = report.outcome
+            if outcome == "passed" and hasattr(report, "wasxfail"):
+                outcome = "failed"
+            if outcome == "failed" and report.when != "call":
+                outcome = "error"
+            if current["outcome"] == "passed":
+                current["outcome"] = outcome
+
+        @pytest.hookimpl(tryfirst=True)
+        def pytest_collectreport(self, report: Any) -> None:
+            if report.failed:
+                text = str(report.longrepr).strip().splitlines()
+                send({"uncollected": report.nodeid, "why": (text or [""])[-1][:300]})
+
+    return Plugin()
+
+
+def _planned(session: Any, items: list[Any], order: list[list[str]]) -> list[tuple[int, Any]]:
+    """Return the planned items with their places; one whose test was not collected is left out."""
+    import pytest
+
+    class Named(pytest.Function):
+        """A planted test, which bears the id of a real one."""
+
+        real_id = ""
+
+        @property
+        def nodeid(self) -> str:
+            return self.real_id or super().nodeid
+
+    found = {item.nodeid: item for item in items}
+    functions = _planted_functions(session.config)
+    chosen = []
+    for place, (test, kind) in enumerate(order):
+        item = found.get(test)
+        if item is not None and kind:
+            item = Named.from_parent(item.getparent(pytest.Module), name=item.name, callobj=functions[kind])
+            item.real_id = test
+        if item is not None:
+            chosen.append((place, item))
+    return chosen
+
+
+def _planted_functions(config: Any) -> dict[str, Any]:
+    """Return the planted tests, their assertions rewritten as those of real tests are."""
+    from _pytest.assertion.rewrite import rewrite_asserts
+
+    body = ast.parse(planted.SOURCE)
+    rewrite_asserts(body, planted.SOURCE.encode(), "<planted>", config)
+    module = types.ModuleType("planted")
+    exec(compile(body, "<planted>", "exec"), module.__dict__)  # noqa: S102 - our own source
+    return {kind: getattr(module, planted.function_name(kind)) for kind in planted.KINDS}
