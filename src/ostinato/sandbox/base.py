@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 MAX_FILE_BYTES = 16 * 2**20
 """The size of the largest file that `read` and `write` accept."""
@@ -129,6 +129,30 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """The root file system that a sandbox has instead of the machine's programs.
+
+    >>> Image(root=Path("/srv/images/9f/rootfs"), workdir="/app").environment
+    {}
+    """
+
+    root: Path
+    """The unpacked files. They are never written: what a sandbox writes above them ends with it."""
+    workdir: str = "/repo"
+    """An absolute path at which commands see the repository too."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables of every command; those of the spec go before."""
+
+    @classmethod
+    def of(cls, metadata: Mapping[str, Any]) -> "Image | None":
+        """Return the image that `ostinato tasks build` noted in a task's metadata; None without one."""
+        table = metadata.get("image")
+        if table is None:
+            return None
+        return cls(root=Path(table["root"]), workdir=table["workdir"], environment=table["environment"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Egress:
     """The hosts that a sandbox may reach, always through a proxy.
 
@@ -172,6 +196,8 @@ class Spec:
     mounts: tuple[Mount, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that every command gets in addition."""
+    image: Image | None = None
+    """None: the machine's own programs and Python."""
     egress: Egress | None = None
     """None: no network."""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -250,6 +276,8 @@ class Exam:
     variations: int = 0
     """The number of further runs after a pass: in another sandbox and order, with another random seed."""
     limits: Limits = field(default_factory=Limits)
+    image: Image | None = None
+    """The root of sandboxes in which a command runs the tests. The judge's workers have the machine's own."""
 
 
 OnOutput = Callable[[str], None]

@@ -143,6 +143,8 @@ class RemoteBackend:
         """Request a sandbox until there is room. Raises RefusalError when there is none within PATIENCE_S."""
         if spec.mounts:
             raise Unsupported(self.name, f"mount {spec.mounts[0].source}", "a backend on this machine")
+        if spec.image is not None:
+            raise Unsupported(self.name, f"send the image {spec.image.root}", "a backend on this machine")
         await self.unconfirmed.end_all()
         name, until = "i" + secrets.token_hex(10), time.monotonic() + PATIENCE_S
         body = _request_body(spec, source, name, timeout_s)

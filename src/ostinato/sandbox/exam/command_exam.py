@@ -87,7 +87,7 @@ async def _examine(backend: Backend, exam: Exam, check: Check, seed: int) -> dic
         mounted = backend.capabilities.boundary
         await asyncio.to_thread(_copy_tree, exam, repo, beside=not mounted)
         mounts = (Mount(source=exam.tests, target=TESTS),) if mounted else ()
-        sandbox = await backend.create(Spec(repo=repo, limits=exam.limits, mounts=mounts))
+        sandbox = await backend.create(Spec(repo=repo, limits=exam.limits, mounts=mounts, image=exam.image))
         try:
             await _check_tools(sandbox, check)
             tests = TESTS if mounted else f"{sandbox.root}/{_BESIDE}"

@@ -21,6 +21,7 @@ from ostinato.sandbox.base import (
     ChangesError,
     EndedWithinError,
     Exam,
+    Image,
     Limits,
     SandboxError,
     SandboxPathError,
@@ -79,6 +80,7 @@ class Verifier:
             tests=task.tests,
             changes={path: data for path, data in changes.items() if path not in tampered},
             variations=self._variations,
+            image=Image.of(task.metadata),
             limits=replace(self._limits, wall_s=min(self._limits.wall_s, task.timeout_s)),
         )
         try:

@@ -15,14 +15,16 @@ import site
 import sys
 from pathlib import Path
 
-from ostinato.sandbox.base import DEFAULT_LIMITS, Mount, SandboxError
-from ostinato.sandbox.files import layer_restore
+from ostinato.sandbox.base import DEFAULT_LIMITS, Image, Mount, SandboxError
+from ostinato.sandbox.files import image_root, layer_restore
 from ostinato.sandbox.linux import syscalls
 from ostinato.sandbox.protocol.order import Order
 
 REPO, HOST, SCRATCH, TMP, EXAM = "/repo", "/.host", "/.scratch", "/tmp", "/.exam"  # noqa: S108
 TRUST = "/run/ostinato/ca.pem"
 """The certificates that a sandbox with egress trusts."""
+TRUSTED = ("ssl/certs/ca-certificates.crt", "ssl/cert.pem", "pki/tls/certs/ca-bundle.crt")
+"""The places in /etc where programs look for certificates."""
 MOUNTABLE = ("/mnt", "/run")
 """The directories below which `Spec.mounts` may be."""
 _QUOTAS = {"max_inotify_instances": 16, "max_inotify_watches": 8192, "max_user_namespaces": 0}
@@ -78,7 +80,7 @@ def write_identity(etc: Path) -> None:
     # each sandbox, forks included, has its own host name, which so becomes its machine identity, too
     (etc / "machine-id").symlink_to("/proc/sys/kernel/hostname")
     # programs look for certificates at these places; the file exists only with egress (see `egress.route`)
-    for place in ("ssl/certs/ca-certificates.crt", "ssl/cert.pem", "pki/tls/certs/ca-bundle.crt"):
+    for place in TRUSTED:
         (etc / place).parent.mkdir(parents=True, exist_ok=True)
         (etc / place).symlink_to(TRUST)
 
@@ -154,10 +156,14 @@ def enter(order: Order, base: int | None) -> tuple[int, int]:
         layer_restore.unpack(base, {"repo": f"{SCRATCH}/upper", "tmp": f"{SCRATCH}{TMP}"}, overlay=True)
     lower, upper = _mount_repository(order.repo)
     _mount_more(order.mounts)
+    image = _assemble(*order.image) if order.image is not None else None
     process = os.open(f"{SCRATCH}/proc/1", os.O_PATH | os.O_CLOEXEC)
     quotas = os.open(f"{SCRATCH}/proc/sys/user", os.O_PATH | os.O_CLOEXEC)
-    syscalls.unmount(SCRATCH)
-    syscalls.unmount(HOST)
+    if image is None:
+        syscalls.unmount(SCRATCH)
+        syscalls.unmount(HOST)
+    else:
+        _change_root(image)
     syscalls.unshare(syscalls.NEW_USER)
     map_user(f"/proc/self/fd/{process}", (1000, 0), (1000, 0))
     for name, most in _QUOTAS.items():
@@ -165,6 +171,20 @@ def enter(order: Order, base: int | None) -> tuple[int, int]:
     for each in (process, quotas):
         os.close(each)
     return lower, upper
+
+
+def _assemble(image: str, workdir: str) -> str:
+    shown = (REPO, "/proc", "/dev", TMP, *MOUNTABLE)
+    return image_root.assemble(HOST + image, SCRATCH, shown, workdir, ",userxattr")
+
+
+def _change_root(image: str) -> None:
+    """Make `image` the root; the old one, with all of the machine, is gone before any command runs."""
+    syscalls.pivot_root(image, image_root.directory(image, HOST))
+    os.chdir("/")
+    syscalls.unmount(HOST)
+    os.rmdir(HOST)  # noqa: PTH106
+    image_root.identify(TRUST, TRUSTED)
 
 
 def _size(disk_mb: int) -> str:
@@ -211,6 +231,16 @@ def _limit_pids(processes: int) -> None:
     """
     if _BOUNDS_PIDS:
         syscalls.write(f"{SCRATCH}/proc/sys/kernel/pid_max", str(_RESERVED_PIDS + processes))
+
+
+def check_image(image: Image) -> None:
+    """Check that an image is there and its working directory can be one; raises SandboxError otherwise."""
+    if not (image.root / "bin").is_dir():
+        raise SandboxError(f"{image.root} is no image, it has no /bin: `ostinato tasks build` unpacks one")
+    parts = image.workdir.split("/")
+    taken = {"proc", "dev", *(path[1:] for path in (SCRATCH, HOST, EXAM, TMP, *MOUNTABLE))}
+    if parts[0] != "" or ".." in parts or "." in parts or "\0" in image.workdir or parts[1] in taken:
+        raise SandboxError(f"{image.workdir!r} cannot be an image's working directory: name another")
 
 
 def check_mount(mount: Mount) -> None:

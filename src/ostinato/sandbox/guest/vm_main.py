@@ -33,7 +33,7 @@ from pathlib import Path
 
 from ostinato.sandbox.base import Limits, SandboxError
 from ostinato.sandbox.exam import worker
-from ostinato.sandbox.files import layer_restore, rootfs
+from ostinato.sandbox.files import image_root, layer_restore, rootfs
 from ostinato.sandbox.files.workspace import REPO_AREA, TMP_AREA, OverlayWorkspace
 from ostinato.sandbox.guest.agent import Request, Response, SandboxAgent
 from ostinato.sandbox.guest.exam_calls import ExamCalls
@@ -44,6 +44,8 @@ from ostinato.sandbox.protocol import frames
 from ostinato.sandbox.protocol.agent_link import AgentLink
 
 PRISTINE = "/.pristine"
+IMAGE = "/.image"
+"""The place where the engine shows the files of an image."""
 _NOBODY = 65534
 _INODES = 16384
 _RESEED = 0x5207  # RNDRESEEDCRNG
@@ -112,15 +114,16 @@ def _wait_and_serve(link: AgentLink, find_fork_body: FindForkBody | None) -> Non
         link.send({"id": request[0]["id"]})
         request = next(requests)
     order = request[0]["order"]
-    limits = Limits(**order["limits"])
+    limits, workdir = Limits(**order["limits"]), order["workdir"]
     oom = processes.open_oom("/proc")  # opened now: it takes rights that `enter` gives up
     try:
-        workspace, ca_file = enter(limits, _Parts(request[0]["parts"], requests))
+        workspace, ca_file = enter(limits, _Parts(request[0]["parts"], requests), workdir)
     except (OSError, SandboxError) as error:
         link.send({"id": 0, "error": "SandboxError", "message": f"the sandbox was not created: {error}"})
         raise
     os.environ.update(order["environment"])
-    VmAgent(link, workspace, limits, oom=oom, find_fork_body=find_fork_body, ca_file=ca_file).serve()
+    fork_body = find_fork_body if workdir is None else None
+    VmAgent(link, workspace, limits, oom=oom, find_fork_body=fork_body, ca_file=ca_file).serve()
 
 
 def _requests(link: AgentLink) -> Iterator[frames.Frame]:
@@ -145,8 +148,10 @@ class _Parts:
             yield data
 
 
-def enter(limits: Limits, parts: _Parts) -> tuple[OverlayWorkspace, int]:
+def enter(limits: Limits, parts: _Parts, workdir: str | None) -> tuple[OverlayWorkspace, int]:
     """Finish the root for one sandbox and give up the rights that it does not need any more.
+
+    With the `workdir` of an image, the image becomes the root.
 
     Return the repository, and the open file of certificates that programs trust. It can only be written
     through this descriptor.
@@ -159,13 +164,24 @@ def enter(limits: Limits, parts: _Parts) -> tuple[OverlayWorkspace, int]:
         os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         for path in (PRISTINE, f"{rootfs.SCRATCH}/upper")
     )
-    syscalls.unmount(rootfs.SCRATCH)
     ca_file = _open_ca_file()
+    if workdir is None:
+        syscalls.unmount(rootfs.SCRATCH)
+    else:
+        _enter_image(workdir)
     os.chdir(rootfs.REPO)
     _become(owner.st_uid, owner.st_gid)
     if len(parts.kinds) > len(trees):
         _unpack_layer(parts.bytes())
     return OverlayWorkspace(lower, upper), ca_file
+
+
+def _enter_image(workdir: str) -> None:
+    shown = (rootfs.REPO, "/proc", "/dev", rootfs.TMP, *rootfs.MOUNTABLE)
+    os.chroot(image_root.assemble(IMAGE, rootfs.SCRATCH, shown, workdir))
+    os.chdir("/")
+    sys.path.clear()  # commands can write all of the image: nothing of it may be imported here
+    image_root.identify(rootfs.TRUST, rootfs.TRUSTED)
 
 
 def _unpack_trees(places: list[str], parts: "_Parts") -> None:

@@ -24,9 +24,12 @@ class Order:
     mounts: tuple[tuple[str, str], ...]
     """Absolute paths of the machine, each with its path in the sandbox."""
     environment: Mapping[str, str]
+    image: tuple[str, str] | None = None
+    """The absolute path of an image's files on the machine, and its working directory."""
 
     @classmethod
     def read(cls, request: Mapping[str, Any]) -> "Order":
         """Return the order that `dataclasses.asdict` made `request` of."""
         mounts = tuple((source, target) for source, target in request["mounts"])
-        return cls(**{**request, "limits": Limits(**request["limits"]), "mounts": mounts})
+        image = tuple(request["image"]) if request["image"] is not None else None
+        return cls(**{**request, "limits": Limits(**request["limits"]), "mounts": mounts, "image": image})

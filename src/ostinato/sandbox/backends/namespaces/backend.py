@@ -19,11 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from ostinato.sandbox.backends.agent_sandbox import GRACE_S, AgentSandbox, all_or_none
+from ostinato.sandbox.backends.environment import spec_environment
 from ostinato.sandbox.backends.namespaces.launcher import ZygoteProcess
 from ostinato.sandbox.base import (
     Capabilities,
     Exam,
     ExecResult,
+    Image,
     Isolation,
     Mount,
     OnOutput,
@@ -139,6 +141,8 @@ class NsBackend:
             raise SandboxError(f"no repository at {spec.repo}: give a directory")
         for mount in spec.mounts:
             self._check_mount(mount)
+        if spec.image is not None:
+            self._check_image(spec.image)
         return Order(
             id=uuid.uuid4().hex,
             generation=uuid.uuid4().hex[:8],
@@ -146,7 +150,8 @@ class NsBackend:
             scratch=await self._scratch(),
             limits=spec.limits,
             mounts=tuple((_absolute(mount.source), mount.target) for mount in spec.mounts),
-            environment=dict(spec.environment),
+            environment=spec_environment(spec),
+            image=None if spec.image is None else (_absolute(spec.image.root), spec.image.workdir),
         )
 
     def _check_egress(self, spec: Spec) -> None: ...
@@ -154,6 +159,10 @@ class NsBackend:
     def _check_mount(self, mount: Mount) -> None:
         """Check a mount; raises SandboxError, Unsupported."""
         rootfs.check_mount(mount)
+
+    def _check_image(self, image: Image) -> None:
+        """Check an image; raises SandboxError, Unsupported."""
+        rootfs.check_image(image)
 
     async def _scratch(self) -> str:
         """Return a directory for a new sandbox; empty where it has a file system of its own."""
@@ -315,7 +324,7 @@ class NsSandbox(AgentSandbox):
         Only runs of the tests have a key: tests are written to depend on their tree alone, while other
         commands show randomness, time and names.
         """
-        if self._route is not None or pytest_command.parse(command) is None:
+        if self._route is not None or self._spec.image is not None or pytest_command.parse(command) is None:
             return None
         state, _ = await self._ask("state")
         return CacheKey(repo=self._base, tree=state["tree"], command=command) if state["pure"] else None

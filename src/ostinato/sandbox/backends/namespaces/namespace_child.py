@@ -4,6 +4,7 @@ import os
 import resource
 import signal
 import socket
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -86,9 +87,11 @@ class NamespaceChild:
             transparent.open_listener(files["gate"])
         socket.sethostname(order.id)
         lower, upper = rootfs.enter(order, files.get("layer"))
+        if order.image is not None:
+            sys.path.clear()  # commands can write all of the image: nothing of it may be imported here
         syscalls.drop_capabilities()
         if self._landlock:
-            _restrict_files(lower, upper)
+            _restrict_files(lower, upper, everything=order.image is not None)
         resource.setrlimit(resource.RLIMIT_SIGPENDING, (MAX_SIGNALS, MAX_SIGNALS))
         syscalls.apply_filter(self._program)
         syscalls.die_with_parent()
@@ -97,9 +100,12 @@ class NamespaceChild:
         return OverlayWorkspace(lower, upper)
 
 
-def _restrict_files(lower: int, upper: int) -> None:
-    """Allow by Landlock what the mounts allow already, so that a mistake in one of the two is no way out."""
-    read, write = ["/"], [rootfs.REPO, rootfs.TMP, "/dev"]
+def _restrict_files(lower: int, upper: int, *, everything: bool) -> None:
+    """Allow by Landlock what the mounts allow already, so that a mistake in one of the two is no way out.
+
+    With an image all of its files can be written (`everything`), in a layer above it.
+    """
+    read, write = ["/"], ["/"] if everything else [rootfs.REPO, rootfs.TMP, "/dev"]
     files = [os.open(path, os.O_PATH | os.O_CLOEXEC) for path in (*read, *write)]
     rights = [*[landlock.LOOK] * len(read), *[landlock.ALL] * len(write)]
     landlock.restrict(
@@ -138,7 +144,7 @@ def serve(
         workspace,
         order.limits,
         oom=files["oom"],
-        find_fork_body=warm_pytest.fork_body,
+        find_fork_body=None if order.image is not None else warm_pytest.fork_body,
         calls=calls,
         count_foreign_threads=count_foreign_threads,
     )

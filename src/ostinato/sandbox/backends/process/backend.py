@@ -75,8 +75,9 @@ class ProcessBackend:
 
     async def begin(self, spec: Spec, base: Path | None = None) -> "ProcessSandbox":
         """Create a sandbox, from the layer in the file `base` if it is given."""
-        if spec.mounts or spec.egress is not None:
-            raise Unsupported(self.name, "mount anything or restrict the network", "ns")
+        if spec.mounts or spec.egress is not None or spec.image is not None:
+            what = "mount anything, have an image as its root or restrict the network"
+            raise Unsupported(self.name, what, "ns")
         sandbox = await asyncio.to_thread(self._prepare, spec, base)
         self._alive.add(sandbox)
         return sandbox

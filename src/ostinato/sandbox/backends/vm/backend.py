@@ -22,6 +22,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from ostinato.sandbox.backends.agent_sandbox import all_or_none
+from ostinato.sandbox.backends.environment import spec_environment
 from ostinato.sandbox.backends.vm.machine import GuestPart, VirtualMachine, VmEngine
 from ostinato.sandbox.backends.vm.once import Once
 from ostinato.sandbox.backends.vm.sandbox import BASE, VmSandbox
@@ -78,13 +79,13 @@ class VmBackend:
         return await self._create(spec)
 
     async def _create(self, spec: Spec) -> VmSandbox:
-        _check(self.name, spec)
+        _check(self.engine, spec)
         if not self.engine.slow_entry:
             return await self._with_retry(lambda: self._enter(spec, None))
         return await self._clone(await self._template(spec), spec)
 
     async def restore(self, snapshot: Snapshot, spec: Spec) -> Sandbox:
-        _check(self.name, spec)
+        _check(self.engine, spec)
         layer = await asyncio.to_thread(self.snapshot_store.check, snapshot, spec)
         if snapshot.kind is SnapshotKind.FILESYSTEM:
             return await self._with_retry(lambda: self._enter(spec, layer))
@@ -214,14 +215,18 @@ class VmBackend:
             await sandbox.destroy()
 
 
-def _check(name: str, spec: Spec) -> None:
+def _check(engine: VmEngine, spec: Spec) -> None:
+    if spec.image is not None and not engine.takes_images:
+        raise Unsupported(engine.name, "have an image as its root", "ns or gvisor")
     if spec.egress is not None and spec.egress.transparent:
         what = "redirect connections of programs that know no proxy"
-        raise Unsupported(name, what, "ns, or leave `transparent` off for a proxy in HTTP_PROXY")
+        raise Unsupported(engine.name, what, "ns, or leave `transparent` off for a proxy in HTTP_PROXY")
     if not spec.repo.is_dir():
         raise SandboxError(f"no repository at {spec.repo}: give a directory")
     for mount in spec.mounts:
         rootfs.check_mount(mount)
+    if spec.image is not None:
+        rootfs.check_image(spec.image)
 
 
 def _key(spec: Spec) -> str:
@@ -239,7 +244,11 @@ def _whole(layer: Path) -> bytes:
 
 
 async def _enter(connection: AgentConnection, spec: Spec, parts: Iterable[GuestPart]) -> None:
-    order = {"limits": dataclasses.asdict(spec.limits), "environment": dict(spec.environment)}
+    order = {
+        "limits": dataclasses.asdict(spec.limits),
+        "environment": spec_environment(spec),
+        "workdir": None if spec.image is None else spec.image.workdir,
+    }
     connection.send(
         {"id": 0, "op": "enter", "order": order, "parts": [(part.kind, part.at) for part in parts]}
     )

@@ -16,7 +16,7 @@ SANDBOX = Path(vm_main.__file__).parents[1]
 
 def make_mount_points(root: Path) -> None:
     """Make the directories on which the guest, its kernel or its engine mounts something."""
-    ours = (rootfs.REPO, rootfs.SCRATCH, rootfs.TMP, *rootfs.MOUNTABLE, vm_main.PRISTINE)
+    ours = (rootfs.REPO, rootfs.SCRATCH, rootfs.TMP, *rootfs.MOUNTABLE, vm_main.PRISTINE, vm_main.IMAGE)
     for path in (*ours, "/proc", "/dev", "/etc", str(Path(rootfs.TRUST).parent)):
         (root / path[1:]).mkdir(parents=True)
 

@@ -98,6 +98,11 @@ class VmEngine(Protocol):
         """True when loading a machine that has entered a sandbox is faster than entering another one."""
         ...
 
+    @property
+    def takes_images(self) -> bool:
+        """True when a guest can have an image as its root."""
+        ...
+
     async def base(self) -> str:
         """Return a name for what saved machines depend on; one saved on another base cannot be loaded."""
         ...

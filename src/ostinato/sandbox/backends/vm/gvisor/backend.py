@@ -20,7 +20,7 @@ from ostinato.sandbox.backends.vm.once import Once
 from ostinato.sandbox.base import Isolation, SandboxError, Spec
 from ostinato.sandbox.egress.policy import Resolve
 from ostinato.sandbox.files.scratch import Scratch
-from ostinato.sandbox.guest.vm_main import PRISTINE
+from ostinato.sandbox.guest.vm_main import IMAGE, PRISTINE
 from ostinato.sandbox.protocol.connection import AgentConnection
 
 
@@ -37,6 +37,7 @@ _Key = tuple[tuple[str, int, int, str], ...]
 def _key(spec: Spec) -> _Key:
     """Return what is mounted, with device and inode, since another file may get the same name."""
     shown = [(spec.repo, PRISTINE), *((mount.source, mount.target) for mount in spec.mounts)]
+    shown += [(spec.image.root, IMAGE)] if spec.image is not None else []
     files = [(path.absolute(), path.stat(), target) for path, target in shown]
     return tuple((str(path), status.st_dev, status.st_ino, target) for path, status, target in files)
 
@@ -48,6 +49,7 @@ class GvisorEngine:
     capabilities = capabilities(Isolation.USERSPACE_KERNEL)
     own_clock = False
     slow_entry = False
+    takes_images = True
 
     def __init__(self) -> None:
         self._home = Scratch("runsc")
@@ -63,7 +65,7 @@ class GvisorEngine:
         return output.decode().partition("\n")[0]
 
     async def fresh(self, spec: Spec) -> VirtualMachine:
-        if spec.mounts:  # a template knows no other mounts than its own
+        if spec.mounts or spec.image is not None:  # a template knows no other mounts than its own
             return await self._begun(spec, None)
         return await self.load(await self._template.get(lambda: self._make_template(spec)), spec)
 

@@ -18,7 +18,10 @@ from ostinato.sandbox.guest import vm_main
 
 _CAPABILITIES = [
     f"CAP_{name}"
-    for name in ("SYS_ADMIN", "SYS_TIME", "SYS_RESOURCE", "SETUID", "SETGID", "SETPCAP", "CHOWN", "FOWNER")
+    for name in (
+        *("SYS_ADMIN", "SYS_CHROOT", "SYS_TIME", "SYS_RESOURCE"),
+        *("SETUID", "SETGID", "SETPCAP", "CHOWN", "FOWNER"),
+    )
 ]
 
 
@@ -79,6 +82,7 @@ def _mounts(spec: Spec) -> list[dict[str, object]]:
         *(_mount(path, "tmpfs") for path in memory),
         *(_bind(Path(path), path) for path in shown),
         _bind(spec.repo.absolute(), vm_main.PRISTINE),
+        *([_bind(spec.image.root.absolute(), vm_main.IMAGE)] if spec.image is not None else []),
         *(_bind(mount.source.absolute(), mount.target) for mount in spec.mounts),
     ]
 

@@ -57,6 +57,7 @@ class QemuEngine:
     capabilities = capabilities(Isolation.VM)
     own_clock = True
     slow_entry = True
+    takes_images = False
 
     def __init__(self, memory_mb: int, pool: int) -> None:
         self._images = image_cache.cache()
