@@ -27,6 +27,7 @@ from ostinato.harness.frontends.command_line import register as register_agent
 from ostinato.loop.init import register as register_init
 from ostinato.loop.weights import register as register_weights
 from ostinato.sandbox.doctor import register as register_doctor
+from ostinato.sandbox.environment.commands import register as register_build
 
 DONE, FAILED, WRONG = 0, 1, 2
 INTERRUPTED = 130
@@ -119,6 +120,9 @@ def _parser() -> argparse.ArgumentParser:
 
     search = commands.add_parser("search", help="search a repository by meaning")
     _add_search(search.add_subparsers(required=True, metavar="COMMAND"))
+
+    tasks = commands.add_parser("tasks", help="make tasks to practise on and to measure with")
+    register_build(tasks.add_subparsers(required=True, metavar="COMMAND"))
 
     lineage = commands.add_parser("lineage", help="show the ancestors of a version, back to the sessions")
     lineage.add_argument("version", type=int)

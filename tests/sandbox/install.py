@@ -1,6 +1,6 @@
 """Installs all that the backends of virtual machines need, and runs their tests: `make test-sandboxes`.
 
-As root on Debian: runsc, QEMU and nftables from the backports, a guest's kernel and busybox unpacked beside
+As root on Debian: runsc, QEMU, nftables and the tools for images from the backports, a guest's kernel and busybox unpacked beside
 our own. Elsewhere, and where apt has no such packages or no mirror answers, the reason is printed and the
 tests of what is missing are skipped.
 """
@@ -22,6 +22,9 @@ PROGRAMS = {
     "qemu-system-x86_64": "qemu-system-x86",
     "mke2fs": "e2fsprogs",
     "nft": "nftables",
+    "umoci": "umoci",
+    "skopeo": "skopeo",
+    "buildah": "buildah",
 }
 PATIENCE_S = 600
 

@@ -10,6 +10,7 @@ task without that table is read as one of kind `imported`.
 
 import ast
 import hashlib
+import json
 import re
 import tomllib
 from collections.abc import Mapping
@@ -58,8 +59,25 @@ def load_task(directory: Path) -> Task:
         test_ids=_test_ids(directory, _names(directory, ours, "test_ids"), check),
         protected=_names(directory, ours, "protected"),
         timeout_s=_timeout(directory, settings),
-        metadata={name: ours[name] for name in ("answer", "intent", "cluster") if name in ours} | check,
+        metadata={name: ours[name] for name in ("answer", "intent", "cluster") if name in ours}
+        | check
+        | _image(directory),
     )
+
+
+def _image(directory: Path) -> dict[str, Any]:
+    """Return what `ostinato tasks build` noted of the task's image, as metadata; empty without one."""
+    path = directory / "environment" / "image.json"
+    if not path.is_file():
+        return {}
+    try:
+        image = json.loads(path.read_text(encoding="utf-8"))
+        table = {name: image[name] for name in ("root", "workdir", "environment")}
+    except (ValueError, KeyError, TypeError) as error:
+        raise TaskError(
+            directory, f"environment/image.json cannot be read ({error})", "build it again"
+        ) from error
+    return {"image": table}
 
 
 def _settings(directory: Path) -> dict[str, Any]:

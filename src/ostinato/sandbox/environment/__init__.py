@@ -5,8 +5,8 @@
     toolchain ──checked──► needs ─────────────────┘
 
 The same source gets the same digest on every machine; a template in the store is checked against it before
-use. This is public API: no other module of the package uses it. It imports only `sandbox/base` and
-`sandbox/files`.
+use. Images (`images`, `dockerfile`, `ostinato tasks build`) replace the machine's programs in a sandbox. It
+imports only `sandbox/base` and `sandbox/files`.
 """
 
 from ostinato.sandbox.environment.template import Template, build, load

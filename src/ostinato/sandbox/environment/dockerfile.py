@@ -40,7 +40,7 @@ class Instruction:
 
 
 def instructions(text: str) -> list[Instruction]:
-    """Return the instructions of a Dockerfile, without comments; a line that ends with a backslash goes on."""
+    """Return the instructions of a Dockerfile without comments; lines that end with a backslash go on."""
     found: list[Instruction] = []
     pending, begun = "", 0
     for number, line in enumerate(text.splitlines(), 1):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ostinato.sandbox.base import Limits, Mount, SandboxError, Spec
-from ostinato.sandbox.environment import scrub, toolchain, wheels
+from ostinato.sandbox.environment import images, scrub, toolchain, wheels
 from ostinato.sandbox.files import tree
 
 FORMAT = 1
@@ -69,7 +69,7 @@ def build(
         about = {"format": FORMAT, "commit": _commit(draft / "repo"), "needs": programs, "lock": lock}
         digest = _digest(draft, about)
         (draft / _ABOUT).write_text(json.dumps({**about, "digest": digest}, indent=1, sort_keys=True) + "\n")
-        _publish(draft, store / digest)
+        images.publish(draft, store / digest)
     return load(store / digest)
 
 
@@ -95,6 +95,19 @@ def load(path: Path) -> Template:
         )
     toolchain.check(template.needs, path)
     return template
+
+
+def write_repository(source: Path, target: Path) -> str:
+    """Copy the files of a directory to `target`, as a repository of one commit, and return the commit's id.
+
+    Raises SandboxError, and leaves no `target`.
+    """
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".part-") as scratch:
+        draft = Path(scratch, "repo")
+        scrub.checkout(source, None, draft)
+        commit = _commit(draft)
+        draft.rename(target)
+    return commit
 
 
 def _digest(root: Path, about: dict[str, object]) -> str:
@@ -128,12 +141,3 @@ def _commit(repo: Path) -> str:
         (repo / ".git" / name).unlink(missing_ok=True)
     shutil.rmtree(repo / ".git" / "logs", ignore_errors=True)
     return git("rev-parse", "HEAD")
-
-
-def _publish(draft: Path, target: Path) -> None:
-    """Move a draft into the store atomically; an equal template that is there already stays."""
-    try:
-        draft.rename(target)
-    except OSError:
-        if not target.is_dir():
-            raise
