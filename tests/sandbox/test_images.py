@@ -224,7 +224,8 @@ def test_a_layout_that_bursts_or_lies_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SandboxError, match="unpacks to more than 4000000 bytes"):
         images.unpack(bomb, tmp_path / "store", most_bytes=4_000_000)
     lying = layout(tmp_path / "lying", b"")
-    manifest = next(path for path in (lying / "blobs/sha256").iterdir() if b"schemaVersion" in path.read_bytes())
+    blobs = (lying / "blobs/sha256").iterdir()
+    manifest = next(path for path in blobs if b"schemaVersion" in path.read_bytes())
     manifest.write_bytes(manifest.read_bytes() + b" ")
     with pytest.raises(SandboxError, match="other bytes than its digest"):
         images.unpack(lying, tmp_path / "store")

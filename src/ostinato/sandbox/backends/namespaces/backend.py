@@ -25,7 +25,6 @@ from ostinato.sandbox.base import (
     Capabilities,
     Exam,
     ExecResult,
-    Image,
     Isolation,
     Mount,
     OnOutput,
@@ -136,13 +135,11 @@ class NsBackend:
 
     async def _order(self, spec: Spec) -> Order:
         """Return the order for a sandbox; raises SandboxError, Unsupported for what cannot be given."""
-        self._check_egress(spec)
+        self._check_spec(spec)
         if not spec.repo.is_dir():
             raise SandboxError(f"no repository at {spec.repo}: give a directory")
         for mount in spec.mounts:
             self._check_mount(mount)
-        if spec.image is not None:
-            self._check_image(spec.image)
         return Order(
             id=uuid.uuid4().hex,
             generation=uuid.uuid4().hex[:8],
@@ -154,15 +151,14 @@ class NsBackend:
             image=None if spec.image is None else (_absolute(spec.image.root), spec.image.workdir),
         )
 
-    def _check_egress(self, spec: Spec) -> None: ...
+    def _check_spec(self, spec: Spec) -> None:
+        """Check the rest of a spec; raises SandboxError, Unsupported."""
+        if spec.image is not None:
+            rootfs.check_image(spec.image)
 
     def _check_mount(self, mount: Mount) -> None:
         """Check a mount; raises SandboxError, Unsupported."""
         rootfs.check_mount(mount)
-
-    def _check_image(self, image: Image) -> None:
-        """Check an image; raises SandboxError, Unsupported."""
-        rootfs.check_image(image)
 
     async def _scratch(self) -> str:
         """Return a directory for a new sandbox; empty where it has a file system of its own."""

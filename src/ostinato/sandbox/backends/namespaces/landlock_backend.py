@@ -8,7 +8,7 @@ import asyncio
 from pathlib import Path
 
 from ostinato.sandbox.backends.namespaces.backend import NsBackend, capabilities
-from ostinato.sandbox.base import Capabilities, Image, Isolation, Mount, Spec, Unsupported
+from ostinato.sandbox.base import Capabilities, Isolation, Mount, Spec, Unsupported
 from ostinato.sandbox.files.scratch import Scratch
 from ostinato.sandbox.linux import landlock
 
@@ -36,10 +36,9 @@ class LandlockBackend(NsBackend):
     def _check_mount(self, mount: Mount) -> None:
         raise Unsupported(self.name, f"show {mount.source} at {mount.target}", "ns")
 
-    def _check_image(self, image: Image) -> None:
-        raise Unsupported(self.name, f"have the image {image.root} as its root", "ns or gvisor")
-
-    def _check_egress(self, spec: Spec) -> None:
+    def _check_spec(self, spec: Spec) -> None:
+        if spec.image is not None:
+            raise Unsupported(self.name, f"have the image {spec.image.root} as its root", "ns or gvisor")
         if spec.egress is not None:
             raise Unsupported(self.name, "let anything out", "ns")
 
