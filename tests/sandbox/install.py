@@ -1,8 +1,8 @@
 """Installs all that the backends of virtual machines need, and runs their tests: `make test-sandboxes`.
 
 As root on Debian: runsc, QEMU, nftables and the tools for images from the backports, a guest's kernel and
-busybox unpacked beside our own. Elsewhere, and where apt has no such packages or no mirror answers, the reason
-is printed and the tests of what is missing are skipped.
+busybox unpacked beside our own. Elsewhere, and where apt has no such packages or no mirror answers, the
+reason is printed and the tests of what is missing are skipped.
 """
 
 import os

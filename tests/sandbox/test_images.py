@@ -1,6 +1,6 @@
 """Images: from files to the root of a sandbox, and what hostile ones can do.
 
-Covers sandbox/files/image_root.py, sandbox/environment/images.py, sandbox/environment/dockerfile.py,
+Covers sandbox/image.py, sandbox/files/image_root.py, sandbox/environment/images.py, sandbox/environment/dockerfile.py,
 sandbox/environment/tools.py and sandbox/environment/commands.py.
 """
 
@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from ostinato.cli import main
 from ostinato.sandbox import Backend, SandboxError, Spec, Unsupported
-from ostinato.sandbox.base import Image
 from ostinato.sandbox.environment import commands, dockerfile, images
+from ostinato.sandbox.image import Image
 from ostinato.tasks.base import TaskError, load_task
 
 PROGRAMS = ("sh", "cat", "ls", "id", "touch", "env")

@@ -20,8 +20,9 @@ from ostinato.harness.profiles.profile import profile
 from ostinato.harness.providers.base import Hit, Providers, Search
 from ostinato.harness.providers.search import SearchAt
 from ostinato.harness.users import Answering, Permitting
-from ostinato.sandbox.base import Backend, ChangesError, EndedWithinError, Image, Sandbox, SandboxError, Spec
+from ostinato.sandbox.base import Backend, ChangesError, EndedWithinError, Sandbox, SandboxError, Spec
 from ostinato.sandbox.exam.verifier import Verification, Verifier
+from ostinato.sandbox.image import Image
 from ostinato.tasks.grade import answered, contradicts, reported
 from ostinato.types import Ending, Grade, Signal, SignalKind, Source, Task, new_id
 

@@ -21,7 +21,6 @@ from ostinato.sandbox.base import (
     ChangesError,
     EndedWithinError,
     Exam,
-    Image,
     Limits,
     SandboxError,
     SandboxPathError,
@@ -31,6 +30,7 @@ from ostinato.sandbox.exam.command_exam import Check
 from ostinato.sandbox.exam.guarded_exam import GuardedResult
 from ostinato.sandbox.exam.suite import Suite
 from ostinato.sandbox.files import tree
+from ostinato.sandbox.image import Image
 from ostinato.types import Grade, Task
 
 MISSING, UNSTABLE = "missing", "unstable"
