@@ -1,7 +1,7 @@
 """Images: from files to the root of a sandbox, and what hostile ones can do.
 
-Covers sandbox/image.py, sandbox/files/image_root.py, sandbox/environment/images.py, sandbox/environment/dockerfile.py,
-sandbox/environment/tools.py and sandbox/environment/commands.py.
+Covers sandbox/files/image_root.py, sandbox/environment/images.py, sandbox/environment/dockerfile.py,
+sandbox/exam/task_image.py, sandbox/environment/tools.py and sandbox/environment/commands.py.
 """
 
 import gzip
@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 
 from ostinato.cli import main
 from ostinato.sandbox import Backend, SandboxError, Spec, Unsupported
+from ostinato.sandbox.base import Image
 from ostinato.sandbox.environment import commands, dockerfile, images
-from ostinato.sandbox.image import Image
+from ostinato.sandbox.exam.task_image import image_of
 from ostinato.tasks.base import TaskError, load_task
 
 PROGRAMS = ("sh", "cat", "ls", "id", "touch", "env")
@@ -314,7 +315,7 @@ def test_a_task_is_built_from_a_file(
         tar.add(files, ".")
         tar.add(files / "app", "repo")
     assert main([*command, str(tmp_path / "with-repo.tar")]) == 0
-    image = Image.of(load_task(task).metadata)
+    image = image_of(load_task(task))
     assert image is not None and image.workdir == "/repo" and (image.root / "bin/sh").is_file()
     assert (task / "environment/repo/main.txt").read_text() == "of the image\n"
     (task / "environment/image.json").write_text("{}")

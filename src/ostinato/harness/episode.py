@@ -21,8 +21,8 @@ from ostinato.harness.providers.base import Hit, Providers, Search
 from ostinato.harness.providers.search import SearchAt
 from ostinato.harness.users import Answering, Permitting
 from ostinato.sandbox.base import Backend, ChangesError, EndedWithinError, Sandbox, SandboxError, Spec
+from ostinato.sandbox.exam.task_image import image_of
 from ostinato.sandbox.exam.verifier import Verification, Verifier
-from ostinato.sandbox.image import Image
 from ostinato.tasks.grade import answered, contradicts, reported
 from ostinato.types import Ending, Grade, Signal, SignalKind, Source, Task, new_id
 
@@ -172,7 +172,7 @@ class EpisodeRunner:
         `after` gets the sandbox as the session left it, before it is destroyed, unless the session left
         nothing that can be looked at.
         """
-        sandbox = await self._backend.create(Spec(repo=task.repo, image=Image.of(task.metadata)))
+        sandbox = await self._backend.create(Spec(repo=task.repo, image=image_of(task)))
         try:
             agent, search = self._agent(sandbox, user, self._config, client)
             conversation = agent.converse(session_id, source=source, task_id=task.id)
@@ -203,7 +203,7 @@ class EpisodeRunner:
         self, task: Task, user: Answering, *, source: Source, session_id: str, after: int, branches: int
     ) -> tuple[Outcome, Left, list[tuple[Sandbox, Conversation]]]:
         """Run the shared turns; there are no forks when the session ended before they were over."""
-        sandbox = await self._backend.create(Spec(repo=task.repo, image=Image.of(task.metadata)))
+        sandbox = await self._backend.create(Spec(repo=task.repo, image=image_of(task)))
         try:
             agent, search = self._agent(sandbox, user, replace(self._config, max_turns=after))
             conversation = agent.converse(session_id, source=source, task_id=task.id)

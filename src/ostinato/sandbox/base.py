@@ -13,8 +13,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from ostinato.sandbox.image import Image
-
 MAX_FILE_BYTES = 16 * 2**20
 """The size of the largest file that `read` and `write` accept."""
 SNAPSHOT_FORMAT = 1
@@ -128,6 +126,22 @@ class Mount:
     source: Path
     target: str
     """An absolute path in the sandbox."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """The root file system that a sandbox has instead of the machine's programs.
+
+    >>> Image(root=Path("/srv/images/9f/rootfs"), workdir="/app").environment
+    {}
+    """
+
+    root: Path
+    """The unpacked files. They are never written: what a sandbox writes above them ends with it."""
+    workdir: str = "/repo"
+    """An absolute path at which commands see the repository too."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables of every command; those of the spec go before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,20 +283,16 @@ class Process(Protocol):
 
         The buffer between command and reader is bounded, so a slow reader slows the command down.
         """
-        ...
 
     async def send(self, data: bytes) -> None:
         """Write to its standard input, waiting while that is full; empty `data` closes it.
         Raises SandboxError when it was started without one, BrokenPipeError when the command closed it."""
-        ...
 
     async def signal(self, number: int) -> None:
         """Send a signal to the command's process group; does nothing when the command has ended."""
-        ...
 
     async def wait(self) -> ExecResult:
         """Wait for the end of the command; reads the output that no reader took, and keeps its last bytes."""
-        ...
 
 
 class Sandbox(Protocol):
@@ -295,72 +305,57 @@ class Sandbox(Protocol):
     @property
     def id(self) -> str:
         """Its name among all sandboxes, forks included."""
-        ...
 
     @property
     def root(self) -> str:
         """The path of the repository as commands in the sandbox see it."""
-        ...
 
     async def exec(
         self, command: str, *, timeout_s: float | None = None, on_output: OnOutput | None = None
     ) -> ExecResult:
         """Run `command` with `sh -c` in the repository; processes that it leaves behind are killed.
         `on_output` is called with the output as it comes."""
-        ...
 
     async def start(self, command: str, *, timeout_s: float | None = None, stdin: bool = False) -> Process:
         """Start `command` as `exec` does, and do not wait; with `stdin` it has a standard input for `send`.
         The default of `timeout_s` is the sandbox's `wall_s`."""
-        ...
 
     async def read(self, path: str) -> bytes:
         """Return a file's bytes; raises FileNotFoundError, IsADirectoryError, SandboxPathError."""
-        ...
 
     async def write(self, path: str, data: bytes) -> None:
         """Write the whole file, with its parent directories; raises IsADirectoryError, SandboxPathError."""
-        ...
 
     async def files(self) -> list[str]:
         """Return the sorted relative paths of all files, `.git` left out."""
-        ...
 
     async def tree_hash(self) -> str:
         """Return a digest of all files' paths, contents and executable bits, `.git` left out."""
-        ...
 
     async def changes(self) -> dict[str, bytes | None]:
         """Return the files that differ from the start, None for a deleted one, without `.git`.
         Raises ChangesError."""
-        ...
 
     async def pause(self) -> None:
         """Stop every process in the sandbox until `resume`; calls that need one fail. Raises Unsupported."""
-        ...
 
     async def resume(self) -> None:
         """Let the processes run again; does nothing when the sandbox is not paused. Raises Unsupported."""
-        ...
 
     async def snapshot(self, kind: SnapshotKind = SnapshotKind.FILESYSTEM) -> Snapshot:
         """Write the sandbox to disk; its processes are stopped meanwhile. Raises Unsupported."""
-        ...
 
     async def fork(self, n: int = 1) -> "list[Sandbox]":
         """Create `n` more sandboxes that start as this one is now; an error leaves none of them.
         Each has an identity and randomness of its own. Raises SandboxError, Unsupported."""
-        ...
 
     async def usage(self) -> Usage: ...
 
     async def destroy(self) -> None:
         """End all processes and remove all that was written. A second call does nothing."""
-        ...
 
     async def list(self, path: str = ".") -> list[str]:
         """Return the sorted names in a directory, directories with a slash; raises NotADirectoryError too."""
-        ...
 
 
 class Backend(Protocol):
@@ -372,27 +367,21 @@ class Backend(Protocol):
     @property
     def capabilities(self) -> Capabilities:
         """Its abilities on this machine."""
-        ...
 
     async def create(self, spec: Spec) -> Sandbox:
         """Create a fresh sandbox whose repository starts as `spec.repo`.
         Raises SandboxError, and Unsupported for a part of the spec that this backend lacks."""
-        ...
 
     async def restore(self, snapshot: Snapshot, spec: Spec) -> Sandbox:
         """Create a sandbox that starts as `snapshot` was; this may be repeated, also at the same time.
         Raises SandboxError for a snapshot of another backend, format or template."""
-        ...
 
     async def remove(self, snapshot: Snapshot) -> None:
         """Delete a snapshot from disk, if it is there. Sandboxes restored from it live on."""
-        ...
 
     async def examine(self, exam: Exam) -> "list[dict[str, str]]":
         """Return the outcomes of every run, each by a hidden test's node id; a run that fails is the last.
         Raises SandboxError when the exam could not be held."""
-        ...
 
     async def aclose(self) -> None:
         """Destroy every sandbox and the processes that serve them; snapshots in a given directory stay."""
-        ...

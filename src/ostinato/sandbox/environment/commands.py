@@ -6,9 +6,8 @@ import os
 import sys
 from pathlib import Path
 
-from ostinato.sandbox.base import SandboxError
+from ostinato.sandbox.base import Image, SandboxError
 from ostinato.sandbox.environment import dockerfile, images, template
-from ostinato.sandbox.image import Image
 
 DONE, FAILED = 0, 1
 

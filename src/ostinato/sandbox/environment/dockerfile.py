@@ -17,11 +17,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ostinato.sandbox.base import SandboxError
+from ostinato.sandbox.base import Image, SandboxError
 from ostinato.sandbox.environment import images
 from ostinato.sandbox.environment.tools import run_tool, start_tool
 from ostinato.sandbox.files import tree
-from ostinato.sandbox.image import Image
 
 _STEP = re.compile(r"^STEP (\d+)/\d+: (.*)$", re.MULTILINE)
 _REMOTE = re.compile(r"^ADD\s+(?:--\S+\s+)*(?:\S+\s+)*?((?:https?|git|ssh)://\S+|git@\S+)", re.IGNORECASE)

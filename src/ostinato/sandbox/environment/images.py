@@ -19,9 +19,8 @@ from typing import Any, BinaryIO, Literal
 
 import zstandard
 
-from ostinato.sandbox.base import SandboxError
+from ostinato.sandbox.base import Image, SandboxError
 from ostinato.sandbox.environment.tools import run_tool
-from ostinato.sandbox.image import Image
 
 ABOUT = "image.json"
 MOST_BYTES = 16 << 30

@@ -29,8 +29,8 @@ from ostinato.sandbox.exam import command_exam, guarded_exam
 from ostinato.sandbox.exam.command_exam import Check
 from ostinato.sandbox.exam.guarded_exam import GuardedResult
 from ostinato.sandbox.exam.suite import Suite
+from ostinato.sandbox.exam.task_image import image_of
 from ostinato.sandbox.files import tree
-from ostinato.sandbox.image import Image
 from ostinato.types import Grade, Task
 
 MISSING, UNSTABLE = "missing", "unstable"
@@ -80,7 +80,7 @@ class Verifier:
             tests=task.tests,
             changes={path: data for path, data in changes.items() if path not in tampered},
             variations=self._variations,
-            image=Image.of(task.metadata),
+            image=image_of(task),
             limits=replace(self._limits, wall_s=min(self._limits.wall_s, task.timeout_s)),
         )
         try:

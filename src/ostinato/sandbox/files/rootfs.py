@@ -15,9 +15,8 @@ import site
 import sys
 from pathlib import Path
 
-from ostinato.sandbox.base import DEFAULT_LIMITS, Mount, SandboxError
+from ostinato.sandbox.base import DEFAULT_LIMITS, Image, Mount, SandboxError
 from ostinato.sandbox.files import image_root, layer_restore
-from ostinato.sandbox.image import Image
 from ostinato.sandbox.linux import syscalls
 from ostinato.sandbox.protocol.order import Order
 
