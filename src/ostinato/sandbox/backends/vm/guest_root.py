@@ -39,6 +39,5 @@ def guest_modules() -> list[Path]:
     inside = [path for folder in folders for path in sorted((SANDBOX / folder).glob("*.py"))]
     return [
         SANDBOX / "base.py",
-        SANDBOX / "image.py",
         *(path for path in inside if path.name != "__init__.py"),
     ]
