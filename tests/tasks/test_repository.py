@@ -62,9 +62,18 @@ def test_any_flat_files_make_a_sound_repository(
     assert git(directory, "status", "--porcelain") == ""
 
 
-def test_folders_and_a_second_repository_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="root of its repository"):
-        write_repository(tmp_path, {"a/b.py": ""})
+def test_folders_and_bytes_make_a_sound_repository(tmp_path: Path) -> None:
+    files = {"a/b.py": "1\n", "a.b": b"\xff\0", "a-b/c/d": "", "a/c/é": "2", "z": "3"}
+    write_repository(tmp_path, files)
+    assert git(tmp_path, "fsck", "--strict", "--full") == ""
+    assert git(tmp_path, "status", "--porcelain") == ""
+    assert set(git(tmp_path, "ls-files", "-z").split("\0")[:-1]) == set(files)
+
+
+@pytest.mark.parametrize("name", ["../a", "/a", "a//b", "a/./b", ".git/config", ".GIT/x", ""])
+def test_paths_that_lead_out_and_a_second_repository_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="plain relative paths"):
+        write_repository(tmp_path, {name: ""})
     write_repository(tmp_path, FILES)
     with pytest.raises(FileExistsError):
         write_repository(tmp_path, FILES)

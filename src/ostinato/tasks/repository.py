@@ -22,7 +22,7 @@ CONFIG = """[core]
 \tfilemode = true
 \tbare = false
 """
-REGULAR = 0o100644
+REGULAR, FOLDER = 0o100644, 0o40000
 COMMIT, TREE, BLOB = 1, 2, 3
 NAMES = {COMMIT: b"commit", TREE: b"tree", BLOB: b"blob"}
 
@@ -35,28 +35,41 @@ class _Object:
     packed: bytes
 
 
-def write_repository(directory: Path, files: Mapping[str, str]) -> str:
-    """Write `files` (name -> text, no folders) and a `.git` with one commit of them; return the commit's id.
+def write_repository(directory: Path, files: Mapping[str, str | bytes]) -> str:
+    """Write `files` (relative path -> content) and a `.git` with one commit; return the commit's id.
 
-    Raises ValueError for a name with a slash, FileExistsError when the directory has a `.git` already.
+    Raises ValueError for a path that leads out of the repository or into `.git`, FileExistsError when the
+    directory has a `.git` already.
     """
-    nested = [name for name in files if "/" in name]
-    if nested:
-        raise ValueError(f"files of a pebble lie in the root of its repository, got {nested}")
+    wrong = [name for name in files if not _is_inside(name)]
+    if wrong:
+        raise ValueError(f"files lie in the repository by plain relative paths, got {wrong}")
     git = directory / ".git"
     for folder in (git / "objects" / "pack", git / "refs" / "heads"):
         folder.mkdir(parents=True)
-    blobs = {name: _blob(files[name]) for name in sorted(files)}
-    tree = _object(TREE, b"".join(_tree_entry(name, blob) for name, blob in blobs.items()))
-    commit = _object(COMMIT, _commit_text(tree))
-    _write_pack(git / "objects" / "pack", {o.identifier: o for o in (commit, tree, *blobs.values())})
-    for name, text in files.items():
-        (directory / name).write_bytes(text.encode())
+    contents = {name: _bytes(files[name]) for name in sorted(files, key=str.encode)}
+    blobs = {name: _blob(content) for name, content in contents.items()}
+    trees: list[_Object] = []
+    commit = _object(COMMIT, _commit_text(_tree(blobs, trees)))
+    _write_pack(git / "objects" / "pack", {o.identifier: o for o in (commit, *trees, *blobs.values())})
+    for name, content in contents.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
     (git / "HEAD").write_text("ref: refs/heads/main\n")
     (git / "config").write_text(CONFIG)
     (git / "refs" / "heads" / "main").write_text(commit.identifier.hex() + "\n")
     (git / "index").write_bytes(_index(blobs))
     return commit.identifier.hex()
+
+
+def _is_inside(name: str) -> bool:
+    parts = name.split("/")
+    return not {"", ".", ".."}.intersection(parts) and parts[0].lower() != ".git" and "\0" not in name
+
+
+def _bytes(content: str | bytes) -> bytes:
+    return content.encode() if isinstance(content, str) else content
 
 
 def _sha1(data: bytes) -> bytes:
@@ -69,12 +82,25 @@ def _object(kind: int, body: bytes) -> _Object:
 
 
 @lru_cache(maxsize=256)
-def _blob(text: str) -> _Object:
-    return _object(BLOB, text.encode())
+def _blob(content: bytes) -> _Object:
+    return _object(BLOB, content)
 
 
-def _tree_entry(name: str, blob: _Object) -> bytes:
-    return b"%o %s\0%s" % (REGULAR, name.encode(), blob.identifier)
+def _tree(blobs: Mapping[str, _Object], made: list[_Object]) -> _Object:
+    """Return the tree of these paths; it and those below it are added to `made`."""
+    entries: dict[bytes, bytes] = {}
+    below: dict[str, dict[str, _Object]] = {}
+    for name, blob in blobs.items():
+        folder, slash, rest = name.partition("/")
+        if slash:
+            below.setdefault(folder, {})[rest] = blob
+        else:
+            entries[name.encode()] = b"%o %s\0%s" % (REGULAR, name.encode(), blob.identifier)
+    for folder, inner in below.items():
+        tree = _tree(inner, made)
+        entries[folder.encode() + b"/"] = b"%o %s\0%s" % (FOLDER, folder.encode(), tree.identifier)
+    made.append(_object(TREE, b"".join(entries[name] for name in sorted(entries))))
+    return made[-1]
 
 
 def _commit_text(tree: _Object) -> bytes:

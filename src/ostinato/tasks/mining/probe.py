@@ -1,0 +1,218 @@
+"""The program that runs a repository's tests in a sandbox, fork by fork; it is sent there as text.
+
+    python probe.py survey ORDER RESULT      which tests pass, how long they take, what functions they reach
+    python probe.py faults ORDER RESULT      which tests fail with each of many versions of a file
+
+ORDER and RESULT are JSON files. pytest is imported once; each run is a fork of that process, so a run costs
+what its own tests cost. It needs the standard library and pytest alone.
+"""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable
+from typing import Any
+
+MESSAGE_CHARACTERS = 300
+OPTIONS = ("-q", "-p", "no:cacheprovider", "--continue-on-collection-errors", "-o", "addopts=", "--tb=short")
+Json = dict[str, Any]
+
+
+class Watcher:
+    """A pytest plugin that notes outcomes, and with `trace` the functions that each test reaches."""
+
+    def __init__(self, trace: bool, reverse: bool) -> None:
+        self.outcomes: dict[str, str] = {}
+        self.seconds: dict[str, float] = {}
+        self.messages: dict[str, str] = {}
+        self.errors: list[str] = []
+        self.reached: dict[str, set[types.CodeType]] = {}
+        self.at_import: set[types.CodeType] = set()
+        self._trace, self._reverse = trace, reverse
+        if trace:
+            _follow(self.at_import)
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        if self._reverse:
+            items.reverse()
+
+    def pytest_collectreport(self, report: Any) -> None:
+        if report.failed:
+            self.errors.append(f"{report.nodeid}: {_message(report)}")
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        if self._trace:
+            _follow(self.reached.setdefault(nodeid, set()))
+
+    def pytest_runtest_logfinish(self) -> None:
+        _follow(None)
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        name = report.nodeid
+        self.seconds[name] = self.seconds.get(name, 0.0) + report.duration
+        if report.outcome != "passed" or hasattr(report, "wasxfail"):
+            worse = "xfailed" if hasattr(report, "wasxfail") else report.outcome
+            self.outcomes[name] = worse if report.when == "call" or worse == "skipped" else "error"
+            self.messages[name] = _message(report)
+        elif report.when == "call":
+            self.outcomes.setdefault(name, "passed")
+
+    def result(self, status: int) -> Json:
+        """Return what was noted, with the functions of the repository alone."""
+        places = {code: _place(code) for seen in (*self.reached.values(), self.at_import) for code in seen}
+        ours = sorted({place for place in places.values() if not place[0].startswith("..")})
+        number = {place: index for index, place in enumerate(ours)}
+
+        def numbers(seen: set[types.CodeType]) -> list[int]:
+            return sorted({number[places[code]] for code in seen if places[code] in number})
+
+        return {
+            "status": status,
+            "outcomes": self.outcomes,
+            "seconds": {name: round(seconds, 4) for name, seconds in self.seconds.items()},
+            "messages": self.messages,
+            "errors": self.errors,
+            "functions": ours,
+            "reached": {name: numbers(seen) for name, seen in self.reached.items()},
+            "at_import": numbers(self.at_import),
+        }
+
+
+def _follow(called: set[types.CodeType] | None) -> None:
+    """Note every function that is called from now on, in this and in new threads; None ends that."""
+    if called is None:
+        sys.settrace(None)
+        threading.settrace(None)
+        return
+    add = called.add
+
+    def on_call(frame: types.FrameType, event: str, argument: object) -> None:
+        add(frame.f_code)
+
+    sys.settrace(on_call)
+    threading.settrace(on_call)
+
+
+def _message(report: Any) -> str:
+    """Return the line that says why a test failed."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = crash.message if crash is not None else str(report.longrepr or "")
+    lines = [line for line in text.splitlines() if line.strip()]
+    return str(lines[0] if crash is not None and lines else " ".join(lines[-2:]))[:MESSAGE_CHARACTERS]
+
+
+def _place(code: types.CodeType) -> tuple[str, int]:
+    """Return the file of a function, relative to the repository, and its first line."""
+    return os.path.relpath(os.path.realpath(code.co_filename)), code.co_firstlineno
+
+
+def run(tests: list[str], timeout_s: float, *, trace: bool = False, reverse: bool = False) -> Json:
+    """Run tests in a fork of this process and return what came of them; without `outcomes` it died."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        _as_child(writer, lambda: _run_here(tests, trace, reverse))
+    os.close(writer)
+    data, ended = _read(reader, time.monotonic() + timeout_s)
+    os.close(reader)
+    for kill in (os.killpg, os.kill):  # the child may not have its own group yet
+        with contextlib.suppress(ProcessLookupError):
+            kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    try:
+        result: Json = json.loads(data)
+    except ValueError:
+        return {"died": ended, "timeout": not ended}
+    return result
+
+
+def _as_child(writer: int, work: Callable[[], Json]) -> None:
+    """Do the work in a process group of its own, without output; write its result and end."""
+    os.setpgid(0, 0)
+    quiet = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(quiet, number)
+    body = json.dumps(work()).encode()
+    while body:
+        body = body[os.write(writer, body) :]
+    os._exit(0)
+
+
+def _run_here(tests: list[str], trace: bool, reverse: bool) -> Json:
+    import pytest
+
+    watcher = Watcher(trace, reverse)
+    status = pytest.main([*OPTIONS, f"--rootdir={os.getcwd()}", "--", *tests], plugins=[watcher])  # noqa: PTH109
+    _follow(None)
+    return watcher.result(int(status))
+
+
+def _read(reader: int, deadline: float) -> tuple[bytes, bool]:
+    """Return what the child wrote, and whether it came to an end before the deadline."""
+    data = b""
+    while (left := deadline - time.monotonic()) > 0:
+        if not select.select([reader], [], [], left)[0]:
+            break
+        more = os.read(reader, 1 << 16)
+        if not more:
+            return data, True
+        data += more
+    return data, False
+
+
+def survey(order: Json) -> Json:
+    """Run all tests twice: traced, and once more in the opposite order."""
+    first = run(order["files"], order["timeout_s"], trace=True)
+    second = run(order["files"], order["timeout_s"], reverse=True) if "outcomes" in first else first
+    return {"first": first, "second": second}
+
+
+def try_faults(order: Json) -> Json:
+    """Run the tests of each fault, and again in the opposite order when some fail.
+
+    Each version of a file gets a time of change that no other has, so that no cached bytecode fits it.
+    """
+    results = {}
+    for index, fault in enumerate(order["faults"]):
+        with open(fault["path"], "rb") as file:  # noqa: PTH123
+            before = file.read()
+        _put(fault["path"], fault["text"].encode(), 1_000_000_000 + 10 * index)
+        runs = [run(fault["tests"], order["timeout_s"])]
+        if {"failed", "error"}.intersection(runs[0].get("outcomes", {}).values()):
+            runs.append(run(fault["tests"], order["timeout_s"], reverse=True))
+        _put(fault["path"], before, 1_000_000_005 + 10 * index)
+        kept = ("outcomes", "messages", "errors", "timeout", "died")
+        results[fault["id"]] = [{name: each[name] for name in kept if name in each} for each in runs]
+    return results
+
+
+def _put(path: str, data: bytes, changed_at: int) -> None:
+    with open(path, "wb") as file:  # noqa: PTH123
+        file.write(data)
+    os.utime(path, (changed_at, changed_at))
+
+
+def main() -> None:
+    """Do what the command line says."""
+    mode, order_path, result_path = sys.argv[1:]
+    import pytest  # noqa: F401 - loaded once for all forks
+
+    root = os.getcwd()  # noqa: PTH109
+    sys.path[:] = [root, os.path.join(root, "src"), *filter(None, sys.path[1:])]  # noqa: PTH118
+    sys.dont_write_bytecode = False
+    with open(order_path) as file:  # noqa: PTH123
+        order = json.load(file)
+    result = {"survey": survey, "faults": try_faults}[mode](order)
+    with open(result_path, "w") as file:  # noqa: PTH123
+        json.dump(result, file)
+
+
+if __name__ == "__main__":
+    main()
