@@ -1,0 +1,136 @@
+"""Mining of several repositories at once: read, try, write, validate; each refusal is named and counted."""
+
+import asyncio
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ostinato.loop.mining.present import mine_present
+from ostinato.loop.mining.trials import LIMITS
+from ostinato.sandbox.base import Backend
+from ostinato.sandbox.exam.verifier import Verification, Verifier
+from ostinato.tasks.mining.archive import read_tree
+from ostinato.tasks.mining.base import MiningError, SourceTree, Tally
+from ostinato.tasks.mining.write import Draft, write_task
+from ostinato.types import Task
+
+Detail = Literal["mixed", "terse", "plain", "full"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MiningConfig:
+    """The settings of mining."""
+
+    per_repository: int = 15
+    """The tasks that one repository may give."""
+    detail: Detail = "mixed"
+    """The level of the instructions; `mixed` takes each in turn."""
+    seed: int = 1
+    at_once: int = 2
+    """Repositories that are mined at the same time."""
+
+
+class Miner:
+    """The mining of repositories into one folder of tasks.
+
+    A task is written to a part folder and renamed when it is whole; one that its verifier does not tell from
+    an empty solution, or whose reference does not pass, is removed and counted.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        out: Path,
+        config: MiningConfig,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._backend = backend
+        self._verifier = Verifier(backend, LIMITS)
+        self._out = out
+        self._config = config
+        self._say = say
+        self.tally = Tally()
+        self._names: dict[str, Path] = {}
+
+    async def mine(self, paths: Sequence[Path]) -> list[Task]:
+        """Mine every archive or directory; one that cannot be used costs only itself."""
+        self._out.mkdir(parents=True, exist_ok=True)
+        slots = asyncio.Semaphore(self._config.at_once)
+
+        async def one(path: Path) -> list[Task]:
+            async with slots:
+                self.tally.count("repositories read")
+                try:
+                    tasks = await self._mine(path)
+                except MiningError as error:
+                    self.tally.refuse(error)
+                    self._say(f"left out: {error}")
+                    return []
+                self.tally.count("repositories with tasks", bool(tasks))
+                self._say(f"{path.name}: {len(tasks)} tasks")
+                return tasks
+
+        found = await asyncio.gather(*(one(path) for path in paths))
+        return [task for tasks in found for task in tasks]
+
+    async def _mine(self, path: Path) -> list[Task]:
+        tree = await asyncio.to_thread(read_tree, path)
+        self._claim(tree, path)
+        config = self._config
+        drafts = await mine_present(
+            self._backend,
+            tree,
+            wanted=config.per_repository,
+            seed=config.seed,
+            detail=config.detail,
+            tally=self.tally,
+        )
+        written = [await self._validated(draft) for draft in drafts]
+        return [task for task in written if task is not None]
+
+    def _claim(self, tree: SourceTree, path: Path) -> None:
+        """Refuse a second release of a repository, whose tasks would share their answers."""
+        if tree.name in self._names:
+            raise MiningError("second release", tree.name, f"{path} beside {self._names[tree.name]}")
+        self._names[tree.name] = path
+
+    async def _validated(self, draft: Draft) -> Task | None:
+        """Write a task and let its verifier tell before from after; return None for one that it does not."""
+        try:
+            task = await asyncio.to_thread(write_task, draft, self._out)
+        except (FileExistsError, UnicodeDecodeError) as error:
+            self.tally.count("tasks not written")
+            self._say(f"{draft.tree.name}: {error}")
+            return None
+        empty = await self._verifier.verify(task, {})
+        solved = await self._verifier.verify(task, dict(draft.solution))
+        if reason := _unfit(empty, solved):
+            self.tally.count(f"tasks refused: {reason.partition(':')[0]}")
+            self._say(f"{task.id}: {reason}")
+            await asyncio.to_thread(shutil.rmtree, task.directory)
+            return None
+        self.tally.count("tasks")
+        note = {"empty": dict(empty.outcomes), "solution": "passed", "grade": solved.grade.name.lower()}
+        await asyncio.to_thread(_note, task.directory / "evidence.json", note)
+        return task
+
+
+def _unfit(empty: Verification, solved: Verification) -> str:
+    """Return why a task does not tell before from after; empty when it does."""
+    if empty.void or solved.void:
+        return f"void: {empty.void or solved.void}"
+    if empty.passed:
+        return "empty passes"
+    return "" if solved.passed else "solution fails"
+
+
+def _note(path: Path, validation: Mapping[str, object]) -> None:
+    """Add the verifier's outcomes to the evidence."""
+    evidence = json.loads(path.read_text(encoding="utf-8"))
+    evidence["validation"] = validation
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(json.dumps(evidence, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    part.rename(path)
