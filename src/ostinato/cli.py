@@ -25,6 +25,7 @@ from ostinato.gateway.access.commands import register as register_accounts
 from ostinato.harness.frontends.acp.main import register as register_editor
 from ostinato.harness.frontends.command_line import register as register_agent
 from ostinato.loop.init import register as register_init
+from ostinato.loop.mining.commands import register as register_mine
 from ostinato.loop.weights import register as register_weights
 from ostinato.sandbox.doctor import register as register_doctor
 from ostinato.sandbox.environment.commands import register as register_build
@@ -122,7 +123,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_search(search.add_subparsers(required=True, metavar="COMMAND"))
 
     tasks = commands.add_parser("tasks", help="make tasks to practise on and to measure with")
-    register_build(tasks.add_subparsers(required=True, metavar="COMMAND"))
+    task_commands = tasks.add_subparsers(required=True, metavar="COMMAND")
+    register_build(task_commands)
+    register_mine(task_commands)
 
     lineage = commands.add_parser("lineage", help="show the ancestors of a version, back to the sessions")
     lineage.add_argument("version", type=int)

@@ -3,17 +3,20 @@
 import asyncio
 import json
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from ostinato.loop.mining.past import mine_commit
 from ostinato.loop.mining.present import mine_present
 from ostinato.loop.mining.trials import LIMITS
 from ostinato.sandbox.base import Backend
 from ostinato.sandbox.exam.verifier import Verification, Verifier
 from ostinato.tasks.mining.archive import read_tree
-from ostinato.tasks.mining.base import MiningError, SourceTree, Tally
+from ostinato.tasks.mining.base import MiningError, SourceTree, Tally, repository_name
+from ostinato.tasks.mining.history import History
 from ostinato.tasks.mining.write import Draft, write_task
 from ostinato.types import Task
 
@@ -31,6 +34,10 @@ class MiningConfig:
     seed: int = 1
     at_once: int = 2
     """Repositories that are mined at the same time."""
+    commits: int = 200
+    """The newest commits that are looked at in a repository with a history; 0 looks at none."""
+    name: str = ""
+    """The name of the repository, where that of its folder or archive is not it."""
 
 
 class Miner:
@@ -78,8 +85,11 @@ class Miner:
 
     async def _mine(self, path: Path) -> list[Task]:
         tree = await asyncio.to_thread(read_tree, path)
-        self._claim(tree, path)
         config = self._config
+        if config.name:
+            tree = replace(tree, name=repository_name(config.name))
+        self._claim(tree, path)
+        tasks = await self._mine_past(path, tree.name) if (path / ".git").exists() and config.commits else []
         drafts = await mine_present(
             self._backend,
             tree,
@@ -89,7 +99,27 @@ class Miner:
             tally=self.tally,
         )
         written = [await self._validated(draft) for draft in drafts]
-        return [task for task in written if task is not None]
+        return [*tasks, *(task for task in written if task is not None)]
+
+    async def _mine_past(self, path: Path, name: str) -> list[Task]:
+        """Mine the history of a repository; a commit that cannot be used costs only itself."""
+        config, tasks = self._config, list[Task]()
+        with tempfile.TemporaryDirectory(prefix="history-") as folder:
+            history = await asyncio.to_thread(History, path, Path(folder), name)
+            for id in await asyncio.to_thread(history.commits, config.commits):
+                self.tally.count("commits read")
+                try:
+                    commit = await asyncio.to_thread(history.commit, id)
+                    draft = await mine_commit(self._backend, commit, detail=config.detail)
+                except MiningError as error:
+                    self.tally.refuse(error)
+                    continue
+                self.tally.count("commits that tell before from after")
+                if (task := await self._validated(draft)) is not None:
+                    tasks.append(task)
+                if len(tasks) == config.per_repository:
+                    break
+        return tasks
 
     def _claim(self, tree: SourceTree, path: Path) -> None:
         """Refuse a second release of a repository, whose tasks would share their answers."""

@@ -7,7 +7,7 @@ from itertools import chain, islice, zip_longest
 from random import Random
 from typing import Any
 
-from ostinato.loop.mining.trials import Survey, run_probe, survey
+from ostinato.loop.mining.trials import FAULT_TIMEOUT_S, Survey, run_probe, survey
 from ostinato.sandbox.base import Backend
 from ostinato.tasks.mining.base import SourceTree, Tally
 from ostinato.tasks.mining.faults import Fault, faults
@@ -24,7 +24,6 @@ MAX_TESTS, MAX_SECONDS = 60, 1.0
 MAX_FAILING = 40
 """The failing tests of the bluntest fault that is kept; more of them say that everything is broken."""
 MAX_PASSING = 100
-FAULT_TIMEOUT_S = 10.0
 KEPT, UNNOTICED, BLUNT, UNCOLLECTED, ENDLESS, FLAKY = (
     "kept",
     "unnoticed by tests",

@@ -14,6 +14,7 @@ from ostinato.tasks.mining.base import MiningError
 
 PROGRAM = Path(str(probe.__file__)).read_bytes()
 FOLDER = ".mining"
+FAULT_TIMEOUT_S = 10.0
 LIMITS = replace(DEFAULT_LIMITS, memory_mb=2048, cpu_s=300, wall_s=600.0, disk_mb=256, processes=128)
 HEAD_TIMEOUT_S = 60.0
 """The seconds that all tests of a repository may take together."""

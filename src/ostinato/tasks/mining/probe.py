@@ -1,6 +1,7 @@
 """The program that runs a repository's tests in a sandbox, fork by fork; it is sent there as text.
 
     python probe.py survey ORDER RESULT      which tests pass, how long they take, what functions they reach
+    python probe.py outcomes ORDER RESULT    which tests pass, in each of several runs
     python probe.py faults ORDER RESULT      which tests fail with each of many versions of a file
 
 ORDER and RESULT are JSON files. pytest is imported once; each run is a fork of that process, so a run costs
@@ -65,12 +66,13 @@ class Watcher:
 
     def result(self, status: int) -> Json:
         """Return what was noted, with the functions of the repository alone."""
-        places = {code: _place(code) for seen in (*self.reached.values(), self.at_import) for code in seen}
-        ours = sorted({place for place in places.values() if not place[0].startswith("..")})
+        codes = {code for seen in (*self.reached.values(), self.at_import) for code in seen}
+        places = {code: _place(code) for code in codes if code.co_name != "<module>"}
+        ours = sorted({place for place in places.values() if not place[0].startswith(("..", "<"))})
         number = {place: index for index, place in enumerate(ours)}
 
         def numbers(seen: set[types.CodeType]) -> list[int]:
-            return sorted({number[places[code]] for code in seen if places[code] in number})
+            return sorted({number[places[code]] for code in seen if places.get(code) in number})
 
         return {
             "status": status,
@@ -174,6 +176,13 @@ def survey(order: Json) -> Json:
     return {"first": first, "second": second}
 
 
+def outcomes(order: Json) -> list[Json]:
+    """Run all tests several times, in both orders."""
+    return [
+        run(order["files"], order["timeout_s"], reverse=bool(number % 2)) for number in range(order["runs"])
+    ]
+
+
 def try_faults(order: Json) -> Json:
     """Run the tests of each fault, and again in the opposite order when some fail.
 
@@ -209,7 +218,8 @@ def main() -> None:
     sys.dont_write_bytecode = False
     with open(order_path) as file:  # noqa: PTH123
         order = json.load(file)
-    result = {"survey": survey, "faults": try_faults}[mode](order)
+    modes: dict[str, Callable[[Json], Any]] = {"survey": survey, "outcomes": outcomes, "faults": try_faults}
+    result = modes[mode](order)
     with open(result_path, "w") as file:  # noqa: PTH123
         json.dump(result, file)
 

@@ -1,0 +1,80 @@
+"""Tasks from a repository's history: a commit that changed sources and tests is to be done again."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from ostinato.loop.mining.trials import FAULT_TIMEOUT_S, run_probe
+from ostinato.sandbox.base import Backend
+from ostinato.tasks.mining.base import MiningError
+from ostinato.tasks.mining.history import Commit
+from ostinato.tasks.mining.instruction import LEVELS
+from ostinato.tasks.mining.settings import with_source_path
+from ostinato.tasks.mining.write import Draft
+
+RUNS = 3
+"""The runs after the commit; a test that passes in some of them alone is left out."""
+MAX_FAILING, MAX_PASSING = 100, 100
+HISTORY_TIMEOUT_S = 6 * FAULT_TIMEOUT_S
+
+
+async def mine_commit(backend: Backend, commit: Commit, *, detail: str) -> Draft:
+    """Return the draft of one commit. Raises MiningError when its tests do not tell before from after."""
+    where = f"{commit.name}@{commit.id[:9]}"
+    tests = [path for path in commit.tests if path.endswith(".py")]
+    before = with_source_path({**commit.before, **commit.tests})
+    after = {**before, **commit.sources}
+    old, new = await asyncio.gather(
+        _outcomes(backend, where, before, tests, 1), _outcomes(backend, where, after, tests, RUNS)
+    )
+    steady = {test for test in new[0] if all(run.get(test) == "passed" for run in new)}
+    unstable = {test for run in new for test, outcome in run.items() if outcome == "passed"} - steady
+    failing = [test for test in sorted(steady) if old[0].get(test) != "passed" and test.isprintable()]
+    passing = [test for test in sorted(steady) if old[0].get(test) == "passed" and test.isprintable()]
+    if not failing:
+        kind = "tests are flaky" if unstable else "tests pass before, or fail after"
+        raise MiningError(kind, where, f"{len(passing)} pass on both sides")
+    level = LEVELS[int(commit.id[:4], 16) % len(LEVELS)] if detail == "mixed" else detail
+    texts = _instructions(commit, len(failing))
+    return Draft(
+        tree=commit.tree,
+        name="history",
+        files=with_source_path(commit.before),
+        solution=commit.sources,
+        suite=commit.tests,
+        failing=tuple(failing[:MAX_FAILING]),
+        passing=tuple(passing[:MAX_PASSING]),
+        instruction=texts[level],
+        evidence={
+            "source": {
+                "from": "history",
+                "repository": commit.name,
+                "commit": commit.id,
+                "parent": commit.parent,
+                "date": commit.date,
+            },
+            "licence": commit.licence,
+            "instructions": texts,
+            "detail": level,
+            "size": {"files": len(commit.before), "changed_files": len(commit.sources)},
+            "difficulty": "middle" if len(commit.sources) == 1 else "hard",
+            "runs": {"before": old[0], "after": len(new), "unstable": sorted(unstable)},
+        },
+    )
+
+
+async def _outcomes(
+    backend: Backend, where: str, files: Mapping[str, bytes], tests: list[str], runs: int
+) -> list[dict[str, str]]:
+    order = {"files": tests, "runs": runs, "timeout_s": HISTORY_TIMEOUT_S}
+    found: list[dict[str, Any]] = await run_probe(backend, where, files, "outcomes", order)
+    if any("outcomes" not in run for run in found):
+        kind = "tests never end" if any(run.get("timeout") for run in found) else "tests end their process"
+        raise MiningError(kind, where, ", ".join(tests))
+    return [run["outcomes"] for run in found]
+
+
+def _instructions(commit: Commit, failing: int) -> dict[str, str]:
+    subject = commit.message.splitlines()[0]
+    checked = f"The work is checked by {failing} tests that the repository does not have."
+    return {"terse": subject, "plain": commit.message, "full": f"{commit.message}\n\n{checked}"}
