@@ -35,11 +35,11 @@ KEPT, UNNOTICED, BLUNT, UNCOLLECTED, ENDLESS, FLAKY = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class FaultTrial:
     """One fault, and the tests that are run on it.
 
     >>> fault = Fault(kind="operator", path="a.py", function="f", line=2, first_line=1, text="", words="+")
-    >>> Trial(id="0", fault=fault, tests=("t.py::test_a",)).id
+    >>> FaultTrial(id="0", fault=fault, tests=("t.py::test_a",)).id
     '0'
     """
 
@@ -78,7 +78,7 @@ async def mine_present(
     return drafts
 
 
-def candidates(tree: SourceTree, found: Survey, rng: Random) -> Iterator[Trial]:
+def candidates(tree: SourceTree, found: Survey, rng: Random) -> Iterator[FaultTrial]:
     """Yield faults in functions that tests reach, the kinds in turn, functions as different as possible."""
     tests_of: dict[tuple[str, int], list[str]] = defaultdict(list)
     for test, places in found.reached.items():
@@ -93,7 +93,7 @@ def candidates(tree: SourceTree, found: Survey, rng: Random) -> Iterator[Trial]:
     order = [_spread(by_kind[kind], rng) for kind in sorted(by_kind)]
     for number, fault in enumerate(each for each in chain(*zip_longest(*order)) if each is not None):
         tests = _few(tests_of[fault.path, fault.first_line], found.passing)
-        yield Trial(id=str(number), fault=fault, tests=tests)
+        yield FaultTrial(id=str(number), fault=fault, tests=tests)
 
 
 def _spread(found: Sequence[Fault], rng: Random) -> list[Fault]:
@@ -119,7 +119,7 @@ def _few(tests: Sequence[str], seconds: Mapping[str, float]) -> tuple[str, ...]:
     return tuple(few)
 
 
-async def _try(backend: Backend, tree: SourceTree, batch: Sequence[Trial]) -> Any:
+async def _try(backend: Backend, tree: SourceTree, batch: Sequence[FaultTrial]) -> Any:
     rows = [
         {"id": each.id, "path": each.fault.path, "text": each.fault.text, "tests": each.tests}
         for each in batch
@@ -128,7 +128,7 @@ async def _try(backend: Backend, tree: SourceTree, batch: Sequence[Trial]) -> An
     return await run_probe(backend, tree.name, tree.files, "faults", order)
 
 
-def judge(trial: Trial, runs: Sequence[Mapping[str, Any]]) -> tuple[str, dict[str, str], list[str]]:
+def judge(trial: FaultTrial, runs: Sequence[Mapping[str, Any]]) -> tuple[str, dict[str, str], list[str]]:
     """Return whether a fault is kept or why not, the failing tests with their messages, and the passing."""
     first = runs[0]
     if "outcomes" not in first:
