@@ -24,6 +24,7 @@ from ostinato.fleet.command_line import register as register_sandbox
 from ostinato.gateway.access.commands import register as register_accounts
 from ostinato.harness.frontends.acp.main import register as register_editor
 from ostinato.harness.frontends.command_line import register as register_agent
+from ostinato.loop.bench_command import register as register_bench
 from ostinato.loop.init import register as register_init
 from ostinato.loop.mining.commands import register as register_mine
 from ostinato.loop.weights import register as register_weights
@@ -117,6 +118,7 @@ def _parser() -> argparse.ArgumentParser:
         commands.add_parser("serve", help="serve a run's version, a checkpoint, or a vLLM that is there")
     )
     register_arms(commands)
+    register_bench(commands)
     register_editor(commands)
 
     search = commands.add_parser("search", help="search a repository by meaning")

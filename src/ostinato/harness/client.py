@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
 
 import aiohttp
@@ -45,6 +45,46 @@ class ContextExceeded(GatewayRefused):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TokenCount:
+    """The tokens that some replies took, as their server counted them; None where it did not say.
+
+    >>> (TokenCount(prompt=5, completion=2) + TokenCount(prompt=7, completion=1, reasoning=1)).prompt
+    12
+    """
+
+    prompt: int | None = None
+    completion: int | None = None
+    reasoning: int | None = None
+    """The part of the completions that was reasoning."""
+
+    @classmethod
+    def of(cls, usage: Mapping[str, Any]) -> Self:
+        """Return the counts of the `usage` of a chat completion."""
+        details = usage.get("completion_tokens_details") or {}
+        return cls(
+            prompt=usage.get("prompt_tokens"),
+            completion=usage.get("completion_tokens"),
+            reasoning=details.get("reasoning_tokens"),
+        )
+
+    def __add__(self, other: "TokenCount") -> "TokenCount":
+        """Return the sum; a count that one side lacks is unknown."""
+        return TokenCount(
+            prompt=_sum(self.prompt, other.prompt),
+            completion=_sum(self.completion, other.completion),
+            reasoning=_sum(self.reasoning, other.reasoning),
+        )
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
+
+
+NOTHING = TokenCount(prompt=0, completion=0, reasoning=0)
+"""The usage of no reply at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """One assistant message, which is sent back unchanged; `broken` is the reason why it cannot be used.
 
@@ -64,6 +104,7 @@ class Reply:
     """The newest version that sampled a token of it."""
     trained_under: str | None = None
     """The hash of the harness that the model was trained under, when that is another one; else None."""
+    usage: TokenCount = field(default_factory=TokenCount, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +131,8 @@ class Ask:
     kind: TurnKind = TurnKind.MAIN
     harness: str = CORE.hash
     """The `Profile.hash` of the prompt and tools that the model is shown."""
+    model: str = "ostinato"
+    """The name under which the server knows the model."""
 
     def headers(self) -> dict[str, str]:
         task = {"X-Task-Id": self.task_id} if self.task_id is not None else {}
@@ -105,7 +148,7 @@ class Ask:
 
     def body(self, *, stream: bool) -> bytes:
         value = {
-            "model": "ostinato",
+            "model": self.model,
             "messages": self.messages,
             "tools": self.tools,
             "max_tokens": self.max_tokens,
@@ -234,6 +277,7 @@ class _Folded:
         self._calls: list[Message] = []
         self._finish: str | None = None
         self._tokens = 0
+        self._usage = TokenCount()
         self._broken: str | None = None
         self._version: int | None = None
 
@@ -242,7 +286,7 @@ class _Folded:
         if "error" in chunk:
             raise GatewayRefused(503, chunk["error"]["message"], chunk["error"].get("code"))
         if chunk.get("usage"):
-            self._tokens = chunk["usage"]["total_tokens"]
+            self._tokens, self._usage = chunk["usage"]["total_tokens"], TokenCount.of(chunk["usage"])
         extra = chunk.get("ostinato", {})
         self._broken, self._version = extra.get("broken") or self._broken, extra.get("version", self._version)
         text = ""
@@ -266,6 +310,7 @@ class _Folded:
             tokens=self._tokens,
             broken=self._broken,
             version=self._version,
+            usage=self._usage,
         )
 
 
@@ -277,6 +322,7 @@ def _reply(body: Message) -> Reply:
         tokens=body["usage"]["total_tokens"],
         broken=body.get("ostinato", {}).get("broken"),
         version=body.get("ostinato", {}).get("version"),
+        usage=TokenCount.of(body["usage"]),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ostinato.harness.client import Message, Reply
+from ostinato.harness.client import NOTHING, Message, Reply, TokenCount
 from ostinato.harness.execute import ToolResult
 from ostinato.harness.permissions.rules import Action, Permissions, Rule
 from ostinato.harness.profiles.offers import Reading
@@ -84,6 +84,8 @@ class Outcome:
     transcript: tuple[Message, ...] = ()
     reason: str = ""
     """The reason of an ending that the agent did not choose."""
+    usage: TokenCount = field(default_factory=TokenCount, compare=False)
+    """The tokens of all replies of the conversation so far."""
 
 
 @dataclass(slots=True)
@@ -104,6 +106,8 @@ class Conversation:
     """The index of the last reply."""
     tokens: int = 0
     """The number of tokens of the last prompt and completion together."""
+    usage: TokenCount = NOTHING
+    """The tokens of all replies of this process."""
     told: set[str] = field(default_factory=set)
     """The directories whose instructions the model has read."""
     # The fields below belong to the prompt in progress.
@@ -152,6 +156,7 @@ class Conversation:
         self.turns += 1
         self.last_turn, self.next_turn = turn, turn + 1
         self.tokens = reply.tokens
+        self.usage += reply.usage
         self.messages.append(reply.message)
 
     def add_observation(self, call_id: str | None, text: str, error: str | None = None) -> None:
@@ -207,6 +212,7 @@ class Conversation:
             calls=tuple(self.calls),
             broken=self.broken,
             transcript=tuple(self.messages),
+            usage=self.usage,
             reason=self.reason,
         )
 

@@ -9,7 +9,7 @@ are such.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ostinato.harness.agent import Agent, HarnessConfig
 from ostinato.harness.client import GatewayClient
@@ -48,6 +48,8 @@ class Episode:
     void: str | None
     grade: Grade = Grade.JUDGED
     """The grade of the verdict on the hidden tests."""
+    changes: Mapping[str, bytes | None] = field(default_factory=dict, repr=False)
+    """The files that the session changed or deleted."""
 
     def signals(self) -> list[Signal]:
         """Return the verifier's findings as signals of the session; none for a void one."""
@@ -266,6 +268,7 @@ class EpisodeRunner:
             session_id=outcome.session_id,
             outcome=outcome,
             changed=bool(changes),
+            changes=changes,
             solved=solved,
             tampered=tampered,
             grade=verification.grade,

@@ -15,7 +15,7 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA = 6
+SCHEMA = 7
 """The number of this layout; it rises whenever a table changes."""
 METADATA = MetaData()
 
@@ -259,3 +259,17 @@ trainings = Table(
 """Append-only and without a unique key, so that a count of its rows is evidence and not a tautology."""
 chains = Table("chains", METADATA, Column("chain", Text, primary_key=True))
 """The one chain of weights that is trained from this store, by the name that its manifests carry."""
+passes = Table(
+    "passes",
+    METADATA,
+    Column("suite", Text, primary_key=True),
+    Column("hash", Text, primary_key=True),
+    Column("side", Text, primary_key=True),
+    Column("task", Text, primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("session_id", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("result", Text),
+)
+"""The passes of benchmark runs. One row is one pass of one side over one task; `result` is null
+until the pass is over, and is written once."""

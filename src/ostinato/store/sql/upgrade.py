@@ -3,7 +3,7 @@
 from sqlalchemy import Connection, delete, text, update
 from sqlalchemy.schema import CreateColumn
 
-from ostinato.store.sql.schema import SCHEMA, counters, signals, turns
+from ostinato.store.sql.schema import SCHEMA, counters, passes, signals, turns
 
 OLDEST = 4
 """The oldest layout that can be brought up to date."""
@@ -15,6 +15,8 @@ def upgrade(connection: Connection, layout: int) -> None:
         _to_5(connection)
     if layout < 6:
         _to_6(connection)
+    if layout < 7:
+        passes.create(connection, checkfirst=True)
     connection.execute(update(counters).where(counters.c.name == "schema").values(value=SCHEMA))
 
 

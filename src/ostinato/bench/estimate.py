@@ -1,0 +1,128 @@
+"""The figures of a benchmark: mean and best of K, differences between two versions, and what can be detected.
+
+Tasks of one repository resemble each other, so every error is a jackknife over repositories, with Student's
+quantiles (`deploy/statistics.py`). All functions take arrays whose last axes are (tasks, passes) or (tasks,),
+with one row before them for each suite that is computed at once.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import brentq
+from scipy.special import betaln, gammaincinv, ndtr, stdtrit
+
+from ostinato.deploy.outcomes import of_clusters
+from ostinato.deploy.statistics import Estimate, Floats, clustered, half_width, tail
+
+LEVEL = 0.05
+"""One less the confidence of an interval, and the level of the test between two versions."""
+POWER = 0.8
+_GRID = (np.arange(120) + 0.5) / 120
+
+
+def member(clusters: list[str]) -> Floats:
+    """Return (tasks, clusters), 1 where a task belongs to a cluster."""
+    names, index = np.unique(clusters, return_inverse=True)
+    return np.asarray(np.eye(len(names))[index], dtype=np.float64)
+
+
+def best_of(solved: ArrayLike, k: int) -> Floats:
+    """Return, for each task, the chance that one of `k` passes solves it, estimated from n ≥ k passes.
+
+    `solved` is (..., tasks, passes). The estimator 1 - C(n - c, k) / C(n, k) is unbiased, where c passes of n
+    solved the task (Chen et al., "Evaluating large language models trained on code", 2021, section 2.1).
+
+    >>> best_of([[True, False]], 2).tolist()
+    [1.0]
+    """
+    passes = np.asarray(solved, dtype=float)
+    n, c = passes.shape[-1], passes.sum(axis=-1)
+    if not 1 <= k <= n:
+        raise ValueError(f"best of {k} needs at least {k} passes, there are {n}")
+    left = n - c
+    with np.errstate(invalid="ignore", divide="ignore"):
+        none = np.exp(_log_choose(left, k) - _log_choose(np.float64(n), k))
+    return np.asarray(1 - np.where(left < k, 0.0, none))
+
+
+def _log_choose(n: Floats | np.float64, k: int) -> Floats:
+    return np.asarray(-np.log1p(n) - betaln(n - k + 1, k + 1))
+
+
+def share(values: Floats, clusters: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return mean, low and high of values in [0, 1], by task (..., tasks), with a 95 % interval.
+
+    The interval is Wilson's with Student's quantile, for the number of independent trials that the clusters
+    amount to, p(1 - p) / error². Where all clusters agree there is no error to go by, so each counts as one
+    trial.
+    """
+    estimate = of_clusters(values, clusters)
+    p = np.clip(estimate.value, 0.0, 1.0)
+    groups = (clusters.sum(axis=0) > 0).sum()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        trials = np.where(estimate.error > 0, p * (1 - p) / np.square(estimate.error), groups)
+    trials = np.clip(np.nan_to_num(trials, posinf=groups), 1e-9, values.shape[-1])
+    t2 = np.square(stdtrit(estimate.freedom, 1 - LEVEL / 2))
+    middle = (p + t2 / (2 * trials)) / (1 + t2 / trials)
+    half = np.sqrt(t2) / (1 + t2 / trials) * np.sqrt(p * (1 - p) / trials + t2 / (4 * np.square(trials)))
+    return p, np.maximum(0.0, np.minimum(p, middle - half)), np.minimum(1.0, np.maximum(p, middle + half))
+
+
+def quantity(values: Floats, clusters: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return mean, low and high of any values by task, (..., tasks), with a 95 % interval."""
+    estimate = of_clusters(values, clusters)
+    half = half_width(estimate, LEVEL / 2)
+    return estimate.value, estimate.value - half, estimate.value + half
+
+
+def difference(differences: Floats, clusters: Floats) -> Estimate:
+    """Return the mean difference over tasks, (..., tasks), each in [-1, 1].
+
+    Half a task won and half a task lost are added, each a cluster of its own, so that two versions that agree
+    on every measured task are not taken to agree on all possible ones (Agresti, Min, "Effects and non-effects
+    of paired identical observations", 2004). The degrees of freedom are those of the real clusters.
+    """
+    real = of_clusters(differences, clusters)
+    sums, weights = differences @ clusters, clusters.sum(axis=0)
+    ends = np.broadcast_to([0.5, -0.5], (*sums.shape[:-1], 2))
+    padded = clustered(
+        np.concatenate([sums, ends], axis=-1),
+        np.broadcast_to(np.concatenate([weights, [0.5, 0.5]]), (*sums.shape[:-1], len(weights) + 2)),
+    )
+    return Estimate(value=real.value, error=np.maximum(real.error, padded.error), freedom=real.freedom)
+
+
+def two_sided(estimate: Estimate) -> Floats:
+    """Return the p-value of the hypothesis that there is no difference."""
+    sign = np.where(estimate.value < 0, -1.0, 1.0)
+    turned = Estimate(value=sign * estimate.value, error=estimate.error, freedom=estimate.freedom)
+    return np.asarray(np.minimum(1.0, 2 * tail(turned, 0.0)))
+
+
+def detectable(estimate: Estimate) -> float:
+    """Return the smallest true difference that a comparison on this suite detects with a chance of 80 %.
+
+    `estimate` is of one comparison that was made. Its error is itself estimated, and so will be that of the
+    comparison to come, each with `freedom` degrees of freedom ν: the difference is c times the error, where
+
+        E[Φ(c s - t s')] = 0.8,   s², s'² ~ χ²(ν)/ν independent,   t = Student's quantile of ν.
+
+    So the stated power holds on the average over what both may find. Infinite with fewer than two clusters.
+    """
+    error, freedom = float(estimate.error), float(estimate.freedom)
+    return factor(freedom) * error if np.isfinite(error) else float("inf")
+
+
+def factor(freedom: float) -> float:
+    """Return the c of `detectable` for ν degrees of freedom; ν of infinity gives the usual 2.80."""
+    t = float(stdtrit(freedom, 1 - LEVEL / 2)) if np.isfinite(freedom) else 1.959964
+    s = np.sqrt(2 * gammaincinv(freedom / 2, _GRID) / freedom) if np.isfinite(freedom) else np.ones(1)
+
+    def short(c: float) -> float:
+        return float(ndtr(c * s[:, None] - t * s[None, :]).mean()) - POWER
+
+    return float(brentq(short, 0.0, 1e4))
+
+
+def mean_difference(differences: Floats, clusters: Floats) -> Estimate:
+    """Return the mean difference over tasks of a measure that has no bounds, such as a number of tokens."""
+    return of_clusters(differences, clusters)

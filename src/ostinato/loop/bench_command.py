@@ -1,0 +1,285 @@
+"""`ostinato bench`: seal a suite, and run it with versions of a run or with models behind URLs."""
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ostinato.config import secret
+
+if TYPE_CHECKING:
+    from ostinato.bench.contest import Side
+    from ostinato.bench.suite import BenchSuite
+    from ostinato.harness.agent import HarnessConfig
+    from ostinato.store import Store
+
+DONE, UNFINISHED, WRONG = 0, 1, 2
+ENDPOINT_KEY = "OSTINATO_BENCH_KEY"
+Opened = tuple["Side", "Store"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchOrder:
+    """The sides that a command names.
+
+    >>> BenchOrder(directory=Path("runs/demo"), versions=(3, 7)).urls
+    ()
+    """
+
+    directory: Path
+    versions: tuple[int, ...] = ()
+    urls: tuple[tuple[str, str], ...] = ()
+    """(address, name of the model) of each endpoint."""
+    store: Path = Path("runs/bench.db")
+    """The record of the passes, where no version of a run is among the sides."""
+    sandbox: str = "auto"
+    harness: "HarnessConfig | None" = None
+    """The limits of sessions with an endpoint; None where there is none."""
+    key: str = ""
+
+
+def register(commands: Any) -> None:
+    """Add `bench` and its commands to the subparsers of `ostinato`."""
+    parser = commands.add_parser("bench", help="measure versions on a suite of tasks, and tell them apart")
+    group = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_seal(group)
+    _add_run(group)
+
+
+def _add_seal(group: Any) -> None:
+    seal = group.add_parser(
+        "seal", help="write the manifest of a folder of Harbor tasks: name, version, hash"
+    )
+    seal.add_argument("suite", type=Path, metavar="SUITE", help="the folder")
+    seal.add_argument(
+        "--name", default="", help="the suite's name (default: the one it has, or the folder's)"
+    )
+    seal.add_argument("--json", action="store_true", help="print JSON")
+    seal.set_defaults(run=_seal)
+
+
+def _add_run(group: Any) -> None:
+    run = group.add_parser("run", help="run every task with every side, and compare the sides with the first")
+    run.add_argument("suite", type=Path, metavar="SUITE", help="a sealed folder of Harbor tasks")
+    run.add_argument("--versions", type=int, nargs="+", default=[], help="versions of the run in --directory")
+    run.add_argument("--directory", type=Path, default=Path("runs/demo"), help="the run folder")
+    run.add_argument(
+        "--url",
+        action="append",
+        default=[],
+        metavar="MODEL@URL",
+        help="a model of an OpenAI-compatible endpoint",
+    )
+    run.add_argument(
+        "--key-file",
+        type=Path,
+        default=None,
+        help=f"file with the key of every --url (or set {ENDPOINT_KEY})",
+    )
+    run.add_argument("--passes", type=int, default=8, help="times that each side does each task")
+    run.add_argument("--at-once", type=int, default=8, help="sessions at the same time")
+    url = run.add_argument_group("sessions with a --url; versions have the settings of their run")
+    url.add_argument("--temperature", type=float, default=1.0)
+    url.add_argument("--profile", default="core", help="tools and prompt that the model is shown")
+    url.add_argument("--max-turns", type=int, default=40)
+    url.add_argument("--max-tokens", type=int, default=4096, help="of one completion")
+    url.add_argument("--max-context", type=int, default=32768, help="tokens of prompt and completion")
+    url.add_argument("--command-timeout", type=float, default=120.0, help="seconds of one command")
+    url.add_argument("--sandbox", default="auto", help="where the sessions run")
+    run.add_argument("--store", type=Path, default=Path("runs/bench.db"), help="record, without --versions")
+    run.add_argument(
+        "--out", type=Path, default=None, help="folder for report.json, report.html and plot.png"
+    )
+    run.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    run.set_defaults(
+        run=_run, interrupted="stopped: the same command goes on with the passes that are missing"
+    )
+
+
+def _seal(options: argparse.Namespace) -> int:
+    from ostinato.bench.suite import seal
+
+    suite = seal(options.suite, options.name)
+    row = {"name": suite.name, "version": suite.version, "hash": suite.hash, "tasks": len(suite.tasks)}
+    text = f"{suite.label}: {len(suite.tasks)} tasks, hash {suite.hash}"
+    print(json.dumps(row) if options.json else text)  # noqa: T201
+    return DONE
+
+
+def _run(options: argparse.Namespace) -> int:
+    if not options.versions and not options.url:
+        return _complain("name at least one side: --versions 3 7, or --url MODEL@http://HOST:PORT/v1")
+    if options.passes < 1 or options.at_once < 1:
+        return _complain("--passes and --at-once are at least 1")
+    urls = []
+    for word in options.url:
+        model, _, url = word.partition("@")
+        if not model or not url.startswith(("http://", "https://")):
+            return _complain(f"{word!r} is no MODEL@URL, as qwen3@http://127.0.0.1:8000/v1")
+        urls.append((url.rstrip("/"), model))
+    from ostinato.bench.suite import open_suite
+    from ostinato.harness.agent import HarnessConfig
+
+    order = BenchOrder(
+        directory=options.directory,
+        versions=tuple(options.versions),
+        urls=tuple(urls),
+        store=options.store,
+        sandbox=options.sandbox,
+        harness=HarnessConfig(
+            profile=options.profile,
+            temperature=options.temperature,
+            max_turns=options.max_turns,
+            max_tokens=options.max_tokens,
+            max_context=options.max_context,
+            max_broken=3,
+            command_timeout_s=options.command_timeout,
+        ),
+        key=secret(options.key_file, ENDPOINT_KEY),
+    )
+    suite = open_suite(options.suite)
+    return asyncio.run(_contest(suite, order, options))
+
+
+async def _contest(suite: "BenchSuite", order: BenchOrder, options: argparse.Namespace) -> int:
+    """Run side after side, then report on all of them."""
+    from ostinato.bench.compare import figures
+    from ostinato.bench.contest import Contest, Results
+    from ostinato.bench.page import text
+    from ostinato.bench.run import BenchError
+
+    results: dict[str, Results] = {}
+    voids: list[str] = []
+    async with open_sides(order) as sides:
+        async for side, store in sides:
+            contest = Contest(store, suite, passes=options.passes, slots=options.at_once)
+            try:
+                results[side.name] = await contest.run(side)
+            except BenchError as error:
+                voids.append(str(error))
+                results[side.name] = contest.results(side.name)
+            solved = sum(each.solved for each in results[side.name].values())
+            print(f"{side.name}: {solved} of {len(results[side.name])} passes solved", file=sys.stderr)  # noqa: T201
+    found = figures(suite, options.passes, results)
+    if options.out is not None:
+        write(found, options.out)
+    print(json.dumps(found.as_json()) if options.json else text(found))  # noqa: T201
+    for reason in voids:
+        print(f"ostinato bench: {reason}", file=sys.stderr)  # noqa: T201
+    return UNFINISHED if voids else DONE
+
+
+def write(found: Any, folder: Path) -> None:
+    """Write the report into `folder` as JSON, as a page, and as a plot where matplotlib is installed."""
+    from importlib.util import find_spec
+
+    from ostinato.bench.page import page, plot
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "report.json").write_text(json.dumps(found.as_json(), indent=1) + "\n")
+    (folder / "report.html").write_text(page(found))
+    if find_spec("matplotlib") is not None:
+        (folder / "plot.png").write_bytes(plot(found))
+
+
+@asynccontextmanager
+async def open_sides(order: BenchOrder) -> AsyncIterator[AsyncIterator[Opened]]:
+    """Open what the sides need; each side is served only while it is the one that runs."""
+    async with AsyncExitStack() as stack:
+        yield _sides(order, stack)
+
+
+async def _sides(order: BenchOrder, stack: AsyncExitStack) -> AsyncIterator[Opened]:
+    store: Store | None = None
+    if order.versions:
+        shop = await _shop(order, stack)
+        store = shop.store
+        for version in order.versions:
+            async for side in _version(shop, version):
+                yield side, store
+    if order.urls:
+        if store is None:
+            from ostinato.store import Store as Record
+
+            order.store.parent.mkdir(parents=True, exist_ok=True)
+            store = Record.open(order.store)
+            stack.callback(store.close)
+        for side in await _endpoints(order, stack):
+            yield side, store
+
+
+async def _shop(order: BenchOrder, stack: AsyncExitStack) -> Any:
+    from ostinato.config import load
+    from ostinato.loop.config import RunConfig
+    from ostinato.loop.folder import RunError, owned
+    from ostinato.loop.run import Run
+    from ostinato.loop.workshop import open_workshop
+
+    if not Run(directory=order.directory).store_path.exists():
+        raise RunError(f"{order.directory} holds no run: name one with --directory, or run `ostinato demo`")
+    run = stack.enter_context(owned(order.directory, "bench run"))
+    known = {each.version for each in run.open_store().versions()}
+    if unknown := sorted(set(order.versions) - known):
+        raise RunError(f"{order.directory} has no version {unknown[0]}, only {min(known)} to {max(known)}")
+    config = load(RunConfig, run.config)
+    return await stack.enter_async_context(open_workshop(config, run, StderrDisplay()))
+
+
+async def _version(shop: Any, version: int) -> AsyncIterator["Side"]:
+    from ostinato.bench.contest import Side, settings_hash
+    from ostinato.types import Arm
+
+    digest = next(each.digest for each in shop.store.versions() if each.version == version)
+    arm = Arm(name=f"bench-{version}", version=version, share=0.0, engines=())
+    async with shop.serving(arm):
+        runner = shop.runner(shop.client("bench", arm.name))
+        settings = settings_hash(shop.config.harness, runner.harness)
+        yield Side(name=f"version {version} ({digest[:12]}, settings {settings})", runner=runner)
+
+
+async def _endpoints(order: BenchOrder, stack: AsyncExitStack) -> Sequence["Side"]:
+    from ostinato.bench.contest import Side, settings_hash
+    from ostinato.bench.endpoint import Endpoint
+    from ostinato.fleet.choose import choose_backend
+    from ostinato.harness.episode import EpisodeRunner
+    from ostinato.sandbox.exam.verifier import Verifier
+
+    backend = await choose_backend(order.sandbox)
+    stack.push_async_callback(backend.aclose)
+    config = order.harness
+    assert config is not None
+    sides = []
+    for url, model in order.urls:
+        client = await stack.enter_async_context(Endpoint(url, order.key, model=model))
+        runner = EpisodeRunner(client, backend, Verifier(backend), config)
+        name = f"{model} at {url} (settings {settings_hash(config, runner.harness)})"
+        sides.append(Side(name=name, runner=runner))
+    return sides
+
+
+class StderrDisplay:
+    """A `Display` of plain lines, beside which the report is all that goes to standard output."""
+
+    def say(self, text: str) -> None:
+        print(text, file=sys.stderr)  # noqa: T201
+
+    @contextmanager
+    def stage(self, name: str, total: float) -> Iterator["StderrDisplay"]:
+        self.say(f"{name}: {total:g} to do")
+        yield self
+
+    def at(self, done: float, line: str = "") -> None:
+        self.say(f"{done:g} done {line}".rstrip())
+
+    def more(self, line: str = "") -> None:
+        self.say(line)
+
+
+def _complain(message: str) -> int:
+    print(f"ostinato bench: {message}", file=sys.stderr)  # noqa: T201
+    return WRONG
