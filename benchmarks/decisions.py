@@ -43,13 +43,14 @@ from ostinato.types import Decision, Verdict
 Row = dict[str, Any]
 Rng = np.random.Generator
 CONFIG = load(RunConfig, DEMO)
-HELD_OUT = CONFIG.tasks.held_out
 DEVELOPERS = int(CONFIG.live.developers)
 CYCLES = 30
 PLANNED = 200
 """The sessions after which an A/A test is over, unless its users have had all of theirs before."""
 SOLVES = {"seeds": 0.6, "names": 0.55, "pairs": 0.5, "larger": 0.15, "families": 0.02}
 """The solve rates of the champion, about those of `docs/results.md`."""
+HELD_OUT = {split: n for split, n in CONFIG.tasks.held_out.items() if split in SOLVES}
+"""The splits of the pebbles; those of the example are too few to simulate."""
 SPREAD, WOBBLE = 0.25, 0.05
 """The standard deviations between clusters of their difficulty and of the change by another version."""
 WORTH = 1.5

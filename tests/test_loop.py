@@ -76,7 +76,7 @@ async def test_the_circle_turns_though_every_process_is_killed_once(tmp_path: Pa
     assert whole["requests_failed_by_swap"] == 0
     for when in ("before", "after"):
         held = report["held_out"][when]
-        assert set(held) == set(HELD_OUT)
+        assert set(held) == {*HELD_OUT, "mined"}
         assert held["seeds"]["n"] == 12
     (cycle,) = report["cycles"]  # of a dozen tasks nothing is shown: tests/loop/test_cycle.py has the rest
     assert cycle["live"]["sessions"] > 0 and cycle["live"]["signals"] > 0

@@ -5,11 +5,14 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Literal
 
+from ostinato import tasks
 from ostinato.config import ConfigError
 from ostinato.harness.agent import HarnessConfig
 from ostinato.model.config import ModelConfig
 from ostinato.rollout.practice import PracticeConfig
 from ostinato.tasks.base import IMPORTED, TaskError
+from ostinato.tasks.packed import SUFFIX as PACKED
+from ostinato.tasks.packed import PackedSource
 from ostinato.tasks.pebble import SPLITS, PebbleSource
 from ostinato.tasks.source import TRAIN, FolderSource, SourceError, TaskSource, mixture
 from ostinato.train.config import LearnerConfig, SftConfig, TrainerConfig
@@ -22,7 +25,9 @@ PEOPLE: Literal["people"] = "people"
 """The value of `live.developers` for real traffic."""
 HELD_OUT = tuple(split for split in SPLITS if split != TRAIN)
 """The held-out splits of the pebbles."""
-PEBBLES = "pebbles"
+PEBBLES, EXAMPLE = "pebbles", "example"
+"""The sources that need no path: generated problems, and a few tasks mined from a small repository."""
+EXAMPLE_TASKS = Path(tasks.__file__).with_name("example.jsonl")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +66,7 @@ class SourceConfig:
     """One source of tasks."""
 
     path: Path | None = None
-    """A Harbor task, or a folder of them; none are the pebbles."""
+    """A Harbor task, a folder of them, or a packed dataset (`.jsonl`)."""
     weight: float = 1.0
     """The share of draws beside the weights of the other sources."""
     foreign: str = IMPORTED
@@ -85,10 +90,12 @@ def sources(config: TasksConfig) -> TaskSource:
     parts: dict[str, tuple[TaskSource, float]] = {}
     for name, each in config.sources.items():
         source: TaskSource = PebbleSource()
-        if each.path is not None:
-            source = FolderSource(each.path, foreign=each.foreign)
+        path = EXAMPLE_TASKS if each.path is None and name == EXAMPLE else each.path
+        if path is not None:
+            packed = path.suffix == PACKED
+            source = PackedSource(path) if packed else FolderSource(path, foreign=each.foreign)
         elif name != PEBBLES:
-            raise SourceError(f"tasks.sources.{name} has no path: only {PEBBLES!r} are generated")
+            raise SourceError(f"tasks.sources.{name} has no path: {PEBBLES} and {EXAMPLE} alone need none")
         parts[name] = (source, each.weight)
     return mixture(parts)
 

@@ -41,7 +41,7 @@ def write_repository(directory: Path, files: Mapping[str, str | bytes]) -> str:
     Raises ValueError for a path that leads out of the repository or into `.git`, FileExistsError when the
     directory has a `.git` already.
     """
-    wrong = [name for name in files if not _is_inside(name)]
+    wrong = [name for name in files if not is_inside(name)]
     if wrong:
         raise ValueError(f"files lie in the repository by plain relative paths, got {wrong}")
     git = directory / ".git"
@@ -63,7 +63,8 @@ def write_repository(directory: Path, files: Mapping[str, str | bytes]) -> str:
     return commit.identifier.hex()
 
 
-def _is_inside(name: str) -> bool:
+def is_inside(name: str) -> bool:
+    """Return whether a relative path stays within the repository, and out of `.git`."""
     parts = name.split("/")
     return not {"", ".", ".."}.intersection(parts) and parts[0].lower() != ".git" and "\0" not in name
 

@@ -4,7 +4,7 @@ A source yields problems, whose keys are known before anything of them is writte
 the key first and pays for the task only when it is the first to show it.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -96,10 +96,7 @@ class FolderSource:
         return tuple(sorted({task.split for task in self.tasks}))
 
     def problems(self, split: str, seed: int) -> Iterator[Problem]:
-        by_key = {task.key: task for task in reversed(self.tasks) if task.split == split}
-        order = sorted(by_key)
-        Random(f"{split}/{seed}").shuffle(order)
-        return (Problem.of(by_key[key]) for key in order)
+        return ordered((Problem.of(task) for task in self.tasks if task.split == split), split, seed)
 
     def text(self, tasks: int, seed: int, rng: Random) -> Iterator[str]:
         for problem in islice(self.problems(TRAIN, seed), tasks):
@@ -135,9 +132,20 @@ class MixtureSource:
                 yield problem
 
     def text(self, tasks: int, seed: int, rng: Random) -> Iterator[str]:
-        total = sum(weight for _, weight in self._parts)
-        for source, weight in self._parts:
+        parts = [(source, weight) for source, weight in self._parts if TRAIN in source.splits]
+        total = sum(weight for _, weight in parts)
+        for source, weight in parts:
             yield from source.text(round(tasks * weight / total), seed, rng)
+
+
+def ordered(problems: Iterable[Problem], split: str, seed: int) -> Iterator[Problem]:
+    """Yield the problems of a split, the first of each key, in the order of the seed."""
+    by_key: dict[str, Problem] = {}
+    for problem in problems:
+        by_key.setdefault(problem.key, problem)
+    order = sorted(by_key)
+    Random(f"{split}/{seed}").shuffle(order)
+    return (by_key[key] for key in order)
 
 
 def mixture(parts: Mapping[str, tuple[TaskSource, float]]) -> TaskSource:

@@ -35,6 +35,11 @@ def register(commands: Any) -> None:
     mine.add_argument("--json", action="store_true", help="print the yield as JSON, last line of the output")
     mine.set_defaults(run=_mine, interrupted="stopped: the tasks that are in the folder are whole")
 
+    pack = commands.add_parser("pack", help="write the tasks of a folder into one file")
+    pack.add_argument("folder", type=Path, help="a task, or a folder of tasks")
+    pack.add_argument("file", type=Path, help="the file to write, which ends in .jsonl")
+    pack.set_defaults(run=_pack)
+
 
 def _mine(options: argparse.Namespace) -> int:
     from ostinato.loop.mining.mine import MiningConfig
@@ -47,6 +52,20 @@ def _mine(options: argparse.Namespace) -> int:
         seed=options.seed,
     )
     return asyncio.run(_run(options, config))
+
+
+def _pack(options: argparse.Namespace) -> int:
+    from ostinato.tasks.packed import SUFFIX, pack
+    from ostinato.tasks.source import FolderSource, SourceError
+
+    if options.file.suffix != SUFFIX:
+        raise SourceError(f"{options.file} does not end in {SUFFIX}, by which a packed dataset is known")
+    part = options.file.with_name(f".{options.file.name}.part")
+    part.write_text(
+        "".join(f"{pack(task)}\n" for task in FolderSource(options.folder).tasks), encoding="utf-8"
+    )
+    part.rename(options.file)
+    return DONE
 
 
 async def _run(options: argparse.Namespace, config: Any) -> int:
