@@ -156,8 +156,8 @@ class EpisodeRunner:
                 task, user, source=source, client=client, session_id=session_id
             )
         except SandboxError as error:
-            return self._void(task, session_id, f"the sandbox failed: {error}")
-        return await self._verified(task, outcome, changes)
+            return void_episode(task, session_id, f"the sandbox failed: {error}")
+        return await verified(self._verifier, task, outcome, changes)
 
     async def attempt(
         self,
@@ -179,7 +179,7 @@ class EpisodeRunner:
             agent, search = self._agent(sandbox, user, self._config, client)
             conversation = agent.converse(session_id, source=source, task_id=task.id)
             outcome = _blamed(await agent.prompt(conversation, task.instruction), search)
-            outcome, left = await agent.end(conversation, outcome), await _left(sandbox)
+            outcome, left = await agent.end(conversation, outcome), await changes_left(sandbox)
             if after is not None and left is not None:
                 await after(sandbox)
             return outcome, left
@@ -194,10 +194,10 @@ class EpisodeRunner:
                 task, user, source=source, session_id=trunk, after=after, branches=branches
             )
         except SandboxError as error:
-            failed = self._void(task, trunk, f"the sandbox failed: {error}")
+            failed = void_episode(task, trunk, f"the sandbox failed: {error}")
             return Tree(trunk=None, branches=(failed,))
         if not forks:
-            return Tree(trunk=None, branches=(await self._verified(task, outcome, changes),))
+            return Tree(trunk=None, branches=(await verified(self._verifier, task, outcome, changes),))
         grown = (self._branch(task, user, fork, conversation) for fork, conversation in forks)
         return Tree(trunk=trunk, branches=tuple(await asyncio.gather(*grown)))
 
@@ -212,7 +212,7 @@ class EpisodeRunner:
             outcome = _blamed(await agent.prompt(conversation, task.instruction), search)
             outcome = await agent.end(conversation, outcome)
             if outcome.ending is not Ending.TURN_LIMIT:
-                return outcome, await _left(sandbox), []
+                return outcome, await changes_left(sandbox), []
             forks = await sandbox.fork(branches)
             return outcome, {}, [(fork, conversation.branch(new_id())) for fork in forks]
         finally:
@@ -224,8 +224,8 @@ class EpisodeRunner:
         try:
             outcome, changes = await self._go_on(user, sandbox, conversation)
         except SandboxError as error:
-            return self._void(task, conversation.session_id, f"the sandbox failed: {error}")
-        return await self._verified(task, outcome, changes)
+            return void_episode(task, conversation.session_id, f"the sandbox failed: {error}")
+        return await verified(self._verifier, task, outcome, changes)
 
     async def _go_on(
         self, user: Answering, sandbox: Sandbox, conversation: Conversation
@@ -233,7 +233,7 @@ class EpisodeRunner:
         try:
             agent, search = self._agent(sandbox, user, self._config)
             outcome = _blamed(await agent.go_on(conversation), search)
-            return await agent.end(conversation, outcome), await _left(sandbox)
+            return await agent.end(conversation, outcome), await changes_left(sandbox)
         finally:
             await sandbox.destroy()
 
@@ -252,56 +252,62 @@ class EpisodeRunner:
         )
         return agent, search
 
-    async def _verified(self, task: Task, outcome: Outcome, changes: Left) -> Episode:
-        if outcome.ending is Ending.INFRASTRUCTURE:
-            return self._void(task, outcome.session_id, outcome.reason)
-        if changes is None:
-            return self._failed(task, outcome)
-        verification: Verification = await self._verifier.verify(task, changes)
-        if verification.void is not None:  # what the session left is here: another try costs no session
-            verification = await self._verifier.verify(task, changes)
-        answer_right = "answer" not in task.metadata or answered(task, outcome.final_message)
-        tampered = bool(verification.tampered)
-        solved = verification.passed and answer_right and not tampered
-        return Episode(
-            task=task,
-            session_id=outcome.session_id,
-            outcome=outcome,
-            changed=bool(changes),
-            changes=changes,
-            solved=solved,
-            tampered=tampered,
-            grade=verification.grade,
-            void=verification.void,
-        )
 
-    def _failed(self, task: Task, outcome: Outcome) -> Episode:
-        """Return the failed episode of a session that left nothing that can be judged, by its own fault."""
-        return Episode(
-            task=task,
-            session_id=outcome.session_id,
-            outcome=outcome,
-            changed=True,
-            solved=False,
-            tampered=False,
-            void=None,
-        )
-
-    def _void(self, task: Task, session_id: str, why: str) -> Episode:
-        return Episode(
-            task=task,
-            session_id=session_id,
-            outcome=Outcome(
-                session_id=session_id, ending=Ending.INFRASTRUCTURE, final_message="", turns=0, calls=()
-            ),
-            changed=False,
-            solved=False,
-            tampered=False,
-            void=why,
-        )
+async def verified(verifier: Verifier, task: Task, outcome: Outcome, changes: Left) -> Episode:
+    """Return the episode of a session that ended with these changes; they are judged by the hidden tests."""
+    if outcome.ending is Ending.INFRASTRUCTURE:
+        return void_episode(task, outcome.session_id, outcome.reason)
+    if changes is None:
+        return _failed(task, outcome)
+    verification: Verification = await verifier.verify(task, changes)
+    if verification.void is not None:  # what the session left is here: another try costs no session
+        verification = await verifier.verify(task, changes)
+    answer_right = "answer" not in task.metadata or answered(task, outcome.final_message)
+    tampered = bool(verification.tampered)
+    solved = verification.passed and answer_right and not tampered
+    return Episode(
+        task=task,
+        session_id=outcome.session_id,
+        outcome=outcome,
+        changed=bool(changes),
+        changes=changes,
+        solved=solved,
+        tampered=tampered,
+        grade=verification.grade,
+        void=verification.void,
+    )
 
 
-async def _left(sandbox: Sandbox) -> Left:
+def _failed(task: Task, outcome: Outcome) -> Episode:
+    """Return the failed episode of a session that left nothing that can be judged, by its own fault."""
+    return Episode(
+        task=task,
+        session_id=outcome.session_id,
+        outcome=outcome,
+        changed=True,
+        solved=False,
+        tampered=False,
+        void=None,
+    )
+
+
+def void_episode(task: Task, session_id: str, why: str) -> Episode:
+    """Return the episode of a session that a failure of ours spoilt, for the reason `why`."""
+    return Episode(
+        task=task,
+        session_id=session_id,
+        outcome=Outcome(
+            session_id=session_id, ending=Ending.INFRASTRUCTURE, final_message="", turns=0, calls=()
+        ),
+        changed=False,
+        solved=False,
+        tampered=False,
+        void=why,
+    )
+
+
+async def changes_left(sandbox: Sandbox) -> Left:
+    """Return what a session changed."""
     try:
         return await sandbox.changes()
     except (ChangesError, EndedWithinError):

@@ -247,6 +247,19 @@ def _check_practice(config: RunConfig) -> None:
         )
     if config.refine.versions is None or config.refine.spread:
         raise ConfigError("practice ends at refine.versions: make it a number, and leave refine.spread false")
+    _check_outside(config)
+
+
+def _check_outside(config: RunConfig) -> None:
+    outside = config.practice.outside
+    if not outside.harness:
+        return
+    try:
+        outside.check()
+    except ValueError as error:
+        raise ConfigError(f"practice.outside: {error}") from error
+    if config.sandbox not in ("auto", "ns"):
+        raise ConfigError(f"practice.outside needs the sandbox ns, and sandbox is {config.sandbox!r}")
 
 
 def _check_live(live: LiveConfig) -> None:

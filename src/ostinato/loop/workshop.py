@@ -14,6 +14,8 @@ from ostinato.fleet.choose import choose_backend
 from ostinato.gateway.config import GatewayServerConfig
 from ostinato.harness.client import GatewayClient, open_http
 from ostinato.harness.episode import EpisodeRunner
+from ostinato.harness.outside.config import OutsideConfig
+from ostinato.harness.outside.runner import OutsideRunner
 from ostinato.harness.profiles.profile import profile
 from ostinato.harness.providers.search import SearchAt
 from ostinato.loop.base import Display
@@ -97,6 +99,11 @@ class Workshop:
 
     def runner(self, client: GatewayClient) -> EpisodeRunner:
         return EpisodeRunner(client, self.backend, self._verifier, self.config.harness, search=self._search)
+
+    def outside_runner(self, user: str, arm: str, outside: OutsideConfig) -> OutsideRunner:
+        """Return the runner of an outside harness, whose door holds a key pinned to the arm."""
+        key = self._key(user, "admin", arm)
+        return OutsideRunner(self._gateway.url, key, self.backend, self._verifier, outside)
 
     def put_arm(self, arm: Arm) -> None:
         """Add or replace one arm; the others stay."""

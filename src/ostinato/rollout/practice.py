@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ostinato.harness.episode import CardUser, Episode, EpisodeRunner, Tree
+from ostinato.harness.outside.config import OutsideConfig
+from ostinato.harness.outside.runner import OutsideRunner
 from ostinato.rewards.definition import Definition
 from ostinato.rollout.credit import credit_group, samples
 from ostinato.store import Store
@@ -41,11 +43,17 @@ class PracticeConfig:
     """The number of branches that a session is forked into, sandbox and all; 1 does not fork."""
     branch_after: int = 1
     """Turns before the fork. A session that ends sooner is not forked."""
+    outside: OutsideConfig = field(default_factory=OutsideConfig)
+    """Somebody else's harness, which practises in place of our own."""
 
     def __post_init__(self) -> None:
         if self.branches < 1 or self.branch_after < 1:
             raise ValueError(
                 f"practice: branches {self.branches} and branch_after {self.branch_after} are 1 at least"
+            )
+        if self.outside.harness and self.branches > 1:
+            raise ValueError(
+                f"practice: {self.outside.harness} cannot be forked: let branches be 1, not {self.branches}"
             )
 
 
@@ -66,7 +74,7 @@ class Practice:
 
     def __init__(
         self,
-        runner: EpisodeRunner,
+        runner: EpisodeRunner | OutsideRunner,
         store: Store,
         definition: Definition,
         directory: Path,
@@ -106,7 +114,7 @@ class Practice:
 
     async def _tree(self, task: Task) -> Tree:
         user, config = CardUser(task), self._config
-        if config.branches == 1:
+        if isinstance(self._runner, OutsideRunner) or config.branches == 1:
             episode = await self._runner.run(task, user, source=Source.PRACTICE)
             return Tree(trunk=None, branches=(episode,))
         return await self._runner.grow(

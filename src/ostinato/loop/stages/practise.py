@@ -3,6 +3,8 @@ process."""
 
 from dataclasses import replace
 
+from ostinato.harness.episode import EpisodeRunner
+from ostinato.harness.outside.runner import OutsideRunner
 from ostinato.loop.results import Practised
 from ostinato.loop.services import alongside, watch
 from ostinato.loop.stages.learn import last_line, start_learner
@@ -21,8 +23,7 @@ async def practise(shop: Workshop) -> Practised:
     assert versions is not None  # `config.check` has refused anything else
     arm = Arm(name="practice", version=0, share=0.0, engines=())
     async with shop.serving(arm, follow=True) as engine:
-        runner = shop.runner(shop.client("practice", "practice"))
-        practice = Practice(runner, shop.store, PRACTICE, shop.run.tasks / "practice", config.practice)
+        practice = Practice(_runner(shop), shop.store, PRACTICE, shop.run.tasks / "practice", config.practice)
         steps = replace(config.refine, versions=None)
         learner = await start_learner(shop, "practice", steps, until=versions)
         learning = True
@@ -47,3 +48,10 @@ async def practise(shop: Workshop) -> Practised:
             untrainable=practice.progress.untrainable,
             engine=await shop.counters(engine),
         )
+
+
+def _runner(shop: Workshop) -> EpisodeRunner | OutsideRunner:
+    outside = shop.config.practice.outside
+    if outside.harness:
+        return shop.outside_runner("practice", "practice", outside)
+    return shop.runner(shop.client("practice", "practice"))
