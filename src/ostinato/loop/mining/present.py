@@ -74,7 +74,8 @@ async def mine_present(
             if verdict == KEPT and len(drafts) < wanted and per_function[where] < PER_FUNCTION:
                 per_function[where] += 1
                 level = LEVELS[len(drafts) % len(LEVELS)] if detail == "mixed" else detail
-                drafts.append(draft(tree, found, trial.fault, failing=failing, passing=passing, level=level))
+                made = draft(tree, found, trial.fault, failing=failing, passing=passing, level=level)
+                drafts.append(made)
     return drafts
 
 
@@ -163,6 +164,7 @@ def draft(
         files[path] = text.encode()
         hidden += gone
     visible = [name for name in functions_of(failing) if name not in hidden]
+    level = level if visible else level.replace("terse", "plain")  # a bare name would leave a guess
     suite = sorted({test.partition("::")[0] for test in failing})
     reaching = [test for test in passing if test.partition("::")[0] in suite][:MAX_PASSING]
     rng = Random(f"{tree.name}/{fault.path}/{fault.line}/{fault.kind}")

@@ -17,7 +17,7 @@ FOLDER = ".mining"
 FAULT_TIMEOUT_S = 10.0
 LIMITS = replace(DEFAULT_LIMITS, memory_mb=2048, cpu_s=300, wall_s=600.0, disk_mb=256, processes=128)
 HEAD_TIMEOUT_S = 60.0
-"""The seconds that all tests of a repository may take together."""
+"""The CPU seconds that all tests of a repository may take together."""
 NETWORK = re.compile(
     r"gaierror|name resolution|Network is unreachable|Connection refused|URLError|ConnectionError"
 )
@@ -55,7 +55,9 @@ async def survey(backend: Backend, name: str, files: Mapping[str, bytes], tests:
     first, second = found["first"], found["second"]
     if "outcomes" not in first or "outcomes" not in second:
         if first.get("timeout") or second.get("timeout"):
-            raise MiningError("tests never end", name, f"they take more than {HEAD_TIMEOUT_S:.0f} s")
+            raise MiningError(
+                "tests never end", name, f"they take more than {HEAD_TIMEOUT_S:.0f} CPU seconds"
+            )
         raise MiningError("tests end their process", name, "pytest did not come to its end")
     functions = [(path, line) for path, line in first["functions"]]
     outcomes = first["outcomes"]

@@ -11,6 +11,7 @@ what its own tests cost. It needs the standard library and pytest alone.
 import contextlib
 import json
 import os
+import resource
 import select
 import signal
 import sys
@@ -21,6 +22,8 @@ from collections.abc import Callable
 from typing import Any
 
 MESSAGE_CHARACTERS = 300
+PATIENCE = 4
+"""The seconds by the clock for each CPU second that a run may take, since the machine may be busy."""
 OPTIONS = ("-q", "-p", "no:cacheprovider", "--continue-on-collection-errors", "-o", "addopts=", "--tb=short")
 Json = dict[str, Any]
 
@@ -115,29 +118,34 @@ def _place(code: types.CodeType) -> tuple[str, int]:
 
 
 def run(tests: list[str], timeout_s: float, *, trace: bool = False, reverse: bool = False) -> Json:
-    """Run tests in a fork of this process and return what came of them; without `outcomes` it died."""
+    """Run tests in a fork of this process and return what came of them; without `outcomes` it died.
+
+    `timeout_s` are CPU seconds; by the clock a run may take `PATIENCE` times as long.
+    """
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reader)
-        _as_child(writer, lambda: _run_here(tests, trace, reverse))
+        _as_child(writer, timeout_s, lambda: _run_here(tests, trace, reverse))
     os.close(writer)
-    data, ended = _read(reader, time.monotonic() + timeout_s)
+    data, ended = _read(reader, time.monotonic() + PATIENCE * timeout_s)
     os.close(reader)
     for kill in (os.killpg, os.kill):  # the child may not have its own group yet
         with contextlib.suppress(ProcessLookupError):
             kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
+    _, status = os.waitpid(child, 0)
     try:
         result: Json = json.loads(data)
     except ValueError:
-        return {"died": ended, "timeout": not ended}
+        late = not ended or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU)
+        return {"died": not late, "timeout": late}
     return result
 
 
-def _as_child(writer: int, work: Callable[[], Json]) -> None:
+def _as_child(writer: int, cpu_s: float, work: Callable[[], Json]) -> None:
     """Do the work in a process group of its own, without output; write its result and end."""
     os.setpgid(0, 0)
+    resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s) + 1, int(cpu_s) + 2))
     quiet = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(quiet, number)
