@@ -8,6 +8,7 @@ pytest's own plugins, which pytest scans for hooks and fixtures at every start.
 import gc
 import importlib.util
 import io
+import json
 import os
 import sys
 import sysconfig
@@ -23,15 +24,19 @@ from _pytest.fixtures import FixtureFunctionDefinition
 
 from ostinato.sandbox.exam.worker import module_names
 from ostinato.sandbox.guest.pytest_command import Invocation, parse
+from ostinato.sandbox.suites import start, under_pytest
 
 _TEST = "import pytest\n\n\ndef test_a(tmp_path):\n    assert 1 == 1\n\n\ndef test_b():\n    assert 1 == 2\n"
 
 
 def fork_body(command: str, root: str) -> Callable[[], int] | None:
-    """Return a function that does the same as `command` in a fork of this process, a call of pytest.
+    """Return a function that does the same as `command` in a fork of this process.
 
-    None: the command is something else, and needs the shell.
+    The command is a call of pytest or the run of a guarded suite. None: it is something else, and needs the
+    shell.
     """
+    if command == start.COMMAND:
+        return None if _shadows(root) else run_suite
     invocation = recognise(command, root)
     return None if invocation is None else lambda: run(invocation)
 
@@ -47,9 +52,28 @@ def recognise(command: str, root: str) -> Invocation | None:
     >>> recognise("pytest | tail -3", "/nowhere")
     """
     invocation = parse(command)
-    if invocation is None or any(name in sys.modules for name in module_names(root)):
-        return None
-    return invocation
+    return None if invocation is None or _shadows(root) else invocation
+
+
+def _shadows(root: str) -> bool:
+    return any(name in sys.modules for name in module_names(root))
+
+
+def run_suite() -> int:
+    """Run the suite whose order comes on standard input, as `start.COMMAND` does in a new interpreter."""
+    _forget_ourselves()
+    sys.path[:] = filter(None, sys.path)
+    with open(0, "rb", closefd=False) as source:
+        order = json.loads(source.read(int(source.readline())))
+    _open_standard_streams()
+    exec(order["start"], {"order": order})  # noqa: S102 - the verifier's own program
+    return 0
+
+
+def _forget_ourselves() -> None:
+    """Drop our own modules, which a fresh interpreter would not have loaded."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "ostinato"]:
+        del sys.modules[name]
 
 
 def run(invocation: Invocation) -> int:
@@ -64,8 +88,7 @@ def run(invocation: Invocation) -> int:
     sys.executable = (
         _interpreter(script) if invocation.python is None else str(Path(scripts, invocation.python))
     )
-    for name in [name for name in sys.modules if name.partition(".")[0] == "ostinato"]:
-        del sys.modules[name]
+    _forget_ourselves()
     _open_standard_streams()
     try:
         status = int(_pytest.config._console_main())
@@ -137,7 +160,12 @@ def _is_hook_or_fixture(name: str, value: object) -> bool:
 def _prebuild_configs() -> None:
     """Build pytest's initial configurations now, for each program name, without plugins named by `-p`."""
     build: Callable[..., pytest.Config] = _pytest.config.get_config
-    ready = {_config_key(prog, ()): build([], None, prog=prog) for prog in ("python -m pytest", "pytest")}
+    calls: Sequence[tuple[str | None, list[str]]] = (
+        ("python -m pytest", []),
+        ("pytest", []),
+        (None, [under_pytest.NO_CACHE]),
+    )
+    ready = {_config_key(prog, args): build(args, None, prog=prog) for prog, args in calls}
 
     def get_config(
         args: Sequence[str] = (), plugins: Sequence[Any] | None = None, *, prog: str | None = None

@@ -9,6 +9,7 @@ from typing import Any
 
 from ostinato.sandbox.suites import planted
 
+NO_CACHE = "-pno:cacheprovider"
 Send = Callable[[dict[str, Any]], None]
 
 
@@ -29,7 +30,7 @@ def run(plan: dict[str, Any], send: Send) -> None:
     sys.argv[:] = ["pytest"]
     sys.dont_write_bytecode = True
     files = list(dict.fromkeys(test.partition("::")[0] for test, _ in plan["order"]))
-    options = ["-p", "no:cacheprovider", "-q", "--tb=no", "--continue-on-collection-errors", "-o", "addopts="]
+    options = [NO_CACHE, "-q", "--tb=no", "--continue-on-collection-errors", "-o", "addopts="]
     arguments = [*options, f"--rootdir={root}", *plan["arguments"], "--", *files]
     send({"begun": True})
     pytest.main(arguments, plugins=[_plugin(plan["order"], send)])
