@@ -1,6 +1,7 @@
 """A verifier on each kind of backend, a task to cheat on, and the count of the attempts."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from ostinato.sandbox import Backend, Limits, SandboxError, Spec
 from ostinato.sandbox.backends.process.backend import ProcessBackend
 from ostinato.sandbox.choose import choose_backend
 from ostinato.sandbox.exam.verifier import Verification, Verifier
-from ostinato.types import Task
+from ostinato.types import Grade, Task
 
 LIMITS = Limits(wall_s=3.0, cpu_s=2, processes=20, memory_mb=400)
 REPO = {
@@ -129,3 +130,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         }
         if total := sum(ran.values()):
             terminalreporter.write_line(f"{what}: {total} cases, {ran['passed']} {right}")
+    grades: Counter[str] = Counter()
+    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
+        if "hacks/test_guarded" in report.nodeid and report.when == "call":
+            grades.update(grade for grade, passed in report.user_properties if passed)
+            grades.update("of " + grade for grade, _ in report.user_properties)
+    for grade in Grade:
+        if total := grades[f"of {grade}"]:
+            terminalreporter.write_line(
+                f"attacks on a suite: {grades[grade]} of {total} pass as {grade.value}"
+            )

@@ -30,6 +30,7 @@ from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.types import Task
 
 HIDDEN = """
+import unittest
 import pytest
 from calc import alpha, LIMIT
 from pkg.deep import gamma
@@ -49,11 +50,16 @@ def test_gamma(value):
 
 def test_limit():
     assert LIMIT == 5
+
+
+class Case(unittest.TestCase):
+    def test_case(self):
+        self.assertEqual(alpha(1, 2), 3)
 """
 GAMMA = [
     f"test_hidden.py::test_gamma[{name}]" for name in ("value0", "\\xe9", "x", "-0.0", "None", str(10**100))
 ]
-IDS = ("test_hidden.py::test_alpha", *GAMMA, "test_hidden.py::test_limit")
+IDS = ("test_hidden.py::test_alpha", *GAMMA, "test_hidden.py::test_limit", "test_hidden.py::Case::test_case")
 HONEST = {
     "plain": "LIMIT = 5\ndef alpha(a, b):\n    return a + b\n",
     "noisy": "import sys\nprint('x' * 10**6)\nLIMIT = 5\ndef alpha(a, b):\n    print(a)\n    return a + b\n",

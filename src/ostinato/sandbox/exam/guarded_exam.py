@@ -12,19 +12,20 @@ import json
 import secrets
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ostinato.sandbox.base import Backend, EndedWithinError, Exam, Sandbox, SandboxError, Spec
+from ostinato.sandbox.exam import control_files
 from ostinato.sandbox.exam.host import GRACE_S, run_variations
 from ostinato.sandbox.exam.suite import Suite, hidden_files, planned
 from ostinato.sandbox.exam.suite_reports import SuiteReports
 from ostinato.sandbox.files import tree
 from ostinato.sandbox.files.scratch import Scratch
 from ostinato.sandbox.protocol.connection import ResponseTimeoutError
-from ostinato.sandbox.suites import planted, start, under_pytest
+from ostinato.sandbox.suites import planted, start, under_pytest, watch
 
-_SOURCES = {each.__name__: Path(str(each.__file__)).read_text() for each in (planted, under_pytest)}
+_SOURCES = {each.__name__: Path(str(each.__file__)).read_text() for each in (planted, watch, under_pytest)}
 _START = Path(str(start.__file__)).read_text()
 _MAIN = {"pytest": under_pytest.__name__}
 
@@ -49,8 +50,9 @@ async def examine(backend: Backend, exam: Exam, suite: Suite, test_ids: tuple[st
 
     Raises ChangesError for the changes, SandboxError when the suite could not be run.
     """
-    signs: list[str] = []
-    notes: list[str] = []
+    screened = control_files.screen(exam)
+    signs, notes = list(screened.signs), list(screened.notes)
+    exam = replace(exam, changes=screened.changes)
 
     async def run_once(seed: int) -> dict[str, str]:
         reports = await _examine(backend, exam, suite, planned(test_ids, seed))
@@ -71,7 +73,13 @@ async def _examine(backend: Backend, exam: Exam, suite: Suite, order: list[tuple
         await asyncio.to_thread(_lay_out, exam, repo)
         sandbox = await backend.create(Spec(repo=repo, limits=exam.limits))
         try:
-            plan = {"nonce": nonce, "root": sandbox.root, "order": order, "arguments": suite.arguments}
+            plan = {
+                "nonce": nonce,
+                "root": sandbox.root,
+                "order": order,
+                "arguments": suite.arguments,
+                **control_files.watched(exam, sandbox.root),
+            }
             async with asyncio.timeout(exam.limits.wall_s + GRACE_S):
                 await _run(sandbox, _order(suite, plan), reports)
         except (EndedWithinError, ResponseTimeoutError, TimeoutError):

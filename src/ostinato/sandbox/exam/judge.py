@@ -86,6 +86,11 @@ class Judge:
         # the first steps of pytest.main and _pytest.main.wrap_session: the expensive ones need no tests yet
         self._config = _pytest.config._prepareconfig(arguments, [self._reporter], prog="judge")
         self._config.option.tbstyle = "no"  # nobody reads tracebacks, and they take longer than the tests
+        for option in (
+            "usepdb",
+            "trace",
+        ):  # test cases of unittest ask for them, and their plugin is left out
+            setattr(self._config.option, option, False)
         self._session = pytest.Session.from_config(self._config)
         self._config._do_configure()
         self._config.hook.pytest_sessionstart(session=self._session)

@@ -130,6 +130,7 @@ def prepare() -> None:
         with redirect_stdout(io.StringIO()):
             pytest.main([f"--basetemp={scratch}/base"], plugins=[_Narrower()])
         os.chdir(here)
+    tempfile.tempdir = None  # a sandbox may have a TMPDIR of its own
     sys.modules.pop("test_warm", None)
     _prebuild_configs()
     gc.collect()

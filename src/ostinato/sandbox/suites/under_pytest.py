@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ostinato.sandbox.suites import planted
+from ostinato.sandbox.suites.watch import Watch, instrument
 
 NO_CACHE = "-pno:cacheprovider"
 Send = Callable[[dict[str, Any]], None]
@@ -23,6 +24,8 @@ def run(plan: dict[str, Any], send: Send) -> None:
     except ImportError as error:
         send({"void": f"pytest cannot be imported in the sandbox ({error}): install it there"})
         return
+    watch = Watch(plan["known"], plan["hidden"], send)
+    instrument(watch)
     root = plan["root"]
     os.chdir(root)
     folders = [root, os.path.join(root, "src")]  # noqa: PTH118
@@ -32,17 +35,25 @@ def run(plan: dict[str, Any], send: Send) -> None:
     files = list(dict.fromkeys(test.partition("::")[0] for test, _ in plan["order"]))
     options = [NO_CACHE, "-q", "--tb=no", "--continue-on-collection-errors", "-o", "addopts="]
     arguments = [*options, f"--rootdir={root}", *plan["arguments"], "--", *files]
+    plugin = _plugin(plan["order"], send, watch)
+    watch.begin()
     send({"begun": True})
-    pytest.main(arguments, plugins=[_plugin(plan["order"], send)])
+    try:
+        pytest.main(arguments, plugins=[plugin])
+    except Exception as error:
+        send({"uncollected": "pytest", "why": f"{type(error).__name__}: {error}"[:300]})
+        return
+    watch.check()
     send({"done": True})
 
 
-def _plugin(order: list[list[str]], send: Send) -> Any:
+def _plugin(order: list[list[str]], send: Send, watch: Watch) -> Any:
     """Return the plugin that selects the planned tests, and reports each by its place in the order."""
     import pytest
 
     places: dict[Any, int] = {}
-    current = {"place": -1, "outcome": "passed"}
+    functions: dict[Any, Any] = {}
+    current: dict[str, Any] = {}
 
     class Plugin:
         """The hooks of the run."""
@@ -53,13 +64,24 @@ def _plugin(order: list[list[str]], send: Send) -> Any:
             chosen = _planned(session, items, order)
             places.update({item: place for place, item in chosen})
             items[:] = [item for _, item in chosen]
+            functions.update({item: item.function for item in items if type(item) is pytest.Function})
 
         @pytest.hookimpl(wrapper=True, tryfirst=True)
         def pytest_runtest_protocol(self, item: Any) -> Iterator[Any]:
-            current.update(place=places.pop(item, -1), outcome="passed")
+            current.update(place=places.pop(item, -1), outcome="passed", raised=False)
+            if "runtest" in vars(item) or (item in functions and item.function is not functions.pop(item)):
+                watch.sign("a test was replaced after it was collected")
             result = yield
+            if current["raised"] and current["outcome"] == "passed":
+                watch.sign("the report of a test that raised was rewritten")
             send({"at": current["place"], "outcome": current["outcome"]})
             return result
+
+        @pytest.hookimpl(wrapper=True, tryfirst=True)
+        def pytest_runtest_makereport(self, item: Any, call: Any) -> Iterator[Any]:
+            report = yield
+            current["raised"] = current.get("raised") or call.excinfo is not None
+            return report
 
         @pytest.hookimpl(tryfirst=True)
         def pytest_runtest_logreport(self, report: Any) -> None:
