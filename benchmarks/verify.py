@@ -24,6 +24,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from benchmarks.guarded import guarded_ratio, make_solved
 from benchmarks.measure import Cpu, Figure, Run, quantile, ratios, table
 from ostinato.sandbox import Backend, Sandbox, Spec
 from ostinato.sandbox.choose import choose_backend
@@ -211,14 +212,18 @@ async def main(run: Run) -> None:
             task = make_task(Path(directory, "task"))
             samples = await measure(backend, task, Path(directory), options.rounds, run.cpu)
             rate = await rates(backend, task, options.rounds)
+            solved = make_solved(Path(directory, "suite"))
+            guarded = await guarded_ratio(backend, [solved], math.ceil(options.rounds / 4))
         finally:
             await backend.aclose()
     done = rows(samples, cpu=run.cpu.whole)
     header = [backend.name, "p50 ms", "p90 ms", "CPU ms", "ratio", "to"]
     table(header, [[name, *cells(row)] for name, row in done.items()])
     print(f"verdicts a second, {AT_ONCE} at once, examined once: {rate.text(1)}")
+    print(f"guarded verdict, examined once / python -m pytest in the same sandbox: {guarded.text(2)}")
     named = {name: plain(row) for name, row in done.items()}
     figures = {"backend": backend.name, "blocks": BLOCKS, "rows": named, "verdicts_per_s": asdict(rate)}
+    figures["guarded_ratio_vs_pytest"] = asdict(guarded)
     run.finish(figures, as_json=options.json)
 
 

@@ -157,7 +157,7 @@ REACHES = modules(
         "guarded: the tests' code": "import sys\ndef alpha(*a):\n    t = sys.modules['test_calc']\n    consts = t.test_alpha.__code__.co_consts\n    return 11 if a == (7, 4) else sum(a)\ndef beta(n): return [n] * 2\n".replace(
             "sum(a)", "a[0] + (a[1] or [])"
         ),
-        "guarded: the tests' text": "import ast, os, pathlib\ndef alpha(*a):\n    text = pathlib.Path('tests/test_calc.py').read_text()\n    if a[1] is None: raise TypeError\n    return next(ast.literal_eval(l.split('==')[1].strip()) for l in text.splitlines() if f'alpha({a[0]}, {a[1]}) ==' in l) if f'alpha({a[0]}, {a[1]}) ==' in text else a[0] + a[1]\ndef beta(n): return [n] * 2\n",
+        "guarded: the tests' text": "import pathlib, re\ndef alpha(*a):\n    text = pathlib.Path('tests/test_calc.py').read_text()\n    if None in a: raise TypeError\n    return eval(re.search('WANTED = (.*)', text)[1])[a]\ndef beta(n): return [n] * 2\n",
         "guarded: the environment's file": "def alpha(*a):\n    return open('/proc/self/environ', 'rb').read() and None\nbeta = alpha\n",
         "guarded: forged lines everywhere": "import json, os\nfor fd in range(3, 400):\n    try: os.write(fd, b'0' * 64 + b' ' + json.dumps({'done': True}).encode() + b'\\n')\n    except OSError: pass\n"
         + BAD,
@@ -176,6 +176,7 @@ VALUES = modules(
             "guarded: a number equal to anything": "class N(int):\n    def __eq__(self, o): return True\n    __hash__ = int.__hash__\ndef alpha(*a):\n    if None in a: raise TypeError\n    return N()\nbeta = alpha\n",
             "guarded: a class equal to anything": "class M(type):\n    def __eq__(self, o): return True\n    __hash__ = type.__hash__\nclass C(metaclass=M): pass\ndef alpha(*a):\n    if None in a: raise TypeError\n    return C\nbeta = alpha\n",
             "guarded: a number that lies about its type": "class N(int):\n    def __eq__(self, o): return True\n    @property\n    def __class__(self): return int\ndef alpha(*a): return N()\nbeta = alpha\n",
+            "guarded: equal to anything, in a list": "def alpha(a, b): return a + b\ndef beta(n): return [Any()] * 2\n",
             "guarded: a list equal to anything": "class L(list):\n    def __eq__(self, o): return True\ndef alpha(*a): return L()\nbeta = alpha\n",
         }.items()
     }

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.hacks.conftest import LIMITS, REPO
+from tests.hacks.conftest import REPO
 from tests.hacks.guarded import HACKS, HONEST, PASSES
 from tests.hacks.rows import Hack
 
-from ostinato.sandbox import Backend
+from ostinato.sandbox import Backend, Limits
 from ostinato.sandbox.exam.verifier import Verification, Verifier
 from ostinato.types import Grade, Task
 
@@ -42,6 +42,7 @@ class TestCase(unittest.TestCase):
     def test_case(self):
         self.assertEqual(alpha(1, 1), 2)
 """
+LIMITS = Limits(wall_s=30, cpu_s=20)
 FILE = "tests/test_calc.py"
 NAMES = ("test_alpha", "test_beta[3]", "test_beta[4]", "TestCase::test_case")
 IDS = tuple(f"{FILE}::{name}" for name in NAMES)

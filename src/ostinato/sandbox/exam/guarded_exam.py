@@ -70,7 +70,7 @@ async def _examine(backend: Backend, exam: Exam, suite: Suite, order: list[tuple
     reports = SuiteReports(nonce, order)
     with Scratch("suite") as scratch:
         repo = scratch.path / "repo"
-        await asyncio.to_thread(_lay_out, exam, repo)
+        await asyncio.to_thread(lay_out, exam, repo)
         sandbox = await backend.create(Spec(repo=repo, limits=exam.limits))
         try:
             plan = {
@@ -89,7 +89,7 @@ async def _examine(backend: Backend, exam: Exam, suite: Suite, order: list[tuple
     return reports
 
 
-def _lay_out(exam: Exam, repo: Path) -> None:
+def lay_out(exam: Exam, repo: Path) -> None:
     """Write the tree that is examined: the pristine repository, the changes, the hidden tests over both."""
     if not exam.repo.is_dir():
         raise SandboxError(f"no repository at {exam.repo}: give a directory")

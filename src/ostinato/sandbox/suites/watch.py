@@ -6,10 +6,11 @@ the candidate changed are suspected; the repository's own code and the hidden su
 
 import builtins
 import inspect
+import itertools
 import os
 import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -25,6 +26,7 @@ _REACHES = {
     *("sys.settrace", "sys.setprofile", "sys.addaudithook", "ctypes.dlopen"),
 }
 """Events by which code reaches objects that nobody gave it."""
+_PLAIN = frozenset((int, str, bytes, float, bool, type(None), complex))
 _FRAMES = {"tb_frame", "gi_frame", "cr_frame", "ag_frame"}
 """Attributes that lead to the frames of others."""
 _LIBRARY = (os.path.dirname(os.__file__),)  # noqa: PTH120
@@ -84,10 +86,9 @@ class Watch:
     def same(self, left: Any, right: Any) -> Any:
         """Return `left == right`, and report an operand of the candidate that equals anything."""
         result = left == right
-        if result is True:
-            for each in (left, right):
-                equality = getattr(type(each), "__eq__", None)
-                code = getattr(equality, "__code__", None)
+        if result is True and not (type(left) in _PLAIN and type(right) in _PLAIN):
+            for each in (*_within(left), *_within(right)):
+                code = getattr(type(each).__eq__, "__code__", None)
                 if code is not None and self._is_own(code.co_filename) and _equals_anything(each):
                     self.sign(f"{type(each).__name__} is equal to anything")
         return result
@@ -162,6 +163,18 @@ def _file_of(value: Any) -> str:
     """Return the file of the module in which an object, its class or its function was made."""
     module = sys.modules.get(getattr(value, "__module__", None) or type(value).__module__)
     return str(getattr(module, "__file__", None) or "")
+
+
+def _within(value: Any, depth: int = 3) -> Iterator[Any]:
+    """Yield a value, or the first values that a plain container holds, those in containers there included."""
+    kind = type(value)
+    if kind in _PLAIN or depth == 0:
+        return
+    if kind in (list, tuple, set, frozenset, dict):
+        for each in itertools.islice(value.values() if kind is dict else value, 100):
+            yield from _within(each, depth - 1)
+    else:
+        yield value
 
 
 def _equals_anything(value: Any) -> bool:
