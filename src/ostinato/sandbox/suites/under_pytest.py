@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ostinato.sandbox.suites import planted
-from ostinato.sandbox.suites.watch import Watch, instrument
+from ostinato.sandbox.suites.watch import TamperWatch, instrument
 
 NO_CACHE = "-pno:cacheprovider"
 Send = Callable[[dict[str, Any]], None]
@@ -24,7 +24,7 @@ def run(plan: dict[str, Any], send: Send) -> None:
     except ImportError as error:
         send({"void": f"pytest cannot be imported in the sandbox ({error}): install it there"})
         return
-    watch = Watch(plan["known"], plan["hidden"], send)
+    watch = TamperWatch(plan["known"], plan["hidden"], send)
     instrument(watch)
     root = plan["root"]
     os.chdir(root)
@@ -47,7 +47,7 @@ def run(plan: dict[str, Any], send: Send) -> None:
     send({"done": True})
 
 
-def _plugin(order: list[list[str]], send: Send, watch: Watch) -> Any:
+def _plugin(order: list[list[str]], send: Send, watch: TamperWatch) -> Any:
     """Return the plugin that selects the planned tests, and reports each by its place in the order."""
     import pytest
 

@@ -33,7 +33,7 @@ _LIBRARY = (os.path.dirname(os.__file__),)  # noqa: PTH120
 _PASSED_OVER = (inspect.__file__,)
 
 
-class Watch:
+class TamperWatch:
     """The detectors of one run.
 
     `known` maps a changed file to the words that its pristine text had already: these events are its own.
@@ -184,7 +184,7 @@ def _equals_anything(value: Any) -> bool:
         return False
 
 
-def instrument(watch: Watch) -> None:
+def instrument(watch: TamperWatch) -> None:
     """Let the comparisons of test files, and those of test cases, pass through `watch.same`.
 
     It has to be called before `begin`, which remembers the machinery with these changes.
