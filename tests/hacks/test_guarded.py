@@ -106,7 +106,7 @@ async def test_an_attack_passes_only_where_the_page_says(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hack", HACKS, ids=lambda hack: hack.name)
+@pytest.mark.parametrize("hack", HACKS[::5], ids=lambda hack: hack.name)
 async def test_an_attack_may_pass_where_nothing_guards(
     ns_backend: Backend, guarded_task: Task, hack: Hack, record_property: Callable[[str, object], None]
 ) -> None:
