@@ -60,7 +60,7 @@ def test_few_tasks_prove_nothing() -> None:
 
 def test_agreement_on_a_few_tasks_proves_nothing_about_all() -> None:
     few = [
-        replace(m, outcomes=tuple(replace(o, solved=(False,)) for o in m.outcomes[:12]))
+        replace(m, outcomes=tuple(replace(o, solved=(False,), tampered=(False,)) for o in m.outcomes[:12]))
         for m in (measured(1), measured(2))
     ]
     assert gate(*few, margin=0.05).decision is Decision.HOLD
@@ -125,3 +125,26 @@ def test_clusters_that_move_together_are_one_piece_of_evidence() -> None:
         change = gate(old, new, margin=0.05).evidence["changes"]["seeds"]
         widths.append(change["high"] - change["low"])
     assert widths[1] > 1.5 * widths[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [("forgeable", False, True), ("untested", False, True), ("turns", 2.0, 6.0), ("turns", 4.0, 6.0)],
+)
+def test_every_rate_is_guarded(name: str, before: float, after: float) -> None:
+    def with_rate(side: Measurement, value: float) -> Measurement:
+        outcomes = (replace(o, **{name: (value,) * len(o.solved)}) for o in side.outcomes)
+        return replace(side, outcomes=tuple(outcomes))
+
+    same, more = (with_rate(measured(2, 0.02), value) for value in (before, after))
+    current = with_rate(measured(1), before)
+    assert gate(current, same, margin=0.05).decision is Decision.ADMIT
+    result = gate(current, more, margin=0.05)
+    assert result.decision is Decision.ROLL_BACK and f"{name} rose" in result.reason
+
+
+def test_rates_over_different_passes_are_not_compared() -> None:
+    before, after = measured(1), measured(2)
+    some = (replace(o, turns=(2.0,) * 3) if i else o for i, o in enumerate(after.outcomes))
+    with pytest.raises(GateError, match="'turns' is not known of every pass of both"):
+        gate(before, replace(after, outcomes=tuple(some)), margin=0.05)
