@@ -9,9 +9,8 @@
   another comparison, of versions that differ by just that, is made on another suite of the same make.
 - `planted`: the whole path with a scripted model behind a URL, a real harness and real sandboxes. The second
   version fails on a planted share of the tasks that the first one solves.
-- `killed`: the same run in another process, killed with SIGKILL at random times, then finished. Nothing is
-  lost or counted twice when as many passes have a result as there are, and every result is that of a session
-  of its own.
+- `killed`: the same run in another process, killed with SIGKILL at random sessions, then finished. Nothing is
+  lost or counted twice when as many passes have a result as there are; `sessions` counts those cut off too.
 
 Intervals are Wilson's, 95 %.
 """
@@ -200,23 +199,33 @@ async def killed(folder: Path, tasks: int, passes: int, kills: int) -> Row:
     suite_of(folder, tasks)
     rng, sessions, started = random.Random(2), set[str](), time.monotonic()
 
+    due = asyncio.Event()
+    left = 0
+
     def model(session: str, _: Sequence[Message]) -> Message:
+        nonlocal left
         sessions.add(session)
+        left -= 1
+        if left == 0:
+            due.set()
         return says("done")
 
     async with endpoint(model) as url:
         died = 0
         while True:
+            due.clear()
+            left = rng.randint(1, tasks * passes // (kills + 1)) if died < kills else 0
             command = [sys.executable, "-m", "benchmarks.bench", "--child", str(folder), url, str(passes)]
             child = await asyncio.create_subprocess_exec(*command)
-            try:
-                limit = rng.uniform(1.5, 4.0) if died < kills else None
-                await asyncio.wait_for(child.wait(), limit)
+            over, kill = asyncio.create_task(child.wait()), asyncio.create_task(due.wait())
+            await asyncio.wait([over, kill], return_when=asyncio.FIRST_COMPLETED)
+            kill.cancel()
+            if over.done():
                 break
-            except TimeoutError:
-                child.send_signal(signal.SIGKILL)
-                await child.wait()
-                died += 1
+            await asyncio.sleep(rng.uniform(0, 0.1))
+            child.send_signal(signal.SIGKILL)
+            await over
+            died += 1
         store = Store.open(folder / "bench.db")
         rows = Contest(store, open_suite(folder / "suite"), passes=passes).results("child")
     return {

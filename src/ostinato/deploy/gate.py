@@ -42,7 +42,7 @@ SLACK = {
 }
 """The rise of each rate that a candidate must stay below: of a share of passes, or of the turns of a pass as
 a share of the current version's mean. Questions and untested work are no harm in themselves, and effort
-varies, so their slack is larger. Every rate is over the same passes of the same tasks as the score, all splits."""
+varies, so their slack is larger. Every rate is over the passes that the score is of, on all splits."""
 SCALED = {"turns"}
 """The rates that are numbers, not shares."""
 ALPHA = 0.05

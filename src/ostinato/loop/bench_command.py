@@ -49,6 +49,7 @@ def register(commands: Any) -> None:
     group = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_seal(group)
     _add_run(group)
+    _add_mine(group)
 
 
 def _add_seal(group: Any) -> None:
@@ -99,6 +100,53 @@ def _add_run(group: Any) -> None:
     run.set_defaults(
         run=_run, interrupted="stopped: the same command goes on with the passes that are missing"
     )
+
+
+def _add_mine(group: Any) -> None:
+    mine = group.add_parser(
+        "mine", help="make tasks of recorded, consented sessions: the user's words, and what was committed"
+    )
+    mine.add_argument("repository", type=Path, metavar="REPO", help="where the sessions took place")
+    mine.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of the tasks")
+    mine.add_argument("--store", default="runs/serve/store.db", help="the gateway's record: it holds consent")
+    mine.add_argument("--sandbox", default="auto", help="where the tests run")
+    mine.add_argument("--json", action="store_true", help="print the yield as JSON, last line of the output")
+    mine.set_defaults(run=_mine, interrupted="stopped: the tasks that are in the folder are whole")
+
+
+def _mine(options: argparse.Namespace) -> int:
+    if "://" not in options.store and not Path(options.store).is_file():
+        return _complain(f"{options.store} is no store: name the gateway's with --store")
+    return asyncio.run(_mine_sessions(options))
+
+
+async def _mine_sessions(options: argparse.Namespace) -> int:
+    from contextlib import closing
+
+    from ostinato.fleet.choose import choose_backend
+    from ostinato.harness.session_log import Sessions
+    from ostinato.loop.mining.mine import Miner, MiningConfig
+    from ostinato.loop.mining.sessions import SessionMiner
+    from ostinato.store import Store
+
+    options.out.mkdir(parents=True, exist_ok=True)
+    backend = await choose_backend(options.sandbox)
+    try:
+        with closing(Store.open(options.store)) as store:
+            miner = Miner(backend, options.out, MiningConfig())
+            sessions = SessionMiner(backend, miner, store, Sessions.of_user(), options.repository)
+            tasks = await sessions.mine(print)
+    finally:
+        await backend.aclose()
+    tally = miner.tally
+    for stage, number in tally.stages.items():
+        print(f"{number:6} {stage}")  # noqa: T201
+    for kind, number in tally.refused.most_common():
+        print(f"{number:6} left out: {kind}")  # noqa: T201
+    if options.json:
+        rows = {"tasks": [task.id for task in tasks], "stages": tally.stages, "refused": tally.refused}
+        print(json.dumps(rows))  # noqa: T201
+    return DONE if tasks else UNFINISHED
 
 
 def _seal(options: argparse.Namespace) -> int:

@@ -55,6 +55,11 @@ class Restored:
     """The files that someone changed since the call; they stay as they are."""
 
 
+def place_of(root: Path, home: Path) -> Path:
+    """Return the private repository of a working tree's checkpoints, in a folder of its own below `home`."""
+    return home / hashlib.sha256(str(root).encode()).hexdigest()[:16]
+
+
 class Checkpoints:
     """The checkpoints of one working tree, made by `open`; the index belongs to this process alone."""
 
@@ -66,7 +71,7 @@ class Checkpoints:
     @classmethod
     async def open(cls, root: Path, home: Path) -> "Checkpoints":
         """Open the checkpoints of a working tree in a folder of its own below `home`; raises GitError."""
-        place = home / hashlib.sha256(str(root).encode()).hexdigest()[:16]
+        place = place_of(root, home)
         objects = await _path(root, "objects")
         if not (place / "HEAD").exists():
             place.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -98,7 +98,7 @@ class Miner:
             detail=config.detail,
             tally=self.tally,
         )
-        written = [await self._validated(draft) for draft in drafts]
+        written = [await self.validated(draft) for draft in drafts]
         return [*tasks, *(task for task in written if task is not None)]
 
     async def _mine_past(self, path: Path, name: str) -> list[Task]:
@@ -115,7 +115,7 @@ class Miner:
                     self.tally.refuse(error)
                     continue
                 self.tally.count("commits that tell before from after")
-                if (task := await self._validated(draft)) is not None:
+                if (task := await self.validated(draft)) is not None:
                     tasks.append(task)
                 if len(tasks) == config.per_repository:
                     break
@@ -127,7 +127,7 @@ class Miner:
             raise MiningError("second release", tree.name, f"{path} beside {self._names[tree.name]}")
         self._names[tree.name] = path
 
-    async def _validated(self, draft: Draft) -> Task | None:
+    async def validated(self, draft: Draft) -> Task | None:
         """Write a task and let its verifier tell before from after; return None for one that it does not."""
         try:
             task = await asyncio.to_thread(write_task, draft, self._out)

@@ -1,0 +1,223 @@
+"""Tasks from recorded sessions: the tree at the start, the user's words, and what was finally committed.
+
+::
+
+    log of a session ─► first checkpoint ─► the tree before ─┐
+                    └─► first words of the user, verbatim    ├─► tests before, after ─► task, or a reason
+    repository ─► first commit of its edits since then ──────┘
+
+The tree lies in the private repository of the checkpoints, which borrows the objects of the person's own. A
+session without consent in the record, or purged from it, is never read.
+"""
+
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ostinato.harness.session_log import LogEvent, LogEventKind, Sessions
+from ostinato.harness.workspace.checkpoints import place_of
+from ostinato.loop.mining.mine import Miner
+from ostinato.loop.mining.past import mine_commit
+from ostinato.sandbox.base import Backend
+from ostinato.store import Store
+from ostinato.store.redaction.find import redact
+from ostinato.tasks.mining.archive import licence
+from ostinato.tasks.mining.base import MiningError, SourceTree, is_test, repository_name
+from ostinato.tasks.mining.history import Commit
+from ostinato.types import Source, Task
+
+GIT_TIMEOUT_S = 60.0
+MAX_BYTES = 64 << 20
+SKEW_S = 1.0
+"""The clock of a commit has whole seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedSession:
+    """The part of a session's log that a task is made of.
+
+    >>> RecordedSession(id="s1", words=("fix it",), tree="9f", began_at=0.0, edited=("a.py",)).words[0]
+    'fix it'
+    """
+
+    id: str
+    words: tuple[str, ...]
+    """The user's words, one text for each prompt, with secrets redacted and nothing else changed."""
+    tree: str
+    """The tree as the first call found it that may change files."""
+    began_at: float
+    edited: tuple[str, ...]
+
+
+def recorded(id: str, events: Sequence[LogEvent]) -> RecordedSession:
+    """Return what a log says; raises MiningError when a part of it is missing."""
+    words = [redact(str(event.data["text"])) for event in events if event.kind is LogEventKind.USER]
+    trees = [event for event in events if event.kind is LogEventKind.CHECKPOINT]
+    edited = dict.fromkeys(str(event.data["path"]) for event in events if event.kind is LogEventKind.EDIT)
+    if not words:
+        raise MiningError("no words of the user", id, "the log is empty or damaged")
+    if not trees or not edited:
+        raise MiningError("no edit", id, f"{len(trees)} checkpoints, {len(edited)} edited files")
+    return RecordedSession(
+        id=id,
+        words=tuple(words),
+        tree=str(trees[0].data["tree"]),
+        began_at=trees[0].at,
+        edited=tuple(edited),
+    )
+
+
+class SessionMiner:
+    """The mining of the sessions in one repository; `store` is the gateway's record, which holds consent."""
+
+    def __init__(self, backend: Backend, miner: Miner, store: Store, sessions: Sessions, root: Path) -> None:
+        self._backend = backend
+        self._miner = miner
+        self._store = store
+        self._sessions = sessions
+        self._root = root.resolve()
+        self._private = place_of(self._root, sessions.directory.parent / "checkpoints")
+
+    async def mine(self, say: Callable[[str], None] = lambda _: None) -> list[Task]:
+        """Mine every session whose log names this repository; one that cannot be used is counted."""
+        tasks, tally = list[Task](), self._miner.tally
+        for id, events in self._sessions.newest(str(self._root)):
+            tally.count("sessions read")
+            try:
+                self._check_consent(id)
+                session = recorded(id, events)
+                commit = self.commit(session)
+                draft = await mine_commit(self._backend, commit, detail="plain")
+            except MiningError as error:
+                tally.refuse(error)
+                say(f"left out: {error}")
+                continue
+            tally.count("sessions that tell before from after")
+            origin: dict[str, Any] = {
+                "from": "session",
+                "session": id,
+                "commit": commit.id,
+                "words": list(session.words),
+                "edited": list(session.edited),
+            }
+            task = await self._miner.validated(
+                replace(draft, name="session", evidence={**draft.evidence, "source": origin})
+            )
+            tasks += [task] if task is not None else []
+        return tasks
+
+    def commit(self, session: RecordedSession) -> Commit:
+        """Return what was committed of a session's edits, against the tree that the session began with."""
+        id = self._committed(session)
+        before, after = self._files(session, session.tree), self._files(session, id)
+        changed = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+        sources = {path: after[path] for path in changed if path in after and not is_test(path)}
+        if gone := [path for path in changed if path not in after and not is_test(path)]:
+            raise MiningError("deletes sources", session.id, gone[0])
+        if not any(path.endswith(".py") for path in sources):
+            raise MiningError(
+                "changes no sources", session.id, f"commit {id[:9]} changes {len(changed)} files"
+            )
+        tests = {path: after[path] for path in changed if path in after and is_test(path)}
+        if not any(path.endswith(".py") for path in tests):  # the suite that is there may tell them apart
+            tree = SourceTree(name="x", version="x", files=after, licence="")
+            tests = {path: after[path] for path in tree.tests}
+        if not tests:
+            raise MiningError("no tests", session.id, f"commit {id[:9]} has no file of tests")
+        return Commit(
+            id=id,
+            parent=session.tree,
+            date=time.strftime("%Y-%m-%d", time.gmtime(session.began_at)),
+            message=session.words[0],
+            sources=sources,
+            tests=tests,
+            before=before,
+            name=repository_name(self._root.name),
+            licence=licence(before),
+        )
+
+    def _check_consent(self, id: str) -> None:
+        session = self._store.session(id)
+        if session is None or id in self._store.purged([id]):
+            raise MiningError("not in the record", id, "its consent is unknown")
+        owner = (session.organisation, session.user)
+        agrees = session.consent and self._store.accounts.consented([owner])[owner]
+        if session.source is not Source.LIVE or not agrees:
+            raise MiningError("no consent", id, f"a {session.source.value} session of {session.user}")
+
+    def _committed(self, session: RecordedSession) -> str:
+        """Return the first commit since the session began in which a file that it edited is another one.
+
+        The clock of commits has whole seconds, so one of the second in which the session began may be older;
+        it is when the session's own start follows it.
+        """
+        since = f"--since-as-filter={int(session.began_at - SKEW_S)}"
+        log = self._git(
+            session,
+            self._root,
+            "log",
+            "--first-parent",
+            "--reverse",
+            since,
+            "--format=%H %ct",
+            "--",
+            *session.edited,
+        )
+        before = self._listing(session, session.tree)
+        commits = [(id, int(at)) for id, at in (line.split() for line in log.decode().splitlines())]
+        others = [(id, at, self._listing(session, id) != before) for id, at in commits]
+        early = [n for n, (_, at, other) in enumerate(others) if at <= session.began_at and not other]
+        for id, _, other in others[early[-1] + 1 if early else 0 :]:
+            if other:
+                return id
+        raise MiningError("nothing was committed", session.id, ", ".join(session.edited)[:200])
+
+    def _listing(self, session: RecordedSession, tree: str) -> bytes:
+        """Return the edited files of a tree with their contents' ids."""
+        return self._git(
+            session, self._private, "ls-tree", "-r", "-z", "--full-tree", tree, "--", *session.edited
+        )
+
+    def _files(self, session: RecordedSession, tree: str) -> dict[str, bytes]:
+        """Return the text and other files of a tree, without links and submodules."""
+        listed = self._git(session, self._private, "ls-tree", "-r", "-z", "-l", "--full-tree", tree)
+        rows = [line.split("\t", 1) for line in listed.decode("utf-8", "surrogateescape").split("\0")[:-1]]
+        heads = [(*head.split(), path) for head, path in rows]
+        if submodules := [path for _, kind, *_, path in heads if kind == "commit"]:
+            raise MiningError("submodule", session.id, submodules[0])
+        if sum(int(size) for *_, size, _ in heads) > MAX_BYTES:
+            raise MiningError("bomb", session.id, f"more than {MAX_BYTES >> 20} MiB")
+        wanted = [(blob, path) for mode, _, blob, _, path in heads if mode != "120000"]
+        stream = self._git(
+            session,
+            self._private,
+            "cat-file",
+            "--batch=%(objectsize)",
+            given="".join(f"{blob}\n" for blob, _ in wanted).encode(),
+        )
+        contents, at = dict[str, bytes](), 0
+        for _, path in wanted:
+            end = stream.index(b"\n", at)
+            size = int(stream[at:end])
+            contents[path] = stream[end + 1 : end + 1 + size]
+            at = end + 2 + size
+        return contents
+
+    def _git(self, session: RecordedSession, place: Path, *arguments: str, given: bytes = b"") -> bytes:
+        try:
+            done = subprocess.run(
+                ["git", "-C", str(place), *arguments],
+                input=given,
+                capture_output=True,
+                check=False,
+                timeout=GIT_TIMEOUT_S,
+            )
+        except (subprocess.TimeoutExpired, FileNotFoundError, NotADirectoryError) as error:
+            raise MiningError("unreadable repository", session.id, str(error)) from error
+        if done.returncode:
+            said = done.stderr.decode(errors="replace").strip()[-300:]
+            raise MiningError("unreadable repository", session.id, said)
+        return done.stdout
