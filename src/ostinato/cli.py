@@ -18,6 +18,7 @@ from ostinato import __version__
 from ostinato.config import secret
 from ostinato.demo.commands import register as register_runs
 from ostinato.deploy.commands import register as register_arms
+from ostinato.deploy.plan_commands import register as register_plan
 from ostinato.engine.machine import facts as engine_facts
 from ostinato.fleet.choose import KINDS
 from ostinato.fleet.command_line import register as register_sandbox
@@ -118,6 +119,7 @@ def _parser() -> argparse.ArgumentParser:
         commands.add_parser("serve", help="serve a run's version, a checkpoint, or a vLLM that is there")
     )
     register_arms(commands)
+    register_plan(commands)
     register_bench(commands)
     register_editor(commands)
 

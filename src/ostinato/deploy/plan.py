@@ -1,0 +1,120 @@
+"""The plan of a trial: how many sessions and days an effect of a given size needs, before it begins.
+
+A user with n sessions varies by p (1 - p) (ρ + (1 - ρ) / n), where two sessions of a user are correlated by
+ρ (Donner, Klar, "Design and analysis of cluster randomization trials in health research", 2000). So more
+sessions of the same users help only so far: where ρ alone hides the effect, more users are needed.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtri
+
+from ostinato.deploy.statistics import Estimate, half_width
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prospect:
+    """What is expected of a trial before it begins.
+
+    >>> Prospect(baseline=0.6, lift=0.0137, users=500, sessions_a_day=3.0).share
+    0.5
+    """
+
+    baseline: float
+    """The champion's rate of good sessions, between 0 and 1."""
+    lift: float
+    """The rise of that rate which the trial shall find, absolute."""
+    users: int
+    """The users of both arms together."""
+    sessions_a_day: float
+    """The sessions of one user in a day."""
+    share: float = 0.5
+    """The share of users on the challenger."""
+    correlation: float = 0.2
+    """The correlation of two sessions of one user."""
+    alpha: float = 0.0219
+    """The chance of a false promotion; the first trial of a store has this one (`deploy.budget`)."""
+    power: float = 0.8
+    """The chance of finding the lift."""
+
+    def __post_init__(self) -> None:
+        for name in ("baseline", "share", "alpha", "power"):
+            if not 0 < getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}: it lies between 0 and 1")
+        if not 0 <= self.correlation < 1:
+            raise ValueError(f"correlation is {self.correlation}: it is 0 or more, and below 1")
+        if self.lift <= 0 or self.baseline + self.lift >= 1:
+            raise ValueError(
+                f"a lift of {self.lift:g} on {self.baseline:g}: it is above 0 and ends below a rate of 1"
+            )
+        if min(self.users * self.share, self.users * (1 - self.share)) < 2 or self.sessions_a_day <= 0:
+            raise ValueError(
+                f"{self.users} users, {self.sessions_a_day:g} sessions a day: each arm needs two"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The size of a trial.
+
+    >>> Plan(sessions_each=None, sessions=None, days=None, users_needed=9000).days is None
+    True
+    """
+
+    sessions_each: int | None
+    """The sessions of each user; None where no number of them is enough."""
+    sessions: int | None
+    """The sessions of all users: the `horizon` of the trial."""
+    days: int | None
+    users_needed: int
+    """The fewest users with whom four weeks are enough."""
+
+
+FOUR_WEEKS = 28
+
+
+def plan(prospect: Prospect) -> Plan:
+    """Return the size at which the trial finds the lift with the asked power, at its last look."""
+    least = math.ceil(FOUR_WEEKS * prospect.sessions_a_day)
+    needed = _users(prospect, least)
+    limit = _variance(prospect, None) * _per_user(prospect, prospect.users)
+    wanted = (prospect.lift / _quantiles(prospect, prospect.users)) ** 2
+    if limit >= wanted:
+        return Plan(sessions_each=None, sessions=None, days=None, users_needed=needed)
+    rate = prospect.baseline + prospect.lift / 2
+    free = rate * (1 - rate) * (1 - prospect.correlation) * _per_user(prospect, prospect.users)
+    each = max(1, math.ceil(free / (wanted - limit)))
+    return Plan(
+        sessions_each=each,
+        sessions=each * prospect.users,
+        days=math.ceil(each / prospect.sessions_a_day),
+        users_needed=needed,
+    )
+
+
+def _variance(prospect: Prospect, sessions: int | None) -> float:
+    """Return the variance of one user's mean; None stands for endless sessions."""
+    rate = prospect.baseline + prospect.lift / 2
+    own = 0.0 if sessions is None else (1 - prospect.correlation) / sessions
+    return rate * (1 - rate) * (prospect.correlation + own)
+
+
+def _per_user(prospect: Prospect, users: float) -> float:
+    return 1 / (users * prospect.share) + 1 / (users * (1 - prospect.share))
+
+
+def _quantiles(prospect: Prospect, users: float) -> float:
+    """Return the distance, in standard errors, between no effect and one that is found with the power."""
+    one = Estimate(value=np.array(0.0), error=np.array(1.0), freedom=np.array(max(1.0, users - 2)))
+    return float(half_width(one, prospect.alpha, 1.0)) + float(ndtri(prospect.power))
+
+
+def _users(prospect: Prospect, sessions: int) -> int:
+    """Return the fewest users with whom so many sessions each are enough."""
+    users = 4.0
+    for _ in range(20):  # the quantile of Student's changes a little with the users
+        variance = _variance(prospect, sessions) * _per_user(prospect, 1.0)
+        users = max(4.0, variance * (_quantiles(prospect, users) / prospect.lift) ** 2)
+    return math.ceil(users)

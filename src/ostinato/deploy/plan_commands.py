@@ -1,0 +1,73 @@
+"""`ostinato plan ab`: the sessions and days that a trial needs."""
+
+import argparse
+import json
+import sys
+from typing import Any
+
+DONE, WRONG = 0, 2
+
+
+def register(commands: Any) -> None:
+    """Add `plan` and its commands to the subparsers of `ostinato`."""
+    parser = commands.add_parser("plan", help="how long a trial takes")
+    group = parser.add_subparsers(required=True, metavar="COMMAND")
+    trial = group.add_parser("ab", help="the sessions and days with which an A/B test finds a lift")
+    trial.add_argument("--baseline", type=float, required=True, help="the champion's rate of good sessions")
+    trial.add_argument(
+        "--lift", required=True, help="the rise to find: 0.02 is absolute, 2.28%% is of the baseline"
+    )
+    trial.add_argument("--users", type=int, default=500, help="the users of both arms together")
+    trial.add_argument("--sessions-a-day", type=float, default=3.0, help="the sessions of one user")
+    trial.add_argument("--share", type=float, default=0.5, help="the share of users on the challenger")
+    trial.add_argument(
+        "--correlation", type=float, default=0.2, help="the correlation of two sessions of one user"
+    )
+    trial.add_argument("--alpha", type=float, default=0.0219, help="the chance of a false promotion")
+    trial.add_argument("--power", type=float, default=0.8, help="the chance of finding the lift")
+    trial.add_argument("--json", action="store_true", help="print JSON")
+    trial.set_defaults(run=_ab)
+
+
+def _ab(options: argparse.Namespace) -> int:
+    from dataclasses import asdict
+
+    from ostinato.deploy.plan import FOUR_WEEKS, Prospect, plan
+
+    try:
+        prospect = Prospect(
+            baseline=options.baseline,
+            lift=_lift(options.lift, options.baseline),
+            users=options.users,
+            sessions_a_day=options.sessions_a_day,
+            share=options.share,
+            correlation=options.correlation,
+            alpha=options.alpha,
+            power=options.power,
+        )
+    except ValueError as error:
+        print(f"ostinato: {error}", file=sys.stderr)  # noqa: T201
+        return WRONG
+    found = plan(prospect)
+    if options.json:
+        print(json.dumps({**asdict(prospect), **asdict(found)}))  # noqa: T201
+        return DONE
+    line = f"a lift of {prospect.lift:.4f} on {prospect.baseline:g}, {prospect.users} users"
+    if found.days is None:
+        print(  # noqa: T201
+            f"{line}: never, however many sessions; users differ too much among themselves. With "
+            f"{found.users_needed:,} users it takes {FOUR_WEEKS} days."
+        )
+    else:
+        print(  # noqa: T201
+            f"{line}: {found.days:,} days, {found.sessions:,} sessions, {found.sessions_each:,} of each user. "
+            f"{FOUR_WEEKS} days would need {found.users_needed:,} users."
+        )
+    return DONE
+
+
+def _lift(text: str, baseline: float) -> float:
+    try:
+        return float(text[:-1]) / 100 * baseline if text.endswith("%") else float(text)
+    except ValueError:
+        raise ValueError(f"--lift is {text!r}: write 0.02, or 2.28% of the baseline") from None

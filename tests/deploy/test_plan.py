@@ -1,0 +1,77 @@
+"""The plan of a trial, against simulated trials that the trial's own functions judge.
+
+Covers deploy/plan.py and deploy/plan_commands.py.
+"""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ostinato.cli import main
+from ostinato.deploy.abtest import effect
+from ostinato.deploy.plan import FOUR_WEEKS, Prospect, plan
+from ostinato.deploy.statistics import half_width
+
+PROSPECT = Prospect(baseline=0.6, lift=0.1, users=240, sessions_a_day=2.0, correlation=0.15)
+
+
+def found(prospect: Prospect, sessions_each: int, runs: int = 2000) -> float:
+    """The share of simulated trials that promote at their last look; users are beta-binomial."""
+    rng, users = np.random.default_rng(7), prospect.users
+    challenger = np.arange(users) < round(users * prospect.share)
+    rate = np.where(challenger, prospect.baseline + prospect.lift, prospect.baseline)
+    spread = 1 / prospect.correlation - 1
+    own = rng.beta(rate * spread, (1 - rate) * spread, (runs, users))
+    good = rng.binomial(sessions_each, own).astype(float)
+    counts = np.full((runs, users), float(sessions_each))
+    estimate = effect(counts, good, challenger, np.full(users, np.nan))
+    return float(np.mean(estimate.value - half_width(estimate, prospect.alpha, 1.0) > 0))
+
+
+@pytest.mark.parametrize("share", [0.5, 0.2])
+def test_the_planned_trial_has_the_power(share: float) -> None:
+    prospect = replace(PROSPECT, share=share, lift=0.1 if share == 0.5 else 0.125)
+    size = plan(prospect)
+    assert size.sessions_each is not None
+    assert found(prospect, size.sessions_each) == pytest.approx(prospect.power, abs=0.04)
+
+
+def test_four_weeks_with_the_users_that_they_need() -> None:
+    enough = replace(PROSPECT, users=plan(replace(PROSPECT, lift=0.06)).users_needed, lift=0.06)
+    size = plan(enough)
+    assert size.days is not None and size.days <= FOUR_WEEKS
+    fewer = plan(replace(enough, users=enough.users - 8))
+    assert fewer.days is None or fewer.days > size.days
+
+
+def test_no_number_of_sessions_is_enough() -> None:
+    size = plan(replace(PROSPECT, users=40, lift=0.02))
+    assert (size.sessions_each, size.sessions, size.days) == (None, None, None)
+    assert size.users_needed > 40
+    assert found(replace(PROSPECT, users=40, lift=0.02), 3000, runs=400) < 0.5
+
+
+@given(st.floats(0.05, 0.9), st.floats(0.005, 0.09), st.integers(20, 100_000), st.floats(0.1, 0.9))
+@settings(max_examples=100, deadline=None)
+def test_a_larger_lift_and_more_users_never_take_longer(
+    baseline: float, lift: float, users: int, share: float
+) -> None:
+    prospect = Prospect(baseline=baseline, lift=lift, users=users, sessions_a_day=1.0, share=share)
+    days = [plan(each).days for each in (prospect, replace(prospect, users=2 * users))]
+    assert days[0] is None or (days[1] is not None and days[1] <= days[0])
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "ab", "--baseline", "0.6", "--lift", "2.28%", "--users", "20000", "--json"]) == 0
+    size = json.loads(capsys.readouterr().out)
+    assert size["lift"] == pytest.approx(0.01368)
+    assert size["sessions"] == size["sessions_each"] * 20_000
+    assert main(["plan", "ab", "--baseline", "0.6", "--lift", "2.28%", "--users", "300"]) == 0
+    assert "never, however many sessions" in capsys.readouterr().out
+    for lift, reason in (("a lot", "write 0.02"), ("0.5", "ends below a rate of 1"), ("-1%", "above 0")):
+        assert main(["plan", "ab", "--baseline", "0.6", f"--lift={lift}"]) == 2
+        assert reason in capsys.readouterr().err
