@@ -50,9 +50,7 @@ class Prospect:
                 f"a lift of {self.lift:g} on {self.baseline:g}: it is above 0 and ends below a rate of 1"
             )
         if min(self.users * self.share, self.users * (1 - self.share)) < 2 or self.sessions_a_day <= 0:
-            raise ValueError(
-                f"{self.users} users, {self.sessions_a_day:g} sessions a day: each arm needs two"
-            )
+            raise ValueError(f"{self.users} users, {self.sessions_a_day:g} sessions a day: too few")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

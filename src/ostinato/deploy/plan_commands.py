@@ -60,7 +60,7 @@ def _ab(options: argparse.Namespace) -> int:
         )
     else:
         print(  # noqa: T201
-            f"{line}: {found.days:,} days, {found.sessions:,} sessions, {found.sessions_each:,} of each user. "
+            f"{line}: {found.days:,} days, {found.sessions:,} sessions, {found.sessions_each:,} of each. "
             f"{FOUR_WEEKS} days would need {found.users_needed:,} users."
         )
     return DONE
