@@ -54,10 +54,10 @@ class Prospect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class TrialPlan:
     """The size of a trial.
 
-    >>> Plan(sessions_each=None, sessions=None, days=None, users_needed=9000).days is None
+    >>> TrialPlan(sessions_each=None, sessions=None, days=None, users_needed=9000).days is None
     True
     """
 
@@ -73,18 +73,18 @@ class Plan:
 FOUR_WEEKS = 28
 
 
-def plan(prospect: Prospect) -> Plan:
+def plan(prospect: Prospect) -> TrialPlan:
     """Return the size at which the trial finds the lift with the asked power, at its last look."""
     least = math.ceil(FOUR_WEEKS * prospect.sessions_a_day)
     needed = _users(prospect, least)
     limit = _variance(prospect, None) * _per_user(prospect, prospect.users)
     wanted = (prospect.lift / _quantiles(prospect, prospect.users)) ** 2
     if limit >= wanted:
-        return Plan(sessions_each=None, sessions=None, days=None, users_needed=needed)
+        return TrialPlan(sessions_each=None, sessions=None, days=None, users_needed=needed)
     rate = prospect.baseline + prospect.lift / 2
     free = rate * (1 - rate) * (1 - prospect.correlation) * _per_user(prospect, prospect.users)
     each = max(1, math.ceil(free / (wanted - limit)))
-    return Plan(
+    return TrialPlan(
         sessions_each=each,
         sessions=each * prospect.users,
         days=math.ceil(each / prospect.sessions_a_day),
