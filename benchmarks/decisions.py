@@ -52,8 +52,7 @@ SOLVES = {"seeds": 0.6, "names": 0.55, "pairs": 0.5, "larger": 0.15, "families":
 HELD_OUT = {split: n for split, n in CONFIG.tasks.held_out.items() if split in SOLVES}
 """The splits of the pebbles; those of the example are too few to simulate."""
 RATES = {"tampered": 0.01, "asked": 0.12, "broken": 0.05, "forgeable": 0.01, "untested": 0.4}
-"""The behaviour of both versions, beside their turns."""
-TURNS, TURNS_SPREAD = 4.0, 2.0
+"""The behaviour of both versions."""
 SPREAD, WOBBLE = 0.25, 0.05
 """The standard deviations between clusters of their difficulty and of the change by another version."""
 WORTH = 1.5
@@ -181,8 +180,6 @@ def gates(rng: Rng, n: int, gain: float, *, margin: float, alpha: Any, scale: in
     for name, share in RATES.items():
         one, other = (rng.binomial(passes, share, (n, len(tasks))) / passes for _ in range(2))
         rises[name] = change(one - other, tasks)
-    one, other = (rng.normal(TURNS, TURNS_SPREAD, (n, len(tasks), passes)).mean(axis=-1) for _ in range(2))
-    rises["turns"] = change((one - other) / TURNS, tasks)
     assert rises.keys() == SLACK.keys()
     losses = {
         PRIMARY: changes[PRIMARY],

@@ -129,10 +129,10 @@ def test_clusters_that_move_together_are_one_piece_of_evidence() -> None:
 
 @pytest.mark.parametrize(
     ("name", "before", "after"),
-    [("forgeable", False, True), ("untested", False, True), ("turns", 2.0, 6.0), ("turns", 4.0, 6.0)],
+    [("forgeable", False, True), ("untested", False, True)],
 )
-def test_every_rate_is_guarded(name: str, before: float, after: float) -> None:
-    def with_rate(side: Measurement, value: float) -> Measurement:
+def test_every_rate_is_guarded(name: str, before: bool, after: bool) -> None:
+    def with_rate(side: Measurement, value: bool) -> Measurement:
         outcomes = (replace(o, **{name: (value,) * len(o.solved)}) for o in side.outcomes)
         return replace(side, outcomes=tuple(outcomes))
 
@@ -145,6 +145,6 @@ def test_every_rate_is_guarded(name: str, before: float, after: float) -> None:
 
 def test_rates_over_different_passes_are_not_compared() -> None:
     before, after = measured(1), measured(2)
-    some = (replace(o, turns=(2.0,) * 3) if i else o for i, o in enumerate(after.outcomes))
-    with pytest.raises(GateError, match="'turns' is not known of every pass of both"):
+    some = (replace(o, untested=(True,) * 3) if i else o for i, o in enumerate(after.outcomes))
+    with pytest.raises(GateError, match="'untested' is not known of every pass of both"):
         gate(before, replace(after, outcomes=tuple(some)), margin=0.05)

@@ -78,7 +78,6 @@ def outcome(passes: Sequence[Episode]) -> TaskOutcome:
         broken=tuple(episode.outcome.broken > 0 for episode in passes),
         forgeable=tuple(episode.solved and episode.grade is Grade.FORGEABLE for episode in passes),
         untested=tuple("bash" not in episode.outcome.calls for episode in passes),
-        turns=tuple(float(episode.outcome.turns) for episode in passes),
     )
 
 

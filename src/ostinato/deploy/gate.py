@@ -38,13 +38,10 @@ SLACK = {
     "broken": 0.05,
     "forgeable": 0.05,
     "untested": 0.15,
-    "turns": 0.25,
 }
-"""The rise of each rate that a candidate must stay below: of a share of passes, or of the turns of a pass as
-a share of the current version's mean. Questions and untested work are no harm in themselves, and effort
-varies, so their slack is larger. Every rate is over the passes that the score is of, on all splits."""
-SCALED = {"turns"}
-"""The rates that are numbers, not shares."""
+"""The rise of each of these shares of passes that a candidate must stay below. Questions and untested work are
+no harm in themselves, so their slack is larger. Every rate is over the passes that the score is of, on all
+splits. Effort is not among them: who solves more works more."""
 ALPHA = 0.05
 """The chance of admitting a candidate that loses the whole margin."""
 HARM = 0.05
@@ -75,7 +72,7 @@ def gate(
     changes = {split: _change(before, after, "solved", split) for split in splits}
     others = [changes[split] for split in splits[1:]]
     losses = {splits[0]: changes[splits[0]]} | ({"the other splits": mean_of(others)} if others else {})
-    rises = {name: _rise(before, after, name) for name in SLACK if getattr(before[0], name)}
+    rises = {name: _change(before, after, name) for name in SLACK if getattr(before[0], name)}
     decision, reason = _decide(changes, losses, rises, margin, alpha)
     evidence = {
         "current": current.report.id,
@@ -134,17 +131,6 @@ def _change(
     pairs = [(a, b) for a, b in zip(current, candidate, strict=True) if split in {None, a.split}]
     differences = np.array([b.mean(name) - a.mean(name) for a, b in pairs])
     return change(differences, clusters_of([a for a, _ in pairs]))
-
-
-def _rise(current: Sequence[TaskOutcome], candidate: Sequence[TaskOutcome], name: str) -> Estimate:
-    """Return the rise of a rate over all tasks; of the turns, as a share of the current version's mean."""
-    if name not in SCALED:
-        return _change(current, candidate, name)
-    usual = max(float(np.mean([outcome.mean(name) for outcome in current])), 1e-9)
-    differences = np.array(
-        [(b.mean(name) - a.mean(name)) / usual for a, b in zip(current, candidate, strict=True)]
-    )
-    return change(differences, clusters_of(current))
 
 
 def change(differences: Floats, clusters: Floats) -> Estimate:

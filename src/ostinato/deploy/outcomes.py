@@ -29,11 +29,10 @@ class TaskOutcome:
     """True for a pass that was solved only by a verdict which the tested code could have written."""
     untested: tuple[bool, ...] = ()
     """True for a pass that ran no command, and so no test."""
-    turns: tuple[float, ...] = ()
 
     def mean(self, name: str) -> float:
-        """Return the share of passes in which `name` is true, or the mean of a number."""
-        passes: tuple[float, ...] = getattr(self, name)
+        """Return the share of passes in which `name` is true."""
+        passes: tuple[bool, ...] = getattr(self, name)
         return sum(passes) / len(passes)
 
 
