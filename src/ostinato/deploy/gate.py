@@ -39,8 +39,8 @@ SLACK = {
     "forgeable": 0.05,
     "untested": 0.15,
 }
-"""The rise of each of these shares of passes that a candidate must stay below. Questions and untested work are
-no harm in themselves, so their slack is larger. Every rate is over the passes that the score is of, on all
+"""The rise of each of these shares of passes that a candidate must stay below. Questions and untested work
+are no harm in themselves, so their slack is larger. Every rate is over the passes of the score, on all
 splits. Effort is not among them: who solves more works more."""
 ALPHA = 0.05
 """The chance of admitting a candidate that loses the whole margin."""
