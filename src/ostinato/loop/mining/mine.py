@@ -73,8 +73,7 @@ class Miner:
                 try:
                     tasks = await self._mine(path)
                 except MiningError as error:
-                    self.tally.refuse(error)
-                    self._say(f"left out: {error}")
+                    self._leave_out(error)
                     return []
                 self.tally.count("repositories with tasks", bool(tasks))
                 self._say(f"{path.name}: {len(tasks)} tasks")
@@ -90,16 +89,24 @@ class Miner:
             tree = replace(tree, name=repository_name(config.name))
         self._claim(tree, path)
         tasks = await self._mine_past(path, tree.name) if (path / ".git").exists() and config.commits else []
-        drafts = await mine_present(
-            self._backend,
-            tree,
-            wanted=config.per_repository,
-            seed=config.seed,
-            detail=config.detail,
-            tally=self.tally,
-        )
+        try:
+            drafts = await mine_present(
+                self._backend,
+                tree,
+                wanted=config.per_repository,
+                seed=config.seed,
+                detail=config.detail,
+                tally=self.tally,
+            )
+        except MiningError as error:  # the tasks of the history stay
+            self._leave_out(error)
+            return tasks
         written = [await self.validated(draft) for draft in drafts]
         return [*tasks, *(task for task in written if task is not None)]
+
+    def _leave_out(self, error: MiningError) -> None:
+        self.tally.refuse(error)
+        self._say(f"left out: {error}")
 
     async def _mine_past(self, path: Path, name: str) -> list[Task]:
         """Mine the history of a repository; a commit that cannot be used costs only itself."""
