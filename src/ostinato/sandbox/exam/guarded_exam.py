@@ -71,7 +71,7 @@ async def _examine(backend: Backend, exam: Exam, suite: Suite, order: list[tuple
     with Scratch("suite") as scratch:
         repo = scratch.path / "repo"
         await asyncio.to_thread(lay_out, exam, repo)
-        sandbox = await backend.create(Spec(repo=repo, limits=exam.limits))
+        sandbox = await backend.create(Spec(repo=repo, limits=exam.limits, image=exam.image))
         try:
             plan = {
                 "nonce": nonce,

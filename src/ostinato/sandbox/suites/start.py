@@ -14,7 +14,8 @@ import types
 from typing import Any
 
 COMMAND = (
-    "exec python -c 'import sys; sys.path[:] = filter(None, sys.path); import json; f = sys.stdin.buffer; "
+    'exec "$(command -v python || echo python3)" -c \'import sys; sys.path[:] = filter(None, sys.path); '
+    "import json; f = sys.stdin.buffer; "
     'order = json.loads(f.read(int(f.readline()))); exec(order["start"], {"order": order})\''
 )
 """The command that a suite's sandbox runs. The first line of its input is the length of the order."""
