@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ostinato.config import secret
+from ostinato.loop.bench_refresh import register as register_refresh
 
 if TYPE_CHECKING:
     from ostinato.bench.contest import Side
@@ -50,6 +51,7 @@ def register(commands: Any) -> None:
     _add_seal(group)
     _add_run(group)
     _add_mine(group)
+    register_refresh(group)
 
 
 def _add_seal(group: Any) -> None:

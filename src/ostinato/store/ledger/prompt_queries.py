@@ -63,3 +63,9 @@ def trained_twice(connection: Connection) -> int:
             if (version, group_id) not in counted:
                 times[prompt_of.get(group_id, group_id)] += 1
     return sum(count > 1 for count in times.values())
+
+
+def shown_by(connection: Connection, names: Sequence[str]) -> dict[str, Stage]:
+    """Return the stage that showed each of these prompts to a model that learns; others are left out."""
+    query = select(prompts.c.prompt, prompts.c.stage).where(prompts.c.stage != Stage.BENCH.value)
+    return {name: Stage(stage) for name, stage in rows_in(connection, query, prompts.c.prompt, names)}
