@@ -139,10 +139,10 @@ async def test_links_of_a_hostile_image_are_replaced_not_followed(
         (hostile / name).symlink_to(f"/.host{outside}" if name != "tmp" else outside)
     (hostile / "etc/hosts").symlink_to(f"/.host{outside}/hosts")
     try:
-        sandbox = await backend.create(Spec(repo=repo, image=Image(root=hostile, workdir="/work/deep")))
+        sandbox = await backend.create(Spec(repo=repo, image=Image(root=hostile, workdir="/srv/deep")))
     except Unsupported as error:
         pytest.skip(str(error))
-    result = await sandbox.exec("cat /work/deep/sub/note.txt /etc/hosts; ls /.host; touch /tmp/x /run/x")
+    result = await sandbox.exec("cat /srv/deep/sub/note.txt /etc/hosts; ls /.host; touch /tmp/x /run/x")
     assert result.output.startswith("hello\n127.0.0.1 localhost\n")
     await sandbox.destroy()
     assert [path.name for path in outside.iterdir()] == ["hosts"]

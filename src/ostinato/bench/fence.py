@@ -28,7 +28,7 @@ Decode = Callable[[Sequence[int]], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exposure:
-    """What is known of a task's way into training.
+    """The signs that a task found its way into training.
 
     >>> Exposure(stage=None, overlap=0.02).leaked
     False

@@ -16,7 +16,7 @@ from ostinato.deploy.statistics import Estimate, half_width
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prospect:
-    """What is expected of a trial before it begins.
+    """The expectations of a trial before it begins.
 
     >>> Prospect(baseline=0.6, lift=0.0137, users=500, sessions_a_day=3.0).share
     0.5

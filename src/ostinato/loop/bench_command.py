@@ -127,6 +127,7 @@ async def _mine_sessions(options: argparse.Namespace) -> int:
 
     from ostinato.fleet.choose import choose_backend
     from ostinato.harness.session_log import Sessions
+    from ostinato.loop.mining.commands import show_yield
     from ostinato.loop.mining.mine import Miner, MiningConfig
     from ostinato.loop.mining.sessions import SessionMiner
     from ostinato.store import Store
@@ -140,14 +141,7 @@ async def _mine_sessions(options: argparse.Namespace) -> int:
             tasks = await sessions.mine(print)
     finally:
         await backend.aclose()
-    tally = miner.tally
-    for stage, number in tally.stages.items():
-        print(f"{number:6} {stage}")  # noqa: T201
-    for kind, number in tally.refused.most_common():
-        print(f"{number:6} left out: {kind}")  # noqa: T201
-    if options.json:
-        rows = {"tasks": [task.id for task in tasks], "stages": tally.stages, "refused": tally.refused}
-        print(json.dumps(rows))  # noqa: T201
+    show_yield(miner, tasks, as_json=options.json)
     return DONE if tasks else UNFINISHED
 
 

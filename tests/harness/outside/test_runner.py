@@ -35,7 +35,7 @@ from ostinato.types import TEACHER_VERSION, Ending, Source, Task
 AGENT = """
 import json, os, sys, urllib.error, urllib.request
 url, task = sys.argv[1:]
-assert "OSTINATO_KEY" not in os.environ and not os.path.exists("/root/.ssh")
+assert "OSTINATO_KEY" not in os.environ
 messages = [{"role": "user", "content": task}]
 for _ in range(int(os.environ.get("CALLS", "2"))):
     body = json.dumps({"model": "ostinato", "messages": messages, "stream": True}).encode()

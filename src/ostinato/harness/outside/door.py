@@ -80,14 +80,14 @@ class ModelDoor:
                 headers={**kept, **self.headers},
                 timeout=_TIMEOUT,
             ) as answer:
+                if called:  # now: once it has the last byte the harness may be gone, and the session over
+                    self._note(answer.status)
                 response = web.StreamResponse(status=answer.status)
                 response.content_type = answer.content_type
                 await response.prepare(request)
                 async for piece in answer.content.iter_any():
                     await response.write(piece)
                 await response.write_eof()
-                if called:
-                    self._note(answer.status)
                 return response
         except (aiohttp.ClientError, TimeoutError) as error:
             self.failure = f"the gateway did not respond: {error!r}"

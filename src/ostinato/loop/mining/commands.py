@@ -3,10 +3,15 @@
 import argparse
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ostinato.fleet.choose import KINDS
+
+if TYPE_CHECKING:
+    from ostinato.loop.mining.mine import Miner
+    from ostinato.types import Task
 
 DONE, FAILED = 0, 1
 LEVELS = ("mixed", "terse", "plain", "full")
@@ -78,12 +83,18 @@ async def _run(options: argparse.Namespace, config: Any) -> int:
         tasks = await miner.mine(options.repositories)
     finally:
         await backend.aclose()
+    show_yield(miner, tasks, as_json=options.json)
+    return DONE if tasks else FAILED
+
+
+def show_yield(miner: "Miner", tasks: "Sequence[Task]", *, as_json: bool) -> None:
+    """Print how many of each stage there were and what was left out; as JSON too, on the last line."""
     tally = miner.tally
     for stage, number in tally.stages.items():
         print(f"{number:6} {stage}")  # noqa: T201
     for kind, number in tally.refused.most_common():
         print(f"{number:6} left out: {kind}")  # noqa: T201
-    if options.json:
+    if as_json:
         rows = {
             "tasks": [task.id for task in tasks],
             "stages": dict(tally.stages),
@@ -91,4 +102,3 @@ async def _run(options: argparse.Namespace, config: Any) -> int:
             "reasons": tally.reasons,
         }
         print(json.dumps(rows))  # noqa: T201
-    return DONE if tasks else FAILED

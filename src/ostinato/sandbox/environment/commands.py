@@ -37,7 +37,9 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         metavar="NAME=FILE",
         help="the file of a base image that the Dockerfile names; may be repeated",
     )
-    build.add_argument("--store", type=Path, default=default_store(), help="the folder that keeps images")
+    build.add_argument(
+        "--store", type=Path, help="the folder that keeps images (ostinato/images in the user's cache)"
+    )
     build.set_defaults(run=_build)
 
 
@@ -80,7 +82,8 @@ def _base(text: str) -> tuple[str, Path]:
 
 def _build(options: argparse.Namespace) -> int:
     try:
-        made = build(options.directory, options.store, image=options.image, bases=dict(options.base))
+        store = options.store or default_store()
+        made = build(options.directory, store, image=options.image, bases=dict(options.base))
     except SandboxError as error:
         print(f"ostinato: {error}", file=sys.stderr)  # noqa: T201
         return FAILED
