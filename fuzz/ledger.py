@@ -31,7 +31,7 @@ import torch
 from sqlalchemy import event, select
 from torch import nn
 
-from ostinato.rewards.definition import LIVE
+from ostinato.rewards.live.definition import LIVE
 from ostinato.rollout.collect import Collector
 from ostinato.store import Ledger, LedgerError, Objects, Phase, Stage, Store
 from ostinato.store.purge import purge

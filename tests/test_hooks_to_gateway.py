@@ -18,13 +18,13 @@ from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.gateway.access.keys import hash_key
 from ostinato.model.families import load_renderer
 from ostinato.model.tokenizer import Tokenizer
-from ostinato.rewards.definition import LIVE
+from ostinato.rewards.live.definition import LIVE
 from ostinato.rollout.collect import Collector
 from ostinato.store import Store
 from ostinato.types import Arm, Ending, GenerateRequest, Signal, SignalKind
 
 SESSION = "0b5cf9de-5a4b-4a6e-8d0e-3f1a2b3c4d5e"
-LATER = time.time() + 2 * LIVE.window_s
+LATER = time.time() + 2 * LIVE.train_after_s
 BEFORE, AFTER = "def add(a, b):\n    return a - b\n", "def add(a, b):\n    return a + b\n"
 TOOL = {
     "name": "Edit",

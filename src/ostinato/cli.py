@@ -29,6 +29,7 @@ from ostinato.loop.bench_command import register as register_bench
 from ostinato.loop.init import register as register_init
 from ostinato.loop.mining.commands import register as register_mine
 from ostinato.loop.weights import register as register_weights
+from ostinato.rewards.live.commands import register as register_rewards
 from ostinato.sandbox.doctor import register as register_doctor
 from ostinato.sandbox.environment.commands import register as register_build
 
@@ -120,6 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     register_arms(commands)
     register_plan(commands)
+    register_rewards(commands)
     register_bench(commands)
     register_editor(commands)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.store.builders import session, turn
 
 from ostinato.loop.people import PeopleTraffic
-from ostinato.rewards.definition import LIVE
+from ostinato.rewards.live.definition import LIVE
 from ostinato.store import Store
 from ostinato.types import Ending, Source
 
@@ -33,7 +33,7 @@ async def test_a_period_ends_when_enough_sessions_have_ended_since_it_began(tmp_
     ended("second", 102.0)
     await asyncio.sleep(0.05)
     assert not waiting.done(), "their attribution windows are not over"
-    now = 2 * LIVE.window_s
+    now = 2 * LIVE.train_after_s
     await waiting
     assert traffic.clock() == now
     assert traffic.horizon == 3 and traffic.strata() == {}

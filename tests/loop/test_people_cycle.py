@@ -28,7 +28,7 @@ from ostinato.loop.folder import open_run, owned
 from ostinato.loop.people import PeopleTraffic
 from ostinato.loop.results import RunResult
 from ostinato.loop.workshop import Workshop
-from ostinato.rewards.definition import LIVE
+from ostinato.rewards.live.definition import LIVE
 from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.store import Store
 from ostinato.tasks.pebble import generate, provide
@@ -44,7 +44,7 @@ def people(shop: Workshop) -> LiveTraffic:
         shop.store,
         sessions=live.sessions,
         horizon=live.ab_sessions,
-        now=lambda: time.time() + LIVE.window_s,
+        now=lambda: time.time() + LIVE.train_after_s,
         poll_s=0.01,
     )
 

@@ -10,11 +10,11 @@ from tests.store.builders import session, turn
 from ostinato.deploy.abtest import Trial
 from ostinato.loop.config import LiveConfig
 from ostinato.loop.trial import GUARDRAILS, decide, observe, planned, usual
-from ostinato.rewards.definition import LIVE
+from ostinato.rewards.live.definition import LIVE
 from ostinato.store import Ledger, Store
 from ostinato.types import Decision, Ending, Signal, SignalKind, Source
 
-DAY = LIVE.window_s
+DAY = LIVE.train_after_s
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def live(
 def test_a_session_without_a_task_is_one_like_any_other(store: Store) -> None:
     """A person's own session has no task."""
     live(store, "theirs", task_id=None, said=SignalKind.EDIT_KEPT)
-    (found,) = observe(store, store.sessions(), as_of=1000.0 + 2 * DAY)
+    (found,) = observe(store, LIVE, store.sessions(), as_of=1000.0 + 2 * DAY)
     assert (found.user, found.arm, found.at) == ("ada", "champion", 1000.0)
     assert found.value > 0.5 and found.tokens > 0
 
@@ -48,8 +48,8 @@ def test_a_session_counts_from_a_certain_age_whether_anybody_spoke_or_not(
 ) -> None:
     live(store, "s", said=said)
     sessions = store.sessions()
-    assert observe(store, sessions, as_of=1000.0 + DAY - 1) == []
-    assert len(observe(store, sessions, as_of=1000.0 + DAY + 1)) == 1
+    assert observe(store, LIVE, sessions, as_of=1000.0 + DAY - 1) == []
+    assert len(observe(store, LIVE, sessions, as_of=1000.0 + DAY + 1)) == 1
 
 
 def test_both_arms_are_of_one_age(store: Store) -> None:
@@ -58,7 +58,7 @@ def test_both_arms_are_of_one_age(store: Store) -> None:
     live(store, "new", at=5000.0, said=SignalKind.EDIT_KEPT, arm="challenger", user="bob")
     late = Signal(session_id="old", kind=SignalKind.EDIT_REVERTED, value=1.0, observed_at=1000.0 + DAY + 60)
     store.record((), [late])
-    old, new = sorted(observe(store, store.sessions(), as_of=5000.0 + 2 * DAY), key=lambda o: o.at)
+    old, new = sorted(observe(store, LIVE, store.sessions(), as_of=5000.0 + 2 * DAY), key=lambda o: o.at)
     assert old.value == new.value
 
 
@@ -66,13 +66,13 @@ def test_silence_is_the_same_in_training_and_in_the_test(store: Store) -> None:
     live(store, "s")
     turns = store.turns_of(["s"])["s"]
     trained = LIVE.settled("s", turns, [], as_of=1000.0 + 2 * DAY)
-    (tested,) = observe(store, store.sessions(), as_of=1000.0 + 2 * DAY)
+    (tested,) = observe(store, LIVE, store.sessions(), as_of=1000.0 + 2 * DAY)
     assert trained is not None and tested.value == trained.total
 
 
 def test_our_own_failures_are_not_observed(store: Store) -> None:
     live(store, "s", ending=Ending.INFRASTRUCTURE)
-    assert observe(store, store.sessions(), as_of=1e12) == []
+    assert observe(store, LIVE, store.sessions(), as_of=1e12) == []
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_our_own_failures_are_not_observed(store: Store) -> None:
 )
 def test_guardrails_are_observed(store: Store, said: SignalKind, rail: str) -> None:
     live(store, "s", said=said)
-    (found,) = observe(store, store.sessions(), as_of=1e12)
+    (found,) = observe(store, LIVE, store.sessions(), as_of=1e12)
     assert found.harms[rail] == 1.0
     assert set(found.harms) == set(GUARDRAILS)
     assert sum(value for name, value in found.harms.items() if name != "latency") == 1.0
@@ -89,7 +89,7 @@ def test_guardrails_are_observed(store: Store, said: SignalKind, rail: str) -> N
 def test_what_a_user_was_worth_before_comes_from_before_alone(store: Store) -> None:
     live(store, "before", at=1000.0, said=SignalKind.EDIT_REVERTED)
     live(store, "during", at=9000.0, said=SignalKind.EDIT_KEPT)
-    assert usual(store, before=5000.0, as_of=1e12) == {"ada": pytest.approx(-0.5, abs=0.1)}
+    assert usual(store, LIVE, before=5000.0, as_of=1e12) == {"ada": pytest.approx(-0.5, abs=0.1)}
 
 
 def traffic(store: Store, champion: SignalKind, challenger: SignalKind, users: int = 15) -> None:
@@ -116,7 +116,7 @@ def test_the_verdict_follows_what_became_of_the_edits(
     store: Store, champion: SignalKind, challenger: SignalKind, decision: Decision
 ) -> None:
     traffic(store, champion, challenger)
-    observations, verdict = decide(store, 7, TRIAL, since=0.0, as_of=1e12)
+    observations, verdict = decide(store, LIVE, 7, TRIAL, since=0.0, as_of=1e12)
     assert (verdict.version, verdict.decision, len(observations)) == (7, decision, 120)
     assert store.verdicts(7) == [verdict]
     assert set(verdict.evidence["rails"]) == set(GUARDRAILS)
@@ -130,7 +130,7 @@ def test_a_challenger_that_is_complained_of_is_rolled_back_though_its_edits_are_
         for s in store.sessions(arm="challenger")
     ]
     store.record((), complaints)
-    _, verdict = decide(store, 7, TRIAL, since=0.0, as_of=1e12)
+    _, verdict = decide(store, LIVE, 7, TRIAL, since=0.0, as_of=1e12)
     assert verdict.decision is Decision.ROLL_BACK and "complaints rose" in verdict.reason
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.store.builders import session, turn, version
 
-from ostinato.rewards.definition import LIVE
+from ostinato.rewards.live.definition import LIVE
 from ostinato.rollout.collect import Collector
 from ostinato.store import Ledger, Stage, Store
 from ostinato.types import Ending, PartState, Sampling, Signal, SignalKind, State, TurnKind
@@ -85,7 +85,7 @@ def test_silence_is_waited_for_until_the_window_is_over(store: Store, age: float
     """Sessions that nobody speaks of are trained on with the worth of silence, not left out for ever."""
     store.accounts.set_consent(user="ada", granted=True, by="ada")
     about = session("s", user="ada", consent=True, ending=Ending.FINISHED)
-    store.record([replace(turn(0, "s"), started_at=time.time() - age * LIVE.window_s)], [], [about])
+    store.record([replace(turn(0, "s"), started_at=time.time() - age * LIVE.train_after_s)], [], [about])
     harvest = Collector(store, LIVE).harvest("main", {}, as_of=time.time())
     assert (harvest.censored, harvest.offered) == ((1, 0) if state is PartState.CENSORED else (0, 1))
     assert store.rewards("s")[-1].parts[0].state is state

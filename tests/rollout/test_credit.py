@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import event
 from tests.store.builders import session, turn
 
-from ostinato.rewards.definition import LIVE
+from ostinato.rewards.live.definition import LIVE
 from ostinato.rollout.credit import Credited, credit_live, samples, score_live
 from ostinato.store import Ledger, Store
 from ostinato.types import Ending, Signal, SignalKind, State

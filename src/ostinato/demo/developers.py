@@ -15,11 +15,10 @@ from ostinato.harness.client import GatewayClient
 from ostinato.harness.conversation import Outcome
 from ostinato.harness.episode import EpisodeRunner, Left
 from ostinato.loop.base import LiveTraffic, Period
-from ostinato.loop.config import PEOPLE
+from ostinato.loop.config import PEOPLE, live_definition
 from ostinato.loop.people import PeopleTraffic
 from ostinato.loop.stages.problems import stream
 from ostinato.loop.workshop import Workshop
-from ostinato.rewards.definition import LIVE
 from ostinato.sandbox.base import EndedWithinError, Sandbox, SandboxError
 from ostinato.store import Ledger, Stage, Store
 from ostinato.tasks.base import load_task
@@ -64,7 +63,12 @@ def live_traffic(shop: Workshop) -> LiveTraffic:
     live = shop.config.live
     if live.developers == PEOPLE:
         shop.show.say(f"people work at {shop.url}: with their keys, or OSTINATO_KEY={shop.key_of_a_person()}")
-        return PeopleTraffic(shop.store, sessions=live.sessions, horizon=live.ab_sessions)
+        return PeopleTraffic(
+            shop.store,
+            sessions=live.sessions,
+            horizon=live.ab_sessions,
+            definition=live_definition(live),
+        )
     return SimulatedTraffic(shop, live.developers)
 
 
@@ -102,7 +106,7 @@ class SimulatedTraffic:
         Simulated developers do all they will ever do as soon as their session ends, so a window's length is
         added to the clock instead of waited for.
         """
-        return time.time() + LIVE.window_s
+        return time.time() + live_definition(self._shop.config.live).train_after_s
 
     def strata(self) -> Mapping[str, str]:
         """Return the kind of each task that developers brought, by the task's id."""

@@ -9,6 +9,7 @@ from ostinato import tasks
 from ostinato.config import ConfigError
 from ostinato.harness.agent import HarnessConfig
 from ostinato.model.config import ModelConfig
+from ostinato.rewards.live.definition import LIVE, LiveDefinition, read_definition
 from ostinato.rollout.practice import PracticeConfig
 from ostinato.tasks.base import IMPORTED, TaskError
 from ostinato.tasks.packed import SUFFIX as PACKED
@@ -140,6 +141,8 @@ class LiveConfig:
     challenger_share: float = 0.5
     gate_margin: float = 0.08
     """The loss of solve rate on held-out tasks with which a candidate must not meet developers."""
+    reward: Path | None = None
+    """A TOML file with the definition of the live reward; none takes the one that ships."""
     claim: str = "better"
     """The claim of the A/B test: `better`, or `cheaper` for a candidate that is made to sample less."""
     cheaper_solve_margin: float = 0.03
@@ -176,6 +179,11 @@ class RunConfig:
     bench: BenchConfig = field(default_factory=BenchConfig)
     live: LiveConfig = field(default_factory=LiveConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+
+
+def live_definition(live: LiveConfig) -> LiveDefinition:
+    """Return the definition of the live reward. Raises ConfigError for one that cannot be used."""
+    return LIVE if live.reward is None else read_definition(live.reward)
 
 
 FIXED = {each.name for each in fields(RunConfig)} - {"sandbox", "engine", "schedule"}
@@ -263,6 +271,7 @@ def _check_outside(config: RunConfig) -> None:
 
 
 def _check_live(live: LiveConfig) -> None:
+    live_definition(live)
     if live.claim not in CLAIMS:
         raise ConfigError(f"live.claim is {live.claim!r}: it is one of {', '.join(CLAIMS)}")
     if not 0 < live.challenger_share < 1:

@@ -14,6 +14,7 @@ from ostinato.deploy.budget import next_alpha
 from ostinato.deploy.gate import ALPHA, gate
 from ostinato.deploy.traffic import split
 from ostinato.loop.base import LiveTraffic
+from ostinato.loop.config import live_definition
 from ostinato.loop.results import (
     Admission,
     Champion,
@@ -29,7 +30,6 @@ from ostinato.loop.stages.learn import refine, restore
 from ostinato.loop.stages.measure import measure
 from ostinato.loop.trial import CHAMPION, ab_test, planned
 from ostinato.loop.workshop import Workshop
-from ostinato.rewards.definition import LIVE
 from ostinato.rollout.collect import Collector, Harvest
 from ostinato.store import Store
 from ostinato.types import Arm, Decision, Ending, Source, Task, new_id
@@ -126,7 +126,7 @@ class Cycle:
 
     async def _collect(self) -> Harvest:
         """Turn the live sessions into rewards and groups of one."""
-        collector = Collector(self._shop.store, LIVE)
+        collector = Collector(self._shop.store, live_definition(self._shop.config.live))
         harvest = collector.harvest(CHAMPION, self._traffic.strata(), as_of=self._traffic.clock())
         self._shop.show.say(
             f"collected {harvest.sessions} sessions and {harvest.signals} signals, "

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 from ostinato.loop.base import Period
-from ostinato.rewards.definition import LIVE
+from ostinato.rewards.live.definition import LIVE, LiveDefinition
 from ostinato.store import Store, StoreError
 from ostinato.types import Source
 
@@ -58,11 +58,13 @@ class PeopleTraffic:
         *,
         sessions: int,
         horizon: int,
+        definition: LiveDefinition = LIVE,
         now: Callable[[], float] = time.time,
         poll_s: float = POLL_S,
     ) -> None:
         self._store = store
         self._wanted: dict[Period, int] = {"live": sessions, "ab": horizon}
+        self._definition = definition
         self._now = now
         self._poll_s = poll_s
 
@@ -80,7 +82,7 @@ class PeopleTraffic:
         """Return whether so many sessions have ended, and the windows of the first of them too."""
         ended = self._store.sessions(source=Source.LIVE, ended=True, since=since, limit=wanted)
         turns = self._store.turns_of([session.id for session in ended])
-        settled_at = max(map(LIVE.settles_at, turns.values()), default=0.0)
+        settled_at = max(map(self._definition.settles_at, turns.values()), default=0.0)
         return len(ended) == wanted and settled_at <= self._now()
 
     def clock(self) -> float:

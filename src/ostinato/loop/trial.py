@@ -12,10 +12,11 @@ from statistics import fmean
 from ostinato.deploy.abtest import Claim, Trial, TrialSession, judge
 from ostinato.deploy.traffic import promote, roll_back, split
 from ostinato.loop.base import LiveTraffic
-from ostinato.loop.config import LiveConfig
+from ostinato.loop.config import LiveConfig, live_definition
 from ostinato.loop.results import ArmSummary, Tested
 from ostinato.loop.workshop import Workshop
-from ostinato.rewards.definition import LIVE
+from ostinato.rewards.live.definition import LiveDefinition
+from ostinato.rewards.live.facts import CLEAREST
 from ostinato.store import Ledger, Store
 from ostinato.types import Arm, Ending, Session, Signal, SignalKind, Source, State, Turn, Verdict
 
@@ -62,7 +63,10 @@ async def ab_test(
         ]
         split(shop.store, arms)
         await traffic.arrive("ab", since)
-        observations, verdict = decide(shop.store, candidate, trial, since=since, as_of=traffic.clock())
+        definition = live_definition(shop.config.live)
+        observations, verdict = decide(
+            shop.store, definition, candidate, trial, since=since, as_of=traffic.clock()
+        )
         act = promote if verdict.decision.promotes else roll_back
         act(shop.store, arms)
         shop.show.say(f"A/B: {verdict.decision} ({verdict.reason})")
@@ -76,7 +80,7 @@ async def ab_test(
 
 
 def decide(
-    store: Store, candidate: int, trial: Trial, *, since: float, as_of: float
+    store: Store, definition: LiveDefinition, candidate: int, trial: Trial, *, since: float, as_of: float
 ) -> tuple[list[TrialSession], Verdict]:
     """Return the trial's observations and the verdict on them, which is recorded."""
     sessions = [
@@ -85,13 +89,15 @@ def decide(
         for session in store.sessions(source=Source.LIVE, arm=arm, ended=True, since=since)
     ]
     Ledger(store).account_sessions([session.id for session in sessions], State.MEASURED)
-    observations = observe(store, sessions, as_of)
-    verdict = judge(candidate, trial, observations, usual(store, before=since, as_of=as_of))
+    observations = observe(store, definition, sessions, as_of)
+    verdict = judge(candidate, trial, observations, usual(store, definition, before=since, as_of=as_of))
     store.add_verdict(verdict)
     return observations, verdict
 
 
-def observe(store: Store, sessions: Iterable[Session], as_of: float) -> list[TrialSession]:
+def observe(
+    store: Store, definition: LiveDefinition, sessions: Iterable[Session], as_of: float
+) -> list[TrialSession]:
     """Return the worth of each session at the end of its attribution window.
 
     A session whose window is open does not count yet, and one that our own failure ended never does.
@@ -99,17 +105,23 @@ def observe(store: Store, sessions: Iterable[Session], as_of: float) -> list[Tri
     ours = [session for session in sessions if session.ending is not Ending.INFRASTRUCTURE]
     ids = [session.id for session in ours]
     turns, signals = store.turns_of(ids), store.signals_of(ids)
-    observed = (_observed(s, turns.get(s.id, []), signals.get(s.id, []), as_of) for s in ours)
+    observed = (_observed(definition, s, turns.get(s.id, []), signals.get(s.id, []), as_of) for s in ours)
     return [each for each in observed if each is not None]
 
 
 def _observed(
-    session: Session, turns: Sequence[Turn], signals: Sequence[Signal], as_of: float
+    definition: LiveDefinition,
+    session: Session,
+    turns: Sequence[Turn],
+    signals: Sequence[Signal],
+    as_of: float,
 ) -> TrialSession | None:
-    reward = LIVE.settled(session.id, turns, signals, as_of=as_of)
+    reward = definition.settled(session.id, turns, signals, as_of=as_of)
     if reward is None:
         return None
-    said = {s.kind for s in signals if s.observed_at <= LIVE.settles_at(turns) and s.value != 0.0}
+    told = [s for s in signals if s.observed_at <= definition.settles_at(turns)]
+    said = {s.kind for s in told if s.value != 0.0}
+    angry = SignalKind.COMPLAINT in said or any(map(_is_displeased, told))
     left = SignalKind.ABANDONED in said or session.ending is Ending.ABANDONED
     return TrialSession(
         arm=session.arm,
@@ -118,7 +130,7 @@ def _observed(
         value=reward.total,
         tokens=float(sum(len(turn.completion.ids) for turn in turns)),
         harms={
-            "complaints": float(SignalKind.COMPLAINT in said),
+            "complaints": float(angry),
             "abandoned": float(left),
             "broken": float(any(part.name == "broken" and part.value < 0 for part in reward.parts)),
             "latency": fmean(math.log(max(turn.latency_s, 1e-3)) for turn in turns),
@@ -126,11 +138,18 @@ def _observed(
     )
 
 
-def usual(store: Store, before: float, as_of: float) -> dict[str, float]:
+def _is_displeased(signal: Signal) -> bool:
+    """Return whether it is a thumb down, or a follow-up that was read as dissatisfied."""
+    if signal.kind is SignalKind.RATING:
+        return signal.value == 0.0
+    return signal.kind is SignalKind.FOLLOW_UP and float(signal.value) >= CLEAREST
+
+
+def usual(store: Store, definition: LiveDefinition, before: float, as_of: float) -> dict[str, float]:
     """Return, by user, the mean reward of their live sessions that began before the trial."""
     sessions = store.sessions(source=Source.LIVE, ended=True)
     worth = defaultdict(list)
-    for observation in observe(store, [s for s in sessions if s.started_at < before], as_of):
+    for observation in observe(store, definition, [s for s in sessions if s.started_at < before], as_of):
         worth[observation.user].append(observation.value)
     return {user: fmean(values) for user, values in worth.items()}
 

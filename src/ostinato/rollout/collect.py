@@ -11,9 +11,10 @@ a session and the trainer's claim makes the ledger return it, and the next colle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ostinato.rewards.definition import LiveReward
+from ostinato.rewards.live.definition import LiveDefinition
 from ostinato.rollout.credit import Credited, LiveCredit, credit_live, samples, score_live
 from ostinato.store import Ledger, Phase, Stage, Store
+from ostinato.store.definitions import keep_definition
 from ostinato.types import Ending, Group, Session, Source, State, new_id
 
 Known = tuple[str, Phase | None]
@@ -39,10 +40,11 @@ class Harvest:
 class Collector:
     """The collector of live sessions: those of one arm become groups, each session once."""
 
-    def __init__(self, store: Store, definition: LiveReward) -> None:
+    def __init__(self, store: Store, definition: LiveDefinition) -> None:
         self._store = store
         self._ledger = Ledger(store)
         self._definition = definition
+        keep_definition(store, definition.hash(), definition.text())
 
     def harvest(self, arm: str, stratum_of: Mapping[str, str], *, as_of: float) -> Harvest:
         """Offer the sessions of `arm` that are ready, and return the figures.

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from ostinato.harness.episode import Tree
-from ostinato.rewards.definition import Definition, LiveReward
+from ostinato.rewards.definition import Definition
+from ostinato.rewards.live.definition import LiveDefinition
 from ostinato.store import Ledger, Store
 from ostinato.train.advantages import leave_one_out, tree_advantages
 from ostinato.train.samples import UntrainableError, samples_of, trainable
@@ -76,7 +77,7 @@ def _advantages(trees: Sequence[Tree], totals: list[list[float]]) -> Iterator[tu
 
 
 def score_live(
-    store: Store, definition: LiveReward, sessions: Sequence[Session], *, as_of: float
+    store: Store, definition: LiveDefinition, sessions: Sequence[Session], *, as_of: float
 ) -> list[LiveCredit]:
     """Score ended live sessions by what is known of them at `as_of`, in seconds since the epoch."""
     ids = [session.id for session in sessions]

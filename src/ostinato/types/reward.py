@@ -45,6 +45,9 @@ class Reward:
     definition: str
     """Hash of the definition that computed it."""
     parts: tuple[RewardPart, ...]
+    as_of: float | None = None
+    """The moment up to which facts counted, in seconds since the epoch; None when all of them did. The same
+    facts, definition and moment always give this same reward."""
 
     @property
     def total(self) -> float:

@@ -69,6 +69,13 @@ class SignalKind(StrEnum):
     NO_EDIT_WANTED = "no_edit_wanted"
     """A person judged a session that needed no edit; 1.0 when its answer was right."""
     COMPLAINT = "complaint"  # a follow-up in anger
+    RATING = "rating"  # a person's thumb: 1.0 up, 0.0 down
+    FOLLOW_UP = "follow_up"
+    """The probability that the developer's next words show dissatisfaction, as a judge read them."""
+    EDIT_COMMITTED = "edit_committed"  # the share of the edit that its commit holds, from 0 to 1
+    EDIT_SURVIVAL = "edit_survival"  # the share of the edit that was left at that moment, from 0 to 1
+    CANCELLED = "cancelled"  # the developer stopped the agent while it worked
+    TESTS_RUN = "tests_run"  # the developer ran tests on the work; 1.0 when they passed
     ABANDONED = "abandoned"  # a simulated developer left. For real developers the ending says so
     QUESTION_ANSWERED = "question_answered"
     """The agent asked; 1.0 when the question was needed. Only simulated developers can tell, so no reward

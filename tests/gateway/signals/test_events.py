@@ -118,6 +118,13 @@ def test_secrets_are_redacted_wherever_they_stand() -> None:
         (event("session.end", ending="finished"), (SignalKind.ENDING, "finished")),
         (event("session.end", reason="logout"), None),
         (event("edit.survival", survival_rate_no_revert=1.0), None),
+        (event("edit.survival", survival_rate_four_gram=0.75), (SignalKind.EDIT_SURVIVAL, 0.75)),
+        (event("edit.survival", censored="stashed"), None),
+        (event("edit.commit", survival_rate_four_gram=1.0), (SignalKind.EDIT_COMMITTED, 1.0)),
+        (event("edit.commit", survival_rate_four_gram=7), None),
+        (event("user.cancel"), (SignalKind.CANCELLED, 1.0)),
+        (event("tests.run", passed=False), (SignalKind.TESTS_RUN, 0.0)),
+        (event("tests.run", passed="yes"), None),
     ],
 )
 def test_the_signals_of_each_event(told: Event, meaning: tuple[SignalKind, float | str] | None) -> None:
@@ -128,11 +135,11 @@ def test_the_signals_of_each_event(told: Event, meaning: tuple[SignalKind, float
         assert signals_of(told, NOW) == [signal]
 
 
-@pytest.mark.parametrize(("rating", "angry"), [("negative", 1.0), ("positive", 0.0)])
-def test_a_rating_judges_the_answer_too(rating: str, angry: float) -> None:
-    complaint, answer = signals_of(event("user.feedback", rating=rating), NOW)
-    assert (complaint.id, complaint.kind, complaint.value) == ("event/e1", SignalKind.COMPLAINT, angry)
-    assert (answer.id, answer.kind, answer.value) == ("event/e1/answer", SignalKind.NO_EDIT_WANTED, 1 - angry)
+@pytest.mark.parametrize(("rating", "value"), [("negative", 0.0), ("positive", 1.0)])
+def test_a_thumb_is_a_signal_of_its_own(rating: str, value: float) -> None:
+    """It says that a person was pleased; it does not say that the answer needed no edit."""
+    (thumb,) = signals_of(event("user.feedback", rating=rating), NOW)
+    assert (thumb.id, thumb.kind, thumb.value) == ("event/e1", SignalKind.RATING, value)
 
 
 def test_a_signal_knows_when_it_happened_and_when_it_was_heard() -> None:

@@ -17,13 +17,14 @@ from tests.store.builders import session, turn
 
 from ostinato.store import Store, StoreError, TakenError
 from ostinato.store.purge import purge
-from ostinato.types import Completion, FinishReason, Grade, Sampling, Signal, SignalKind, Turn
+from ostinato.types import Completion, FinishReason, Grade, Reward, Sampling, Signal, SignalKind, Turn
 
 IDS = st.lists(st.integers(0, 2), max_size=4).map(tuple)
 """Few ids, so that prompts begin like contexts that they do not continue."""
 STEPS = st.lists(st.tuples(st.integers(-1, 11), IDS, IDS), max_size=12)
 """Of each turn: the turn that it continues or -1, what its prompt adds, and what was sampled."""
 LAYOUT_4 = """
+ALTER TABLE rewards DROP COLUMN as_of; DROP TABLE definitions;
 DROP INDEX contexts_of_session;
 ALTER TABLE turns DROP COLUMN structure;
 ALTER TABLE turns DROP COLUMN distribution;
@@ -175,8 +176,24 @@ def test_signals_of_forgeable_verdicts_became_their_grade(tmp_path: Path) -> Non
     path = tmp_path / "record.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(
+            "ALTER TABLE rewards DROP COLUMN as_of; DROP TABLE definitions;"
             "UPDATE signals SET kind = 'forgeable'; UPDATE counters SET value = 5 WHERE name = 'schema';"
         )
     with closing(Store.open(path)) as store:
         (read,) = store.signals_of(["s1"])["s1"]
     assert (read.id, read.kind, read.value) == (noted[0].id, SignalKind.GRADE, Grade.FORGEABLE)
+
+
+def test_rewards_of_the_layout_without_a_moment_are_read_on(tmp_path: Path) -> None:
+    with store_in(tmp_path) as store:
+        store.add_reward(Reward(session_id="s1", definition="old", parts=()))
+    path = tmp_path / "record.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            "ALTER TABLE rewards DROP COLUMN as_of; DROP TABLE definitions;"
+            "UPDATE counters SET value = 7 WHERE name = 'schema';"
+        )
+    with closing(Store.open(path)) as store:
+        later = Reward(session_id="s1", definition="new", parts=(), as_of=5.0)
+        store.add_reward(later)
+        assert store.rewards("s1") == [Reward(session_id="s1", definition="old", parts=()), later]

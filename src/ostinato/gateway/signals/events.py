@@ -22,6 +22,8 @@ NAMES = {
     "session.end",
     "user.prompt",
     "user.feedback",
+    "user.cancel",
+    "tests.run",
     "tool.call",
     "tool.decision",
     "edit.proposed",
@@ -127,44 +129,35 @@ def projected(attributes: Mapping[str, Any], *, with_text: bool) -> dict[str, An
 def signals_of(event: Event, received_at: float) -> list[Signal]:
     """Return the signals in an event; the same event always has the same signals.
 
-    The events about an edit in its repository (`edit.survival`, `edit.commit`, `edit.revert`) have none: the
-    reporter that watches the edit sends its verdict to `/feedback`.
+    The events about an edit in its repository say how much of it is left (`edit.survival`, `edit.commit`);
+    its verdict is sent to `/feedback` by the reporter that watches it.
     """
-    if event.session_id is None:
+    meaning = _meaning(event.name, event.attributes)
+    if event.session_id is None or meaning is None:
         return []
-    return [
-        Signal(
-            id=f"event/{event.id}{suffix}",
-            session_id=event.session_id,
-            kind=kind,
-            value=value,
-            observed_at=min(event.observed_at, received_at),
-            received_at=received_at,
-            turn=event.turn,
-            edit=_edit(event),
-        )
-        for suffix, kind, value in _meanings(event.name, event.attributes)
-    ]
-
-
-def _meanings(name: str, facts: Mapping[str, Any]) -> list[tuple[str, SignalKind, float | str]]:
-    """Return the id's suffix, the kind and the value of each signal.
-
-    A rating is two signals: whether the person complained, and whether the answer was right.
-    """
-    if name == "user.feedback" and facts.get("rating") in {"positive", "negative"}:
-        is_good = facts["rating"] == "positive"
-        return [
-            ("", SignalKind.COMPLAINT, float(not is_good)),
-            ("/answer", SignalKind.NO_EDIT_WANTED, float(is_good)),
-        ]
-    meaning = _meaning(name, facts)
-    return [] if meaning is None else [("", *meaning)]
+    kind, value = meaning
+    signal = Signal(
+        id=f"event/{event.id}",
+        session_id=event.session_id,
+        kind=kind,
+        value=value,
+        observed_at=min(event.observed_at, received_at),
+        received_at=received_at,
+        turn=event.turn,
+        edit=_edit(event),
+    )
+    return [signal]
 
 
 def _meaning(name: str, facts: Mapping[str, Any]) -> tuple[SignalKind, float | str] | None:
-    if name == "user.prompt":
-        return SignalKind.USER_PROMPT, 1.0
+    if name in PLAIN:
+        return PLAIN[name], 1.0
+    if name in SHARES:
+        return _share(SHARES[name], facts.get("survival_rate_four_gram"))
+    if name == "user.feedback" and facts.get("rating") in RATINGS:
+        return SignalKind.RATING, RATINGS[facts["rating"]]
+    if name == "tests.run" and isinstance(facts.get("passed"), bool):
+        return SignalKind.TESTS_RUN, float(facts["passed"])
     if name == "tool.decision" and facts.get("source") not in AUTOMATIC:
         return _choice(facts.get("decision"), SignalKind.TOOL_DECISION, SignalKind.TOOL_DECISION)
     if name == "edit.feedback":
@@ -183,8 +176,18 @@ def _edit(event: Event) -> str | None:
     return identity[:256] if is_edit and identity else None
 
 
+PLAIN = {"user.prompt": SignalKind.USER_PROMPT, "user.cancel": SignalKind.CANCELLED}
+SHARES = {"edit.survival": SignalKind.EDIT_SURVIVAL, "edit.commit": SignalKind.EDIT_COMMITTED}
+RATINGS = {"positive": 1.0, "negative": 0.0}
 AUTOMATIC = {"config", "hook", "Config", "AutomatedReviewer"}
 """Sources of a decision that no person made."""
+
+
+def _share(kind: SignalKind, rate: object) -> tuple[SignalKind, float] | None:
+    """Return the share that is left; a window that could not be measured has none, and is no signal."""
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1:
+        return None
+    return kind, float(rate)
 
 
 def _choice(decision: object, yes: SignalKind, no: SignalKind) -> tuple[SignalKind, float] | None:

@@ -192,12 +192,13 @@ def reward_row(reward: Reward) -> Row:
         "definition": reward.definition,
         "total": reward.total,
         "parts": parts,
+        "as_of": reward.as_of,
     }
 
 
 def reward_of(row: RowMapping) -> Reward:
     parts = tuple(map(_part, json.loads(row["parts"])))
-    return Reward(session_id=row["session_id"], definition=row["definition"], parts=parts)
+    return Reward(session_id=row["session_id"], definition=row["definition"], parts=parts, as_of=row["as_of"])
 
 
 def _part(fields: dict[str, Any]) -> RewardPart:

@@ -15,7 +15,7 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA = 7
+SCHEMA = 8
 """The number of this layout; it rises whenever a table changes."""
 METADATA = MetaData()
 
@@ -111,7 +111,15 @@ rewards = Table(
     Column("definition", Text, nullable=False),
     Column("total", Float, nullable=False),
     Column("parts", Text, nullable=False),
+    Column("as_of", Float),
 )
+definitions = Table(
+    "definitions",
+    METADATA,
+    Column("hash", Text, primary_key=True),
+    Column("text", Text, nullable=False),
+)
+"""The definitions of reward that scored anything here, as TOML, so that each reward can be computed again."""
 versions = Table(
     "versions",
     METADATA,

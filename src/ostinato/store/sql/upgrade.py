@@ -3,7 +3,7 @@
 from sqlalchemy import Connection, delete, text, update
 from sqlalchemy.schema import CreateColumn
 
-from ostinato.store.sql.schema import SCHEMA, counters, passes, signals, turns
+from ostinato.store.sql.schema import SCHEMA, counters, definitions, passes, rewards, signals, turns
 
 OLDEST = 4
 """The oldest layout that can be brought up to date."""
@@ -17,6 +17,8 @@ def upgrade(connection: Connection, layout: int) -> None:
         _to_6(connection)
     if layout < 7:
         passes.create(connection, checkfirst=True)
+    if layout < 8:
+        _to_8(connection)
     connection.execute(update(counters).where(counters.c.name == "schema").values(value=SCHEMA))
 
 
@@ -30,6 +32,13 @@ def _to_5(connection: Connection) -> None:
     connection.execute(text("DROP INDEX turns_of_session"))
     for index in turns.indexes:
         index.create(connection)
+
+
+def _to_8(connection: Connection) -> None:
+    """Rewards say up to which moment facts counted, and the definitions of reward are kept."""
+    column = CreateColumn(rewards.c.as_of).compile(dialect=connection.dialect)
+    connection.execute(text(f"ALTER TABLE rewards ADD COLUMN {column}"))
+    definitions.create(connection, checkfirst=True)
 
 
 def _to_6(connection: Connection) -> None:

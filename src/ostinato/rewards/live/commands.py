@@ -1,0 +1,110 @@
+"""`ostinato rewards`: what a session was worth and why, and scoring again when facts arrived late."""
+
+import argparse
+import json
+import sys
+import time
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ostinato.rewards.live.definition import LIVE, DefinitionError, LiveDefinition, read_definition
+from ostinato.rewards.live.rescore import canonical, rescore
+from ostinato.store import Store
+from ostinato.types import Reward, Session, Signal, Source
+
+DONE, WRONG = 0, 2
+
+
+def register(commands: Any) -> None:
+    """Add `rewards` and its commands to the subparsers of `ostinato`."""
+    parser = commands.add_parser("rewards", help="what live sessions are worth, and why")
+    group = parser.add_subparsers(required=True, metavar="COMMAND")
+    explain = group.add_parser("explain", help="every part of a session's reward, its state and evidence")
+    explain.add_argument("session")
+    _common(explain, _explain)
+    score = group.add_parser("score", help="score sessions again by all that is known, and keep what changed")
+    score.add_argument("session", nargs="*", help="without one: every live session that has ended")
+    _common(score, _score)
+
+
+def _common(parser: argparse.ArgumentParser, run: Any) -> None:
+    parser.add_argument("--store", default="runs/serve/store.db", help="SQLite file or database URL")
+    parser.add_argument("--definition", type=Path, help="TOML file (default: the definition that ships)")
+    parser.add_argument("--as-of", type=float, metavar="SECONDS", help="since the epoch (default: now)")
+    parser.add_argument("--json", action="store_true", help="print JSON, the last line one object")
+    parser.set_defaults(run=lambda options: _open(run, options))
+
+
+def _open(run: Any, options: argparse.Namespace) -> int:
+    if "://" not in options.store and not Path(options.store).is_file():
+        return _complain(f"{options.store} is no store: name one with --store, or run `ostinato serve` first")
+    try:
+        definition = LIVE if options.definition is None else read_definition(options.definition)
+    except DefinitionError as error:
+        return _complain(str(error))
+    as_of = time.time() if options.as_of is None else options.as_of
+    with closing(Store.open(options.store)) as store:
+        status: int = run(store, definition, options, as_of)
+        return status
+
+
+def _score(store: Store, definition: LiveDefinition, options: argparse.Namespace, as_of: float) -> int:
+    sessions = store.sessions(source=Source.LIVE, ended=True)
+    if options.session:
+        chosen = {session.id: session for session in sessions}
+        if unknown := [id_ for id_ in options.session if id_ not in chosen]:
+            return _complain(f"{unknown[0]} is no live session that has ended in {options.store}")
+        sessions = [chosen[id_] for id_ in options.session]
+    done = rescore(store, definition, sessions, as_of=as_of)
+    if options.json:
+        facts = {"sessions": done.sessions, "changed": done.changed, "without_reward": done.without_reward}
+        print(json.dumps(facts | {"definition": definition.hash(), "as_of": as_of}))  # noqa: T201
+    else:
+        print(  # noqa: T201
+            f"{done.sessions} sessions scored by {definition.name} {definition.hash()}: "
+            f"{done.changed} changed, {done.without_reward} without a reward"
+        )
+    return DONE
+
+
+def _explain(store: Store, definition: LiveDefinition, options: argparse.Namespace, as_of: float) -> int:
+    session = store.session(options.session)
+    if session is None:
+        return _complain(f"{options.session} is no session in {options.store}")
+    turns, signals = store.turns(session.id), store.signals(session.id)
+    reward = definition.score(session.id, turns, signals, as_of=as_of)
+    if options.json:
+        print(canonical(reward).decode())  # noqa: T201
+        return DONE
+    settles = definition.settles_at(turns) if turns else None
+    for line in explained(session, reward, signals, settles):
+        print(line)  # noqa: T201
+    return DONE
+
+
+def explained(session: Session, reward: Reward, signals: list[Signal], settles_at: float | None) -> list[str]:
+    """Return the lines that say what each part of a reward is worth, its state, and what it was read from."""
+    known = {signal.id: signal for signal in signals}
+    ready = "no turns" if settles_at is None else f"trained on from {_moment(settles_at)}"
+    lines = [f"{session.id}  {session.user}  {session.ending or 'open'}  {reward.total:+.3f}  {ready}"]
+    for part in reward.parts:
+        lines.append(f"  {part.value:+.3f}  {part.state.value:<9} {part.name}")
+        lines += [f"          {_evidence(known.get(id_), id_)}" for id_ in part.evidence]
+    return lines
+
+
+def _evidence(signal: Signal | None, id_: str) -> str:
+    if signal is None:
+        return f"turn {id_}"
+    return f"{_moment(signal.observed_at)}  {signal.kind.value} {signal.value}  {id_}"
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(sep=" ", timespec="seconds")
+
+
+def _complain(message: str) -> int:
+    print(f"ostinato rewards: {message}", file=sys.stderr)  # noqa: T201
+    return WRONG

@@ -1,0 +1,65 @@
+"""Scoring again: facts that arrived since change the rewards of sessions that were scored before."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+from ostinato.rewards.live.definition import LiveDefinition
+from ostinato.rewards.signals import SignalValueError, VoidSessionError
+from ostinato.store import Store
+from ostinato.store.definitions import keep_definition, last_rewards
+from ostinato.types import Reward, Session, Source
+
+AT_ONCE = 2_000
+"""Sessions that are read and written by one query each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rescored:
+    """The figures of one pass over the record.
+
+    >>> Rescored(sessions=3, changed=1, without_reward=0).changed
+    1
+    """
+
+    sessions: int
+    changed: int
+    """Sessions whose reward differs from the last one on record; the new one is appended."""
+    without_reward: int
+    """Sessions that our own failure ended, or that hold a signal which cannot be read."""
+
+
+def canonical(reward: Reward) -> bytes:
+    """Return the bytes of a reward: equal facts, definition and moment give equal bytes, in any order."""
+    return json.dumps(asdict(reward), sort_keys=True, separators=(",", ":")).encode()
+
+
+def rescore(
+    store: Store, definition: LiveDefinition, sessions: Sequence[Session], *, as_of: float
+) -> Rescored:
+    """Score live sessions by all that is known at `as_of`; append each reward that changed."""
+    keep_definition(store, definition.hash(), definition.text())
+    mine = [session.id for session in sessions if session.source is Source.LIVE]
+    changed = without = 0
+    for start in range(0, len(mine), AT_ONCE):
+        ids = mine[start : start + AT_ONCE]
+        scored = list(_scored(store, definition, ids, as_of))
+        last = last_rewards(store, ids, definition.hash())
+        new = [
+            each
+            for each in scored
+            if each.session_id not in last or last[each.session_id].parts != each.parts
+        ]
+        store.add_rewards(new)
+        changed += len(new)
+        without += len(ids) - len(scored)
+    return Rescored(sessions=len(mine), changed=changed, without_reward=without)
+
+
+def _scored(store: Store, definition: LiveDefinition, ids: Sequence[str], as_of: float) -> Iterator[Reward]:
+    turns, signals = store.turns_of(ids), store.signals_of(ids)
+    for id_ in ids:
+        try:
+            yield definition.score(id_, turns.get(id_, []), signals.get(id_, []), as_of=as_of)
+        except (VoidSessionError, SignalValueError):
+            continue

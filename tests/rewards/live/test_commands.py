@@ -1,0 +1,63 @@
+"""`ostinato rewards` says what a session was worth and why, and keeps what changed."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.store.builders import session, turn
+
+from ostinato.cli import main
+from ostinato.store import Store
+from ostinato.types import Ending, Signal, SignalKind
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "store.db"
+    store = Store.open(path)
+    kept = Signal(
+        session_id="s", kind=SignalKind.EDIT_KEPT, value=1.0, observed_at=1e9, edit="e1", id="fact-1"
+    )
+    store.record([turn(0, "s")], [kept], [session("s", ending=Ending.FINISHED)])
+    store.close()
+    return path
+
+
+def test_explain_shows_parts_states_and_evidence(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rewards", "explain", "s", "--store", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert "+1.000  observed  kept" in text and "edit_kept 1.0  fact-1" in text
+    assert "expired   complaint" in text and "trained on from" in text
+
+
+def test_explain_as_json_is_the_canonical_reward(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rewards", "explain", "s", "--store", str(path), "--json", "--as-of", "5"]) == 0
+    reward = json.loads(capsys.readouterr().out)
+    assert reward["as_of"] == 5 and {part["name"] for part in reward["parts"]} >= {"kept", "effort"}
+
+
+def test_score_counts_what_changed(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for changed in (1, 0):
+        assert main(["rewards", "score", "--store", str(path), "--json", "--as-of", "2e9"]) == 0
+        assert json.loads(capsys.readouterr().out)["changed"] == changed
+    assert main(["rewards", "score", "s", "--store", str(path)]) == 0
+    assert "1 sessions scored by live" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [["explain", "nobody"], ["score", "nobody"]])
+def test_an_unknown_session_is_refused(path: Path, words: list[str]) -> None:
+    assert main(["rewards", *words, "--store", str(path)]) == 2
+
+
+def test_a_definition_that_cannot_work_is_refused(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bad.toml").write_text('name = "bad"\n[parts.vibes]\nweight = 1\n')
+    words = ["rewards", "explain", "s", "--store", str(path), "--definition", str(tmp_path / "bad.toml")]
+    assert main(words) == 2
+    assert "unknown fact 'vibes'" in capsys.readouterr().err
+
+
+def test_no_store_is_no_new_store(tmp_path: Path) -> None:
+    assert main(["rewards", "score", "--store", str(tmp_path / "none.db")]) == 2
+    assert not (tmp_path / "none.db").exists()

@@ -1,0 +1,165 @@
+"""A declared definition: what it refuses, when each part is known, and what it is worth."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.rewards.builders import ENDED, signal, turn
+
+from ostinato.config import ConfigError
+from ostinato.rewards.live.definition import LIVE, DefinitionError, LiveDefinition, LivePart, read_definition
+from ostinato.types import PartState, Reward, RewardPart, Signal, SignalKind
+
+DAY = LIVE.train_after_s
+KEPT, REVERTED = SignalKind.EDIT_KEPT, SignalKind.EDIT_REVERTED
+
+
+def live(*signals: Signal, turns: int = 1) -> Reward:
+    return LIVE.score("s", [turn(i) for i in range(turns)], signals)
+
+
+def part(reward: Reward, name: str) -> RewardPart:
+    return next(part for part in reward.parts if part.name == name)
+
+
+def defined(tmp_path: Path, text: str) -> LiveDefinition:
+    path = tmp_path / "mine.toml"
+    path.write_text('name = "mine"\n' + text)
+    return read_definition(path)
+
+
+def test_outcomes_keep_their_order() -> None:
+    kept, edited, reverted, abandoned = (
+        live(signal(kind)).total for kind in (KEPT, SignalKind.EDIT_EDITED, REVERTED, SignalKind.ABANDONED)
+    )
+    assert kept > edited > reverted and edited > abandoned
+    assert live(signal(KEPT), signal(SignalKind.COMPLAINT)).total < kept
+
+
+def test_a_question_costs_its_turn_and_pays_when_the_task_is_ambiguous() -> None:
+    """Acting blindly is right half the time in an ambiguous task, and always in a clear one."""
+    kept, reverted = signal(KEPT), signal(REVERTED)
+    blindly = (live(kept, turns=2).total + live(reverted, turns=2).total) / 2
+    assert live(kept, turns=3).total > blindly
+    assert live(kept, turns=3).total < live(kept, turns=2).total
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_the_judgement_of_a_question_pays_nothing(value: float) -> None:
+    question = signal(SignalKind.QUESTION_ANSWERED, value)
+    assert live(question, signal(KEPT)).total == live(signal(KEPT)).total
+
+
+def test_the_best_thumb_is_worth_less_than_a_kept_edit() -> None:
+    """A policy that pleases and does not work must not come out ahead of one that works."""
+    pleased = [signal(SignalKind.RATING), signal(SignalKind.FOLLOW_UP, 0.0), signal(REVERTED)]
+    assert live(*pleased).total < live(signal(KEPT), signal(SignalKind.RATING, 0.0)).total
+
+
+def test_a_session_that_edits_nothing_is_worth_less_than_one_whose_edit_is_kept() -> None:
+    late = ENDED + 30 * DAY
+    silent = LIVE.score("s", [turn()], (), as_of=late)
+    assert not any(each.censored for each in silent.parts)
+    assert silent.total < LIVE.score("s", [turn()], [signal(KEPT)], as_of=late).total
+
+
+# Maturity
+
+
+def test_each_part_has_its_own_window() -> None:
+    def states(age: float) -> dict[str, PartState]:
+        return {each.name: each.state for each in LIVE.score("s", [turn()], (), as_of=ENDED + age).parts}
+
+    young, day, week = states(DAY - 1), states(DAY), states(7 * DAY)
+    assert young["kept"] is PartState.CENSORED and day["kept"] is PartState.EXPIRED
+    assert day["left_1d"] is PartState.CENSORED and week["left_1d"] is PartState.EXPIRED
+    assert young["effort"] is PartState.OBSERVED
+
+
+def test_a_censored_part_is_worth_nothing_and_silence_what_was_declared() -> None:
+    quiet = LiveDefinition(
+        name="quiet", parts={"kept": LivePart(weight=1.0), "tests": LivePart(weight=0.5, silence=-0.5)}
+    )
+    values = [part(quiet.score("s", [turn()], (), as_of=at), "tests").value for at in (ENDED, ENDED + DAY)]
+    assert values == [0.0, -0.25]
+    assert part(quiet.score("s", [turn()], ()), "tests").state is PartState.CENSORED
+
+
+def test_a_session_is_settled_by_its_age_alone() -> None:
+    kept = signal(KEPT, at=ENDED + 1)
+    late = signal(REVERTED, at=ENDED + DAY + 1)
+    assert LIVE.settled("s", [turn()], [kept], as_of=ENDED + DAY - 1) is None
+    settled = LIVE.settled("s", [turn()], [kept, late], as_of=ENDED + 9 * DAY)
+    assert settled == LIVE.score("s", [turn()], [kept], as_of=ENDED + DAY)
+    assert settled is not None and settled.as_of == ENDED + DAY
+    assert LIVE.settled("s", [], [kept], as_of=1e12) is None
+
+
+def test_a_fact_that_comes_after_its_window_scores_the_session_anew() -> None:
+    kept, reverted = signal(KEPT, at=ENDED + 1), signal(REVERTED, at=ENDED + 3 * DAY)
+    before = LIVE.score("s", [turn()], [kept, reverted], as_of=ENDED + 2 * DAY)
+    after = LIVE.score("s", [turn()], [kept, reverted], as_of=ENDED + 4 * DAY)
+    assert (part(before, "kept").value, part(after, "reverted").value) == (1.0, -0.5)
+
+
+def test_signals_after_as_of_do_not_count() -> None:
+    kept, reverted = signal(KEPT, at=200.0), signal(REVERTED, at=300.0)
+    totals = [LIVE.score("s", [turn()], (kept, reverted), as_of=at).total for at in (199, 200, 300)]
+    base = totals[0]
+    assert [total - base for total in totals] == pytest.approx([0.0, 1.0, -0.5])
+
+
+# The file
+
+
+def test_a_definition_survives_its_own_text(tmp_path: Path) -> None:
+    path = tmp_path / "copy.toml"
+    path.write_text(LIVE.text())
+    assert read_definition(path) == LIVE and read_definition(path).hash() == LIVE.hash()
+
+
+def test_every_weight_and_window_changes_the_hash() -> None:
+    others = [
+        replace(LIVE, train_after_s=1e6),
+        replace(LIVE, name="other"),
+        replace(LIVE, parts={**LIVE.parts, "kept": LivePart(weight=2.0)}),
+        replace(LIVE, parts={**LIVE.parts, "kept": replace(LIVE.parts["kept"], window_s=5.0)}),
+        replace(LIVE, effort=replace(LIVE.effort, k=0.5)),
+    ]
+    assert len({LIVE.hash(), *(other.hash() for other in others)}) == 6
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[parts.kept]\nweight = 1\n[parts.vibes]\nweight = 1", "unknown fact 'vibes'"),
+        ("[parts.mine]\nreads = 'keptt'\nweight = 1", "unknown fact 'keptt'"),
+        ("[parts.reverted]\nweight = -1\n[parts.effort]\nweight = -1", "can pay for nothing"),
+        ("[parts.kept]\nweight = 0", "can pay for nothing"),
+        ("train_after_s = 60\n[parts.kept]\nweight = 1", "can pay for nothing"),
+        ("[parts]", "can pay for nothing"),
+        ("train_after_s = 0\n[parts.kept]\nweight = 1", "train_after_s is 0"),
+        ("[parts.kept]\nweight = nan", "weight is nan"),
+        ("[parts.kept]\nweight = 1\nwindow_s = -1", "window_s is -1"),
+        ("[parts.kept]\nweight = 1\nsilence = 2", "silence is 2"),
+        ("[parts.kept]\nweight = 1\nat_s = 5", "share_kept needs at_s"),
+        ("[parts.share_kept]\nweight = 1", "share_kept needs at_s"),
+        ("[parts.share_kept]\nweight = 1\nat_s = 90000", "at_s is 90000"),
+        ("[parts.kept]\nweight = 1\nwindows = 5", "unknown key"),
+    ],
+)
+def test_a_definition_that_cannot_work_is_refused(tmp_path: Path, text: str, why: str) -> None:
+    with pytest.raises((DefinitionError, ConfigError), match=why):
+        defined(tmp_path, text)
+
+
+def test_a_team_may_wait_longer_and_train_on_what_was_left_after_days(tmp_path: Path) -> None:
+    week = defined(
+        tmp_path,
+        "train_after_s = 604800\n[parts.left]\nreads = 'share_kept'\nat_s = 259200\n"
+        "window_s = 604800\nweight = 1",
+    )
+    seen = signal(SignalKind.EDIT_SURVIVAL, 0.75, at=ENDED + 259_200, edit="a", turn=0)
+    assert week.settled("s", [turn()], [seen], as_of=ENDED + 2 * DAY) is None
+    settled = week.settled("s", [turn()], [seen], as_of=ENDED + 7 * DAY)
+    assert settled is not None and settled.total == 0.75
