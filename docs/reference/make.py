@@ -23,6 +23,7 @@ SOURCE = HERE.parents[1] / "src" / "ostinato"
 VARIABLES = {
     "OSTINATO_BENCH_KEY": "API key of the endpoints that `ostinato bench run --url` measures",
     "OSTINATO_ENGINE_SECRET": "secret that a gateway sends to an engine; an engine does not start without it",
+    "OSTINATO_JUDGE_KEY": "API key of the model that reads people's follow-ups (`live.judge`)",
     "OSTINATO_KEY": "API key for the gateway and for the search service",
     "OSTINATO_NODE_KEY": "key that a sandbox server sends to its nodes",
     "OSTINATO_REMOTE_KEY": "API key of a vLLM that is already there (`ostinato serve --engine`)",

@@ -33,6 +33,8 @@ def test_settings_that_can_work_are_taken() -> None:
     "setting",
     [
         "live.claim=best",
+        "live.judge=http://127.0.0.1:1/v1",
+        "live.judge_model=m",
         "live.challenger_share=1.0",
         "live.challenger_share=0.0",
         "live.sessions=0",

@@ -143,6 +143,11 @@ class LiveConfig:
     """The loss of solve rate on held-out tasks with which a candidate must not meet developers."""
     reward: Path | None = None
     """A TOML file with the definition of the live reward; none takes the one that ships."""
+    judge: str = ""
+    """An OpenAI-compatible address whose model reads people's follow-ups; empty takes the rules and the small
+    classifier that ship. Its key is in OSTINATO_JUDGE_KEY."""
+    judge_model: str = ""
+    """The name of the model at `judge`."""
     claim: str = "better"
     """The claim of the A/B test: `better`, or `cheaper` for a candidate that is made to sample less."""
     cheaper_solve_margin: float = 0.03
@@ -272,6 +277,8 @@ def _check_outside(config: RunConfig) -> None:
 
 def _check_live(live: LiveConfig) -> None:
     live_definition(live)
+    if bool(live.judge) != bool(live.judge_model):
+        raise ConfigError("live.judge and live.judge_model go together: an address and the model there")
     if live.claim not in CLAIMS:
         raise ConfigError(f"live.claim is {live.claim!r}: it is one of {', '.join(CLAIMS)}")
     if not 0 < live.challenger_share < 1:

@@ -26,6 +26,7 @@ from ostinato.loop.results import (
     Published,
     Tested,
 )
+from ostinato.loop.stages.follow_ups import read_follow_ups
 from ostinato.loop.stages.learn import refine, restore
 from ostinato.loop.stages.measure import measure
 from ostinato.loop.trial import CHAMPION, ab_test, planned
@@ -126,6 +127,8 @@ class Cycle:
 
     async def _collect(self) -> Harvest:
         """Turn the live sessions into rewards and groups of one."""
+        store = self._shop.store
+        await read_follow_ups(self._shop, store.sessions(source=Source.LIVE, arm=CHAMPION, ended=True))
         collector = Collector(self._shop.store, live_definition(self._shop.config.live))
         harvest = collector.harvest(CHAMPION, self._traffic.strata(), as_of=self._traffic.clock())
         self._shop.show.say(

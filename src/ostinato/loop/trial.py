@@ -14,6 +14,7 @@ from ostinato.deploy.traffic import promote, roll_back, split
 from ostinato.loop.base import LiveTraffic
 from ostinato.loop.config import LiveConfig, live_definition
 from ostinato.loop.results import ArmSummary, Tested
+from ostinato.loop.stages.follow_ups import read_follow_ups
 from ostinato.loop.workshop import Workshop
 from ostinato.rewards.live.definition import LiveDefinition
 from ostinato.rewards.live.facts import CLEAREST
@@ -63,6 +64,7 @@ async def ab_test(
         ]
         split(shop.store, arms)
         await traffic.arrive("ab", since)
+        await read_follow_ups(shop, shop.store.sessions(source=Source.LIVE, ended=True, since=since))
         definition = live_definition(shop.config.live)
         observations, verdict = decide(
             shop.store, definition, candidate, trial, since=since, as_of=traffic.clock()

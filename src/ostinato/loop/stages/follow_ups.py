@@ -1,0 +1,39 @@
+"""The follow-ups of people are read before their sessions are scored.
+
+Simulated developers have none to read: what they think is in their signals, and their words answer questions.
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+import aiohttp
+
+from ostinato.loop.config import PEOPLE
+from ostinato.loop.run import START
+from ostinato.loop.workshop import Workshop
+from ostinato.model.families import load_renderer
+from ostinato.rewards.follow_ups.judge import BaselineJudge, FollowUpJudge, ModelJudge
+from ostinato.rewards.follow_ups.read import judge_follow_ups
+from ostinato.types import Session
+
+KEY = "OSTINATO_JUDGE_KEY"
+"""The environment variable with the key of the judge's address."""
+
+
+async def read_follow_ups(shop: Workshop, sessions: Sequence[Session]) -> None:
+    """Record a signal for each follow-up in sessions of people who agreed to training, and say how many."""
+    live = shop.config.live
+    given = [session for session in sessions if session.consent]
+    if live.developers != PEOPLE or not given:
+        return
+    tokenizer = load_renderer(shop.run.checkpoint(START)).tokenizer
+    async with AsyncExitStack() as stack:
+        judge: FollowUpJudge = BaselineJudge()
+        if live.judge:
+            http = await stack.enter_async_context(aiohttp.ClientSession())
+            judge = ModelJudge(http, live.judge, live.judge_model, os.environ.get(KEY, ""))
+        done = await judge_follow_ups(shop.store, tokenizer, judge, given)
+    shop.show.say(
+        f"read {done.read} follow-ups by {judge.name}; {done.unanswered} got no answer and stay censored"
+    )

@@ -1,0 +1,106 @@
+"""The follow-ups of recorded sessions, and the signals that a judge makes of them."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ostinato.model.tokenizer import Tokenizer
+from ostinato.model.transcript import messages_of
+from ostinato.rewards.follow_ups.judge import FollowUpJudge
+from ostinato.store import Store
+from ostinato.types import Session, Signal, SignalKind, Turn, TurnKind
+
+REMINDER = re.compile(r"<(system-reminder|environment_details|command-[a-z]+)>.*?</\1>", re.DOTALL)
+"""Text that clients put into the user's message, and that no person said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowUp:
+    """The words that a developer said after the agent had worked.
+
+    >>> FollowUp(session_id="s1", turn=2, said_at=0.0, text="still red").turn
+    2
+    """
+
+    session_id: str
+    turn: int
+    """The turn that the words are about: the last one before them."""
+    said_at: float
+    """The time of the next turn, in seconds since the epoch; the words came a moment before."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedFollowUps:
+    """The figures of one reading.
+
+    >>> JudgedFollowUps(read=3, unanswered=1).unanswered
+    1
+    """
+
+    read: int
+    unanswered: int
+    """Follow-ups on which the judge gave no answer: they are asked about again at the next reading."""
+
+
+async def judge_follow_ups(
+    store: Store, tokenizer: Tokenizer, judge: FollowUpJudge, sessions: Iterable[Session]
+) -> JudgedFollowUps:
+    """Record a signal for each follow-up that has none by this judge yet."""
+    ids = [session.id for session in sessions]
+    turns, signals = store.turns_of(ids), store.signals_of(ids)
+    read = unanswered = 0
+    for id_ in ids:
+        known = {signal.id for signal in signals.get(id_, ())}
+        found = []
+        for said in follow_ups(turns.get(id_, ()), tokenizer):
+            name = f"follow-up/{said.session_id}/{said.turn}/{judge.name}"
+            if name in known:
+                continue
+            probability = await judge.probability(said.text)
+            if probability is None:
+                unanswered += 1
+            else:
+                found.append(_signal(name, said, probability))
+        store.record((), found)
+        read += len(found)
+    return JudgedFollowUps(read=read, unanswered=unanswered)
+
+
+def follow_ups(turns: Sequence[Turn], tokenizer: Tokenizer) -> list[FollowUp]:
+    """Return what the developer said between the turns of one session.
+
+    Prompts are read in the form of ChatML, which the gateway's own renderer writes; a prompt in another form
+    has no messages, and so no follow-ups.
+    """
+    found: list[FollowUp] = []
+    before: Turn | None = None
+    for turn in turns:
+        if turn.kind is not TurnKind.MAIN:
+            continue
+        if before is not None and (text := _last_words(turn, tokenizer)):
+            found.append(
+                FollowUp(session_id=turn.session_id, turn=before.index, said_at=turn.started_at, text=text)
+            )
+        before = turn
+    return found
+
+
+def _last_words(turn: Turn, tokenizer: Tokenizer) -> str:
+    """Return what the developer said last, if a prompt ends in it, and they had spoken before."""
+    messages = messages_of(tokenizer.decode(turn.prompt_ids))
+    if not messages or messages[-1].get("role") != "user":
+        return ""
+    spoke_before = any(message.get("role") == "assistant" for message in messages)
+    return REMINDER.sub("", str(messages[-1].get("content") or "")).strip() if spoke_before else ""
+
+
+def _signal(name: str, said: FollowUp, probability: float) -> Signal:
+    return Signal(
+        id=name,
+        session_id=said.session_id,
+        kind=SignalKind.FOLLOW_UP,
+        value=probability,
+        observed_at=said.said_at,
+        turn=said.turn,
+    )
