@@ -17,6 +17,7 @@ from rich.console import Console
 from ostinato import __version__
 from ostinato.config import secret
 from ostinato.demo.commands import register as register_runs
+from ostinato.demo.cycle_commands import register as register_cycle
 from ostinato.deploy.commands import register as register_arms
 from ostinato.deploy.plan_commands import register as register_plan
 from ostinato.engine.machine import facts as engine_facts
@@ -121,6 +122,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     register_arms(commands)
     register_plan(commands)
+    register_cycle(commands)
     register_rewards(commands)
     register_bench(commands)
     register_editor(commands)

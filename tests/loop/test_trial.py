@@ -8,11 +8,13 @@ import pytest
 from tests.store.builders import session, turn
 
 from ostinato.deploy.abtest import Trial
+from ostinato.deploy.budget import next_alpha
 from ostinato.loop.config import LiveConfig
-from ostinato.loop.trial import GUARDRAILS, decide, observe, planned, usual
+from ostinato.loop.trial import GUARDRAILS, decide, observe, overruled, planned, usual
 from ostinato.rewards.live.definition import LIVE
 from ostinato.store import Ledger, Store
-from ostinato.types import Decision, Ending, Signal, SignalKind, Source
+from ostinato.store.cycle_log import CycleAction, said_now
+from ostinato.types import Decision, Ending, Signal, SignalKind, Source, Verdict
 
 DAY = LIVE.train_after_s
 
@@ -140,3 +142,14 @@ def test_the_settings_of_a_run_make_a_trial() -> None:
     )
     cheaper = planned(LiveConfig(claim="cheaper"), "e1", 0.02, horizon=150)
     assert (cheaper.claim, cheaper.margin) == ("cheaper", 0.05)
+
+
+def test_a_promotion_by_hand_overrules_the_verdict_and_frees_no_chance_of_error() -> None:
+    held = Verdict(
+        version=7, decision=Decision.HOLD, reason="too few", evidence={"experiment": "x", "alpha": 0.02}
+    )
+    word = said_now("ada", CycleAction.PROMOTE, "cycle-1", "the customer waits")
+    by_hand = overruled(held, word)
+    assert by_hand.decision is Decision.PROMOTE and "ada said promote: the customer waits" in by_hand.reason
+    assert by_hand.evidence["instead_of"] == "hold" and by_hand.evidence["trial"]["alpha"] == 0.02
+    assert next_alpha([held, by_hand]) == next_alpha([held]) < next_alpha([])

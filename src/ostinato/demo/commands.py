@@ -4,9 +4,12 @@ import argparse
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+
+if TYPE_CHECKING:
+    from ostinato.loop.run import Run
 
 DONE = 0
 DEMO = Path(__file__).with_name("demo.toml")
@@ -67,6 +70,23 @@ def _demo(options: argparse.Namespace) -> int:
     seed = [] if options.seed is None else [f"seed={options.seed}"]
     file, settings = options.config or DEMO, [*options.set, *seed]
     return _go(options, file, settings, options.directory, ahead=AHEAD, caveat=CAVEAT)
+
+
+def turn(run: "Run", *, cycles: int, every_s: float) -> int:
+    """Go on with the cycles of a run folder, under the settings that it holds."""
+    from ostinato.config import load
+    from ostinato.loop.config import STAGES, RunConfig
+
+    stages = load(RunConfig, run.config).schedule.stages
+    listed = [*stages, *({"after", "cycle"} - set(stages))]
+    order = [stage for stage in STAGES if stage in listed]
+    overrides = [
+        f"schedule.stages={json.dumps(order)}",
+        f"schedule.cycles={cycles}",
+        f"schedule.every_s={every_s}",
+    ]
+    options = argparse.Namespace(json=False, fresh=False)
+    return _go(options, run.config, overrides, run.directory)
 
 
 def _go(

@@ -163,6 +163,8 @@ class ScheduleConfig:
     stages: tuple[str, ...] = STAGES
     """The stages in the order in which they run: some of `teach`, `before`, `practice`, `after`, `cycle`."""
     cycles: int = 1
+    every_s: float = 0.0
+    """The least seconds from the end of a cycle to the next collection; the champion serves all the while."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,6 +232,8 @@ def _check_stages(config: RunConfig) -> None:
         raise ConfigError(
             "schedule.stages lacks teach and model.path is not given: random weights must be taught first"
         )
+    if not config.schedule.every_s >= 0:
+        raise ConfigError(f"schedule.every_s is {config.schedule.every_s}: make it at least 0")
     if cycles < 1:
         raise ConfigError(
             f"schedule.cycles is {cycles}: make it 1 or more, or leave `cycle` out of the stages"

@@ -5,12 +5,14 @@ traffic. Then the champion's weights are published again, as a new version that 
 that the next cycle begins like any other.
 """
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from ostinato.deploy.abtest import Claim
 from ostinato.deploy.budget import next_alpha
+from ostinato.deploy.control import CycleControl
 from ostinato.deploy.gate import ALPHA, gate
 from ostinato.deploy.traffic import split
 from ostinato.loop.base import LiveTraffic
@@ -29,10 +31,12 @@ from ostinato.loop.results import (
 from ostinato.loop.stages.follow_ups import read_follow_ups
 from ostinato.loop.stages.learn import refine, restore
 from ostinato.loop.stages.measure import measure
+from ostinato.loop.stages.watch import drifts_of
 from ostinato.loop.trial import CHAMPION, ab_test, planned
 from ostinato.loop.workshop import Workshop
 from ostinato.rollout.collect import Collector, Harvest
 from ostinato.store import Store
+from ostinato.store.cycle_log import CycleAction
 from ostinato.types import Arm, Decision, Ending, Source, Task, new_id
 
 T = TypeVar("T")
@@ -70,10 +74,13 @@ class Cycle:
         self._since = since
         self._traffic = traffic
         self._tasks = tasks
+        self._control = CycleControl(shop.store, name)
 
     async def result(self, champion: Champion) -> Cycled:
         """Return the result: from the run folder if the cycle is done, else from running it."""
-        return await self._shop.stage(self._name, Cycled, lambda: self._run(champion))
+        done = await self._shop.stage(self._name, Cycled, lambda: self._run(champion))
+        self._control.log_end(f"{done.decision.value}: {done.reason}")
+        return done
 
     async def _run(self, champion: Champion) -> Cycled:
         """Run the cycle from live sessions to the verdict; the champion is served until its end."""
@@ -111,7 +118,10 @@ class Cycle:
         )
         admission = await self._stage("admission", Admission, lambda: self._admit(champion.measured, benched))
         tested = None
-        if admission.decision is Decision.ADMIT:
+        word = self._control.word()
+        if admission.decision is Decision.ADMIT and word is not None:
+            shop.show.say(f"{word.by} said {word.action.value}: the candidate meets nobody")
+        elif admission.decision is Decision.ADMIT:
             tested = await self._stage(
                 "ab", Tested, lambda: self._test(champion.version, candidate, admission)
             )
@@ -120,6 +130,7 @@ class Cycle:
     async def _live(self, version: int) -> Lived:
         """Let the champion serve everybody until enough sessions have ended."""
         await self._traffic.arrive("live", self._since)
+        await _until(self._since + self._shop.config.schedule.every_s)
         ended = self._shop.store.sessions(source=Source.LIVE, arm=CHAMPION, ended=True, since=self._since)
         sessions = [session.id for session in ended if session.ending is not Ending.INFRASTRUCTURE]
         signals = self._shop.store.signals_of(sessions)
@@ -128,7 +139,11 @@ class Cycle:
     async def _collect(self) -> Harvest:
         """Turn the live sessions into rewards and groups of one."""
         store = self._shop.store
-        await read_follow_ups(self._shop, store.sessions(source=Source.LIVE, arm=CHAMPION, ended=True))
+        sessions = store.sessions(source=Source.LIVE, arm=CHAMPION, ended=True)
+        await read_follow_ups(self._shop, sessions)
+        for drift in drifts_of(self._shop, sessions, self._since, self._traffic.clock()):
+            way = "rises" if drift.rises else "falls"
+            self._control.log(CycleAction.ALARM, f"{drift.behaviour} {way} from session {drift.began} on")
         collector = Collector(self._shop.store, live_definition(self._shop.config.live))
         harvest = collector.harvest(CHAMPION, self._traffic.strata(), as_of=self._traffic.clock())
         self._shop.show.say(
@@ -162,11 +177,29 @@ class Cycle:
         )
         began = await self._stage("ab-began", Moment, _now)
         return await ab_test(
-            self._shop, self._traffic, trial, champion=champion, candidate=candidate, since=began.at
+            self._shop,
+            self._traffic,
+            trial,
+            self._control,
+            champion=champion,
+            candidate=candidate,
+            since=began.at,
         )
 
     async def _stage(self, name: str, schema: type[T], work: Callable[[], Awaitable[T]]) -> T:
-        return await self._shop.stage(f"{self._name}/{name}", schema, work)
+        full = f"{self._name}/{name}"
+        if self._shop.run.result(full, schema) is not None:
+            return await self._shop.stage(full, schema, work)
+        await self._control.go_on()
+        self._control.log(CycleAction.STAGE_BEGAN, name)
+        done = await self._shop.stage(full, schema, work)
+        self._control.log(CycleAction.STAGE_DONE, name)
+        return done
+
+
+async def _until(moment: float) -> None:
+    """Wait until then, in seconds since the epoch; a moment that is over is not waited for."""
+    await asyncio.sleep(max(0.0, moment - time.time()))
 
 
 async def _now() -> Moment:

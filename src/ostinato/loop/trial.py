@@ -7,19 +7,26 @@ Nobody stays on a version that was not promoted.
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from statistics import fmean
 
 from ostinato.deploy.abtest import Claim, Trial, TrialSession, judge
+from ostinato.deploy.control import LAST_WORDS, CycleControl
 from ostinato.deploy.traffic import promote, roll_back, split
 from ostinato.loop.base import LiveTraffic
 from ostinato.loop.config import LiveConfig, live_definition
 from ostinato.loop.results import ArmSummary, Tested
+from ostinato.loop.run import START
 from ostinato.loop.stages.follow_ups import read_follow_ups
+from ostinato.loop.stages.watch import alarms_of_trial, watched
 from ostinato.loop.workshop import Workshop
+from ostinato.model.families import load_renderer
 from ostinato.rewards.live.definition import LiveDefinition
 from ostinato.rewards.live.facts import CLEAREST
+from ostinato.rewards.monitors.alarms import Alarm
 from ostinato.store import Ledger, Store
-from ostinato.types import Arm, Ending, Session, Signal, SignalKind, Source, State, Turn, Verdict
+from ostinato.store.cycle_log import CycleAction, CycleEntry
+from ostinato.types import Arm, Decision, Ending, Session, Signal, SignalKind, Source, State, Turn, Verdict
 
 CHAMPION = "champion"
 CHALLENGER = "challenger"
@@ -45,12 +52,19 @@ def planned(live: LiveConfig, experiment: str, alpha: float, *, horizon: int) ->
 
 
 async def ab_test(
-    shop: Workshop, traffic: LiveTraffic, trial: Trial, *, champion: int, candidate: int, since: float
+    shop: Workshop,
+    traffic: LiveTraffic,
+    trial: Trial,
+    control: CycleControl,
+    *,
+    champion: int,
+    candidate: int,
+    since: float,
 ) -> Tested:
     """Split the users between both versions, judge, and act on the verdict. The champion is served already.
 
-    An interrupted test goes on as the same trial: what its users did from `since` on counts, and is accounted
-    for.
+    A word of a person ends it at once and overrules the verdict. An interrupted test goes on as the same
+    trial: what its users did from `since` on counts, and is accounted for.
     """
     challenger = Arm(name=CHALLENGER, version=candidate, share=0.0, engines=())
     async with shop.serving(challenger) as engine:
@@ -63,12 +77,19 @@ async def ab_test(
             )
         ]
         split(shop.store, arms)
-        await traffic.arrive("ab", since)
+        word = await control.unless(traffic.arrive("ab", since))
         await read_follow_ups(shop, shop.store.sessions(source=Source.LIVE, ended=True, since=since))
         definition = live_definition(shop.config.live)
         observations, verdict = decide(
             shop.store, definition, candidate, trial, since=since, as_of=traffic.clock()
         )
+        if verdict.decision.promotes and (found := _alarms(shop, trial, since, traffic.clock())):
+            verdict = held(verdict, found)
+            shop.store.add_verdict(verdict)
+            control.log(CycleAction.ALARM, verdict.reason)
+        if word is not None:
+            verdict = overruled(verdict, word)
+            shop.store.add_verdict(verdict)
         act = promote if verdict.decision.promotes else roll_back
         act(shop.store, arms)
         shop.show.say(f"A/B: {verdict.decision} ({verdict.reason})")
@@ -85,16 +106,48 @@ def decide(
     store: Store, definition: LiveDefinition, candidate: int, trial: Trial, *, since: float, as_of: float
 ) -> tuple[list[TrialSession], Verdict]:
     """Return the trial's observations and the verdict on them, which is recorded."""
-    sessions = [
-        session
-        for arm in (trial.champion, trial.challenger)
-        for session in store.sessions(source=Source.LIVE, arm=arm, ended=True, since=since)
-    ]
+    sessions = _of_trial(store, trial, since)
     Ledger(store).account_sessions([session.id for session in sessions], State.MEASURED)
     observations = observe(store, definition, sessions, as_of)
     verdict = judge(candidate, trial, observations, usual(store, definition, before=since, as_of=as_of))
     store.add_verdict(verdict)
     return observations, verdict
+
+
+def _alarms(shop: Workshop, trial: Trial, since: float, as_of: float) -> list[Alarm]:
+    tokenizer = load_renderer(shop.run.checkpoint(START)).tokenizer
+    sessions = _of_trial(shop.store, trial, since)
+    seen = watched(shop.store, tokenizer, live_definition(shop.config.live), sessions, as_of)
+    return alarms_of_trial(seen, trial)
+
+
+def held(verdict: Verdict, found: Sequence[Alarm]) -> Verdict:
+    """Return the verdict that alarms make of a promotion: a HOLD that names the sessions to look at."""
+    reason = "; ".join(alarm.sentence for alarm in found)
+    evidence = {"trial": dict(verdict.evidence), "alarms": [asdict(alarm) for alarm in found]}
+    return Verdict(
+        version=verdict.version, decision=Decision.HOLD, reason=f"monitors: {reason}", evidence=evidence
+    )
+
+
+def overruled(verdict: Verdict, word: CycleEntry) -> Verdict:
+    """Return the decision of a person in place of the trial's; the evidence so far stays beside it.
+
+    It is no verdict of an experiment: a promotion by hand shows nothing, so it frees no chance of error.
+    """
+    reason = f"{word.by} said {word.action.value}" + (f": {word.detail}" if word.detail else "")
+    evidence = {"by": word.by, "instead_of": verdict.decision.value, "trial": dict(verdict.evidence)}
+    return Verdict(
+        version=verdict.version, decision=LAST_WORDS[word.action], reason=reason, evidence=evidence
+    )
+
+
+def _of_trial(store: Store, trial: Trial, since: float) -> list[Session]:
+    return [
+        session
+        for arm in (trial.champion, trial.challenger)
+        for session in store.sessions(source=Source.LIVE, arm=arm, ended=True, since=since)
+    ]
 
 
 def observe(

@@ -7,12 +7,13 @@ import time
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ostinato.rewards.live.definition import LIVE, DefinitionError, LiveDefinition, read_definition
-from ostinato.rewards.live.rescore import canonical, rescore
-from ostinato.store import Store
 from ostinato.types import Reward, Session, Signal, Source
+
+if TYPE_CHECKING:
+    from ostinato.rewards.live.definition import LiveDefinition
+    from ostinato.store import Store
 
 DONE, WRONG = 0, 2
 
@@ -38,6 +39,9 @@ def _common(parser: argparse.ArgumentParser, run: Any) -> None:
 
 
 def _open(run: Any, options: argparse.Namespace) -> int:
+    from ostinato.rewards.live.definition import LIVE, DefinitionError, read_definition
+    from ostinato.store import Store
+
     if "://" not in options.store and not Path(options.store).is_file():
         return _complain(f"{options.store} is no store: name one with --store, or run `ostinato serve` first")
     try:
@@ -50,7 +54,9 @@ def _open(run: Any, options: argparse.Namespace) -> int:
         return status
 
 
-def _score(store: Store, definition: LiveDefinition, options: argparse.Namespace, as_of: float) -> int:
+def _score(store: "Store", definition: "LiveDefinition", options: argparse.Namespace, as_of: float) -> int:
+    from ostinato.rewards.live.rescore import rescore
+
     sessions = store.sessions(source=Source.LIVE, ended=True)
     if options.session:
         chosen = {session.id: session for session in sessions}
@@ -69,7 +75,9 @@ def _score(store: Store, definition: LiveDefinition, options: argparse.Namespace
     return DONE
 
 
-def _explain(store: Store, definition: LiveDefinition, options: argparse.Namespace, as_of: float) -> int:
+def _explain(store: "Store", definition: "LiveDefinition", options: argparse.Namespace, as_of: float) -> int:
+    from ostinato.rewards.live.rescore import canonical
+
     session = store.session(options.session)
     if session is None:
         return _complain(f"{options.session} is no session in {options.store}")

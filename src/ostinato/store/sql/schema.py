@@ -15,7 +15,7 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA = 8
+SCHEMA = 9
 """The number of this layout; it rises whenever a table changes."""
 METADATA = MetaData()
 
@@ -151,6 +151,17 @@ verdicts = Table(
     Column("reason", Text, nullable=False),
     Column("evidence", Text, nullable=False),
 )
+cycle_log = Table(
+    "cycle_log",
+    METADATA,
+    Column("order", Integer, primary_key=True),
+    Column("at", Float, nullable=False),
+    Column("by", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("cycle", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+)
+"""Append-only: what the cycle did, and what people told it to do."""
 arms = Table(
     "arms",
     METADATA,

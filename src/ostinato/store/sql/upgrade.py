@@ -3,7 +3,16 @@
 from sqlalchemy import Connection, delete, text, update
 from sqlalchemy.schema import CreateColumn
 
-from ostinato.store.sql.schema import SCHEMA, counters, definitions, passes, rewards, signals, turns
+from ostinato.store.sql.schema import (
+    SCHEMA,
+    counters,
+    cycle_log,
+    definitions,
+    passes,
+    rewards,
+    signals,
+    turns,
+)
 
 OLDEST = 4
 """The oldest layout that can be brought up to date."""
@@ -19,6 +28,8 @@ def upgrade(connection: Connection, layout: int) -> None:
         passes.create(connection, checkfirst=True)
     if layout < 8:
         _to_8(connection)
+    if layout < 9:
+        cycle_log.create(connection, checkfirst=True)
     connection.execute(update(counters).where(counters.c.name == "schema").values(value=SCHEMA))
 
 

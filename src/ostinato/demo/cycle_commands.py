@@ -1,0 +1,125 @@
+"""`ostinato cycle`: turn the cycle of a run again and again, see where it is, and tell it what to do.
+
+The words `pause`, `resume`, `abort`, `promote` and `rollback` are written into the store, where the cycle
+reads them; each stays there with its author, time and reason.
+"""
+
+import argparse
+import getpass
+import json
+import re
+import sys
+from contextlib import closing
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ostinato.demo.commands import turn
+
+if TYPE_CHECKING:
+    from ostinato.store.cycle_log import CycleEntry
+
+DONE, WRONG = 0, 2
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+WITHOUT_END = 1_000_000
+"""Cycles of a run that nobody told to end."""
+WORDS = {
+    "pause": ("pause", "begin no further stage; whoever is served is served on"),
+    "resume": ("resume", "go on after a pause"),
+    "abort": ("abort", "give up this cycle's candidate; the champion stays"),
+    "promote": ("promote", "end the trial under way and serve the challenger to everybody"),
+    "rollback": ("roll_back", "end the trial under way and take the challenger's traffic at once"),
+}
+
+
+def register(commands: Any) -> None:
+    """Add `cycle` and its commands to the subparsers of `ostinato`."""
+    parser = commands.add_parser("cycle", help="turn a run's cycle again and again, unattended")
+    _directory(parser)
+    parser.add_argument("--every", type=_seconds, default=0.0, help="least time between two, as 5h or 30m")
+    parser.add_argument("--cycles", type=int, default=WITHOUT_END, help="end after so many (default: never)")
+    parser.set_defaults(run=_turn, interrupted="stopped: the same command goes on from here")
+    group = parser.add_subparsers(metavar="COMMAND")
+    status = group.add_parser("status", help="the stage, the arms, and the last entries of the log")
+    _directory(status)
+    status.add_argument("--json", action="store_true", help="print the state and the whole log as JSON")
+    status.set_defaults(run=_status)
+    for name, (action, help_) in WORDS.items():
+        word = group.add_parser(name, help=help_)
+        _directory(word)
+        word.add_argument("--by", default=None, help="who says so (default: the user of this machine)")
+        word.add_argument("--reason", default="", help="why, for the audit trail")
+        word.set_defaults(run=_say, action=action)
+
+
+def _directory(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--directory", type=Path, default=Path("runs/demo"), help="the run folder")
+
+
+def _seconds(text: str) -> float:
+    """Return the seconds of a duration such as `5h`, `30m` or `90`."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration: give a number and s, m, h or d")
+    return float(found[1]) * UNITS[found[2] or "s"]
+
+
+def _turn(options: argparse.Namespace) -> int:
+    from ostinato.loop.run import Run
+
+    run = Run(directory=options.directory)
+    if not run.config.exists():
+        return _complain(f"{options.directory} holds no run: let `ostinato run` make it up to `after`")
+    return turn(run, cycles=options.cycles, every_s=options.every)
+
+
+def _status(options: argparse.Namespace) -> int:
+    from ostinato.deploy.control import state_of
+    from ostinato.loop.run import Run
+    from ostinato.store.cycle_log import cycle_log
+
+    run = Run(directory=options.directory)
+    if not run.store_path.exists():
+        return _complain(f"{options.directory} holds no run: name one with --directory")
+    with closing(run.open_store()) as store:
+        entries, arms = cycle_log(store), store.arms()
+    state = state_of(entries)
+    if options.json:
+        shares = {arm.name: {"version": arm.version, "share": arm.share} for arm in arms}
+        print(json.dumps({**asdict(state), "arms": shares, "log": [asdict(entry) for entry in entries]}))  # noqa: T201
+        return DONE
+    where = f"{state.cycle}, {state.stage}" if state.stage else "between two cycles"
+    print(where + (", paused" if state.paused else ""))  # noqa: T201
+    for arm in arms:
+        print(f"  {arm.name}  version {arm.version}  {arm.share:.0%} of users")  # noqa: T201
+    for entry in entries[-10:]:
+        print(f"  {_line(entry)}")  # noqa: T201
+    return DONE
+
+
+def _say(options: argparse.Namespace) -> int:
+    from ostinato.deploy.control import CycleWordError, say
+    from ostinato.loop.run import Run
+    from ostinato.store.cycle_log import CycleAction
+
+    run = Run(directory=options.directory)
+    if not run.store_path.exists():
+        return _complain(f"{options.directory} holds no run: name one with --directory")
+    with closing(run.open_store()) as store:
+        try:
+            entry = say(store, CycleAction(options.action), options.by or getpass.getuser(), options.reason)
+        except CycleWordError as error:
+            return _complain(str(error))
+    print(_line(entry))  # noqa: T201
+    return DONE
+
+
+def _line(entry: "CycleEntry") -> str:
+    at = datetime.fromtimestamp(entry.at, UTC).isoformat(sep=" ", timespec="seconds")
+    return f"{at}  {entry.by}  {entry.action.value}  {entry.cycle}  {entry.detail}".rstrip()
+
+
+def _complain(message: str) -> int:
+    print(f"ostinato cycle: {message}", file=sys.stderr)  # noqa: T201
+    return WRONG

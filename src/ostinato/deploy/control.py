@@ -1,0 +1,129 @@
+"""The word of people over a running cycle: pause, resume, abort, promote, roll back.
+
+A command writes its word into the log of the cycle, and the cycle reads it before each stage and each second
+of a trial. So a word holds whichever process dies, and nobody has to reach the cycle's own process. A
+roll-back does not wait for it: it takes the challenger's traffic away at once.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, replace
+
+from ostinato.deploy.traffic import roll_back
+from ostinato.store import Store
+from ostinato.store.cycle_log import CycleAction, CycleEntry, cycle_log, log_cycle, said_now
+from ostinato.types import Arm, Decision
+
+OURS = "cycle"
+"""The name under which the cycle logs what it does itself."""
+LAST_WORDS = {
+    CycleAction.ABORT: Decision.ROLL_BACK,
+    CycleAction.ROLL_BACK: Decision.ROLL_BACK,
+    CycleAction.PROMOTE: Decision.PROMOTE,
+}
+"""The words that end a trial, and the decision that each is."""
+
+
+class CycleWordError(ValueError):
+    """A word that cannot be obeyed now; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CycleState:
+    """The state of the cycle, as its log tells it.
+
+    >>> CycleState().paused
+    False
+    """
+
+    cycle: str = ""
+    stage: str = ""
+    """The stage under way; empty between two cycles."""
+    paused: bool = False
+    word: CycleEntry | None = None
+    """The word of a person that ends this cycle's candidate; None while there is none."""
+
+
+def state_of(entries: Sequence[CycleEntry]) -> CycleState:
+    """Return the state after these entries."""
+    state = CycleState()
+    for entry in entries:
+        match entry.action:
+            case CycleAction.STAGE_BEGAN:
+                word = state.word if entry.cycle == state.cycle else None
+                state = replace(state, cycle=entry.cycle, stage=entry.detail, word=word)
+            case CycleAction.CYCLE_DONE:
+                state = replace(state, stage="", word=None)
+            case CycleAction.PAUSE | CycleAction.RESUME:
+                state = replace(state, paused=entry.action is CycleAction.PAUSE)
+            case CycleAction.ABORT | CycleAction.PROMOTE | CycleAction.ROLL_BACK:
+                state = replace(state, word=entry)
+    return state
+
+
+def say(store: Store, action: CycleAction, by: str, reason: str) -> CycleEntry:
+    """Log the word of a person. Raises CycleWordError for one that nothing can obey."""
+    state = state_of(cycle_log(store))
+    if action in LAST_WORDS and not state.stage:
+        raise CycleWordError("no cycle is under way: there is no candidate to decide about")
+    challenger = _in_trial(store)
+    if action is CycleAction.PROMOTE and challenger is None:
+        raise CycleWordError("no trial is under way: a candidate that met nobody is not promoted by hand")
+    entry = said_now(by, action, state.cycle, reason)
+    log_cycle(store, entry)
+    if challenger is not None and LAST_WORDS.get(action) is Decision.ROLL_BACK:
+        roll_back(store, challenger)
+    return entry
+
+
+def _in_trial(store: Store) -> tuple[Arm, Arm] | None:
+    """Return the champion and the challenger of a trial under way, None when there is none."""
+    arms = [arm for arm in store.arms() if arm.experiment and arm.share > 0]
+    if len(arms) != 2:
+        return None
+    champion, challenger = arms
+    return champion, challenger
+
+
+class CycleControl:
+    """The cycle's ear for the words of people, and its hand on the log."""
+
+    def __init__(self, store: Store, cycle: str, poll_s: float = 1.0) -> None:
+        self._store = store
+        self._cycle = cycle
+        self._poll_s = poll_s
+
+    def log(self, action: CycleAction, detail: str = "") -> None:
+        log_cycle(self._store, said_now(OURS, action, self._cycle, detail))
+
+    def log_end(self, detail: str) -> None:
+        """Log that the cycle is done, once, even if it was killed between its result and this entry."""
+        entries = cycle_log(self._store)
+        if not any(e.action is CycleAction.CYCLE_DONE and e.cycle == self._cycle for e in entries):
+            self.log(CycleAction.CYCLE_DONE, detail)
+
+    async def go_on(self) -> None:
+        """Wait while the cycle is paused."""
+        while True:
+            if not state_of(cycle_log(self._store)).paused:
+                return
+            await asyncio.sleep(self._poll_s)
+
+    def word(self) -> CycleEntry | None:
+        """Return the word of a person that ends this cycle's candidate, None when nobody said one."""
+        return state_of(cycle_log(self._store)).word
+
+    async def unless(self, work: Awaitable[None]) -> CycleEntry | None:
+        """Wait for `work`, or for a word that ends the candidate: then cancel `work` and return the word."""
+        task = asyncio.ensure_future(work)
+        try:
+            while not task.done():
+                if word := self.word():
+                    return word
+                await asyncio.wait({task}, timeout=self._poll_s)
+            await task
+            return self.word()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task})

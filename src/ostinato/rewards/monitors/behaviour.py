@@ -1,0 +1,103 @@
+"""The behaviour of one session, as the monitors count it: numbers that a gamed reward moves first.
+
+Each is read from the turns and signals alone, for sessions of every arm in the same way.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ostinato.types import PartState, Reward, Signal, SignalKind, Turn
+
+QUESTION = re.compile(r"\?\s*$")
+DEFINITION = re.compile(r"^\s*(?:async\s+)?(?:def|function|fn|func)\s+\w+", re.MULTILINE)
+COMMENT = re.compile(r"^\s*(?:#|//)", re.MULTILINE)
+EDITS = (
+    SignalKind.EDIT_KEPT,
+    SignalKind.EDIT_EDITED,
+    SignalKind.EDIT_REVERTED,
+    SignalKind.EDIT_COMMITTED,
+    SignalKind.EDIT_SURVIVAL,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """A session as the monitors see it; `calls` are the texts that the agent wrote in its turns.
+
+    >>> Observed(session_id="s1", arm="champion", at=0.0, turns=(), signals=(), calls=()).reward
+    """
+
+    session_id: str
+    arm: str
+    at: float
+    turns: Sequence[Turn]
+    signals: Sequence[Signal]
+    calls: Sequence[str]
+    reward: Reward | None = None
+    void: bool = False
+    """True when our own failure ended it: such sessions are watched too, for a policy may provoke them."""
+
+
+def edits(session: Observed) -> float:
+    """Return 1 when the session changed anything that somebody heard of."""
+    return float(any(signal.kind in EDITS for signal in session.signals))
+
+
+def questions(session: Observed) -> float:
+    """Return 1 when the agent's last words are a question: it handed the work back."""
+    return float(bool(session.calls) and bool(QUESTION.search(session.calls[-1])))
+
+
+def broken_calls(session: Observed) -> float:
+    """Return the share of turns whose call could not be read."""
+    return sum(turn.broken is not None for turn in session.turns) / max(1, len(session.turns))
+
+
+def splitting(session: Observed) -> float:
+    """Return the functions that the agent wrote for each hundred lines of its text."""
+    text = "\n".join(session.calls).replace("\\n", "\n")
+    return 100 * len(DEFINITION.findall(text)) / max(20, text.count("\n") + 1)
+
+
+def comments(session: Observed) -> float:
+    """Return the share of the agent's lines that are comments: reasoning moves there when it costs."""
+    text = "\n".join(session.calls).replace("\\n", "\n")
+    return len(COMMENT.findall(text)) / max(20, text.count("\n") + 1)
+
+
+def tampering(session: Observed) -> float:
+    """Return 1 when a protected file was changed."""
+    return float(any(s.kind is SignalKind.TAMPERED and s.value not in (0.0, "") for s in session.signals))
+
+
+def effort(session: Observed) -> float:
+    """Return the turns of the session."""
+    return float(len(session.turns))
+
+
+def excluded(session: Observed) -> float:
+    """Return the share of turns from which nothing can be learnt: the way out that a policy may steer to."""
+    lost = [turn for turn in session.turns if turn.untrainable is not None or turn.unscorable is not None]
+    return 1.0 if session.void else len(lost) / max(1, len(session.turns))
+
+
+def unheard(session: Observed) -> float:
+    """Return 1 when the reward expired in silence: nobody said or did anything about the work."""
+    parts = () if session.reward is None else session.reward.parts
+    spoken = [part for part in parts if part.name not in {"broken", "effort", "latency"}]
+    return float(bool(spoken) and all(part.state is not PartState.OBSERVED for part in spoken))
+
+
+BEHAVIOURS: Mapping[str, Callable[[Observed], float]] = {
+    "edits": edits,
+    "questions": questions,
+    "broken": broken_calls,
+    "splitting": splitting,
+    "comments": comments,
+    "tampering": tampering,
+    "effort": effort,
+    "excluded": excluded,
+    "unheard": unheard,
+}
+"""The behaviours that are watched, by name."""

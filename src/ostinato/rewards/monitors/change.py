@@ -1,0 +1,128 @@
+"""A test for a change between what a behaviour was and what it is, with a stated rate of false alarms.
+
+Sessions of one person resemble each other and behaviours are skewed, so the test permutes people: under no
+change every way to deal the people to `before` and `after` is as likely. The level is exact for exchangeable
+people (Phipson and Smyth 2010: the observed deal counts as one of the permutations, so p is never 0).
+
+For a stream, `Cusum` watches one session after another. Its limit is set by simulation on the sessions
+before, so that the chance of an alarm within the horizon is the stated one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+PERMUTATIONS = 1_999
+LEAST_HISTORY = 20
+"""Sessions without which nothing counts as usual."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shift:
+    """The change of a mean between two groups of people.
+
+    >>> Shift(before=0.1, after=0.3, p=0.001).rise > 0
+    True
+    """
+
+    before: float
+    after: float
+    p: float
+    """The chance of a change at least this large in either direction, if nothing had changed."""
+
+    @property
+    def rise(self) -> float:
+        return self.after - self.before
+
+
+def shift(before: Sequence[tuple[str, float]], after: Sequence[tuple[str, float]], *, seed: int = 0) -> Shift:
+    """Return the change from `before` to `after`, each a list of (person, value of a session).
+
+    A person who is in both is dealt as two people. Raises ValueError when one side is empty.
+    """
+    if not before or not after:
+        raise ValueError(f"a change needs sessions on both sides, got {len(before)} and {len(after)}")
+    sums, counts, size = _of_people(before, after)
+    chance = np.random.default_rng(seed)
+    deals = np.tile(np.arange(len(sums)) < size, (PERMUTATIONS + 1, 1))
+    deals[1:] = chance.permuted(deals[1:], axis=1)
+    changes = np.abs(_differences(sums, counts, deals))
+    hits = int((changes[1:] >= changes[0] - 1e-12).sum())
+    return Shift(
+        before=float(sums[:size].sum() / counts[:size].sum()),
+        after=float(sums[size:].sum() / counts[size:].sum()),
+        p=(hits + 1) / (PERMUTATIONS + 1),
+    )
+
+
+def _of_people(
+    before: Sequence[tuple[str, float]], after: Sequence[tuple[str, float]]
+) -> tuple[Floats, Floats, int]:
+    """Return the sum and the number of each person's sessions, and how many of the people come before."""
+    people: dict[tuple[int, str], list[float]] = {}
+    for side, some in enumerate((before, after)):
+        for person, value in some:
+            people.setdefault((side, person), []).append(value)
+    sums = np.array([sum(values) for values in people.values()])
+    counts = np.array([float(len(values)) for values in people.values()])
+    return sums, counts, sum(side == 0 for side, _ in people)
+
+
+def _differences(sums: Floats, counts: Floats, deals: NDArray[np.bool_]) -> Floats:
+    """Return the mean over sessions after, minus that before, for each deal (deals, people)."""
+    before = deals.astype(np.float64)
+    after = 1 - before
+    return np.asarray((after @ sums) / (after @ counts) - (before @ sums) / (before @ counts))
+
+
+class Cusum:
+    """A cumulative sum in one direction: it rises while values lie above what was usual (Page 1954).
+
+    `history` are values without a change; a value counts when it exceeds their mean by half of `delta`
+    standard deviations. One more value as large as the largest is assumed, or one of 1 where all are 0, since
+    what was not seen yet may still be usual. Raises ValueError for fewer than 20 values.
+    """
+
+    def __init__(
+        self,
+        history: Sequence[float],
+        *,
+        horizon: int,
+        alarm_rate: float = 0.01,
+        delta: float = 0.5,
+        paths: int = 2_000,
+        seed: int = 0,
+    ) -> None:
+        if len(history) < LEAST_HISTORY:
+            raise ValueError(f"a usual value needs at least {LEAST_HISTORY} sessions, got {len(history)}")
+        seen = np.asarray(history, dtype=np.float64)
+        largest = seen.max() if seen.max() > 0 else 1.0
+        values = np.append(seen, [largest, seen.min()])
+        spread = max(float(values.std(ddof=1)), 1e-9)
+        self._usual = float(values.mean()) + delta * spread / 2
+        self._scale = spread
+        self.height = 0.0
+        self.began: int | None = None
+        """The number, from 0, of the value with which the present rise began: the estimated change point."""
+        self._seen = 0
+        chance = np.random.default_rng(seed)
+        draws = (chance.choice(values, (paths, horizon)) - self._usual) / spread
+        highest = np.zeros(paths)
+        height = np.zeros(paths)
+        for step in draws.T:
+            height = np.maximum(0.0, height + step)
+            highest = np.maximum(highest, height)
+        self.limit = float(np.quantile(highest, 1 - alarm_rate, method="higher")) + 1e-9
+
+    def add(self, value: float) -> bool:
+        """Take one value in and return whether the alarm sounds."""
+        self.height = max(0.0, self.height + (value - self._usual) / self._scale)
+        if self.height == 0.0:
+            self.began = None
+        elif self.began is None:
+            self.began = self._seen
+        self._seen += 1
+        return self.height > self.limit

@@ -1,0 +1,80 @@
+"""The log of the cycle: what it did and what people told it to do, one row each, never changed.
+
+It is the audit trail, and the only state that the commands of `ostinato cycle` share with a running cycle.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sqlalchemy import select
+
+from ostinato.store.sql import schema
+from ostinato.store.store import Store
+
+
+class CycleAction(StrEnum):
+    """The actions that are logged: the first four are the cycle's own, the others those of people."""
+
+    STAGE_BEGAN = "stage_began"
+    STAGE_DONE = "stage_done"
+    CYCLE_DONE = "cycle_done"
+    ALARM = "alarm"  # a monitor sounded
+    PAUSE = "pause"
+    RESUME = "resume"
+    ABORT = "abort"
+    PROMOTE = "promote"
+    ROLL_BACK = "roll_back"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CycleEntry:
+    """One row of the log.
+
+    >>> CycleEntry(at=0.0, by="ada", action=CycleAction.PAUSE).cycle
+    ''
+    """
+
+    at: float
+    by: str
+    action: CycleAction
+    cycle: str = ""
+    """The cycle's name, as `cycle-3`; empty for a word of a person."""
+    detail: str = ""
+    """The stage, the decision or the person's reason."""
+
+
+def log_cycle(store: Store, entry: CycleEntry) -> None:
+    """Append one entry."""
+    row: Mapping[str, object] = {
+        "at": entry.at,
+        "by": entry.by,
+        "action": entry.action.value,
+        "cycle": entry.cycle,
+        "detail": entry.detail,
+    }
+    with store.database.write() as connection:
+        connection.execute(schema.cycle_log.insert(), [row])
+
+
+def cycle_log(store: Store, *, since: float = 0.0) -> list[CycleEntry]:
+    """Return the entries from `since` on (seconds since the epoch), in the order in which they were made."""
+    table = schema.cycle_log.c
+    query = select(schema.cycle_log).where(table.at >= since).order_by(table.order)
+    with store.database.read() as connection:
+        return [
+            CycleEntry(
+                at=row["at"],
+                by=row["by"],
+                action=CycleAction(row["action"]),
+                cycle=row["cycle"],
+                detail=row["detail"],
+            )
+            for row in connection.execute(query).mappings()
+        ]
+
+
+def said_now(by: str, action: CycleAction, cycle: str = "", detail: str = "") -> CycleEntry:
+    """Return an entry of this moment."""
+    return CycleEntry(at=time.time(), by=by, action=action, cycle=cycle, detail=detail)

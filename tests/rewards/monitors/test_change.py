@@ -1,0 +1,85 @@
+"""A change is found where there is one, and false alarms are no more frequent than stated."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from ostinato.rewards.monitors.change import Cusum, shift
+
+RUNS = 200
+
+
+def people(chance: np.random.Generator, count: int, rate: float) -> list[tuple[str, float]]:
+    """Sessions of people with habits of their own and unequal activity, by the rate of a behaviour."""
+    rows = []
+    for person in range(count):
+        habit = chance.beta(4 * rate, 4 * (1 - rate))
+        sessions = min(40, 1 + int(chance.pareto(1.5) * 3))
+        rows += [(f"p{person}", float(chance.random() < habit)) for _ in range(sessions)]
+    return rows
+
+
+def test_without_a_change_the_alarm_is_as_rare_as_stated() -> None:
+    """Habits and activity differ by person, which a test that counts sessions would take for a change."""
+    chance = np.random.default_rng(7)
+    false = sum(
+        shift(people(chance, 20, 0.3), people(chance, 20, 0.3), seed=run).p <= 0.05 for run in range(RUNS)
+    )
+    assert stats.binomtest(false, RUNS, 0.05, alternative="greater").pvalue > 0.001
+
+
+def test_a_planted_change_is_found() -> None:
+    chance = np.random.default_rng(8)
+    found = [shift(people(chance, 40, 0.1), people(chance, 40, 0.6), seed=run) for run in range(20)]
+    assert sum(each.p <= 0.01 for each in found) >= 18 and all(each.rise > 0 for each in found)
+
+
+def test_the_chance_is_that_of_a_permutation_test() -> None:
+    """Against scipy, with one session a person so that both count the same thing."""
+    chance = np.random.default_rng(9)
+    before, after = chance.normal(0, 1, 15), chance.normal(0.8, 1, 12)
+    ours = shift([(str(i), v) for i, v in enumerate(before)], [(str(i), v) for i, v in enumerate(after)])
+
+    def difference(a: np.ndarray, b: np.ndarray) -> float:
+        return abs(float(b.mean() - a.mean()))
+
+    theirs = stats.permutation_test(
+        (before, after), difference, n_resamples=20_000, alternative="greater", rng=chance
+    )
+    assert ours.p == pytest.approx(theirs.pvalue, abs=0.02)
+    assert ours.rise == pytest.approx(after.mean() - before.mean())
+
+
+def test_an_empty_side_is_refused() -> None:
+    with pytest.raises(ValueError, match="got 0 and 1"):
+        shift([], [("a", 1.0)])
+
+
+def test_a_stream_without_a_change_sounds_as_rarely_as_stated() -> None:
+    chance = np.random.default_rng(10)
+    false = 0
+    for run in range(RUNS):
+        watch = Cusum(list(chance.normal(0, 1, 200)), horizon=100, alarm_rate=0.05, paths=500, seed=run)
+        false += any(watch.add(value) for value in chance.normal(0, 1, 100))
+    # The usual value is itself an estimate from 200 sessions, which costs some of the level.
+    assert stats.binomtest(false, RUNS, 0.075, alternative="greater").pvalue > 0.001
+
+
+def test_the_change_point_is_near_the_change() -> None:
+    chance = np.random.default_rng(11)
+    watch = Cusum(list(chance.normal(0, 1, 200)), horizon=200)
+    stream = [*chance.normal(0, 1, 100), *chance.normal(1.5, 1, 100)]
+    sounded = next(n for n, value in enumerate(stream) if watch.add(value))
+    assert 100 <= sounded <= 120
+    assert watch.began is not None and 90 <= watch.began <= 110
+
+
+def test_what_was_never_seen_is_not_an_alarm_the_first_time() -> None:
+    watch = Cusum([0.0] * 200, horizon=200)
+    assert not watch.add(1.0)
+    assert any(watch.add(1.0) for _ in range(20))
+
+
+def test_too_short_a_history_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 20"):
+        Cusum([0.0] * 19, horizon=10)
