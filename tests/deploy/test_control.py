@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ostinato.deploy.control import CycleWordError, CycleControl, CycleState, say, state_of
+from ostinato.deploy.control import CycleControl, CycleState, CycleWordError, say, state_of
 from ostinato.deploy.traffic import split
 from ostinato.store import Store
 from ostinato.store.cycle_log import CycleAction, CycleEntry, cycle_log, log_cycle, said_now
