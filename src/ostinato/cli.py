@@ -16,6 +16,7 @@ from rich.console import Console
 
 from ostinato import __version__
 from ostinato.config import secret
+from ostinato.dashboard.commands import register as register_dashboard
 from ostinato.demo.commands import register as register_runs
 from ostinato.demo.cycle_commands import register as register_cycle
 from ostinato.deploy.commands import register as register_arms
@@ -120,6 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_serve(
         commands.add_parser("serve", help="serve a run's version, a checkpoint, or a vLLM that is there")
     )
+    register_dashboard(commands)
     register_arms(commands)
     register_plan(commands)
     register_cycle(commands)

@@ -1,0 +1,5 @@
+"""The store, seen in a browser: pages that read the record, each with an address and a `.json` of the same.
+
+`text` prepares what people and models wrote, `charts` draws SVG, `reading` asks the store, and the files
+here serve: `app` the routes, `access` the callers, `commands` the command line, which comes in from `cli`.
+"""

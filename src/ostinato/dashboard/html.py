@@ -1,0 +1,103 @@
+"""HTML from templates: everything is escaped, and no page holds a script or a style of its own."""
+
+import math
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from ostinato.dashboard.charts.session import message_graph, survival
+from ostinato.dashboard.charts.versions import interval, lineage
+
+HERE = Path(__file__).parent
+STATIC = HERE / "static"
+STEPS = ((60, 1, "s"), (3_600, 60, "min"), (86_400, 3_600, "h"), (90 * 86_400, 86_400, "d"))
+DATES = (0.0, 253_402_300_799.0)
+"""The seconds that a date can be made of."""
+
+
+def environment() -> Environment:
+    """Return the templates with their filters."""
+    made = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "ago": ago,
+        "num": num,
+        "seconds": seconds,
+        "signed": signed,
+        "percent": percent,
+        "prob": prob,
+    }
+    made.globals |= {"address": address, "message_graph": message_graph, "survival": survival}
+    made.globals |= {"lineage": lineage, "interval": interval}
+    return made
+
+
+def address(page: str, /, **fields: Any) -> str:
+    """Return the address of a page; fields without a value are left out.
+
+    >>> address("/session", id="a/b#c", turn=3, colour=None)
+    '/session?id=a%2Fb%23c&turn=3'
+    """
+    given: Mapping[str, str] = {name: str(value) for name, value in fields.items() if value not in (None, "")}
+    return f"{page}?{urlencode(given)}" if given else page
+
+
+def ago(at: float | None, now: float | None = None) -> Markup:
+    """Return how long ago a time was, with the time itself for those who point at it."""
+    if at is None or not DATES[0] <= at <= DATES[1]:
+        return Markup('<span class="quiet">unknown</span>')
+    age = (time.time() if now is None else now) - at
+    moment = datetime.fromtimestamp(at, UTC)
+    stamp = moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+    words = f"in {_span(-age)}" if age < -1 else "now" if age < 1 else f"{_span(age)} ago"
+    if abs(age) >= STEPS[-1][0]:
+        words = moment.strftime("%Y-%m-%d")
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(moment.isoformat(), stamp, words)
+
+
+def _span(age: float) -> str:
+    _, unit, name = next((step for step in STEPS if age < step[0]), STEPS[-1])
+    return f"{age / unit:.0f} {name}"
+
+
+def seconds(value: float | None) -> str:
+    """Return a duration, as 0.25 s, 12 s or 3 h."""
+    if value is None:
+        return "–"
+    return f"{value * 1000:.0f} ms" if 0 <= value < 1 else _span(value)
+
+
+def num(value: float | None, digits: int = 0) -> str:
+    """Return a number with a thin space between thousands; a dash where there is none."""
+    return "–" if value is None else f"{value:,.{digits}f}".replace(",", "\u202f")
+
+
+def signed(value: float | None, digits: int = 3) -> str:
+    """Return a number with its sign, and a true minus."""
+    if value is None:
+        return "–"
+    text = f"{value:+.{digits}f}"
+    if not text.strip("+-0."):
+        text = text.lstrip("+-")
+    return text.replace("-", "\u2212")
+
+
+def percent(value: float | None, digits: int = 0) -> str:
+    return "–" if value is None else f"{value:.{digits}%}"
+
+
+def prob(logprob: float) -> str:
+    """Return the probability of a log-probability, with as many digits as say something."""
+    p = math.exp(min(0.0, logprob))
+    return f"{p:.2f}" if p >= 0.01 else f"{p:.1e}"
