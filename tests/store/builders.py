@@ -13,6 +13,7 @@ from ostinato.types import (
     Ending,
     FinishReason,
     Group,
+    Routes,
     Sample,
     Sampling,
     Session,
@@ -93,8 +94,17 @@ SESSIONS = st.builds(
     started_at=st.floats(0, 1e12),
     ending=st.none() | st.sampled_from(Ending),
 )
+
+
+def _sample(tokens: dict[str, tuple], width: int, routed: int, **rest: object) -> Sample:
+    """A sample of which at most the last token has no routes."""
+    size = 2 * width * min(routed, len(tokens["ids"]) - 1)
+    data = bytes((7 * i * i) % 256 for i in range(size))
+    return Sample(**tokens, **rest, routes=Routes(data=data, width=width) if size else None)
+
+
 SAMPLES = st.builds(
-    lambda tokens, **rest: Sample(**tokens, **rest),
+    _sample,
     columns(
         {
             "ids": INTS,
@@ -104,6 +114,8 @@ SAMPLES = st.builds(
             "temperatures": st.floats(0, 2),
         }
     ).filter(lambda row: any(row["mask"])),
+    width=st.integers(1, 5),
+    routed=st.integers(0, 9),
     session_id=TEXT,
     turns=st.lists(st.integers(0, 99), max_size=4).map(tuple),
     advantage=FINITE,

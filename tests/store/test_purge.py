@@ -6,12 +6,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 from tests.store.builders import group, session, turn
 
 from ostinato.store import KeyChangedError, Ledger, PurgedError, Store
 from ostinato.store.purge import PurgeError, purge
 from ostinato.store.sql.row_conversion import pack_ints
-from ostinato.types import ApiKey, Checkpoint, Ending, Event, Reward, Signal, SignalKind, State
+from ostinato.store.sql.schema import samples
+from ostinato.types import ApiKey, Checkpoint, Ending, Event, Group, Reward, Routes, Signal, SignalKind, State
 
 MARKER = (424242, 434343, 444444)
 SAID = "the-comment-that-must-go"
@@ -108,11 +110,16 @@ def test_integrity_counts_stay_true(store: Store, ledger: Ledger) -> None:
     assert ledger.states() == states
 
 
+def routed(group: Group) -> Group:
+    (sample,) = group.samples
+    return replace(group, samples=(replace(sample, routes=Routes(data=bytes(range(8)), width=2)),))
+
+
 def test_versions_trained_on_it_are_named(store: Store, ledger: Ledger) -> None:
     fill(store, "s1", "s2")
     fill(store, "t1", user="bob")
     for name, of in (("g1", "s1"), ("g2", "t1"), ("g3", "s2")):
-        ledger.offer(group(name, session_id=of))
+        ledger.offer(routed(group(name, session_id=of)))
     store.add_version(version(3))
     train(store, ledger, 4, "g1")
     train(store, ledger, 5, "g2")
@@ -122,6 +129,9 @@ def test_versions_trained_on_it_are_named(store: Store, ledger: Ledger) -> None:
     done = purge(store, user="ada", by="ada")
     assert (done.trained, done.descended) == ((4, 6), (5, 7))
     assert done.counts["samples"] == 2
+    with store.database.read() as connection:
+        left = connection.execute(select(samples.c.session_id, samples.c.ids, samples.c.routes)).all()
+    assert {id for id, _, routes in left if routes} == {"t1"} == {id for id, ids, _ in left if ids}
     assert purge(store, session="s1", by="ada").trained == (4,)
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.train.samples import UntrainableError, rows_of, samples_of, trainable
-from ostinato.types import Completion, FinishReason, Sampling, Turn, TurnKind
+from ostinato.types import Completion, FinishReason, Routes, Sampling, Turn, TurnKind
 
 ids = st.lists(st.integers(0, 500), min_size=1, max_size=6).map(tuple)
 
@@ -162,3 +162,49 @@ def test_a_greedy_turn_between_others_is_context_and_not_trained() -> None:
 def test_a_teacher_may_have_been_greedy() -> None:
     (row,) = rows_of([replace(TURN, sampling=Sampling(temperature=0.0))])
     assert row.mask == (False, False, True, True)
+
+
+def routed(given: Turn, width: int, salt: int = 0) -> Turn:
+    """The turn with experts that tell the place of the token and `salt`."""
+    tokens = len(given.prompt_ids) + len(given.completion.ids) - 1
+    data = b"".join(((salt << 8) + place).to_bytes(2, "little") * width for place in range(tokens))
+    return replace(given, completion=replace(given.completion, routes=data))
+
+
+@given(st.lists(st.tuples(ids, ids, st.booleans()), min_size=1, max_size=5), st.integers(1, 3))
+def test_each_token_has_the_routes_of_the_earliest_turn_that_recorded_them(
+    steps: list[tuple[tuple[int, ...], tuple[int, ...], bool]], width: int
+) -> None:
+    turns = conversation([(seen, said) for seen, said, _ in steps])
+    for i, (*_, told) in enumerate(steps):
+        turns[i] = routed(turns[i], width, i + 1) if told else turns[i]
+    (sample,) = samples_of(turns, 0.5)
+    expected: list[int] = []
+    for i, (each, (*_, told)) in enumerate(zip(turns, steps, strict=True)):
+        if told:
+            computed = len(each.prompt_ids) + len(each.completion.ids) - 1
+            expected += [((i + 1) << 8) + place for place in range(len(expected), computed)]
+    data = b"".join(number.to_bytes(2, "little") * width for number in expected)
+    assert sample.routes == (Routes(data=data, width=width) if data else None)
+
+
+def test_a_sampled_token_is_predicted_with_the_routes_of_its_own_turn() -> None:
+    first, second = conversation([((1, 2), (3, 4)), ((5,), (6, 7))])
+    (sample,) = samples_of([routed(first, 1, 1), routed(second, 1, 2)], 0.0)
+    assert sample.routes is not None
+    assert sample.routes.data[1::2] == bytes([1, 1, 1, 2, 2, 2])  # 3 came after 2, 6 after 5
+
+
+@pytest.mark.parametrize("routes", [b"", bytes(2), bytes(8)])
+def test_routes_that_are_not_those_of_the_tokens_are_refused(routes: bytes) -> None:
+    (only,) = conversation([((1, 2), (3, 4))])
+    with pytest.raises(UntrainableError, match=f"turn s/0: its routes .* {len(routes)} bytes for 3 tokens"):
+        samples_of([replace(only, completion=replace(only.completion, routes=routes))], 0.0)
+
+
+def test_routes_of_two_models_in_one_row_are_refused() -> None:
+    first, second = conversation([((1, 2), (3, 4)), ((5,), (6, 7))])
+    with pytest.raises(
+        UntrainableError, match="turn s/1: its routes have 2 experts a token and those before it 1"
+    ):
+        samples_of([routed(first, 1), routed(second, 2)], 0.0)

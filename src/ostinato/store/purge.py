@@ -129,7 +129,7 @@ def _remove_contents(
         turns = update(turn).where(turn.c.session_id.in_(some), kept)
         counts["turns"] += connection.execute(turns.values(**NO_TOKENS, **NO_PROMPT)).rowcount
         samples = update(sample).where(sample.c.session_id.in_(some), sample.c.ids != b"")
-        counts["samples"] += connection.execute(samples.values(**NO_TOKENS, mask=b"")).rowcount
+        counts["samples"] += connection.execute(samples.values(**NO_TOKENS, mask=b"", routes=None)).rowcount
         for table in (schema.signals, schema.events, schema.rewards):
             counts[table.name] += _delete(connection, table, table.c.session_id.in_(some))
     if user:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import groupby, pairwise
 from typing import TypeVar
 
-from ostinato.types import Sample, Turn, TurnKind
+from ostinato.types import Routes, Sample, Turn, TurnKind
 
 T = TypeVar("T")
 ROUNDING = 1e-4
@@ -62,7 +62,7 @@ def rows_of(turns: Sequence[Turn], advantage: float = 0.0) -> list[Sample]:
     """Return one Sample a segment, however it was sampled: fine-tuning imitates a teacher's tokens.
 
     Raises UntrainableError when a turn is marked untrainable, does not extend the one before it, a logprob is
-    not a finite number <= 0, or nothing was sampled.
+    not a finite number <= 0, nothing was sampled, or routes do not fit the tokens.
     """
     if not turns:
         raise UntrainableError("a session", "there is no turn to train on")
@@ -93,7 +93,36 @@ def _sample(turns: Sequence[Turn], advantage: float) -> Sample:
             [[turn.sampling.temperature] * len(turn.completion.ids) for turn in turns],
         ),
         advantage=advantage,
+        routes=_routes(turns),
     )
+
+
+def _routes(turns: Sequence[Turn]) -> Routes | None:
+    """Return the routes of a row's first tokens, each from the earliest turn that recorded them.
+
+    A turn's engine computed everything before its last token, so its routes cover the row from the start. A
+    later turn may have computed the same tokens again with other weights; the earliest one's routes belong to
+    the forward pass that the recorded log-probabilities come from. Raises UntrainableError.
+    """
+    data, width = b"", 0
+    for turn in turns:
+        found = turn.completion.routes
+        if found is None:
+            continue
+        tokens = len(turn.prompt_ids) + len(turn.completion.ids) - 1
+        if not found or tokens < 1 or len(found) % (2 * tokens):
+            raise UntrainableError(
+                f"turn {turn.id}",
+                f"its routes are not those of its tokens: {len(found)} bytes for {tokens} tokens",
+            )
+        own = len(found) // (2 * tokens)
+        if width not in (0, own):
+            raise UntrainableError(
+                f"turn {turn.id}",
+                f"its routes have {own} experts a token and those before it {width}: they are of two models",
+            )
+        data, width = data + found[len(data) :], own
+    return Routes(data=data, width=width) if data else None
 
 
 def _placed(turns: Sequence[Turn], row: list[T], values: Sequence[Sequence[T]]) -> tuple[T, ...]:

@@ -7,12 +7,39 @@ _PER_TOKEN = ("ids", "mask", "logprobs", "versions", "temperatures")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Routes:
+    """The experts that an engine sent the first tokens of a row to, best first.
+
+    `data` is raw little-endian uint16 of shape [tokens, width], where `width` is the number of layers with
+    experts times that of experts per token, layer by layer.
+
+    >>> Routes(data=bytes(12), width=2).tokens
+    3
+    """
+
+    data: bytes
+    width: int
+
+    def __post_init__(self) -> None:
+        if self.width < 1 or not self.data or len(self.data) % (2 * self.width):
+            raise ValueError(
+                f"routes of {self.width} experts a token take {2 * self.width} bytes for each, got "
+                f"{len(self.data)} bytes"
+            )
+
+    @property
+    def tokens(self) -> int:
+        return len(self.data) // (2 * self.width)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
     """One trainable row: the tokens of one segment of a session.
 
     `ids`, `mask`, `logprobs`, `versions` and `temperatures` have one entry per token. The mask is True on
     sampled tokens only; elsewhere `logprobs`, `versions` and `temperatures` are 0.0, 0 and 1.0. `logprobs`
-    are of softmax(logits / temperature).
+    are of softmax(logits / temperature). `routes` are of the first tokens of the row, at most of all but the
+    last one, which was sampled and never computed; None when no engine told any.
 
     >>> Sample(session_id="s1", turns=(0,), ids=(1, 2), mask=(False, True), logprobs=(0.0, -0.5),
     ...        versions=(0, 7), temperatures=(1.0, 0.3), advantage=0.5).newest_version
@@ -27,6 +54,7 @@ class Sample:
     versions: tuple[int, ...]
     temperatures: tuple[float, ...]
     advantage: float
+    routes: Routes | None = None
 
     def __post_init__(self) -> None:
         lengths = {name: len(getattr(self, name)) for name in _PER_TOKEN}
@@ -37,6 +65,11 @@ class Sample:
         if not math.isfinite(self.advantage):
             raise ValueError(
                 f"session {self.session_id}: an advantage is a finite number, got {self.advantage}"
+            )
+        if self.routes is not None and self.routes.tokens >= len(self.ids):
+            raise ValueError(
+                f"session {self.session_id}: routes of {self.routes.tokens} tokens for a row of "
+                f"{len(self.ids)}, whose last one was never computed"
             )
 
     @property

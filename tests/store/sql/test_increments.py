@@ -13,17 +13,18 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.store.builders import session, turn
+from tests.store.builders import group, session, turn
 
-from ostinato.store import Store, StoreError, TakenError
+from ostinato.store import Ledger, Store, StoreError, TakenError
 from ostinato.store.purge import purge
-from ostinato.types import Completion, FinishReason, Grade, Reward, Sampling, Signal, SignalKind, Turn
+from ostinato.types import Completion, FinishReason, Grade, Reward, Routes, Sampling, Signal, SignalKind, Turn
 
 IDS = st.lists(st.integers(0, 2), max_size=4).map(tuple)
 """Few ids, so that prompts begin like contexts that they do not continue."""
 STEPS = st.lists(st.tuples(st.integers(-1, 11), IDS, IDS), max_size=12)
 """Of each turn: the turn that it continues or -1, what its prompt adds, and what was sampled."""
 LAYOUT_4 = """
+ALTER TABLE samples DROP COLUMN routes;
 ALTER TABLE rewards DROP COLUMN as_of; DROP TABLE definitions;
 DROP INDEX contexts_of_session;
 ALTER TABLE turns DROP COLUMN structure;
@@ -176,6 +177,7 @@ def test_signals_of_forgeable_verdicts_became_their_grade(tmp_path: Path) -> Non
     path = tmp_path / "record.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(
+            "ALTER TABLE samples DROP COLUMN routes;"
             "ALTER TABLE rewards DROP COLUMN as_of; DROP TABLE definitions;"
             "UPDATE signals SET kind = 'forgeable'; UPDATE counters SET value = 5 WHERE name = 'schema';"
         )
@@ -190,6 +192,7 @@ def test_rewards_of_the_layout_without_a_moment_are_read_on(tmp_path: Path) -> N
     path = tmp_path / "record.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(
+            "ALTER TABLE samples DROP COLUMN routes;"
             "ALTER TABLE rewards DROP COLUMN as_of; DROP TABLE definitions;"
             "UPDATE counters SET value = 7 WHERE name = 'schema';"
         )
@@ -197,3 +200,19 @@ def test_rewards_of_the_layout_without_a_moment_are_read_on(tmp_path: Path) -> N
         later = Reward(session_id="s1", definition="new", parts=(), as_of=5.0)
         store.add_reward(later)
         assert store.rewards("s1") == [Reward(session_id="s1", definition="old", parts=()), later]
+
+
+def test_groups_of_the_layout_without_routes_are_read_on(tmp_path: Path) -> None:
+    older, newer = group("g1"), group("g2", session_id="s2")
+    routed = replace(newer.samples[0], routes=Routes(data=bytes(range(8)), width=2))
+    newer = replace(newer, samples=(routed,))
+    with store_in(tmp_path) as store:
+        assert Ledger(store).offer(older)
+    path = tmp_path / "record.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            "ALTER TABLE samples DROP COLUMN routes; UPDATE counters SET value = 9 WHERE name = 'schema';"
+        )
+    with closing(Store.open(path)) as store:
+        assert Ledger(store).offer(newer)
+        assert Ledger(store).claim(4, 2, 0) == [older, newer]

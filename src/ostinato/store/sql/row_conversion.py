@@ -2,11 +2,13 @@
 
 Token columns are little-endian blobs: int32 ids, float32 logprobs, and versions as int32 runs (version,
 length, version, length, …), because a turn nearly always has one version. Temperatures are runs of (float64,
-int32) for the same reason.
+int32) for the same reason. The routes of a sample are an int32 width and the compressed bytes of its columns,
+first all low bytes, then all high ones, which are zero up to 256 experts.
 """
 
 import json
 import struct
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from itertools import groupby
@@ -28,6 +30,7 @@ from ostinato.types import (
     Report,
     Reward,
     RewardPart,
+    Routes,
     Sample,
     Sampling,
     Score,
@@ -80,6 +83,27 @@ def pack_float_runs(values: Sequence[float]) -> bytes:
 
 def unpack_float_runs(blob: bytes) -> tuple[float, ...]:
     return tuple(v for value, length in _FLOAT_RUN.iter_unpack(blob) for v in (value,) * length)
+
+
+def pack_routes(routes: Routes | None) -> bytes | None:
+    if routes is None:
+        return None
+    planes = routes.data[::2], routes.data[1::2]
+    columns = b"".join(plane[i :: routes.width] for plane in planes for i in range(routes.width))
+    return pack_ints((routes.width,)) + zlib.compress(columns)
+
+
+def unpack_routes(blob: bytes | None) -> Routes | None:
+    if blob is None:
+        return None
+    (width,), columns = unpack_ints(blob[:4]), zlib.decompress(blob[4:])
+    tokens = len(columns) // (2 * width)
+    data = bytearray(len(columns))
+    for plane in range(2):
+        for i in range(width):
+            start = (plane * width + i) * tokens
+            data[2 * i + plane :: 2 * width] = columns[start : start + tokens]
+    return Routes(data=bytes(data), width=width)
 
 
 def session_row(session: Session) -> Row:
@@ -292,6 +316,7 @@ def sample_row(group_id: str, position: int, sample: Sample) -> Row:
         "versions": pack_runs(sample.versions),
         "temperatures": pack_float_runs(sample.temperatures),
         "advantage": sample.advantage,
+        "routes": pack_routes(sample.routes),
     }
 
 
@@ -305,4 +330,5 @@ def sample_of(row: Mapping[Any, Any]) -> Sample:
         versions=unpack_runs(row["versions"]),
         temperatures=unpack_float_runs(row["temperatures"]),
         advantage=row["advantage"],
+        routes=unpack_routes(row["routes"]),
     )

@@ -15,7 +15,7 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA = 9
+SCHEMA = 10
 """The number of this layout; it rises whenever a table changes."""
 METADATA = MetaData()
 
@@ -265,6 +265,7 @@ samples = Table(
     Column("versions", LargeBinary, nullable=False),
     Column("temperatures", LargeBinary, nullable=False),
     Column("advantage", Float, nullable=False),
+    Column("routes", LargeBinary),
 )
 trainings = Table(
     "trainings",

@@ -10,6 +10,7 @@ from ostinato.store.sql.schema import (
     definitions,
     passes,
     rewards,
+    samples,
     signals,
     turns,
 )
@@ -30,6 +31,8 @@ def upgrade(connection: Connection, layout: int) -> None:
         _to_8(connection)
     if layout < 9:
         cycle_log.create(connection, checkfirst=True)
+    if layout < 10:
+        _to_10(connection)
     connection.execute(update(counters).where(counters.c.name == "schema").values(value=SCHEMA))
 
 
@@ -50,6 +53,12 @@ def _to_8(connection: Connection) -> None:
     column = CreateColumn(rewards.c.as_of).compile(dialect=connection.dialect)
     connection.execute(text(f"ALTER TABLE rewards ADD COLUMN {column}"))
     definitions.create(connection, checkfirst=True)
+
+
+def _to_10(connection: Connection) -> None:
+    """Samples carry the routes of their tokens; those that were offered before have none."""
+    column = CreateColumn(samples.c.routes).compile(dialect=connection.dialect)
+    connection.execute(text(f"ALTER TABLE samples ADD COLUMN {column}"))
 
 
 def _to_6(connection: Connection) -> None:
