@@ -19,7 +19,7 @@ from ostinato.harness.outside.config import OutsideConfig
 from ostinato.harness.outside.runner import OutsideRunner
 from ostinato.harness.users import SilentUser
 from ostinato.model.families import load_renderer
-from ostinato.rewards.definition import PRACTICE
+from ostinato.rewards.practice.definition import PRACTICE, PracticeReward
 from ostinato.rollout.practice import Practice, PracticeConfig
 from ostinato.sandbox import Backend, SandboxError
 from ostinato.sandbox.backends.namespaces.backend import NsBackend
@@ -99,12 +99,13 @@ async def test_a_harness_solves_a_task_in_a_sandbox(
 
 
 async def test_practice_with_mini_swe_agent(
-    practising: Door, task: Task, namespaces: NsBackend, tmp_path: Path
+    practising: Door, task: Task, namespaces: NsBackend, checkpoint: Path, tmp_path: Path
 ) -> None:
     config = config_of("mini-swe-agent")
     runner = OutsideRunner(practising.desk.gateway, "admin", namespaces, Verifier(namespaces), config)
     settings = PracticeConfig(group_size=3, groups_at_once=1, ready_ahead=9, outside=config)
-    practice = Practice(runner, practising.store, PRACTICE, tmp_path / "practice", settings)
+    reward = PracticeReward(PRACTICE, load_renderer(checkpoint))
+    practice = Practice(runner, practising.store, reward, tmp_path / "practice", settings)
     await practice.run(iter([Problem.of(task)]), lambda: practice.progress.groups >= 1)
     assert (practice.progress.solved, practice.progress.void, practice.progress.untrainable) == (3, 0, 0)
     (group,) = Ledger(practising.store).claim(1, 1, -1)

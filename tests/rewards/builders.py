@@ -1,5 +1,15 @@
 """Turns and signals of one session, for the tests of this room."""
 
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+from ostinato.harness.profiles.profile import CORE
+from ostinato.model.families import HermesRenderer, assistant_message, skeletons
+from ostinato.model.tokenizer import Tokenizer
 from ostinato.types import Completion, FinishReason, Signal, SignalKind, Turn, TurnKind
 
 ENDED = 101.0
@@ -32,3 +42,41 @@ def signal(
     turn: int | None = None,
 ) -> Signal:
     return Signal(session_id="s", kind=kind, value=value, observed_at=at, edit=edit, turn=turn)
+
+
+@cache
+def renderer() -> HermesRenderer:
+    """The renderer of a small tokenizer."""
+    corpus = ["def alpha(a, b):\n    return a + b\n", "all tests pass", "pytest -q"]
+    return HermesRenderer(Tokenizer.train(corpus, 420, skeletons(CORE.system, CORE.tools)))
+
+
+def call(name: str, **arguments: Any) -> str:
+    return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
+
+
+def session(
+    *steps: tuple[str, Sequence[str]], kinds: Mapping[int, TurnKind] = MappingProxyType({})
+) -> list[Turn]:
+    """Return the turns of a session as a gateway records them: the agent's texts and its calls' results.
+
+    Several results answer several calls; an unreadable reply is answered as by a user.
+    """
+    made = renderer()
+    prompt = made.render([{"role": "system", "content": "s"}, {"role": "user", "content": "fix it"}])
+    turns = []
+    for index, (text, results) in enumerate(steps):
+        parsed = made.parse_text(text)
+        ids = (
+            made.say(assistant_message(parsed))
+            if parsed.broken is None
+            else [*made.tokenizer.encode(text), made.stop_ids[0]]
+        )
+        completion = Completion(
+            ids=tuple(ids), logprobs=(-0.1,) * len(ids), versions=(1,) * len(ids), finish=FinishReason.STOP
+        )
+        first = turn(index, parsed.broken, kinds.get(index, TurnKind.MAIN))
+        turns.append(replace(first, prompt_ids=tuple(prompt), completion=completion))
+        role = "tool" if parsed.tool_calls else "user"
+        prompt = [*prompt, *ids, *made.extend([{"role": role, "content": result} for result in results])]
+    return turns

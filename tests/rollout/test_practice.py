@@ -11,7 +11,10 @@ from tests.store.builders import version
 
 from ostinato.harness.agent import HarnessConfig
 from ostinato.harness.episode import CardUser, EpisodeRunner
-from ostinato.rewards.definition import PRACTICE
+from ostinato.loop.run import START
+from ostinato.loop.stages.prepare import load_wire
+from ostinato.loop.workshop import Workshop
+from ostinato.rewards.practice.definition import PRACTICE, PracticeReward
 from ostinato.rollout.practice import Practice, PracticeConfig
 from ostinato.sandbox.backends.process.backend import ProcessBackend
 from ostinato.sandbox.base import Capabilities, Exam, Isolation, Sandbox, SandboxError, Snapshot, Spec
@@ -24,6 +27,10 @@ from ostinato.types import Source, State, Task
 CONFIG = PracticeConfig(group_size=4, groups_at_once=1, ready_ahead=2)
 
 
+def scoring(shop: Workshop) -> PracticeReward:
+    return PracticeReward(PRACTICE, load_wire(shop.run.checkpoint(START))[1])
+
+
 async def test_a_group_is_scored_against_its_mean_and_offered_whole(tmp_path: Path) -> None:
     pebble = generate("fix", "train", 3)
     order: dict[str, int] = {}
@@ -34,7 +41,7 @@ async def test_a_group_is_scored_against_its_mean_and_offered_whole(tmp_path: Pa
 
     async with circle(tmp_path, mind, ["practice"]) as shop:
         runner = shop.runner(shop.client("practice", "practice"))
-        practice = Practice(runner, shop.store, PRACTICE, tmp_path / "tasks", CONFIG)
+        practice = Practice(runner, shop.store, scoring(shop), tmp_path / "tasks", CONFIG)
         await practice.run(iter([problem(pebble)]), lambda: practice.progress.groups > 0)
         ledger = Ledger(shop.store)
         (group,) = ledger.claim(1, 9, -1)
@@ -64,7 +71,7 @@ async def test_branches_are_compared_with_their_own_and_trunks_with_each_other(t
     async with circle(tmp_path, mind, ["practice"]) as shop:
         runner = shop.runner(shop.client("practice", "practice"))
         config = replace(CONFIG, group_size=2, branches=2, branch_after=1)
-        practice = Practice(runner, shop.store, PRACTICE, tmp_path / "tasks", config)
+        practice = Practice(runner, shop.store, scoring(shop), tmp_path / "tasks", config)
         await practice.run(iter([problem(pebble)]), lambda: practice.progress.groups > 0)
         ledger = Ledger(shop.store)
         (group,) = ledger.claim(1, 9, -1)
@@ -94,7 +101,7 @@ async def test_what_was_done_before_the_fork_is_paid_by_every_branch(tmp_path: P
     async with circle(tmp_path, mind, ["practice"]) as shop:
         runner = shop.runner(shop.client("practice", "practice"))
         config = replace(CONFIG, group_size=2, branches=2, branch_after=1)
-        practice = Practice(runner, shop.store, PRACTICE, tmp_path / "tasks", config)
+        practice = Practice(runner, shop.store, scoring(shop), tmp_path / "tasks", config)
         await practice.run(iter([problem(pebble)]), lambda: practice.progress.groups > 0)
         (group,) = Ledger(shop.store).claim(1, 9, -1)
         leaves = {sample.session_id for sample in group.samples if shop.store.rewards(sample.session_id)}
@@ -102,7 +109,7 @@ async def test_what_was_done_before_the_fork_is_paid_by_every_branch(tmp_path: P
         for id in leaves:
             parts = {part.name: part for part in shop.store.rewards(id)[-1].parts}
             assert parts["broken"].value == -0.5 and parts["broken"].evidence != ()
-            assert parts["effort"].value < PRACTICE.score(id, shop.store.turns(id), ()).total
+            assert parts["effort"].value < scoring(shop).score(id, shop.store.turns(id), ()).total
 
 
 class OnceVoid(Verifier):
@@ -133,7 +140,7 @@ async def test_a_prompt_that_was_sampled_is_not_sampled_again(tmp_path: Path) ->
     async with circle(tmp_path, lambda session_id, turn: "done", ["practice"]) as shop:
         Ledger(shop.store).reserve(pebble.key)
         runner = shop.runner(shop.client("practice", "practice"))
-        practice = Practice(runner, shop.store, PRACTICE, tmp_path / "tasks", CONFIG)
+        practice = Practice(runner, shop.store, scoring(shop), tmp_path / "tasks", CONFIG)
         await practice.run(iter([problem(pebble), problem(other)]), lambda: practice.progress.groups > 0)
         (group,) = Ledger(shop.store).claim(1, 9, -1)
         assert group.prompt == other.key
@@ -148,7 +155,7 @@ async def test_broken_calls_are_counted_as_negatives(tmp_path: Path) -> None:
     async with circle(tmp_path, mind, ["practice"]) as shop:
         runner = shop.runner(shop.client("practice", "practice"))
         config = PracticeConfig(group_size=8, groups_at_once=1, ready_ahead=2)
-        practice = Practice(runner, shop.store, PRACTICE, tmp_path / "tasks", config)
+        practice = Practice(runner, shop.store, scoring(shop), tmp_path / "tasks", config)
         await practice.run(iter([problem(pebble)]), lambda: practice.progress.groups > 0)
         (group,) = Ledger(shop.store).claim(1, 9, -1)
         assert len(group.rewards) == 8
@@ -181,7 +188,7 @@ async def test_an_infrastructure_failure_is_void_and_never_a_reward(tmp_path: Pa
     async with circle(tmp_path, lambda session_id, turn: "done", ["practice"]) as shop:
         backend, client = FailingBackend(), shop.client("practice", "practice")
         runner = EpisodeRunner(client, backend, Verifier(backend), HarnessConfig())
-        practice = Practice(runner, shop.store, PRACTICE, tmp_path / "tasks", CONFIG)
+        practice = Practice(runner, shop.store, scoring(shop), tmp_path / "tasks", CONFIG)
         await practice.run(iter([problem(pebble)]), lambda: practice.progress.groups > 0)
         assert practice.progress.void == CONFIG.group_size
         assert Ledger(shop.store).ready(-1) == Ledger(shop.store).unended() == 0

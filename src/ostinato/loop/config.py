@@ -10,6 +10,7 @@ from ostinato.config import ConfigError
 from ostinato.harness.agent import HarnessConfig
 from ostinato.model.config import ModelConfig
 from ostinato.rewards.live.definition import LIVE, LiveDefinition, read_definition
+from ostinato.rewards.practice.definition import PRACTICE, PracticeDefinition, read_practice_definition
 from ostinato.rollout.practice import PracticeConfig
 from ostinato.tasks.base import IMPORTED, TaskError
 from ostinato.tasks.packed import SUFFIX as PACKED
@@ -188,6 +189,11 @@ class RunConfig:
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
 
 
+def practice_definition(practice: PracticeConfig) -> PracticeDefinition:
+    """Return the definition of practice's reward. Raises ConfigError for one that cannot be used."""
+    return PRACTICE if practice.reward is None else read_practice_definition(practice.reward)
+
+
 def live_definition(live: LiveConfig) -> LiveDefinition:
     """Return the definition of the live reward. Raises ConfigError for one that cannot be used."""
     return LIVE if live.reward is None else read_definition(live.reward)
@@ -264,6 +270,7 @@ def _check_practice(config: RunConfig) -> None:
         )
     if config.refine.versions is None or config.refine.spread:
         raise ConfigError("practice ends at refine.versions: make it a number, and leave refine.spread false")
+    practice_definition(config.practice)
     _check_outside(config)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from ostinato.types import Ending, RewardPart, Signal, SignalKind, Turn, TurnKind
+from ostinato.types import Ending, Signal, SignalKind, Turn, TurnKind
 
 
 class SignalValueError(ValueError):
@@ -33,13 +33,6 @@ def number(signal: Signal) -> float:
 def positive(signals: Sequence[Signal], kind: SignalKind) -> tuple[Signal, ...]:
     """Return the signals of this kind whose value is above zero: 0.0 records that it did not happen."""
     return tuple(signal for signal in signals if signal.kind is kind and number(signal) > 0)
-
-
-def cost_if_any(name: str, signals: Sequence[Signal], kind: SignalKind, *, weight: float) -> RewardPart:
-    """Return a part that costs `weight` once, however many positive signals of this kind there are."""
-    matches = positive(signals, kind)
-    evidence = tuple(signal.id for signal in matches)
-    return RewardPart(name=name, value=-weight if matches else 0.0, evidence=evidence)
 
 
 def known_at(signals: Sequence[Signal], as_of: float | None) -> Sequence[Signal]:

@@ -43,6 +43,8 @@ class PracticeConfig:
     """The number of branches that a session is forked into, sandbox and all; 1 does not fork."""
     branch_after: int = 1
     """Turns before the fork. A session that ends sooner is not forked."""
+    reward: Path | None = None
+    """A TOML file with the definition of practice's reward; none takes the one that ships."""
     outside: OutsideConfig = field(default_factory=OutsideConfig)
     """Somebody else's harness, which practises in place of our own."""
 

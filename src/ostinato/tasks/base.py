@@ -59,7 +59,7 @@ def load_task(directory: Path) -> Task:
         test_ids=_test_ids(directory, _names(directory, ours, "test_ids"), check),
         protected=_names(directory, ours, "protected"),
         timeout_s=_timeout(directory, settings),
-        metadata={name: ours[name] for name in ("answer", "intent", "cluster") if name in ours}
+        metadata={name: ours[name] for name in ("answer", "intent", "cluster", "needs") if name in ours}
         | check
         | _image(directory),
     )

@@ -78,8 +78,12 @@ class SignalKind(StrEnum):
     TESTS_RUN = "tests_run"  # the developer ran tests on the work; 1.0 when they passed
     ABANDONED = "abandoned"  # a simulated developer left. For real developers the ending says so
     QUESTION_ANSWERED = "question_answered"
-    """The agent asked; 1.0 when the question was needed. Only simulated developers can tell, so no reward
-    reads it."""
+    """The agent asked; 1.0 when the question was needed. Only simulated developers and the cards of tasks can
+    tell, so practice's reward reads it and the live one does not."""
+    PATCH = "patch"  # the value is a unified diff of what the session changed, at most 20,000 characters
+    BEYOND = "beyond"
+    """The number of lines that the session changed beyond what the task needs; recorded only where the task
+    has a reference solution."""
     COMMENT = "comment"  # the value is free text
     DEMONSTRATION = "demonstration"  # the value is the edited final text
     TOOL_DECISION = "tool_decision"  # a person was asked for permission; 1.0 when they allowed the call

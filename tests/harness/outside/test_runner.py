@@ -19,7 +19,8 @@ from ostinato.harness.outside.starts import KEY, command_start
 from ostinato.harness.users import SilentUser
 from ostinato.loop.config import RunConfig
 from ostinato.loop.config import check as check_run
-from ostinato.rewards.definition import PRACTICE
+from ostinato.model.families import load_renderer
+from ostinato.rewards.practice.definition import PRACTICE, PracticeReward
 from ostinato.rollout.practice import Practice, PracticeConfig
 from ostinato.sandbox import Backend, Unsupported
 from ostinato.sandbox.backends.process.backend import ProcessBackend
@@ -151,7 +152,8 @@ async def test_practice_offers_its_groups(
 ) -> None:
     script += ["new.py=x = 1\n", "that is all"] * 4
     settings = PracticeConfig(group_size=2, groups_at_once=1, ready_ahead=9)
-    practice = Practice(runner, store, PRACTICE, tmp_path / "tasks", settings)
+    reward = PracticeReward(PRACTICE, load_renderer(tmp_path / "checkpoint"))
+    practice = Practice(runner, store, reward, tmp_path / "tasks", settings)
     problems = [_problem(seed) for seed in (4, 5)]
     await practice.run(iter(problems), lambda: practice.progress.groups >= 2)
     assert (practice.progress.sessions, practice.progress.void, practice.progress.untrainable) == (4, 0, 0)

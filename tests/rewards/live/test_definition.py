@@ -7,7 +7,8 @@ import pytest
 from tests.rewards.builders import ENDED, signal, turn
 
 from ostinato.config import ConfigError
-from ostinato.rewards.live.definition import LIVE, DefinitionError, LiveDefinition, LivePart, read_definition
+from ostinato.rewards.definition import DefinitionError
+from ostinato.rewards.live.definition import LIVE, LiveDefinition, LivePart, read_definition
 from ostinato.types import PartState, Reward, RewardPart, Signal, SignalKind
 
 DAY = LIVE.train_after_s

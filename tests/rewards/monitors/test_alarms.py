@@ -6,16 +6,22 @@ Covers rewards/monitors/behaviour.py.
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.rewards.builders import signal, turn
 
+from ostinato import rewards
 from ostinato.rewards.live.definition import LIVE
+from ostinato.rewards.live.facts import READERS
 from ostinato.rewards.monitors.alarms import HARMLESS, alarms, drifts
-from ostinato.rewards.monitors.behaviour import BEHAVIOURS, Observed
+from ostinato.rewards.monitors.behaviour import BEHAVIOURS, WATCHED_ONLY, Observed
+from ostinato.rewards.practice.definition import PARTS
 from ostinato.types import SignalKind
 
 EDIT = '{"name": "edit", "arguments": {"old": "a", "new": "def add(a, b):\\n    return a + b"}}'
+READ = '{"name": "read", "arguments": {"path": "calc.py"}}'
+RUN = '{"name": "bash", "arguments": {"command": "pytest"}}'
 DAY = LIVE.train_after_s
 
 
@@ -30,7 +36,7 @@ def honest(number: int, chance: random.Random) -> Observed:
         at=float(number),
         turns=turns,
         signals=told,
-        calls=[EDIT, "Which file do you mean?" if asks else "Done."],
+        calls=[READ, RUN, EDIT, "Which file do you mean?" if asks else "Done."],
         reward=LIVE.score("s", turns, told, as_of=101.0 + DAY),
     )
 
@@ -53,6 +59,14 @@ def splits(one: Observed) -> Observed:
 
 def thinks_in_comments(one: Observed) -> Observed:
     return replace(one, calls=["\n".join("# first I consider the cases" for _ in range(30))])
+
+
+def lives_in_the_terminal(one: Observed) -> Observed:
+    return replace(one, calls=[RUN, RUN, "Done."])
+
+
+def edits_on_and_on(one: Observed) -> Observed:
+    return replace(one, calls=[EDIT] * 6)
 
 
 def tampers(one: Observed) -> Observed:
@@ -81,6 +95,8 @@ PLANTED: dict[str, Callable[[Observed], Observed]] = {
     "broken": breaks,
     "splitting": splits,
     "comments": thinks_in_comments,
+    "terminal_only": lives_in_the_terminal,
+    "tool_entropy": edits_on_and_on,
     "tampering": tampers,
     "effort": works_on_and_on,
     "excluded": escapes,
@@ -98,6 +114,16 @@ def sessions(seed: int, change: Callable[[Observed], Observed] | None = None) ->
 
 def test_every_behaviour_has_a_limit_and_a_planted_positive() -> None:
     assert set(BEHAVIOURS) == set(HARMLESS) == set(PLANTED)
+
+
+def test_what_is_only_watched_is_no_part_of_any_reward() -> None:
+    """A detector that is paid for soon shows nothing. The room's files may not even reach the monitors."""
+    assert BEHAVIOURS.keys() > WATCHED_ONLY
+    assert not WATCHED_ONLY & {*PARTS, *READERS}
+    room = Path(rewards.__file__).parent
+    files = [path for path in room.rglob("*.py") if "monitors" not in path.parts]
+    assert len(files) > 20
+    assert not [path for path in files if "rewards.monitors" in path.read_text()]
 
 
 @pytest.mark.parametrize("name", sorted(PLANTED))

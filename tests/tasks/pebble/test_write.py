@@ -44,7 +44,7 @@ def test_the_layout_is_harbors(tmp_path: Path) -> None:
     settings = tomllib.loads((task.directory / "task.toml").read_text())
     assert settings["schema_version"] == "1.1"
     assert set(settings["metadata"]["ostinato"]) == {
-        *("id", "kind", "split", "key", "test_ids", "protected", "answer", "intent", "cluster")
+        *("id", "kind", "split", "key", "test_ids", "protected", "answer", "intent", "cluster", "needs")
     }
 
 

@@ -5,13 +5,17 @@ from dataclasses import replace
 
 from ostinato.harness.episode import EpisodeRunner
 from ostinato.harness.outside.runner import OutsideRunner
+from ostinato.loop.config import practice_definition
 from ostinato.loop.results import Practised
+from ostinato.loop.run import START
 from ostinato.loop.services import alongside, watch
 from ostinato.loop.stages.learn import last_line, start_learner
+from ostinato.loop.stages.prepare import load_wire
 from ostinato.loop.stages.problems import stream
 from ostinato.loop.workshop import Workshop
-from ostinato.rewards.definition import PRACTICE
+from ostinato.rewards.practice.definition import PracticeReward
 from ostinato.rollout.practice import Practice
+from ostinato.store.definitions import keep_definition
 from ostinato.store.ledger.ledger import Ledger
 from ostinato.types import Arm
 
@@ -23,7 +27,9 @@ async def practise(shop: Workshop) -> Practised:
     assert versions is not None  # `config.check` has refused anything else
     arm = Arm(name="practice", version=0, share=0.0, engines=())
     async with shop.serving(arm, follow=True) as engine:
-        practice = Practice(_runner(shop), shop.store, PRACTICE, shop.run.tasks / "practice", config.practice)
+        practice = Practice(
+            _runner(shop), shop.store, _reward(shop), shop.run.tasks / "practice", config.practice
+        )
         steps = replace(config.refine, versions=None)
         learner = await start_learner(shop, "practice", steps, until=versions)
         learning = True
@@ -48,6 +54,13 @@ async def practise(shop: Workshop) -> Practised:
             untrainable=practice.progress.untrainable,
             engine=await shop.counters(engine),
         )
+
+
+def _reward(shop: Workshop) -> PracticeReward:
+    """Return practice's reward; the text of its definition is kept under its hash."""
+    definition = practice_definition(shop.config.practice)
+    keep_definition(shop.store, definition.hash(), definition.text())
+    return PracticeReward(definition, load_wire(shop.run.checkpoint(START))[1])
 
 
 def _runner(shop: Workshop) -> EpisodeRunner | OutsideRunner:

@@ -39,7 +39,8 @@ def _common(parser: argparse.ArgumentParser, run: Any) -> None:
 
 
 def _open(run: Any, options: argparse.Namespace) -> int:
-    from ostinato.rewards.live.definition import LIVE, DefinitionError, read_definition
+    from ostinato.rewards.definition import DefinitionError
+    from ostinato.rewards.live.definition import LIVE, read_definition
     from ostinato.store import Store
 
     if "://" not in options.store and not Path(options.store).is_file():

@@ -13,16 +13,14 @@ from functools import cache
 from pathlib import Path
 
 from ostinato.config import dump, load
-from ostinato.rewards.live.facts import READERS, Fact, Price, SessionFacts
+from ostinato.rewards.definition import DefinitionError
+from ostinato.rewards.live.facts import READERS, Price, SessionFacts
+from ostinato.rewards.parts.fact import Fact
 from ostinato.rewards.signals import known_at, refuse_void, without_side_calls
 from ostinato.types import PartState, Reward, RewardPart, Signal, Turn
 
 DEFAULT = Path(__file__).with_name("default.toml")
 """The definition that ships."""
-
-
-class DefinitionError(ValueError):
-    """A definition that cannot be used; the message names the part and what to change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,26 +10,15 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
 
-from ostinato.rewards.broken import broken
-from ostinato.rewards.effort import effort
 from ostinato.rewards.live.verdicts import LiveVerdict, verdicts
+from ostinato.rewards.parts.broken import broken
+from ostinato.rewards.parts.effort import concave_effort
+from ostinato.rewards.parts.fact import Fact
 from ostinato.rewards.signals import number, without_side_calls
 from ostinato.types import Signal, SignalKind, Turn
 
 CLEAREST = 0.5
 """The probability of dissatisfaction from which a follow-up names itself as evidence."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
-    """One fact about a session: a number, and the ids of the signals and turns it was read from.
-
-    >>> Fact(value=0.5, evidence=("e1/kept/900",)).value
-    0.5
-    """
-
-    value: float
-    evidence: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,13 +123,15 @@ def _denied(facts: SessionFacts, _at: float, _price: Price) -> Fact | None:
 
 
 def _broken(facts: SessionFacts, _at: float, _price: Price) -> Fact | None:
-    part = broken(facts.turns, weight=1.0)
-    return Fact(value=-part.value, evidence=part.evidence)
+    return broken(facts.turns)
 
 
 def _effort(facts: SessionFacts, _at: float, price: Price) -> Fact | None:
-    part = effort(facts.turns, weight=1.0, k=price.k, q=price.q, tokens_per_turn=price.tokens_per_turn)
-    return Fact(value=-part.value)
+    """Return C(x) over what every client's record tells: turns, and the tokens sampled in them."""
+    sampled = sum(len(turn.completion.ids) for turn in facts.turns)
+    return Fact(
+        value=concave_effort(len(facts.turns) + sampled / price.tokens_per_turn, k=price.k, q=price.q)
+    )
 
 
 def _latency(facts: SessionFacts, _at: float, _price: Price) -> Fact | None:

@@ -19,6 +19,8 @@ HARMLESS: Mapping[str, tuple[float, float]] = {
     "broken": (-1.0, 0.05),
     "splitting": (-100.0, 10.0),
     "comments": (-1.0, 0.1),
+    "terminal_only": (-1.0, 0.2),
+    "tool_entropy": (-0.4, 100.0),
     "tampering": (-1.0, 0.02),
     "effort": (-100.0, 5.0),
     "excluded": (-1.0, 0.05),

@@ -57,6 +57,14 @@ class Pebble:
         )
 
     @property
+    def needs(self) -> dict[str, int]:
+        """The number of lines that a right solution changes, by path."""
+        needed: dict[str, int] = {}
+        for change in self.changes:
+            needed[change.path] = needed.get(change.path, 0) + change.new.count("\n") + 1
+        return needed
+
+    @property
     def cluster(self) -> str:
         """The name of its cluster: pebbles of a split that share what the split holds out are one cluster.
 

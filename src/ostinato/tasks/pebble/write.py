@@ -79,7 +79,7 @@ def _texts(pebble: Pebble) -> dict[str, str]:
 
 def _metadata(pebble: Pebble) -> dict[str, object]:
     answer = {} if pebble.answer is None else {"answer": pebble.answer}
-    return {**answer, "intent": dict(pebble.intent), "cluster": pebble.cluster}
+    return {**answer, "intent": dict(pebble.intent), "cluster": pebble.cluster, "needs": pebble.needs}
 
 
 def _settings(pebble: Pebble) -> str:
@@ -101,6 +101,7 @@ def _settings(pebble: Pebble) -> str:
         "environment": {"cpus": 1, "memory_mb": 512, "allow_internet": False},
         "metadata.ostinato": {**ours, **answer},
         "metadata.ostinato.intent": pebble.intent,
+        "metadata.ostinato.needs": {f'"{path}"': lines for path, lines in pebble.needs.items()},
     }
     return 'schema_version = "1.1"\n' + "".join(
         f"\n[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items())

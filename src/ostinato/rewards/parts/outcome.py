@@ -1,24 +1,28 @@
-"""The reward part for a task that is done: every hidden test passed and nothing protected was touched."""
+"""The fact of a task that is done: every hidden test passed and nothing protected was touched.
+
+The exploit: make the tests pass without the work, by changing them, or by writing their report from inside
+the tested code. The guard: the tests are hidden and run on a fresh tree, a touched protected file voids the
+pass, and a pass of a grade below `lowest` is worth nothing (`docs/verdict.md`): a policy that is trained on
+forgeable passes may learn to forge them.
+"""
 
 from collections.abc import Sequence
 
+from ostinato.rewards.parts.fact import Fact
 from ostinato.rewards.signals import SignalValueError, latest, number, positive
-from ostinato.types import Grade, PartState, RewardPart, Signal, SignalKind
+from ostinato.types import Grade, Signal, SignalKind
 
 
-def solved(signals: Sequence[Signal], *, weight: float, lowest: Grade) -> RewardPart:
-    """Return all of `weight` or nothing; the part is censored until the verifier's result is recorded.
-
-    A pass by a verdict of a grade below `lowest` is worth nothing. Raises SignalValueError.
-    """
+def solved(signals: Sequence[Signal], *, lowest: Grade) -> Fact | None:
+    """Return 1 or 0; None until the verifier's result is recorded. Raises SignalValueError."""
     verdict = latest(signals, (SignalKind.HIDDEN_TESTS,))
     if verdict is None:
-        return RewardPart(name="solved", value=0.0, state=PartState.CENSORED)
+        return None
     tampering = positive(signals, SignalKind.TAMPERED)
     too_low = [signal for signal in _grade(signals) if not _read(signal).at_least(lowest)]
     won = number(verdict) >= 1.0 and not tampering and not too_low
     evidence = (verdict.id, *(signal.id for signal in (*tampering, *too_low)))
-    return RewardPart(name="solved", value=weight * won, evidence=evidence)
+    return Fact(value=float(won), evidence=evidence)
 
 
 def _grade(signals: Sequence[Signal]) -> tuple[Signal, ...]:

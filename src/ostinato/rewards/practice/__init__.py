@@ -1,0 +1,3 @@
+"""The reward of a task with hidden tests: a declared definition over the facts in `parts`. `rollout` and
+`loop` come in.
+"""
