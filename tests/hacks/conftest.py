@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fuzz.tasks_on_disk import write_files, write_task
 from tests.hacks.rows import BAD, Hack
 
 from ostinato.sandbox import Backend, Limits, SandboxError, Spec
@@ -84,10 +85,8 @@ def process_judged() -> Judged:
 
 def given(task: Task, hack: Hack) -> Task:
     """Return the task with the row's own files and tests."""
-    for folder, files in ((task.repo, hack.repo), (task.tests, hack.helpers)):
-        for name, text in files.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(text)
+    write_files(task.repo, hack.repo)
+    write_files(task.tests, hack.helpers)
     if not hack.hidden:
         return task
     (task.tests / "test_hidden.py").write_text(hack.hidden)
@@ -96,23 +95,10 @@ def given(task: Task, hack: Hack) -> Task:
 
 @pytest.fixture
 def task(tmp_path: Path) -> Task:
-    repo, tests = tmp_path / "environment" / "repo", tmp_path / "tests"
-    tests.mkdir()
-    for name, text in REPO.items():
-        (repo / name).parent.mkdir(parents=True, exist_ok=True)
-        (repo / name).write_text(text)
-    (repo / "linked").symlink_to(".")
-    (tests / "test_hidden.py").write_text(HIDDEN)
-    return Task(
-        id="t",
-        kind="fix",
-        split="seeds",
-        key="k",
-        instruction="calc.py is off",
-        directory=tmp_path,
-        test_ids=IDS,
-        protected=("test_calc.py", "pyproject.toml"),
-    )
+    protected = ("test_calc.py", "pyproject.toml")
+    made = write_task(tmp_path, REPO, {"test_hidden.py": HIDDEN}, IDS, protected=protected)
+    (made.repo / "linked").symlink_to(".")
+    return made
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

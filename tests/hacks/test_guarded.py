@@ -3,12 +3,12 @@
 Covers sandbox/exam/control_files.py and sandbox/suites/watch.py.
 """
 
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fuzz.tasks_on_disk import write_suite, write_task
 from tests.hacks.conftest import REPO
 from tests.hacks.guarded import HACKS, HONEST, PASSES
 from tests.hacks.rows import Hack
@@ -52,27 +52,9 @@ COMMAND = 'cp -r "$TESTS/suite/." . && python -m pytest -q --junitxml="$REPORT" 
 @pytest.fixture
 def guarded_task(tmp_path: Path) -> Task:
     """Return a task whose suite shares a process with the tested code."""
-    repo = tmp_path / "environment/repo"
-    for name, text in {**REPO, FILE: "from calc import alpha\n\n\ndef test_old(): pass\n"}.items():
-        (repo / name).parent.mkdir(parents=True, exist_ok=True)
-        (repo / name).write_text(text)
-    hidden = tmp_path / "tests/suite" / FILE
-    hidden.parent.mkdir(parents=True)
-    hidden.write_text(TESTS)
-    judged = tmp_path / "judged"
-    (judged / "tests").mkdir(parents=True)
-    (judged / "tests/test_hidden.py").write_text(TESTS)
-    shutil.copytree(tmp_path / "environment", judged / "environment")
-    return Task(
-        id="t",
-        kind="fix",
-        split="seeds",
-        key="k",
-        instruction="calc.py is off",
-        directory=tmp_path,
-        test_ids=IDS,
-        metadata={"suite": {"runner": "pytest"}},
-    )
+    repo = {**REPO, FILE: "from calc import alpha\n\n\ndef test_old(): pass\n"}
+    write_task(tmp_path / "judged", repo, {"test_hidden.py": TESTS}, ())
+    return write_suite(tmp_path, repo, {FILE: TESTS}, IDS)
 
 
 def graded(task: Task, grade: Grade) -> Task:

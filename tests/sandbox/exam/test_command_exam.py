@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fuzz.tasks_on_disk import write_task
 
 from ostinato.sandbox import Backend, Limits
 from ostinato.sandbox.exam.verifier import Verifier
@@ -32,20 +33,8 @@ def here(backend: Backend) -> Backend:
 
 
 def task(directory: Path, check: dict[str, Any], *ids: str, script: str = SHELL) -> Task:
-    (directory / "environment/repo").mkdir(parents=True)
-    (directory / "environment/repo/calc.sh").write_text("add() { echo 4; }\n")
-    (directory / "tests").mkdir()
-    (directory / "tests/check.sh").write_text(script)
-    return Task(
-        id="t",
-        kind="fix",
-        split="s",
-        key="k",
-        instruction="i",
-        directory=directory,
-        test_ids=ids,
-        metadata={"check": check},
-    )
+    repo, tests = {"calc.sh": "add() { echo 4; }\n"}, {"check.sh": script}
+    return write_task(directory, repo, tests, ids, metadata={"check": check})
 
 
 async def test_tap_decides_and_is_marked_forgeable(here: Backend, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fuzz.tasks_on_disk import write_suite
 
 from ostinato.sandbox import Backend, Limits
 from ostinato.sandbox.exam.verifier import Verifier
@@ -65,25 +66,8 @@ def here(backend: Backend) -> Backend:
     return backend
 
 
-def write(directory: Path, files: Mapping[str, str]) -> None:
-    for name, text in files.items():
-        (directory / name).parent.mkdir(parents=True, exist_ok=True)
-        (directory / name).write_text(text)
-
-
 def task(directory: Path, suite: Mapping[str, str] = SUITE, *ids: str, **table: Any) -> Task:
-    write(directory / "environment/repo", REPO)
-    write(directory / "tests/suite", suite)
-    return Task(
-        id="t",
-        kind="fix",
-        split="s",
-        key="k",
-        instruction="i",
-        directory=directory,
-        test_ids=ids or IDS,
-        metadata={"suite": {"runner": "pytest", **table}},
-    )
+    return write_suite(directory, REPO, suite, ids or IDS, **table)
 
 
 async def test_a_suite_decides_under_guard(here: Backend, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from fuzz.tasks_on_disk import write_task
 
 from ostinato.sandbox import (
     Backend,
@@ -74,25 +75,16 @@ alpha = Adder()
 
 @pytest.fixture
 def task(tmp_path: Path) -> Task:
-    repo, tests = tmp_path / "environment" / "repo", tmp_path / "tests"
-    (repo / "pkg").mkdir(parents=True)
-    tests.mkdir()
-    (repo / "calc.py").write_text("LIMIT = 5\ndef alpha(a, b):\n    return a - b\n")
-    (repo / "pkg/__init__.py").touch()
-    (repo / "pkg/deep.py").write_text("def gamma(v):\n    return v\n")
-    (repo / "test_calc.py").write_text("def test(): pass\n")
-    (repo / "shown").mkdir()
-    (tests / "test_hidden.py").write_text(HIDDEN)
-    return Task(
-        id="t",
-        kind="fix",
-        split="seeds",
-        key="k",
-        instruction="i",
-        directory=tmp_path,
-        test_ids=IDS,
-        protected=("test_calc.py", "shown/"),
-    )
+    repo = {
+        "calc.py": "LIMIT = 5\ndef alpha(a, b):\n    return a - b\n",
+        "pkg/__init__.py": "",
+        "pkg/deep.py": "def gamma(v):\n    return v\n",
+        "test_calc.py": "def test(): pass\n",
+    }
+    protected = ("test_calc.py", "shown/")
+    made = write_task(tmp_path, repo, {"test_hidden.py": HIDDEN}, IDS, protected=protected)
+    (made.repo / "shown").mkdir()
+    return made
 
 
 def with_ids(task: Task, *ids: str) -> Task:

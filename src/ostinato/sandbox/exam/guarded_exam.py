@@ -23,10 +23,9 @@ from ostinato.sandbox.exam.suite_reports import SuiteReports
 from ostinato.sandbox.files import tree
 from ostinato.sandbox.files.scratch import Scratch
 from ostinato.sandbox.protocol.connection import ResponseTimeoutError
-from ostinato.sandbox.suites import planted, start, under_pytest, watch
+from ostinato.sandbox.suites import start, under_pytest
+from ostinato.sandbox.suites.sources import SOURCES, START
 
-_SOURCES = {each.__name__: Path(str(each.__file__)).read_text() for each in (planted, watch, under_pytest)}
-_START = Path(str(start.__file__)).read_text()
 _MAIN = {"pytest": under_pytest.__name__}
 
 
@@ -110,7 +109,7 @@ def lay_out(exam: Exam, repo: Path) -> None:
 
 def _order(suite: Suite, plan: Mapping[str, object]) -> bytes:
     """Return the order that the start program reads from its standard input."""
-    order = {"start": _START, "sources": _SOURCES, "main": _MAIN[suite.runner], "plan": plan}
+    order = {"start": START, "sources": SOURCES, "main": _MAIN[suite.runner], "plan": plan}
     body = json.dumps(order).encode()
     return b"%d\n%s" % (len(body), body)
 

@@ -71,6 +71,7 @@ def main() -> None:
         from ostinato.sandbox.guest import warm_pytest
 
         warm_pytest.prepare()
+        warm_pytest.remember()
         _run_common_programs()
         find_fork_body = warm_pytest.fork_body
     link = (VirtioLink if sys.argv[1] == "port" else AgentLink)(incoming, outgoing, generation="")

@@ -25,7 +25,11 @@ from _pytest.fixtures import FixtureFunctionDefinition
 from ostinato.sandbox.exam.worker import module_names
 from ostinato.sandbox.guest.pytest_command import Invocation, parse
 from ostinato.sandbox.suites import start, under_pytest
+from ostinato.sandbox.suites.sources import MODULES, SOURCES, START
+from ostinato.sandbox.suites.watch import Memory
 
+_MEMORY = Memory()
+"""The machinery as `remember` finds it."""
 _TEST = "import pytest\n\n\ndef test_a(tmp_path):\n    assert 1 == 1\n\n\ndef test_b():\n    assert 1 == 2\n"
 
 
@@ -60,13 +64,20 @@ def _shadows(root: str) -> bool:
 
 
 def run_suite() -> int:
-    """Run the suite whose order comes on standard input, as `start.COMMAND` does in a new interpreter."""
+    """Run the suite whose order comes on standard input, as `start.COMMAND` does in a new interpreter.
+
+    An order of the very sources that are loaded here uses these modules and the memory of the machinery that
+    was made with them: this process is a fork in which no tested code has run yet.
+    """
     _forget_ourselves()
     sys.path[:] = filter(None, sys.path)
     with open(0, "rb", closefd=False) as source:
         order = json.loads(source.read(int(source.readline())))
     _open_standard_streams()
-    exec(order["start"], {"order": order})  # noqa: S102 - the verifier's own program
+    if _MEMORY.modules and (order["start"], order["sources"]) == (START, SOURCES):
+        start.start(order, (MODULES, _MEMORY))
+    else:
+        exec(order["start"], {"order": order})  # noqa: S102 - the verifier's own program
     return 0
 
 
@@ -137,6 +148,16 @@ def prepare() -> None:
     gc.freeze()
 
 
+def remember() -> None:
+    """Make what every suite needs: the planted tests, and the memory of the machinery as it is from now on.
+
+    A judge that is prepared in the same process changes pytest too, so this comes after it.
+    """
+    under_pytest.planted_code()
+    _MEMORY.add_new()
+    gc.freeze()
+
+
 class _Narrower:
     """A plugin that shortens the `dir()` of all other plugins at the end of the first run."""
 
@@ -182,4 +203,5 @@ def _prebuild_configs() -> None:
 
 
 def _config_key(prog: str | None, args: Sequence[str]) -> tuple[str, ...]:
-    return (prog or "", *(arg for arg in args if arg.startswith("-p")))
+    command = prog if prog in ("python -m pytest", "pytest") else ""  # else a call of `pytest.main`
+    return (command, *(arg for arg in args if arg.startswith("-p")))

@@ -5,16 +5,17 @@ import os
 import sys
 import types
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
-from ostinato.sandbox.suites import planted
-from ostinato.sandbox.suites.watch import TamperWatch, instrument
+from ostinato.sandbox.suites import equality, planted
+from ostinato.sandbox.suites.watch import Memory, TamperWatch
 
 NO_CACHE = "-pno:cacheprovider"
 Send = Callable[[dict[str, Any]], None]
 
 
-def run(plan: dict[str, Any], send: Send) -> None:
+def run(plan: dict[str, Any], send: Send, memory: Memory | None = None) -> None:
     """Run the tests of a plan and report the outcome of each, then that the run is done.
 
     `plan` has `root`, the repository; `order`, a list of [id, planted kind or ""]; `arguments` for pytest.
@@ -24,8 +25,8 @@ def run(plan: dict[str, Any], send: Send) -> None:
     except ImportError as error:
         send({"void": f"pytest cannot be imported in the sandbox ({error}): install it there"})
         return
-    watch = TamperWatch(plan["known"], plan["hidden"], send)
-    instrument(watch)
+    watch = TamperWatch(plan["known"], plan["hidden"], send, memory)
+    _instrument(watch)
     root = plan["root"]
     os.chdir(root)
     folders = [root, os.path.join(root, "src")]  # noqa: PTH118
@@ -115,8 +116,12 @@ def _planned(session: Any, items: list[Any], order: list[list[str]]) -> list[tup
         def nodeid(self) -> str:
             return self.real_id or super().nodeid
 
+        def repr_failure(self, excinfo: Any, style: Any = None) -> str:
+            """Return a short text, because nobody reads the traceback of a planted test."""
+            return "planted"
+
     found = {item.nodeid: item for item in items}
-    functions = _planted_functions(session.config)
+    functions = _planted_functions()
     chosen = []
     for place, (test, kind) in enumerate(order):
         item = found.get(test)
@@ -128,12 +133,31 @@ def _planned(session: Any, items: list[Any], order: list[list[str]]) -> list[tup
     return chosen
 
 
-def _planted_functions(config: Any) -> dict[str, Any]:
-    """Return the planted tests, their assertions rewritten as those of real tests are."""
+def _instrument(watch: TamperWatch) -> None:
+    """Let the comparisons of rewritten test files pass through the watch."""
+    from _pytest.assertion import rewrite
+
+    equality.instrument(watch)
+    rewrite_asserts = rewrite.rewrite_asserts
+
+    def rewritten(mod: ast.Module, *rest: Any, **named: Any) -> None:
+        ast.fix_missing_locations(equality.Comparisons().visit(mod))
+        rewrite_asserts(mod, *rest, **named)
+
+    watch.replace("_pytest.assertion.rewrite", rewrite, "rewrite_asserts", rewritten)
+
+
+@cache
+def planted_code() -> types.CodeType:
+    """Return the planted tests, their assertions and comparisons rewritten as those of real tests are."""
     from _pytest.assertion.rewrite import rewrite_asserts
 
-    body = ast.parse(planted.SOURCE)
-    rewrite_asserts(body, planted.SOURCE.encode(), "<planted>", config)
+    body = ast.fix_missing_locations(equality.Comparisons().visit(ast.parse(planted.SOURCE)))
+    rewrite_asserts(body, planted.SOURCE.encode(), "<planted>")
+    return compile(body, "<planted>", "exec")
+
+
+def _planted_functions() -> dict[str, Any]:
     module = types.ModuleType("planted")
-    exec(compile(body, "<planted>", "exec"), module.__dict__)  # noqa: S102 - our own source
+    exec(planted_code(), module.__dict__)  # noqa: S102 - our own source
     return {kind: getattr(module, planted.function_name(kind)) for kind in planted.KINDS}

@@ -4,14 +4,15 @@ Each sign is reported at once, so an exit that follows does not hide it. Only fi
 the candidate changed are suspected; the repository's own code and the hidden suite may do what they did.
 """
 
-import builtins
 import inspect
 import itertools
 import os
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
+from operator import is_
 from typing import Any
 
 Send = Callable[[dict[str, Any]], None]
@@ -33,49 +34,84 @@ _LIBRARY = (os.path.dirname(os.__file__),)  # noqa: PTH120
 _PASSED_OVER = (inspect.__file__,)
 
 
+Space = tuple[str, Any, dict[str, Any]]
+"""The names of a module or class: where, the names now, the names as they were."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """The test machinery, the builtins and the library as they were.
+
+    A memory that a warm interpreter made serves each of its forks: the tested code lives in the fork alone.
+
+    >>> Memory().spaces
+    []
+    """
+
+    modules: dict[str, types.ModuleType] = field(default_factory=dict)
+    spaces: list[Space] = field(default_factory=list)
+
+    def add_new(self) -> None:
+        """Remember the modules that are loaded now and not yet in this memory."""
+        for name, module in list(sys.modules.items()):
+            top = name.partition(".")[0]
+            if name in self.modules or top in _LEFT_ALONE:
+                continue
+            if top in _DEEP or top in sys.stdlib_module_names:
+                self.modules[name] = module
+                self.spaces.extend(_spaces(name, module, classes=top in _DEEP))
+
+
+def _spaces(name: str, module: types.ModuleType, *, classes: bool) -> Iterator[Space]:
+    yield name, vars(module), vars(module).copy()
+    if classes:
+        for key, value in vars(module).items():
+            if type(value) is type and value.__module__ == name:
+                yield f"{name}.{key}", value.__dict__, dict(value.__dict__)
+
+
 class TamperWatch:
     """The detectors of one run.
 
     `known` maps a changed file to the words that its pristine text had already: these events are its own.
-    `hidden` are the files of the hidden suite.
+    `hidden` are the files of the hidden suite. `memory` is one that was made earlier, which is completed.
     """
 
-    def __init__(self, known: dict[str, list[str]], hidden: Iterable[str], send: Send) -> None:
+    def __init__(
+        self, known: dict[str, list[str]], hidden: Iterable[str], send: Send, memory: Memory | None = None
+    ) -> None:
         self._changed = frozenset(known)
         self._known = known
-        self._hidden = frozenset(hidden)
+        self.hidden = frozenset(hidden)
         self._send = send
-        self._spaces: list[tuple[str, Any, dict[str, Any]]] = []
-        """The names of each module and class, as (where, names now, names then)."""
-        self._modules: dict[str, types.ModuleType] = {}
+        self._memory = memory or Memory()
+        self._ours: dict[str, dict[str, Any]] = {}
 
     def sign(self, sign: str) -> None:
         """Report a sign of tampering."""
         self._send({"sign": sign})
 
+    def replace(self, where: str, owner: Any, name: str, value: Any) -> None:
+        """Set a name of the machinery to a function of ours, which has to stay there too."""
+        setattr(owner, name, value)
+        self._ours.setdefault(where, {})[name] = value
+
     def begin(self) -> None:
         """Remember the machinery as it is now, and listen to what the tested code reaches for."""
-        for name, module in list(sys.modules.items()):
-            top = name.partition(".")[0]
-            if top in _LEFT_ALONE or (top not in _DEEP and top not in sys.stdlib_module_names):
-                continue
-            self._modules[name] = module
-            self._spaces.append((name, vars(module), vars(module).copy()))
-            if top in _DEEP:
-                self._spaces += [
-                    (f"{name}.{key}", value.__dict__, dict(value.__dict__))
-                    for key, value in vars(module).items()
-                    if type(value) is type and value.__module__ == name
-                ]
+        self._memory.add_new()
+        for where, _, before in self._memory.spaces:
+            before.update(self._ours.get(where, ()))
         if self._changed:
             sys.addaudithook(self._listener())
 
     def check(self) -> None:
         """Report what was changed since `begin` and is not as it was."""
-        for name, module in self._modules.items():
+        for name, module in self._memory.modules.items():
             if sys.modules.get(name) is not module:
                 self.sign(f"the module {name} was replaced")
-        for where, space, before in self._spaces:
+        for where, space, before in self._memory.spaces:
+            if all(map(is_, map(space.get, before), before.values())):
+                continue
             for key, value in before.items():
                 if space.get(key) is not value and callable(value):
                     self.sign(f"{where}.{key} was changed")
@@ -128,7 +164,7 @@ class TamperWatch:
         owner, name = arguments
         if name == "__code__":
             code = getattr(owner, "__code__", None)
-            return "the hidden tests" if getattr(code, "co_filename", "") in self._hidden else ""
+            return "the hidden tests" if getattr(code, "co_filename", "") in self.hidden else ""
         return name if name in _FRAMES else ""
 
     def _opened(self, arguments: tuple[Any, ...]) -> str:
@@ -137,7 +173,7 @@ class TamperWatch:
             return ""
         if path.startswith(("/proc/self/", f"/proc/{os.getpid()}/")):
             return "/proc"
-        return "the hidden tests" if os.path.abspath(path) in self._hidden else ""  # noqa: PTH100
+        return "the hidden tests" if os.path.abspath(path) in self.hidden else ""  # noqa: PTH100
 
 
 def _last_part(event: str, _: tuple[Any, ...]) -> str:
@@ -182,42 +218,3 @@ def _equals_anything(value: Any) -> bool:
         return all(bool(value == other) for other in (object(), os.urandom(8), os.urandom(4).hex()))
     except Exception:
         return False
-
-
-def instrument(watch: TamperWatch) -> None:
-    """Let the comparisons of test files, and those of test cases, pass through `watch.same`.
-
-    It has to be called before `begin`, which remembers the machinery with these changes.
-    """
-    import ast
-    import unittest
-
-    from _pytest.assertion import rewrite
-
-    name = "__guarded_same__"
-    setattr(builtins, name, watch.same)
-
-    class Comparisons(ast.NodeTransformer):
-        """Replaces `a == b` by a call."""
-
-        def visit_Compare(self, node: ast.Compare) -> ast.AST:
-            self.generic_visit(node)
-            if len(node.ops) != 1 or not isinstance(node.ops[0], ast.Eq):
-                return node
-            function = ast.Name(id=name, ctx=ast.Load())
-            return ast.copy_location(
-                ast.Call(func=function, args=[node.left, *node.comparators], keywords=[]), node
-            )
-
-    rewrite_asserts, assert_equal = rewrite.rewrite_asserts, unittest.TestCase.assertEqual
-
-    def rewritten(mod: ast.Module, *rest: Any, **named: Any) -> None:
-        ast.fix_missing_locations(Comparisons().visit(mod))
-        rewrite_asserts(mod, *rest, **named)
-
-    def compared(self: unittest.TestCase, first: Any, second: Any, msg: Any = None) -> None:
-        watch.same(first, second)
-        assert_equal(self, first, second, msg)
-
-    rewrite.rewrite_asserts = rewritten
-    unittest.TestCase.assertEqual = compared  # type: ignore[method-assign]

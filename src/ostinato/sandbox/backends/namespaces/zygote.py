@@ -79,7 +79,9 @@ def _prepare(confinement: Confinement) -> judge.Judge | None:
     cheap_fork.use_large_pages()
     confinement.prepare()
     directory = confinement.tests_directory
-    return judge.Judge(directory) if directory is not None else None
+    prepared_judge = judge.Judge(directory) if directory is not None else None
+    warm_pytest.remember()
+    return prepared_judge
 
 
 class Zygote:

@@ -1,0 +1,11 @@
+"""The sources of the programs that run suites of Python, as they travel in an order."""
+
+from pathlib import Path
+from types import ModuleType
+
+from ostinato.sandbox.suites import equality, planted, start, under_pytest, watch
+
+MODULES: dict[str, ModuleType] = {each.__name__: each for each in (planted, watch, equality, under_pytest)}
+"""The modules by name, each after those that it imports."""
+SOURCES = {name: Path(str(module.__file__)).read_text() for name, module in MODULES.items()}
+START = Path(str(start.__file__)).read_text()
