@@ -8,25 +8,20 @@ forged report hard to write and easy to notice, but not impossible (`docs/verdic
 """
 
 import asyncio
-import json
 import secrets
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ostinato.sandbox.base import Backend, EndedWithinError, Exam, Sandbox, SandboxError, Spec
-from ostinato.sandbox.exam import control_files
+from ostinato.sandbox.base import Backend, EndedWithinError, Exam, SandboxError, Spec
 from ostinato.sandbox.exam.host import GRACE_S, run_variations
-from ostinato.sandbox.exam.suite import Suite, hidden_files, planned
-from ostinato.sandbox.exam.suite_reports import SuiteReports
+from ostinato.sandbox.exam.runners.base import SuitePlan, Runner, hidden_files
+from ostinato.sandbox.exam.runners.every import RUNNERS
+from ostinato.sandbox.exam.runners.suite_reports import SuiteReports
+from ostinato.sandbox.exam.suite import Suite, dealt, planned
 from ostinato.sandbox.files import tree
 from ostinato.sandbox.files.scratch import Scratch
 from ostinato.sandbox.protocol.connection import ResponseTimeoutError
-from ostinato.sandbox.suites import start, under_pytest
-from ostinato.sandbox.suites.sources import SOURCES, START
-
-_MAIN = {"pytest": under_pytest.__name__}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +44,20 @@ async def examine(backend: Backend, exam: Exam, suite: Suite, test_ids: tuple[st
 
     Raises ChangesError for the changes, SandboxError when the suite could not be run.
     """
-    screened = control_files.screen(exam)
+    runner = RUNNERS[suite.runner]
+    screened = runner.screen(exam)
     signs, notes = list(screened.signs), list(screened.notes)
     exam = replace(exam, changes=screened.changes)
+    kinds = dealt(runner.planted, exam.variations)
 
     async def run_once(seed: int) -> dict[str, str]:
-        reports = await _examine(backend, exam, suite, planned(test_ids, seed))
+        plan = SuitePlan(
+            nonce=secrets.token_hex(32),
+            order=planned(test_ids, seed, kinds[seed]),
+            arguments=suite.arguments,
+        )
+        reports = SuiteReports(plan.nonce, plan.order, runner.planted)
+        await _examine(backend, exam, runner, plan, reports)
         outcomes = reports.finish()
         signs.extend(reports.signs)
         notes.extend(reports.notes)
@@ -64,28 +67,20 @@ async def examine(backend: Backend, exam: Exam, suite: Suite, test_ids: tuple[st
     return GuardedResult(runs=runs, signs=tuple(dict.fromkeys(signs)), notes=tuple(dict.fromkeys(notes)))
 
 
-async def _examine(backend: Backend, exam: Exam, suite: Suite, order: list[tuple[str, str]]) -> SuiteReports:
-    nonce = secrets.token_hex(32)
-    reports = SuiteReports(nonce, order)
+async def _examine(
+    backend: Backend, exam: Exam, runner: Runner, plan: SuitePlan, reports: SuiteReports
+) -> None:
     with Scratch("suite") as scratch:
         repo = scratch.path / "repo"
         await asyncio.to_thread(lay_out, exam, repo)
         sandbox = await backend.create(Spec(repo=repo, limits=exam.limits, image=exam.image))
         try:
-            plan = {
-                "nonce": nonce,
-                "root": sandbox.root,
-                "order": order,
-                "arguments": suite.arguments,
-                **control_files.watched(exam, sandbox.root),
-            }
             async with asyncio.timeout(exam.limits.wall_s + GRACE_S):
-                await _run(sandbox, _order(suite, plan), reports)
+                await runner.run(sandbox, exam, plan, reports)
         except (EndedWithinError, ResponseTimeoutError, TimeoutError):
             pass  # a process there ended its sandbox, or keeps it from responding: what was reported counts
         finally:
             await sandbox.destroy()
-    return reports
 
 
 def lay_out(exam: Exam, repo: Path) -> None:
@@ -105,24 +100,3 @@ def lay_out(exam: Exam, repo: Path) -> None:
             shutil.rmtree(target)
         target.unlink(missing_ok=True)
         shutil.copyfile(source, target)
-
-
-def _order(suite: Suite, plan: Mapping[str, object]) -> bytes:
-    """Return the order that the start program reads from its standard input."""
-    order = {"start": START, "sources": SOURCES, "main": _MAIN[suite.runner], "plan": plan}
-    body = json.dumps(order).encode()
-    return b"%d\n%s" % (len(body), body)
-
-
-async def _run(sandbox: Sandbox, order: bytes, reports: SuiteReports) -> None:
-    """Run the suite until it says that it is done, or ends."""
-    process = await sandbox.start(start.COMMAND, stdin=True)
-    try:
-        await process.send(order)
-        await process.send(b"")
-    except BrokenPipeError:  # it did not start; what it wrote says why
-        pass
-    async for data in process.output():
-        reports.feed(data)
-        if reports.done:
-            return

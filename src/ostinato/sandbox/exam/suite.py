@@ -2,16 +2,12 @@
 
 import random
 import secrets
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from ostinato.sandbox.base import SandboxError
-from ostinato.sandbox.suites import planted
+from ostinato.sandbox.exam.runners.every import RUNNERS
 from ostinato.types import Task
-
-FOLDER = "suite"
-"""The folder, in the directory of a task's tests, whose files are laid over the repository."""
-RUNNERS = ("pytest",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,22 +40,20 @@ class Suite:
         return cls(runner=runner, arguments=tuple(arguments))
 
 
-def hidden_files(tests: Path) -> dict[str, Path]:
-    """Return the files of the hidden suite by their path in the repository.
+def dealt(kinds: Iterable[str], variations: int) -> list[list[str]]:
+    """Return the kinds of planted tests for each run of an exam.
 
-    Raises SandboxError for a link, because it could lead anywhere.
+    A pass has at least two runs, so each of the two first has one half, at random, and both have the test
+    that must pass. Where a pass has one run, that run has all.
     """
-    folder = tests / FOLDER
-    files: dict[str, Path] = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_symlink():
-            raise SandboxError(f"{path} is a link: a hidden suite may hold files alone")
-        if path.is_file() and path.suffix != ".pyc":
-            files[path.relative_to(folder).as_posix()] = path
-    return files
+    shuffled = random.Random(secrets.randbits(64)).sample(sorted(kinds), len(list(kinds)))
+    if not variations:
+        return [shuffled]
+    halves = [[kind for kind in shuffled[half::2] if kind != "pass"] + ["pass"] for half in range(2)]
+    return [halves[run % 2] for run in range(variations + 1)]
 
 
-def planned(test_ids: tuple[str, ...], seed: int) -> list[tuple[str, str]]:
+def planned(test_ids: Sequence[str], seed: int, kinds: Iterable[str]) -> list[tuple[str, str]]:
     """Return the order of one run: each id with "" for the real test, or the kind of a planted one.
 
     Run 0 keeps the order of the ids within each file; every other shuffles files, classes and tests. The
@@ -77,7 +71,7 @@ def planned(test_ids: tuple[str, ...], seed: int) -> list[tuple[str, str]]:
     order = [(test, "") for name in names for test in _tests(files[name], rng, shuffle=bool(seed))]
     if seed and [test for test, _ in order] == list(test_ids):
         order.reverse()
-    for kind in rng.sample(sorted(planted.KINDS), len(planted.KINDS)):
+    for kind in kinds:
         place = rng.randrange(len(order))
         order.insert(place + rng.randrange(2), (order[place][0], kind))
     return order

@@ -25,7 +25,7 @@ class Comparisons(ast.NodeTransformer):
 
 
 def instrument(watch: TamperWatch) -> None:
-    """Let rewritten comparisons, and those of test cases, pass through `watch.same`; call it before `begin`."""
+    """Let rewritten comparisons, and those of test cases, pass through `watch.same`, before `begin`."""
     assert_equal = unittest.TestCase.assertEqual
 
     def compared(self: unittest.TestCase, first: Any, second: Any, msg: Any = None) -> None:

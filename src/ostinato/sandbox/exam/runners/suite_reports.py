@@ -6,10 +6,9 @@ than its own are signs of a forged report.
 
 import hmac
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ostinato.sandbox.base import SandboxError
-from ostinato.sandbox.suites import planted
 
 MAX_BYTES = 64 * 2**20
 UNFINISHED = "end of the suite"
@@ -19,12 +18,14 @@ UNFINISHED = "end of the suite"
 class SuiteReports:
     """The reader of one run's reports.
 
-    `signs` are the signs of tampering so far, one sentence each.
+    `planted` has the outcome of each kind of planted test. `signs` are the signs of tampering so far, one
+    sentence each.
     """
 
-    def __init__(self, nonce: str, order: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, nonce: str, order: Sequence[tuple[str, str]], planted: Mapping[str, str]) -> None:
         self._key = bytes.fromhex(nonce)
         self._order = order
+        self._planted = planted
         self._buffer = bytearray()
         self._noise = bytearray()
         self._size = self._count = self._next = 0
@@ -49,6 +50,11 @@ class SuiteReports:
         for line in lines:
             if not self.done:
                 self._read(bytes(line))
+
+    def uncollected(self, where: str, why: str) -> None:
+        """Take down that a file could not be collected."""
+        self.outcomes[where] = "error"
+        self.notes.append(f"{where} was not collected: {why}")
 
     def finish(self) -> dict[str, str]:
         """Return the outcomes of the run. Raises SandboxError when the runner never began."""
@@ -85,8 +91,7 @@ class SuiteReports:
             case {"sign": str(sign)}:
                 self._sign(sign)
             case {"uncollected": str(where), "why": str(why)}:
-                self.outcomes[where] = "error"
-                self.notes.append(f"{where} was not collected: {why}")
+                self.uncollected(where, why)
             case {"at": int(place), "outcome": str(outcome)}:
                 self._take(place, outcome)
             case _:
@@ -102,8 +107,8 @@ class SuiteReports:
         test, kind = self._order[place]
         if not kind:
             self.outcomes[test] = outcome
-        elif outcome != planted.KINDS[kind]:
-            self._sign(f"a planted test ({kind}) {outcome}, its outcome is {planted.KINDS[kind]}")
+        elif outcome != self._planted[kind]:
+            self._sign(f"a planted test ({kind}) {outcome}, its outcome is {self._planted[kind]}")
 
     def _sign(self, sign: str) -> None:
         if sign not in self.signs and len(self.signs) < 20:

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from ostinato.sandbox import SandboxError
-from ostinato.sandbox.exam.suite_reports import MAX_BYTES, UNFINISHED, SuiteReports
+from ostinato.sandbox.exam.runners.suite_reports import MAX_BYTES, UNFINISHED, SuiteReports
 
 NONCE = "ab" * 32
 ORDER = [("t.py::a", ""), ("t.py::a", "equal"), ("t.py::b", "pass"), ("t.py::b", "")]
+PLANTED = {"equal": "failed", "pass": "passed"}
 HONEST = [
     {"begun": True},
     {"at": 0, "outcome": "passed"},
@@ -31,7 +32,7 @@ def lines(*reports: dict[str, Any], nonce: str = NONCE, first: int = 0) -> bytes
 
 
 def read(data: bytes) -> SuiteReports:
-    reports = SuiteReports(NONCE, ORDER)
+    reports = SuiteReports(NONCE, ORDER, PLANTED)
     for at in range(0, len(data), 7):
         reports.feed(data[at : at + 7])
     return reports
@@ -63,7 +64,7 @@ def test_what_an_honest_run_does_not_send_is_a_sign(name: str) -> None:
 
 
 def test_more_than_any_suite_reports_is_a_sign() -> None:
-    reports = SuiteReports(NONCE, ORDER)
+    reports = SuiteReports(NONCE, ORDER, PLANTED)
     reports.feed(b"x" * (MAX_BYTES + 1))
     assert reports.signs == ["the suite reported more than its tests could"]
 

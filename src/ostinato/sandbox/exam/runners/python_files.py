@@ -1,4 +1,4 @@
-"""The files by which a change could steer a suite from outside of the code under test.
+"""The files by which a change could steer a suite of Python from outside of the code under test.
 
 Such a file is left out: the pristine one is used, or none. Those that no honest change needs are signs of
 tampering as well.
@@ -9,11 +9,10 @@ import posixpath
 import sys
 import tomllib
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from ostinato.sandbox.base import Exam
-from ostinato.sandbox.exam.suite import hidden_files
+from ostinato.sandbox.exam.runners.base import ScreenedChanges, hidden_files
 
 _TOOLS = {
     *("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "unittest", "sitecustomize", "usercustomize"),
@@ -41,21 +40,6 @@ _CONFIGURATIONS = {
     "pyproject.toml": lambda text: str(tomllib.loads(text).get("tool", {}).get("pytest")),
 }
 """The part of each configuration file that pytest reads."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScreenedChanges:
-    """Changes without the files that could steer the suite.
-
-    >>> ScreenedChanges(changes={"a.py": b"x = 1"}).signs
-    ()
-    """
-
-    changes: Mapping[str, bytes | None]
-    signs: tuple[str, ...] = ()
-    """The control files that were left out, as signs of tampering."""
-    notes: tuple[str, ...] = ()
-    """Those that were left out although an honest change may have them."""
 
 
 def screen(exam: Exam) -> ScreenedChanges:

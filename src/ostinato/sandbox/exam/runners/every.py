@@ -1,0 +1,8 @@
+"""The runners by their name in a task's table `[metadata.ostinato.suite]`."""
+
+from collections.abc import Mapping
+
+from ostinato.sandbox.exam.runners.base import Runner
+from ostinato.sandbox.exam.runners.python import PYTEST, UNITTEST
+
+RUNNERS: Mapping[str, Runner] = {"pytest": PYTEST, "unittest": UNITTEST}
