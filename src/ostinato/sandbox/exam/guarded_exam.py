@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ostinato.sandbox.base import Backend, EndedWithinError, Exam, SandboxError, Spec
 from ostinato.sandbox.exam.host import GRACE_S, run_variations
-from ostinato.sandbox.exam.runners.base import SuitePlan, Runner, hidden_files
+from ostinato.sandbox.exam.runners.base import Runner, SuitePlan, hidden_files
 from ostinato.sandbox.exam.runners.every import RUNNERS
 from ostinato.sandbox.exam.runners.suite_reports import SuiteReports
 from ostinato.sandbox.exam.suite import Suite, dealt, planned

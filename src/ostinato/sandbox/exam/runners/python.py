@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ostinato.sandbox.base import Exam, Sandbox
 from ostinato.sandbox.exam.runners import python_files
-from ostinato.sandbox.exam.runners.base import SuitePlan, ScreenedChanges, follow
+from ostinato.sandbox.exam.runners.base import ScreenedChanges, SuitePlan, follow
 from ostinato.sandbox.exam.runners.suite_reports import SuiteReports
 from ostinato.sandbox.suites import planted, start, under_pytest, under_unittest
 from ostinato.sandbox.suites.sources import SOURCES, START
