@@ -49,7 +49,7 @@ reference: $(VENV)/dev.stamp
 	$(BIN)/python docs/reference/make.py
 
 quick: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest --numprocesses auto -m "not slow and not machines and not clients and not vllm and not real" $(ARGS)
+	$(BIN)/python -m pytest --numprocesses auto -m "not slow and not machines and not clients and not vllm and not real and not corpus" $(ARGS)
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

@@ -14,7 +14,7 @@ from ostinato.sandbox import Backend, Limits, SandboxError, Spec
 from ostinato.sandbox.backends.process.backend import ProcessBackend
 from ostinato.sandbox.choose import choose_backend
 from ostinato.sandbox.exam.verifier import Verification, Verifier
-from ostinato.types import Grade, Task
+from ostinato.types import Task
 
 LIMITS = Limits(wall_s=3.0, cpu_s=2, processes=20, memory_mb=400)
 REPO = {
@@ -116,13 +116,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         }
         if total := sum(ran.values()):
             terminalreporter.write_line(f"{what}: {total} cases, {ran['passed']} {right}")
-    grades: Counter[str] = Counter()
+    passes: Counter[str] = Counter()
+    attempts: Counter[str] = Counter()
     for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
         if "hacks/test_guarded" in report.nodeid and report.when == "call":
-            grades.update(grade for grade, passed in report.user_properties if passed)
-            grades.update("of " + grade for grade, _ in report.user_properties)
-    for grade in Grade:
-        if total := grades[f"of {grade}"]:
-            terminalreporter.write_line(
-                f"attacks on a suite: {grades[grade]} of {total} pass as {grade.value}"
-            )
+            passes.update(suite for suite, passed in report.user_properties if passed)
+            attempts.update(suite for suite, _ in report.user_properties)
+    for suite, total in sorted(attempts.items()):
+        runner, grade = suite.split()
+        terminalreporter.write_line(f"attacks on {runner}: {passes[suite]} of {total} pass as {grade}")

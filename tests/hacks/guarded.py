@@ -5,9 +5,8 @@ Each has the files that it changes. `PASSES` names those that pass under guard, 
 lists the same.
 """
 
-from tests.hacks.rows import BAD, GOOD, STUBS, Hack, modules, table
+from tests.hacks.rows import BAD, EQUAL, GOOD, RAISING, STUBS, Hack, modules, table
 
-EQUAL = "class Any:\n    def __eq__(self, other): return True\n    def __hash__(self): return 0\n"
 PLUGIN = """
 import pytest
 @pytest.hookimpl(hookwrapper=True, trylast=True)
@@ -173,8 +172,12 @@ VALUES = modules(
         for name, text in {
             "guarded: equal to anything": "def alpha(*a): return Any()\nbeta = alpha\n",
             "guarded: equal to anything, a class each time": "def alpha(*a):\n    class Own:\n        def __eq__(self, o): return True\n    return Own()\nbeta = alpha\n",
-            "guarded: a number equal to anything": "class N(int):\n    def __eq__(self, o): return True\n    __hash__ = int.__hash__\ndef alpha(*a):\n    if None in a: raise TypeError\n    return N()\nbeta = alpha\n",
-            "guarded: a class equal to anything": "class M(type):\n    def __eq__(self, o): return True\n    __hash__ = type.__hash__\nclass C(metaclass=M): pass\ndef alpha(*a):\n    if None in a: raise TypeError\n    return C\nbeta = alpha\n",
+            "guarded: a number equal to anything": "class N(int):\n    def __eq__(self, o): return True\n    __hash__ = int.__hash__\n"
+            + RAISING
+            + "    return N()\nbeta = alpha\n",
+            "guarded: a class equal to anything": "class M(type):\n    def __eq__(self, o): return True\n    __hash__ = type.__hash__\nclass C(metaclass=M): pass\n"
+            + RAISING
+            + "    return C\nbeta = alpha\n",
             "guarded: a number that lies about its type": "class N(int):\n    def __eq__(self, o): return True\n    @property\n    def __class__(self): return int\ndef alpha(*a): return N()\nbeta = alpha\n",
             "guarded: equal to anything, in a list": "def alpha(a, b): return a + b\ndef beta(n): return [Any()] * 2\n",
             "guarded: a list equal to anything": "class L(list):\n    def __eq__(self, o): return True\ndef alpha(*a): return L()\nbeta = alpha\n",
@@ -183,8 +186,12 @@ VALUES = modules(
 )
 KNOWING = modules(
     {
-        "guarded: values of the tests' module": "import sys\ndef alpha(*a):\n    if None in a: raise TypeError\n    return sys.modules['test_calc'].WANTED[a]\ndef beta(n): return [n] * 2\n",
-        "guarded: equal to numbers and lists": "class N:\n    def __eq__(self, o): return isinstance(o, (int, list))\ndef alpha(*a):\n    if None in a: raise TypeError\n    return N()\ndef beta(n): return [n] * 2\n",
+        "guarded: values of the tests' module": "import sys\n"
+        + RAISING
+        + "    return sys.modules['test_calc'].WANTED[a]\ndef beta(n): return [n] * 2\n",
+        "guarded: equal to numbers and lists": "class N:\n    def __eq__(self, o): return isinstance(o, (int, list))\n"
+        + RAISING
+        + "    return N()\ndef beta(n): return [n] * 2\n",
     }
 )
 HACKS = [*STEERING, *EXITS, *PATCHES, *REACHES, *VALUES, *KNOWING]

@@ -386,4 +386,40 @@ IMPORTS = [
         ),
     )
 ]
-JUDGED = [*ENDLESS, *ENDS, *IMPORTS]
+ANSWERED = _answers(
+    {
+        "a container of everything": (
+            "assert 3 in alpha(1)",
+            "class C:\n    def __contains__(self, x): return True\n    def __iter__(self): return iter(())\ndef alpha(n): return C()\n",
+        ),
+        "a container of everything that has no items": (
+            "assert 3 in alpha(1)",
+            "class C:\n    def __contains__(self, x): return True\ndef alpha(n): return C()\n",
+        ),
+        "an input emptied": (
+            "xs = [1, 2]\nassert alpha(xs) == [2 * x for x in xs]",
+            "def alpha(xs):\n    xs.clear()\n    return []\n",
+        ),
+        "an expected value emptied": (
+            "wanted = [1, 2]\nassert alpha(wanted) == wanted",
+            "def alpha(xs):\n    xs.clear()\n    return []\n",
+        ),
+        "a change forged beside a value": (
+            "xs = [1, 2]\nassert alpha(xs) == [2 * x for x in xs]",
+            "import ostinato.sandbox.exam.worker as w\nw.QuestionHandler._respond_to_call = lambda *_: {'value': [], 'changed': [[0, []]]}\ndef alpha(xs): return []\n",
+        ),
+        "a change of what was not given": (
+            "xs = [1, 2]\nalpha(1)\nassert xs == []",
+            "import ostinato.sandbox.exam.worker as w\nw.QuestionHandler._respond_to_call = lambda *_: {'value': None, 'changed': [[0, []], [1, []]]}\ndef alpha(n): return None\n",
+        ),
+        "a change into another type": (
+            "xs = [1, 2]\nalpha(xs)\nassert xs == {}",
+            "import ostinato.sandbox.exam.worker as w\nw.QuestionHandler._respond_to_call = lambda *_: {'value': None, 'changed': [[0, {}]]}\ndef alpha(n): return None\n",
+        ),
+        "an instance of everything": (
+            "import calc\nassert isinstance(3, calc.Thing)\nassert not isinstance(alpha(), calc.Thing)",
+            "class M(type):\n    def __instancecheck__(cls, x): return True\nclass Thing(metaclass=M): pass\ndef alpha(): return Thing()\n",
+        ),
+    }
+)
+JUDGED = [*ENDLESS, *ENDS, *IMPORTS, *ANSWERED]

@@ -1,4 +1,4 @@
-"""The rows of the corpus, and the two programs with which most rows begin."""
+"""The rows of the corpus, and the programs with which many rows begin."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,6 +7,9 @@ GOOD = "def alpha(a, b):\n    return a + b\n\n\ndef beta(n):\n    return [n] * 2
 BAD = "def alpha(a, b):\n    return a - b\n\n\ndef beta(n):\n    return [n] * 2\n"
 """The repository of the task, in which `alpha` is wrong."""
 STUBS = "def alpha(*a, **k): return None\ndef beta(*a, **k): return None\n"
+EQUAL = "class Any:\n    def __eq__(self, other): return True\n    def __hash__(self): return 0\n"
+RAISING = "def alpha(*a):\n    if None in a: raise TypeError\n"
+"""The head of an attack that answers some tests honestly."""
 BY_HAND = """
 import json, ostinato.sandbox.exam.values as v
 v.encode = lambda answer, *_: json.dumps({"dict": [[*pair] for pair in answer.items()]})

@@ -81,7 +81,7 @@ async def test_an_attack_passes_only_where_the_page_says(
     judged = await verdict(ns_backend, guarded_task, hack, Grade.JUDGED)
     guarded = await verdict(ns_backend, guarded_task, hack, Grade.GUARDED)
     for found in (judged, guarded):
-        record_property(found.grade.value, found.passed)
+        record_property(f"pytest {found.grade}", found.passed)
     assert not judged.passed
     assert guarded.passed is (hack.name in PASSES), guarded
     assert (judged.void, guarded.void) == (None, None)
@@ -93,7 +93,7 @@ async def test_an_attack_may_pass_where_nothing_guards(
     ns_backend: Backend, guarded_task: Task, hack: Hack, record_property: Callable[[str, object], None]
 ) -> None:
     found = await verdict(ns_backend, guarded_task, hack, Grade.FORGEABLE)
-    record_property(found.grade.value, found.passed)
+    record_property(f"pytest {found.grade}", found.passed)
     assert found.void is None
 
 

@@ -1,8 +1,8 @@
-"""Installs all that the backends of virtual machines need, and runs their tests: `make test-sandboxes`.
+"""Installs what backends of virtual machines and suites of Node and Go need, and runs their tests.
 
-As root on Debian: runsc, QEMU, nftables and the tools for images from the backports, a guest's kernel and
-busybox unpacked beside our own. Elsewhere, and where apt has no such packages or no mirror answers, the
-reason is printed and the tests of what is missing are skipped.
+As root on Debian: runsc, QEMU, nftables and the tools for images from the backports, Node and Go from the
+release, a guest's kernel and busybox unpacked beside our own. Elsewhere, and where apt has no such packages
+or no mirror answers, the reason is printed and the tests of what is missing are skipped.
 """
 
 import os
@@ -26,6 +26,8 @@ PROGRAMS = {
     "skopeo": "skopeo",
     "buildah": "buildah",
 }
+TOOLCHAINS = {"node": "nodejs", "go": "golang-go"}
+"""Installed from Debian's own release: Go from the backports has no compiled standard library."""
 PATIENCE_S = 600
 
 
@@ -40,7 +42,16 @@ def main() -> int:
         print(f"not installed, and what needs it is skipped: {error}", flush=True)  # noqa: T201
     tests = ["tests/sandbox", "tests/fleet", "tests/hacks", "tests/escapes"]
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-m", "machines or transparent", "-rs", *sys.argv[1:], *tests],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-m",
+            "machines or transparent or toolchains or corpus",
+            "-rs",
+            *sys.argv[1:],
+            *tests,
+        ],
         check=False,
     ).returncode
 
@@ -48,14 +59,18 @@ def main() -> int:
 def _install() -> None:
     """Install missing programs, if there are any. Raises ImpossibleError."""
     wanted = {program: package for program, package in PROGRAMS.items() if not _found(program)}
+    toolchains = {program: package for program, package in TOOLCHAINS.items() if not _found(program)}
     has_kernel = _has_kernel()
-    if has_kernel and not wanted:
+    if has_kernel and not wanted and not toolchains:
         return
-    missing = ", ".join([*wanted, *([] if has_kernel else ["a guest's kernel"])])
+    missing = ", ".join([*wanted, *toolchains, *([] if has_kernel else ["a guest's kernel"])])
     if os.getuid() != 0:
         raise ImpossibleError(f"{missing}: only root can install, with apt-get")
     if not Path("/etc/debian_version").exists() or shutil.which("apt-get") is None:
         raise ImpossibleError(f"{missing}: this is not Debian")
+    if toolchains:
+        _apt("update")
+        _apt("install", "--yes", "--no-install-recommends", *toolchains.values())
     if wanted:
         _install_packages([*wanted.values()])
     if not has_kernel:

@@ -110,6 +110,7 @@ class Judge:
         sys.meta_path[:] = [Finder(worker, modules.is_first), *sys.meta_path, Finder(worker, modules.is_last)]
         os.environ["PYTEST_VERSION"] = pytest.__version__
         os.chdir(self._tests)
+        self._config.pluginmanager._dirpath2confmods.clear()  # the tests' own were not here before
         self._reporter.begin(results, worker)
         signal.signal(signal.SIGALRM, lambda *_: self._late())
         signal.setitimer(signal.ITIMER_REAL, _READY_S + wall_s)

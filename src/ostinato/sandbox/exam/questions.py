@@ -8,13 +8,14 @@ Whatever a Remote is compared with, it equals only itself: equality is never the
 """
 
 import importlib.machinery
+import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from types import ModuleType
 from typing import Any
 
-from ostinato.sandbox.exam import channel, records
+from ostinato.sandbox.exam import channel, in_place, records
 from ostinato.sandbox.exam.exceptions import ExceptionBuilder, RemoteError
 from ostinato.sandbox.exam.values import NotPlainError
 
@@ -43,6 +44,8 @@ class Worker:
         self._builders = {tag: getattr(record_builder, tag) for tag in records.TAGS} | {
             "object": self._remote
         }
+        self._first_environment = _environment()
+        self._sent = dict(self._first_environment)
         self.broken: str | None = None
         """The reason why every question fails from now on."""
 
@@ -55,12 +58,15 @@ class Worker:
         """End the run: questions go to the worker of the next run from now on."""
         self.wait()[0].close()
         self._begun = self.broken = None
+        self._sent = dict(self._first_environment)
         self._first = True
         self._remotes.clear()
 
     def ask(self, **question: object) -> Any:
         """Send a question and return the response; an exception of the candidate is raised here."""
-        response = self._exchange(question)
+        response = self._exchange({**question, **self._environment()})
+        if "changed" in response and response.get("value") is None:
+            _change_arguments(question, response["changed"])
         match response:
             case {"raised": description}:
                 raise self._exceptions.error(description)
@@ -73,6 +79,15 @@ class Worker:
             case {"unsent": why}:
                 raise Unanswered(f"the candidate's value cannot be sent: {why}")
         raise RemoteError("the worker sent a malformed response")
+
+    def _environment(self) -> dict[str, Any]:
+        """Return what a test changed in the environment since the last question, as parts of a question."""
+        now = _environment()
+        before, self._sent = self._sent, now
+        if now == before:
+            return {}
+        changed = {name: text for name, text in now.items() if before.get(name) != text}
+        return {"environment": changed, "unset": [name for name in before if name not in now]}
 
     def _exchange(self, question: dict[str, object]) -> dict[str, Any]:
         if self.broken is not None:
@@ -102,6 +117,18 @@ class Worker:
         return _awaited(remote) if kind == "coroutine" else remote
 
 
+def _environment() -> dict[str, str]:
+    """Return the environment without pytest's own variables, which name the test that runs."""
+    return {name: text for name, text in os.environ.items() if not name.startswith("PYTEST")}
+
+
+def _change_arguments(question: dict[str, Any], changes: object) -> None:
+    try:
+        in_place.apply(in_place.changeable(question["args"], question["kwargs"]), changes)
+    except (KeyError, ValueError) as error:
+        raise RemoteError(f"the worker sent malformed changes: {error}") from error
+
+
 async def _awaited(remote: "Remote") -> object:
     """Run a coroutine of the candidate in the worker, from beginning to end, when it is awaited here."""
     return remote._use("await")
@@ -116,10 +143,14 @@ def _pack(value: Any) -> Any:
 class Remote:
     """A stand-in for a function, class or object of the candidate, which its question identifies."""
 
+    _worker: Worker
+    _question: dict[str, Any]
+
     def __init__(self, worker: Worker, question: dict[str, Any]) -> None:
-        self._worker, self._question = worker, question
+        object.__setattr__(self, "_worker", worker)
+        object.__setattr__(self, "_question", question)
         if "name" in question:
-            self.__name__ = str(question["name"]).rpartition(".")[2]
+            object.__setattr__(self, "__name__", str(question["name"]).rpartition(".")[2])
 
     def _use(self, use: str, /, *args: object, **kwargs: object) -> Any:
         return self._worker.ask(**self._question, use=use, args=args, kwargs=kwargs)
@@ -133,8 +164,26 @@ class Remote:
         before = f"{self._question['name']}." if "name" in self._question else ""
         return self._worker.ask(**{**self._question, "name": before + name})
 
+    def __setattr__(self, name: str, value: object) -> None:
+        self._use("setattr", name, value)
+
+    def __delattr__(self, name: str) -> None:
+        self._use("delattr", name)
+
+    def __instancecheck__(self, value: object) -> bool:
+        return type(value) is Remote and bool(self._use("isinstance", value))
+
+    def __str__(self) -> str:
+        return str(self._use("str"))
+
+    def __repr__(self) -> str:
+        return str(self._use("repr"))
+
     def __iter__(self) -> Iterator[object]:
         return _items(self._use("iter"))
+
+    def __reversed__(self) -> Iterator[object]:
+        return _items(self._use("reversed"))
 
     def __next__(self) -> object:
         return next(_items(self))
@@ -151,8 +200,11 @@ class Remote:
     def __setitem__(self, key: object, value: object) -> None:
         self._use("set", key, value)
 
+    def __delitem__(self, key: object) -> None:
+        self._use("delete", key)
+
     def __contains__(self, value: object) -> bool:
-        return bool(self._use("in", value))
+        return any(item is value or item == value for item in self)
 
     def __enter__(self) -> object:
         return self._use("enter")
@@ -179,8 +231,20 @@ class RemoteModule(ModuleType):
         if name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         value = _refuse_exit(lambda: self._worker.ask(module=self.__name__, name=name))
-        setattr(self, name, value)
+        vars(self)[name] = value
         return value
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set a name of the candidate's module; the import system's own names stay here."""
+        if name.startswith("__") or name == "_worker" or isinstance(value, ModuleType):
+            vars(self)[name] = value
+            return
+        old = vars(self).get(name)
+        if type(old) is Remote and "name" in old._question:  # from now on its name means another object
+            kept = self._worker.ask(**old._question, use="keep", args=(), kwargs={})
+            object.__setattr__(old, "_question", kept._question)
+        self._worker.ask(module=self.__name__, use="setattr", args=(name, value), kwargs={})
+        vars(self).pop(name, None)
 
 
 def _refuse_exit(ask: Callable[[], Any]) -> Any:

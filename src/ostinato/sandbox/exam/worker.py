@@ -12,12 +12,11 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from ostinato.sandbox.exam import channel, exceptions, records
+from ostinato.sandbox.exam import channel, exceptions, in_place, records
 from ostinato.sandbox.exam.needed_modules import FOLDER
 from ostinato.sandbox.exam.values import STORAGE, NotPlainError
 
 _USES: Mapping[str, Callable[..., Any]] = {
-    "call": lambda target, *args, **kwargs: target(*args, **kwargs),
     "await": lambda target: _run(target),  # noqa: PLW0108 - it is defined below
     "iter": iter,
     "next": lambda target: [*_next(target)],
@@ -25,7 +24,14 @@ _USES: Mapping[str, Callable[..., Any]] = {
     "bool": bool,
     "item": lambda target, key: target[key],
     "set": lambda target, key, value: target.__setitem__(key, value),
-    "in": lambda target, value: value in target,
+    "delete": lambda target, key: target.__delitem__(key),
+    "reversed": reversed,
+    "str": str,
+    "repr": repr,
+    "setattr": setattr,
+    "delattr": delattr,
+    "isinstance": lambda target, value: isinstance(value, target),
+    "keep": lambda target: Kept(target),  # noqa: PLW0108 - it is defined below
     "enter": lambda target: target.__enter__(),
     "exit": lambda target: target.__exit__(None, None, None),
 }
@@ -96,17 +102,28 @@ class QuestionHandler:
         self.builders["object"] = lambda parts: self._target(parts[0])
 
     def pack(self, value: Any) -> Mapping[str, Any]:
+        if type(value) is Kept:
+            value = value.target
+            return {"object": [self._number(value), type(value).__name__]}
         try:
             return records.pack(value)
         except NotPlainError:
             if isinstance(value, tuple(STORAGE)):
                 raise
+        return {"object": [self._number(value), type(value).__name__]}
+
+    def _number(self, value: Any) -> int:
         number = self._numbers.setdefault(id(value), len(self._objects))
         if number == len(self._objects):
             self._objects.append(value)
-        return {"object": [number, type(value).__name__]}
+        return number
 
     def respond(self, question: dict[str, Any]) -> dict[str, Any]:
+        os.environ.update(question.get("environment", {}))
+        for name in question.get("unset", ()):
+            os.environ.pop(name, None)
+        if question.get("use") == "call":
+            return self._respond_to_call(question)
         try:
             target = self._target(question)
             if "use" in question:
@@ -115,6 +132,19 @@ class QuestionHandler:
         except BaseException as error:
             return {"raised": _describe(error)}
 
+    def _respond_to_call(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Call the target; without a result, report the arguments that were changed in place."""
+        args, kwargs = question["args"], question["kwargs"]
+        watched = in_place.Watched(in_place.changeable(args, kwargs), self.pack)
+        try:
+            value = self._target(question)(*args, **kwargs)
+            response = {"value": value}
+        except BaseException as error:
+            value, response = None, {"raised": _describe(error)}
+        if value is None and (changes := _changes(watched)):
+            response["changed"] = changes
+        return response
+
     def _target(self, question: dict[str, Any]) -> Any:
         """Return the module or kept object of a question, or the attribute that it names there."""
         number, module = question.get("object"), question.get("module")
@@ -122,6 +152,20 @@ class QuestionHandler:
         for part in str(question.get("name", "")).split("."):
             target = getattr(target, part) if part else target
         return target
+
+
+class Kept:
+    """A wrapper of a value that the judge asks to keep here, even if it is plain data or has a name."""
+
+    def __init__(self, target: Any) -> None:
+        self.target = target
+
+
+def _changes(watched: in_place.Watched) -> list[list[Any]]:
+    try:
+        return watched.changes()
+    except Exception:
+        return []  # something was put in that cannot be sent: the judge sees no change, so the test fails
 
 
 def _show(target: Any) -> dict[str, Any]:

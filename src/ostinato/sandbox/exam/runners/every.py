@@ -3,6 +3,13 @@
 from collections.abc import Mapping
 
 from ostinato.sandbox.exam.runners.base import Runner
+from ostinato.sandbox.exam.runners.go import GoRunner
+from ostinato.sandbox.exam.runners.node import NodeRunner
 from ostinato.sandbox.exam.runners.python import PYTEST, UNITTEST
 
-RUNNERS: Mapping[str, Runner] = {"pytest": PYTEST, "unittest": UNITTEST}
+RUNNERS: Mapping[str, Runner] = {
+    "pytest": PYTEST,
+    "unittest": UNITTEST,
+    "node": NodeRunner(),
+    "go": GoRunner(),
+}
