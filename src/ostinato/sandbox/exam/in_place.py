@@ -20,8 +20,8 @@ def changeable(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
     >>> changeable([1, [2]], {"c": {3}})
     {1: [2], 'c': {3}}
     """
-    named: Arguments = {**dict(enumerate(args)), **kwargs}
-    return {key: each for key, each in named.items() if type(each) in CONTAINERS}
+    named: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
+    return {key: each for key, each in named if type(each) in CONTAINERS}
 
 
 class Watched:
