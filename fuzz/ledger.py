@@ -1,20 +1,24 @@
 """Random schedules of everything that may happen to a prompt: is one trained twice, lost or left open?
 
-Practice, people, simulated developers, a collector, a learner and an operator work on one store. Before and
-after each of their calls to the ledger, the states or the objects, another actor may act, or this one may
-die, there or between two statements of a transaction; or the power fails. Then the real SQLite files are
-restored with a random part of the log beyond the flushed part; how much was flushed follows from the setting
-of the connection that committed. Store, ledger, collector and learner are the real ones. Only the model is
+The reconciler of practice, people, simulated developers, a collector, a learner and an operator work on one
+store. Before and after each of their calls to the ledger, the slots, the states or the objects, another actor
+may act, or this one may die, there or between two statements of a transaction; or the power fails. Then the
+real SQLite files are restored with a random part of the log beyond the flushed part; how much was flushed
+follows from the setting of the connection that committed. Store, reconciler, ledger, collector and learner
+are the real ones. Only the model is
 not: its weights are a tally, to which a step adds 1 for each group, so the published weights show what they
 were trained on.
 
 - *trained_twice* counts prompts that two published versions were trained on, or one version twice;
 - *lost* counts prompts that are recorded as trained and are in no weights, or the reverse, promises that a
-  power failure broke, and trainable sessions that were forgotten;
-- *unended* counts prompts without an end, and turns without a state, after everything was closed out;
+  power failure broke, trainable sessions that were forgotten, practice sessions that had ended and were
+  sampled again, and transitions of a slot that there are not;
+- *unended* counts prompts and slots without an end, and turns without a state, after everything was closed
+  out;
 - *stale* counts groups that were claimed with a reward that newer signals contradict, or without consent.
 """
 
+import asyncio
 import random
 import shutil
 import sqlite3
@@ -24,6 +28,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +36,20 @@ import torch
 from sqlalchemy import event, select
 from torch import nn
 
+from fuzz.practice import NumberRunner, defects, problem, reconciler
 from ostinato.rewards.live.definition import LIVE
+from ostinato.rollout import reconciler as reconciler_module
 from ostinato.rollout.collect import Collector
+from ostinato.rollout.config import PracticeConfig
+from ostinato.rollout.reconciler import Reconciler, Training
 from ostinato.store import Ledger, LedgerError, Objects, Phase, Stage, Store
+from ostinato.store.ledger.slot_rows import Slot
+from ostinato.store.ledger.slots import Slots
 from ostinato.store.purge import purge
 from ostinato.store.sql import recording
 from ostinato.store.sql.schema import trainings
 from ostinato.sync import Fenced, Publisher, Subscriber
+from ostinato.tasks.source import Problem
 from ostinato.train.config import LearnerConfig
 from ostinato.train.journal import Journal
 from ostinato.train.learner import Learner
@@ -54,11 +66,13 @@ from ostinato.types import (
     Signal,
     SignalKind,
     Source,
-    State,
     Turn,
 )
 
 MOST_PROMPTS = 64
+BATCH = 2
+PRACTICE_CONFIG = PracticeConfig(group_size=2, groups_at_once=2, ready_ahead=3)
+reconciler_module.POLL_S = 0.001
 STEPS = (10, 22)
 KILL, CUT, INTERVENE = 0.02, 0.008, 0.12
 """The chances, at one point, of a kill, of a power failure, and of an action by another actor."""
@@ -127,6 +141,9 @@ class Interrupted:
 class World:
     """One schedule: all actors, the promises made to them, and the content of the weights."""
 
+    failing = 0.1
+    """The share of sandboxes and verifications that fail."""
+
     def __init__(self, seed: int, folder: Path, template: Path) -> None:
         self.chance = random.Random(seed)
         self.folder = folder
@@ -144,6 +161,7 @@ class World:
         self._stores = 0
         self._deep, self._faults = 0, True
         self._statements = 0
+        self._sampling = False
         self._open(template, b"")
 
     def _open(self, database: Path, log: bytes) -> None:
@@ -267,20 +285,51 @@ class World:
             self.broken += refused and self.store.accounts.consented([("", user)])["", user]
 
     def practise(self) -> None:
-        """Reserve, sample, offer or drop, as `rollout.practice` does."""
-        prompt = f"p{len(self.numbers)}"
-        if not self._number(prompt):
+        """Let a reconciler take up what is there and go on for a while, until it ends or dies."""
+        passes = iter(range(self.chance.randint(1, 6)))
+        self._sample(PRACTICE_CONFIG, lambda _: next(passes, None) is None)
+
+    def _sample(
+        self, config: PracticeConfig, stop: Callable[[Reconciler], bool], *, until: int = sys.maxsize
+    ) -> None:
+        """Run a reconciler until `stop` says so; there is one at a time."""
+        if self._sampling:
             return
-        ledger = Interrupted(self.ledger, self.point)
-        ledger.reserve(prompt)
-        self.reserved.add(prompt)
-        session = self._record(prompt, Source.PRACTICE)
-        if self.chance.random() < 0.2:
-            self.ledger.account_sessions([session], State.VOID)
-            ledger.drop(prompt, "void")
-        else:
-            samples = (sample(session, self._version(), self.chance.choice([-0.5, 0.0, 0.5])),)
-            ledger.offer(Group(id=f"g-{session}", prompt=prompt, samples=samples, rewards=(1.0,)))
+        runner = NumberRunner(self.store, version=self._version, point=self.point, failing=self.failing)
+
+        async def committed() -> int:
+            return Slots(self.store).newest_version()
+
+        training = Training(batch=BATCH, staleness=3, until=until)
+        one = reconciler(self.store, runner, self.folder, config, training, served=committed)
+        self._interrupt(one)
+        self._sampling = True
+        try:
+            asyncio.run(one.run(self._problems(), lambda: stop(one)))
+        finally:
+            self._sampling = False
+
+    def _interrupt(self, one: Reconciler) -> None:
+        """Let anything happen before and after the reconciler's transactions; note what they promised."""
+        slots = one._slots
+        plan = slots.plan
+
+        def noted(prompt: str, session_ids: Sequence[str]) -> list[Slot]:
+            if planned := plan(prompt, session_ids):
+                self.reserved.add(prompt)
+            return planned
+
+        slots.plan = noted  # type: ignore[method-assign]
+        one._slots = Interrupted(slots, self.point)  # type: ignore[assignment]
+        one._ledger = Interrupted(one._ledger, self.point)  # type: ignore[assignment]
+
+    def _problems(self) -> Iterator[Problem]:
+        """Yield the problems of practice from the first one on, while the weights have places for them."""
+        for number in count():
+            each = problem(number)
+            if each.key not in self.numbers and not self._number(each.key):
+                return
+            yield each
 
     def live(self) -> None:
         """Record a person's session, and perhaps their feedback."""
@@ -430,6 +479,8 @@ class World:
     def _settle(self) -> None:
         self._faults = False
         self.ledger.void_interrupted()
+        if self.chance.random() < 0.7:  # else practice is over, and what is half done is closed out
+            self._sample(PRACTICE_CONFIG, lambda one: not one._open, until=0)
         learner = self._learner(self.objects, LearnerConfig(staleness=1000, spread=True))
         learner.start(0)
         self.collect()
@@ -450,11 +501,13 @@ class World:
         names = {prompt for prompt, _ in trained}
         apart = set(recorded.items()) ^ set(trained)
         times = Counter(prompt for prompt, _ in trained.elements())
+        wrong = defects(store)
         lost = len(apart) + len(ended ^ names) + self.broken + self._forgotten(store)
+        lost += wrong["redone"] + wrong["illegal"]
         counts = Counter(
             trained_twice=max(sum(n > 1 for n in times.values()), ledger.trained_twice()),
             lost=lost,
-            unended=ledger.unended() + ledger.unaccounted(),
+            unended=ledger.unended() + ledger.unaccounted() + wrong["open"],
             stale=self.stale,
             trained=len(names),
         )

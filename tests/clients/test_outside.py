@@ -20,13 +20,16 @@ from ostinato.harness.outside.runner import OutsideRunner
 from ostinato.harness.users import SilentUser
 from ostinato.model.families import load_renderer
 from ostinato.rewards.practice.definition import PRACTICE, PracticeReward
-from ostinato.rollout.practice import Practice, PracticeConfig
+from ostinato.rollout.config import PracticeConfig
+from ostinato.rollout.reconciler import Reconciler, Training
+from ostinato.rollout.sampling import SlotWork
 from ostinato.sandbox import Backend, SandboxError
 from ostinato.sandbox.backends.namespaces.backend import NsBackend
 from ostinato.sandbox.choose import KINDS, probe
 from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.store.accounts import hash_key
 from ostinato.store.ledger.ledger import Ledger
+from ostinato.store.ledger.slots import Slots
 from ostinato.tasks.base import load_task
 from ostinato.tasks.source import Problem
 from ostinato.types import Arm, Source, Task
@@ -105,9 +108,11 @@ async def test_practice_with_mini_swe_agent(
     runner = OutsideRunner(practising.desk.gateway, "admin", namespaces, Verifier(namespaces), config)
     settings = PracticeConfig(group_size=3, groups_at_once=1, ready_ahead=9, outside=config)
     reward = PracticeReward(PRACTICE, load_renderer(checkpoint))
-    practice = Practice(runner, practising.store, reward, tmp_path / "practice", settings)
+    work, training = SlotWork(runner, settings), Training(batch=1, staleness=4, until=1)
+    practice = Reconciler(work, practising.store, reward, tmp_path / "practice", training, seed=1)
     await practice.run(iter([Problem.of(task)]), lambda: practice.progress.groups >= 1)
-    assert (practice.progress.solved, practice.progress.void, practice.progress.untrainable) == (3, 0, 0)
+    assert (practice.progress.solved, practice.progress.untrainable) == (3, 0)
+    assert Slots(practising.store).reasons() == {}
     (group,) = Ledger(practising.store).claim(1, 1, -1)
     rows = [sum(sample.mask) for sample in group.samples]
     turns = [turn for session in practising.store.sessions() for turn in practising.store.turns(session.id)]

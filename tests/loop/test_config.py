@@ -11,10 +11,11 @@ from ostinato.loop.config import CLAIMS, RunConfig, check, sources
 from ostinato.tasks.pebble import generate, write
 
 
-@pytest.mark.parametrize(("groups", "ahead"), [(24, 12), (13, 12), (3, 2)])
+@pytest.mark.parametrize(("groups", "ahead"), [(24, 12), (17, 5), (14, 2)])
 def test_a_batch_that_practice_never_fills_is_refused_with_the_numbers(groups: int, ahead: int) -> None:
     config = load(RunConfig, None, [f"refine.groups={groups}", f"practice.ready_ahead={ahead}"])
-    with pytest.raises(ConfigError, match=f"refine.groups is {groups} and practice.ready_ahead is {ahead}"):
+    assert groups > ahead + config.practice.groups_at_once - 1
+    with pytest.raises(ConfigError, match=f"refine.groups is {groups}, practice.ready_ahead is {ahead}"):
         check(config)
 
 

@@ -153,10 +153,16 @@ class Agent:
         source: Source = Source.LIVE,
         task_id: str | None = None,
         log: SessionLog | None = None,
+        seed: int | None = None,
     ) -> Conversation:
         """Return a session to prompt: a new one, or the one that its log describes."""
         conversation = Conversation(
-            session_id=session_id, permissions=self._permissions, source=source, task_id=task_id, log=log
+            session_id=session_id,
+            permissions=self._permissions,
+            source=source,
+            task_id=task_id,
+            log=log,
+            seed=seed,
         )
         if log is not None and log.events:
             conversation.recall(log.events)
@@ -283,6 +289,7 @@ class Agent:
             task_id=conversation.task_id,
             harness=self._profile.hash,
             kind=TurnKind.MAIN if query is None else TurnKind.SUMMARY,
+            seed=conversation.seed_of(turn),
         )
         reply = await self._client.reply(ask, self._observer.text if self._observer else None)
         conversation.add_reply(reply, reply.turn if reply.turn is not None else turn or 0)

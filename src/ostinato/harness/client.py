@@ -133,6 +133,8 @@ class Ask:
     """The `Profile.hash` of the prompt and tools that the model is shown."""
     model: str = "ostinato"
     """The name under which the server knows the model."""
+    seed: int | None = None
+    """The seed of the sampling; None lets the gateway derive one from the session's id and the turn."""
 
     def headers(self) -> dict[str, str]:
         task = {"X-Task-Id": self.task_id} if self.task_id is not None else {}
@@ -154,8 +156,9 @@ class Ask:
             "max_tokens": self.max_tokens,
             "temperature": self.temperature,
         }
+        seed = {} if self.seed is None else {"seed": self.seed}
         streaming = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
-        return json.dumps(value | streaming).encode()
+        return json.dumps(value | seed | streaming).encode()
 
 
 def open_http() -> aiohttp.ClientSession:

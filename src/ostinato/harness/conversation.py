@@ -97,6 +97,8 @@ class Conversation:
     source: Source = Source.LIVE
     task_id: str | None = None
     log: SessionLog | None = None
+    seed: int | None = None
+    """The seed that those of all turns are derived from; None leaves them to the gateway."""
     messages: list[Message] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
     """The user's words, one text for each prompt; they are never summarised."""
@@ -117,11 +119,12 @@ class Conversation:
     final: str = ""
     reason: str = ""
 
-    def branch(self, session_id: str) -> "Conversation":
+    def branch(self, session_id: str, seed: int | None = None) -> "Conversation":
         """Return another session, without a log, that goes on from here; this one stays as it is."""
         return replace(
             self,
             session_id=session_id,
+            seed=seed,
             log=None,
             messages=list(self.messages),
             words=list(self.words),
@@ -130,6 +133,13 @@ class Conversation:
             next_turn=0,
             last_turn=None,
         )
+
+    def seed_of(self, turn: int | None) -> int | None:
+        """Return the seed below 2**62 of a turn; the same when the turn is sampled again."""
+        if self.seed is None or turn is None:
+            return None
+        digest = hashlib.blake2b(f"{self.seed}/{turn}".encode(), digest_size=8).digest()
+        return int.from_bytes(digest) >> 2
 
     def note(self, kind: LogEventKind, **data: Any) -> None:
         if self.log is not None:

@@ -53,7 +53,10 @@ class Episode:
     """The files that the session changed or deleted."""
 
     def signals(self) -> list[Signal]:
-        """Return the verifier's findings as signals of the session; none for a void one."""
+        """Return the verifier's findings as signals of the session; none for a void one.
+
+        They have the same ids however often it is verified, so that they are recorded once.
+        """
         if self.void is not None:
             return []
         facts: list[tuple[SignalKind, float | str]] = [
@@ -69,7 +72,14 @@ class Episode:
         facts += [(SignalKind.QUESTION_ANSWERED, float(needed)) for needed in self._questions()]
         now = time.time()
         return [
-            Signal(session_id=self.session_id, kind=kind, value=fact, observed_at=now) for kind, fact in facts
+            Signal(
+                session_id=self.session_id,
+                kind=kind,
+                value=fact,
+                observed_at=now,
+                id=f"{self.session_id}/{kind.value}/{i}",
+            )
+            for i, (kind, fact) in enumerate(facts)
         ]
 
     def _questions(self) -> list[bool]:
@@ -80,16 +90,17 @@ class Episode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tree:
-    """The sessions of one fork: sandbox and conversation were shared for some turns, then branched.
+class Sampled:
+    """What was sampled from one start, not yet verified: a session, or the branches of a fork.
 
-    >>> Tree(trunk=None, branches=()).branches
+    >>> Sampled(trunk=None, ended=()).ended
     ()
     """
 
     trunk: str | None
-    """The session of the shared turns; None without a fork, when there is exactly one branch."""
-    branches: tuple[Episode, ...]
+    """The session of the turns that were shared before the fork; None where exactly one session ended."""
+    ended: tuple[tuple[Outcome, Left], ...]
+    """Each session's outcome, and the files that it changed."""
 
 
 class CardUser:
@@ -166,7 +177,7 @@ class EpisodeRunner:
                 task, user, source=source, client=client, session_id=session_id
             )
         except SandboxError as error:
-            return void_episode(task, session_id, f"the sandbox failed: {error}")
+            outcome, changes = failed(session_id, error), {}
         return await verified(self._verifier, task, outcome, changes)
 
     async def attempt(
@@ -177,9 +188,12 @@ class EpisodeRunner:
         source: Source,
         session_id: str,
         client: GatewayClient | None = None,
+        seed: int | None = None,
         after: Callable[[Sandbox], Awaitable[None]] | None = None,
     ) -> tuple[Outcome, Left]:
         """Run the session alone and return its outcome and its changes; raises SandboxError.
+
+        With `seed` the seeds of its turns are derived from it, and from nothing else.
 
         `after` gets the sandbox as the session left it, before it is destroyed, unless the session left
         nothing that can be looked at.
@@ -187,7 +201,7 @@ class EpisodeRunner:
         sandbox = await self._backend.create(Spec(repo=task.repo, image=image_of(task)))
         try:
             agent, search = self._agent(sandbox, user, self._config, client)
-            conversation = agent.converse(session_id, source=source, task_id=task.id)
+            conversation = agent.converse(session_id, source=source, task_id=task.id, seed=seed)
             outcome = _blamed(await agent.prompt(conversation, task.instruction), search)
             outcome, left = await agent.end(conversation, outcome), await changes_left(sandbox)
             if after is not None and left is not None:
@@ -196,46 +210,75 @@ class EpisodeRunner:
         finally:
             await sandbox.destroy()
 
-    async def grow(self, task: Task, user: Answering, *, source: Source, after: int, branches: int) -> Tree:
-        """Run one session for `after` turns, then `branches` sessions from there, and verify each of them."""
-        trunk = new_id()
+    async def verify(self, task: Task, outcome: Outcome, changes: Left) -> Episode:
+        """Return the episode of a session that ended with these changes."""
+        return await verified(self._verifier, task, outcome, changes)
+
+    async def grow(
+        self,
+        task: Task,
+        user: Answering,
+        *,
+        source: Source,
+        session_id: str,
+        seed: int | None = None,
+        after: int = 1,
+        branches: int = 1,
+    ) -> Sampled:
+        """Run one session; with `branches` above 1 for `after` turns, then so many sessions from there.
+
+        A sandbox that fails makes its sessions end as INFRASTRUCTURE.
+        """
         try:
+            if branches == 1:
+                ended = await self.attempt(task, user, source=source, session_id=session_id, seed=seed)
+                return Sampled(trunk=None, ended=(ended,))
             outcome, changes, forks = await self._until_fork(
-                task, user, source=source, session_id=trunk, after=after, branches=branches
+                task, user, source=source, session_id=session_id, seed=seed, after=after, branches=branches
             )
         except SandboxError as error:
-            failed = void_episode(task, trunk, f"the sandbox failed: {error}")
-            return Tree(trunk=None, branches=(failed,))
+            return Sampled(trunk=None, ended=((failed(session_id, error), {}),))
         if not forks:
-            return Tree(trunk=None, branches=(await verified(self._verifier, task, outcome, changes),))
-        grown = (self._branch(task, user, fork, conversation) for fork, conversation in forks)
-        return Tree(trunk=trunk, branches=tuple(await asyncio.gather(*grown)))
+            return Sampled(trunk=None, ended=((outcome, changes),))
+        grown = (self._branch(user, fork, conversation) for fork, conversation in forks)
+        return Sampled(trunk=session_id, ended=tuple(await asyncio.gather(*grown)))
 
     async def _until_fork(
-        self, task: Task, user: Answering, *, source: Source, session_id: str, after: int, branches: int
+        self,
+        task: Task,
+        user: Answering,
+        *,
+        source: Source,
+        session_id: str,
+        seed: int | None,
+        after: int,
+        branches: int,
     ) -> tuple[Outcome, Left, list[tuple[Sandbox, Conversation]]]:
         """Run the shared turns; there are no forks when the session ended before they were over."""
         sandbox = await self._backend.create(Spec(repo=task.repo, image=image_of(task)))
         try:
             agent, search = self._agent(sandbox, user, replace(self._config, max_turns=after))
-            conversation = agent.converse(session_id, source=source, task_id=task.id)
+            conversation = agent.converse(session_id, source=source, task_id=task.id, seed=seed)
             outcome = _blamed(await agent.prompt(conversation, task.instruction), search)
             outcome = await agent.end(conversation, outcome)
             if outcome.ending is not Ending.TURN_LIMIT:
                 return outcome, await changes_left(sandbox), []
             forks = await sandbox.fork(branches)
-            return outcome, {}, [(fork, conversation.branch(new_id())) for fork in forks]
+            grown = (
+                conversation.branch(f"{session_id}-{i}", None if seed is None else seed + i + 1)
+                for i in range(branches)
+            )
+            return outcome, {}, list(zip(forks, grown, strict=True))
         finally:
             await sandbox.destroy()
 
     async def _branch(
-        self, task: Task, user: Answering, sandbox: Sandbox, conversation: Conversation
-    ) -> Episode:
+        self, user: Answering, sandbox: Sandbox, conversation: Conversation
+    ) -> tuple[Outcome, Left]:
         try:
-            outcome, changes = await self._go_on(user, sandbox, conversation)
+            return await self._go_on(user, sandbox, conversation)
         except SandboxError as error:
-            return void_episode(task, conversation.session_id, f"the sandbox failed: {error}")
-        return await verified(self._verifier, task, outcome, changes)
+            return failed(conversation.session_id, error), {}
 
     async def _go_on(
         self, user: Answering, sandbox: Sandbox, conversation: Conversation
@@ -266,9 +309,9 @@ class EpisodeRunner:
 async def verified(verifier: Verifier, task: Task, outcome: Outcome, changes: Left) -> Episode:
     """Return the episode of a session that ended with these changes; they are judged by the hidden tests."""
     if outcome.ending is Ending.INFRASTRUCTURE:
-        return void_episode(task, outcome.session_id, outcome.reason)
+        return _void(task, outcome)
     if changes is None:
-        return _failed(task, outcome)
+        return _unjudged(task, outcome)
     verification: Verification = await verifier.verify(task, changes)
     if verification.void is not None:  # what the session left is here: another try costs no session
         verification = await verifier.verify(task, changes)
@@ -288,7 +331,7 @@ async def verified(verifier: Verifier, task: Task, outcome: Outcome, changes: Le
     )
 
 
-def _failed(task: Task, outcome: Outcome) -> Episode:
+def _unjudged(task: Task, outcome: Outcome) -> Episode:
     """Return the failed episode of a session that left nothing that can be judged, by its own fault."""
     return Episode(
         task=task,
@@ -301,18 +344,28 @@ def _failed(task: Task, outcome: Outcome) -> Episode:
     )
 
 
-def void_episode(task: Task, session_id: str, why: str) -> Episode:
-    """Return the episode of a session that a failure of ours spoilt, for the reason `why`."""
+def _void(task: Task, outcome: Outcome) -> Episode:
     return Episode(
         task=task,
-        session_id=session_id,
-        outcome=Outcome(
-            session_id=session_id, ending=Ending.INFRASTRUCTURE, final_message="", turns=0, calls=()
-        ),
+        session_id=outcome.session_id,
+        outcome=outcome,
         changed=False,
         solved=False,
         tampered=False,
-        void=why,
+        void=outcome.reason,
+    )
+
+
+def failed(session_id: str, cause: SandboxError | str) -> Outcome:
+    """Return the outcome of a session that a failure of ours spoilt."""
+    reason = cause if isinstance(cause, str) else f"the sandbox failed: {cause}"
+    return Outcome(
+        session_id=session_id,
+        ending=Ending.INFRASTRUCTURE,
+        final_message="",
+        turns=0,
+        calls=(),
+        reason=reason,
     )
 
 

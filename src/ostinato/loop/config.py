@@ -11,7 +11,7 @@ from ostinato.harness.agent import HarnessConfig
 from ostinato.model.config import ModelConfig
 from ostinato.rewards.live.definition import LIVE, LiveDefinition, read_definition
 from ostinato.rewards.practice.definition import PRACTICE, PracticeDefinition, read_practice_definition
-from ostinato.rollout.practice import PracticeConfig
+from ostinato.rollout.config import PracticeConfig
 from ostinato.tasks.base import IMPORTED, TaskError
 from ostinato.tasks.packed import SUFFIX as PACKED
 from ostinato.tasks.packed import PackedSource
@@ -261,13 +261,10 @@ def _check_tasks(config: RunConfig) -> None:
 
 
 def _check_practice(config: RunConfig) -> None:
-    groups, ahead = config.refine.groups, config.practice.ready_ahead
-    if not 1 <= groups <= ahead:
-        raise ConfigError(
-            f"refine.groups is {groups} and practice.ready_ahead is {ahead}: practice starts no group while "
-            f"{ahead} wait, and a step of {groups} would be waited for without end; make refine.groups at "
-            "least 1 and at most practice.ready_ahead"
-        )
+    try:
+        config.practice.refuse_deadlock(config.refine.groups)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
     if config.refine.versions is None or config.refine.spread:
         raise ConfigError("practice ends at refine.versions: make it a number, and leave refine.spread false")
     practice_definition(config.practice)

@@ -52,7 +52,12 @@ class Practised:
     version: int
     sessions: int
     void: int
+    """Attempts that came to nothing: a failure of ours spoilt them, or they were cut off by a restart."""
     untrainable: int
+    """Turns that could not be trained on."""
+    root: str
+    """The digest of the weights, of what became of every prompt, and of the rewards: two synchronous runs of
+    the same settings have the same one."""
     engine: Counters
 
 

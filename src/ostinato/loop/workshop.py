@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import aiohttp
 
@@ -32,6 +32,8 @@ from ostinato.types import Arm
 from ostinato.web.secret import bearer
 
 T = TypeVar("T")
+ANSWER_S = aiohttp.ClientTimeout(total=10.0)
+"""The longest wait for a question to an engine that is no request for tokens."""
 
 
 class Workshop:
@@ -129,12 +131,21 @@ class Workshop:
 
     async def counters(self, engine: Service) -> Counters:
         """Return what the engine counted so far."""
-        async with (
-            aiohttp.ClientSession() as http,
-            http.get(engine.url + "/stats", headers=bearer(self.services.secret)) as response,
-        ):
-            counters: Counters = await response.json()
+        counters: Counters = await self._get(engine.url + "/stats")
         return counters
+
+    async def served(self, engine: Service) -> int | None:
+        """Return the version that an engine serves now; None while it does not answer."""
+        try:
+            version: int = (await self._get(engine.url + "/healthz"))["version"]
+        except (aiohttp.ClientError, TimeoutError):
+            return None
+        return version
+
+    async def _get(self, url: str) -> Any:
+        headers = bearer(self.services.secret)
+        async with self._http.get(url, headers=headers, timeout=ANSWER_S) as response:
+            return await response.json()
 
     async def aclose(self) -> None:
         """Close the connections, and revoke the keys, which nobody holds any more."""

@@ -4,12 +4,12 @@ Practice compares sessions of one prompt with each other. A live prompt is sampl
 compared with the others of its stratum. Turns and signals of all sessions are read by one query each.
 """
 
+import json
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import fmean
 
-from ostinato.harness.episode import Tree
 from ostinato.rewards.definition import Definition
 from ostinato.rewards.live.definition import LiveDefinition
 from ostinato.store import Ledger, Store
@@ -18,6 +18,30 @@ from ostinato.train.samples import UntrainableError, samples_of, trainable
 from ostinato.types import Reward, Sample, Session, Signal, State, Turn
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """The sessions that came of one start and were verified: one alone, or the branches of a fork.
+
+    >>> Scored(trunk="s", branches=("s-0", "s-1")).trunk
+    's'
+    """
+
+    trunk: str | None
+    """The session of the shared turns; None without a fork, when there is exactly one branch."""
+    branches: tuple[str, ...]
+    solved: int = 0
+    """The branches that solved their task."""
+
+    def pack(self) -> bytes:
+        """Return it as bytes, which `unpack` reads."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def unpack(cls, kept: bytes) -> "Scored":
+        value = json.loads(kept)
+        return cls(trunk=value["trunk"], branches=tuple(value["branches"]), solved=value["solved"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +66,14 @@ class LiveCredit:
 
 
 def credit_group(
-    store: Store, definition: Definition, trees: Sequence[Tree]
+    store: Store, definition: Definition, trees: Sequence[Scored]
 ) -> tuple[list[Credited], tuple[float, ...]]:
     """Score all sessions of one prompt; return their advantages, and the reward of each tree.
 
     The reward of a branch is read from its own turns and those that it shares with its siblings. A trunk is
     worth the mean of its branches.
     """
-    trunk_of = {episode.session_id: tree.trunk for tree in trees for episode in tree.branches}
+    trunk_of = {branch: tree.trunk for tree in trees for branch in tree.branches}
     turns = store.turns_of({*trunk_of, *filter(None, trunk_of.values())})
     signals = store.signals_of(trunk_of)
     rewards = {
@@ -57,7 +81,7 @@ def credit_group(
         for id_, trunk in trunk_of.items()
     }
     store.add_rewards(rewards.values())
-    totals = [[rewards[episode.session_id].total for episode in tree.branches] for tree in trees]
+    totals = [[rewards[branch].total for branch in tree.branches] for tree in trees]
     credited = [
         Credited(session_id=id_, turns=turns.get(id_, []), advantage=advantage)
         for id_, advantage in _advantages(trees, totals)
@@ -65,15 +89,15 @@ def credit_group(
     return credited, tuple(map(fmean, totals))
 
 
-def _advantages(trees: Sequence[Tree], totals: list[list[float]]) -> Iterator[tuple[str, float]]:
+def _advantages(trees: Sequence[Scored], totals: list[list[float]]) -> Iterator[tuple[str, float]]:
     """Yield each session: a trunk for the turns that were shared, a branch for its own."""
     of_trunks, of_branches = tree_advantages(totals)
     for tree, of_trunk, each in zip(trees, of_trunks, of_branches, strict=True):
         if tree.trunk is None:
-            yield tree.branches[0].session_id, of_trunk
+            yield tree.branches[0], of_trunk
         else:
             yield tree.trunk, of_trunk
-            yield from zip((episode.session_id for episode in tree.branches), each, strict=True)
+            yield from zip(tree.branches, each, strict=True)
 
 
 def score_live(

@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, delete, func, or_, select, update
 
 from ostinato.store.ledger.ledger import Ledger
+from ostinato.store.ledger.slot_rows import forget_kept
 from ostinato.store.sql import schema
 from ostinato.store.sql.chunks import chunks, values_in
 from ostinato.store.sql.database import StoreError
@@ -132,6 +133,7 @@ def _remove_contents(
         counts["samples"] += connection.execute(samples.values(**NO_TOKENS, mask=b"", routes=None)).rowcount
         for table in (schema.signals, schema.events, schema.rewards):
             counts[table.name] += _delete(connection, table, table.c.session_id.in_(some))
+        forget_kept(connection, some)
     if user:
         theirs = [schema.events.c.user == user]
         theirs += [] if organisation is None else [schema.events.c.organisation == organisation]

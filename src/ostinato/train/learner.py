@@ -80,7 +80,7 @@ class Learner:
         """Do everything that follows a publication; done again after a restart it changes nothing."""
         self._ledger.commit(record_of(manifest, note["batch"]), note["prompts"])
         if manifest.version not in {line["version"] for line in self._journal.lines()[-1:]}:
-            self._journal.add(note["line"])
+            self._journal.add(note["line"] | {"weights": manifest.state_root})
         self.version = manifest.version
 
     def run(self, until: int, stop: Stop) -> None:

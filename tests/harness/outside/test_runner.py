@@ -21,13 +21,17 @@ from ostinato.loop.config import RunConfig
 from ostinato.loop.config import check as check_run
 from ostinato.model.families import load_renderer
 from ostinato.rewards.practice.definition import PRACTICE, PracticeReward
-from ostinato.rollout.practice import Practice, PracticeConfig
+from ostinato.rollout.config import PracticeConfig
+from ostinato.rollout.reconciler import Reconciler, Training
+from ostinato.rollout.sampling import SlotWork
 from ostinato.sandbox import Backend, Unsupported
 from ostinato.sandbox.backends.process.backend import ProcessBackend
 from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.store import Store
 from ostinato.store.accounts import hash_key
 from ostinato.store.ledger.ledger import Ledger
+from ostinato.store.ledger.slot_rows import SlotState
+from ostinato.store.ledger.slots import Slots
 from ostinato.tasks.pebble.generate import sample
 from ostinato.tasks.pebble.write import provide
 from ostinato.tasks.source import Problem
@@ -153,10 +157,13 @@ async def test_practice_offers_its_groups(
     script += ["new.py=x = 1\n", "that is all"] * 4
     settings = PracticeConfig(group_size=2, groups_at_once=1, ready_ahead=9)
     reward = PracticeReward(PRACTICE, load_renderer(tmp_path / "checkpoint"))
-    practice = Practice(runner, store, reward, tmp_path / "tasks", settings)
+    training = Training(batch=2, staleness=4, until=1)
+    work = SlotWork(runner, settings)
+    practice = Reconciler(work, store, reward, tmp_path / "tasks", training, seed=1)
     problems = [_problem(seed) for seed in (4, 5)]
     await practice.run(iter(problems), lambda: practice.progress.groups >= 2)
-    assert (practice.progress.sessions, practice.progress.void, practice.progress.untrainable) == (4, 0, 0)
+    entered = Slots(store).entered()
+    assert (entered[SlotState.SCORED], entered[SlotState.RUNNING], practice.progress.untrainable) == (4, 4, 0)
     assert Ledger(store).ready(TEACHER_VERSION) == 2
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.store.builders import group, session, turn
 
 from ostinato.store import Ledger, Store, StoreError, TakenError
+from ostinato.store.ledger.slots import Slots
 from ostinato.store.purge import purge
 from ostinato.types import Completion, FinishReason, Grade, Reward, Routes, Sampling, Signal, SignalKind, Turn
 
@@ -216,3 +217,14 @@ def test_groups_of_the_layout_without_routes_are_read_on(tmp_path: Path) -> None
     with closing(Store.open(path)) as store:
         assert Ledger(store).offer(newer)
         assert Ledger(store).claim(4, 2, 0) == [older, newer]
+
+
+def test_a_store_of_the_layout_without_slots_is_read_on(tmp_path: Path) -> None:
+    with store_in(tmp_path):
+        pass
+    path = tmp_path / "record.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("DROP TABLE slots; UPDATE counters SET value = 10 WHERE name = 'schema';")
+    with closing(Store.open(path)) as store:
+        assert len(Slots(store).plan("p", ["a", "b"])) == 2
+        assert list(Slots(store).open()) == ["p"]

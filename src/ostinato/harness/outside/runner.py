@@ -14,7 +14,7 @@ import aiohttp
 
 from ostinato.harness.client import GatewayClient, GatewayRefused, GatewayUnavailable
 from ostinato.harness.conversation import Outcome
-from ostinato.harness.episode import Episode, Left, changes_left, verified, void_episode
+from ostinato.harness.episode import Episode, Left, Sampled, changes_left, failed, verified
 from ostinato.harness.outside import relay
 from ostinato.harness.outside.config import OutsideConfig
 from ostinato.harness.outside.door import SOCKET, ModelDoor
@@ -54,7 +54,31 @@ class OutsideRunner:
 
     async def run(self, task: Task, user: Answering, *, source: Source) -> Episode:
         """Run one session and verify what it left."""
-        session_id = new_id()
+        ((outcome, left),) = (await self.grow(task, user, source=source, session_id=new_id())).ended
+        return await self.verify(task, outcome, left)
+
+    async def verify(self, task: Task, outcome: Outcome, changes: Left) -> Episode:
+        """Return the episode of a session that ended with these changes."""
+        return await verified(self._verifier, task, outcome, changes)
+
+    async def grow(
+        self,
+        task: Task,
+        user: Answering,
+        *,
+        source: Source,
+        session_id: str,
+        seed: int | None = None,
+        after: int = 1,
+        branches: int = 1,
+    ) -> Sampled:
+        """Run one session; a sandbox that fails makes it end as INFRASTRUCTURE.
+
+        The harness chooses its own settings, so `seed` is not used: the gateway derives the seeds from the
+        session's id. Raises Unsupported for `branches` above 1.
+        """
+        if branches > 1:
+            raise Unsupported("an outside harness", "fork a session", "our own agent")
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None)) as http:
             door = ModelDoor(
                 url=self._url,
@@ -65,9 +89,9 @@ class OutsideRunner:
             try:
                 result, left = await self._work(task, door)
             except SandboxError as error:
-                return void_episode(task, session_id, f"the sandbox failed: {error}")
+                return Sampled(trunk=None, ended=((failed(session_id, error), {}),))
             outcome = await self._ended(self._outcome(session_id, door, result), http)
-        return await verified(self._verifier, task, outcome, left)
+        return Sampled(trunk=None, ended=((outcome, left),))
 
     def _headers(self, session_id: str, task: Task, source: Source) -> dict[str, str]:
         return {

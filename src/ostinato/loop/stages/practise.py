@@ -1,23 +1,29 @@
-"""Practice by policy gradient: the actor samples and the learner trains at the same time, each in its own
-process."""
+"""Practice by policy gradient: the reconciler samples and the learner trains, each in its own process, at the
+same time or, in synchronous runs, in turns."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from ostinato.harness.episode import EpisodeRunner
 from ostinato.harness.outside.runner import OutsideRunner
 from ostinato.loop.config import practice_definition
-from ostinato.loop.results import Practised
+from ostinato.loop.results import Counters, Practised
 from ostinato.loop.run import START
-from ostinato.loop.services import alongside, watch
+from ostinato.loop.services import Service, alongside, watch
 from ostinato.loop.stages.learn import last_line, start_learner
 from ostinato.loop.stages.prepare import load_wire
 from ostinato.loop.stages.problems import stream
 from ostinato.loop.workshop import Workshop
 from ostinato.rewards.practice.definition import PracticeReward
-from ostinato.rollout.practice import Practice
+from ostinato.rollout.reconciler import Reconciler, Training
+from ostinato.rollout.sampling import SlotWork
 from ostinato.store.definitions import keep_definition
+from ostinato.store.ledger.account import state_root
 from ostinato.store.ledger.ledger import Ledger
-from ostinato.types import Arm
+from ostinato.store.ledger.slot_rows import SlotState
+from ostinato.store.ledger.slots import Slots
+from ostinato.types import Arm, State
 
 
 async def practise(shop: Workshop) -> Practised:
@@ -27,33 +33,54 @@ async def practise(shop: Workshop) -> Practised:
     assert versions is not None  # `config.check` has refused anything else
     arm = Arm(name="practice", version=0, share=0.0, engines=())
     async with shop.serving(arm, follow=True) as engine:
-        practice = Practice(
-            _runner(shop), shop.store, _reward(shop), shop.run.tasks / "practice", config.practice
-        )
+        reconciler = _reconciler(shop, engine, versions)
         steps = replace(config.refine, versions=None)
         learner = await start_learner(shop, "practice", steps, until=versions)
         learning = True
         with shop.show.stage("practice", total=versions) as bar:
 
             def tick() -> None:
-                recent = practice.progress.recent
+                recent = reconciler.progress.recent
                 rate = sum(recent) / max(1, len(recent))
                 bar.at(
                     last_line(log).get("version", 0),
-                    f"{practice.progress.sessions} sessions, {rate:.0%} solved of the latest",
+                    f"{reconciler.progress.groups} groups, {rate:.0%} solved of the latest",
                 )
 
-            async with alongside(practice.run(stream(config, "practice"), lambda: not learning)) as acting:
+            async with alongside(reconciler.run(stream(config, "practice"), lambda: not learning)) as acting:
                 await watch(learner, tick, [acting])
                 learning = False
-        Ledger(shop.store).close_out()
-        return Practised(
-            version=last_line(log)["version"],
-            sessions=practice.progress.sessions,
-            void=practice.progress.void,
-            untrainable=practice.progress.untrainable,
-            engine=await shop.counters(engine),
-        )
+        return _practised(shop, last_line(log), await shop.counters(engine))
+
+
+def _reconciler(shop: Workshop, engine: Service, versions: int) -> Reconciler:
+    config = shop.config
+    training = Training(batch=config.refine.groups, staleness=config.refine.staleness, until=versions)
+
+    return Reconciler(
+        SlotWork(_runner(shop), config.practice),
+        shop.store,
+        _reward(shop),
+        shop.run.tasks / "practice",
+        training,
+        seed=config.seed,
+        served=lambda: shop.served(engine),
+    )
+
+
+def _practised(shop: Workshop, line: Mapping[str, Any], engine: Counters) -> Practised:
+    """Close the ledger, and return what came of practice, read from the rows of all processes that worked."""
+    ledger = Ledger(shop.store)
+    ledger.close_out()
+    entered = Slots(shop.store).entered()
+    return Practised(
+        version=line["version"],
+        sessions=entered[SlotState.FINISHED],
+        void=entered[SlotState.PLANNED] - entered[SlotState.RUNNING],
+        untrainable=ledger.states()[State.UNTRAINABLE],
+        root=state_root(shop.store, line["weights"]),
+        engine=engine,
+    )
 
 
 def _reward(shop: Workshop) -> PracticeReward:

@@ -64,13 +64,16 @@ def sessions_of(connection: Connection, group_ids: Sequence[str]) -> dict[str, l
     return sessions
 
 
-def tally(connection: Connection, phase: Phase) -> dict[str, tuple[int, float]]:
-    """Return, by kind of task, the number of groups in a phase and the mean length of their samples."""
+def tally(connection: Connection, phase: Phase) -> dict[str, tuple[int, float, float]]:
+    """Return, by kind of task, the number of groups in a phase, and of their samples the mean length in
+    tokens and the mean number of turns."""
     groups, samples, prompts = schema.groups, schema.samples, schema.prompts
-    counted = func.count(groups.c.id.distinct()), func.avg(func.length(samples.c.mask))
-    query = select(groups.c.kind, *counted).select_from(groups.join(samples).join(prompts))
+    length, turns = func.avg(func.length(samples.c.mask)), func.avg(func.length(samples.c.turns))
+    query = select(groups.c.kind, func.count(groups.c.id.distinct()), length, turns)
+    query = query.select_from(groups.join(samples).join(prompts))
     rows = connection.execute(query.where(prompts.c.phase == phase.value).group_by(groups.c.kind))
-    return {kind: (count, float(length)) for kind, count, length in rows}
+    width = len(row_conversion.pack_ints((0,)))
+    return {kind: (count, float(length), float(turns) / width) for kind, count, length, turns in rows}
 
 
 def prompts_of(connection: Connection, group_ids: Sequence[str]) -> dict[str, str]:

@@ -9,10 +9,10 @@ Every transition is one transaction that is on the disk when the call returns.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, or_, select, true, update
+from sqlalchemy import Connection, delete, select, true, update
 
 from ostinato.store.accounts import consented
-from ostinato.store.ledger import group_queries, prompt_queries
+from ostinato.store.ledger import group_queries, leftovers, prompt_queries
 from ostinato.store.ledger.phases import LedgerError, Phase, Stage, hold_out, move
 from ostinato.store.ledger.turn_states import (
     count_reasons,
@@ -181,13 +181,17 @@ class Ledger:
     def close_out(self) -> int:
         """End what still waits when training is over, and return the number of groups that became STALE.
 
-        Lessons and practice prompts that became no group are dropped. Claims are left alone: commit or
+        Lessons and practice prompts that became no group are dropped; turns of practice sessions that came
+        into no group become STALE when their session ended, else VOID. Claims are left alone: commit or
         release them first. Live sessions that wait for more signals are left too, for a later collection.
         """
         simulated = schema.prompts.c.stage != Stage.LIVE.value
         with self._database.write() as connection:
             _drop(connection, simulated, "no group came of it")
-            return self._end(connection, Phase.STALE, true())
+            stale = self._end(connection, Phase.STALE, true())
+            for state, turns in leftovers.ungrouped_turns(connection).items():
+                set_states(self._database, connection, turns, state)
+            return stale
 
     def _end(self, connection: Connection, phase: Phase, which: Any) -> int:
         """End the offered groups that satisfy `which` without training; return their number."""
@@ -335,24 +339,14 @@ class Ledger:
     def void_interrupted(self) -> int:
         """Make turns VOID that nothing continues after a restart of a run; return their number.
 
-        Turns of a teacher and in groups that wait for the trainer are kept, and those of ended live sessions,
-        which are collected later. Prompts of practice, and of live sessions that did not end, are dropped.
+        Turns of a teacher and in groups that wait for the trainer are kept, those of ended live sessions,
+        which are collected later, and those of practice prompts with slots, which the reconciler takes up
+        again. Prompts of live sessions that did not end are dropped, and practice prompts without slots.
         """
-        turn, session = schema.turns.c, schema.sessions.c
-        ended = and_(session.source == Source.LIVE.value, session.ending.is_not(None))
-        joined = schema.turns.join(schema.sessions).outerjoin(schema.states)
-        orphans = select(turn.id).select_from(joined).where(schema.states.c.state.is_(None))
-        orphans = orphans.where(~or_(session.source == Source.TEACHER.value, ended))
-        shown = select(schema.shown.c.prompt).join(schema.sessions, session.id == schema.shown.c.session_id)
-        stage, prompt = schema.prompts.c.stage, schema.prompts.c.prompt
-        left = and_(stage == Stage.LIVE.value, prompt.not_in(shown.where(session.ending.is_not(None))))
         with self._database.write() as connection:
-            phases = (group_queries.in_phase(connection, each) for each in (Phase.OFFERED, Phase.CLAIMED))
-            waiting = set(turns_of_groups(connection, [row.id for rows in phases for row in rows]))
-            void = [id for id in connection.scalars(orphans) if id not in waiting]
+            void = leftovers.interrupted_turns(connection)
             set_states(self._database, connection, void, State.VOID)
-            no_reason = schema.prompts.c.reason.is_(None)
-            _drop(connection, and_(or_(stage == Stage.PRACTICE.value, left), no_reason), "interrupted")
+            _drop(connection, leftovers.interrupted_prompts(), "interrupted")
         return len(void)
 
     def states(self) -> dict[State, int]:
@@ -365,8 +359,10 @@ class Ledger:
         with self._database.read() as connection:
             return count_reasons(connection, state)
 
-    def tally(self, phase: Phase) -> dict[str, tuple[int, float]]:
-        """Return, by kind of task, the number of groups in `phase` and the mean length of their samples."""
+    def tally(self, phase: Phase) -> dict[str, tuple[int, float, float]]:
+        """Return, by kind of task, the number of groups in `phase`, and of their samples the mean length in
+        tokens and the mean number of turns.
+        """
         with self._database.read() as connection:
             return group_queries.tally(connection, phase)
 

@@ -24,6 +24,7 @@ from enum import StrEnum
 
 from sqlalchemy import Connection, Executable, select, update
 
+from ostinato.store.ledger.slot_rows import SlotState, follow
 from ostinato.store.sql.chunks import chunks
 from ostinato.store.sql.database import StoreError
 from ostinato.store.sql.schema import prompts
@@ -75,10 +76,16 @@ BEFORE: dict[Phase, frozenset[Phase]] = {
     Phase.HELD_OUT: frozenset(),
 }
 """The phases from which each phase may be entered."""
+SLOTS_BECOME: dict[Phase, SlotState] = {
+    Phase.OFFERED: SlotState.GROUPED,
+    Phase.TRAINED: SlotState.TRAINED,
+    **dict.fromkeys((Phase.STALE, Phase.WITHHELD, Phase.WITHDRAWN, Phase.DROPPED), SlotState.DROPPED),
+}
+"""The state that the slots of a practice prompt enter together with it."""
 
 
 def move(connection: Connection, names: Sequence[str], to: Phase, reason: str | None = None) -> None:
-    """Move prompts to another phase inside a transaction.
+    """Move prompts to another phase inside a transaction, and the slots of practice prompts with them.
 
     Raises LedgerError when one of them is in a phase from which `to` may not be entered; the transaction must
     then be rolled back.
@@ -89,6 +96,8 @@ def move(connection: Connection, names: Sequence[str], to: Phase, reason: str | 
         moved = connection.execute(change.values(phase=to.value, reason=reason)).rowcount
         if moved != len(some):
             raise LedgerError(_refusal(connection, some, to))
+    if to in SLOTS_BECOME:
+        follow(connection, names, SLOTS_BECOME[to], reason or to.value)
 
 
 def hold_out(connection: Connection, insert: Executable, names: Iterable[str]) -> None:

@@ -15,7 +15,7 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA = 10
+SCHEMA = 11
 """The number of this layout; it rises whenever a table changes."""
 METADATA = MetaData()
 
@@ -237,6 +237,26 @@ shown = Table(
 )
 """The sessions in which a prompt was shown, where no group names them. There is no foreign key to sessions,
 because a row is written before its session begins."""
+slots = Table(
+    "slots",
+    METADATA,
+    Column("order", Integer, primary_key=True),
+    Column("prompt", Text, ForeignKey("prompts.prompt"), nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("session_id", Text, nullable=False, index=True),
+    Column("reason", Text),
+    Column("at", Float, nullable=False),
+    Column("kept", LargeBinary),
+    Column("turns", Integer),
+    Column("thinking", Integer),
+    Index("slots_of_prompt", "prompt", "number"),
+)
+"""Append-only: one row is one transition of one place in the group of a practice prompt, and the last row of
+a place is its state. `kept` is what the next transition needs: of a finished session its outcome and changes,
+which are removed once they are verified; of a scored one the names of its sessions. `turns` and `thinking`
+(tokens) are those of a scored session."""
 groups = Table(
     "groups",
     METADATA,

@@ -12,6 +12,7 @@ from ostinato.store.sql.schema import (
     rewards,
     samples,
     signals,
+    slots,
     turns,
 )
 
@@ -33,6 +34,8 @@ def upgrade(connection: Connection, layout: int) -> None:
         cycle_log.create(connection, checkfirst=True)
     if layout < 10:
         _to_10(connection)
+    if layout < 11:
+        slots.create(connection, checkfirst=True)
     connection.execute(update(counters).where(counters.c.name == "schema").values(value=SCHEMA))
 
 

@@ -1,25 +1,36 @@
-"""Practice with a real gateway, store, sandbox and verifier; only the model is a script."""
+"""The reconciler: with a real gateway, sandbox and verifier and a script for a model; and killed at many
+points, with sessions that follow from their seeds."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
+from fuzz.practice import SOLVED, NumberRunner, defects
+from fuzz.practice import problem as fuzz_problem
+from sqlalchemy import func, select
 from tests.circle import circle, solves
 from tests.store.builders import version
 
 from ostinato.harness.agent import HarnessConfig
-from ostinato.harness.episode import CardUser, EpisodeRunner
+from ostinato.harness.episode import CardUser, Episode, EpisodeRunner, Sampled
 from ostinato.loop.run import START
 from ostinato.loop.stages.prepare import load_wire
 from ostinato.loop.workshop import Workshop
 from ostinato.rewards.practice.definition import PRACTICE, PracticeReward
-from ostinato.rollout.practice import Practice, PracticeConfig
+from ostinato.rollout.config import SYNCHRONOUS, PracticeConfig
+from ostinato.rollout.reconciler import Reconciler, Training
+from ostinato.rollout.sampling import SlotWork
 from ostinato.sandbox.backends.process.backend import ProcessBackend
 from ostinato.sandbox.base import Capabilities, Exam, Isolation, Sandbox, SandboxError, Snapshot, Spec
 from ostinato.sandbox.exam.verifier import Verification, Verifier
-from ostinato.store import Ledger
+from ostinato.store import Ledger, Phase, Store
+from ostinato.store.ledger.slot_rows import INTERRUPTED, SlotState
+from ostinato.store.ledger.slots import Slots
+from ostinato.store.sql import schema
 from ostinato.tasks.pebble import generate, problem, provide
 from ostinato.tasks.teaching.habits import call
 from ostinato.types import Source, State, Task
@@ -29,6 +40,15 @@ CONFIG = PracticeConfig(group_size=4, groups_at_once=1, ready_ahead=2)
 
 def scoring(shop: Workshop) -> PracticeReward:
     return PracticeReward(PRACTICE, load_wire(shop.run.checkpoint(START))[1])
+
+
+def reconciler(
+    runner: EpisodeRunner, shop: Workshop, directory: Path, config: PracticeConfig = CONFIG
+) -> Reconciler:
+    training = Training(batch=1, staleness=4, until=9)
+    return Reconciler(
+        SlotWork(runner, config), shop.store, scoring(shop), directory / "tasks", training, seed=1
+    )
 
 
 async def test_a_group_is_scored_against_its_mean_and_offered_whole(tmp_path: Path) -> None:
@@ -41,7 +61,7 @@ async def test_a_group_is_scored_against_its_mean_and_offered_whole(tmp_path: Pa
 
     async with circle(tmp_path, mind, ["practice"]) as shop:
         runner = shop.runner(shop.client("practice", "practice"))
-        practice = Practice(runner, shop.store, scoring(shop), tmp_path / "tasks", CONFIG)
+        practice = reconciler(runner, shop, tmp_path)
         await practice.run(iter([problem(pebble)]), lambda: practice.progress.groups > 0)
         ledger = Ledger(shop.store)
         (group,) = ledger.claim(1, 9, -1)
@@ -71,11 +91,11 @@ async def test_branches_are_compared_with_their_own_and_trunks_with_each_other(t
     async with circle(tmp_path, mind, ["practice"]) as shop:
         runner = shop.runner(shop.client("practice", "practice"))
         config = replace(CONFIG, group_size=2, branches=2, branch_after=1)
-        practice = Practice(runner, shop.store, scoring(shop), tmp_path / "tasks", config)
+        practice = reconciler(runner, shop, tmp_path, config)
         await practice.run(iter([problem(pebble)]), lambda: practice.progress.groups > 0)
         ledger = Ledger(shop.store)
         (group,) = ledger.claim(1, 9, -1)
-        assert len(group.rewards) == 2 and practice.progress.sessions == 3
+        assert len(group.rewards) == 2 and practice.progress.recent == [1 / 3]
         assert practice.progress.solved == 1
         advantages = {order[sample.session_id]: sample.advantage for sample in group.samples}
         totals = {place: shop.store.rewards(id)[-1].total for id, place in order.items() if place != 1}
@@ -101,7 +121,7 @@ async def test_what_was_done_before_the_fork_is_paid_by_every_branch(tmp_path: P
     async with circle(tmp_path, mind, ["practice"]) as shop:
         runner = shop.runner(shop.client("practice", "practice"))
         config = replace(CONFIG, group_size=2, branches=2, branch_after=1)
-        practice = Practice(runner, shop.store, scoring(shop), tmp_path / "tasks", config)
+        practice = reconciler(runner, shop, tmp_path, config)
         await practice.run(iter([problem(pebble)]), lambda: practice.progress.groups > 0)
         (group,) = Ledger(shop.store).claim(1, 9, -1)
         leaves = {sample.session_id for sample in group.samples if shop.store.rewards(sample.session_id)}
@@ -140,7 +160,7 @@ async def test_a_prompt_that_was_sampled_is_not_sampled_again(tmp_path: Path) ->
     async with circle(tmp_path, lambda session_id, turn: "done", ["practice"]) as shop:
         Ledger(shop.store).reserve(pebble.key)
         runner = shop.runner(shop.client("practice", "practice"))
-        practice = Practice(runner, shop.store, scoring(shop), tmp_path / "tasks", CONFIG)
+        practice = reconciler(runner, shop, tmp_path)
         await practice.run(iter([problem(pebble), problem(other)]), lambda: practice.progress.groups > 0)
         (group,) = Ledger(shop.store).claim(1, 9, -1)
         assert group.prompt == other.key
@@ -155,7 +175,7 @@ async def test_broken_calls_are_counted_as_negatives(tmp_path: Path) -> None:
     async with circle(tmp_path, mind, ["practice"]) as shop:
         runner = shop.runner(shop.client("practice", "practice"))
         config = PracticeConfig(group_size=8, groups_at_once=1, ready_ahead=2)
-        practice = Practice(runner, shop.store, scoring(shop), tmp_path / "tasks", config)
+        practice = reconciler(runner, shop, tmp_path, config)
         await practice.run(iter([problem(pebble)]), lambda: practice.progress.groups > 0)
         (group,) = Ledger(shop.store).claim(1, 9, -1)
         assert len(group.rewards) == 8
@@ -188,8 +208,166 @@ async def test_an_infrastructure_failure_is_void_and_never_a_reward(tmp_path: Pa
     async with circle(tmp_path, lambda session_id, turn: "done", ["practice"]) as shop:
         backend, client = FailingBackend(), shop.client("practice", "practice")
         runner = EpisodeRunner(client, backend, Verifier(backend), HarnessConfig())
-        practice = Practice(runner, shop.store, scoring(shop), tmp_path / "tasks", CONFIG)
-        await practice.run(iter([problem(pebble)]), lambda: practice.progress.groups > 0)
-        assert practice.progress.void == CONFIG.group_size
+        practice = reconciler(runner, shop, tmp_path)
+        await practice.run(iter([problem(pebble)]), lambda: Slots(shop.store).phases()[Phase.DROPPED] > 0)
+        entered = Slots(shop.store).entered()
+        assert entered[SlotState.RUNNING] == 2 * CONFIG.group_size, "each was tried again once"
+        assert entered[SlotState.DROPPED] == CONFIG.group_size
+        (reason,) = Slots(shop.store).reasons()
+        assert reason == "the sandbox failed: no more namespaces"
         assert Ledger(shop.store).ready(-1) == Ledger(shop.store).unended() == 0
         assert not Ledger(shop.store).reserve(pebble.key)
+
+
+def numbers(
+    store: Store,
+    folder: Path,
+    runner: NumberRunner | None = None,
+    config: PracticeConfig = CONFIG,
+    **training: int,
+) -> Reconciler:
+    """A reconciler whose sessions follow from their seeds."""
+    plan = Training(**{"batch": 1, "staleness": 4, "until": 9, **training})
+    runner = runner or NumberRunner(store, version=lambda: 0)
+
+    async def newest() -> int:
+        return Slots(store).newest_version()
+
+    return Reconciler(SlotWork(runner, config), store, SOLVED, folder, plan, seed=7, served=newest)
+
+
+class Killed(BaseException):
+    """The end of the process."""
+
+
+class Dying(NumberRunner):
+    """A runner that dies in its n-th session or verification."""
+
+    def __init__(self, store: Store, *, sessions: int = 99, verifications: int = 99) -> None:
+        super().__init__(store, version=lambda: 0)
+        self._sessions, self._verifications = sessions, verifications
+
+    async def grow(self, *about: Any, **named: Any) -> Sampled:
+        self._sessions -= 1
+        if self._sessions < 0:
+            raise Killed
+        return await super().grow(*about, **named)
+
+    async def verify(self, *about: Any) -> Episode:
+        self._verifications -= 1
+        if self._verifications < 0:
+            raise Killed
+        return await super().verify(*about)
+
+
+async def killed(one: Reconciler) -> None:
+    with pytest.raises(Killed):
+        await one.run(map(fuzz_problem, count()), lambda: False)
+
+
+async def finished(one: Reconciler, store: Store, groups: int) -> None:
+    await one.run(map(fuzz_problem, count()), lambda: Slots(store).phases()[Phase.OFFERED] >= groups)
+
+
+@pytest.mark.parametrize("death", [{"sessions": 2}, {"verifications": 2}, {"sessions": 0}])
+async def test_a_half_done_group_is_finished_after_a_kill_and_not_thrown_away(
+    death: dict[str, int], store: Store, tmp_path: Path
+) -> None:
+    await killed(numbers(store, tmp_path, Dying(store, **death)))
+    left = Slots(store).open()
+    assert next(iter(left)) == "p0"
+    done = {s.session_id for s in left["p0"] if s.state in {SlotState.FINISHED, SlotState.SCORED}}
+    await finished(numbers(store, tmp_path), store, 1)
+    ledger = Ledger(store)
+    (group,) = ledger.claim(1, 1, -1)
+    assert group.prompt == "p0" and len(group.rewards) == 4
+    assert done <= {sample.session_id for sample in group.samples}, "what had ended stays"
+    assert set(Slots(store).reasons()) <= {INTERRUPTED}
+    assert not any(defects(store).values())
+    ledger.commit(version(1, group.id))
+    ledger.close_out()
+    assert ledger.unaccounted() == ledger.unended() == 0
+
+
+async def test_a_session_that_had_ended_is_verified_from_what_was_kept(store: Store, tmp_path: Path) -> None:
+    await killed(numbers(store, tmp_path, Dying(store, verifications=0)))
+    before = Slots(store).entered()
+    assert before[SlotState.FINISHED] > 0 and before[SlotState.SCORED] == 0
+    sampled = len(store.sessions())
+    await finished(numbers(store, tmp_path, Dying(store, sessions=4 - before[SlotState.FINISHED])), store, 1)
+    assert len(store.sessions()) >= sampled and Slots(store).entered()[SlotState.SCORED] >= 4
+
+
+async def test_a_void_session_is_tried_once_more_and_then_leaves_its_group(
+    store: Store, tmp_path: Path
+) -> None:
+    config = replace(CONFIG, group_size=6)
+    await finished(
+        numbers(store, tmp_path, NumberRunner(store, version=lambda: 0, failing=0.35), config), store, 2
+    )
+    Ledger(store).close_out()
+    entered = Slots(store).entered()
+    tried = entered[SlotState.PLANNED] - 6 * len(Slots(store).planned())
+    assert tried > 0 and entered[SlotState.DROPPED] > 0
+    with store.database.read() as connection:
+        most = connection.scalar(select(func.max(schema.slots.c.attempt)))
+    assert most == 1 and Ledger(store).unaccounted() == 0
+
+
+async def test_a_task_that_is_in_the_sources_no_more_drops_its_prompt(store: Store, tmp_path: Path) -> None:
+    await killed(numbers(store, tmp_path, Dying(store, sessions=1)))
+    other = map(fuzz_problem, range(5, 40))
+    one = numbers(store, tmp_path)
+    await one.run(other, lambda: Slots(store).phases()[Phase.OFFERED] >= 1)
+    assert Slots(store).reasons()["its task is in the sources no more"] == 4
+    ledger = Ledger(store)
+    (group,) = ledger.claim(1, 1, -1)
+    assert group.prompt == "p5"
+    ledger.commit(version(1, group.id))
+    ledger.close_out()
+    assert ledger.unaccounted() == ledger.unended() == 0
+
+
+async def test_the_same_seed_samples_the_same_groups_in_the_same_order(tmp_path: Path) -> None:
+    """In a synchronous run, whatever was cut off in between."""
+    config = replace(CONFIG, mode=SYNCHRONOUS, groups_at_once=3)
+    groups = []
+    for name, deaths in (("whole", 0), ("killed", 3)):
+        store = Store.open(tmp_path / f"{name}.db")
+        for death in range(deaths):
+            await killed(numbers(store, tmp_path, Dying(store, sessions=2 + death), config, batch=3))
+        await finished(numbers(store, tmp_path, None, config, batch=3), store, 3)
+        groups.append(Ledger(store).claim(1, 9, -1))
+        store.close()
+    first, second = groups
+    assert [group.prompt for group in first] == ["p0", "p1", "p2"]
+    assert [(g.id, g.rewards, [s.ids for s in g.samples]) for g in first] == [
+        (g.id, g.rewards, [s.ids for s in g.samples]) for g in second
+    ]
+
+
+async def test_a_synchronous_run_waits_for_the_engine(store: Store, tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    async def behind() -> int | None:
+        asked.append(1)
+        return None if len(asked) < 3 else Slots(store).newest_version()
+
+    one = numbers(store, tmp_path, None, replace(CONFIG, mode=SYNCHRONOUS))
+    one._served = behind
+    await finished(one, store, 1)
+    assert len(asked) == 3
+
+
+def test_bounds_that_would_deadlock_are_refused_at_the_start(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="groups is 3, practice"):
+        numbers(store, tmp_path, batch=3)
+    with pytest.raises(ValueError, match="which version the engine serves"):
+        Reconciler(
+            SlotWork(NumberRunner(store, version=lambda: 0), replace(CONFIG, mode=SYNCHRONOUS)),
+            store,
+            SOLVED,
+            tmp_path,
+            Training(batch=1, staleness=0, until=1),
+            seed=1,
+        )

@@ -1,0 +1,70 @@
+"""The settings of practice."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from ostinato.harness.outside.config import OutsideConfig
+
+SYNCHRONOUS: Literal["synchronous"] = "synchronous"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PracticeConfig:
+    """The settings of sampling."""
+
+    mode: Literal["asynchronous", "synchronous"] = "asynchronous"
+    """`synchronous` samples one batch, trains one version on it, and goes on: slower, and repeatable."""
+    group_size: int = 8
+    groups_at_once: int = 12
+    """So many groups' sessions are in flight at once, of as many groups as it takes to keep them busy."""
+    ready_ahead: int = 12
+    """No new group starts while this many wait for the trainer, since a group that waits grows stale."""
+    harder: float = 0.0
+    """How much more often hard kinds of tasks are drawn late in training; 0 takes the tasks as they come."""
+    session_s: float = 900.0
+    """The longest time that one session, or its verification, may take before it counts as our failure."""
+    branches: int = 1
+    """The number of branches that a session is forked into, sandbox and all; 1 does not fork."""
+    branch_after: int = 1
+    """Turns before the fork. A session that ends sooner is not forked."""
+    reward: Path | None = None
+    """A TOML file with the definition of practice's reward; none takes the one that ships."""
+    outside: OutsideConfig = field(default_factory=OutsideConfig)
+    """Somebody else's harness, which practises in place of our own."""
+
+    def __post_init__(self) -> None:
+        if self.group_size < 2:
+            raise ValueError(
+                f"practice: group_size is {self.group_size}: a session is compared with the others of its "
+                "group, so make it 2 at least"
+            )
+        if self.branches < 1 or self.branch_after < 1:
+            raise ValueError(
+                f"practice: branches {self.branches} and branch_after {self.branch_after} are 1 at least"
+            )
+        if not self.session_s > 0 or not self.harder >= 0:
+            raise ValueError(
+                f"practice: session_s {self.session_s} is above 0, and harder {self.harder} is 0 at least"
+            )
+        if self.outside.harness and self.branches > 1:
+            raise ValueError(
+                f"practice: {self.outside.harness} cannot be forked: let branches be 1, not {self.branches}"
+            )
+
+    def refuse_deadlock(self, batch: int) -> None:
+        """Raise ValueError for a batch, in groups, that would be waited for without end.
+
+        No group starts while `ready_ahead` wait, so that no more than those and the groups in flight but one
+        are sure to come together. A synchronous run starts whole batches and has no such bound.
+        """
+        most = self.ready_ahead + self.groups_at_once - 1
+        if self.mode == SYNCHRONOUS and batch >= 1:
+            return
+        if self.ready_ahead < 1 or self.groups_at_once < 1 or not 1 <= batch <= most:
+            raise ValueError(
+                f"refine.groups is {batch}, practice.ready_ahead is {self.ready_ahead} and "
+                f"practice.groups_at_once {self.groups_at_once}: practice starts no group while "
+                f"{self.ready_ahead} wait, so a step of {batch} could be waited for without end; make "
+                f"refine.groups at least 1 and at most ready_ahead + groups_at_once - 1, which is {most}"
+            )
