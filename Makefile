@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo real real-short test test-clients test-sandboxes test-vllm wheel reference quick check lint types clean
+.PHONY: demo real real-short test test-browser test-clients test-sandboxes test-vllm wheel reference quick check lint types clean
 
 $(VENV)/demo.stamp: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -24,6 +24,9 @@ demo: $(VENV)/demo.stamp
 
 test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --durations 20 $(ARGS)
+
+test-browser: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.dashboard.install $(ARGS)
 
 test-clients: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.clients.install $(ARGS)

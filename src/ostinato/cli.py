@@ -16,7 +16,6 @@ from rich.console import Console
 
 from ostinato import __version__
 from ostinato.config import secret
-from ostinato.dashboard.commands import register as register_dashboard
 from ostinato.demo.commands import register as register_runs
 from ostinato.demo.cycle_commands import register as register_cycle
 from ostinato.deploy.commands import register as register_arms
@@ -30,6 +29,7 @@ from ostinato.harness.frontends.command_line import register as register_agent
 from ostinato.loop.bench_command import register as register_bench
 from ostinato.loop.init import register as register_init
 from ostinato.loop.mining.commands import register as register_mine
+from ostinato.loop.seen.commands import register as register_dashboard
 from ostinato.loop.weights import register as register_weights
 from ostinato.rewards.live.commands import register as register_rewards
 from ostinato.sandbox.doctor import register as register_doctor

@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 import pytest_asyncio
+from fuzz.seen_history import grow
 from fuzz.seen_session import teach_tokenizer
 from fuzz.seen_store import NOW, fill
 
@@ -14,6 +15,7 @@ from ostinato.dashboard.access import Doorkeeper
 from ostinato.dashboard.app import create_app
 from ostinato.dashboard.reading.base import RecordSource
 from ostinato.dashboard.text.lexicon import Lexicon
+from ostinato.loop.seen.link import LoopLink
 from ostinato.model.families import HermesRenderer
 from ostinato.store import Store
 
@@ -41,6 +43,29 @@ def filled(tmp_path_factory: pytest.TempPathFactory, renderer: HermesRenderer) -
     fill(store, renderer)
     store.close()
     return path
+
+
+@pytest.fixture(scope="session")
+def grown(tmp_path_factory: pytest.TempPathFactory, filled: Path, renderer: HermesRenderer) -> Path:
+    """A run folder whose store has a history: steps, a trial under way, words of people, a purge."""
+    directory = tmp_path_factory.mktemp("grown")
+    for part in filled.parent.iterdir():
+        shutil.copy(part, directory / part.name)
+    store = Store.open(directory / "store.db")
+    grow(store, renderer, directory)
+    store.close()
+    return directory
+
+
+@pytest.fixture
+def history(grown: Path, checkpoint: Path) -> Iterator[RecordSource]:
+    """The record of the run folder, which the tests only read."""
+    store = Store.open(grown / "store.db")
+    lexicon = Lexicon.load(checkpoint)
+    yield RecordSource(
+        store=store, lexicon=lexicon, clock=lambda: NOW, name="grown", directory=grown, loop=LoopLink()
+    )
+    store.close()
 
 
 @pytest.fixture

@@ -12,10 +12,15 @@ from ostinato.dashboard.pages import PAGES
 from ostinato.store import Store
 from ostinato.store.accounts import hash_key
 
-ASKED = {"/session": {"id": STORY}, "/version": {"version": "8"}}
+ASKED = {
+    "/session": {"id": STORY},
+    "/version": {"version": "8"},
+    "/experiment": {"id": "e1"},
+    "/group": {"id": "group/told"},
+}
 """What an address needs beside its path."""
 VIEWERS = KEYS | {"key-of-all": "operator"}
-SUBJECTS = ({}, {"id": STORY}, {"id": SILENT}, {"id": FOREIGN}, {"id": "group/told"}, {"version": "8"})
+SUBJECTS = ({}, *({"id": id} for id in (STORY, SILENT, FOREIGN, "group/told", "e1")), {"version": "8"})
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.address)

@@ -20,12 +20,22 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ostinato.dashboard.access import COOKIE, Doorkeeper, Viewer
 from ostinato.dashboard.html import STATIC, address, environment
 from ostinato.dashboard.pages import PAGES, Page
-from ostinato.dashboard.reading.base import Answer, Asked, AskedError, NotThereError, RecordSource
+from ostinato.dashboard.reading.base import (
+    Answer,
+    Asked,
+    AskedError,
+    NotThereError,
+    RecordSource,
+    WordError,
+)
 from ostinato.dashboard.reading.live import marker
+from ostinato.dashboard.reading.words import decide
 from ostinato.store import StoreError
 from ostinato.web.origin import LocalOnly
 
 MOST_FORM_BYTES = 16 * 2**10
+OWN_PAGES = ("/experiment?", "/version?")
+"""The pages that have buttons, and to which a decision leads back."""
 LOOK_S = 2.0
 """Seconds between two looks at the store for a page that is watched."""
 STREAM_S = 600.0
@@ -73,6 +83,7 @@ class Dashboard:
             *data,
             Route("/enter", self.enter, methods=["GET", "POST"]),
             Route("/leave", self.leave, methods=["POST"]),
+            Route("/decide", self.decide, methods=["POST"]),
             Route("/live", self.live, methods=["GET"]),
             Route("/static/{name}", self.static, methods=["GET"]),
         ]
@@ -99,8 +110,9 @@ class Dashboard:
         return respond
 
     async def _read(self, page: Page, viewer: Viewer, asked: Asked) -> Answer:
-        if page.operator and not viewer.operator:
-            raise NotThereError("this page is about the whole system: only the operator sees it")
+        if not _may(viewer, page):
+            who = "the whole system: only the operator" if page.operator else "accounts: only an admin"
+            raise NotThereError(f"this page is about {who} sees it")
         return await run_in_threadpool(page.read, self._reading, viewer, asked)
 
     def _rendered(self, request: Request, viewer: Viewer, page: Page, answer: Answer, asked: Asked) -> str:
@@ -110,6 +122,7 @@ class Dashboard:
             answer,
             pages=_listed(viewer),
             here=page.address,
+            under=page.under,
             viewer=viewer,
             json=address(page.json, **asked),
             live=live,
@@ -146,6 +159,18 @@ class Dashboard:
             raise HTTPException(403, "this form was not made for this browser: load the page again")
         self._doorkeeper.leave(cookie)
         return RedirectResponse("/enter", status_code=303)
+
+    async def decide(self, request: Request) -> Response:
+        """Say a person's word to the cycle, from a form that was made for this browser."""
+        viewer, form = await self._viewer(request), await _form(request)
+        if not viewer.operator:
+            raise HTTPException(403, "only the operator decides about the cycle")
+        if not self._doorkeeper.is_own_form(_cookie(request), form.get("token", "")):
+            raise HTTPException(403, "this form was not made for this browser: load the page again")
+        said = [form.get(name, "") for name in ("word", "confirmed", "reason")]
+        await run_in_threadpool(decide, self._reading, viewer.name, *said)
+        back = form.get("back", "")
+        return RedirectResponse(back if back.startswith(OWN_PAGES) else "/", status_code=303)
 
     async def live(self, request: Request) -> Response:
         """Respond with a stream that says when something of a page has changed."""
@@ -198,6 +223,8 @@ class Dashboard:
             status, title = 404, "Not here"
         elif isinstance(error, AskedError):
             status, title = 400, "This address cannot be read"
+        elif isinstance(error, WordError):
+            status, title = 409, "Not possible now"
         elif isinstance(error, StoreError):
             status, title, advice = 503, "The store cannot be read", "Reload when it is back."
         elif isinstance(error, HTTPException):
@@ -209,12 +236,19 @@ class Dashboard:
 
 
 _BARE: dict[str, Any] = {
-    "pages": (), "here": "", "viewer": None, "json": "", "live": None, "scripts": False, "token": "",
+    "pages": (), "here": "", "under": "", "viewer": None,
+    "json": "", "live": None, "scripts": False, "token": "",
 }  # fmt: skip
 
 
 def _listed(viewer: Viewer) -> Sequence[Page]:
-    return [page for page in PAGES if page.listed and (viewer.operator or not page.operator)]
+    return [page for page in PAGES if page.listed and _may(viewer, page)]
+
+
+def _may(viewer: Viewer, page: Page) -> bool:
+    if page.operator:
+        return viewer.operator
+    return viewer.admin or not page.admin
 
 
 def _json_error(status: int, message: str) -> Response:
@@ -269,6 +303,7 @@ def create_app(reading: RecordSource, doorkeeper: Doorkeeper, allowed_hosts: Seq
         StrangerError: dashboard.stranger,
         NotThereError: dashboard.failed,
         AskedError: dashboard.failed,
+        WordError: dashboard.failed,
         StoreError: dashboard.failed,
         HTTPException: dashboard.failed,
     }

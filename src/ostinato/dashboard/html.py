@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,16 @@ from urllib.parse import urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from ostinato.dashboard.charts.experiment import (
+    behaviour_chart,
+    chain_chart,
+    part_chart,
+    progress,
+    sequence,
+)
+from ostinato.dashboard.charts.plot import change
 from ostinato.dashboard.charts.session import message_graph, survival
+from ostinato.dashboard.charts.training import account_bar, strip, training_charts
 from ostinato.dashboard.charts.versions import interval, lineage
 
 HERE = Path(__file__).parent
@@ -19,6 +28,22 @@ STATIC = HERE / "static"
 STEPS = ((60, 1, "s"), (3_600, 60, "min"), (86_400, 3_600, "h"), (90 * 86_400, 86_400, "d"))
 DATES = (0.0, 253_402_300_799.0)
 """The seconds that a date can be made of."""
+CHARTS: tuple[Callable[..., Any], ...] = (
+    account_bar,
+    behaviour_chart,
+    chain_chart,
+    change,
+    interval,
+    lineage,
+    message_graph,
+    part_chart,
+    progress,
+    sequence,
+    strip,
+    survival,
+    training_charts,
+)
+"""The charts that templates may draw, by their names."""
 
 
 def environment() -> Environment:
@@ -38,8 +63,8 @@ def environment() -> Environment:
         "percent": percent,
         "prob": prob,
     }
-    made.globals |= {"address": address, "message_graph": message_graph, "survival": survival}
-    made.globals |= {"lineage": lineage, "interval": interval}
+    made.globals["address"] = address
+    made.globals |= {chart.__name__: chart for chart in CHARTS}
     return made
 
 

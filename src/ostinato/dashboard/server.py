@@ -2,14 +2,14 @@
 
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import uvicorn
 
 from ostinato.dashboard.access import Doorkeeper
 from ostinato.dashboard.app import create_app
-from ostinato.dashboard.reading.base import RecordSource
+from ostinato.dashboard.reading.base import LoopSide, RecordSource
 from ostinato.dashboard.text.lexicon import Lexicon
 from ostinato.store import Store, StoreError
 from ostinato.web.protocol import LIMITS, allow_connections, listen
@@ -21,18 +21,40 @@ class DashboardError(Exception):
     """The dashboard cannot start; the message says what to do."""
 
 
-def open_reading(store: str, checkpoint: Path | None) -> RecordSource:
+def open_reading(
+    store: str,
+    checkpoint: Path | None,
+    *,
+    directory: Path | None = None,
+    loop: LoopSide | None = None,
+    beside: Sequence[Path] = (),
+) -> RecordSource:
     """Return the record at a SQLite file or a database URL, and the tokenizer of its texts if there is one.
 
-    Raises DashboardError when there is no record, StoreError when it cannot be read, TokenizerError for a
-    checkpoint without a tokenizer.
+    `directory` is its run folder; `beside` are the folders of other runs. Raises DashboardError when there is
+    no record, StoreError when it cannot be read, TokenizerError for a checkpoint without a tokenizer.
     """
+    lexicon = None if checkpoint is None else Lexicon.load(checkpoint)
+    others = tuple(
+        RecordSource(store=_open(str(each / "store.db")), lexicon=None, name=each.name, directory=each)
+        for each in beside
+    )
+    return RecordSource(
+        store=_open(store),
+        lexicon=lexicon,
+        name=directory.name if directory else "this run",
+        directory=directory,
+        loop=loop,
+        beside=others,
+    )
+
+
+def _open(store: str) -> Store:
     if "://" not in store and not Path(store).exists():
         raise DashboardError(
             f"{store} does not exist: run `ostinato demo`, or name a record with --store or --directory"
         )
-    lexicon = None if checkpoint is None else Lexicon.load(checkpoint)
-    return RecordSource(store=Store.open(store), lexicon=lexicon)
+    return Store.open(store)
 
 
 def server_of(
@@ -78,7 +100,8 @@ def serve(
         for number, handler in before.items():
             signal.signal(number, handler)
         listener.close()
-        reading.store.close()
+        for each in (reading, *reading.beside):
+            each.store.close()
 
 
 __all__ = ["DashboardError", "StoreError", "entrance", "open_reading", "serve", "server_of"]

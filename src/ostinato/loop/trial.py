@@ -4,6 +4,7 @@ is reached and acted on.
 Nobody stays on a version that was not promoted.
 """
 
+import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -25,7 +26,7 @@ from ostinato.rewards.live.definition import LiveDefinition
 from ostinato.rewards.live.facts import CLEAREST
 from ostinato.rewards.monitors.alarms import Alarm
 from ostinato.store import Ledger, Store
-from ostinato.store.cycle_log import CycleAction, CycleEntry
+from ostinato.store.cycle_log import CycleAction, CycleEntry, cycle_log
 from ostinato.types import Arm, Decision, Ending, Session, Signal, SignalKind, Source, State, Turn, Verdict
 
 CHAMPION = "champion"
@@ -77,6 +78,7 @@ async def ab_test(
             )
         ]
         split(shop.store, arms)
+        log_terms(shop.store, control, trial, since=since, versions=(champion, candidate))
         word = await control.unless(traffic.arrive("ab", since))
         await read_follow_ups(shop, shop.store.sessions(source=Source.LIVE, ended=True, since=since))
         definition = live_definition(shop.config.live)
@@ -100,6 +102,21 @@ async def ab_test(
             evidence=verdict.evidence,
             engine=await shop.counters(engine),
         )
+
+
+def log_terms(
+    store: Store, control: CycleControl, trial: Trial, *, since: float, versions: tuple[int, int]
+) -> None:
+    """Log the terms of a trial once, so that whoever reads the record can judge it again at any session."""
+    began = [entry for entry in cycle_log(store) if entry.action is CycleAction.TRIAL_BEGAN]
+    if any(json.loads(entry.detail)["experiment"] == trial.experiment for entry in began):
+        return
+    terms = {
+        **asdict(trial),
+        "since": since,
+        "versions": dict(zip((CHAMPION, CHALLENGER), versions, strict=True)),
+    }
+    control.log(CycleAction.TRIAL_BEGAN, json.dumps(terms))
 
 
 def decide(

@@ -15,11 +15,12 @@ from ostinato.store.store import Store
 
 
 class CycleAction(StrEnum):
-    """The actions that are logged: the first four are the cycle's own, the others those of people."""
+    """The actions that are logged: the first five are the cycle's own, the others those of people."""
 
     STAGE_BEGAN = "stage_began"
     STAGE_DONE = "stage_done"
     CYCLE_DONE = "cycle_done"
+    TRIAL_BEGAN = "trial_began"  # the detail is the terms of the trial, as JSON
     ALARM = "alarm"  # a monitor sounded
     PAUSE = "pause"
     RESUME = "resume"

@@ -29,7 +29,7 @@ def drawing(width: float, height: float, label: str, *children: Any, class_: str
         viewBox=f"0 0 {_short(width)} {_short(height)}",
         width=width,
         height=height,
-        role="img",
+        role="group" if class_ == "graph" else "img",  # what is an image has no links inside
         aria_label=label,
         class_=class_,
     )

@@ -5,7 +5,8 @@ import struct
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from sqlalchemy import ColumnElement, LargeBinary, cast, func
 
@@ -27,6 +28,27 @@ class AskedError(ValueError):
     """A field of the address cannot be read; the message says which, and what it may be."""
 
 
+class WordError(ValueError):
+    """A word of a person that nothing can obey now; the message says why."""
+
+
+class LoopSide(Protocol):
+    """The part of the loop that the pages show and steer: rooms beside this one, which it may not import."""
+
+    def looks(self, store: Store, terms: Mapping[str, Any], now: float) -> Answer:
+        """Return a trial judged again and again while its sessions came; `terms` are those in the log."""
+
+    def behaviours(self, store: Store, lexicon: Lexicon | None, now: float) -> list[Answer]:
+        """Return what the monitors see of the newest live sessions, and where it changed."""
+
+    def state(self, store: Store) -> Answer:
+        """Return the cycle's state as its log tells it: `cycle`, `stage`, `paused`, and whether it is in a
+        `trial`."""
+
+    def say(self, store: Store, word: str, by: str, reason: str) -> None:
+        """Log the word of a person, as `ostinato cycle` does. Raises WordError."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordSource:
     """The record as the pages read it.
@@ -39,6 +61,13 @@ class RecordSource:
     lexicon: Lexicon | None
     """None where no tokenizer is known: then tokens are numbers without a text."""
     clock: Callable[[], float] = field(default=time.time)
+    name: str = "this run"
+    directory: Path | None = None
+    """The run folder, where there is one: the learners' journals and the objects lie there."""
+    loop: LoopSide | None = None
+    """None where only the record is read: then trials are seen as their verdicts left them."""
+    beside: tuple["RecordSource", ...] = ()
+    """Other runs, which the charts of training draw over this one."""
 
 
 def first_version(column: Any = turns.c.versions) -> ColumnElement[bytes]:

@@ -1,13 +1,16 @@
 """The present: who is served what, the sessions of a day, the ledger's account, and the last verdicts."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, distinct, func, select
 
 from ostinato.dashboard.access import Viewer
 from ostinato.dashboard.reading.base import Answer, Asked, RecordSource
+from ostinato.dashboard.reading.fleet import lately, speed
 from ostinato.dashboard.reading.versions import verdict_of
+from ostinato.dashboard.reading.words import audit
 from ostinato.dashboard.text.plain import line_of
 from ostinato.store import Store
 from ostinato.store.sql.schema import sessions, states
@@ -25,10 +28,16 @@ def seen(reading: RecordSource, _: Viewer, __: Asked) -> Answer:
         live = _live(connection, now - DAY_S)
         sources = _sources(connection, now - DAY_S)
         accounted = _states(connection)
+        served = lately(connection)
     verdicts = store.verdicts()[-VERDICTS:]
     return {
         "title": "Now",
-        "arms": [_arm(arm, live.get(arm.name, {})) for arm in arms],
+        "headline": _headline(arms),
+        "arms": [
+            _arm(arm, live.get(arm.name, {})) | {"speed": speed(served.get(arm.name, ()))} for arm in arms
+        ],
+        "cycle": None if reading.loop is None else reading.loop.state(store),
+        "audit": audit(store, most=8),
         "alarms": _alarms(store, arms),
         "sources": sources,
         "states": accounted,
@@ -48,6 +57,20 @@ def _arm(arm: Arm, live: Answer) -> Answer:
         "users": live.get("users", 0),
         "last_at": live.get("last_at"),
     }
+
+
+def _headline(arms: Sequence[Arm]) -> str:
+    """Return in one sentence who is served what."""
+    serving = [arm for arm in arms if arm.share > 0]
+    if len(serving) == 1:
+        return f"Everybody is served version {serving[0].version}."
+    if len(serving) == 2 and serving[1].experiment:
+        champion, challenger = serving
+        return (
+            f"Version {challenger.version} is being tried on {challenger.share:.0%} of the users; "
+            f"the others are served version {champion.version}."
+        )
+    return "; ".join(f"{arm.share:.0%} of the users are served version {arm.version}" for arm in serving)
 
 
 def _live(connection: Connection, since: float) -> dict[str, Answer]:
@@ -78,7 +101,7 @@ def _sources(connection: Connection, since: float) -> list[Answer]:
 def _states(connection: Connection) -> list[Answer]:
     """Return the turns by state, from the index alone."""
     query = select(states.c.state, func.count()).group_by(states.c.state).order_by(states.c.state)
-    return [{"state": state, "turns": count} for state, count in connection.execute(query)]
+    return [{"state": state, "count": count} for state, count in connection.execute(query)]
 
 
 def _alarms(store: Store, arms: list[Arm]) -> list[str]:

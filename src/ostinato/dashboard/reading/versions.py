@@ -6,6 +6,7 @@ from sqlalchemy import func, select
 
 from ostinato.dashboard.access import Viewer
 from ostinato.dashboard.reading.base import Answer, Asked, NotThereError, RecordSource, whole
+from ostinato.dashboard.reading.words import audit, steering
 from ostinato.dashboard.text.plain import clean, line_of
 from ostinato.store.sql.schema import groups, trainings
 from ostinato.types import Arm, Checkpoint, Report, Verdict
@@ -56,8 +57,17 @@ def one(reading: RecordSource, _: Viewer, asked: Asked) -> Answer:
         "harness": own[-1].harness if own else None,
         "other_harness": bool(own and parent and own[-1].harness != parent[-1].harness),
         "verdicts": [verdict_of(each) for each in reversed(store.verdicts(number))],
+        "steering": steering(reading) if _tried(store.arms(), number) else None,
+        "audit": audit(store, most=12),
+        "now": reading.clock(),
         "kinds": [{"kind": line_of(kind, 40) or "without a kind", "groups": count} for kind, count in taught],
     }
+
+
+def _tried(arms: Sequence[Arm], version: int) -> bool:
+    """Return whether a version is the challenger of a trial under way."""
+    tried = [arm.version for arm in arms if arm.experiment and arm.share > 0]
+    return len(tried) == 2 and tried[1] == version
 
 
 def verdict_of(verdict: Verdict) -> Answer:

@@ -23,6 +23,14 @@ def register(commands: Any) -> None:
         "--checkpoint", type=Path, default=None, help="a folder with the tokenizer of the record's tokens"
     )
     parser.add_argument(
+        "--beside",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="DIR",
+        help="another run folder, whose training is drawn over this one's",
+    )
+    parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on (default: this machine alone)"
     )
     parser.add_argument("--port", type=int, default=8095, help="0 takes a free one")
@@ -37,13 +45,17 @@ def _dashboard(options: argparse.Namespace) -> int:
     if find_spec("jinja2") is None:
         raise MissingExtraError(EXTRA)
     from ostinato.dashboard.server import open_reading, serve
+    from ostinato.loop.seen.link import link_of
 
     store = options.store or str(options.directory / "store.db")
     checkpoint = options.checkpoint
     if checkpoint is None and options.store is None:
         start = options.directory / "checkpoints" / "start"
         checkpoint = start if (start / "tokenizer.json").exists() else None
-    reading = open_reading(store, checkpoint)
+    directory = options.directory if options.store is None else None
+    reading = open_reading(
+        store, checkpoint, directory=directory, loop=link_of(directory), beside=options.beside
+    )
 
     def say(address: str) -> None:
         line = json.dumps({"ready": True, "address": address}) if options.json else f"dashboard: {address}"
