@@ -216,7 +216,7 @@ async def main(run: Run) -> None:
     table(header, [[name, *cells(row)] for name, row in done.items()])
     print(f"verdicts a second, {AT_ONCE} at once, examined once: {rate.text(1)}")
     in_cpu = guarded.cpu.text(2) if guarded.cpu else "not counted here"
-    print("guarded verdict, examined once / python -m pytest in the same kind of sandbox:")
+    print("guarded pass, two runs / python -m pytest twice in the same kind of sandbox:")
     print(f"  by the clock {guarded.wall.text(2)}, in CPU seconds {in_cpu}")
     named = {name: plain(row) for name, row in done.items()}
     figures = {"backend": backend.name, "blocks": BLOCKS, "rows": named, "verdicts_per_s": asdict(rate)}

@@ -3,13 +3,18 @@
 Covers sandbox/guest/warm_pytest.py and sandbox/guest/pytest_command.py.
 """
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 from ostinato.sandbox import Backend, Spec
+from ostinato.sandbox.exam.runners.base import follow
+from ostinato.sandbox.exam.runners.suite_reports import SuiteReports
 from ostinato.sandbox.guest.warm_pytest import recognise
+from ostinato.sandbox.suites import planted, start, under_pytest
+from ostinato.sandbox.suites.sources import SOURCES, START
 
 FAILING = """
 import pytest
@@ -106,3 +111,28 @@ async def test_the_repository_is_imported_afresh_each_time(ns_backend: Backend, 
     await sandbox.write("calc.py", (repo / "calc.py").read_bytes())
     assert (await sandbox.exec("python -m pytest")).exit_code == 0
     await sandbox.destroy()
+
+
+@pytest.mark.parametrize("added", ["", "\n# from another version\n"])
+async def test_an_order_runs_by_its_own_sources(ns_backend: Backend, repo: Path, added: str) -> None:
+    (repo / "test_it.py").write_text(
+        "from calc import alpha\n\n\ndef test_it():\n    assert alpha(2, 3) == 5\n"
+    )
+    sandbox = await ns_backend.create(Spec(repo=repo))
+    order = [(test, kind) for kind in ("", *planted.KINDS) for test in ["test_it.py::test_it"]]
+    plan = {
+        "nonce": "ab" * 32,
+        "root": sandbox.root,
+        "order": order,
+        "arguments": (),
+        "known": {},
+        "hidden": [],
+    }
+    sources = {name: text + added for name, text in SOURCES.items()}
+    body = json.dumps(
+        {"start": START, "sources": sources, "main": under_pytest.__name__, "plan": plan}
+    ).encode()
+    reports = SuiteReports("ab" * 32, order, planted.KINDS)
+    await follow(sandbox, start.COMMAND, b"%d\n%s" % (len(body), body), reports)
+    await sandbox.destroy()
+    assert (reports.finish(), reports.signs) == ({"test_it.py::test_it": "passed"}, [])

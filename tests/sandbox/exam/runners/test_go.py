@@ -92,3 +92,9 @@ async def test_code_that_does_not_compile_fails_and_is_named(ns_backend: Backend
     found = await Verifier(ns_backend, LIMITS).verify(task, {"calc.go": b"package calc\nfunc Alpha(\n"})
     assert (found.passed, found.void) == (False, None), found
     assert "./calc.go:3:1: syntax error" in found.notes[0]
+
+
+async def test_a_sandbox_in_which_go_does_not_start_is_void(ns_backend: Backend, tmp_path: Path) -> None:
+    task = write_suite(tmp_path, REPO, SUITE, IDS, "go")
+    found = await Verifier(ns_backend, replace(LIMITS, memory_mb=256)).verify(task, GOOD)
+    assert "memory_mb = 1024" in str(found.void), found

@@ -55,7 +55,7 @@ IDS = (
     "test/more.test.mjs::counts",
 )
 GOOD = {"calc.js": b"exports.alpha = (a, b) => a + b;\n"}
-LIMITS = Limits(wall_s=60, cpu_s=30, memory_mb=4096)
+LIMITS = Limits(wall_s=60, cpu_s=30, memory_mb=2048)
 
 
 async def test_a_suite_of_node_decides_under_guard(ns_backend: Backend, tmp_path: Path) -> None:
@@ -86,3 +86,9 @@ async def test_an_endless_test_fails(ns_backend: Backend, tmp_path: Path) -> Non
     endless = {"calc.js": b"exports.alpha = () => { for (;;); };\n"}
     found = await Verifier(ns_backend, replace(LIMITS, cpu_s=2)).verify(task, endless)
     assert (found.passed, found.void) == (False, None), found
+
+
+async def test_a_sandbox_too_small_for_node_is_void_and_says_so(ns_backend: Backend, tmp_path: Path) -> None:
+    task = write_suite(tmp_path, REPO, SUITE, IDS, "node")
+    found = await Verifier(ns_backend, replace(LIMITS, memory_mb=512)).verify(task, GOOD)
+    assert "needs a sandbox of 2048 MiB" in str(found.void)

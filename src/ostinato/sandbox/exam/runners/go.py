@@ -136,12 +136,14 @@ def _packages(exam: Exam, plan: SuitePlan) -> list[_Package]:
 async def _build(sandbox: Sandbox, scratch: str, folder: str, binary: str, reports: SuiteReports) -> bool:
     """Compile the tests of a folder; what the compiler says is a note. Raises SandboxError without Go."""
     command = (
-        f"mkdir -p {scratch} && command -v go >/dev/null || exit 127; {_GO.format(folder=scratch)}"
+        f"mkdir -p {scratch} && go version >/dev/null 2>&1 || exit 127; {_GO.format(folder=scratch)}"
         f" go test -c -vet=off -o {binary} ./{shlex.quote(folder)}"
     )
     result = await sandbox.exec(command)
     if result.exit_code == 127:
-        raise SandboxError("no `go` in the sandbox: install Go, or give the task an image that has it")
+        raise SandboxError(
+            "no `go` that starts in the sandbox: install it there, with memory_mb = 1024 or more"
+        )
     if result.exit_code:
         reports.uncollected(folder, " ".join(result.output.split())[-300:])
     return result.exit_code == 0

@@ -13,7 +13,9 @@ from ostinato.sandbox.suites import start
 _PROGRAM = Path(str(start.__file__)).with_name("under_node.mjs").read_text()
 _REPORTER = 'data:text/javascript,export default globalThis[Symbol.for("reporter")]'
 _COMMAND = (
-    "NODE_OPTIONS= NODE_PATH= NODE_V8_COVERAGE= exec node --no-warnings"
+    "command -v node >/dev/null || { echo 'no node in the sandbox: install it there'; exit; };"
+    " echo 'Node ended at once: it needs a sandbox of 2048 MiB (memory_mb)';"  # read only if it never begins
+    " NODE_OPTIONS= NODE_PATH= NODE_V8_COVERAGE= exec node --no-warnings"
     f" --test-reporter='{_REPORTER}' --test-reporter-destination=stdout"
     " --input-type=module - 9>&1 >/dev/null 2>&1"
 )
