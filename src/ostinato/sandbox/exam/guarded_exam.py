@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ostinato.sandbox.base import Backend, EndedWithinError, Exam, SandboxError, Spec
 from ostinato.sandbox.exam.host import GRACE_S, run_variations
-from ostinato.sandbox.exam.runners.base import Runner, SuitePlan, hidden_files
+from ostinato.sandbox.exam.runners.base import SuitePlan, SuiteRunner, hidden_files
 from ostinato.sandbox.exam.runners.every import RUNNERS
 from ostinato.sandbox.exam.runners.suite_reports import SuiteReports
 from ostinato.sandbox.exam.suite import Suite, dealt, planned
@@ -68,7 +68,7 @@ async def examine(backend: Backend, exam: Exam, suite: Suite, test_ids: tuple[st
 
 
 async def _examine(
-    backend: Backend, exam: Exam, runner: Runner, plan: SuitePlan, reports: SuiteReports
+    backend: Backend, exam: Exam, runner: SuiteRunner, plan: SuitePlan, reports: SuiteReports
 ) -> None:
     with Scratch("suite") as scratch:
         repo = scratch.path / "repo"

@@ -42,7 +42,7 @@ class SuitePlan:
     arguments: tuple[str, ...] = ()
 
 
-class Runner(Protocol):
+class SuiteRunner(Protocol):
     """The part of a guarded exam that the language or the test tool decides.
 
     An id is `FILE::NAME`, or `FILE::GROUP::NAME` for a test in a class, a suite or the like.
