@@ -11,6 +11,7 @@ faster; `state_dict` and `load_state_dict` use the unfused Hugging Face names.
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 from ostinato.model.config import ModelConfig
 from ostinato.model.experts import Dense, Experts
 from ostinato.model.norm import RMSNorm, rms_norm
+from ostinato.model.replay import Replay, RouterShape
 from ostinato.model.tensor_files import finite
 
 EMBEDDING_STD = 0.6
@@ -187,6 +189,16 @@ class Decoder(nn.Module):
         if initialise:
             self.initialise()
 
+    @property
+    def router(self) -> RouterShape | None:
+        """The choices of experts that a forward pass makes; None without experts."""
+        config = self.config
+        if not config.experts:
+            return None
+        return RouterShape(
+            layers=config.moe_layers, experts=config.experts, per_token=config.experts_per_token
+        )
+
     @torch.no_grad()
     def initialise(self) -> None:
         """Set output projections to zero (each layer starts as the identity) and logits to unit scale."""
@@ -214,19 +226,29 @@ class Decoder(nn.Module):
         return self.head(hidden), routes
 
     def hidden(
-        self, ids_BT: Tensor, *, positions: Tensor | None = None, cache: KeyValueCache | None = None
+        self,
+        ids_BT: Tensor,
+        *,
+        positions: Tensor | None = None,
+        cache: KeyValueCache | None = None,
+        replay: Replay | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the input of `head`, [B, T, C], and the routes as in `forward`."""
+        """Return the input of `head`, [B, T, C], and the routes as in `forward`.
+
+        With `replay`, of N = B·T tokens, those are the recorded experts that it keeps, and its own choice.
+        """
         x = F.embedding(ids_BT, self.embedding)
         context = Context(*self.rotary.at(positions, ids_BT), cache)
         routes: list[Tensor] = []
         for i, layer in enumerate(self.layers):
             assert isinstance(layer, Layer)
             x = x + layer.attention(layer.attention_norm(x), context, i)
-            y, chosen = layer.mlp(layer.mlp_norm(x))
+            y, chosen = layer.mlp(layer.mlp_norm(x), partial(replay.select, i) if replay else None)
             x = x + y
             if chosen is not None:
                 routes.append(chosen)
+        if replay:
+            replay.check_used()
         return x, torch.stack(routes, 2) if routes else None
 
     def head(self, hidden: Tensor) -> Tensor:

@@ -4,13 +4,16 @@ Shapes: N tokens, C hidden, I width of one MLP, E experts, P experts per token.
 """
 # ruff: noqa: N803, N806
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ostinato.model.config import ModelConfig
+
+Select = Callable[[Tensor, Tensor], Tensor]
+"""Return the experts [N, P] of tokens from the router's logits and probabilities, each [N, E]."""
 
 
 def swiglu(x: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:
@@ -27,7 +30,7 @@ class Dense(nn.Module):
         self.gate_up = nn.Parameter(torch.empty(2 * size, hidden))
         self.down = nn.Parameter(torch.empty(hidden, size))
 
-    def forward(self, x: Tensor) -> tuple[Tensor, None]:
+    def forward(self, x: Tensor, _: Select | None = None) -> tuple[Tensor, None]:
         return swiglu(x, self.gate_up, self.down), None
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
@@ -53,18 +56,29 @@ class Experts(nn.Module):
         self.down = nn.Parameter(torch.empty(E, C, width))
         self.shared = Dense(C, config.shared_expert_size) if config.shared_expert_size else None
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return an output of x's shape, and the chosen experts as uint16 [..., P], best first."""
+    def forward(self, x: Tensor, select: Select | None = None) -> tuple[Tensor, Tensor]:
+        """Return an output of x's shape, and the chosen experts as uint16 [..., P], best first.
+
+        `select` chooses them in place of the largest probabilities; their weights are the router's own.
+        """
         x_NC = x.flatten(0, -2)
-        weights_NP, chosen_NP = self.route(x_NC)
+        weights_NP, chosen_NP = self.route(x_NC, select)
         y = self._mix(x_NC, weights_NP, chosen_NP)
         if self.shared is not None:
             y = y + self.shared(x_NC)[0]
         return y.view(x.shape), chosen_NP.to(torch.uint16).view(*x.shape[:-1], -1)
 
-    def route(self, x_NC: Tensor) -> tuple[Tensor, Tensor]:
-        probabilities = torch.softmax(F.linear(x_NC, self.router), -1)
-        weights_NP, chosen_NP = probabilities.topk(self.config.experts_per_token, -1)
+    def logits(self, x_NC: Tensor) -> Tensor:
+        return F.linear(x_NC, self.router)
+
+    def route(self, x_NC: Tensor, select: Select | None) -> tuple[Tensor, Tensor]:
+        logits_NE = self.logits(x_NC)
+        probabilities = torch.softmax(logits_NE, -1)
+        if select is None:
+            weights_NP, chosen_NP = probabilities.topk(self.config.experts_per_token, -1)
+        else:
+            chosen_NP = select(logits_NE, probabilities)
+            weights_NP = probabilities.gather(-1, chosen_NP)
         if self.config.norm_topk:
             weights_NP = weights_NP / weights_NP.sum(-1, keepdim=True)
         return weights_NP, chosen_NP

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from ostinato.model.replay import ReplayCounts, RouterShape
 from ostinato.sync import Manifest
 from ostinato.sync.shards import Shard
 from ostinato.train.batch import Row, ScoredRow
@@ -46,6 +47,13 @@ class Trainable(Protocol):
 
     def logprobs(self, rows: Sequence[ScoredRow]) -> list[Tensor]:
         """Return the log-probabilities of each row's counted tokens, without gradient."""
+
+    @property
+    def router(self) -> RouterShape | None:
+        """The choices of experts that can be replayed; None when there are none, or in a way not known."""
+
+    def replayed(self) -> ReplayCounts:
+        """Return what became of the routes in `accumulate` since the last call, in all processes."""
 
     def gathered(self, values: Tensor) -> Tensor:
         """Return the values, of any number, that all processes give."""

@@ -4,14 +4,19 @@ Shapes: B rows, T tokens of the longest, N counted tokens.
 """
 # ruff: noqa: N806
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ostinato.model.decoder import Decoder
+from ostinato.model.replay import PADDING, Replay, RouterShape, RoutesError, recorded
+from ostinato.train.config import PolicyConfig
 from ostinato.train.losses import token_logprobs
+from ostinato.types import Routes, Sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +59,10 @@ class ScoredRow:
     counted: tuple[bool, ...]
     temperatures: tuple[float, ...] = ()
     """The temperature that each token was sampled at; empty when all are 1."""
+    routes: Routes | None = None
+    """The experts that are replayed; the model chooses its own for tokens without any."""
+    margin: float = math.inf
+    """The largest distance of a replayed expert's logit from the model's own choice: see `Replay`."""
 
     @property
     def places(self) -> tuple[int, ...]:
@@ -88,12 +97,38 @@ def temperatures_of(rows: Sequence[ScoredRow]) -> Tensor | None:
     )
 
 
-def counted_logprobs(decoder: Decoder, rows: Sequence[ScoredRow]) -> Tensor:
+def with_routes(
+    row: ScoredRow, sample: Sample, router: RouterShape | None, config: PolicyConfig
+) -> ScoredRow:
+    """Return a sample's row with the routes to replay. Raises RoutesError with the session for a misfit."""
+    if config.routes == "own" or sample.routes is None:
+        return row
+    if router is None:
+        raise RoutesError(
+            f"session {sample.session_id}: it has routes, and the trainer knows no router of this model: set "
+            "policy.routes to own to train without them"
+        )
+    router.check(sample.routes, f"session {sample.session_id}")
+    return replace(row, routes=sample.routes, margin=config.margin)
+
+
+def padded_replay(rows: Sequence[ScoredRow], router: RouterShape | None) -> Replay | None:
+    """Return the routes of the B·T padded tokens of rows, each without its last; None when no row has any."""
+    if router is None or all(row.routes is None for row in rows):
+        return None
+    width = max(len(row.ids) for row in rows) - 1
+    parts = [recorded(row.routes, 0, len(row.ids) - 1, router.width) for row in rows]
+    filled = [F.pad(part, (0, 0, 0, width - len(part)), value=PADDING) for part in parts]
+    recorded_NLP = torch.cat(filled).view(-1, router.layers, router.per_token)
+    return Replay(recorded_NLP, min(row.margin for row in rows))
+
+
+def counted_logprobs(decoder: Decoder, rows: Sequence[ScoredRow], replay: Replay | None = None) -> Tensor:
     """Return the log-probabilities [N] of the tokens to score, row by row.
 
     Logits are computed for those tokens only. Padding is on the right, so causal attention never sees it.
     """
     ids_BT = padded([row.ids for row in rows], torch.long)
     counted = padded([row.counted for row in rows], torch.bool)[:, 1:]
-    hidden_BTC, _ = decoder.hidden(ids_BT[:, :-1])
+    hidden_BTC, _ = decoder.hidden(ids_BT[:, :-1], replay=replay)
     return token_logprobs(decoder.head(hidden_BTC[counted]), ids_BT[:, 1:][counted], temperatures_of(rows))

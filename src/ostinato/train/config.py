@@ -1,5 +1,6 @@
 """The settings of the trainers. Torch-free, so that whoever starts one need not load torch."""
 
+import math
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Literal
@@ -22,9 +23,20 @@ class PolicyConfig:
     """
     largest_gradient: float = 0.5
     """Norm to which larger gradients are cut; it grows with the model and with the noise of its rewards."""
+    routes: Literal["replay", "filtered", "own"] = "replay"
+    """The experts of tokens whose engine recorded them: `replay` takes the recorded ones, `filtered` those of
+    them that score at most `route_margin` too low, and `own` the model's own choice."""
+    route_margin: float = 1.0
+    """The distance in logits of the router, below the least one that the model would choose itself, up to
+    which `filtered` takes a recorded expert."""
+
+    @property
+    def margin(self) -> float:
+        """The margin of a recorded expert; infinite where all are taken."""
+        return self.route_margin if self.routes == "filtered" else math.inf
 
     def __post_init__(self) -> None:
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "routes"}
         if wrong := {name: value for name, value in values.items() if not value > 0}:
             raise ValueError(f"these settings of a step must be above 0: {wrong}")
 

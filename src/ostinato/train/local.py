@@ -9,15 +9,16 @@ import torch
 from torch import Tensor
 
 from ostinato.model.decoder import Decoder, WeightsError
+from ostinato.model.replay import Replay, ReplayCounts, RouterShape
 from ostinato.model.tensor_files import write_tensors
 from ostinato.sync.shards import Shard
 from ostinato.sync.weights import state_root, to_blobs
 from ostinato.train.base import Note, PieceLoss, StateError
-from ostinato.train.batch import ScoredRow, by_length, counted_logprobs
+from ostinato.train.batch import ScoredRow, by_length, counted_logprobs, padded_replay
 from ostinato.train.config import TrainerConfig
 from ostinato.train.losses import gradient_norm, token_logprobs
 from ostinato.train.optimizer import adamw, set_rate, steps_taken
-from ostinato.train.packing import Pack, attend, longest_prefix, packs
+from ostinato.train.packing import Pack, attend, longest_prefix, packed_replay, packs
 from ostinato.train.state import States
 
 WORTH = 64
@@ -41,6 +42,15 @@ class DecoderModel:
         self.optimizer = adamw(decoder, rate=0.0, weight_decay=weight_decay)
         self._piece_tokens = piece_tokens
         self._states = States(run_dir / "states")
+        self._replayed = ReplayCounts()
+
+    @property
+    def router(self) -> RouterShape | None:
+        return self.decoder.router
+
+    def replayed(self) -> ReplayCounts:
+        counts, self._replayed = self._replayed, ReplayCounts()
+        return counts
 
     def accumulate(self, rows: Sequence[ScoredRow], loss: PieceLoss) -> float:
         total = 0.0
@@ -48,6 +58,8 @@ class DecoderModel:
             part = loss(piece.rows, piece.score(self.decoder))
             part.backward()  # type: ignore[no-untyped-call]
             total += part.item()
+            if piece.replay is not None:
+                self._replayed += piece.replay.counts
         return total
 
     def update(self, rate: float, largest_gradient: float) -> float:
@@ -70,9 +82,13 @@ class DecoderModel:
     def _pieces(self, rows: Sequence[ScoredRow]) -> list["_Padded"] | list["_Packed"]:
         """Return all rows in pieces, packed where some share a long prompt, which is then computed once."""
         if longest_prefix(rows) >= WORTH:
-            return [_Packed(each) for each in packs(rows, self._piece_tokens)]
-        pieces = by_length([len(row.ids) for row in rows], self._piece_tokens)
-        return [_Padded(piece, [rows[i] for i in piece]) for piece in pieces]
+            together = packs(rows, self._piece_tokens)
+            return [_Packed(each, packed_replay(each, self.router)) for each in together]
+        pieces = [
+            (piece, [rows[i] for i in piece])
+            for piece in by_length([len(row.ids) for row in rows], self._piece_tokens)
+        ]
+        return [_Padded(piece, some, padded_replay(some, self.router)) for piece, some in pieces]
 
     def gathered(self, values: Tensor) -> Tensor:
         return values
@@ -114,14 +130,16 @@ class DecoderModel:
 class _Padded:
     rows: Sequence[int]
     scored: Sequence[ScoredRow]
+    replay: Replay | None
 
     def score(self, decoder: Decoder) -> Tensor:
-        return counted_logprobs(decoder, self.scored)
+        return counted_logprobs(decoder, self.scored, self.replay)
 
 
 @dataclass(frozen=True, slots=True)
 class _Packed:
     pack: Pack
+    replay: Replay | None
 
     @property
     def rows(self) -> Sequence[int]:
@@ -130,7 +148,10 @@ class _Packed:
     def score(self, decoder: Decoder) -> Tensor:
         pack = self.pack
         hidden_BTC, _ = decoder.hidden(
-            pack.ids_T[None], positions=pack.positions_T[None], cache=_PackedAttention(pack)
+            pack.ids_T[None],
+            positions=pack.positions_T[None],
+            cache=_PackedAttention(pack),
+            replay=self.replay,
         )
         logits = decoder.head(hidden_BTC[0, pack.sources_N])
         return token_logprobs(logits, pack.targets_N, pack.temperatures_N)

@@ -6,9 +6,9 @@
             system task b …                 prefix   attends to the prefix and itself, positions go on
 
 The sessions of an agent begin with the same system prompt and tools, which are most of a short session; they
-are computed once for all rows of a pack.
+are computed once for all rows of a pack. What rows share ends where their replayed experts differ.
 
-Shapes: T packed tokens, N scored tokens, H heads, D their size.
+Shapes: T packed tokens, N scored tokens, H heads, D their size, W experts of a token.
 """
 # ruff: noqa: N815
 
@@ -21,6 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ostinato.model.replay import Replay, RouterShape, recorded
 from ostinato.train.batch import ScoredRow, temperatures_of
 
 
@@ -46,12 +47,16 @@ class Pack:
     """The packed place from which each scored token is predicted, row by row."""
     targets_N: Tensor
     temperatures_N: Tensor | None
+    routes_TW: Tensor | None
+    """The recorded experts of each token, or UNKNOWN; None when no row has any."""
+    margin: float
+    """The margin with which they are replayed."""
 
     def to(self, device: torch.device) -> "Pack":
         """Return the pack on another device."""
         if device.type == "cpu":
             return self
-        temperatures = self.temperatures_N
+        temperatures, routes = self.temperatures_N, self.routes_TW
         return Pack(
             rows=self.rows,
             ids_T=self.ids_T.to(device),
@@ -62,6 +67,8 @@ class Pack:
             sources_N=self.sources_N.to(device),
             targets_N=self.targets_N.to(device),
             temperatures_N=None if temperatures is None else temperatures.to(device),
+            routes_TW=None if routes is None else routes.to(device),
+            margin=self.margin,
         )
 
 
@@ -89,7 +96,7 @@ def packs(rows: Sequence[ScoredRow], tokens: int) -> list[Pack]:
 
     Rows without a token to score are left out.
     """
-    numbers = sorted((i for i in range(len(rows)) if rows[i].places), key=lambda i: rows[i].ids)
+    numbers = sorted((i for i in range(len(rows)) if rows[i].places), key=lambda i: _order(rows[i]))
     parts: list[list[int]] = []
     prefix = 0
     for i in numbers:
@@ -106,17 +113,34 @@ def packs(rows: Sequence[ScoredRow], tokens: int) -> list[Pack]:
 
 def longest_prefix(rows: Sequence[ScoredRow]) -> int:
     """Return the length of the longest prefix that two of the rows could share."""
-    ordered = sorted((row for row in rows if row.places), key=lambda row: row.ids)
+    ordered = sorted((row for row in rows if row.places), key=_order)
     return max((common_prefix(one, other) for one, other in pairwise(ordered)), default=0)
 
 
 def common_prefix(one: ScoredRow, other: ScoredRow) -> int:
-    """Return how many tokens both begin with, before the first one to score in either."""
+    """Return how many tokens both begin with, before the first one to score in either.
+
+    A token that was sent to other experts is another token.
+    """
     most = min(one.places[0], other.places[0])
-    for place in range(most):
-        if one.ids[place] != other.ids[place]:
-            return place
-    return most
+    same = next((place for place in range(most) if one.ids[place] != other.ids[place]), most)
+    if one.routes == other.routes:
+        return same
+    pairs = zip(_experts(one)[:same], _experts(other)[:same], strict=True)
+    return next((place for place, (mine, theirs) in enumerate(pairs) if mine != theirs), same)
+
+
+def _experts(row: ScoredRow) -> list[bytes]:
+    """Return the recorded experts of each token of a row, of no bytes where there are none."""
+    if row.routes is None:
+        return [b""] * len(row.ids)
+    data, size = row.routes.data, 2 * row.routes.width
+    return [data[place * size : (place + 1) * size] for place in range(len(row.ids))]
+
+
+def _order(row: ScoredRow) -> list[tuple[int, bytes]]:
+    """Return a key by which rows that begin alike lie side by side."""
+    return list(zip(row.ids, _experts(row), strict=True))
 
 
 def packed_tokens(rows: Sequence[ScoredRow], prefix: int) -> int:
@@ -128,10 +152,13 @@ def pack(rows: Sequence[ScoredRow], numbers: Sequence[int] | None = None) -> Pac
     prefix = min(common_prefix(rows[0], row) for row in rows) if len(rows) > 1 else 0
     ids, positions = list(rows[0].ids[:prefix]), list(range(prefix))
     spans, sources = list[tuple[int, int]](), list[int]()
+    width = next((row.routes.width for row in rows if row.routes is not None), 0)
+    routes = [recorded(rows[0].routes, 0, prefix, width)]
     for row in rows:
         start, length = len(ids), len(row.ids) - 1
         ids += row.ids[prefix:length]
         positions += range(prefix, length)
+        routes.append(recorded(row.routes, prefix, length, width))
         spans.append((start, len(ids)))
         sources += [place - 1 if place <= prefix else start + place - 1 - prefix for place in row.places]
     return Pack(
@@ -144,7 +171,16 @@ def pack(rows: Sequence[ScoredRow], numbers: Sequence[int] | None = None) -> Pac
         sources_N=torch.tensor(sources),
         targets_N=torch.tensor([row.ids[place] for row in rows for place in row.places]),
         temperatures_N=temperatures_of(rows),
+        routes_TW=torch.cat(routes) if width else None,
+        margin=min(row.margin for row in rows),
     )
+
+
+def packed_replay(pack: Pack, router: RouterShape | None) -> Replay | None:
+    """Return the routes of the T tokens of a pack; None when it has none."""
+    if router is None or pack.routes_TW is None:
+        return None
+    return Replay(pack.routes_TW.view(-1, router.layers, router.per_token), pack.margin)
 
 
 def _mask(prefix: int, span: int) -> Tensor:

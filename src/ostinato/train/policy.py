@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ostinato.train.base import Trainable
-from ostinato.train.batch import Row, ScoredRow
+from ostinato.train.batch import Row, ScoredRow, with_routes
 from ostinato.train.config import PolicyConfig
 from ostinato.train.losses import importance, next_token_loss, policy_gradient_loss
 from ostinato.types import Sample
@@ -33,6 +33,12 @@ class StepStats:
     rows: int
     tokens: int
     """Sampled tokens that had a gradient."""
+    routes_recorded: float = 0.0
+    """The share of choices of an expert that were recorded, in passes that replayed any."""
+    routes_differing: float = 0.0
+    """The share of recorded experts that the model would not have chosen itself."""
+    routes_replaced: float = 0.0
+    """The share of recorded experts that scored too low, so that the model's own choice took their place."""
 
 
 def policy_step(
@@ -52,7 +58,9 @@ def policy_step(
         ratios.append(ratios_N.cpu())
         return part
 
-    total = model.accumulate([scored(sample) for sample in useful], loss)
+    total = model.accumulate(
+        [with_routes(scored(sample), sample, model.router, config) for sample in useful], loss
+    )
     gradient = model.update(rate, config.largest_gradient)
     all_ratios = model.gathered(torch.cat(ratios) if ratios else torch.empty(0))
     return StepStats(
@@ -62,6 +70,7 @@ def policy_step(
         capped=float((all_ratios > config.ratio_cap).float().mean()),
         rows=len(useful),
         tokens=len(all_ratios),
+        **model.replayed().shares,
     )
 
 

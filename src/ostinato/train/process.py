@@ -10,6 +10,7 @@ from typing import TypeVar
 import torch
 
 from ostinato.config import settings_of
+from ostinato.model.replay import RoutesError
 from ostinato.model.tensor_files import CheckpointError
 from ostinato.store import ObjectsError, StoreError
 from ostinato.sync import SyncError
@@ -47,7 +48,7 @@ def run(
         signal.signal(number, lambda *_: stopping.set())
     try:
         work(settings, stopping.is_set)
-    except (CheckpointError, StateError, StoreError, ObjectsError, SyncError) as error:
+    except (CheckpointError, RoutesError, StateError, StoreError, ObjectsError, SyncError) as error:
         log.error("%s stopped: %s", module, error)
         return 1
     return 0

@@ -1,14 +1,25 @@
 """Tiny random checkpoints of the families that transformers knows, and rows to score."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer as Inner
 from tokenizers import models
-from transformers import AutoModelForCausalLM, LlamaConfig, PretrainedConfig, Qwen2Config, Qwen3Config
+from transformers import (
+    AutoModelForCausalLM,
+    LlamaConfig,
+    OlmoeConfig,
+    PretrainedConfig,
+    Qwen2Config,
+    Qwen2MoeConfig,
+    Qwen3Config,
+    Qwen3MoeConfig,
+)
 
 from ostinato.train.batch import ScoredRow
+from ostinato.types import Routes
 
 VOCABULARY = 96
 SIZES = {
@@ -27,6 +38,17 @@ FAMILIES = {
     "qwen2": Qwen2Config(**SIZES, tie_word_embeddings=False),
     "qwen3": Qwen3Config(**SIZES, tie_word_embeddings=True),
 }
+SOME = {name: size for name, size in SIZES.items() if name != "head_dim"}
+EXPERTS, CHOSEN = 4, 2
+CHOICE = {"num_experts": EXPERTS, "num_experts_per_tok": CHOSEN, "tie_word_embeddings": False}
+ROUTED = {
+    "qwen3_moe": Qwen3MoeConfig(**SIZES, **CHOICE, moe_intermediate_size=16, norm_topk_prob=True),
+    "qwen2_moe": Qwen2MoeConfig(
+        **SOME, **CHOICE, moe_intermediate_size=16, shared_expert_intermediate_size=16
+    ),
+    "olmoe": OlmoeConfig(**SOME, **CHOICE),
+}
+"""Families whose experts transformers fuses into one tensor a layer."""
 
 
 def checkpoint(directory: Path, config: PretrainedConfig = FAMILIES["llama"], seed: int = 0) -> Path:
@@ -48,6 +70,15 @@ def rows(count: int, *, prefix: int = 0, seed: int = 0) -> list[ScoredRow]:
     rng = random.Random(seed)
     shared = tuple(rng.randrange(VOCABULARY) for _ in range(prefix))
     return [_row(shared, rng) for _ in range(count)]
+
+
+def routed(given: ScoredRow, seed: int = 0) -> ScoredRow:
+    """The row with random routes of the families above, of all its tokens but the last."""
+    rng = random.Random(seed)
+    layers = SIZES["num_hidden_layers"]
+    chosen = [rng.sample(range(EXPERTS), CHOSEN) for _ in range((len(given.ids) - 1) * layers)]
+    data = b"".join(expert.to_bytes(2, "little") for pair in chosen for expert in pair)
+    return replace(given, routes=Routes(data=data, width=layers * CHOSEN))
 
 
 def _row(shared: tuple[int, ...], rng: random.Random) -> ScoredRow:

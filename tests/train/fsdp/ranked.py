@@ -1,6 +1,7 @@
 """A job of several ranks for tests: five steps from a checkpoint, published; rank 0 prints what came of it.
 
-`torchrun … ranked.py START RUN OBJECTS RANKS [die|hang]`: with `die`, rank 1 is killed in the third step.
+`torchrun … ranked.py START RUN OBJECTS RANKS [die|routes]`: with `die`, rank 1 is killed in the third step;
+with `routes`, the steps are of the policy gradient and replay routes.
 """
 
 import json
@@ -10,13 +11,17 @@ import sys
 from pathlib import Path
 
 import torch
+from tests.train.fsdp.models import routed, rows
 from tests.train.fsdp.test_model import lessons
 
 from ostinato.store import Objects
-from ostinato.train.config import LearnerConfig, TrainerConfig
+from ostinato.train.batch import ScoredRow
+from ostinato.train.config import LearnerConfig, PolicyConfig, TrainerConfig
 from ostinato.train.fsdp.model import ShardedModel
 from ostinato.train.fsdp.ranks import LeadingTrainer, Ranks, follow
+from ostinato.train.policy import policy_step
 from ostinato.train.trainer import ChainTrainer
+from ostinato.types import Sample
 
 
 def main(start: Path, run: Path, objects: str, count: int, fault: str) -> None:
@@ -25,6 +30,12 @@ def main(start: Path, run: Path, objects: str, count: int, fault: str) -> None:
     ranks = Ranks.join(config)
     model = ShardedModel(start, run, config, ranks)
     chain = ChainTrainer(model, Objects.open(objects), LearnerConfig(), group=ranks.group)
+    if fault == "routes":
+        told = replaying(model)
+        if ranks.leads:
+            sys.stdout.write(json.dumps(told) + "\n")
+        ranks.leave()
+        return
     if fault == "die" and not ranks.leads:
         step = chain.imitate
         calls = iter(range(100))
@@ -40,6 +51,32 @@ def main(start: Path, run: Path, objects: str, count: int, fault: str) -> None:
     else:
         lead(LeadingTrainer(chain, ranks), model)
     ranks.leave()
+
+
+def replaying(model: ShardedModel) -> list[list[float]]:
+    """Take three steps; return their losses, gradients and shares, then the last scores."""
+    told = []
+    for step in range(3):
+        samples = [sample(routed(row, seed=i // 3), i) for i, row in enumerate(rows(7, prefix=8, seed=step))]
+        stats = policy_step(model, samples, 7, 1e-3, PolicyConfig(routes="filtered", route_margin=0.5))
+        shares = stats.routes_recorded, stats.routes_differing, stats.routes_replaced
+        told.append([stats.loss, stats.gradient, *shares])
+    scores = model.logprobs([routed(row) for row in rows(7)])
+    return [*told, torch.cat(scores).tolist()]
+
+
+def sample(row: ScoredRow, number: int) -> Sample:
+    return Sample(
+        session_id=f"s{number}",
+        turns=(0,),
+        ids=row.ids,
+        mask=row.counted,
+        logprobs=tuple(-4.0 if counted else 0.0 for counted in row.counted),
+        versions=(0,) * len(row.ids),
+        temperatures=row.temperatures,
+        advantage=(-1.0) ** number,
+        routes=row.routes,
+    )
 
 
 def lead(trainer: LeadingTrainer, model: ShardedModel) -> None:

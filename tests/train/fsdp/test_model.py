@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tests.train.fsdp.models import FAMILIES, VOCABULARY, checkpoint, rows
-from transformers import AutoModelForCausalLM, Qwen3MoeConfig
+from tests.train.fsdp.models import checkpoint, rows
+from transformers import AutoModelForCausalLM
 
 from ostinato.model.tensor_files import CheckpointError, TensorFiles
 from ostinato.store import Objects
@@ -216,17 +216,3 @@ def test_a_damaged_checkpoint_is_refused(start: Path, damage: Callable[[Path], N
     damage(start)
     with pytest.raises(CheckpointError, match=message):
         model(start)
-
-
-def test_experts_that_transformers_fuses_are_refused(tmp_path: Path) -> None:
-    sizes = FAMILIES["qwen3"].to_dict() | {"vocab_size": VOCABULARY}
-    keys = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim")
-    config = Qwen3MoeConfig(
-        **{key: sizes[key] for key in (*keys, "vocab_size")},
-        num_experts=4,
-        num_experts_per_tok=2,
-        moe_intermediate_size=16,
-        intermediate_size=48,
-    )
-    with pytest.raises(CheckpointError, match="not of both"):
-        model(checkpoint(tmp_path / "start", config))

@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tests.train.fsdp import ranked
-from tests.train.fsdp.models import FAMILIES, checkpoint
+from tests.train.fsdp.models import FAMILIES, ROUTED, checkpoint
 from tests.train.fsdp.test_model import lessons
 
 from ostinato.store import Objects
@@ -34,9 +34,9 @@ def torchrun(tmp_path: Path, start: Path, *more: str) -> subprocess.CompletedPro
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["llama", "qwen2"])
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3_moe"])
 def test_two_ranks_train_and_publish_as_one(tmp_path: Path, family: str) -> None:
-    start = checkpoint(tmp_path / "start", FAMILIES[family])
+    start = checkpoint(tmp_path / "start", (FAMILIES | ROUTED)[family])
     done = torchrun(tmp_path, start)
     assert done.returncode == 0, done.stderr[-3000:]
     model = ShardedModel(start, tmp_path / "one", TrainerConfig(kind="fsdp"), Ranks(rank=0, size=1))
@@ -52,6 +52,20 @@ def test_two_ranks_train_and_publish_as_one(tmp_path: Path, family: str) -> None
     written = load_file(tmp_path / "two" / "written" / "model.safetensors")
     for name, tensor in model.served().items():
         torch.testing.assert_close(written[name], tensor, rtol=0, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_two_ranks_replay_routes_as_one(tmp_path: Path) -> None:
+    start = checkpoint(tmp_path / "start", ROUTED["qwen3_moe"])
+    done = torchrun(tmp_path, start, "routes")
+    assert done.returncode == 0, done.stderr[-3000:]
+    model = ShardedModel(start, tmp_path / "one", TrainerConfig(kind="fsdp"), Ranks(rank=0, size=1))
+    *steps, scores = json.loads(done.stdout.splitlines()[-1])
+    *alone, expected = ranked.replaying(model)
+    for mine, theirs in zip(steps, alone, strict=True):
+        assert mine == pytest.approx(theirs, rel=1e-4)
+        assert mine[2] == 1 and 0 < mine[4] < mine[3]
+    assert scores == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.slow

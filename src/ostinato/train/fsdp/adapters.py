@@ -3,6 +3,7 @@
 Only A and B are trained.
 """
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,11 +16,17 @@ ADAPTER = "default"
 
 
 def adapt(model: nn.Module, rank: int) -> None:
-    """Add an adapter of `rank` to every linear layer but the output matrix; all else is frozen."""
+    """Add an adapter of `rank` to every linear layer but the output matrix; all else is frozen.
+
+    Experts that are one tensor are no linear layers, so they are frozen too.
+    """
     for parameter in model.parameters():
         parameter.requires_grad = False
     config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM")
-    inject_adapter_in_model(config, model, adapter_name=ADAPTER)
+    with warnings.catch_warnings():
+        # peft brings a rank for fused experts, which nothing here targets
+        warnings.filterwarnings("ignore", "The following (rank|alpha)_pattern keys", RuntimeWarning)
+        inject_adapter_in_model(config, model, adapter_name=ADAPTER)
 
 
 def merged(model: nn.Module) -> Iterator[tuple[str, Tensor]]:

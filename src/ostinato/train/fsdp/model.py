@@ -18,6 +18,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
+from ostinato.model.replay import ReplayCounts, RouterShape
 from ostinato.model.tensor_files import write_tensors
 from ostinato.sync.shards import Shard, flatten
 from ostinato.sync.weights import state_root, to_blobs
@@ -25,11 +26,12 @@ from ostinato.train.base import Note, PieceLoss, StateError
 from ostinato.train.batch import ScoredRow
 from ostinato.train.config import TrainerConfig
 from ostinato.train.fsdp.adapters import adapt, merged
+from ostinato.train.fsdp.experts import fused, separated
 from ostinato.train.fsdp.ranks import Ranks
 from ostinato.train.fsdp.scoring import ScoringModel, load_scoring
 from ostinato.train.fsdp.states import ShardedStates
 from ostinato.train.local import ROOT
-from ostinato.train.packing import Pack, pack, packs
+from ostinato.train.packing import Pack, pack, packed_replay, packs
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 BETAS = (0.9, 0.95)
@@ -67,15 +69,29 @@ class ShardedModel:
             fused=ranks.size == 1,
         )
         self._states = ShardedStates(run_dir / "states", ranks)
+        self._replayed = ReplayCounts()
+
+    @property
+    def router(self) -> RouterShape | None:
+        return self._scoring.router
+
+    def replayed(self) -> ReplayCounts:
+        counts, self._replayed = self._replayed, ReplayCounts()
+        return sum(self._ranks.all(counts), ReplayCounts())
 
     def accumulate(self, rows: Sequence[ScoredRow], loss: PieceLoss) -> float:
         total = 0.0
         for part in self._share(rows):
-            logprobs = self._scoring(part.to(self._ranks.device))
+            here = part.to(self._ranks.device)
+            replay = packed_replay(here, self.router)
+            logprobs = self._scoring(here, replay)
             # FSDP takes the mean of the ranks' gradients; the loss is a sum over all rows.
             value = loss(part.rows, logprobs) if part.rows else logprobs.sum() * 0.0
             (value * self._ranks.size).backward()
             total += value.item()
+            if replay is not None:
+                replay.check_used(2 if self._config.recompute else 1)
+                self._replayed += replay.counts
         return float(sum(self._ranks.all(total)))
 
     def _share(self, rows: Sequence[ScoredRow]) -> Iterator[Pack]:
@@ -103,7 +119,8 @@ class ShardedModel:
         own: dict[int, Tensor] = {}
         for part in self._share(rows):
             counts = [len(rows[i].places) for i in part.rows]
-            scores = self._scoring(part.to(self._ranks.device)).cpu()
+            here = part.to(self._ranks.device)
+            scores = self._scoring(here, packed_replay(here, self.router)).cpu()
             own.update(zip(part.rows, scores.split_with_sizes(counts), strict=True) if counts else ())
         together = {i: scores for some in self._ranks.all(own) for i, scores in some.items()}
         return [together.get(i, torch.empty(0)) for i in range(len(rows))]
@@ -117,11 +134,14 @@ class ShardedModel:
         dtype, weights = DTYPES[self._config.served], dict[str, Tensor | Shard]()
         for name, tensor in merged(self._scoring.model):
             local, start = _local(tensor)
-            if isinstance(tensor, DTensor):
+            held = local.to(dtype).cpu()
+            if fused(name, tensor):
+                weights |= separated(name, held, start)
+            elif isinstance(tensor, DTensor):
                 if local.numel():
-                    weights[name] = Shard(tensor=local.to(dtype).cpu(), start=start, rows=tensor.shape[0])
+                    weights[name] = Shard(tensor=held, start=start, rows=tensor.shape[0])
             elif self._ranks.leads:
-                weights[name] = local.to(dtype).cpu()
+                weights[name] = held
         return weights
 
     @torch.no_grad()
@@ -129,14 +149,23 @@ class ShardedModel:
         own = dict(merged(self._scoring.model))
         if self._config.lora_rank:
             raise StateError("adapters begin at a checkpoint: start the run from that version's checkpoint")
-        if own.keys() != tensors.keys():
-            odd = sorted(own.keys() ^ tensors.keys())[:3]
+        shapes = {
+            part: whole.shape
+            for name, tensor in own.items()
+            for part, whole in separated(name, torch.empty(tensor.shape, device="meta"))
+        }
+        if shapes.keys() != tensors.keys():
+            odd = sorted(shapes.keys() ^ tensors.keys())[:3]
             raise StateError(f"the published weights do not fit the model: {odd} are in one of them only")
+        if misfit := next((name for name, shape in shapes.items() if tensors[name].shape != shape), None):
+            raise StateError(f"{misfit} is published with shape {list(tensors[misfit].shape)}")
         for name, tensor in own.items():
             local, start = _local(tensor)
-            if tensors[name].shape != tensor.shape:
-                raise StateError(f"{name} is published with shape {list(tensors[name].shape)}")
-            local.copy_(tensors[name][start : start + local.shape[0]] if local.ndim else tensors[name])
+            if fused(name, tensor):
+                for part, matrix in separated(name, local, start):
+                    matrix.copy_(tensors[part])
+            else:
+                local.copy_(tensors[name][start : start + local.shape[0]] if local.ndim else tensors[name])
         self.optimizer.state.clear()
 
     def save(self, number: int, note: Note) -> None:
@@ -182,8 +211,11 @@ class ShardedModel:
     def write(self, directory: Path) -> None:
         dtype = DTYPES[self._config.served]
         whole = (
-            (name, (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).to(dtype).cpu())
+            part
             for name, tensor in merged(self._scoring.model)
+            for part in separated(
+                name, (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).to(dtype).cpu()
+            )
         )
         if self._ranks.leads:
             directory.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ Shapes: T packed tokens, N scored tokens, C hidden size, H heads.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +15,10 @@ from transformers import AttentionInterface, AutoModelForCausalLM
 from transformers.masking_utils import AttentionMaskInterface
 
 from ostinato.model.checkpoint import BUFFERS, HEAD
+from ostinato.model.replay import Replay, RouterShape
 from ostinato.model.tensor_files import CheckpointError, TensorFiles, finite
 from ostinato.train.batch import ScoredRow
+from ostinato.train.fsdp.experts import replayable, separated
 from ostinato.train.losses import token_logprobs
 from ostinato.train.packing import Pack, attend, pack
 
@@ -49,16 +51,23 @@ AttentionMaskInterface.register(ATTENTION, lambda *_, **__: None)
 class ScoringModel(nn.Module):
     """A causal language model whose forward pass returns log-probabilities instead of logits."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, router: RouterShape | None = None) -> None:
         super().__init__()
         self.model = model
+        self.router = router
 
-    def forward(self, pack: Pack) -> Tensor:
+    def forward(self, pack: Pack, replay: Replay | None = None) -> Tensor:
         """Return the log-probabilities [N] of the scored tokens, row by row."""
         causal: Any = self.model
         hidden_TC = causal.get_decoder()(
-            input_ids=pack.ids_T[None], position_ids=pack.positions_T[None], use_cache=False, pack=pack
+            input_ids=pack.ids_T[None],
+            position_ids=pack.positions_T[None],
+            use_cache=False,
+            pack=pack,
+            replay=replay,
         ).last_hidden_state[0]
+        if replay is not None:
+            replay.check_used()
         head = causal.get_output_embeddings()
         pieces = range(0, len(pack.targets_N), HEAD_TOKENS)
         return torch.cat([self._piece(head, hidden_TC, pack, slice(at, at + HEAD_TOKENS)) for at in pieces])
@@ -95,6 +104,7 @@ def load_scoring(directory: Path) -> ScoringModel:
     rows = _probe(int(model.config.get_text_config().vocab_size))
     try:
         plain = plain_logprobs(model, rows)
+        router = replayable(cast(Any, model).get_decoder(), torch.tensor(rows[0].ids))
         model.set_attn_implementation(ATTENTION)
         with torch.no_grad():
             packed = ScoringModel(model)(pack(rows))
@@ -107,7 +117,7 @@ def load_scoring(directory: Path) -> ScoringModel:
             f"{directory}: packed rows of a {model.config.model_type} are not scored as its own forward pass "
             "does: it attends or computes logits in a way that the trainer does not know"
         )
-    return ScoringModel(model)
+    return ScoringModel(model, router)
 
 
 @torch.no_grad()
@@ -126,7 +136,7 @@ def _check_weights(directory: Path, model: nn.Module) -> None:
     """Raise CheckpointError for a weight that is not finite, and when transformers renames or fuses tensors,
     since engines could not load their versions."""
     stored = {name for name in TensorFiles.open(directory).entries if not name.endswith(BUFFERS)}
-    own = {name for name, _ in model.named_parameters()}
+    own = {name for fused, tensor in model.named_parameters() for name, _ in separated(fused, tensor)}
     odd = sorted((stored - {HEAD}) ^ (own - {HEAD}))
     if odd:
         raise CheckpointError(
