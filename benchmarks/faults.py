@@ -47,7 +47,6 @@ MODULES = {
     "trainer": "ostinato.train.learner",
 }
 KINDS = (*MODULES, "reconciler", "sandbox")
-WAITS_S = (0.3, 6.0)
 SETTINGS = """
 sandbox = "process"
 
@@ -82,6 +81,7 @@ def main() -> int:
     parser.add_argument("--schedules", type=int, default=9_000)
     parser.add_argument("--repeats", type=int, default=1_000, help="scheduled runs beside their twins")
     parser.add_argument("--kills", type=int, default=200, help="kills of real processes")
+    parser.add_argument("--every", type=float, default=3.0, help="mean seconds between two kills")
     parser.add_argument("--patience", type=float, default=300.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
@@ -149,6 +149,7 @@ class Real:
         self._folder = folder
         self._kills = options.kills
         self._patience = options.patience
+        self._every = options.every
         self._chance = random.Random(options.seed)
         self.counts: Counter[str] = Counter()
 
@@ -196,7 +197,7 @@ class Real:
                 _wait_for_orphans(directory)
                 process = self._command(directory, settings)
             if killing:
-                time.sleep(self._chance.uniform(*WAITS_S))
+                time.sleep(self._chance.uniform(0.1, 1.9) * self._every)
                 self._kill(process, directory)
             else:
                 time.sleep(0.5)

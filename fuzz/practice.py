@@ -72,7 +72,7 @@ SOLVED = SolvedReward()
 
 
 class NumberRunner:
-    """A `Runner` whose sessions follow from their seeds.
+    """A `SessionRunner` whose sessions follow from their seeds.
 
     `point` is called wherever another actor may act or this process may die. `version` returns the version
     that a token is sampled with. `failing` is the share of sandboxes and verifications that fail.
@@ -166,7 +166,7 @@ class NumberRunner:
 def reconciler(
     store: Store, runner: NumberRunner, folder: Path, config: PracticeConfig, training: Training, **more: Any
 ) -> Reconciler:
-    return Reconciler(SlotWork(runner, config), store, SOLVED, folder, training, seed=7, **more)
+    return Reconciler(SlotWork(runner, config), store, SOLVED, folder, training, **{"seed": 7, **more})
 
 
 def defects(store: Store) -> Counter[str]:

@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 
 from ostinato.config import load
+from ostinato.loop import services as services_module
 from ostinato.loop.run import Run
 from ostinato.loop.services import Service, ServiceError, Services, watch
 
@@ -79,6 +80,24 @@ async def test_a_killed_service_comes_back_on_its_port(tmp_path: Path) -> None:
         assert settings.port == service.ready["port"], "a restart takes the same one"
         assert services.restarts == 1
     assert not await answers(url)
+
+
+async def test_a_service_that_hangs_is_ended_and_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stopped process accepts connections, but it never answers."""
+    for name, seconds in (("HEALTH_S", 0.05), ("ANSWER_S", 2.0), ("MOST_SILENT", 2)):
+        monkeypatch.setattr(services_module, name, seconds)
+    async with Services(Run(directory=tmp_path)) as services:
+        service = await services.start("web", "shop_server", Settings())
+        assert await answers(service.url)
+        os.kill(service.pid, signal.SIGSTOP)
+
+        async def back() -> None:
+            while not service.restarts or not await answers(service.url):
+                await asyncio.sleep(0.05)
+
+        await services.guard(back())
 
 
 async def test_a_service_that_does_not_start_shows_its_log(tmp_path: Path) -> None:

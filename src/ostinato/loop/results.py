@@ -52,7 +52,8 @@ class Practised:
     version: int
     sessions: int
     void: int
-    """Attempts that came to nothing: a failure of ours spoilt them, or they were cut off by a restart."""
+    """Attempts that came to nothing and were followed by another: a failure of ours spoilt them, or a restart
+    cut them off."""
     untrainable: int
     """Turns that could not be trained on."""
     root: str

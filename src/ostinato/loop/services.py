@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import ctypes
 import json
+import logging
 import os
 import signal
 import sys
@@ -19,10 +20,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import aiohttp
+
 from ostinato.config import dump_tables
 from ostinato.loop.run import Run, write_whole
 from ostinato.web.secret import ENGINE_SECRET, new_secret
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 READY_TIMEOUT_S = 600.0
 """A service that dies says so at once; a vLLM compiles and loads for minutes."""
@@ -33,6 +37,9 @@ WRONG = 2
 """The exit status of a service with wrong settings, such as a port in use."""
 MAX_RESTARTS, RESTARTS_WITHIN_S = 5, 600.0
 """A service that dies more often than this within the time is given up; deaths of long ago do not count."""
+HEALTH_S, ANSWER_S, MOST_SILENT = 10.0, 30.0, 4
+"""Seconds between two questions to a service, seconds that an answer may take, and questions without one
+after which it is taken to hang: minutes in all, since a busy machine is no hanging one."""
 PAUSE_S = 1.0
 """Seconds between a start that failed and the next attempt."""
 PR_SET_PDEATHSIG = 1
@@ -177,7 +184,7 @@ class Service:
 
     async def _watch(self) -> None:
         while True:
-            status = await self._ended()
+            status = await self._ended_or_silent()
             if self._stopping:
                 return
             try:
@@ -189,6 +196,41 @@ class Service:
     async def _ended(self) -> int:
         assert self._process is not None
         return await self._process.wait()
+
+    async def _ended_or_silent(self) -> int:
+        """Return the exit status of a service that ended; one that stays silent is ended first."""
+        silent = 0
+        while silent < MOST_SILENT:
+            ended = asyncio.ensure_future(self._ended())
+            done, _ = await asyncio.wait([ended], timeout=HEALTH_S)
+            if done:
+                return ended.result()
+            ended.cancel()
+            silent = 0 if await self._answers() else silent + 1
+        log.warning("%s did not answer %d times and is started again", self.name, silent)
+        self.kill()
+        return await self._ended()
+
+    async def _answers(self) -> bool:
+        """Return whether the service answers at all, whatever it says; one without a port always does."""
+        if "port" not in self.ready:
+            return True
+        timeout = aiohttp.ClientTimeout(total=ANSWER_S)
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=timeout) as http,
+                http.get(self.url + "/healthz") as response,
+            ):
+                await response.read()
+        except (aiohttp.ClientError, TimeoutError):
+            return False
+        return True
+
+    def kill(self) -> None:
+        """End the process at once; whoever waits for it starts it again."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
 
     async def _restart(self, status: int) -> None:
         """Start it again.

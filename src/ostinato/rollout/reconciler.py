@@ -36,7 +36,8 @@ from ostinato.tasks.source import Problem
 from ostinato.types import Ending, Group, Sample, State, Task
 
 log = logging.getLogger(__name__)
-POLL_S = 0.05
+POLL_S = 0.2
+"""Seconds after which the trainer's progress is looked at; a session that ends is noticed at once."""
 FAILURES = 1
 """The failures of ours after which a slot is tried once more; one more, and it is dropped."""
 

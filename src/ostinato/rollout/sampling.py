@@ -38,7 +38,7 @@ def _digest(text: str, size: int) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=size).digest()
 
 
-class Runner(Protocol):
+class SessionRunner(Protocol):
     """A runner of sessions, of our own agent or of an outside harness."""
 
     async def grow(
@@ -64,7 +64,7 @@ class Runner(Protocol):
 class SlotWork:
     """Samples and verifies the sessions of slots, each within the time limit of the settings."""
 
-    runner: Runner
+    runner: SessionRunner
     config: PracticeConfig
 
     async def sample(self, task: Task, id: str, seed: int) -> Sampled:

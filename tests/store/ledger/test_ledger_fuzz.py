@@ -1,13 +1,16 @@
-"""A few of the schedules of `benchmarks/ledger_fuzz.py`, and proof that they notice defects."""
+"""A few of the schedules of `benchmarks/faults.py`, and proof that they notice defects."""
 
 import logging
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fuzz.ledger import run_schedule
+from fuzz.repeat import run_repeat
 
+from ostinato.rollout import sampling
 from ostinato.store import Ledger
 from ostinato.store.sql import database
 from ostinato.train.learner import Learner
@@ -79,3 +82,15 @@ def test_the_schedules_notice_each_fixed_defect(
     monkeypatch.setattr(*MUTATIONS[mutation])
     tens = (range(start, start + 10) for start in range(0, 300, 10))
     assert any(any(wrong(ten, folder).values()) for ten in tens), "none of 300 schedules shows it"
+
+
+def test_a_synchronous_run_that_dies_ends_in_the_root_of_one_that_does_not(folder: Path) -> None:
+    counts = run_repeat(1, folder) + run_repeat(5, folder)
+    assert counts["repeats"] == 2 and counts["kills"] > 0
+    assert counts["roots_differ"] == 0
+
+
+@pytest.mark.slow
+def test_the_root_notices_a_seed_that_is_not_derived(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "sampling_seed", lambda *_: random.getrandbits(60))
+    assert run_repeat(1, folder)["roots_differ"] == 1

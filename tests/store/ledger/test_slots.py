@@ -58,7 +58,7 @@ def test_slots_are_read_as_they_were_written(slots: Slots, store: Store) -> None
     assert (cut.attempt, cut.failures, cut.session_id) == (1, 0, "a2")
     (tried,) = slots.move([done], [again(done, "b2", "the verifier failed")])
     assert Slots(store).open()["p"][1] == tried and (tried.failures, tried.kept) == (1, None)
-    assert slots.reasons() == {INTERRUPTED: 1, "the verifier failed": 1}
+    assert slots.reasons() == {INTERRUPTED: 1, "the verifier failed": 1} and slots.tried_again() == 2
 
 
 def test_a_transition_that_there_is_not_is_refused(slots: Slots) -> None:

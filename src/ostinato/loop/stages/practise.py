@@ -14,6 +14,7 @@ from ostinato.loop.services import Service, alongside, watch
 from ostinato.loop.stages.learn import last_line, start_learner
 from ostinato.loop.stages.prepare import load_wire
 from ostinato.loop.stages.problems import stream
+from ostinato.loop.stages.stalled import Stalled
 from ostinato.loop.workshop import Workshop
 from ostinato.rewards.practice.definition import PracticeReward
 from ostinato.rollout.reconciler import Reconciler, Training
@@ -21,6 +22,7 @@ from ostinato.rollout.sampling import SlotWork
 from ostinato.store.definitions import keep_definition
 from ostinato.store.ledger.account import state_root
 from ostinato.store.ledger.ledger import Ledger
+from ostinato.store.ledger.phases import Phase
 from ostinato.store.ledger.slot_rows import SlotState
 from ostinato.store.ledger.slots import Slots
 from ostinato.types import Arm, State
@@ -36,14 +38,17 @@ async def practise(shop: Workshop) -> Practised:
         reconciler = _reconciler(shop, engine, versions)
         steps = replace(config.refine, versions=None)
         learner = await start_learner(shop, "practice", steps, until=versions)
-        learning = True
+        learning, stalled = True, Stalled(config.refine.groups)
         with shop.show.stage("practice", total=versions) as bar:
 
             def tick() -> None:
+                version = last_line(log).get("version", 0)
+                if stalled.notice(version, _ready(shop)):
+                    learner.kill()
                 recent = reconciler.progress.recent
                 rate = sum(recent) / max(1, len(recent))
                 bar.at(
-                    last_line(log).get("version", 0),
+                    version,
                     f"{reconciler.progress.groups} groups, {rate:.0%} solved of the latest",
                 )
 
@@ -51,6 +56,12 @@ async def practise(shop: Workshop) -> Practised:
                 await watch(learner, tick, [acting])
                 learning = False
         return _practised(shop, last_line(log), await shop.counters(engine))
+
+
+def _ready(shop: Workshop) -> int:
+    """Return the number of groups that the trainer could be working on."""
+    phases = Slots(shop.store).phases()
+    return phases[Phase.OFFERED] + phases[Phase.CLAIMED]
 
 
 def _reconciler(shop: Workshop, engine: Service, versions: int) -> Reconciler:
@@ -72,11 +83,11 @@ def _practised(shop: Workshop, line: Mapping[str, Any], engine: Counters) -> Pra
     """Close the ledger, and return what came of practice, read from the rows of all processes that worked."""
     ledger = Ledger(shop.store)
     ledger.close_out()
-    entered = Slots(shop.store).entered()
+    slots = Slots(shop.store)
     return Practised(
         version=line["version"],
-        sessions=entered[SlotState.FINISHED],
-        void=entered[SlotState.PLANNED] - entered[SlotState.RUNNING],
+        sessions=slots.entered()[SlotState.FINISHED],
+        void=slots.tried_again(),
         untrainable=ledger.states()[State.UNTRAINABLE],
         root=state_root(shop.store, line["weights"]),
         engine=engine,

@@ -107,6 +107,13 @@ class Slots:
         with self._database.read() as connection:
             return slot_rows.counts(connection)
 
+    def tried_again(self) -> int:
+        """Return the number of attempts that came to nothing and were followed by another."""
+        slot = schema.slots.c
+        query = select(func.count()).where(slot.state == SlotState.PLANNED.value, slot.attempt > 0)
+        with self._database.read() as connection:
+            return connection.scalar(query) or 0
+
     def reasons(self) -> dict[str, int]:
         """Return how often a slot was planned again or dropped for each reason."""
         slot = schema.slots.c
