@@ -1,16 +1,18 @@
 """The agent's loop with a scripted model in a real sandbox.
 
-Covers harness/agent.py, harness/conversation.py, harness/instructions.py and harness/scripted.py.
+Covers harness/agent.py, harness/conversation.py, harness/instructions.py, harness/roles.py and
+harness/scripted.py.
 """
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ostinato.harness.agent import Agent, HarnessConfig
-from ostinato.harness.client import ContextExceeded, GatewayRefused, GatewayUnavailable, Reply
+from ostinato.harness.client import ContextExceeded, GatewayRefused, GatewayUnavailable, Reply, TokenCount
 from ostinato.harness.conversation import Conversation, Outcome, messages, unanswered
 from ostinato.harness.permissions.rules import Action, Permissions, Rule
 from ostinato.harness.profiles.profile import CORE, PROFILES
@@ -20,7 +22,7 @@ from ostinato.harness.session_log import LogEventKind, SessionLog, load
 from ostinato.harness.tools.definitions import TOOLS
 from ostinato.harness.users import Grant, ScriptedUser
 from ostinato.sandbox.base import Sandbox
-from ostinato.types import Ending, SignalKind, Source
+from ostinato.types import Ending, SignalKind, Source, TurnKind
 
 
 def says(text: str | None, *, finish: str = "stop", tokens: int = 20, broken: str | None = None) -> Reply:
@@ -305,7 +307,8 @@ async def test_instructions_that_lead_elsewhere_are_not_read(sandbox: Sandbox, u
 
 
 async def test_a_full_context_is_summarised_and_the_work_goes_on(sandbox: Sandbox, user, tmp_path) -> None:
-    replies = [calls(READ, tokens=80), says("calc.py line 2 is wrong"), calls(EDIT), says("fixed")]
+    thought = "I read it twice.\nSummary:\nno\nSummary: calc.py line 2 is wrong"
+    replies = [calls(READ, tokens=80), says(thought), calls(EDIT), says("fixed")]
     client = ScriptedClient(replies)
     config = HarnessConfig(profile="full", max_context=100)
     agent = Agent(client, sandbox, user, config)
@@ -321,7 +324,8 @@ async def test_a_full_context_is_summarised_and_the_work_goes_on(sandbox: Sandbo
     assert summary.max_tokens == 25
     assert [message["role"] for message in after.messages] == ["system", "user", "user"]
     assert after.messages[1]["content"] == "calc.py is off"
-    assert after.messages[2]["content"].endswith("go on from it:\n\ncalc.py line 2 is wrong")
+    carried = after.messages[2]["content"]
+    assert carried.endswith("go on from it:\n\ncalc.py line 2 is wrong\n\nSummaries before this one: 0")
     assert messages(load(tmp_path / "s1.jsonl")) == list(outcome.transcript)
 
 
@@ -331,3 +335,54 @@ async def test_without_a_summary_it_ends(sandbox: Sandbox, user) -> None:
         assert (outcome.ending, outcome.reason) == (Ending.TOKEN_LIMIT, "the model wrote no summary")
     outcome, _ = await run(sandbox, user, calls(READ, tokens=80), says("done"), max_context=100)
     assert outcome.ending is Ending.FINISHED  # core never summarises
+
+
+STEPS = [{"content": "a", "status": "completed"}, {"content": "b", "status": "pending"}]
+PLAN = ("todo_write", {"todos": STEPS})
+
+
+async def test_a_chain_of_summaries_carries_state_and_never_the_instructions(
+    sandbox: Sandbox, user, tmp_path: Path
+) -> None:
+    """The trigger counts tokens beyond the first prompt; plan and number come from the harness."""
+    counts = iter([(100, 110), (100, 165), (100, 170), (120, 150), (120, 161), (120, 170), (130, 150)])
+
+    def counted(reply: Reply) -> Reply:
+        prompt, total = next(counts)
+        return replace(reply, tokens=total, usage=TokenCount(prompt=prompt, completion=total - prompt))
+
+    replies = [calls(READ), calls(PLAN), says("early"), calls(READ), calls(READ), says("late"), says("done")]
+    client = ScriptedClient(list(map(counted, replies)))
+    config = HarnessConfig(profile="full", max_context=400, summarize_after=60)
+    agent, log = Agent(client, sandbox, user, config), SessionLog(tmp_path / "s1.jsonl")
+    conversation = agent.converse("s1", log=log)
+    outcome = await agent.prompt(conversation, "calc.py is off")
+    log.close()
+    assert (outcome.ending, outcome.turns, conversation.summaries) == (Ending.FINISHED, 7, 2)
+    kinds = [ask.kind for ask in client.asked]
+    assert [i for i, kind in enumerate(kinds) if kind is TurnKind.SUMMARY] == [2, 5]
+    first, last = client.asked[0].messages, client.asked[6].messages
+    assert last[:2] == first[:2], "the system prompt and the user's words stay as they were"
+    assert len(last) == 3 and "early" not in last[2]["content"]
+    plan = "Your plan:\n- [completed] a\n- [pending] b"
+    assert last[2]["content"].endswith(f"late\n\nSummaries before this one: 1\n{plan}")
+    log = SessionLog(tmp_path / "s1.jsonl")
+    again = agent.converse("s1", log=log)
+    log.close()
+    assert (again.summaries, again.plan, again.first) == (2, conversation.plan, 100)
+
+
+async def test_a_model_that_summarises_sees_its_own_use_of_tokens(sandbox: Sandbox, user) -> None:
+    both = calls(READ, EDIT, tokens=40)
+    for profile in ("compact", "core"):
+        outcome, _ = await run(sandbox, user, both, says("done"), profile=profile, max_context=100)
+        results = [message["content"] for message in outcome.transcript if message["role"] == "tool"]
+        assert "tokens used" not in results[0]
+        assert results[1].endswith("[40 of 75 tokens used]") == (profile == "compact")
+        await sandbox.write("calc.py", b"def alpha(a, b):\n    return a - b\n")
+
+
+def test_the_profile_that_summarises_pebbles_shows_the_tools_of_core() -> None:
+    compact = PROFILES["compact"]
+    assert (compact.tools, compact.system) == (CORE.tools, CORE.system)
+    assert compact.hash != CORE.hash and compact.summarize is not None

@@ -1,6 +1,7 @@
 """The reconciler: with a real gateway, sandbox and verifier and a script for a model; and killed at many
 points, with sessions that follow from their seeds."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -33,7 +34,7 @@ from ostinato.store.ledger.slots import Slots
 from ostinato.store.sql import schema
 from ostinato.tasks.pebble import generate, problem, provide
 from ostinato.tasks.teaching.habits import call
-from ostinato.types import Source, State, Task
+from ostinato.types import Source, State, Task, TurnKind
 
 CONFIG = PracticeConfig(group_size=4, groups_at_once=1, ready_ahead=2)
 
@@ -130,6 +131,44 @@ async def test_what_was_done_before_the_fork_is_paid_by_every_branch(tmp_path: P
             parts = {part.name: part for part in shop.store.rewards(id)[-1].parts}
             assert parts["broken"].value == -0.5 and parts["broken"].evidence != ()
             assert parts["effort"].value < scoring(shop).score(id, shop.store.turns(id), ()).total
+
+
+@pytest.mark.parametrize("trained", [True, False])
+async def test_all_segments_of_a_chain_have_the_advantage_of_its_outcome(
+    tmp_path: Path, trained: bool
+) -> None:
+    """The final reward counts for every token of the chain, its summary among them unless it is masked."""
+    pebble = generate("fix", "train", 3)
+    (change,) = pebble.changes
+    edit = call("edit", path=change.path, old_string=change.old, new_string=change.new)
+    wins, asked = set[str](), Counter[str]()
+
+    def mind(session_id: str, turn: int) -> str:
+        if session_id not in asked and len(asked) % 2:
+            wins.add(session_id)
+        asked[session_id] += 1
+        script = [call("read", path=change.path), "Summary: one line is off", edit, "Summary: done", "done"]
+        text = script[asked[session_id] - 1]
+        return "ok" if text == edit and session_id not in wins else text
+
+    async with circle(tmp_path, mind, ["practice"]) as shop:
+        backend = ProcessBackend()
+        harness = HarnessConfig(profile="compact", summarize_after=1)
+        runner = EpisodeRunner(shop.client("practice", "practice"), backend, Verifier(backend), harness)
+        config = replace(CONFIG, group_size=2, train_summaries=trained)
+        practice = reconciler(runner, shop, tmp_path, config)
+        await practice.run(iter([problem(pebble)]), lambda: practice.progress.groups > 0)
+        (group,) = Ledger(shop.store).claim(1, 9, -1)
+        for session in shop.store.sessions():
+            turns = shop.store.turns(session.id)
+            won = session.id in wins
+            assert [turn.segment for turn in turns] == ([0, 0, 1, 1, 2] if won else [0, 0, 1])
+            assert [turn.kind for turn in turns].count(TurnKind.SUMMARY) == 1 + won
+            rows = [sample for sample in group.samples if sample.session_id == session.id]
+            (advantage,) = {row.advantage for row in rows}
+            assert len(rows) == 2 + won and (advantage > 0) == won
+            learnt = [turn for turn in turns if trained or turn.kind is not TurnKind.SUMMARY]
+            assert sum(sum(row.mask) for row in rows) == sum(len(turn.completion.ids) for turn in learnt)
 
 
 class OnceVoid(Verifier):

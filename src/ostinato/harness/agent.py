@@ -8,19 +8,19 @@
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
 
 from ostinato.harness import instructions
 from ostinato.harness.client import Ask, ContextExceeded, GatewayRefused, GatewayUnavailable, Message, Reply
-from ostinato.harness.conversation import INTERRUPTED, Call, Conversation, Edit, Outcome, call_of
+from ostinato.harness.conversation import INTERRUPTED, PLAN, Call, Conversation, Outcome, call_of
 from ostinato.harness.errors import NotPermitted
 from ostinato.harness.execute import Executor, ToolResult
 from ostinato.harness.permissions.rules import ALLOW_ALL, Action, Permissions
 from ostinato.harness.profiles.profile import profile
+from ostinato.harness.profiles.prompt import USAGE
 from ostinato.harness.providers.base import NONE, Providers
+from ostinato.harness.roles import Keeper, ModelClient, Observer
 from ostinato.harness.session_log import FORMAT, LogEventKind, SessionLog
 from ostinato.harness.users import Grant, PermissionRequest, User
 from ostinato.sandbox.base import EndedWithinError, Sandbox, SandboxError
@@ -29,54 +29,10 @@ from ostinato.types import Ending, Signal, SignalKind, Source, TurnKind
 SUMMARIZE_AT = 0.75
 """The share of the context that may be full before the model writes a summary of its own."""
 SUMMARY_TOKENS = 1_200
-"""The most tokens of a summary; the model is asked for about 1000."""
+"""The most tokens of a summary, thinking included."""
 REFUSED = {Grant.NO: "by the user", Grant.ABSENT: "unasked, and nobody is there to ask"}
 FILES = {"read", "write", "edit"}
 """The tools whose path may lead below a nested AGENTS.md."""
-
-
-class ModelClient(Protocol):
-    """The part of a gateway's client that the agent uses."""
-
-    async def reply(self, ask: Ask, on_text: Callable[[str], None] | None = None) -> Reply: ...
-
-    async def signal(self, signal: Signal) -> None: ...
-
-
-class Observer(Protocol):
-    """An observer of a session as it happens. Calls have their canonical names, whatever the profile."""
-
-    def text(self, piece: str) -> None:
-        """Show a piece of the reply in progress."""
-        ...
-
-    def reply(self, reply: Reply) -> None:
-        """Take the whole reply, whose text was shown already."""
-        ...
-
-    def call(self, call: Call) -> None: ...
-
-    def edited(self, call: Call, edit: Edit) -> None:
-        """Show a file that the call changed; only sessions with a keeper report it."""
-        ...
-
-    def output(self, call: Call, piece: str) -> None:
-        """Show a piece of a running command's output; `result` has the text that the model reads."""
-        ...
-
-    def result(self, call: Call, observation: ToolResult) -> None: ...
-
-
-class Keeper(Protocol):
-    """A keeper of the files that calls change, so that changes can be undone."""
-
-    async def before(self, call: Call) -> str | None:
-        """Take a checkpoint; None for a call that changes nothing."""
-        ...
-
-    async def after(self, call: Call, checkpoint: str) -> list[Edit]:
-        """Return the edits since the checkpoint."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +51,9 @@ class HarnessConfig:
     temperature: float = 1.0
     max_broken: int = 1
     """The number of broken replies that get their error as a result; one more ends the session."""
+    summarize_after: int | None = None
+    """Tokens beyond the first instructions at which the model summarises its work, in a profile that
+    summarises; none takes three quarters of `max_context`."""
     command_timeout_s: float = 20.0
     """The longest time limit that a command may request."""
     profile: str = "core"
@@ -254,8 +213,13 @@ class Agent:
         return Ending.TOKEN_LIMIT
 
     def _is_nearly_full(self, conversation: Conversation) -> bool:
-        full = SUMMARIZE_AT * self._config.max_context
-        return self._profile.summarize is not None and conversation.tokens >= full
+        return self._profile.summarize is not None and conversation.tokens >= self._limit(conversation)
+
+    def _limit(self, conversation: Conversation) -> int:
+        """Return the tokens of prompt and completion at which the model is asked for a summary."""
+        full = int(SUMMARIZE_AT * self._config.max_context)
+        after = self._config.summarize_after
+        return full if after is None else min(full, (conversation.first or 0) + after)
 
     async def _summarize(self, conversation: Conversation) -> bool:
         """Let the model summarise its state and go on from the summary alone; False when it wrote none."""
@@ -310,11 +274,11 @@ class Agent:
             return
         broken = False
         for wire in calls:
-            observation = await self._call(conversation, wire)
+            observation = await self._call(conversation, wire, last=wire is calls[-1])
             broken = broken or observation.broken
         conversation.broken += broken
 
-    async def _call(self, conversation: Conversation, wire: Message) -> ToolResult:
+    async def _call(self, conversation: Conversation, wire: Message, *, last: bool) -> ToolResult:
         call = call_of(wire, self._profile)
         conversation.calls.append(call.tool)
         conversation.note(
@@ -323,10 +287,19 @@ class Agent:
         if self._observer:
             self._observer.call(call)
         observation = await self._refusal(conversation, call) or await self._kept(conversation, call)
-        conversation.observe(call, observation)
+        if call.tool == PLAN and observation.error is None:
+            conversation.note_plan(call.meant.arguments)
+        conversation.observe(call, self._with_usage(conversation, observation) if last else observation)
         if self._observer:
             self._observer.result(call, observation)
         return observation
+
+    def _with_usage(self, conversation: Conversation, observation: ToolResult) -> ToolResult:
+        """Return the result as the model reads it: where it summarises, it sees its own use of tokens."""
+        if self._profile.summarize is None:
+            return observation
+        line = USAGE.format(used=conversation.tokens, limit=self._limit(conversation))
+        return replace(observation, text=f"{observation.text}\n{line}")
 
     async def _refusal(self, conversation: Conversation, call: Call) -> ToolResult | None:
         """Return the refusal that the model reads when the call may not run; None when it may."""

@@ -12,10 +12,12 @@ from ostinato.harness.execute import ToolResult
 from ostinato.harness.permissions.rules import Action, Permissions, Rule
 from ostinato.harness.profiles.offers import Reading
 from ostinato.harness.profiles.profile import Profile
-from ostinato.harness.profiles.prompt import SUMMARY
+from ostinato.harness.profiles.prompt import SUMMARY, SUMMARY_LINE
 from ostinato.harness.session_log import LogEvent, LogEventKind, SessionLog
 from ostinato.types import Ending, Source
 
+PLAN = "todo_write"
+"""The canonical name of the tool that sets the plan."""
 INTERRUPTED = "interrupted before the call had answered"
 
 
@@ -108,6 +110,12 @@ class Conversation:
     """The index of the last reply."""
     tokens: int = 0
     """The number of tokens of the last prompt and completion together."""
+    first: int | None = None
+    """The number of tokens of the first prompt: the instructions, before any work."""
+    plan: list[tuple[str, str]] = field(default_factory=list)
+    """The steps of the last plan and their states."""
+    summaries: int = 0
+    """The summaries so far."""
     usage: TokenCount = NOTHING
     """The tokens of all replies of this process."""
     told: set[str] = field(default_factory=set)
@@ -128,6 +136,7 @@ class Conversation:
             log=None,
             messages=list(self.messages),
             words=list(self.words),
+            plan=list(self.plan),
             calls=list(self.calls),
             told=set(self.told),
             next_turn=0,
@@ -159,6 +168,7 @@ class Conversation:
             message=reply.message,
             finish=reply.finish,
             tokens=reply.tokens,
+            prompt=reply.usage.prompt,
             broken=reply.broken,
             arm=reply.arm,
             version=reply.version,
@@ -166,6 +176,7 @@ class Conversation:
         self.turns += 1
         self.last_turn, self.next_turn = turn, turn + 1
         self.tokens = reply.tokens
+        self.first = reply.usage.prompt if self.first is None else self.first
         self.usage += reply.usage
         self.messages.append(reply.message)
 
@@ -201,10 +212,20 @@ class Conversation:
         self.note(LogEventKind.UNDO, restored=list(restored), left=list(left))
         self.messages.append({"role": "user", "content": undone(restored, left)})
 
-    def restart(self, summary: str) -> None:
-        """Go on from a summary, as another segment with the system prompt and the user's own words."""
-        self.note(LogEventKind.SUMMARY, text=summary)
-        self.messages = _restarted(self.messages[:1], self.words, summary)
+    def note_plan(self, arguments: Mapping[str, Any]) -> None:
+        """Remember the plan that a call of `todo_write` sets."""
+        self.plan = _plan(arguments)
+
+    def restart(self, written: str) -> None:
+        """Go on from a summary, as another segment with the system prompt and the user's own words.
+
+        What was written before the line `Summary:` is thinking and stays behind. The state that the harness
+        knows comes below the summary: how many there were before, and the plan.
+        """
+        text = _after_thinking(written) + _state(self.summaries, self.plan)
+        self.note(LogEventKind.SUMMARY, text=text)
+        self.messages = _restarted(self.messages[:1], self.words, text)
+        self.summaries += 1
         self.tokens = 0
 
     def settle(self, reason: str) -> None:
@@ -235,6 +256,11 @@ class Conversation:
             match event.kind:
                 case LogEventKind.REPLY:
                     self.tokens = event.data["tokens"]
+                    self.first = event.data.get("prompt") if self.first is None else self.first
+                case LogEventKind.CALL if event.data["tool"] == PLAN:
+                    self.note_plan(event.data["arguments"])
+                case LogEventKind.SUMMARY:
+                    self.summaries += 1
                 case LogEventKind.ANSWERED if event.data["grant"] == "always":
                     self.grant(
                         Rule(**rule | {"action": Action(rule["action"])}) for rule in event.data["rules"]
@@ -269,6 +295,24 @@ def messages(events: Iterable[LogEvent]) -> list[Message]:
 def _restarted(system: list[Message], words: Iterable[str], summary: str) -> list[Message]:
     said: list[Message] = [{"role": "user", "content": text} for text in words]
     return [*system, *said, {"role": "user", "content": SUMMARY + summary}]
+
+
+def _after_thinking(written: str) -> str:
+    """Return what follows the last line `Summary:`, or all of it where there is none."""
+    _, line, after = f"\n{written}".rpartition(f"\n{SUMMARY_LINE}")
+    return (after if line else written).strip()
+
+
+def _state(summaries: int, plan: Iterable[tuple[str, str]]) -> str:
+    steps = "".join(f"\n- [{status}] {step}" for step, status in plan)
+    return f"\n\nSummaries before this one: {summaries}" + (f"\nYour plan:{steps}" if steps else "")
+
+
+def _plan(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the steps and states of a plan, whichever word a dialect has for the text of a step."""
+    lists = [value for value in arguments.values() if isinstance(value, list)]
+    steps = [step for steps in lists for step in steps if isinstance(step, dict) and "status" in step]
+    return [(str(step.get("content", step.get("step", ""))), str(step["status"])) for step in steps]
 
 
 def unanswered(found: Iterable[Message]) -> list[str]:

@@ -30,6 +30,8 @@ class PracticeConfig:
     """Turns before the fork. A session that ends sooner is not forked."""
     reward: Path | None = None
     """A TOML file with the definition of practice's reward; none takes the one that ships."""
+    train_summaries: bool = True
+    """False to leave the sessions' own summaries out of the loss: they are then read and never learnt."""
     outside: OutsideConfig = field(default_factory=OutsideConfig)
     """Somebody else's harness, which practises in place of our own."""
 

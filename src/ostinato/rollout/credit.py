@@ -128,16 +128,17 @@ def credit_live(scored: Sequence[LiveCredit], strata: Sequence[str]) -> list[Cre
     ]
 
 
-def samples(ledger: Ledger, credited: Credited) -> list[Sample]:
+def samples(ledger: Ledger, credited: Credited, *, summaries: bool = True) -> list[Sample]:
     """Return the samples of a session, none if nothing of it can be trained on.
 
+    With `summaries` false the session's own summaries are context and not trained on.
     Turns that are no part of a sample are accounted as untrainable, each with its reason.
     """
     turns, others = trainable(credited.turns)
     for reason, some in others.items():
         ledger.account([turn.id for turn in some], State.UNTRAINABLE, reason)
     try:
-        return samples_of(turns, credited.advantage)
+        return samples_of(turns, credited.advantage, summaries=summaries)
     except UntrainableError as error:
         log.warning("untrainable session %s: %s", credited.session_id, error)
         ledger.account([turn.id for turn in turns], State.UNTRAINABLE, error.reason)

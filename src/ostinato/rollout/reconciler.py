@@ -265,7 +265,8 @@ class Reconciler:
         credited, rewards = credit_group(self._store, self._definition, trees)
         rows: list[Sample] = []
         for each in credited:
-            rows += (own := samples(self._ledger, each))
+            own = samples(self._ledger, each, summaries=self._config.train_summaries)
+            rows += own
             self.progress.untrainable += not own
         self._count(trees)
         if not rows:

@@ -7,6 +7,7 @@ one row and each of its sampled tokens is trained on in the context it was sampl
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby, pairwise
 from typing import TypeVar
 
@@ -47,15 +48,27 @@ def trainable(turns: Sequence[Turn]) -> tuple[list[Turn], dict[str, list[Turn]]]
     return kept, others
 
 
-def samples_of(turns: Sequence[Turn], advantage: float) -> list[Sample]:
+def samples_of(turns: Sequence[Turn], advantage: float, *, summaries: bool = True) -> list[Sample]:
     """Return one Sample a segment, for the policy gradient; the mask is on the sampled tokens of every turn.
 
+    All segments of a session have its one advantage: what a summary carried on shows in the outcome alone.
+    With `summaries` false, the tokens of summaries are read and not trained on.
     Raises UntrainableError as `rows_of` does, and when the probability of what a turn sampled cannot be
     computed again.
     """
     if unscorable := next((turn for turn in turns if turn.unscorable is not None), None):
         raise UntrainableError(f"turn {unscorable.id}", f"{unscorable.unscorable}")
-    return rows_of(turns, advantage)
+    rows = rows_of(turns, advantage)
+    return rows if summaries else [_without_summaries(row, turns) for row in rows]
+
+
+def _without_summaries(row: Sample, turns: Sequence[Turn]) -> Sample:
+    mask = list(row.mask)
+    for turn in turns:
+        if turn.kind is TurnKind.SUMMARY and turn.index in row.turns:
+            start = len(turn.prompt_ids)
+            mask[start : start + len(turn.completion.ids)] = [False] * len(turn.completion.ids)
+    return replace(row, mask=tuple(mask))
 
 
 def rows_of(turns: Sequence[Turn], advantage: float = 0.0) -> list[Sample]:

@@ -83,7 +83,7 @@ def test_no_two_profiles_share_a_hash() -> None:
 
 
 def test_an_unknown_profile_names_the_known_ones() -> None:
-    with pytest.raises(ProfileError, match="no profile 'emacs': use one of core, full, claude"):
+    with pytest.raises(ProfileError, match="no profile 'emacs': use one of core, compact, full, claude"):
         profile("emacs")
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from ostinato.harness.errors import InvalidArguments
 from ostinato.harness.profiles.dialects import CLAUDE, CODEX, MINI, OPENCODE, PI, SHORT
 from ostinato.harness.profiles.offers import Offer, Reading, as_it_is
-from ostinato.harness.profiles.prompt import SHORT_SYSTEM, SUMMARIZE, SUMMARY, SYSTEM
+from ostinato.harness.profiles.prompt import SHORT_SYSTEM, SUMMARIZE, SUMMARY, SUMMARY_LINE, SYSTEM, USAGE
 from ostinato.harness.tools.definitions import CATALOGUE, TOOLS
 
 ANSWERS = 2
@@ -50,9 +50,9 @@ class Profile:
 
     def __post_init__(self) -> None:
         told: list[Any] = [ANSWERS, self.system, list(self.tools)]
-        rules = {"read_before_edit": self.read_before_edit, "summarize": self.summarize}
+        rules: dict[str, Any] = {"read_before_edit": self.read_before_edit, "summarize": self.summarize}
         if self.summarize is not None:
-            rules["summary"] = SUMMARY
+            rules |= {"summary": SUMMARY, "summary_line": SUMMARY_LINE, "usage": USAGE}
         if any(rules.values()):
             told.append(rules)
         digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
@@ -108,6 +108,7 @@ PROFILES: Mapping[str, Profile] = {
     each.name: each
     for each in (
         CORE,
+        Profile(name="compact", offers=CORE.offers, summarize=SUMMARIZE),
         Profile(name="full", offers=tuple(as_it_is(name) for name in CATALOGUE), summarize=SUMMARIZE),
         Profile(name="claude", offers=CLAUDE, read_before_edit=True, summarize=SUMMARIZE),
         Profile(name="opencode", offers=OPENCODE, summarize=SUMMARIZE),

@@ -16,10 +16,15 @@ SHORT_SYSTEM = (
 SUMMARY = "Your summary of the work so far; go on from it:\n\n"
 """The text before a summary, after the user's own words."""
 
+USAGE = "[{used} of {limit} tokens used]"
+"""The line below a turn's last result by which the model sees how soon it will be asked for a summary."""
+
 SUMMARIZE = (
-    "The conversation is nearly as long as you can read. Write a summary of about 1000 tokens from which you "
-    "can go on without it; the request stays visible to you. Say what is done, with the files you changed; "
-    "what you found out, with names and exact values; what failed and why; what remains, and the next step. "
-    "Do not call a tool."
+    "Please summarise the conversation: you go on from your summary and the request alone. Think first if "
+    "you need to, then write it after a line `Summary:`. Do not call a tool."
 )
-"""The question for a summary, put by the harness; the reply is a turn of the kind summary."""
+"""The question for a summary, put by the harness; the reply is a turn of the kind summary. It is short, since
+what a summary needs is learnt and not told."""
+
+SUMMARY_LINE = "Summary:"
+"""The line after which the summary begins; what stands before it is thinking, and is not carried on."""

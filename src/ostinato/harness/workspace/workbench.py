@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ostinato.config import ConfigError
-from ostinato.harness.agent import Agent, HarnessConfig, Observer
+from ostinato.harness.agent import Agent, HarnessConfig
 from ostinato.harness.client import GatewayClient, GatewayRefused, GatewayUnavailable, Reply
 from ostinato.harness.conversation import Call, Conversation, Edit, Outcome
 from ostinato.harness.execute import ToolResult
@@ -26,6 +26,7 @@ from ostinato.harness.providers import mcp, mcp_config
 from ostinato.harness.providers.base import Providers
 from ostinato.harness.providers.mcp_config import McpServer
 from ostinato.harness.providers.search import SearchAt
+from ostinato.harness.roles import Observer
 from ostinato.harness.session_log import LogError, LogEventKind, SessionLog, Sessions
 from ostinato.harness.users import Permitting, User
 from ostinato.harness.workspace import undo
