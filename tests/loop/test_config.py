@@ -48,6 +48,9 @@ def test_settings_that_can_work_are_taken() -> None:
         "tasks.held_out={}",
         "tasks.sources={ours = {}}",
         'tasks.sources={ours = {path = "no/such/folder"}}',
+        "tasks.sources={pebbles = {kinds = {fox = 1.0}}}",
+        "tasks.sources={pebbles = {kinds = {fix = 0.0}}}",
+        'tasks.sources={example = {kinds = {fix = 1.0}}}',
         "tasks.sources={pebbles = {weight = 0.0}, more = {weight = 1.0}}",
     ],
 )

@@ -1,14 +1,18 @@
 """Covers tasks/pebble/generate.py and tasks/pebble/base.py."""
 
+import builtins
 from collections import Counter
+from types import ModuleType
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ostinato.tasks.pebble import KINDS, MIXTURE, SPLITS, Pebble, generate, sample
+from ostinato.tasks.pebble import MIXTURE, SPLITS, Pebble, generate, sample
+from ostinato.tasks.pebble.generate import LATER
 
-pebbles = st.builds(generate, st.sampled_from(KINDS), st.sampled_from(SPLITS), st.integers(0, 10**9))
+pebbles = st.builds(generate, st.sampled_from(tuple(MIXTURE)), st.sampled_from(SPLITS), st.integers(0, 10**9))
 
 
 @given(pebbles)
@@ -89,3 +93,57 @@ def test_the_key_ignores_wording_and_parameters() -> None:
 def test_unknown_kinds_and_splits_are_refused(kind: str, split: str) -> None:
     with pytest.raises(ValueError, match=r"kinds .*'fix'.* splits .*'train'"):
         generate(kind, split, 0)
+
+
+later = st.builds(generate, st.sampled_from(LATER), st.sampled_from(SPLITS), st.integers(0, 10**6))
+
+
+def after(pebble: Pebble) -> dict[str, str]:
+    files = pebble.files
+    for change in pebble.changes:
+        assert files[change.path].count(f"{change.old}\n") == 1
+        files[change.path] = files[change.path].replace(f"{change.old}\n", f"{change.new}\n")
+    return files
+
+
+@settings(max_examples=60, deadline=None)
+@given(later)
+def test_the_later_kinds_are_solved_by_their_changes_alone(pebble: Pebble) -> None:
+    """The hidden tests of each kind fail before its changes and pass after all of them, and no fewer."""
+    assert generate(pebble.kind, pebble.split, pebble.seed) == pebble
+    assert passes(pebble, after(pebble)) and not passes(pebble, pebble.files)
+    for left_out in pebble.changes:
+        files = after(pebble)
+        files[left_out.path] = files[left_out.path].replace(f"{left_out.new}\n", f"{left_out.old}\n")
+        assert not passes(pebble, files)
+
+
+def passes(pebble: Pebble, files: dict[str, str]) -> bool:
+    """Run the hidden tests for real, each path as a module."""
+    made = {}
+    for path in pebble.paths:
+        module = ModuleType(path.removesuffix(".py"))
+        exec(files[path], module.__dict__)
+        made[module.__name__] = module
+    scope: dict[str, Any] = {"__builtins__": {**vars(builtins), "__import__": lambda name, *_: made[name]}}
+    try:
+        exec(pebble.hidden, scope)
+        for test in pebble.test_ids:
+            scope[test.split("::")[1]]()
+    except (AssertionError, ImportError, NameError):
+        return False
+    return True
+
+
+@given(st.sampled_from(SPLITS), st.integers(0, 10**6))
+def test_a_rotation_needs_what_its_first_edit_wipes_out(split: str, seed: int) -> None:
+    pebble = generate("carry", split, seed)
+    shown = [target.shown for target in pebble.targets]
+    assert len(set(shown)) == len(shown) == len(pebble.paths)
+    assert [target.wanted for target in pebble.targets] == [shown[-1], *shown[:-1]]
+    assert all(target.tested is None for target in pebble.targets)
+
+
+def test_the_later_kinds_are_drawn_where_a_run_names_them() -> None:
+    assert {sample("train", seed).kind for seed in range(300)} == set(MIXTURE)
+    assert {sample("train", seed, {"carry": 1.0, "add": 1.0}).kind for seed in range(30)} == {"carry", "add"}

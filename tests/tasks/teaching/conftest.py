@@ -1,10 +1,12 @@
 """A workbench that runs the teacher's tool calls on files in memory and imitates pytest's short output."""
 
+import builtins
 import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -106,15 +108,18 @@ class Workbench:
     @property
     def solved(self) -> bool:
         """True when the hidden assertions hold, run for real in this process."""
-        scope: dict[str, Any] = {}
+        modules = {}
         for path in self.pebble.paths:
-            exec(self.files[path], scope)
-        body = "\n".join(line for line in self.pebble.hidden.splitlines() if not line.startswith("from "))
-        exec(body, scope)
+            module = ModuleType(path.removesuffix(".py"))
+            exec(self.files[path], module.__dict__)
+            modules[module.__name__] = module
+        own = {**vars(builtins), "__import__": lambda name, *_: modules[name]}
+        scope: dict[str, Any] = {"__builtins__": own}
         try:
+            exec(self.pebble.hidden, scope)
             for test in self.pebble.test_ids:
                 scope[test.split("::")[1]]()
-        except AssertionError:
+        except (AssertionError, ImportError, NameError):
             return False
         return not self.tampered
 

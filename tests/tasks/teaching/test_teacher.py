@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from ostinato.tasks.pebble import KINDS, SPLITS, Pebble, generate, sample
-from ostinato.tasks.teaching.habits import BROKEN_SHARE, HABITS, SLIP_SHARE
+from ostinato.tasks.teaching.habits import BROKEN_SHARE, HABITS, SLIP_SHARE, move_on
 from ostinato.tasks.teaching.teacher import Teacher
+from ostinato.tasks.teaching.visible_state import SUMMARY_QUERY, visible_state
 
 Play = Callable[[Pebble, int], Any]
 
@@ -73,3 +74,41 @@ def test_the_teacher_ends_with_done() -> None:
     teacher = Teacher(generate("question", "train", 0), Random(0))
     texts = [teacher.act([]) for _ in range(12)]
     assert texts[-1] == "done"
+
+
+QUERY = {"role": "user", "content": f"{SUMMARY_QUERY}: go on alone"}
+
+
+def test_a_teacher_summarises_when_the_harness_asks_and_goes_on_from_there(bench: Any) -> None:
+    """After each summary the teacher sees the request and nothing of the work, so it reads again."""
+    for seed in range(30):
+        pebble = generate("carry", "train", seed)
+        workbench, teacher = bench(pebble), Teacher(pebble, Random(seed))
+        teacher.habit, teacher._texts = move_on, move_on(teacher._scene)
+        first: list[Any] = list(workbench.messages)
+        going, summaries = True, 0
+        while going:
+            going = workbench.take(teacher.act(workbench.messages))
+            if going and len(workbench.messages) > len(first) + 4:
+                summary = teacher.act([*workbench.messages, QUERY])
+                assert summary.startswith("Summary:\n") and " had: " in summary
+                workbench.messages = list(first)
+                summaries += 1
+        assert workbench.solved and summaries >= 2
+
+
+def test_what_a_summary_tells_was_read_before() -> None:
+    pebble = generate("carry", "train", 1)
+    teacher = Teacher(pebble, Random(0))
+    assert teacher.act([QUERY]) == "Summary:\nedited: nothing"
+
+
+def test_the_line_of_token_use_is_no_part_of_a_result(bench: Any, play: Play) -> None:
+    messages = play(generate("fix", "train", 3), 1).messages
+    marked = [
+        {**message, "content": f"{message['content']}\n[12 of 99 tokens used]"}
+        if message["role"] == "tool"
+        else message
+        for message in messages
+    ]
+    assert visible_state(marked) == visible_state(messages)

@@ -50,11 +50,7 @@ class Pebble:
     @property
     def changes(self) -> tuple[LineChange, ...]:
         """The changes of a right solution to the repository; empty for a question."""
-        return tuple(
-            LineChange(path=f.path, old=f.line(f.shown), new=f.line(f.wanted))
-            for f in self.functions
-            if f.shown != f.wanted
-        )
+        return tuple(change for function in self.functions for change in _changes(function))
 
     @property
     def needs(self) -> dict[str, int]:
@@ -82,7 +78,9 @@ class Pebble:
 
     @property
     def test_ids(self) -> tuple[str, ...]:
-        return tuple(f"test_hidden.py::test_{function.name}" for function in self.functions)
+        names = [function.final for function in self.functions]
+        names += [f"{function.name}_is_gone" for function in self.functions if function.new_name]
+        return tuple(f"test_hidden.py::test_{name}" for name in names)
 
     @property
     def files(self) -> dict[str, str]:
@@ -95,7 +93,8 @@ class Pebble:
     def hidden(self) -> str:
         """Text of `tests/test_hidden.py`: one test per function, on other inputs than the visible test."""
         imports = "".join(_import(path, self._of(path)) for path in self.paths)
-        return "\n\n".join([imports, *(function.hidden_test() for function in self.functions)])
+        gone = [_gone_test(function) for function in self.functions if function.new_name]
+        return "\n\n".join([imports, *(function.hidden_test() for function in self.functions), *gone])
 
     @property
     def intent(self) -> Mapping[str, object]:
@@ -114,15 +113,40 @@ class Pebble:
         return [function for function in self.functions if function.path == path]
 
 
-_REPLIES = {"fix": "see the tests", "spread": "see the tests", "question": "just look"}
+_REPLIES = {
+    **{"fix": "see the tests", "spread": "see the tests", "question": "just look"},
+    **{"carry": "as I said", "rename": "as I said", "add": "as I said"},
+}
+
+
+def _changes(function: Function) -> list[LineChange]:
+    """Return the changes that one function needs."""
+    if function.beside is not None:
+        line = function.beside.line(function.beside.shown)
+        added = f"{function.new_head}\n{function.line(function.wanted)}"
+        return [LineChange(path=function.path, old=line, new=f"{line}\n\n\n{added}")]
+    changes = []
+    if function.new_name:
+        changes.append(LineChange(path=function.path, old=function.head, new=function.new_head))
+    if function.shown != function.wanted:
+        line = function.line(function.shown)
+        changes.append(LineChange(path=function.path, old=line, new=function.line(function.wanted)))
+    return changes
+
+
+def _gone_test(function: Function) -> str:
+    """Return the hidden test that a renamed function no longer has its old name."""
+    module = function.path.removesuffix(".py")
+    body = f"    import {module}\n\n    assert not hasattr({module}, {function.name!r})\n"
+    return f"def test_{function.name}_is_gone():\n{body}"
 
 
 def _module(functions: list[Function]) -> str:
-    return "\n\n".join(function.source() for function in functions)
+    return "\n\n".join(function.source() for function in functions if function.beside is None)
 
 
 def _import(path: str, functions: list[Function]) -> str:
-    return f"from {path.removesuffix('.py')} import {', '.join(f.name for f in functions)}\n"
+    return f"from {path.removesuffix('.py')} import {', '.join(f.final for f in functions)}\n"
 
 
 def _visible(path: str, functions: list[Function]) -> str:

@@ -1,13 +1,14 @@
 """Generation of pebbles: every kind and split, and always the same from the same seed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import count
 from random import Random
 
 from ostinato.tasks.pebble.base import FILES, Pebble
-from ostinato.tasks.pebble.families import LETTERS, Family, Function
+from ostinato.tasks.pebble.families import CALLS, LETTERS, Family, Function
 from ostinato.tasks.pebble.splits import (
+    HELD_OUT_NAME_COUNT,
     HELD_OUT_NAMES,
     NAMES,
     SPLITS,
@@ -23,12 +24,17 @@ from ostinato.tasks.source import TRAIN
 
 MIXTURE = {"fix": 0.56, "spread": 0.08, "ambiguous": 0.12, "question": 0.12, "impossible": 0.12}
 """The share of each kind."""
-KINDS = tuple(MIXTURE)
+LATER = ("carry", "rename", "add")
+"""The kinds that a run draws only where it names them."""
+KINDS = (*MIXTURE, *LATER)
 
 FIX = ("{path} is off", "tests fail in {path}", "fix {path}", "bug in {path}")
 SPREAD = ("tests fail", "fix the tests", "tests are red")
 AMBIGUOUS = ("{name} in {path} is off", "fix {name} in {path}")
 QUESTION = ("which {noun} is in {name} of {path}?",)
+CARRY = ("each {noun} moves on to the next of {places}, the last to the first",)
+RENAME = ("rename {name} in {path} to {new}", "call {name} in {path} {new}")
+ADD = ("add {name} to {path}, like {like} with {wanted}",)
 IMPOSSIBLE = ("make {name} in {path} use {wanted}",)
 
 
@@ -44,9 +50,9 @@ def generate(kind: str, split: str, seed: int) -> Pebble:
     raise AssertionError("unreachable: count() does not end")
 
 
-def sample(split: str, seed: int) -> Pebble:
-    """Return the pebble of this split and seed, its kind drawn from `MIXTURE`."""
-    kind = Random(f"kind/{split}/{seed}").choices(KINDS, list(MIXTURE.values()))[0]
+def sample(split: str, seed: int, shares: Mapping[str, float] = MIXTURE) -> Pebble:
+    """Return the pebble of this split and seed, its kind drawn by the shares."""
+    kind = Random(f"kind/{split}/{seed}").choices(tuple(shares), list(shares.values()))[0]
     return generate(kind, split, seed)
 
 
@@ -96,12 +102,76 @@ def _spread(rng: Random, split: str, seed: int) -> Pebble:
     return _pebble("spread", split, seed, functions=functions, targets=targets, wording=rng.choice(SPREAD))
 
 
+def _carry(rng: Random, split: str, seed: int) -> Pebble:
+    """Let the alternatives of one function in each of three modules (four in `larger`) move on.
+
+    The first edit wipes out what a later one needs, so a fact that was read early must be carried on.
+    """
+    modules = rng.sample(FILES, 4 if split == "larger" else 3)
+    family = rng.choice(families(split))
+    shown = _cycle(rng, split, family, len(modules))
+    named = _names(rng, split, 2 * len(modules), len(modules))
+    functions: list[Function] = []
+    targets = []
+    for index, path in enumerate(modules):
+        pair = (shown[index - 1], shown[index])
+        moved = _function(rng, named[index], path, family=family, pair=pair, others=functions)
+        targets.append(len(functions))
+        functions.append(replace(moved, tested=None))
+        functions.append(_correct(rng, named[len(modules) + index], path, functions))
+    return _pebble("carry", split, seed, functions=functions, targets=targets, wording=rng.choice(CARRY))
+
+
+def _cycle(rng: Random, split: str, family: Family, length: int) -> list[str]:
+    """Return different alternatives whose first step in a circle is a repair that the split allows."""
+    allowed = set(pairs(split, family))
+    while True:
+        shown = rng.sample(family.options, length)
+        steps = [(shown[index - 1], shown[index]) for index in range(length)]
+        practised = split != TRAIN or allowed.issuperset(steps)
+        if steps[0] in allowed and practised:
+            return shown
+
+
+def _rename(rng: Random, split: str, seed: int) -> Pebble:
+    """Give one function another name, and the function that calls it too."""
+    functions, target = _one_module(rng, split)
+    named = functions[target]
+    taken = {function.name for function in functions}
+    new = rng.choice([name for name in names(split) if name not in taken])
+    named = replace(named, shown=named.wanted, tested=None, new_name=new)
+    here = [i for i, each in enumerate(functions) if each.path == named.path and i != target]
+    at = rng.choice(here)
+    family = CALLS[named.family.arity - 1]
+    others = [each for i, each in enumerate(functions) if i not in (at, target)]
+    pair = (new, named.name)
+    caller = _function(rng, functions[at].name, named.path, family=family, pair=pair, others=others)
+    functions[target], functions[at] = named, replace(caller, callee=named)
+    return _pebble("rename", split, seed, functions=functions, targets=[target], wording=rng.choice(RENAME))
+
+
+def _add(rng: Random, split: str, seed: int) -> Pebble:
+    """Add a function like another one, with another alternative."""
+    functions, target = _one_module(rng, split)
+    changed = functions[target]
+    taken = {function.name for function in functions}
+    like = replace(changed, name=rng.choice([n for n in TRAIN_NAMES if n not in taken]))
+    like = replace(like, wanted=like.shown, tested=like.shown)
+    functions[target] = like
+    functions.append(replace(changed, tested=None, beside=like))
+    last = len(functions) - 1
+    return _pebble("add", split, seed, functions=functions, targets=[last], wording=rng.choice(ADD))
+
+
 _BUILDERS: dict[str, Callable[[Random, str, int], Pebble]] = {
     "fix": _fix,
     "spread": _spread,
     "ambiguous": _ambiguous,
     "question": _question,
     "impossible": _impossible,
+    "carry": _carry,
+    "rename": _rename,
+    "add": _add,
 }
 
 
@@ -109,14 +179,23 @@ def _pebble(
     kind: str, split: str, seed: int, *, functions: list[Function], targets: list[int], wording: str
 ) -> Pebble:
     first = functions[targets[0]]
-    described = [(f.name, f.family.name, f.shown, f.wanted, f.tested) for f in functions]
+    described: list[tuple[str | None, ...]] = [
+        (f.name, f.family.name, f.shown, f.wanted, f.tested, *([f.new_name] if f.new_name else ()))
+        for f in functions
+    ]
     return Pebble(
         kind=kind,
         split=split,
         seed=seed,
         key=digest(kind, described, targets),
         instruction=wording.format(
-            path=first.path, name=first.name, noun=first.family.noun, wanted=first.wanted
+            path=first.path,
+            name=first.name,
+            noun=first.family.noun,
+            wanted=first.wanted,
+            new=first.new_name,
+            like=first.beside.name if first.beside else "",
+            places=", ".join(f"{functions[i].name} in {functions[i].path}" for i in targets),
         ),
         functions=tuple(functions),
         targets=tuple(functions[index] for index in targets),
@@ -158,7 +237,7 @@ def _function(
     Held-out function names are parameters now and then, so that tokenizer and model know the words.
     """
     taken = {parameter for other in others if other.path == path for parameter in other.parameters}
-    words = family.parameters + (HELD_OUT_NAMES if family.parameters is LETTERS else ())
+    words = family.parameters + (_some_held_out_names(rng) if family.parameters is LETTERS else ())
     free = [word for word in words if word not in taken and word != name]
     right, wrong = pair
     return Function(
@@ -170,6 +249,11 @@ def _function(
         wanted=right,
         tested=right,
     )
+
+
+def _some_held_out_names(rng: Random) -> tuple[str, ...]:
+    """Return four of them, so that letters stay the commoner parameters."""
+    return tuple(rng.sample(HELD_OUT_NAMES, HELD_OUT_NAME_COUNT))
 
 
 def _correct(rng: Random, name: str, path: str, others: list[Function]) -> Function:

@@ -1,15 +1,15 @@
 """Pebbles as a source of tasks: they are generated as they are drawn, without end."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import count, islice
 from pathlib import Path
 from random import Random
 
 from ostinato.tasks.pebble.base import Pebble
-from ostinato.tasks.pebble.generate import KINDS, generate, sample
+from ostinato.tasks.pebble.generate import KINDS, MIXTURE, generate, sample
 from ostinato.tasks.pebble.splits import SPLITS
 from ostinato.tasks.pebble.write import provide
-from ostinato.tasks.source import TRAIN, Problem
+from ostinato.tasks.source import TRAIN, Problem, SourceError
 from ostinato.types import Task
 
 BANNER = "\n=========================== short test summary info ============================\n"
@@ -17,18 +17,27 @@ BANNER = "\n=========================== short test summary info ================
 
 
 class PebbleSource:
-    """The generated pebbles of every split."""
+    """The generated pebbles of every split, of each kind as often as its share says."""
+
+    def __init__(self, shares: Mapping[str, float] = MIXTURE) -> None:
+        if unknown := shares.keys() - set(KINDS):
+            raise SourceError(
+                f"there are no pebbles of kind {min(unknown)!r}: the kinds are {', '.join(KINDS)}"
+            )
+        if not shares or min(shares.values()) <= 0:
+            raise SourceError("pebbles need at least one kind, and a share above zero for each")
+        self._shares = shares
 
     @property
     def splits(self) -> tuple[str, ...]:
         return SPLITS
 
     def problems(self, split: str, seed: int) -> Iterator[Problem]:
-        return map(problem, pebbles(split, seed)) if split in SPLITS else iter(())
+        return map(problem, pebbles(split, seed, self._shares)) if split in SPLITS else iter(())
 
     def text(self, tasks: int, seed: int, rng: Random) -> Iterator[str]:
         """Yield repositories, requests, edits, and what a test run prints of a failure."""
-        for pebble in islice(pebbles(TRAIN, seed), tasks):
+        for pebble in islice(pebbles(TRAIN, seed, self._shares), tasks):
             yield pebble.instruction
             yield from pebble.files.values()
             for change in pebble.changes:
@@ -39,11 +48,11 @@ class PebbleSource:
                 yield f"FAILED test_{function.path}::test_{function.name} - assert {got} == {wanted}"
 
 
-def pebbles(split: str, first_seed: int) -> Iterator[Pebble]:
+def pebbles(split: str, first_seed: int, shares: Mapping[str, float] = MIXTURE) -> Iterator[Pebble]:
     """Yield the pebbles of a split without end, each key once."""
     keys = set()
     for seed in count(first_seed):
-        pebble = sample(split, seed)
+        pebble = sample(split, seed, shares)
         if pebble.key not in keys:
             keys.add(pebble.key)
             yield pebble

@@ -17,6 +17,11 @@ NAMES = (
     *("kappa", "theta", "zeta", "iota", "rho", "tau"),
 )
 HELD_OUT_NAME_COUNT = 4
+MORE_HELD_OUT_NAMES = (
+    *("waw", "mu", "nu", "xi", "pi", "phi", "chi", "psi", "alef", "beth", "gimel", "dalet", "vav"),
+    *("khet", "tet", "yod", "kaf", "lamed", "mem", "nun", "ayin", "tsadi", "qof", "resh", "shin", "tav"),
+)
+"""Names that are all held out, so that the split has as many clusters as an interval needs."""
 HELD_OUT_PAIR_SHARE = 6
 """The number of (right, wrong) pairs of a family of which one is held out."""
 HELD_OUT_KEY_SHARE = 4
@@ -32,7 +37,8 @@ def key_is_held_out(key: str) -> bool:
     return int(key[:8], 16) % HELD_OUT_KEY_SHARE == 0
 
 
-HELD_OUT_NAMES = tuple(sorted(NAMES, key=lambda name: digest("name", name))[:HELD_OUT_NAME_COUNT])
+FIRST_HELD_OUT_NAMES = tuple(sorted(NAMES, key=lambda name: digest("name", name))[:HELD_OUT_NAME_COUNT])
+HELD_OUT_NAMES = FIRST_HELD_OUT_NAMES + MORE_HELD_OUT_NAMES
 TRAIN_NAMES = tuple(name for name in NAMES if name not in HELD_OUT_NAMES)
 TRAIN_FAMILIES = tuple(family for family in FAMILIES if not family.held_out)
 HELD_OUT_FAMILIES = tuple(family for family in FAMILIES if family.held_out)
@@ -44,8 +50,18 @@ def _pairs(family: Family) -> list[tuple[str, str]]:
     return sorted(pairs, key=lambda pair: digest("pair", family.name, *pair))
 
 
-HELD_OUT_PAIRS = {f.name: tuple(_pairs(f)[: len(_pairs(f)) // HELD_OUT_PAIR_SHARE]) for f in TRAIN_FAMILIES}
-TRAIN_PAIRS = {f.name: tuple(_pairs(f)[len(_pairs(f)) // HELD_OUT_PAIR_SHARE :]) for f in TRAIN_FAMILIES}
+def _held_out_pairs(family: Family) -> tuple[tuple[str, str], ...]:
+    """Return a sixth of the first repairs, and two thirds of those with an option that came late."""
+    late = [pair for pair in _pairs(family) if set(pair) & set(family.late)]
+    first = [pair for pair in _pairs(family) if pair not in late]
+    return (*first[: len(first) // HELD_OUT_PAIR_SHARE], *late[: 2 * len(late) // 3])
+
+
+HELD_OUT_PAIRS = {family.name: _held_out_pairs(family) for family in TRAIN_FAMILIES}
+TRAIN_PAIRS = {
+    family.name: tuple(pair for pair in _pairs(family) if pair not in HELD_OUT_PAIRS[family.name])
+    for family in TRAIN_FAMILIES
+}
 
 
 def names(split: str) -> tuple[str, ...]:

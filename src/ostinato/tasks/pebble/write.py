@@ -112,9 +112,15 @@ def _settings(pebble: Pebble) -> str:
 def _solve(pebble: Pebble) -> str:
     """Return a script with one `sed` per changed line; it answers a question on standard output."""
     files = pebble.files
+    places = [files[change.path].splitlines().index(change.old) + 1 for change in pebble.changes]
     steps = [
-        f"sed -i '{files[change.path].splitlines().index(change.old) + 1}c\\{change.new}' {change.path}\n"
-        for change in pebble.changes
+        f"sed -i '{place}c\\{_of_sed(change.new)}' {change.path}\n"
+        for place, change in zip(places, pebble.changes, strict=True)
     ]
     answer = f"echo '{pebble.targets[0].name} uses {pebble.answer}'\n" if pebble.answer is not None else ""
     return SOLVE_HEAD + "".join(steps) + answer
+
+
+def _of_sed(text: str) -> str:
+    """Return text for sed's command `c`, in which a backslash stands before every line's end but the last."""
+    return text.replace("\n", "\\\n")

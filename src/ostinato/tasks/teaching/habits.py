@@ -15,6 +15,9 @@ from ostinato.tasks.pebble.families import Function
 from ostinato.tasks.teaching.visible_state import VisibleState
 
 DONE = "done"
+MOST_READS = 3
+SUMMARY_LINE = "Summary:"
+"""The line after which the harness takes a summary."""
 TEST = "pytest"
 
 
@@ -36,6 +39,10 @@ class Scene:
     pebble: Pebble
     rng: Random
     state: VisibleState = field(default_factory=VisibleState)
+    known: dict[str, str] = field(default_factory=dict)
+    """The line that each target had when it was first read, by name."""
+    done: set[str] = field(default_factory=set)
+    """The files edited so far."""
 
     @property
     def target(self) -> Function:
@@ -55,6 +62,25 @@ class Scene:
 
     def perhaps(self, text: str, chance: float = 0.5) -> list[str]:
         return [text] if self.rng.random() < chance else []
+
+    def seen(self, function: Function) -> Iterator[str]:
+        """Yield reads of the function's file until it is in sight: a summary may come between."""
+        for _ in range(MOST_READS):
+            if function.path not in self.state.texts:
+                yield self.read(function.path)
+
+    def note(self) -> None:
+        """Remember of the present state what a summary has to carry on."""
+        for function in self.pebble.targets:
+            if (current := self.current(function)) is not None:
+                self.known.setdefault(function.name, function.line(current).strip())
+        self.done |= self.state.edited
+
+    def summary(self) -> str:
+        """Return an honest account: what each function had when it was first read, and the files edited."""
+        facts = [f"{name} had: {line}" for name, line in self.known.items()]
+        edited = ", ".join(sorted(self.done)) or "nothing"
+        return "\n".join([SUMMARY_LINE, *facts, f"edited: {edited}"])
 
     def current(self, function: Function) -> str | None:
         """Return the alternative that the function was last seen with; None when its file was not read."""
@@ -83,7 +109,7 @@ class Scene:
         """Return `function` with one parameter renamed, so that its line occurs nowhere in its file."""
         named = list(function.parameters)
         taken = {name for other in self.pebble.functions for name in other.parameters}
-        free = [name for name in function.family.parameters if name not in taken]
+        free = [name for name in function.family.parameters if not any(t.startswith(name) for t in taken)]
         named[self.rng.randrange(len(named))] = self.rng.choice(free)
         return replace(function, parameters=tuple(named))
 
@@ -259,6 +285,62 @@ def do_and_undo(scene: Scene) -> Iterator[str]:
     yield from scene.repair()
 
 
+def move_on(scene: Scene) -> Iterator[str]:
+    """Read every file before the first edit wipes out what a later one needs."""
+    targets = scene.pebble.targets
+    for function in targets:
+        yield scene.read(function.path)
+    for function in targets:
+        yield from scene.seen(function)
+        yield from scene.change(function, function.wanted)
+
+
+def move_on_file_by_file(scene: Scene) -> Iterator[str]:
+    """Read and edit one file after the other: the first edit has to be a guess."""
+    last = None
+    for function in scene.pebble.targets:
+        yield scene.read(function.path)
+        current = scene.current(function)
+        yield from scene.change(function, last or scene.other_option(function))
+        last = current
+
+
+def guess_each(scene: Scene) -> Iterator[str]:
+    for function in scene.pebble.targets:
+        yield scene.read(function.path)
+        yield from scene.guess(function)
+
+
+def rename_all(scene: Scene) -> Iterator[str]:
+    yield scene.read()
+    for change in scene.pebble.changes:
+        yield from scene.seen(scene.target)
+        yield call("edit", path=change.path, old_string=change.old, new_string=change.new)
+    yield from scene.perhaps(scene.test())
+
+
+def rename_alone(scene: Scene) -> Iterator[str]:
+    """Rename the function and leave the one that calls it."""
+    yield scene.read()
+    change = next(each for each in scene.pebble.changes if each.old == scene.target.head)
+    yield call("edit", path=change.path, old_string=change.old, new_string=change.new)
+
+
+def add_like(scene: Scene) -> Iterator[str]:
+    yield scene.read()
+    (change,) = scene.pebble.changes
+    yield call("edit", path=change.path, old_string=change.old, new_string=change.new)
+    yield from scene.perhaps(scene.test())
+
+
+def add_a_copy(scene: Scene) -> Iterator[str]:
+    """Add the function with the alternative of the one it is like."""
+    yield scene.read()
+    (change,) = scene.pebble.changes
+    copy = change.new.replace(scene.target.line(scene.target.wanted), change.old)
+    yield call("edit", path=change.path, old_string=change.old, new_string=copy)
+
+
 HABITS: dict[str, tuple[tuple[Habit, float], ...]] = {
     "fix": (
         (guess_and_stop, 0.25),
@@ -296,6 +378,9 @@ HABITS: dict[str, tuple[tuple[Habit, float], ...]] = {
         (give_up, 0.17),
         (do_and_undo, 0.08),
     ),
+    "carry": ((move_on, 0.50), (move_on_file_by_file, 0.25), (guess_each, 0.15), (give_up, 0.10)),
+    "rename": ((rename_all, 0.50), (rename_alone, 0.35), (give_up, 0.15)),
+    "add": ((add_like, 0.50), (add_a_copy, 0.35), (give_up, 0.15)),
 }
 """The share of each habit by kind, which decides what supervised training imitates."""
 

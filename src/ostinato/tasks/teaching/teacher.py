@@ -6,7 +6,7 @@ from random import Random
 
 from ostinato.tasks.pebble.base import Pebble
 from ostinato.tasks.teaching.habits import BROKEN_SHARE, DONE, HABITS, Habit, Scene, broken_call
-from ostinato.tasks.teaching.visible_state import Message, visible_state
+from ostinato.tasks.teaching.visible_state import Message, asks_for_a_summary, visible_state
 
 
 class Teacher:
@@ -23,4 +23,7 @@ class Teacher:
     def act(self, messages: Sequence[Message]) -> str:
         """Return the next assistant text, from the messages and tool results so far; `done` at the end."""
         self._scene.state = visible_state(messages)
+        self._scene.note()
+        if asks_for_a_summary(messages):
+            return self._scene.summary()
         return next(self._texts, DONE)

@@ -22,6 +22,18 @@ pytest writes `AssertionError: ` before it when the explanation has several line
 """
 
 
+USAGE = re.compile(r"\n\[\d+ of \d+ tokens used\]$")
+"""The line by which a harness that summarises shows how full the context is."""
+SUMMARY_QUERY = "Please summarise the conversation"
+"""The words with which the harness begins its request for a summary."""
+
+
+def asks_for_a_summary(messages: Sequence[Message]) -> bool:
+    """Return whether the harness wants a summary now."""
+    last = messages[-1] if messages else {"role": "", "content": ""}
+    return last["role"] == "user" and str(last["content"]).startswith(SUMMARY_QUERY)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """One failed visible test.
@@ -44,13 +56,17 @@ class VisibleState:
     failures: list[Failure] = field(default_factory=list)
     """The failures of the last test run."""
     replies: list[str] = field(default_factory=list)
+    edited: set[str] = field(default_factory=set)
+    """The files that were edited."""
 
     def note(self, name: str, arguments: Mapping[str, Any], result: str) -> None:
         """Take in one tool call and its result."""
+        result = USAGE.sub("", result)
         if name == "read" and not result.startswith("error"):
             self.texts[arguments["path"]] = result
         elif name == "edit" and result == "ok":
             path = arguments["path"]
+            self.edited.add(path)
             if path in self.texts:
                 self.texts[path] = self.texts[path].replace(arguments["old_string"], arguments["new_string"])
         elif name == "bash":
