@@ -42,6 +42,7 @@ def test_settings_that_can_work_are_taken() -> None:
         "live.sessions=81",
         "live.ab_sessions=79",
         "bench.passes=0",
+        "harness.summarize_after=128",
         "schedule.cycles=0",
         "tasks.held_out={train = 3}",
         "tasks.held_out={seeds = 0}",
@@ -50,7 +51,7 @@ def test_settings_that_can_work_are_taken() -> None:
         'tasks.sources={ours = {path = "no/such/folder"}}',
         "tasks.sources={pebbles = {kinds = {fox = 1.0}}}",
         "tasks.sources={pebbles = {kinds = {fix = 0.0}}}",
-        'tasks.sources={example = {kinds = {fix = 1.0}}}',
+        "tasks.sources={example = {kinds = {fix = 1.0}}}",
         "tasks.sources={pebbles = {weight = 0.0}, more = {weight = 1.0}}",
     ],
 )

@@ -8,6 +8,7 @@ from typing import Literal
 from ostinato import tasks
 from ostinato.config import ConfigError
 from ostinato.harness.agent import HarnessConfig
+from ostinato.harness.profiles.profile import profile
 from ostinato.model.config import ModelConfig
 from ostinato.rewards.live.definition import LIVE, LiveDefinition, read_definition
 from ostinato.rewards.practice.definition import PRACTICE, PracticeDefinition, read_practice_definition
@@ -216,6 +217,12 @@ def check(config: RunConfig) -> None:
     _check_tasks(config)
     _check_practice(config)
     _check_live(config.live)
+    after = config.harness.summarize_after
+    if after is not None and (after < 1 or profile(config.harness.profile).summarize is None):
+        raise ConfigError(
+            f"harness.summarize_after is {after} and harness.profile {config.harness.profile!r}: make it at "
+            "least 1, in a profile that summarises, such as compact"
+        )
     if config.harness.max_context > config.engine.context:
         raise ConfigError(
             f"harness.max_context is {config.harness.max_context} and engine.context "

@@ -28,7 +28,8 @@ from ostinato.sandbox import (
 from ostinato.sandbox.backends.namespaces.backend import NsBackend
 from ostinato.sandbox.exam.host import runs
 from ostinato.sandbox.exam.verifier import Verifier
-from ostinato.types import Task
+from ostinato.tasks.pebble import generate, write
+from ostinato.types import Grade, Task
 
 HIDDEN = """
 import unittest
@@ -314,3 +315,21 @@ async def test_a_pass_in_one_order_only_is_unstable(backend: Backend, task: Task
     verification = await Verifier(backend).verify(checked, work)
     assert not verification.passed
     assert kind == "chance" or "unstable" in verification.outcomes.values()
+
+
+@pytest.mark.parametrize("kind", ["carry", "rename", "add"])
+async def test_the_judge_holds_the_pebbles_that_change_more_than_a_line(
+    backend: Backend, tmp_path: Path, kind: str
+) -> None:
+    pebble = generate(kind, "seeds", 5)
+    files = pebble.files
+    for change in pebble.changes:
+        files[change.path] = files[change.path].replace(f"{change.old}\n", f"{change.new}\n")
+    right = {change.path: files[change.path].encode() for change in pebble.changes}
+    task, verifier = write(pebble, tmp_path / "pebble"), Verifier(backend)
+    verification = await verifier.verify(task, right)
+    assert (verification.passed, verification.grade) == (True, Grade.JUDGED)
+    assert not (await verifier.verify(task, {})).passed
+    if kind == "rename":
+        kept = f"{files[pebble.targets[0].path]}\n\n{pebble.targets[0].source()}"
+        assert not (await verifier.verify(task, {pebble.targets[0].path: kept.encode()})).passed
