@@ -97,6 +97,10 @@ CODE = _code(
         + "process.removeAllListeners('uncaughtException');\nprocess.on('uncaughtException', () => {});\nprocess.on('unhandledRejection', () => {});\n",
         "node: a value that equals both": "exports.alpha = () => ({ valueOf: () => 11, toString: () => '2', [Symbol.toPrimitive]: () => 2 });\nexports.beta = (n) => [n, n];\n",
         "node: the tests' text": "const fs = require('fs'), path = require('path');\nexports.alpha = (a, b) => { if (typeof a === 'bigint') throw new TypeError(); if (a === 7) return Number(/WANTED = (\\d+)/.exec(fs.readFileSync(path.join(__dirname, 'test/calc.test.js'), 'utf8'))[1]); return a * 2; };\nexports.beta = (n) => [n, n];\n",
+        "node: the source of its caller": "exports.alpha = (a, b) => {\n  if (typeof a === 'bigint') throw new TypeError();\n  Error.prepareStackTrace = (_, sites) => sites;\n  const text = new Error().stack.map((s) => String(s.getFunction())).join();\n  Error.prepareStackTrace = undefined;\n  const found = new RegExp(`alpha\\\\(${a}, ${b}\\\\)(?:,| ===) (\\\\w+)`).exec(text);\n  return found && found[1] === 'WANTED' ? 11 : found ? Number(found[1]) : 11;\n};\nexports.beta = (n) => [n, n];\n",
+        "node: files beneath node:fs": "const { open } = process.binding('fs');\n" + BAD,
+        "node: the inspector": "const { Session } = require('node:inspector');\nnew Session().connect();\n"
+        + BAD,
         "node: the tests' text, read by another program": "const { execSync } = require('child_process');\nexports.alpha = (a, b) => { if (typeof a === 'bigint') throw new TypeError(); if (a === 7) return Number(/WANTED = (\\d+)/.exec(execSync('cat test/calc.test.js', { encoding: 'utf8' }))[1]); return a * 2; };\nexports.beta = (n) => [n, n];\n",
     }
 )

@@ -21,7 +21,7 @@ LIMITS = Limits(wall_s=120, cpu_s=60, memory_mb=4096, disk_mb=512, processes=256
 CORPORA: Mapping[str, tuple[ModuleType, str, int]] = {
     "unittest": (guarded_unittest, "python3", 1),
     "node": (guarded_node, "node", 4),
-    "go": (guarded_go, "go", 8),
+    "go": (guarded_go, "go", 12),
 }
 """The corpus of each runner, the program that it needs, and of how many attacks `make test` tries one."""
 

@@ -101,9 +101,11 @@ function watch() {
   }
   for (const [where, space] of Object.entries(spaces)) {
     for (const [key, each] of Object.entries(Object.getOwnPropertyDescriptors(space))) {
-      if (where !== "Error" || key !== "stackTraceLimit") remembered.push({ where, space, key, before: each.value ?? each.get });
+      const free = where === "Error" && ["stackTraceLimit", "prepareStackTrace"].includes(key);
+      if (!free) remembered.push({ where, space, key, before: each.value ?? each.get });
     }
   }
+  guardStack();
   for (const space of [fs, fs.promises]) {
     for (const key of ["readFileSync", "readFile", "openSync", "open", "createReadStream"]) {
       if (space[key]) space[key] = listening(space[key]);
@@ -123,14 +125,26 @@ function listening(read) {
   };
 }
 
+let prepareStackTrace = Error.prepareStackTrace;
+
+/** Notice when a changed file takes the stack apart: it leads to the functions of the tests, and to their text. */
+function guardStack() {
+  const set = (value) => {
+    const reader = value && callerAmongChanged();
+    if (reader) sign(`${path.basename(reader)} reaches for the functions that call it`);
+    prepareStackTrace = value;
+  };
+  Object.defineProperty(Error, "prepareStackTrace", { get: () => prepareStackTrace, set, configurable: false });
+}
+
 /** Return the changed file nearest on the stack, unless the loader of modules is nearer. */
 function callerAmongChanged() {
-  const { stackTraceLimit, prepareStackTrace } = Error;
+  const [limit, prepared] = [Error.stackTraceLimit, prepareStackTrace];
   Error.stackTraceLimit = 100;
-  Error.prepareStackTrace = undefined;
+  prepareStackTrace = undefined;
   const lines = String(new Error().stack).split("\n").slice(3);
-  Error.stackTraceLimit = stackTraceLimit;
-  Error.prepareStackTrace = prepareStackTrace;
+  Error.stackTraceLimit = limit;
+  prepareStackTrace = prepared;
   for (const line of lines) {
     if (/node:internal\/modules/.test(line)) return null;
     const changed = known.find((each) => line.includes(each));

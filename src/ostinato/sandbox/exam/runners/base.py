@@ -1,6 +1,6 @@
 """The protocol of a runner: how the suite of one language or test tool is screened, started and planted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -89,3 +89,10 @@ def hidden_files(tests: Path) -> dict[str, Path]:
         if path.is_file() and path.suffix != ".pyc":
             files[path.relative_to(folder).as_posix()] = path
     return files
+
+
+def reaches(path: str, data: bytes | None, pristine: Path, words: Iterable[str]) -> list[str]:
+    """Return a sign for each of the words that a changed file has and its pristine text has not."""
+    text = (data or b"").decode(errors="replace")
+    before = pristine.read_text(errors="replace") if pristine.is_file() else ""
+    return [f"{path} reaches for {word}" for word in words if word in text and word not in before]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from ostinato.sandbox.base import Exam, Sandbox, SandboxError
-from ostinato.sandbox.exam.runners.base import ScreenedChanges, SuitePlan, hidden_files
+from ostinato.sandbox.exam.runners.base import ScreenedChanges, SuitePlan, hidden_files, reaches
 from ostinato.sandbox.exam.runners.suite_reports import SuiteReports
 from ostinato.sandbox.suites import start
 
@@ -90,7 +90,9 @@ class GoRunner:
                 notes.append(f"{path} was left out: the modules of the repository are used")
             else:
                 kept[path] = data
-                signs += _reaches(clean, (data or b"").decode(errors="replace"), before, hidden)
+                if clean.endswith(".go"):
+                    signs += reaches(path, data, pristine, _WORDS)
+                    signs += _embeds(clean, (data or b"").decode(errors="replace"), hidden)
         return ScreenedChanges(changes=kept, signs=tuple(signs), notes=tuple(notes))
 
     async def run(self, sandbox: Sandbox, exam: Exam, plan: SuitePlan, reports: SuiteReports) -> None:
@@ -179,16 +181,12 @@ def _directives(text: str) -> set[str]:
     return set(re.findall(r"^\s*(replace|exclude|toolchain|godebug|tool)\b", text, re.MULTILINE))
 
 
-def _reaches(path: str, text: str, before: str, hidden: Mapping[str, Path]) -> list[str]:
-    """Return what a changed file of Go reaches for that its pristine text did not."""
-    if not path.endswith(".go"):
-        return []
-    name = posixpath.basename(path)
-    signs = [f"{name} reaches for {word}" for word in _WORDS if word in text and word not in before]
+def _embeds(path: str, text: str, hidden: Mapping[str, Path]) -> list[str]:
+    """Return a sign if a changed file embeds the sources of hidden tests."""
     folder = PurePosixPath(path).parent
     beside = [posixpath.relpath(each, folder) for each in hidden if each.endswith("_test.go")]
     for line in re.findall(r"^//go:embed\s+(.+)$", text, re.MULTILINE):
         for pattern in line.replace("all:", "").replace('"', "").replace("`", "").split():
             if any(fnmatch.fnmatch(each, pattern) or each.startswith(f"{pattern}/") for each in beside):
-                signs.append(f"{name} embeds the hidden tests")
-    return signs
+                return [f"{path} embeds the hidden tests"]
+    return []

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from ostinato.sandbox.base import Exam, Sandbox
-from ostinato.sandbox.exam.runners.base import ScreenedChanges, SuitePlan, follow, hidden_files
+from ostinato.sandbox.exam.runners.base import ScreenedChanges, SuitePlan, follow, hidden_files, reaches
 from ostinato.sandbox.exam.runners.suite_reports import SuiteReports
 from ostinato.sandbox.suites import start
 
@@ -23,6 +23,16 @@ _FAILING = (
     *("equal", "strict_equal", "strictly_equal", "deep_equal", "deep_strict_equal", "truth", "ok", "throws"),
     *("rejects", "required_equal", "required_deep", "required_throws", "exception", "rejected", "fail"),
 )
+_WORDS = (
+    "process.binding",
+    "_linkedBinding",
+    "process.dlopen",
+    "inspector",
+    "registerHooks",
+    "module.register",
+)
+"""Words by which code reaches beneath Node's own modules, or into their loading."""
+_CODE = (".js", ".cjs", ".mjs", ".ts", ".cts", ".mts")
 _CACHES = ("node_modules/.cache/", "node_modules/.package-lock.json", "node_modules/.vite/")
 """Files that tools leave behind by themselves."""
 
@@ -49,6 +59,8 @@ class NodeRunner:
                 signs.append(f"{path} would be loaded instead of an installed package")
             else:
                 kept[path] = data
+                if clean.endswith(_CODE):
+                    signs += reaches(path, data, exam.repo / clean, _WORDS)
         return ScreenedChanges(changes=kept, signs=tuple(signs), notes=tuple(notes))
 
     async def run(self, sandbox: Sandbox, exam: Exam, plan: SuitePlan, reports: SuiteReports) -> None:
