@@ -39,7 +39,7 @@ async def test_every_response_closes_the_door(operator: httpx.AsyncClient) -> No
         policy = headers["content-security-policy"]
         assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy
         assert "unsafe" not in policy and headers["x-frame-options"] == "DENY"
-        assert headers["x-content-type-options"] == "nosniff" and headers["referrer-policy"] == "no-referrer"
+        assert headers["x-content-type-options"] == "nosniff" and headers["referrer-policy"] == "same-origin"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.address)
