@@ -87,6 +87,7 @@ async def test_the_circle_turns_though_every_process_is_killed_once(tmp_path: Pa
     assert written["seed"] == report["seed"]
     assert (directory / "practice.png").stat().st_size > 1000
     assert "| split | after teaching | after practice |" in (directory / "report.md").read_text()
+    assert "Held-out tasks solved" in (directory / "report.html").read_text()
 
 
 async def test_an_interrupted_run_goes_on_and_accounts_for_everything(tmp_path: Path) -> None:

@@ -93,7 +93,8 @@ def check_demo(programs: Path, place: Path) -> None:
     whole = json.loads(run(command, empty, variables).splitlines()[-1])["integrity"]
     wrong = {name: whole[name] for name in INTEGRITY if whole[name]}
     assert not wrong, f"the demo ran, but not whole: {wrong}"
-    assert (empty / "runs" / "demo" / "report.md").exists(), "the demo wrote no report"
+    for name in ("report.md", "report.html"):
+        assert (empty / "runs" / "demo" / name).exists(), f"the demo wrote no {name}"
 
 
 def run(command: list[str], directory: Path, variables: Mapping[str, str]) -> str:

@@ -57,6 +57,7 @@ def environment() -> Environment:
     )
     made.filters |= {
         "ago": ago,
+        "moment": moment,
         "num": num,
         "seconds": seconds,
         "signed": signed,
@@ -83,12 +84,17 @@ def ago(at: float | None, now: float | None = None) -> Markup:
     if at is None or not DATES[0] <= at <= DATES[1]:
         return Markup('<span class="quiet">unknown</span>')
     age = (time.time() if now is None else now) - at
-    moment = datetime.fromtimestamp(at, UTC)
-    stamp = moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+    time_then = datetime.fromtimestamp(at, UTC)
+    stamp = time_then.strftime("%Y-%m-%d %H:%M:%S UTC")
     words = f"in {_span(-age)}" if age < -1 else "now" if age < 1 else f"{_span(age)} ago"
     if abs(age) >= STEPS[-1][0]:
-        words = moment.strftime("%Y-%m-%d")
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(moment.isoformat(), stamp, words)
+        words = time_then.strftime("%Y-%m-%d")
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(time_then.isoformat(), stamp, words)
+
+
+def moment(at: float) -> str:
+    """Return a time as a date and minutes in UTC."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _span(age: float) -> str:

@@ -100,8 +100,7 @@ def serve(
         for number, handler in before.items():
             signal.signal(number, handler)
         listener.close()
-        for each in (reading, *reading.beside):
-            each.store.close()
+        reading.close()
 
 
 __all__ = ["DashboardError", "StoreError", "entrance", "open_reading", "serve", "server_of"]

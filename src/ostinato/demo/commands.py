@@ -122,6 +122,8 @@ def _go(
         finish(run, result, show.console, caveat=caveat)
     if result.cycles:
         show.console.print(NEXT, markup=False, highlight=False)
+    if run.page.exists():
+        show.console.print(f"see it: {run.page}, or `ostinato dashboard`", markup=False, highlight=False)
     if options.json:
         print(json.dumps(as_json(result)))  # noqa: T201
     return DONE

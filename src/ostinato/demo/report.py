@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,17 @@ from rich.table import Table
 from ostinato.loop.config import HELD_OUT
 from ostinato.loop.results import Cycled, RunResult
 from ostinato.loop.run import Run, write_whole
+from ostinato.loop.seen.commands import write
 from ostinato.types import Score
 
 
 def finish(run: Run, result: RunResult, console: Console, *, caveat: str = "") -> None:
-    """Write `report.json`, `report.md` and the plots, and print the table; `caveat` heads the report."""
+    """Write `report.json`, `report.md` and the plots, and `report.html` where the extra `dashboard` is
+    installed; print the table. `caveat` heads the reports."""
     plots = _plots(run)
     write_whole(run.directory / "report.md", _markdown(result, plots, caveat))
+    if find_spec("jinja2") is not None:
+        write(run.directory, run.page, caveat=caveat)
     write_whole(run.report, json.dumps(as_json(result), indent=2))
     if _columns(result):
         console.print(_table(result))

@@ -37,6 +37,11 @@ class Run:
         return self.directory / "report.json"
 
     @property
+    def page(self) -> Path:
+        """The report as one file of HTML."""
+        return self.directory / "report.html"
+
+    @property
     def config(self) -> Path:
         return self.directory / "config.toml"
 

@@ -69,6 +69,10 @@ class RecordSource:
     beside: tuple["RecordSource", ...] = ()
     """Other runs, which the charts of training draw over this one."""
 
+    def close(self) -> None:
+        for each in (self, *self.beside):
+            each.store.close()
+
 
 def first_version(column: Any = turns.c.versions) -> ColumnElement[bytes]:
     """Return the version of the first token of a turn, as it lies in the first bytes of its runs."""

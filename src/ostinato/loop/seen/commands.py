@@ -1,7 +1,8 @@
-"""`ostinato dashboard`: the record in a browser."""
+"""`ostinato dashboard`: the record in a browser; and `ostinato report`: a run as one file."""
 
 import argparse
 import json
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,18 @@ def register(commands: Any) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print the address as JSON")
     parser.set_defaults(run=_dashboard, interrupted="")
+    told = commands.add_parser("report", help="write a run as one file of HTML, for a chat or a paper")
+    told.add_argument("directory", type=Path, metavar="RUN", help="the run folder")
+    told.add_argument("--out", type=Path, default=None, help="the file (default: report.html in the folder)")
+    told.add_argument(
+        "--beside",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="DIR",
+        help="another run folder, whose training is drawn over this one's",
+    )
+    told.set_defaults(run=_report, interrupted="")
 
 
 def _dashboard(options: argparse.Namespace) -> int:
@@ -63,3 +76,26 @@ def _dashboard(options: argparse.Namespace) -> int:
 
     serve(reading, options.host, options.port, tuple(options.allow_host), say)
     return DONE
+
+
+def _report(options: argparse.Namespace) -> int:
+    path = options.out or options.directory / "report.html"
+    write(options.directory, path, beside=options.beside)
+    print(path)  # noqa: T201
+    return DONE
+
+
+def write(directory: Path, path: Path, *, beside: Sequence[Path] = (), caveat: str = "") -> None:
+    """Write the report of a run folder to a file. Raises MissingExtraError and what `open_reading` raises."""
+    if find_spec("jinja2") is None:
+        raise MissingExtraError(EXTRA)
+    from ostinato.dashboard.report import write_report
+    from ostinato.dashboard.server import open_reading
+    from ostinato.loop.seen.link import link_of
+
+    store = str(directory / "store.db")
+    reading = open_reading(store, None, directory=directory, loop=link_of(directory), beside=beside)
+    try:
+        write_report(reading, path, caveat=caveat)
+    finally:
+        reading.close()
