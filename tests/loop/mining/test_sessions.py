@@ -1,6 +1,7 @@
 """Covers loop/mining/sessions.py: tasks of recorded sessions, and the reasons why there is none."""
 
 import json
+import os
 import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -23,9 +24,10 @@ TEST = "from calc import double\n\n\ndef test_two():\n    assert double(2) == 4\
 MORE = TEST + "\n\ndef test_three():\n    assert double(3) == 6\n"
 
 
-def git(directory: Path, *arguments: str) -> None:
-    identity = ["-c", "user.name=t", "-c", "user.email=t@t"]
-    subprocess.run(["git", "-C", str(directory), *identity, *arguments], check=True, capture_output=True)
+def git(directory: Path, *arguments: str, at: str = "") -> None:
+    command = ["git", "-C", str(directory), "-c", "user.name=t", "-c", "user.email=t@t", *arguments]
+    environment = os.environ | ({"GIT_COMMITTER_DATE": at} if at else {})
+    subprocess.run(command, check=True, capture_output=True, env=environment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,7 @@ async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
     for name, text in (("calc.py", WRONG), ("test_calc.py", TEST), ("LICENSE", "MIT License\n")):
         (root / name).write_text(text)
     git(root, "add", "-A")
-    git(root, "commit", "-q", "-m", "start")
+    git(root, "commit", "-q", "-m", "start", at="2026-01-01T00:00:00Z")
     sessions = Sessions(directory=tmp_path / "state" / "sessions")
     backend, store = ProcessBackend(), Store.open(tmp_path / "record.db")
     (tmp_path / "out").mkdir()
@@ -145,3 +147,11 @@ async def test_what_cannot_be_verified_is_thrown_away_with_its_reason(shop: Shop
         "tests pass before, or fail after": 1,
         "nothing was committed": 1,
     }
+
+
+async def test_a_commit_of_two_sessions_is_no_task_of_the_first(shop: Shop) -> None:
+    await shop.session("first", "halve it please, thanks", WRONG + "# halved\n", None, commit=False)
+    await shop.session("second", "double(3) is 5??  pls fix", RIGHT, MORE)
+    evidence = json.loads(((await mined(shop)).directory / "evidence.json").read_text())
+    assert evidence["source"]["session"] == "second"
+    assert shop.yielded.tally.refused == {"mixed with a later session": 1}

@@ -6,8 +6,9 @@
                     └─► first words of the user, verbatim    ├─► tests before, after ─► task, or a reason
     repository ─► first commit of its edits since then ──────┘
 
-The tree lies in the private repository of the checkpoints, which borrows the objects of the person's own. A
-session without consent in the record, or purged from it, is never read.
+The tree lies in the private repository of the checkpoints, which borrows the objects of the person's own. No
+task is made of a session without consent in the record, or purged from it. Only when it began and which files
+it edited is read of it, so that its work is not taken for that of another session.
 """
 
 import subprocess
@@ -70,6 +71,13 @@ def recorded(id: str, events: Sequence[LogEvent]) -> RecordedSession:
     )
 
 
+def _recorded_or_none(id: str, events: Sequence[LogEvent]) -> RecordedSession | None:
+    try:
+        return recorded(id, events)
+    except MiningError:
+        return None
+
+
 class SessionMiner:
     """The mining of the sessions in one repository; `store` is the gateway's record, which holds consent."""
 
@@ -80,11 +88,14 @@ class SessionMiner:
         self._sessions = sessions
         self._root = root.resolve()
         self._private = place_of(self._root, sessions.directory.parent / "checkpoints")
+        self._all: list[RecordedSession] = []
 
     async def mine(self, say: Callable[[str], None] = lambda _: None) -> list[Task]:
         """Mine every session whose log names this repository; one that cannot be used is counted."""
         tasks, tally = list[Task](), self._miner.tally
-        for id, events in self._sessions.newest(str(self._root)):
+        logs = list(self._sessions.newest(str(self._root)))
+        self._all = [each for each in (_recorded_or_none(*log) for log in logs) if each is not None]
+        for id, events in logs:
             tally.count("sessions read")
             try:
                 self._check_consent(id)
@@ -170,10 +181,24 @@ class SessionMiner:
         commits = [(id, int(at)) for id, at in (line.split() for line in log.decode().splitlines())]
         others = [(id, at, self._listing(session, id) != before) for id, at in commits]
         early = [n for n, (_, at, other) in enumerate(others) if at <= session.began_at and not other]
-        for id, _, other in others[early[-1] + 1 if early else 0 :]:
+        for id, at, other in others[early[-1] + 1 if early else 0 :]:
             if other:
+                self._check_alone(session, id, at)
                 return id
         raise MiningError("nothing was committed", session.id, ", ".join(session.edited)[:200])
+
+    def _check_alone(self, session: RecordedSession, commit: str, at: int) -> None:
+        """Raise MiningError when a later session edited the same files before they were committed at `at`.
+
+        The words of this session would then ask for what another one did. A later session that found the
+        files as they were committed began after the commit, whatever the clocks say.
+        """
+        for other in self._all:
+            later = session.began_at < other.began_at < at + SKEW_S
+            if not later or set(session.edited).isdisjoint(other.edited):
+                continue
+            if self._listing(session, other.tree) != self._listing(session, commit):
+                raise MiningError("mixed with a later session", session.id, f"{other.id}, in {commit[:9]}")
 
     def _listing(self, session: RecordedSession, tree: str) -> bytes:
         """Return the edited files of a tree with their contents' ids."""
