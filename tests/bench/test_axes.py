@@ -6,11 +6,7 @@ from ostinato.bench.axes import (
     PassResult,
     efficiency,
     interaction,
-    kept_size,
     last_tests_passed,
-    line_changes,
-    lint,
-    quality,
 )
 from ostinato.harness.client import NOTHING, Message, TokenCount
 from ostinato.harness.conversation import Outcome
@@ -67,29 +63,6 @@ def test_what_is_not_counted_is_missing() -> None:
     found = efficiency(ran("ls", ""), 1.5)
     assert found == {"tokens_in": 90.0, "tokens_out": 12.0, "calls": 0.0, "turns": 2.0, "wall_s": 1.5}
     assert (NOTHING + TokenCount(prompt=1)).completion is None
-
-
-def test_the_diff_is_held_beside_what_was_kept(task: Task) -> None:
-    path = next(task.repo.glob("*.py")).name
-    text = (task.repo / path).read_bytes()
-    found = quality(task, {path: text + b"x = 1\n", "new.py": b"def f(:\n"})
-    assert (found["files"], found["lines_added"], found["lines_removed"]) == (2, 2, 0)
-    assert found["syntax_errors"] == 1 and "lines_of_kept" not in found
-    patch = "--- a/x\n+++ b/x\n@@ -1 +1,2 @@\n-a\n+b\n+c\n+d\n"
-    (task.directory / "solution" / "solution.patch").write_text(patch)
-    assert kept_size(task.directory) == 4
-    assert quality(task, {path: text + b"x = 1\n"})["lines_of_kept"] == 0.25
-
-
-def test_a_link_out_of_the_repository_is_not_followed(task: Task, tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("one\ntwo\n")
-    (task.repo / "link.txt").symlink_to(tmp_path / "secret")
-    assert quality(task, {"link.txt": b"x\n"})["lines_removed"] == 0
-
-
-def test_lines_and_findings_are_counted() -> None:
-    assert line_changes(None, b"a\nb\n") == (2, 0) and line_changes(b"a\n", None) == (0, 1)
-    assert lint(b"import os\n") in {1, None}  # None where no linter is installed
 
 
 def test_a_result_is_read_back() -> None:

@@ -4,24 +4,19 @@ An axis, or a measure of one, that cannot be known is missing, never zero: reaso
 did not count, a ratio to what a person kept where nobody kept anything, a linter that is not installed.
 """
 
-import ast
-import difflib
 import json
 import re
-import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from ostinato.bench.quality import quality
 from ostinato.harness.client import Message
 from ostinato.harness.conversation import Outcome
 from ostinato.harness.episode import Episode
 from ostinato.types import Grade, Task
 
 AXES = ("correct", "quality", "efficiency", "interaction")
-LINT_S = 30.0
 Measures = Mapping[str, Mapping[str, float]]
 """Axis -> measure -> value."""
 
@@ -99,73 +94,6 @@ def efficiency(outcome: Outcome, wall_s: float) -> dict[str, float]:
     return known | {"calls": float(len(outcome.calls)), "turns": float(outcome.turns), "wall_s": wall_s}
 
 
-def quality(task: Task, changes: Mapping[str, bytes | None]) -> dict[str, float]:
-    """Return the size of the diff, alone and beside what a person kept, and what a linter says more."""
-    added = removed = 0
-    before = {path: _file(task.repo, path) for path in changes}
-    for path, after in changes.items():
-        more, less = line_changes(before[path], after)
-        added, removed = added + more, removed + less
-    found = {"files": float(len(changes)), "lines_added": float(added), "lines_removed": float(removed)}
-    kept = kept_size(task.directory)
-    if kept is not None and kept > 0:
-        found["lines_of_kept"] = (added + removed) / kept
-    python = {path for path in changes if path.endswith(".py")}
-    if python:
-        texts = {path: (before[path] or b"", changes[path] or b"") for path in python}
-        found["syntax_errors"] = float(sum(not _parses(after) for _, after in texts.values()))
-        findings = [lint(text) for pair in texts.values() for text in pair]
-        if all(each is not None for each in findings):
-            found["lint_more"] = float(
-                sum(each or 0 for each in findings[1::2]) - sum(each or 0 for each in findings[::2])
-            )
-    return found
-
-
-def line_changes(before: bytes | None, after: bytes | None) -> tuple[int, int]:
-    """Return the lines that were added and removed.
-
-    >>> line_changes(b"a\\nb\\n", b"a\\nc\\nd\\n")
-    (2, 1)
-    """
-    old, new = (before or b"").splitlines(), (after or b"").splitlines()
-    blocks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
-    changed = [block for block in blocks if block[0] != "equal"]
-    return sum(j2 - j1 for *_, j1, j2 in changed), sum(i2 - i1 for _, i1, i2, *_ in changed)
-
-
-def kept_size(directory: Path) -> int | None:
-    """Return the lines that the patch below `solution` adds and removes; None when there is no patch."""
-    patches = sorted([*directory.glob("solution/*.patch"), *directory.glob("solution/*.diff")])
-    if not patches:
-        return None
-    lines = [line for path in patches for line in path.read_text(errors="replace").splitlines()]
-    return sum(line[:1] in {"+", "-"} and line[:4] not in {"+++ ", "--- "} for line in lines)
-
-
-def lint(source: bytes) -> int | None:
-    """Return the number of findings of `ruff` in one Python text; None when it is not installed, or fails."""
-    program = shutil.which("ruff")
-    if program is None:
-        return None
-    command = [
-        program,
-        "check",
-        "--isolated",
-        "--no-cache",
-        "--output-format",
-        "json",
-        "--stdin-filename",
-        "a.py",
-        "-",
-    ]
-    try:
-        done = subprocess.run(command, input=source, capture_output=True, timeout=LINT_S, check=False)
-        return len(json.loads(done.stdout))
-    except (subprocess.TimeoutExpired, ValueError):
-        return None
-
-
 def interaction(task: Task, outcome: Outcome) -> dict[str, float]:
     """Return the questions asked, and needed where the task knows it, and promises against the log."""
     questions = sum(call == "ask_user" for call in outcome.calls)
@@ -191,19 +119,3 @@ def last_tests_passed(transcript: Sequence[Message]) -> bool | None:
             text = str(message.get("content"))
             passed = bool(PASSES.search(text)) and not FAILS.search(text)
     return passed
-
-
-def _file(root: Path, path: str) -> bytes | None:
-    """Return a file of the pristine repository; None when there is none, or a link leads out of it."""
-    whole = root / path
-    if not whole.is_file() or not whole.resolve().is_relative_to(root.resolve()):
-        return None
-    return whole.read_bytes()
-
-
-def _parses(source: bytes) -> bool:
-    try:
-        ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True

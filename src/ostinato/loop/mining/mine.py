@@ -83,49 +83,57 @@ class Miner:
         return [task for tasks in found for task in tasks]
 
     async def _mine(self, path: Path) -> list[Task]:
-        tree = await asyncio.to_thread(read_tree, path)
+        """Mine one repository: the committed files of a git repository, else those that lie there."""
         config = self._config
-        if config.name:
-            tree = replace(tree, name=repository_name(config.name))
-        self._claim(tree, path)
-        tasks = await self._mine_past(path, tree.name) if (path / ".git").exists() and config.commits else []
+        if not (path / ".git").exists():
+            tree = await asyncio.to_thread(read_tree, path)
+            tree = replace(tree, name=repository_name(config.name)) if config.name else tree
+            self._claim(tree, path)
+            return await self._mine_present(tree)
+        with tempfile.TemporaryDirectory(prefix="history-") as folder:
+            history = await asyncio.to_thread(_history, path, Path(folder), config.name)
+            tree = await asyncio.to_thread(history.head)
+            self._claim(tree, path)
+            tasks = await self._mine_past(history)
         try:
-            drafts = await mine_present(
-                self._backend,
-                tree,
-                wanted=config.per_repository,
-                seed=config.seed,
-                detail=config.detail,
-                tally=self.tally,
-            )
+            return [*tasks, *await self._mine_present(tree)]
         except MiningError as error:  # the tasks of the history stay
             self._leave_out(error)
             return tasks
+
+    async def _mine_present(self, tree: SourceTree) -> list[Task]:
+        config = self._config
+        drafts = await mine_present(
+            self._backend,
+            tree,
+            wanted=config.per_repository,
+            seed=config.seed,
+            detail=config.detail,
+            tally=self.tally,
+        )
         written = [await self.validated(draft) for draft in drafts]
-        return [*tasks, *(task for task in written if task is not None)]
+        return [task for task in written if task is not None]
 
     def _leave_out(self, error: MiningError) -> None:
         self.tally.refuse(error)
         self._say(f"left out: {error}")
 
-    async def _mine_past(self, path: Path, name: str) -> list[Task]:
+    async def _mine_past(self, history: History) -> list[Task]:
         """Mine the history of a repository; a commit that cannot be used costs only itself."""
         config, tasks = self._config, list[Task]()
-        with tempfile.TemporaryDirectory(prefix="history-") as folder:
-            history = await asyncio.to_thread(History, path, Path(folder), name)
-            for id in await asyncio.to_thread(history.commits, config.commits):
-                self.tally.count("commits read")
-                try:
-                    commit = await asyncio.to_thread(history.commit, id)
-                    draft = await mine_commit(self._backend, commit, detail=config.detail)
-                except MiningError as error:
-                    self.tally.refuse(error)
-                    continue
-                self.tally.count("commits that tell before from after")
-                if (task := await self.validated(draft)) is not None:
-                    tasks.append(task)
-                if len(tasks) == config.per_repository:
-                    break
+        for id in await asyncio.to_thread(history.commits, config.commits):
+            self.tally.count("commits read")
+            try:
+                commit = await asyncio.to_thread(history.commit, id)
+                draft = await mine_commit(self._backend, commit, detail=config.detail)
+            except MiningError as error:
+                self._leave_out(error)
+                continue
+            self.tally.count("commits that tell before from after")
+            if (task := await self.validated(draft)) is not None:
+                tasks.append(task)
+            if len(tasks) >= config.per_repository:
+                break
         return tasks
 
     def _claim(self, tree: SourceTree, path: Path) -> None:
@@ -153,6 +161,10 @@ class Miner:
         note = {"empty": dict(empty.outcomes), "solution": "passed", "grade": solved.grade.name.lower()}
         await asyncio.to_thread(_note, task.directory / "evidence.json", note)
         return task
+
+
+def _history(path: Path, folder: Path, name: str) -> History:
+    return History(path, folder, repository_name(name or path.resolve().name))
 
 
 def _unfit(empty: Verification, solved: Verification) -> str:

@@ -24,16 +24,17 @@ async def mine_commit(backend: Backend, commit: Commit, *, detail: str) -> Draft
     tests = [path for path in commit.tests if path.endswith(".py")]
     before = with_source_path({**commit.before, **commit.tests})
     after = {**before, **commit.sources}
-    old, new = await asyncio.gather(
-        _outcomes(backend, where, before, tests, 1), _outcomes(backend, where, after, tests, RUNS)
+    (was,), runs = await asyncio.gather(
+        _runs(backend, where, before, tests, 1), _runs(backend, where, after, tests, RUNS)
     )
+    old, new = was["outcomes"], [run["outcomes"] for run in runs]
     steady = {test for test in new[0] if all(run.get(test) == "passed" for run in new)}
     unstable = {test for run in new for test, outcome in run.items() if outcome == "passed"} - steady
-    failing = [test for test in sorted(steady) if old[0].get(test) != "passed" and test.isprintable()]
-    passing = [test for test in sorted(steady) if old[0].get(test) == "passed" and test.isprintable()]
+    failing = [test for test in sorted(steady) if old.get(test) != "passed" and test.isprintable()]
+    passing = [test for test in sorted(steady) if old.get(test) == "passed" and test.isprintable()]
     if not failing:
         kind = "tests are flaky" if unstable else "tests pass before, or fail after"
-        raise MiningError(kind, where, f"{len(passing)} pass on both sides")
+        raise MiningError(kind, where, f"{len(passing)} pass on both sides{_why(runs[0])}")
     level = LEVELS[int(commit.id[:4], 16) % len(LEVELS)] if detail == "mixed" else detail
     texts = _instructions(commit, len(failing))
     return Draft(
@@ -58,20 +59,28 @@ async def mine_commit(backend: Backend, commit: Commit, *, detail: str) -> Draft
             "detail": level,
             "size": {"files": len(commit.before), "changed_files": len(commit.sources)},
             "difficulty": "middle" if len(commit.sources) == 1 else "hard",
-            "runs": {"before": old[0], "after": len(new), "unstable": sorted(unstable)},
+            "runs": {"before": old, "after": len(new), "unstable": sorted(unstable)},
         },
     )
 
 
-async def _outcomes(
+async def _runs(
     backend: Backend, where: str, files: Mapping[str, bytes], tests: list[str], runs: int
-) -> list[dict[str, str]]:
+) -> list[dict[str, Any]]:
     order = {"files": tests, "runs": runs, "timeout_s": HISTORY_TIMEOUT_S}
     found: list[dict[str, Any]] = await run_probe(backend, where, files, "outcomes", order)
     if any("outcomes" not in run for run in found):
         kind = "tests never end" if any(run.get("timeout") for run in found) else "tests end their process"
         raise MiningError(kind, where, ", ".join(tests))
-    return [run["outcomes"] for run in found]
+    return found
+
+
+def _why(run: Mapping[str, Any]) -> str:
+    """Return what the first test says that does not pass after the commit; empty when all pass."""
+    said = [*run["errors"], *run["messages"].values()]
+    if not run["outcomes"] and not said:
+        return f"; pytest collected none (status {run['status']})"
+    return f"; after it: {said[0][:160]}" if said else ""
 
 
 def _instructions(commit: Commit, failing: int) -> dict[str, str]:

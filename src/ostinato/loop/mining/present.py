@@ -60,6 +60,7 @@ async def mine_present(
     tally.count("tests that pass", len(found.passing))
     tally.count("tests that fail at head", found.failing)
     tally.count("tests that are unstable", found.unstable)
+    tally.count("files of tests that take too long", found.left_out)
     trials = candidates(tree, found, Random(f"{tree.name}/{seed}"))
     drafts: list[Draft] = []
     per_function: dict[tuple[str, str], int] = defaultdict(int)
@@ -220,5 +221,6 @@ def _evidence(
             "failing_at_head": found.failing,
             "unstable": found.unstable,
             "files_with_errors": list(found.errors),
+            "files_left_out": found.left_out,
         },
     }

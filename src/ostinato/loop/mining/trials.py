@@ -11,6 +11,7 @@ from typing import Any
 from ostinato.sandbox.base import DEFAULT_LIMITS, Backend, Sandbox, Spec
 from ostinato.tasks.mining import probe
 from ostinato.tasks.mining.base import MiningError
+from ostinato.tasks.mining.settings import pytest_arguments
 
 PROGRAM = Path(str(probe.__file__)).read_bytes()
 FOLDER = ".mining"
@@ -46,6 +47,8 @@ class Survey:
     failing: int
     errors: tuple[str, ...]
     """The test files that could not be loaded, and why."""
+    left_out: int = 0
+    """The test files that were left out, since all together take too long."""
 
 
 async def survey(backend: Backend, name: str, files: Mapping[str, bytes], tests: tuple[str, ...]) -> Survey:
@@ -78,6 +81,7 @@ async def survey(backend: Backend, name: str, files: Mapping[str, bytes], tests:
         unstable=sum(outcome != second["outcomes"].get(test) for test, outcome in outcomes.items()),
         failing=sum(outcome in {"failed", "error"} for outcome in outcomes.values()),
         errors=tuple(first["errors"]),
+        left_out=found.get("left_out", 0),
     )
 
 
@@ -107,7 +111,8 @@ async def run_probe(
             target.write_bytes(data)
         sandbox = await backend.create(Spec(repo=repo, limits=LIMITS))
         try:
-            return await _probe(sandbox, name, mode, order)
+            arguments = list(pytest_arguments(files))
+            return await _probe(sandbox, name, mode, {**order, "arguments": arguments})
         finally:
             await sandbox.destroy()
 

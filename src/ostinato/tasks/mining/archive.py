@@ -36,17 +36,18 @@ COMPILED = (".so", ".pyd", ".dylib", ".dll")
 def read_tree(path: Path) -> SourceTree:
     """Read a source archive (`.tar.*`, `.zip`) or a directory. Raises MiningError with the reason."""
     if path.is_dir():
-        return _tree(path.resolve().name, "", dict(_directory(path)))
+        return checked_tree(path.resolve().name, "", dict(_directory(path.resolve())))
     stem = re.sub(r"\.(tar(\.\w+)?|tgz|zip)$", "", path.name)
     try:
         files = dict(_zip(path) if zipfile.is_zipfile(path) else _tar(path))
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError) as error:
         raise MiningError("unreadable archive", path.name, str(error)) from error
     version = re.search(r"-(\d[\w.+!]*)$", stem)
-    return _tree(stem, version[1] if version else "", _without_top(files))
+    return checked_tree(stem, version[1] if version else "", _without_top(files))
 
 
-def _tree(name: str, version: str, files: dict[str, bytes]) -> SourceTree:
+def checked_tree(name: str, version: str, files: dict[str, bytes]) -> SourceTree:
+    """Return the tree of these files. Raises MiningError for compiled parts, no tests or no sources."""
     if compiled := [path for path in files if path.endswith(COMPILED)]:
         raise MiningError("compiled parts", name, compiled[0])
     tree = SourceTree(name=repository_name(name), version=version, files=files, licence=licence(files))

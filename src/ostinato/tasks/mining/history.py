@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ostinato.tasks.mining.archive import MAX_BYTES, MAX_FILES, licence
+from ostinato.tasks.mining.archive import MAX_BYTES, MAX_FILES, checked_tree, licence
 from ostinato.tasks.mining.base import MiningError, SourceTree, is_test
 
 GIT_TIMEOUT_S = 300
@@ -65,6 +65,11 @@ class History:
         self._clone = folder / "clone.git"
         self._name = name
         self._git("clone", "--bare", "--quiet", "--", str(repository.resolve()), str(self._clone))
+
+    def head(self) -> SourceTree:
+        """Return the files of the newest commit, without what git ignores. Raises MiningError."""
+        id = self._run("rev-parse", "--verify", "HEAD^{commit}").decode().strip()
+        return checked_tree(self._name, id[:12], self._tree(f"{self._name}@{id[:9]}", id))
 
     def commits(self, limit: int) -> list[str]:
         """Return the newest commits of the first-parent history."""

@@ -18,12 +18,15 @@ import sys
 import threading
 import time
 import types
+import zlib
 from collections.abc import Callable
 from typing import Any
 
 MESSAGE_CHARACTERS = 300
 PATIENCE = 4
 """The seconds by the clock for each CPU second that a run may take, since the machine may be busy."""
+FILE_S = 5.0
+"""The CPU seconds that the tests of one file may take, where all take too long together."""
 OPTIONS = ("-q", "-p", "no:cacheprovider", "--continue-on-collection-errors", "-o", "addopts=", "--tb=short")
 Json = dict[str, Any]
 
@@ -117,7 +120,9 @@ def _place(code: types.CodeType) -> tuple[str, int]:
     return os.path.relpath(os.path.realpath(code.co_filename)), code.co_firstlineno
 
 
-def run(tests: list[str], timeout_s: float, *, trace: bool = False, reverse: bool = False) -> Json:
+def run(
+    tests: list[str], timeout_s: float, arguments: list[str], *, trace: bool = False, reverse: bool = False
+) -> Json:
     """Run tests in a fork of this process and return what came of them; without `outcomes` it died.
 
     `timeout_s` are CPU seconds; by the clock a run may take `PATIENCE` times as long.
@@ -126,7 +131,7 @@ def run(tests: list[str], timeout_s: float, *, trace: bool = False, reverse: boo
     child = os.fork()
     if child == 0:
         os.close(reader)
-        _as_child(writer, timeout_s, lambda: _run_here(tests, trace, reverse))
+        _as_child(writer, timeout_s, lambda: _run_here(tests, arguments, trace, reverse))
     os.close(writer)
     data, ended = _read(reader, time.monotonic() + PATIENCE * timeout_s)
     os.close(reader)
@@ -155,11 +160,12 @@ def _as_child(writer: int, cpu_s: float, work: Callable[[], Json]) -> None:
     os._exit(0)
 
 
-def _run_here(tests: list[str], trace: bool, reverse: bool) -> Json:
+def _run_here(tests: list[str], arguments: list[str], trace: bool, reverse: bool) -> Json:
     import pytest
 
     watcher = Watcher(trace, reverse)
-    status = pytest.main([*OPTIONS, f"--rootdir={os.getcwd()}", "--", *tests], plugins=[watcher])  # noqa: PTH109
+    options = [*OPTIONS, *arguments, f"--rootdir={os.getcwd()}"]  # noqa: PTH109
+    status = pytest.main([*options, "--", *tests], plugins=[watcher])
     _follow(None)
     return watcher.result(int(status))
 
@@ -178,17 +184,64 @@ def _read(reader: int, deadline: float) -> tuple[bytes, bool]:
 
 
 def survey(order: Json) -> Json:
-    """Run all tests twice: traced, and once more in the opposite order."""
-    first = run(order["files"], order["timeout_s"], trace=True)
-    second = run(order["files"], order["timeout_s"], reverse=True) if "outcomes" in first else first
+    """Run all tests twice: traced, and once more in the opposite order.
+
+    Tests that take too long together are run file by file, as many files as the time suffices for.
+    """
+    files, timeout_s, arguments = order["files"], order["timeout_s"], order["arguments"]
+    first = run(files, timeout_s, arguments, trace=True)
+    if first.get("timeout") and len(files) > 1:
+        return _survey_by_file(order)
+    second = run(files, timeout_s, arguments, reverse=True) if "outcomes" in first else first
     return {"first": first, "second": second}
+
+
+def _survey_by_file(order: Json) -> Json:
+    """Return the survey of the files that end soon, with the number of files that were left out.
+
+    The hashes of their names decide which come first, so that they are of all parts of the repository.
+    """
+    files, timeout_s, arguments = order["files"], order["timeout_s"], order["arguments"]
+    end, pairs, each_s = _cpu() + 2 * timeout_s, [], min(FILE_S, timeout_s)
+    for file in sorted(files, key=lambda name: zlib.crc32(name.encode())):
+        if _cpu() > end:
+            break
+        first = run([file], each_s, arguments, trace=True)
+        second = run([file], each_s, arguments, reverse=True) if "outcomes" in first else {}
+        if "outcomes" in second:
+            pairs.append((first, second))
+    if not pairs:
+        return {"first": {"timeout": True}, "second": {}}
+    whole = {"first": _joined([first for first, _ in pairs]), "second": _joined([each for _, each in pairs])}
+    return {**whole, "left_out": len(files) - len(pairs)}
+
+
+def _joined(results: list[Json]) -> Json:
+    """Return the results of several runs as those of one; functions are numbered anew."""
+    functions = sorted({(path, line) for each in results for path, line in each["functions"]})
+    number = {place: index for index, place in enumerate(functions)}
+    found: Json = {"status": max(each["status"] for each in results), "functions": functions}
+    for name in ("outcomes", "seconds", "messages"):
+        found[name] = {key: value for each in results for key, value in each[name].items()}
+    found["errors"] = [error for each in results for error in each["errors"]]
+    found["reached"], at_import = {}, set()
+    for each in results:
+        new = [number[path, line] for path, line in each["functions"]]
+        found["reached"].update({test: [new[old] for old in seen] for test, seen in each["reached"].items()})
+        at_import.update(new[old] for old in each["at_import"])
+    return {**found, "at_import": sorted(at_import)}
+
+
+def _cpu() -> float:
+    """Return the CPU seconds of the children that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def outcomes(order: Json) -> list[Json]:
     """Run all tests several times, in both orders."""
-    return [
-        run(order["files"], order["timeout_s"], reverse=bool(number % 2)) for number in range(order["runs"])
-    ]
+    files, timeout_s, arguments = order["files"], order["timeout_s"], order["arguments"]
+    return [run(files, timeout_s, arguments, reverse=bool(number % 2)) for number in range(order["runs"])]
 
 
 def try_faults(order: Json) -> Json:
@@ -196,14 +249,14 @@ def try_faults(order: Json) -> Json:
 
     Each version of a file gets a time of change that no other has, so that no cached bytecode fits it.
     """
-    results = {}
+    results, timeout_s, arguments = {}, order["timeout_s"], order["arguments"]
     for index, fault in enumerate(order["faults"]):
         with open(fault["path"], "rb") as file:  # noqa: PTH123
             before = file.read()
         _put(fault["path"], fault["text"].encode(), 1_000_000_000 + 10 * index)
-        runs = [run(fault["tests"], order["timeout_s"])]
+        runs = [run(fault["tests"], timeout_s, arguments)]
         if {"failed", "error"}.intersection(runs[0].get("outcomes", {}).values()):
-            runs.append(run(fault["tests"], order["timeout_s"], reverse=True))
+            runs.append(run(fault["tests"], timeout_s, arguments, reverse=True))
         _put(fault["path"], before, 1_000_000_005 + 10 * index)
         kept = ("outcomes", "messages", "errors", "timeout", "died")
         results[fault["id"]] = [{name: each[name] for name in kept if name in each} for each in runs]

@@ -4,6 +4,12 @@ import re
 from collections.abc import Mapping
 
 PYTEST_TABLE = re.compile(r"^\[tool\.pytest(\.ini_options)?\]\s*$", re.MULTILINE)
+SETTINGS = ("pyproject.toml", "pytest.ini", "tox.ini", "setup.cfg")
+PLUGINS = {"pytest_asyncio": re.compile(r"^\s*asyncio_mode\b", re.MULTILINE)}
+"""The plugins that a sandbox does not load by itself, and the setting by which a repository asks for each."""
+STRICT = re.compile(r"^\s*filterwarnings\b[^\n]*(\n\s+[^\n]*)*?\berror\b", re.MULTILINE)
+QUIET = ("-W", "ignore::pytest.PytestConfigWarning")
+"""Without the plugins that it names, a repository has settings that pytest does not know."""
 INI_TABLES = {"pytest.ini": "pytest", "tox.ini": "pytest", "setup.cfg": "tool:pytest"}
 
 
@@ -30,6 +36,13 @@ def with_source_path(files: Mapping[str, bytes]) -> dict[str, bytes]:
     else:
         changed["pytest.ini"] = b"[pytest]\npythonpath = src\n"
     return changed
+
+
+def pytest_arguments(files: Mapping[str, bytes]) -> tuple[str, ...]:
+    """Return the arguments that the tests of a repository need where plugins are not loaded by themselves."""
+    text = "\n".join(files[name].decode(errors="replace") for name in SETTINGS if name in files)
+    plugins = [word for name, asks in PLUGINS.items() if asks.search(text) for word in ("-p", name)]
+    return (*plugins, *(QUIET if STRICT.search(text) else ()))
 
 
 def _after(text: str, head: re.Match[str], line: str) -> bytes:

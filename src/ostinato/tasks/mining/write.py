@@ -11,6 +11,7 @@ from typing import Any
 
 from ostinato.tasks.base import load_task
 from ostinato.tasks.mining.base import CONFIGURATION, SourceTree, is_test
+from ostinato.tasks.mining.settings import pytest_arguments
 from ostinato.tasks.repository import write_repository
 from ostinato.types import Task
 
@@ -26,7 +27,8 @@ TEST_SH = """#!/bin/sh
 tests=$(cd "$(dirname "$0")" && pwd)
 cd "${REPO:-/repo}" || exit 1
 cp -R "$tests/suite/." .
-if python -m pytest -q -p no:cacheprovider -o addopts= "@$tests/ids.txt"; then reward=1; else reward=0; fi
+reward=0
+python -m pytest -q -p no:cacheprovider -o addopts= {arguments}"@$tests/ids.txt" && reward=1
 mkdir -p "${LOGS:-/logs/verifier}" && echo "$reward" > "${LOGS:-/logs/verifier}/reward.txt"
 """
 SOLVE_SH = """#!/bin/sh
@@ -113,11 +115,12 @@ def write_task(draft: Draft, out: Path) -> Task:
 
 def _write(draft: Draft, name: str, directory: Path) -> None:
     write_repository(directory / "environment" / "repo", draft.files)
+    arguments = pytest_arguments(draft.files)
     texts = {
         "instruction.md": draft.instruction + "\n",
         "task.toml": _settings(draft, name),
         "environment/Dockerfile": DOCKERFILE,
-        "tests/test.sh": TEST_SH,
+        "tests/test.sh": TEST_SH.replace("{arguments}", "".join(f"{each} " for each in arguments)),
         "tests/ids.txt": "".join(f"{test}\n" for test in draft.test_ids),
         "solution/solve.sh": SOLVE_SH,
         "solution/solution.patch": draft.patch,
@@ -133,6 +136,7 @@ def _write(draft: Draft, name: str, directory: Path) -> None:
 
 def _settings(draft: Draft, name: str) -> str:
     """Return task.toml; strings, lists of strings and booleans look alike in JSON and TOML."""
+    arguments = list(pytest_arguments(draft.files))
     protected = sorted(path for path in draft.files if is_test(path) or path in CONFIGURATION)
     tables: dict[str, Mapping[str, object]] = {
         "task": {"name": f"mined/{name}", "description": f"a task mined from {draft.tree.name}"},
@@ -148,7 +152,7 @@ def _settings(draft: Draft, name: str) -> str:
             "test_ids": list(draft.test_ids),
             "protected": protected,
         },
-        "metadata.ostinato.suite": {"runner": "pytest"},
+        "metadata.ostinato.suite": {"runner": "pytest", **({"arguments": arguments} if arguments else {})},
     }
     return 'schema_version = "1.1"\n' + "".join(
         f"\n[{table}]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in rows.items())
