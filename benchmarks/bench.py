@@ -7,6 +7,9 @@
   two versions. The truth is that of all repositories the suite could have been drawn from.
 - `detectable`, `detected`: one comparison of two versions on a suite states what it would detect with 80 %;
   another comparison, of versions that differ by just that, is made on another suite of the same make.
+- `stated_size`: one version fails on a planted share of the tasks that the other solves as it can. The share
+  is the fixed point at which the true difference is the one that such a comparison states as detectable;
+  `told_apart` is how often it is.
 - `planted`: the whole path with a scripted model behind a URL, a real harness and real sandboxes. The second
   version fails on a planted share of the tasks that the first one solves.
 - `killed`: the same run in another process, killed with SIGKILL at random sessions, then finished. Nothing is
@@ -63,6 +66,8 @@ PASSES, BEST = 8, 4
 OF_REPOSITORY, OF_TASK, MOVED_REPOSITORY, MOVED_TASK = 0.8, 1.2, 0.3, 0.5
 """Standard deviations on the scale of log-odds: of difficulty, and of the change by another version."""
 CHUNK = 250
+FIXED_POINT = 8
+"""The rounds after which the planted share agrees with what is stated."""
 CONFIG = HarnessConfig(max_context=20_000, max_tokens=400)
 
 
@@ -137,6 +142,32 @@ def detection(found: Sequence[Estimate], true: float) -> Row:
     )
     hits = int((estimate.two_sided(moved) <= estimate.LEVEL).sum())
     return rate(hits, len(errors)) | {"detectable": float(np.median(stated)), "freedom": freedom}
+
+
+def stated_size(suites: int, seed: int) -> Row:
+    """Return how often a planted failure of the stated size is told apart, by design of the suite."""
+    found: Row = {}
+    for number, design in enumerate(ALIKE):
+        sizes = DESIGNS[design]
+        clusters = estimate.member([str(group) for group, size in enumerate(sizes) for _ in range(size)])
+        rng, share = np.random.default_rng([seed, 7, number]), 0.1
+        for _ in range(FIXED_POINT):
+            gap, solve = with_failures(rng, CHUNK, clusters, share)
+            factor = estimate.factor(float(gap.freedom.flat[0]))
+            share = min(1.0, factor * float(gap.error.mean()) / solve)
+        gaps = [with_failures(rng, CHUNK, clusters, share)[0] for _ in range(suites // CHUNK)]
+        hits = sum(int((estimate.two_sided(gap) <= estimate.LEVEL).sum()) for gap in gaps)
+        stated = factor * float(np.mean([gap.error.mean() for gap in gaps]))
+        found[design] = rate(hits, CHUNK * len(gaps)) | {"planted": share, "stated": stated}
+    return found
+
+
+def with_failures(rng: Rng, n: int, clusters: Floats, share: float) -> tuple[Estimate, float]:
+    """Return `n` comparisons with a version that fails on a share of the tasks, and the first one's mean."""
+    one, _ = drawn(rng, n, clusters, EASE["middling"])
+    other = np.where(rng.random(one.shape) < share, 0.0, one)
+    a, b = solved(rng, one).mean(axis=-1), solved(rng, other).mean(axis=-1)
+    return estimate.difference(b - a, clusters), float(one.mean())
 
 
 # ---------------------------------------------------------------- the whole path
@@ -256,6 +287,8 @@ def show(found: Row) -> None:
             for name, row in found["covered"].items()
         ],
     )
+    for design, row in found["stated_size"].items():
+        print(f"planted {row['planted']:.3f}, the stated size, {design}: told apart {text(row)}")
     print(f"\nplanted: {found['planted']}\nkilled: {found['killed']}")
 
 
@@ -283,6 +316,7 @@ def main(run: Run) -> None:
         "coverage": min(row[what]["rate"] for row in covered.values() for what in row),
         "detectable": {name: row["detectable"] for name, row in detected.items()},
         "detected": rate(hits, n),
+        "stated_size": stated_size(options.suites, options.seed),
         "covered": covered,
         "detection": detected,
         "planted": whole,

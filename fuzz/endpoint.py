@@ -47,7 +47,7 @@ async def endpoint(model: Model) -> AsyncIterator[str]:
 
     async def complete(request: web.Request) -> web.Response:
         body = await request.json()
-        message = model(request.headers["X-Session-Id"], body["messages"])
+        message = model(request.headers.get("X-Session-Id", ""), body["messages"])
         if message is None:
             return web.json_response({"error": {"message": "overloaded", "code": None}}, status=503)
         size = len(json.dumps(body["messages"]))

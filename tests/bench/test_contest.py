@@ -12,10 +12,12 @@ from fuzz.endpoint import Message, Model, asked_for, endpoint, says, solves
 
 from ostinato.bench.contest import Contest, Side
 from ostinato.bench.endpoint import Endpoint
+from ostinato.bench.judge import RUBRIC, Opinion
 from ostinato.bench.run import RETRIES, BenchError
 from ostinato.bench.suite import BenchSuite, SuiteError, seal
 from ostinato.harness.agent import HarnessConfig
 from ostinato.harness.episode import EpisodeRunner
+from ostinato.rewards.judge_client import NoVerdictError
 from ostinato.sandbox.backends.process.backend import ProcessBackend
 from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.store import Store
@@ -72,6 +74,26 @@ async def test_every_pass_is_one_row_and_none_is_run_again(
     assert Passes(store.database).attempts("small 1", suite.hash, "a") == 6
 
 
+async def test_a_judge_adds_measures_and_its_silence_leaves_them_out(
+    pebbles: dict[str, Pebble], suite: BenchSuite, tmp_path: Path
+) -> None:
+    class Judge:
+        name = "judge"
+
+        async def opinion(self, request: str, first: str, second: str) -> Opinion:
+            if request != next(iter(pebbles)):
+                raise NoVerdictError("the judge is away")
+            return dict.fromkeys(RUBRIC, (1.0, 0.0))
+
+    for task in suite.tasks:
+        (task.directory / "solution" / "solution.patch").write_text("+x\n")
+    async with side(solving(pebbles, [])) as one:
+        contest = Contest(Store.open(tmp_path / "bench.db"), suite, passes=1, judge=Judge())
+        found = [each.measures["quality"] for each in (await contest.run(one)).values()]
+    assert sorted(each.get("scope by judge", -1.0) for each in found) == [-1.0, -1.0, 0.75]
+    assert contest.unjudged == {"the judge is away": 2}
+
+
 async def test_a_void_pass_is_tried_again_and_never_counts(
     pebbles: dict[str, Pebble], suite: BenchSuite, tmp_path: Path
 ) -> None:
@@ -116,6 +138,7 @@ import asyncio, os, signal, sys
 from pathlib import Path
 from ostinato.bench.contest import Contest, Side
 from ostinato.bench.endpoint import Endpoint
+from ostinato.bench.judge import RUBRIC, Opinion
 from ostinato.bench.suite import open_suite
 from ostinato.harness.agent import HarnessConfig
 from ostinato.harness.episode import EpisodeRunner

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from ostinato.bench.quality import Kept, beside_kept, kept_by_person, line_changes, lint, quality
+from ostinato.bench.quality import KeptPatch, beside_kept, kept_by_person, line_changes, lint, quality
 from ostinato.tasks.pebble import generate, provide
 from ostinato.types import Task
 
@@ -37,7 +37,7 @@ def test_lines_and_findings_are_counted() -> None:
 
 
 def test_lines_that_both_added_are_found_whatever_their_indentation() -> None:
-    kept = Kept(files=frozenset({"a.py"}), size=3, added=Counter({"x = 1": 1, "y = 2": 1}))
+    kept = KeptPatch(files=frozenset({"a.py"}), size=3, added=Counter({"x = 1": 1, "y = 2": 1}))
     changes = {"a.py": b"if a:\n    x = 1\n\n    z = 3\n", "b.py": b"x = 1\n"}
     found = beside_kept(kept, {"a.py": b"if a:\n    x = 0\n", "b.py": None}, changes, 5)
     assert found == {

@@ -73,7 +73,7 @@ def test_a_guarded_rate_that_certainly_rose_rolls_back() -> None:
 
 def test_a_guarded_rate_that_may_have_risen_holds() -> None:
     result = verdict(0.1, tampered=0.055)
-    assert result.decision is Decision.HOLD and "tampered may have risen by 0.05" in result.reason
+    assert result.decision is Decision.HOLD and "tampered may be worse by 0.05" in result.reason
 
 
 def test_a_stricter_level_needs_more_evidence() -> None:

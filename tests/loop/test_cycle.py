@@ -1,6 +1,7 @@
 """The cycle with everything real but the model: the skill of a version is scripted, learning is not.
 
-Covers loop/cycle.py, loop/stages/learn.py, loop/stages/measure.py, loop/results.py and loop/workshop.py.
+Covers loop/cycle.py, loop/stages/learn.py, loop/stages/measure.py, loop/stages/suite.py, loop/results.py and
+loop/workshop.py.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -12,8 +13,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 from tests.circle import solves
+from tests.deploy.test_lineage import version
 from tests.store.builders import session, turn
 
+from ostinato.bench.suite import seal
 from ostinato.demo.developers import live_traffic
 from ostinato.demo.show import Show
 from ostinato.engine.http import Running
@@ -29,11 +32,12 @@ from ostinato.loop.run import START, Run
 from ostinato.loop.stages.measure import measure
 from ostinato.loop.stages.prepare import load_wire, prepare
 from ostinato.loop.stages.problems import held_out
+from ostinato.loop.stages.suite import suite_of
 from ostinato.loop.workshop import Workshop, open_workshop
 from ostinato.model.transcript import messages_of
 from ostinato.store import Ledger, Objects
 from ostinato.sync import Subscriber
-from ostinato.tasks.pebble import Pebble, generate
+from ostinato.tasks.pebble import Pebble, generate, provide
 from ostinato.types import Decision, Ending, GenerateRequest, Source, Task
 
 pytestmark = pytest.mark.slow
@@ -99,9 +103,10 @@ class Scene(Workshop):
 
 
 @asynccontextmanager
-async def scene(directory: Path, skill: Skill) -> AsyncIterator[Scene]:
+async def scene(directory: Path, skill: Skill, suite: Path | None = None) -> AsyncIterator[Scene]:
     shape = replace(SMALL.model.shape, hidden_size=16, heads=1, kv_heads=1, head_dim=8)
-    config = replace(SMALL, model=replace(SMALL.model, shape=shape))
+    bench = replace(SMALL.bench, suite=suite)
+    config = replace(SMALL, model=replace(SMALL.model, shape=shape), bench=bench)
     run = open_run(Run(directory=directory / "run"), config, fresh=False).run
     await prepare(config, run)
     async with open_workshop(config, run, Show(Console(quiet=True))) as shop:
@@ -159,6 +164,24 @@ async def test_a_worse_candidate_meets_nobody_and_the_champion_is_published_agai
         traffic = live_traffic(shop)
         (again,) = await cycles(shop, traffic, champion, [], 1)  # a finished run's stages are read, not done
         assert again == cycled and len(shop.store.verdicts()) == 1
+
+
+async def test_a_suite_is_done_by_both_versions_and_by_neither_twice(tmp_path: Path) -> None:
+    for seed in range(2):
+        pebble = generate("fix", "seeds", 1000 + seed)
+        provide(pebble, tmp_path / "suite" / pebble.id)
+    seal(tmp_path / "suite", "own")
+    async with scene(tmp_path, lambda number: float(number > 0), tmp_path / "suite") as shop:
+        for number in (CHAMPION, 1):
+            shop.store.add_version(version(number, None))
+        found = await suite_of(shop, CHAMPION, 1)
+        assert found is not None and found.suite.startswith("own 1, hash ")
+        assert found.splits["seeds"].value == 1.0 and found.measures["correct/broken"].value == 0.0
+        sessions = shop.store.sessions(source=Source.BENCH)
+        assert len(sessions) == 2 * 2 * shop.config.bench.suite_passes
+        assert await suite_of(shop, CHAMPION, 1) is not None
+        assert shop.store.sessions(source=Source.BENCH) == sessions
+        assert Ledger(shop.store).unaccounted() == 0
 
 
 async def test_a_cycle_after_a_roll_back_is_an_ordinary_one(

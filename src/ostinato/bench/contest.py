@@ -9,15 +9,18 @@ import asyncio
 import hashlib
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ostinato.bench.axes import PassResult, result
+from ostinato.bench.judge import QualityJudge, judged
 from ostinato.bench.run import RETRIES, BenchError
 from ostinato.bench.suite import BenchSuite, SuiteError
 from ostinato.harness.agent import HarnessConfig
 from ostinato.harness.episode import CardUser, Episode, EpisodeRunner
+from ostinato.rewards.judge_client import NoVerdictError
 from ostinato.store import Ledger, Store
 from ostinato.store.passes import Passes, PassKey
 from ostinato.types import Source, State, Task, new_id
@@ -47,15 +50,27 @@ def settings_hash(config: HarnessConfig, harness: str) -> str:
 class Contest:
     """The passes of any number of sides over one suite.
 
-    Raises SuiteError, with both hashes, when sides were run on this suite while it had another hash.
+    A `judge` compares each solved pass with what a person kept. A pass of which it gives no verdict lacks
+    those measures, and `unjudged` counts the reasons. Raises SuiteError, with both hashes, when sides were
+    run on this suite while it had another hash.
     """
 
-    def __init__(self, store: Store, suite: BenchSuite, *, passes: int, slots: int = 8) -> None:
+    def __init__(
+        self,
+        store: Store,
+        suite: BenchSuite,
+        *,
+        passes: int,
+        slots: int = 8,
+        judge: QualityJudge | None = None,
+    ) -> None:
         self._store = store
         self._rows = Passes(store.database)
         self._suite = suite
         self._passes = passes
         self._slots = asyncio.Semaphore(slots)
+        self._judge = judge
+        self.unjudged: Counter[str] = Counter()
         check_hash(self._rows, suite)
 
     async def run(self, side: Side, on_done: Callable[[PassResult], None] = lambda _: None) -> Results:
@@ -103,11 +118,24 @@ class Contest:
                 episode = await side.runner.run(task, CardUser(task), source=Source.BENCH, session_id=session)
                 if episode.void is None:
                     scored = await asyncio.to_thread(result, episode, time.monotonic() - started)
+                    scored = await self._judged(episode, scored)
                     self._finish(key, episode, scored)
                     on_done(scored)
                     return None
                 why = f"task {task.id}: {episode.void}"
             return why
+
+    async def _judged(self, episode: Episode, scored: PassResult) -> PassResult:
+        """Add the judge's measures; one that is not solved has no quality to compare."""
+        if self._judge is None or not scored.solved:
+            return scored
+        try:
+            found = await judged(self._judge, episode.task, episode.changes)
+        except NoVerdictError as error:
+            self.unjudged[str(error)] += 1
+            return scored
+        quality = {**scored.measures.get("quality", {}), **found}
+        return replace(scored, measures={**scored.measures, "quality": quality})
 
     def _finish(self, key: PassKey, episode: Episode, scored: PassResult) -> None:
         """Record the facts of the session, where the gateway recorded it, then the result of the pass."""

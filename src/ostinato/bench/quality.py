@@ -21,10 +21,10 @@ Changes = Mapping[str, bytes | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class KeptPatch:
     """What a person kept in the end, of a patch below `solution`.
 
-    >>> Kept(files=frozenset({"a.py"}), size=2, added=Counter({"x = 1": 1})).size
+    >>> KeptPatch(files=frozenset({"a.py"}), size=2, added=Counter({"x = 1": 1})).size
     2
     """
 
@@ -55,7 +55,7 @@ def quality(task: Task, changes: Changes) -> dict[str, float]:
 
 
 def beside_kept(
-    kept: Kept, before: Mapping[str, bytes | None], changes: Changes, size: int
+    kept: KeptPatch, before: Mapping[str, bytes | None], changes: Changes, size: int
 ) -> dict[str, float]:
     """Return lines and files in units of what a person kept, and the lines that both added.
 
@@ -101,7 +101,7 @@ def new_lines(before: bytes | None, after: bytes | None) -> Iterator[str]:
             yield from (line.decode(errors="replace").strip() for line in new[j1:j2])
 
 
-def kept_by_person(directory: Path) -> Kept | None:
+def kept_by_person(directory: Path) -> KeptPatch | None:
     """Return what the patches below `solution` keep; None when there is no patch."""
     patches = sorted([*directory.glob("solution/*.patch"), *directory.glob("solution/*.diff")])
     if not patches:
@@ -111,7 +111,7 @@ def kept_by_person(directory: Path) -> Kept | None:
     changed = [line for line in lines if line[:1] in {"+", "-"} and line[:4] not in {"+++ ", "--- "}]
     added = Counter(line[1:].strip() for line in changed if line[0] == "+" and line[1:].strip())
     names = {line[4:].partition("\t")[0].partition("/")[2] for line in heads if line[4:] != "/dev/null"}
-    return Kept(files=frozenset(names), size=len(changed), added=added)
+    return KeptPatch(files=frozenset(names), size=len(changed), added=added)
 
 
 def lint(source: bytes) -> int | None:

@@ -9,7 +9,9 @@ Both versions have done the same tasks, in the same order, in the same number of
   One is enough, so they share `HARM` by Holm's rule.
 - HOLD is the rest: too few tasks, or too close.
 
-Errors are a jackknife over clusters of tasks that share what was held out.
+With a suite its splits and the guarded measures of its axes join them (`deploy/suite.py`): one more loss, the
+mean of its splits, and its behaviour rates must be refuted to admit, and the level of ROLL_BACK is shared by
+all. Errors are a jackknife over clusters of tasks that share what was held out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,6 +31,7 @@ from ostinato.deploy.statistics import (
     interval,
     tail,
 )
+from ostinato.deploy.suite import SuiteChanges, is_shown, slack
 from ostinato.types import Decision, Verdict
 
 PRIMARY = "seeds"
@@ -59,12 +62,14 @@ def gate(
     margin: float,
     alpha: float = ALPHA,
     experiment: str | None = None,
+    suite: SuiteChanges | None = None,
 ) -> Verdict:
     """Return a verdict on the candidate: ADMIT, HOLD or ROLL_BACK.
 
     `margin` is the loss of solve rate that would be too much. `experiment` names the trial whose promotion
-    would rest on this gate, so that the budget counts it; `alpha` is then the trial's. Raises GateError
-    unless both sides hold the same tasks in the same order, with as many passes, measured under one harness.
+    would rest on this gate, so that the budget counts it; `alpha` is then the trial's. `suite` is what the
+    run's suite shows of both versions. Raises GateError unless both sides hold the same tasks in the same
+    order, with as many passes, measured under one harness.
     """
     _check_alike(current, candidate)
     before, after = current.outcomes, candidate.outcomes
@@ -73,6 +78,10 @@ def gate(
     others = [changes[split] for split in splits[1:]]
     losses = {splits[0]: changes[splits[0]]} | ({"the other splits": mean_of(others)} if others else {})
     rises = {name: _change(before, after, name) for name in SLACK if getattr(before[0], name)}
+    if suite is not None:
+        changes |= {f"{split} of the suite": each for split, each in suite.splits.items()}
+        losses["the suite"] = mean_of(list(suite.splits.values()))
+        rises |= suite.rises
     decision, reason = _decide(changes, losses, rises, margin, alpha)
     evidence = {
         "current": current.report.id,
@@ -87,6 +96,7 @@ def gate(
         "losses": _intervals(losses, alpha),
         "rises": _intervals(rises, alpha),
         **({"experiment": experiment} if experiment is not None else {}),
+        **({"suite": suite.suite, "axes": _intervals(suite.measures, alpha)} if suite is not None else {}),
     }
     return Verdict(version=candidate.report.version, decision=decision, reason=reason, evidence=evidence)
 
@@ -168,7 +178,20 @@ def p_values(changes: Mapping[str, Estimate], rises: Mapping[str, Estimate]) -> 
     `HARM` divided by their number.
     """
     harms = {f"{split} lost": tail(replace(loss, value=-loss.value), 0.0) for split, loss in changes.items()}
-    return harms | {f"{name} rose": tail(rise, SLACK[name]) for name, rise in rises.items()}
+    return harms | {
+        f"{name} {'rose' if name in SLACK else 'got worse'}": tail(rise, limit(name))
+        for name, rise in rises.items()
+    }
+
+
+def limit(name: str) -> float:
+    """Return the change for the worse of a guarded rate that a candidate must stay below."""
+    return SLACK[name] if name in SLACK else slack(name)
+
+
+def _shown(rises: Mapping[str, Estimate]) -> dict[str, Estimate]:
+    """Return those of which it must be shown that they stayed below their limit."""
+    return {name: rise for name, rise in rises.items() if name in SLACK or is_shown(name)}
 
 
 def unproven(
@@ -180,8 +203,8 @@ def unproven(
         for what, loss in losses.items()
     }
     return stands | {
-        f"{name} may have risen by {SLACK[name]:g}": rise.value + half_width(rise, alpha) >= SLACK[name]
-        for name, rise in rises.items()
+        f"{name} may be worse by {limit(name):g}": rise.value + half_width(rise, alpha) >= limit(name)
+        for name, rise in _shown(rises).items()
     }
 
 
@@ -198,7 +221,7 @@ def _decide(
     if shown := [f"{what}: {interval(each, HARM)}" for what, each, yes in measured if yes]:
         return Decision.ROLL_BACK, "; ".join(shown)
     stands = unproven(losses, rises, margin, alpha)
-    compared = zip(stands.items(), [*losses.values(), *rises.values()], strict=True)
+    compared = zip(stands.items(), [*losses.values(), *_shown(rises).values()], strict=True)
     if doubts := [f"{what}: {interval(each, alpha)}" for (what, yes), each in compared if yes]:
         return Decision.HOLD, "; ".join(doubts)
     shown_losses = ", ".join(f"{what} {interval(loss, alpha)}" for what, loss in losses.items())

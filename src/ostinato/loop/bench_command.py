@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import json
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -11,10 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ostinato.config import secret
+from ostinato.loop.bench_judge import named, open_judge
+from ostinato.loop.bench_judge import register as register_judge
 from ostinato.loop.bench_refresh import register as register_refresh
 
 if TYPE_CHECKING:
     from ostinato.bench.contest import Side
+    from ostinato.bench.judge import QualityJudge
     from ostinato.bench.suite import BenchSuite
     from ostinato.harness.agent import HarnessConfig
     from ostinato.store import Store
@@ -52,6 +56,7 @@ def register(commands: Any) -> None:
     _add_run(group)
     _add_mine(group)
     register_refresh(group)
+    register_judge(group)
 
 
 def _add_seal(group: Any) -> None:
@@ -83,6 +88,12 @@ def _add_run(group: Any) -> None:
         type=Path,
         default=None,
         help=f"file with the key of every --url (or set {ENDPOINT_KEY})",
+    )
+    run.add_argument(
+        "--judge",
+        default="",
+        metavar="MODEL@URL",
+        help="a model that compares each solved pass with the task's solution, aspect by aspect",
     )
     run.add_argument("--passes", type=int, default=8, help="times that each side does each task")
     run.add_argument("--at-once", type=int, default=8, help="sessions at the same time")
@@ -160,12 +171,13 @@ def _run(options: argparse.Namespace) -> int:
         return _complain("name at least one side: --versions 3 7, or --url MODEL@http://HOST:PORT/v1")
     if options.passes < 1 or options.at_once < 1:
         return _complain("--passes and --at-once are at least 1")
-    urls = []
-    for word in options.url:
-        model, _, url = word.partition("@")
-        if not model or not url.startswith(("http://", "https://")):
-            return _complain(f"{word!r} is no MODEL@URL, as qwen3@http://127.0.0.1:8000/v1")
-        urls.append((url.rstrip("/"), model))
+    try:
+        urls = [(url, model) for model, url in map(named, options.url)]
+        judge = options.judge and named(options.judge)
+    except ValueError as error:
+        return _complain(str(error))
+    if judge and judge in {(model, url) for url, model in urls}:
+        return _complain(f"{options.judge} cannot judge itself: name another model")
     from ostinato.bench.suite import open_suite
     from ostinato.harness.agent import HarnessConfig
 
@@ -199,23 +211,36 @@ async def _contest(suite: "BenchSuite", order: BenchOrder, options: argparse.Nam
 
     results: dict[str, Results] = {}
     voids: list[str] = []
-    async with open_sides(order) as sides:
+    unjudged: Counter[str] = Counter()
+    async with open_sides(order) as sides, _judge_of(options.judge) as judge:
         async for side, store in sides:
-            contest = Contest(store, suite, passes=options.passes, slots=options.at_once)
+            contest = Contest(store, suite, passes=options.passes, slots=options.at_once, judge=judge)
             try:
                 results[side.name] = await contest.run(side)
             except BenchError as error:
                 voids.append(str(error))
                 results[side.name] = contest.results(side.name)
+            unjudged += contest.unjudged
             solved = sum(each.solved for each in results[side.name].values())
             print(f"{side.name}: {solved} of {len(results[side.name])} passes solved", file=sys.stderr)  # noqa: T201
     found = figures(suite, options.passes, results)
     if options.out is not None:
         write(found, options.out)
     print(json.dumps(found.as_json()) if options.json else text(found))  # noqa: T201
+    for why, number in unjudged.items():
+        print(f"ostinato bench: no verdict on {number} solved passes: {why}", file=sys.stderr)  # noqa: T201
     for reason in voids:
         print(f"ostinato bench: {reason}", file=sys.stderr)  # noqa: T201
     return UNFINISHED if voids else DONE
+
+
+@asynccontextmanager
+async def _judge_of(word: str) -> AsyncIterator["QualityJudge | None"]:
+    if not word:
+        yield None
+        return
+    async with open_judge(word) as judge:
+        yield judge
 
 
 def write(found: Any, folder: Path) -> None:
@@ -239,12 +264,14 @@ async def open_sides(order: BenchOrder) -> AsyncIterator[AsyncIterator[Opened]]:
 
 
 async def _sides(order: BenchOrder, stack: AsyncExitStack) -> AsyncIterator[Opened]:
+    from ostinato.loop.stages.suite import side_of
+
     store: Store | None = None
     if order.versions:
         shop = await _shop(order, stack)
         store = shop.store
         for version in order.versions:
-            async for side in _version(shop, version):
+            async with side_of(shop, version) as side:
                 yield side, store
     if order.urls:
         if store is None:
@@ -272,18 +299,6 @@ async def _shop(order: BenchOrder, stack: AsyncExitStack) -> Any:
         raise RunError(f"{order.directory} has no version {unknown[0]}, only {min(known)} to {max(known)}")
     config = load(RunConfig, run.config)
     return await stack.enter_async_context(open_workshop(config, run, StderrDisplay()))
-
-
-async def _version(shop: Any, version: int) -> AsyncIterator["Side"]:
-    from ostinato.bench.contest import Side, settings_hash
-    from ostinato.types import Arm
-
-    digest = next(each.digest for each in shop.store.versions() if each.version == version)
-    arm = Arm(name=f"bench-{version}", version=version, share=0.0, engines=())
-    async with shop.serving(arm):
-        runner = shop.runner(shop.client("bench", arm.name))
-        settings = settings_hash(shop.config.harness, runner.harness)
-        yield Side(name=f"version {version} ({digest[:12]}, settings {settings})", runner=runner)
 
 
 async def _endpoints(order: BenchOrder, stack: AsyncExitStack) -> Sequence["Side"]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from ostinato import tasks
+from ostinato.bench.suite import SuiteError, open_suite
 from ostinato.config import ConfigError
 from ostinato.harness.agent import HarnessConfig
 from ostinato.harness.profiles.profile import profile
@@ -127,6 +128,10 @@ class BenchConfig:
     """The passes over each task of a version that may be deployed; `before` needs one."""
     at_once: int = 48
     """Sessions at the same time."""
+    suite: Path | None = None
+    """A sealed suite that the gate reads, on all its splits and axes, beside the held-out tasks."""
+    suite_passes: int = 2
+    """The passes over each task of the suite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,8 +233,14 @@ def check(config: RunConfig) -> None:
             f"harness.max_context is {config.harness.max_context} and engine.context "
             f"{config.engine.context}: an engine needs room for the longest turn"
         )
-    if config.bench.passes < 1:
-        raise ConfigError(f"bench.passes is {config.bench.passes}: make it at least 1")
+    if config.bench.passes < 1 or config.bench.suite_passes < 1:
+        passes = config.bench.passes, config.bench.suite_passes
+        raise ConfigError(f"bench.passes and bench.suite_passes are {passes}: make both at least 1")
+    if config.bench.suite is not None:
+        try:
+            open_suite(config.bench.suite)
+        except (SuiteError, TaskError) as error:
+            raise ConfigError(f"bench.suite: {error}") from error
 
 
 def _check_stages(config: RunConfig) -> None:

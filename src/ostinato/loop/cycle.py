@@ -31,6 +31,7 @@ from ostinato.loop.results import (
 from ostinato.loop.stages.follow_ups import read_follow_ups
 from ostinato.loop.stages.learn import refine, restore
 from ostinato.loop.stages.measure import measure
+from ostinato.loop.stages.suite import suite_of
 from ostinato.loop.stages.watch import drifts_of
 from ostinato.loop.trial import CHAMPION, ab_test, planned
 from ostinato.loop.workshop import Workshop
@@ -116,7 +117,7 @@ class Cycle:
         benched = await self._stage(
             "gate", Measured, lambda: measure(shop, candidate, self._tasks, passes=passes)
         )
-        admission = await self._stage("admission", Admission, lambda: self._admit(champion.measured, benched))
+        admission = await self._stage("admission", Admission, lambda: self._admit(champion, benched))
         tested = None
         word = self._control.word()
         if admission.decision is Decision.ADMIT and word is not None:
@@ -152,8 +153,9 @@ class Cycle:
         )
         return harvest
 
-    async def _admit(self, before: Measured, benched: Measured) -> Admission:
-        """Decide whether the candidate may meet users, from the same tasks done by the champion before.
+    async def _admit(self, champion: Champion, benched: Measured) -> Admission:
+        """Decide whether the candidate may meet users, from the same tasks done by the champion, and the
+        suite.
 
         The A/B test's id and error level are settled here, before any of its sessions.
         """
@@ -161,11 +163,12 @@ class Cycle:
         experiment, alpha = new_id(), next_alpha(shop.store.verdicts())
         cheaper = Claim(live.claim) is Claim.CHEAPER  # what is promoted as no worse is so by this gate too
         verdict = gate(
-            before.measurement,
+            champion.measured.measurement,
             benched.measurement,
             margin=live.cheaper_solve_margin if cheaper else live.gate_margin,
             alpha=alpha if cheaper else ALPHA,
             experiment=experiment if cheaper else None,
+            suite=await suite_of(shop, champion.version, benched.measurement.report.version),
         )
         shop.store.add_verdict(verdict)
         shop.show.say(f"gate: {verdict.decision} ({verdict.reason})")

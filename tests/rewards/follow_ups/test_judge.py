@@ -1,4 +1,7 @@
-"""A judge that is away or answers rubbish leaves the fact censored; it is never a zero."""
+"""A judge that is away or answers rubbish leaves the fact censored; it is never a zero.
+
+Covers rewards/follow_ups/judge.py and rewards/judge_client.py.
+"""
 
 import json
 from collections.abc import AsyncIterator

@@ -4,10 +4,10 @@ OURS = b'[tool.pytest.ini_options]\nasyncio_mode = "auto"\nfilterwarnings = [\n 
 
 
 def test_a_repository_that_asks_for_a_plugin_gets_it() -> None:
-    assert pytest_arguments({"pyproject.toml": OURS})[:2] == ("-p", "pytest_asyncio")
+    assert pytest_arguments({"pyproject.toml": OURS})[:2] == ("-p", "pytest_asyncio.plugin")
     assert pytest_arguments({"setup.cfg": b"[tool:pytest]\nasyncio_mode = auto\n"}) == (
         "-p",
-        "pytest_asyncio",
+        "pytest_asyncio.plugin",
     )
     assert pytest_arguments({"pyproject.toml": b"[tool.ruff]\n", "a.py": b"asyncio_mode = 1\n"}) == ()
 

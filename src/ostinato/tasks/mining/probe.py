@@ -224,7 +224,8 @@ def _joined(results: list[Json]) -> Json:
     for name in ("outcomes", "seconds", "messages"):
         found[name] = {key: value for each in results for key, value in each[name].items()}
     found["errors"] = [error for each in results for error in each["errors"]]
-    found["reached"], at_import = {}, set()
+    found["reached"] = {}
+    at_import: set[int] = set()
     for each in results:
         new = [number[path, line] for path, line in each["functions"]]
         found["reached"].update({test: [new[old] for old in seen] for test, seen in each["reached"].items()})

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 PYTEST_TABLE = re.compile(r"^\[tool\.pytest(\.ini_options)?\]\s*$", re.MULTILINE)
 SETTINGS = ("pyproject.toml", "pytest.ini", "tox.ini", "setup.cfg")
-PLUGINS = {"pytest_asyncio": re.compile(r"^\s*asyncio_mode\b", re.MULTILINE)}
+PLUGINS = {"pytest_asyncio.plugin": re.compile(r"^\s*asyncio_mode\b", re.MULTILINE)}
 """The plugins that a sandbox does not load by itself, and the setting by which a repository asks for each."""
 STRICT = re.compile(r"^\s*filterwarnings\b[^\n]*(\n\s+[^\n]*)*?\berror\b", re.MULTILINE)
 QUIET = ("-W", "ignore::pytest.PytestConfigWarning")
