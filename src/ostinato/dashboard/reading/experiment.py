@@ -171,7 +171,5 @@ def _conclusion(row: Answer, last: Answer | None) -> str:
         return f"{candidate} is better so far, and the interval no longer includes zero."
     if change["high"] < 0:
         return f"{candidate} is worse so far, and the interval no longer includes zero."
-    return (
-        f"Nothing is shown yet: the reward of a session may have changed by anything from "
-        f"{change['low']:+.3f} to {change['high']:+.3f}."
-    )
+    bounds = f"{change['low']:+.3f} to {change['high']:+.3f}".replace("-", "\u2212")
+    return f"Nothing is shown yet: the reward of a session may have changed by anything from {bounds}."

@@ -99,9 +99,10 @@ def _sources(connection: Connection, since: float) -> list[Answer]:
 
 
 def _states(connection: Connection) -> list[Answer]:
-    """Return the turns by state, from the index alone."""
-    query = select(states.c.state, func.count()).group_by(states.c.state).order_by(states.c.state)
-    return [{"state": state, "count": count} for state, count in connection.execute(query)]
+    """Return the turns by state, the most first, from the index alone."""
+    query = select(states.c.state, func.count()).group_by(states.c.state)
+    rows = sorted(connection.execute(query), key=lambda row: (-row[1], row[0]))
+    return [{"state": state, "count": count} for state, count in rows]
 
 
 def _alarms(store: Store, arms: list[Arm]) -> list[str]:
