@@ -161,7 +161,9 @@ async def _train(ledger: Ledger, training: Training, step_s: float) -> None:
     ledger.commit(_version(0))
     for version in range(1, training.until + 1):
         oldest = version - 1 - training.staleness
-        while ledger.ready(oldest) < training.batch:  # noqa: ASYNC110 - another process could be the one
+        while ledger.ready(oldest) < training.batch:
+            if ledger.ready(0) > ledger.ready(oldest):
+                ledger.claim(version, 0, oldest)  # drops what is too old, so that other groups may start
             await asyncio.sleep(POLL_S)
         batch = [group.id for group in ledger.claim(version, training.batch, oldest)]
         await asyncio.sleep(step_s)
