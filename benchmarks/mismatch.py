@@ -33,6 +33,7 @@ from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.model.config import ModelConfig
 from ostinato.model.decoder import Decoder
 from ostinato.model.tensor_files import CONFIG, write_tensors
+from ostinato.store.sql.row_conversion import pack_routes
 from ostinato.train.base import Trainable
 from ostinato.train.batch import with_routes
 from ostinato.train.config import PolicyConfig, TrainerConfig
@@ -278,6 +279,10 @@ def _figures(samples: Sequence[Sample], rows: Sequence[dict[str, Any]]) -> dict[
         "parameters": SHAPE.parameters,
         "sessions": len(samples),
         "tokens": sum(sum(sample.mask) for sample in samples),
+        "route_bytes": sum(
+            2 * sample.routes.width * sample.routes.tokens for sample in samples if sample.routes
+        ),
+        "route_bytes_stored": sum(len(pack_routes(sample.routes) or b"") for sample in samples),
         "gap0_max": max(row["replay"]["max"] for row in quiet),
         "gap0_max_own": max(row["own"]["max"] for row in quiet),
         "cut_p99": min(row["replay"]["cut"][0] for row in loud),
