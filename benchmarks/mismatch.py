@@ -40,7 +40,7 @@ from ostinato.train.config import PolicyConfig, TrainerConfig
 from ostinato.train.fsdp.model import ShardedModel
 from ostinato.train.fsdp.ranks import Ranks
 from ostinato.train.local import DecoderModel
-from ostinato.train.policy import policy_step, scored
+from ostinato.train.policy import advantage_step, scored
 from ostinato.train.samples import samples_of
 from ostinato.types import GenerateRequest, Sample, Sampling, Turn
 
@@ -142,7 +142,7 @@ def measured(
     local = DecoderModel(decoder, folder / "local")
     for gap in sorted(options.gaps):
         while local.steps < gap:
-            policy_step(local, samples, len(samples), RATE, PolicyConfig())
+            advantage_step(local, samples, len(samples), RATE, PolicyConfig(), version=0)
         for name, trainer in (("local", local), ("fsdp", as_sharded(decoder, folder / f"fsdp{gap}"))):
             for disturbance in ("none", "bf16", "noise"):
                 yield {"trainer": name, "gap": gap, "disturbance": disturbance} | compared(
@@ -196,7 +196,7 @@ def differences(trainer: Trainable, samples: Sequence[Sample], policy: PolicyCon
 def shares(trainer: Trainable, samples: Sequence[Sample], policy: PolicyConfig) -> dict[str, float]:
     """Return what became of the routes; a loss of nothing, since only a pass for a gradient counts them."""
     rows = [with_routes(scored(sample), sample, trainer.router, policy) for sample in samples]
-    trainer.accumulate(rows, lambda _, logprobs: logprobs.sum() * 0.0)
+    trainer.accumulate(rows, lambda _, scores: scores.logprobs_N.sum() * 0.0)
     return trainer.replayed().shares
 
 

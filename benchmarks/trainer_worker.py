@@ -67,7 +67,7 @@ def exact(model: Path, steps: list[list[list[int]]], _: Path) -> dict[str, Any]:
     scores = torch.log_softmax(expected, -1).gather(1, targets[:, None])[:, 0]
     return {
         "logits_max": float((ours - expected).abs().max()),
-        "packed": float((scoring(together) - scores).abs().max()),
+        "packed": float((scoring(together).logprobs_N - scores).abs().max()),
     }
 
 

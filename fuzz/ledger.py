@@ -50,6 +50,7 @@ from ostinato.store.sql import recording
 from ostinato.store.sql.schema import trainings
 from ostinato.sync import Fenced, Publisher, Subscriber
 from ostinato.tasks.source import Problem
+from ostinato.train.base import StepStats
 from ostinato.train.config import LearnerConfig
 from ostinato.train.journal import Journal
 from ostinato.train.learner import Learner
@@ -111,11 +112,11 @@ class TallyTrainer(ChainTrainer):
     model: DecoderModel
     number: Callable[[str], int]
 
-    def step(self, groups: Sequence[Group]) -> dict[str, Any]:
+    def step(self, groups: Sequence[Group], version: int) -> StepStats:
         with torch.no_grad():
             for group in groups:
                 self.model.decoder.embedding[self.number(group.prompt)] += 1
-        return {}
+        return StepStats()
 
 
 class Interrupted:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.model.decoder import Decoder
-from ostinato.train.batch import ScoredRow, by_length, counted_logprobs, padded
+from ostinato.train.batch import ScoredRow, by_length, counted_scores, padded
 
 
 def row(length: int, seed: int) -> ScoredRow:
@@ -35,13 +35,13 @@ def test_logprobs_are_those_of_the_whole_forward_pass(decoder: Decoder) -> None:
     counted = torch.tensor([each.counted for each in rows])
     logits, _ = decoder(ids)
     full = torch.log_softmax(logits[:, :-1], -1).gather(-1, ids[:, 1:, None])[..., 0]
-    torch.testing.assert_close(counted_logprobs(decoder, rows), full[counted[:, 1:]])
+    torch.testing.assert_close(counted_scores(decoder, rows).logprobs_N, full[counted[:, 1:]])
 
 
 def test_padding_changes_nothing(decoder: Decoder) -> None:
     short, long = row(7, 1), row(12, 2)
-    both = counted_logprobs(decoder, [short, long])
-    alone = torch.cat([counted_logprobs(decoder, [each]) for each in (short, long)])
+    both = counted_scores(decoder, [short, long]).logprobs_N
+    alone = torch.cat([counted_scores(decoder, [each]).logprobs_N for each in (short, long)])
     torch.testing.assert_close(both, alone)
 
 
@@ -52,6 +52,6 @@ def test_temperatures_scale_the_logits_of_their_own_tokens(decoder: Decoder) -> 
     places = torch.tensor(plain.places)
     full = torch.log_softmax(logits[0, places - 1] / 2, -1)
     expected = full.gather(1, torch.tensor(plain.ids)[places, None])[:, 0]
-    mixed = counted_logprobs(decoder, [plain, hot])
+    mixed = counted_scores(decoder, [plain, hot]).logprobs_N
     torch.testing.assert_close(mixed[len(places) :], expected)
-    torch.testing.assert_close(mixed[: len(places)], counted_logprobs(decoder, [plain]))
+    torch.testing.assert_close(mixed[: len(places)], counted_scores(decoder, [plain]).logprobs_N)

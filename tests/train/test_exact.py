@@ -9,9 +9,10 @@ import torch
 
 from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.model.decoder import Decoder
-from ostinato.train.batch import counted_logprobs
+from ostinato.train.batch import counted_scores
 from ostinato.train.config import PolicyConfig
-from ostinato.train.policy import sample_loss, scored
+from ostinato.train.objective.corrections import correction_of
+from ostinato.train.policy import SampleLoss, sample_loss, scored
 from ostinato.train.samples import samples_of, trainable
 from ostinato.types import GenerateRequest, Sample, Sampling, Turn
 
@@ -49,14 +50,14 @@ async def sampled(decoder: Decoder, temperatures: Sequence[float]) -> list[Turn]
     return turns
 
 
-def loss_of(decoder: Decoder, samples: list[Sample], constant: float) -> tuple[torch.Tensor, torch.Tensor]:
-    logprobs = counted_logprobs(decoder, [scored(sample) for sample in samples])
-    return sample_loss(samples, logprobs, constant, PolicyConfig())
+def loss_of(decoder: Decoder, samples: list[Sample], constant: float) -> SampleLoss:
+    logprobs = counted_scores(decoder, [scored(sample) for sample in samples]).logprobs_N
+    return sample_loss(samples, logprobs, constant, correction_of(PolicyConfig()))
 
 
 def ratios(decoder: Decoder, samples: list[Sample]) -> torch.Tensor:
     """pi / mu of every sampled token, as the learner computes it."""
-    return loss_of(decoder, samples, 1.0)[1]
+    return loss_of(decoder, samples, 1.0).deltas_N.exp()
 
 
 @pytest.mark.parametrize("temperatures", [(0.3, 0.3), (0.7, 0.7), (1.0, 1.0), MIXED], ids=str)

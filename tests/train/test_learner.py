@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -22,6 +23,7 @@ from ostinato.model.config import ModelConfig
 from ostinato.model.decoder import Decoder
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Ledger, LedgerError, Objects, Store
+from ostinato.store.steps import steps
 from ostinato.sync import Fenced, Publisher, Subscriber
 from ostinato.train.config import LearnerConfig
 from ostinato.train.journal import Journal
@@ -37,6 +39,7 @@ from ostinato.types import (
     Session,
     Source,
     State,
+    StepFigures,
     Turn,
 )
 
@@ -110,7 +113,7 @@ class Bench:
     def weights(self, version: int) -> dict[str, Tensor]:
         return Subscriber(self.objects).fetch(version)
 
-    def lines(self) -> list[dict[str, float]]:
+    def lines(self) -> list[dict[str, Any]]:
         return Journal(self.directory / "run" / "learner.jsonl").lines()
 
 
@@ -182,7 +185,8 @@ def test_a_line_tells_how_the_step_went(bench: Bench) -> None:
     bench.learner().run(1, never)
     line = bench.lines()[-1]
     assert line["sessions"] == 4 and line["rows"] == 2 and line["reward"] == 0.5 and line["staleness"] == 0
-    assert line.keys() >= {"loss", "gradient", "ratio", "capped", "tokens", "seconds", "waited"}
+    assert line["best"] == 0.5 and line["k1"] is None and line["lengths"]["most"] >= 2
+    assert steps(bench.store) == [StepFigures.from_json(line)]
 
 
 def test_groups_that_are_too_old_are_dropped_and_accounted(bench: Bench) -> None:
@@ -285,12 +289,12 @@ def test_what_came_too_late_is_counted_by_kind_and_length(bench: Bench) -> None:
     bench.offer(0.5, -0.5, kind="question", version=1)
     learner.advance(1)
     line = bench.lines()[-1]
-    assert line["kinds"] == {"question": [1, 12.0]}
-    assert {kind: row[:2] for kind, row in line["stale_so_far"].items()} == {
-        "fix": [1, 12.0],
-        "spread": [2, 12.0],
-    }
-    assert all(turns >= 1.0 for _, _, turns in line["stale_so_far"].values())
+    assert [(kind, each["groups"], each["length"]) for kind, each in line["kinds"].items()] == [
+        ("question", 1, 12.0)
+    ]
+    stale = {kind: (each["groups"], each["length"]) for kind, each in line["stale_so_far"].items()}
+    assert stale == {"fix": (1, 12.0), "spread": (2, 12.0)} and line["dropped_so_far"] == {"stale": 3}
+    assert all(each["turns"] >= 1.0 for each in line["stale_so_far"].values())
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ostinato.model.config import ModelConfig
 from ostinato.model.decoder import Decoder
-from ostinato.train.batch import ScoredRow, counted_logprobs
+from ostinato.train.batch import ScoredRow, counted_scores
 from ostinato.train.local import WORTH, DecoderModel
 
 VOCABULARY = 40
@@ -48,10 +48,10 @@ def test_scores_and_gradients_are_those_of_each_row_alone(
 ) -> None:
     model = DecoderModel(grouped(), tmp_path_factory.mktemp("run"), piece_tokens=tokens)
     batch, plain = rows(count, prompt, seed), grouped()
-    expected = [counted_logprobs(plain, [row]) for row in batch]
+    expected = [counted_scores(plain, [row]).logprobs_N for row in batch]
     for scores, alone in zip(model.logprobs(batch), expected, strict=True):
         torch.testing.assert_close(scores, alone.detach(), atol=1e-5, rtol=1e-5)
-    model.accumulate(batch, lambda _, logprobs: logprobs.sum())
+    model.accumulate(batch, lambda _, scores: scores.logprobs_N.sum())
     torch.cat(expected).sum().backward()  # type: ignore[no-untyped-call]
     for ours, theirs in zip(model.decoder.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-4, rtol=1e-4)

@@ -1,26 +1,28 @@
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from tests.train.conftest import VOCAB
 
 from ostinato.model.decoder import Decoder
-from ostinato.train.batch import counted_logprobs
+from ostinato.train.base import StepError
+from ostinato.train.batch import counted_scores
 from ostinato.train.config import PolicyConfig
 from ostinato.train.local import DecoderModel
-from ostinato.train.policy import policy_step, sample_loss, scored
-from ostinato.types import Sample
+from ostinato.train.objective.corrections import correction_of
+from ostinato.train.policy import SampleLoss, advantage_step, policy_step, sample_loss, scored
+from ostinato.types import Group, Sample
 
 MakeSample = Callable[..., Sample]
 CONFIG = PolicyConfig()
 
 
-def loss_of(
-    decoder: Decoder, samples: list[Sample], constant: float, config: PolicyConfig
-) -> tuple[torch.Tensor, torch.Tensor]:
-    logprobs = counted_logprobs(decoder, [scored(sample) for sample in samples])
-    return sample_loss(samples, logprobs, constant, config)
+def loss_of(decoder: Decoder, samples: list[Sample], constant: float, config: PolicyConfig) -> SampleLoss:
+    logprobs = counted_scores(decoder, [scored(sample) for sample in samples]).logprobs_N
+    return sample_loss(samples, logprobs, constant, correction_of(config))
 
 
 def gradients(decoder: Decoder, samples: list[Sample], sessions: int) -> list[torch.Tensor]:
@@ -87,16 +89,18 @@ def test_a_step_makes_good_rows_likelier_and_bad_rows_less_likely(
 ) -> None:
     good, bad = (on_policy(decoder, make_sample(i, advantage=a)) for i, a in ((1, 0.5), (2, -0.5)))
     before = total_logprob(decoder, good), total_logprob(decoder, bad)
-    stats = policy_step(DecoderModel(decoder, tmp_path), [good, bad], 2, 1e-3, CONFIG)
+    stats = advantage_step(DecoderModel(decoder, tmp_path), [good, bad], 2, 1e-3, CONFIG, version=0)
     assert total_logprob(decoder, good) > before[0] and total_logprob(decoder, bad) < before[1]
-    assert stats.ratio == pytest.approx(1.0, abs=1e-4) and stats.capped == 0 and stats.rows == 2
+    assert stats.ratio == pytest.approx(1.0, abs=1e-4) and stats.cut == 0 and stats.rows == 2
 
 
 def test_rows_without_advantage_cost_nothing_and_change_nothing(
     decoder: Decoder, make_sample: MakeSample, tmp_path: Path
 ) -> None:
     before = [parameter.detach().clone() for parameter in decoder.parameters()]
-    stats = policy_step(DecoderModel(decoder, tmp_path), [make_sample(advantage=0.0)], 1, 1e-3, CONFIG)
+    stats = advantage_step(
+        DecoderModel(decoder, tmp_path), [make_sample(advantage=0.0)], 1, 1e-3, CONFIG, version=0
+    )
     assert (stats.rows, stats.tokens, stats.loss) == (0, 0, 0.0)
     assert all(torch.equal(a, b) for a, b in zip(before, decoder.parameters(), strict=True))
 
@@ -113,8 +117,10 @@ def test_the_constant_is_the_number_of_sessions_not_what_they_say(
 
 
 def test_stale_tokens_are_capped(decoder: Decoder, make_sample: MakeSample, tmp_path: Path) -> None:
-    stats = policy_step(DecoderModel(decoder, tmp_path), [make_sample(logprob=-20.0)], 1, 1e-3, CONFIG)
-    assert stats.capped == 1.0 and stats.ratio > CONFIG.ratio_cap
+    stats = advantage_step(
+        DecoderModel(decoder, tmp_path), [make_sample(logprob=-20.0)], 1, 1e-3, CONFIG, version=0
+    )
+    assert stats.cut == 1.0 and stats.ratio > CONFIG.ratio_cap
 
 
 @pytest.mark.parametrize("name", ["tokens_per_session", "ratio_cap", "largest_gradient"])
@@ -125,15 +131,15 @@ def test_a_setting_that_makes_no_sense_is_named(name: str) -> None:
 
 def test_the_settings_do_what_they_say(decoder: Decoder, make_sample: MakeSample, tmp_path: Path) -> None:
     samples = [make_sample(i, logprob=-20.0) for i in range(3)]
-    loss, ratios = loss_of(decoder, samples, 1.0, CONFIG)
-    higher, _ = loss_of(decoder, samples, 1.0, PolicyConfig(ratio_cap=3.0))
-    assert ratios.min() > 3 and higher.item() == pytest.approx(1.5 * loss.item())
+    loss, deltas, _ = loss_of(decoder, samples, 1.0, CONFIG)
+    higher = loss_of(decoder, samples, 1.0, PolicyConfig(ratio_cap=3.0)).loss
+    assert deltas.exp().min() > 3 and higher.item() == pytest.approx(1.5 * loss.item())
     before = decoder.embedding.detach().clone()
     model = DecoderModel(decoder, tmp_path)
     model.optimizer = torch.optim.SGD(  # type: ignore[assignment]
         [{"params": list(decoder.parameters()), "scale": 1.0}], lr=1.0
     )
-    stats = policy_step(model, samples, 3, 1.0, PolicyConfig(largest_gradient=1e-3))
+    stats = advantage_step(model, samples, 3, 1.0, PolicyConfig(largest_gradient=1e-3), version=0)
     assert stats.gradient > 1e-3 and (decoder.embedding - before).norm() <= 1.001e-3
 
 
@@ -147,3 +153,37 @@ def test_the_size_of_a_piece_changes_no_gradient(
     for other in norms[1:]:
         for one, two in zip(norms[0], other, strict=True):
             torch.testing.assert_close(one, two)
+
+
+def test_a_reward_that_makes_no_finite_gradient_changes_nothing(
+    decoder: Decoder, make_sample: MakeSample, tmp_path: Path
+) -> None:
+    before = [parameter.detach().clone() for parameter in decoder.parameters()]
+    model = DecoderModel(decoder, tmp_path)
+    with pytest.raises(StepError, match="not finite"):
+        advantage_step(model, [make_sample(advantage=1e38, logprob=-20.0)], 1, 1e-3, CONFIG, version=0)
+    assert all(torch.equal(a, b) for a, b in zip(before, decoder.parameters(), strict=True))
+    assert model.steps == 0 and all(parameter.grad is None for parameter in decoder.parameters())
+
+
+def test_a_session_longer_than_the_context_is_named_before_anything_is_computed(
+    decoder: Decoder, make_sample: MakeSample, tmp_path: Path
+) -> None:
+    model = DecoderModel(decoder, tmp_path)
+    long = make_sample(length=model.context + 1, session="endless")
+    group = Group(id="g", prompt="p", samples=(make_sample(), long), rewards=(1.0, 0.0))
+    with pytest.raises(StepError, match=f"session endless is a row of {model.context + 1} tokens"):
+        policy_step(model, [group], 1e-3, CONFIG, version=0)
+    assert model.steps == 0 and all(parameter.grad is None for parameter in decoder.parameters())
+
+
+def test_tokens_are_measured_by_how_many_versions_ago_they_were_sampled(
+    decoder: Decoder, make_sample: MakeSample, tmp_path: Path
+) -> None:
+    fresh, old = on_policy(decoder, make_sample(1, version=7)), make_sample(2, version=4)
+    stats = advantage_step(DecoderModel(decoder, tmp_path), [fresh, old], 2, 1e-3, CONFIG, version=7)
+    now, before = stats.gaps
+    assert (now.gap, now.tokens, before.gap, before.tokens) == (0, sum(fresh.mask), 3, sum(old.mask))
+    assert now.mismatch.most < 1e-4 < before.mismatch.p50 and now.effective > 0.999
+    assert stats.tokens == now.tokens + before.tokens and stats.mismatch is not None
+    assert 0 < (stats.entropy or 0) < math.log(VOCAB)

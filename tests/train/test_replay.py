@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from ostinato.model.config import ModelConfig
 from ostinato.model.decoder import Decoder
 from ostinato.model.replay import ReplayCounts, RoutesError
-from ostinato.train.batch import ScoredRow, counted_logprobs, padded_replay, with_routes
+from ostinato.train.batch import ScoredRow, counted_scores, padded_replay, with_routes
 from ostinato.train.config import PolicyConfig
 from ostinato.train.local import WORTH, DecoderModel
 from ostinato.train.packing import common_prefix, packed_replay, packs
-from ostinato.train.policy import policy_step, scored
+from ostinato.train.policy import advantage_step, scored
 from ostinato.types import Routes, Sample
 
 EXPERTS, CHOSEN, LAYERS, VOCABULARY = 5, 2, 2, 40
@@ -62,7 +62,7 @@ def rows(count: int, prompt: int, seed: int, *, margin: float = math.inf) -> lis
 
 
 def alone(decoder: Decoder, row: ScoredRow) -> torch.Tensor:
-    return counted_logprobs(decoder, [row], padded_replay([row], decoder.router))
+    return counted_scores(decoder, [row], padded_replay([row], decoder.router)).logprobs_N
 
 
 @settings(max_examples=30, deadline=None)
@@ -79,7 +79,7 @@ def test_each_row_is_scored_with_its_own_routes(
     expected = [alone(plain, row) for row in batch]
     for scores, single in zip(model.logprobs(batch), expected, strict=True):
         torch.testing.assert_close(scores, single.detach(), atol=1e-5, rtol=1e-5)
-    model.accumulate(batch, lambda _, logprobs: logprobs.sum())
+    model.accumulate(batch, lambda _, scores: scores.logprobs_N.sum())
     torch.cat(expected).sum().backward()  # type: ignore[no-untyped-call]
     for ours, theirs in zip(model.decoder.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-4, rtol=1e-4)
@@ -148,7 +148,7 @@ def test_a_step_tells_what_became_of_the_routes(tmp_path: Path) -> None:
     for routes in ("replay", "filtered", "own"):
         model = DecoderModel(routed(), tmp_path / routes)
         config = PolicyConfig(routes=routes, route_margin=0.5)  # type: ignore[arg-type]
-        steps[routes] = policy_step(model, samples, 2, 1e-3, config)
+        steps[routes] = advantage_step(model, samples, 2, 1e-3, config, version=0)
         assert model.replayed() == ReplayCounts()
     assert steps["replay"].routes_recorded == steps["filtered"].routes_recorded == 0.5
     assert steps["replay"].routes_replaced == 0 < steps["filtered"].routes_replaced
@@ -166,10 +166,10 @@ def test_routes_that_do_not_fit_the_model_stop_the_step_and_change_nothing(tmp_p
     assert good.routes is not None
     wrong = replace(good, routes=Routes(data=good.routes.data[:-2] + b"\x63\x00", width=4))
     with pytest.raises(RoutesError, match="session s0: the routes of token 8 in layer 1 have a number"):
-        policy_step(model, [sample(1), wrong], 2, 1e-3, PolicyConfig())
+        advantage_step(model, [sample(1), wrong], 2, 1e-3, PolicyConfig(), version=0)
     other = replace(good, routes=Routes(data=bytes(8), width=2))
     with pytest.raises(RoutesError, match="session s0: its routes have 2 experts a token"):
-        policy_step(model, [other], 1, 1e-3, PolicyConfig())
+        advantage_step(model, [other], 1, 1e-3, PolicyConfig(), version=0)
     with pytest.raises(RoutesError, match=r"set policy\.routes to own"):
         with_routes(scored(good), good, None, PolicyConfig())
     assert with_routes(scored(good), good, None, PolicyConfig(routes="own")).routes is None

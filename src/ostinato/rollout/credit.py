@@ -13,7 +13,9 @@ from statistics import fmean
 from ostinato.rewards.definition import Definition
 from ostinato.rewards.live.definition import LiveDefinition
 from ostinato.store import Ledger, Store
-from ostinato.train.advantages import leave_one_out, tree_advantages
+from ostinato.train.objective.group import Baseline, above_the_others
+from ostinato.train.objective.stratum import leave_one_out
+from ostinato.train.objective.tree import tree_advantages
 from ostinato.train.samples import UntrainableError, samples_of, trainable
 from ostinato.types import Reward, Sample, Session, Signal, State, Turn
 
@@ -33,6 +35,11 @@ class Scored:
     branches: tuple[str, ...]
     solved: int = 0
     """The branches that solved their task."""
+
+    @property
+    def sessions(self) -> tuple[str, ...]:
+        """The sessions of the tree: one that was not forked, or the trunk and then its branches."""
+        return self.branches if self.trunk is None else (self.trunk, *self.branches)
 
     def pack(self) -> bytes:
         """Return it as bytes, which `unpack` reads."""
@@ -66,7 +73,7 @@ class LiveCredit:
 
 
 def credit_group(
-    store: Store, definition: Definition, trees: Sequence[Scored]
+    store: Store, definition: Definition, trees: Sequence[Scored], baseline: Baseline = above_the_others
 ) -> tuple[list[Credited], tuple[float, ...]]:
     """Score all sessions of one prompt; return their advantages, and the reward of each tree.
 
@@ -84,14 +91,16 @@ def credit_group(
     totals = [[rewards[branch].total for branch in tree.branches] for tree in trees]
     credited = [
         Credited(session_id=id_, turns=turns.get(id_, []), advantage=advantage)
-        for id_, advantage in _advantages(trees, totals)
+        for id_, advantage in _advantages(trees, totals, baseline)
     ]
     return credited, tuple(map(fmean, totals))
 
 
-def _advantages(trees: Sequence[Scored], totals: list[list[float]]) -> Iterator[tuple[str, float]]:
+def _advantages(
+    trees: Sequence[Scored], totals: list[list[float]], baseline: Baseline
+) -> Iterator[tuple[str, float]]:
     """Yield each session: a trunk for the turns that were shared, a branch for its own."""
-    of_trunks, of_branches = tree_advantages(totals)
+    of_trunks, of_branches = tree_advantages(totals, baseline)
     for tree, of_trunk, each in zip(trees, of_trunks, of_branches, strict=True):
         if tree.trunk is None:
             yield tree.branches[0], of_trunk

@@ -33,6 +33,7 @@ from ostinato.store.ledger.phases import Phase
 from ostinato.store.ledger.slot_rows import INTERRUPTED, Slot, SlotState
 from ostinato.store.ledger.slots import Slots, again
 from ostinato.tasks.source import Problem
+from ostinato.train.objective.group import BASELINES
 from ostinato.types import Ending, Group, Sample, State, Task
 
 log = logging.getLogger(__name__)
@@ -57,6 +58,12 @@ class Training:
     staleness: int
     until: int
     """The version after which training is over."""
+    baseline: str = "others"
+    """The baseline that a session's reward is compared with, by its name in `train.objective.group`."""
+
+    def __post_init__(self) -> None:
+        if self.baseline not in BASELINES:
+            raise ValueError(f"the baseline {self.baseline!r} is none of {', '.join(BASELINES)}")
 
 
 @dataclass(slots=True)
@@ -262,7 +269,9 @@ class Reconciler:
 
     def _credit(self, problem: Problem, trees: list[Scored]) -> bool:
         """Offer the samples of a whole group; return False when there is none, or one was purged."""
-        credited, rewards = credit_group(self._store, self._definition, trees)
+        credited, rewards = credit_group(
+            self._store, self._definition, trees, BASELINES[self._training.baseline]
+        )
         rows: list[Sample] = []
         for each in credited:
             own = samples(self._ledger, each, summaries=self._config.train_summaries)
@@ -272,7 +281,14 @@ class Reconciler:
         if not rows:
             return False
         id = sampling.group_id(self._seed, problem.key)
-        group = Group(id=id, prompt=problem.key, samples=tuple(rows), rewards=rewards, kind=problem.kind)
+        group = Group(
+            id=id,
+            prompt=problem.key,
+            samples=tuple(rows),
+            rewards=rewards,
+            kind=problem.kind,
+            trees=tuple(tree.sessions for tree in trees),
+        )
         return self._ledger.offer(group)
 
     def _drop(self, prompt: str, slots: list[Slot], reason: str) -> None:

@@ -11,6 +11,7 @@ decoder in one process, `fsdp.model.ShardedModel` any causal language model of t
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,18 +20,55 @@ from torch import Tensor
 from ostinato.model.replay import ReplayCounts, RouterShape
 from ostinato.sync import Manifest
 from ostinato.sync.shards import Shard
-from ostinato.train.batch import Row, ScoredRow
-from ostinato.types import Checkpoint, Group
+from ostinato.train.batch import Row, ScoredRow, Scores
+from ostinato.types import Checkpoint, GapFigures, Group, Percentiles
 
 Note = dict[str, Any]
 """The JSON object that the learner keeps beside a state: batch, prompts and the journal's line."""
-PieceLoss = Callable[[Sequence[int], Tensor], Tensor]
-"""Return the loss of some rows, by their numbers, from the log-probabilities [N] of their counted tokens,
-row by row."""
+PieceLoss = Callable[[Sequence[int], Scores], Tensor]
+"""Return the loss of some rows, by their numbers, from the scores of their counted tokens, row by row."""
+
+
+NOT_FINITE = (
+    "the gradient is not finite, so the weights are left as they are: look at the rewards of the groups of "
+    "this step and at the learning rate, and start again from the last version that was sound"
+)
 
 
 class StateError(Exception):
     """A saved state does not fit the model, or cannot be saved; the message names the file."""
+
+
+class StepError(Exception):
+    """A step cannot be taken with this batch; nothing was changed. The message says why and what to do."""
+
+
+class MissingPackageError(Exception):
+    """A setting needs a package that is not installed; the message says which, and how to do without."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepStats:
+    """The figures of one step that the trainer knows; see `types.StepFigures` for their meaning.
+
+    >>> StepStats().ratio
+    1.0
+    """
+
+    loss: float = 0.0
+    gradient: float = 0.0
+    rows: int = 0
+    tokens: int = 0
+    ratio: float = 1.0
+    cut: float = 0.0
+    mismatch: Percentiles | None = None
+    effective: float | None = None
+    gaps: tuple[GapFigures, ...] = ()
+    entropy: float | None = None
+    k1: float | None = None
+    routes_recorded: float = 0.0
+    routes_differing: float = 0.0
+    routes_replaced: float = 0.0
 
 
 class Trainable(Protocol):
@@ -42,11 +80,18 @@ class Trainable(Protocol):
     def update(self, rate: float, largest_gradient: float) -> float:
         """Take one optimizer step at `rate`, the gradient cut to a norm of at most `largest_gradient`.
 
-        Return the norm before; the gradient is zero afterwards.
+        Return the norm before; the gradient is zero afterwards. Raises StepError for a gradient that is not
+        finite, and changes nothing then.
         """
 
     def logprobs(self, rows: Sequence[ScoredRow]) -> list[Tensor]:
         """Return the log-probabilities of each row's counted tokens, without gradient."""
+
+    def refer(self, tensors: Mapping[str, Tensor]) -> None:
+        """Keep published weights as the reference, unchanged. Raises StateError for a misfit."""
+
+    def reference_logprobs(self, rows: Sequence[ScoredRow]) -> list[Tensor]:
+        """Return the log-probabilities of each row's counted tokens under the weights of `refer`."""
 
     @property
     def router(self) -> RouterShape | None:
@@ -57,6 +102,10 @@ class Trainable(Protocol):
 
     def gathered(self, values: Tensor) -> Tensor:
         """Return the values, of any number, that all processes give."""
+
+    @property
+    def context(self) -> int:
+        """The most tokens of a row, the positions that the model was made for."""
 
     @property
     def steps(self) -> int:
@@ -103,8 +152,14 @@ class Trainer(Protocol):
     def begin(self, version: Manifest) -> None:
         """Take the published weights of `version`, with moments that begin anew or from an earlier run."""
 
-    def step(self, groups: Sequence[Group]) -> dict[str, Any]:
-        """Take one optimizer step on all samples of `groups`; return its figures for the journal."""
+    def refer(self, version: int) -> None:
+        """Let k1 compare with the published weights of `version`. Raises StateError and SyncError."""
+
+    def step(self, groups: Sequence[Group], version: int) -> StepStats:
+        """Take one optimizer step on all samples of `groups`, from the weights of `version`.
+
+        Raises StepError, and changes nothing, for a batch that gives no finite gradient.
+        """
 
     def imitate(self, rows: Sequence[Row], rate: float) -> float:
         """Take one optimizer step on the weighted next-token loss; return it in nats per unit of weight."""

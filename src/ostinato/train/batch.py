@@ -2,11 +2,12 @@
 
 Shapes: B rows, T tokens of the longest, N counted tokens.
 """
-# ruff: noqa: N806
+# ruff: noqa: N803, N806, N815
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +16,7 @@ from torch import Tensor
 from ostinato.model.decoder import Decoder
 from ostinato.model.replay import PADDING, Replay, RouterShape, RoutesError, recorded
 from ostinato.train.config import PolicyConfig
-from ostinato.train.losses import token_logprobs
+from ostinato.train.losses import token_entropies, token_logprobs
 from ostinato.types import Routes, Sample
 
 
@@ -68,6 +69,21 @@ class ScoredRow:
     def places(self) -> tuple[int, ...]:
         """The places of the tokens to score."""
         return tuple(place for place in range(1, len(self.ids)) if self.counted[place])
+
+
+class Scores(NamedTuple):
+    """The scores of the counted tokens of some rows, row by row, of softmax(logits / T)."""
+
+    logprobs_N: Tensor
+    """The log-probability of each token in nats, with its gradient."""
+    entropies_N: Tensor
+    """The entropy in nats of the distribution that each token is one draw of, without gradient."""
+
+
+def scores_of(logits_NV: Tensor, ids_N: Tensor, temperatures_N: Tensor | None) -> Scores:
+    """Return the scores of tokens from their logits [N, V]."""
+    entropies_N = token_entropies(logits_NV, temperatures_N)
+    return Scores(token_logprobs(logits_NV, ids_N, temperatures_N), entropies_N)
 
 
 def padded(values: Sequence[Sequence[float]], dtype: torch.dtype) -> Tensor:
@@ -123,12 +139,12 @@ def padded_replay(rows: Sequence[ScoredRow], router: RouterShape | None) -> Repl
     return Replay(recorded_NLP, min(row.margin for row in rows))
 
 
-def counted_logprobs(decoder: Decoder, rows: Sequence[ScoredRow], replay: Replay | None = None) -> Tensor:
-    """Return the log-probabilities [N] of the tokens to score, row by row.
+def counted_scores(decoder: Decoder, rows: Sequence[ScoredRow], replay: Replay | None = None) -> Scores:
+    """Return the scores of the tokens to score, row by row.
 
     Logits are computed for those tokens only. Padding is on the right, so causal attention never sees it.
     """
     ids_BT = padded([row.ids for row in rows], torch.long)
     counted = padded([row.counted for row in rows], torch.bool)[:, 1:]
     hidden_BTC, _ = decoder.hidden(ids_BT[:, :-1], replay=replay)
-    return token_logprobs(decoder.head(hidden_BTC[counted]), ids_BT[:, 1:][counted], temperatures_of(rows))
+    return scores_of(decoder.head(hidden_BTC[counted]), ids_BT[:, 1:][counted], temperatures_of(rows))

@@ -16,13 +16,31 @@ class PolicyConfig:
     weight of another's. Adam does not see it; it says what `largest_gradient` means: long sessions under a
     small constant are clipped at every step, and the clip becomes a normaliser.
     """
+    largest_gradient: float = 0.5
+    """Norm to which larger gradients are cut; it grows with the model and with the noise of its rewards."""
+    baseline: Literal["others", "group"] = "others"
+    """The baseline in a group of practice: the mean of the `others`, with which the expected gradient is that
+    of the reward for groups of any size, or of the whole `group`, itself included: (1 - 1/G) times it."""
+    correction: Literal["truncated", "none", "icepop", "sequence"] = "truncated"
+    """The weight of a token that other weights sampled, by the ratio r = pi / mu: `truncated` is min(r,
+    ratio_cap); `none` is 1; `icepop` is r between ratio_low and ratio_high and 0 outside; `sequence` is the
+    geometric mean of r over the sampled tokens of the row, at most ratio_cap. All are detached."""
     ratio_cap: float = 2.0
-    """The ratio pi / mu above which it counts as this.
+    """The ratio above which it counts as this, for `truncated` and `sequence`; at least 1, so that a token of
+    the present weights counts whole.
 
     Higher is less biased and noisier with stale or mixed batches.
     """
-    largest_gradient: float = 0.5
-    """Norm to which larger gradients are cut; it grows with the model and with the noise of its rewards."""
+    ratio_low: float = 0.5
+    """The ratio below which `icepop` leaves a token out; between 0 and 1."""
+    ratio_high: float = 5.0
+    """The ratio above which `icepop` leaves a token out; at least 1."""
+    k1: float = 0.0
+    """The weight of the divergence from the reference in the reward of a session: the sum over its trained
+    tokens of log pi - log pi_reference in nats, detached, is taken off the reward this many times, before the
+    baseline. With 0 no reference is loaded."""
+    k1_reference: int | None = None
+    """The version that k1 compares with; `none` is the one that the run began with."""
     routes: Literal["replay", "filtered", "own"] = "replay"
     """The experts of tokens whose engine recorded them: `replay` takes the recorded ones, `filtered` those of
     them that score at most `route_margin` too low, and `own` the model's own choice."""
@@ -36,9 +54,37 @@ class PolicyConfig:
         return self.route_margin if self.routes == "filtered" else math.inf
 
     def __post_init__(self) -> None:
-        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "routes"}
-        if wrong := {name: value for name, value in values.items() if not value > 0}:
+        above = ("tokens_per_session", "largest_gradient", "ratio_low", "route_margin")
+        values = {name: getattr(self, name) for name in above}
+        if wrong := {name: value for name, value in values.items() if not 0 < value < math.inf}:
             raise ValueError(f"these settings of a step must be above 0: {wrong}")
+        if not (self.ratio_low < 1 <= self.ratio_high and self.ratio_cap >= 1):
+            raise ValueError(
+                f"a token of the present weights has a ratio of 1 and must count whole: ratio_cap "
+                f"{self.ratio_cap} and ratio_high {self.ratio_high} need to be at least 1, ratio_low "
+                f"{self.ratio_low} below 1"
+            )
+        if not 0 <= self.k1 < math.inf or (self.k1_reference is not None and not self.k1):
+            raise ValueError(
+                f"k1 {self.k1} is a weight of at least 0, and k1_reference {self.k1_reference} names a "
+                "version only where it is above 0"
+            )
+        self._refuse_unused()
+
+    def _refuse_unused(self) -> None:
+        """Raise ValueError for a bound that was set and that the correction does not have."""
+        owners = {
+            "ratio_cap": ("truncated", "sequence"),
+            "ratio_low": ("icepop",),
+            "ratio_high": ("icepop",),
+        }
+        for each in fields(self):
+            of = owners.get(each.name, (self.correction,))
+            if self.correction not in of and getattr(self, each.name) != each.default:
+                raise ValueError(
+                    f"{each.name} is set and the correction is {self.correction}: only {' and '.join(of)} "
+                    "has it"
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +101,8 @@ class LearnerConfig:
     spread: bool = False
     """No more groups will come: those that wait are spread evenly over the versions up to the last one, and
     training ends early when they run out. `groups` is then not used."""
+    tensorboard: bool = False
+    """Write the figures of each step to RUN/tensorboard too; needs the extra `tensorboard`."""
     policy: PolicyConfig = field(default_factory=PolicyConfig)
 
     def __post_init__(self) -> None:

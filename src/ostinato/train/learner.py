@@ -17,19 +17,19 @@ import logging
 import math
 import sys
 import time
-from collections import Counter, defaultdict
 from collections.abc import Sequence
-from statistics import fmean
-from typing import Any
 
-from ostinato.store import Ledger, Phase, Store
+from ostinato.store import Ledger, Store
+from ostinato.store.steps import add_step
 from ostinato.sync import Manifest
 from ostinato.train.base import Note, Trainer, record_of
 from ostinato.train.config import LearnerConfig, LearnerProcess
+from ostinato.train.figures.batch_figures import step_figures
+from ostinato.train.figures.tensorboard import EventFiles
 from ostinato.train.journal import Journal
 from ostinato.train.opened import opened
 from ostinato.train.process import Stop, run
-from ostinato.types import Group
+from ostinato.types import StepFigures
 
 log = logging.getLogger(__name__)
 POLL_S, LONGEST_POLL_S = 0.02, 0.5
@@ -38,19 +38,30 @@ POLL_S, LONGEST_POLL_S = 0.02, 0.5
 class Learner:
     """Trains the newest published weights on with the groups of the ledger."""
 
-    def __init__(self, trainer: Trainer, store: Store, journal: Journal, config: LearnerConfig) -> None:
+    def __init__(
+        self,
+        trainer: Trainer,
+        store: Store,
+        journal: Journal,
+        config: LearnerConfig,
+        events: EventFiles | None = None,
+    ) -> None:
         self._trainer = trainer
         self._store = store
         self._ledger = Ledger(store)
         self._journal = journal
         self._config = config
+        self._events = events
         self.version = -1
         """The newest version that is published and committed; -1 before `start`."""
+        self._began_with = -1
+        """The version that this run began with; k1 compares with it unless another one is named."""
 
     def start(self, first_version: int) -> None:
         """Restore order after any interruption; publish `first_version` if nothing was published yet.
 
-        Raises LedgerError when the store is the record of another chain of weights.
+        Raises LedgerError when the store is the record of another chain of weights, and SyncError when the
+        version that k1 is to compare with was never published.
         """
         head = self._trainer.resume() or self._trainer.publish(first_version)
         self._ledger.bind(head.run)
@@ -58,10 +69,21 @@ class Learner:
         note = self._trainer.restore(head)
         if note is None:
             self._trainer.begin(head)
-            note = {"batch": [], "prompts": [], "line": {"version": head.version}}
+            line = {"version": head.version}
+            note = {"batch": [], "prompts": [], "line": line, "reference": head.version}
         self._settle(head, note)
+        self._began_with = note.get("reference", head.version)  # states of before k1 name none
+        self._refer()
         released = self._ledger.release()
         log.info("at version %d, %d claims released", head.version, released)
+
+    def _refer(self) -> None:
+        """Load the weights that k1 compares with, where it counts."""
+        policy = self._config.policy
+        if policy.k1:
+            version = self._began_with if policy.k1_reference is None else policy.k1_reference
+            log.info("k1 compares with version %d", version)
+            self._trainer.refer(version)
 
     def _settle_earlier(self, head: Manifest) -> None:
         """Commit versions before `head` that a learner published and did not live to commit.
@@ -80,8 +102,15 @@ class Learner:
         """Do everything that follows a publication; done again after a restart it changes nothing."""
         self._ledger.commit(record_of(manifest, note["batch"]), note["prompts"])
         if manifest.version not in {line["version"] for line in self._journal.lines()[-1:]}:
+            if note["batch"]:
+                self._tell(StepFigures.from_json(note["line"]))
             self._journal.add(note["line"] | {"weights": manifest.state_root})
         self.version = manifest.version
+
+    def _tell(self, figures: StepFigures) -> None:
+        add_step(self._store, figures)
+        if self._events is not None:
+            self._events.add(figures)
 
     def run(self, until: int, stop: Stop) -> None:
         """Publish version after version up to `until`, or until `stop()`, or until nothing is left to spread.
@@ -129,33 +158,24 @@ class Learner:
         groups = self._ledger.claim(version, count, self._oldest_allowed)
         if not groups:
             return self.version
-        line = self._step(groups)
-        line |= {"version": version, "seconds": time.monotonic() - started, "waited": waited}
-        prompts = [group.prompt for group in groups]
-        note = {"batch": [group.id for group in groups], "prompts": prompts, "line": line}
+        figures = step_figures(
+            self._store,
+            groups,
+            self._trainer.step(groups, self.version),
+            version=version,
+            k1=self._config.policy.k1,
+            seconds=time.monotonic() - started,
+            waited=waited,
+        )
+        note = {
+            "batch": [group.id for group in groups],
+            "prompts": [group.prompt for group in groups],
+            "line": figures.to_json(),
+            "reference": self._began_with,
+        }
         self._trainer.save(version, note)
         self._settle(self._trainer.publish(version), note)
         return version
-
-    def _step(self, groups: Sequence[Group]) -> dict[str, Any]:
-        rewards = [reward for group in groups for reward in group.rewards]
-        return {
-            "reward": sum(rewards) / max(1, len(rewards)),
-            "sessions": len(rewards),
-            "staleness": max((self.version - group.oldest_version for group in groups), default=0),
-            "kinds": tally(groups),
-            "stale_so_far": self._ledger.tally(Phase.STALE),
-            **self._trainer.step(groups),
-        }
-
-
-def tally(groups: Sequence[Group]) -> dict[str, tuple[int, float]]:
-    """Return, by the kind of their task, the number of groups and the mean length of their rows in tokens."""
-    rows: dict[str, list[int]] = defaultdict(list)
-    for group in groups:
-        rows[group.kind] += [len(sample.ids) for sample in group.samples]
-    counts = Counter(group.kind for group in groups)
-    return {kind: (counts[kind], fmean(lengths)) for kind, lengths in rows.items()}
 
 
 def train(settings: LearnerProcess, stop: Stop) -> None:
@@ -164,9 +184,9 @@ def train(settings: LearnerProcess, stop: Stop) -> None:
     with opened(settings, run_dir, config=config, before=settings.before) as start:
         if not start.leads:
             return
-        learner = Learner(
-            start.trainer, Store.open(settings.store), Journal(run_dir / "learner.jsonl"), config
-        )
+        events = EventFiles(run_dir / "tensorboard") if config.tensorboard else None
+        journal = Journal(run_dir / "learner.jsonl")
+        learner = Learner(start.trainer, Store.open(settings.store), journal, config, events)
         learner.start(start.meta.version)
         first, until = learner.version, settings.until
         if until is None:

@@ -1,6 +1,7 @@
 """Our own decoder in one process and one thread: the whole model in memory, AdamW, states as files."""
 # ruff: noqa: N803, N806
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +14,10 @@ from ostinato.model.replay import Replay, ReplayCounts, RouterShape
 from ostinato.model.tensor_files import write_tensors
 from ostinato.sync.shards import Shard
 from ostinato.sync.weights import state_root, to_blobs
-from ostinato.train.base import Note, PieceLoss, StateError
-from ostinato.train.batch import ScoredRow, by_length, counted_logprobs, padded_replay
+from ostinato.train.base import NOT_FINITE, Note, PieceLoss, StateError, StepError
+from ostinato.train.batch import ScoredRow, Scores, by_length, counted_scores, padded_replay, scores_of
 from ostinato.train.config import TrainerConfig
-from ostinato.train.losses import gradient_norm, token_logprobs
+from ostinato.train.losses import gradient_norm
 from ostinato.train.optimizer import adamw, set_rate, steps_taken
 from ostinato.train.packing import Pack, attend, longest_prefix, packed_replay, packs
 from ostinato.train.state import States
@@ -42,6 +43,7 @@ class DecoderModel:
         self.optimizer = adamw(decoder, rate=0.0, weight_decay=weight_decay)
         self._piece_tokens = piece_tokens
         self._states = States(run_dir / "states")
+        self._reference: Decoder | None = None
         self._replayed = ReplayCounts()
 
     @property
@@ -64,17 +66,30 @@ class DecoderModel:
 
     def update(self, rate: float, largest_gradient: float) -> float:
         norm = gradient_norm(list(self.decoder.parameters()), largest_gradient)
+        if not math.isfinite(norm):
+            self.optimizer.zero_grad(set_to_none=True)
+            raise StepError(NOT_FINITE)
         set_rate(self.optimizer, rate)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return norm
 
-    @torch.no_grad()
     def logprobs(self, rows: Sequence[ScoredRow]) -> list[Tensor]:
+        return self._scored_by(self.decoder, rows)
+
+    def refer(self, tensors: Mapping[str, Tensor]) -> None:
+        self._reference = _filled(Decoder(self.decoder.config, initialise=False), tensors)
+
+    def reference_logprobs(self, rows: Sequence[ScoredRow]) -> list[Tensor]:
+        assert self._reference is not None, "refer comes first"
+        return self._scored_by(self._reference, rows)
+
+    @torch.no_grad()
+    def _scored_by(self, decoder: Decoder, rows: Sequence[ScoredRow]) -> list[Tensor]:
         scores: list[Tensor] = [torch.empty(0)] * len(rows)
         for piece in self._pieces(rows):
             counts = [len(rows[i].places) for i in piece.rows]
-            parts: Sequence[Tensor] = piece.score(self.decoder).split_with_sizes(counts)
+            parts: Sequence[Tensor] = piece.score(decoder).logprobs_N.split_with_sizes(counts)
             for i, part in zip(piece.rows, parts, strict=True):
                 scores[i] = part
         return scores
@@ -94,6 +109,10 @@ class DecoderModel:
         return values
 
     @property
+    def context(self) -> int:
+        return self.decoder.config.max_positions
+
+    @property
     def steps(self) -> int:
         return steps_taken(self.optimizer)
 
@@ -101,10 +120,7 @@ class DecoderModel:
         return self.decoder.state_dict()
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        try:
-            self.decoder.load_state_dict(tensors)
-        except WeightsError as error:
-            raise StateError(f"the published weights do not fit the model: {error}") from error
+        _filled(self.decoder, tensors)
         self.optimizer.state.clear()
 
     def save(self, number: int, note: Note) -> None:
@@ -126,14 +142,23 @@ class DecoderModel:
         return state_root(to_blobs(self.decoder.state_dict(), copy=False))
 
 
+def _filled(decoder: Decoder, tensors: Mapping[str, Tensor]) -> Decoder:
+    """Return the decoder with published weights. Raises StateError for a misfit."""
+    try:
+        decoder.load_state_dict(tensors)
+    except WeightsError as error:
+        raise StateError(f"the published weights do not fit the model: {error}") from error
+    return decoder
+
+
 @dataclass(frozen=True, slots=True)
 class _Padded:
     rows: Sequence[int]
     scored: Sequence[ScoredRow]
     replay: Replay | None
 
-    def score(self, decoder: Decoder) -> Tensor:
-        return counted_logprobs(decoder, self.scored, self.replay)
+    def score(self, decoder: Decoder) -> Scores:
+        return counted_scores(decoder, self.scored, self.replay)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +170,7 @@ class _Packed:
     def rows(self) -> Sequence[int]:
         return self.pack.rows
 
-    def score(self, decoder: Decoder) -> Tensor:
+    def score(self, decoder: Decoder) -> Scores:
         pack = self.pack
         hidden_BTC, _ = decoder.hidden(
             pack.ids_T[None],
@@ -154,7 +179,7 @@ class _Packed:
             replay=self.replay,
         )
         logits = decoder.head(hidden_BTC[0, pack.sources_N])
-        return token_logprobs(logits, pack.targets_N, pack.temperatures_N)
+        return scores_of(logits, pack.targets_N, pack.temperatures_N)
 
 
 @dataclass(frozen=True, slots=True)

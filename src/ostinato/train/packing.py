@@ -12,7 +12,7 @@ Shapes: T packed tokens, N scored tokens, H heads, D their size, W experts of a 
 """
 # ruff: noqa: N815
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -96,19 +96,27 @@ def packs(rows: Sequence[ScoredRow], tokens: int) -> list[Pack]:
 
     Rows without a token to score are left out.
     """
+    return [pack([rows[i] for i in part], part) for part in parts_of(rows, tokens)]
+
+
+def parts_of(
+    rows: Sequence[ScoredRow], tokens: int, fits: Callable[[Sequence[ScoredRow]], bool] = lambda _: True
+) -> list[list[int]]:
+    """Return the numbers of the rows of each pack of at most `tokens`, or of one row, that `fits`."""
     numbers = sorted((i for i in range(len(rows)) if rows[i].places), key=lambda i: _order(rows[i]))
     parts: list[list[int]] = []
     prefix = 0
     for i in numbers:
         if parts:
             common = min(prefix, common_prefix(rows[parts[-1][0]], rows[i]))
-            if packed_tokens([rows[j] for j in (*parts[-1], i)], common) <= tokens:
+            some = [rows[j] for j in (*parts[-1], i)]
+            if packed_tokens(some, common) <= tokens and fits(some):
                 parts[-1].append(i)
                 prefix = common
                 continue
         parts.append([i])
         prefix = rows[i].places[0]
-    return [pack([rows[i] for i in part], part) for part in parts]
+    return parts
 
 
 def longest_prefix(rows: Sequence[ScoredRow]) -> int:

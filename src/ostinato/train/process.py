@@ -14,10 +14,21 @@ from ostinato.model.replay import RoutesError
 from ostinato.model.tensor_files import CheckpointError
 from ostinato.store import ObjectsError, StoreError
 from ostinato.sync import SyncError
-from ostinato.train.base import StateError
+from ostinato.train.base import MissingPackageError, StateError, StepError
 from ostinato.train.config import LearnerProcess, SftProcess
 
 T = TypeVar("T")
+MENDABLE = (
+    CheckpointError,
+    MissingPackageError,
+    ObjectsError,
+    RoutesError,
+    StateError,
+    StepError,
+    StoreError,
+    SyncError,
+)
+"""The errors that an operator can mend, each of which says how."""
 Stop = Callable[[], bool]
 """Return True once the process was asked to end."""
 log = logging.getLogger(__name__)
@@ -48,7 +59,7 @@ def run(
         signal.signal(number, lambda *_: stopping.set())
     try:
         work(settings, stopping.is_set)
-    except (CheckpointError, RoutesError, StateError, StoreError, ObjectsError, SyncError) as error:
+    except MENDABLE as error:
         log.error("%s stopped: %s", module, error)
         return 1
     return 0

@@ -2,13 +2,11 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from ostinato.store import Objects
 from ostinato.sync import Manifest, Publisher, RankGroup, Subscriber
-from ostinato.train.base import Note, Trainable
+from ostinato.train.base import Note, StepStats, Trainable
 from ostinato.train.batch import Row
 from ostinato.train.config import LearnerConfig
 from ostinato.train.policy import policy_step, supervised_step
@@ -55,11 +53,12 @@ class ChainTrainer:
         if self._before is not None:
             log.info("second moments of the run before: state %s", self.model.inherit(self._before))
 
-    def step(self, groups: Sequence[Group]) -> dict[str, Any]:
-        samples = [sample for group in groups for sample in group.samples]
-        sessions = sum(len(group.rewards) for group in groups)
+    def refer(self, version: int) -> None:
+        self.model.refer(self._subscriber.fetch(version))
+
+    def step(self, groups: Sequence[Group], version: int) -> StepStats:
         rate = self._config.learning_rate * min(1.0, (self.model.steps + 1) / RISE_STEPS)
-        return asdict(policy_step(self.model, samples, sessions, rate, self._config.policy))
+        return policy_step(self.model, groups, rate, self._config.policy, version=version)
 
     def imitate(self, rows: Sequence[Row], rate: float) -> float:
         return supervised_step(self.model, rows, rate)

@@ -16,6 +16,7 @@ from ostinato.types.release import Arm, Decision, Report, Score, Verdict
 from ostinato.types.reward import PartState, Reward, RewardPart
 from ostinato.types.sample import Group, Routes, Sample
 from ostinato.types.session import Ending, Event, Session, Signal, SignalKind, Source
+from ostinato.types.step import GapFigures, KindFigures, Percentiles, StepFigures
 from ostinato.types.task import Grade, Task
 from ostinato.types.turn import (
     TEACHER_VERSION,
@@ -34,8 +35,9 @@ from ostinato.types.version import Checkpoint
 
 __all__ = [
     "DEVELOPER", "TEACHER_VERSION", "Abilities", "ApiKey", "Arm", "Checkpoint", "Completion", "Decision",
-    "Distribution", "Ending", "Event", "FinishReason", "GenerateRequest", "Grade", "Group", "PartState",
-    "Report", "Reward", "RewardPart", "Role", "Routes", "Sample", "Sampling", "Score", "Session", "Signal",
-    "SignalKind", "Source", "State", "Structure", "StructureKind", "Task", "Turn", "TurnKind", "Verdict",
+    "Distribution", "Ending", "Event", "FinishReason", "GapFigures", "GenerateRequest", "Grade", "Group",
+    "KindFigures", "PartState", "Percentiles", "Report", "Reward", "RewardPart", "Role", "Routes", "Sample",
+    "Sampling", "Score", "Session", "Signal", "SignalKind", "Source", "State", "StepFigures", "Structure",
+    "StructureKind", "Task", "Turn", "TurnKind", "Verdict",
     "call_id", "new_id", "turn_of_call",
 ]  # fmt: skip

@@ -100,6 +100,18 @@ class Group:
     learner divides by their number."""
     kind: str = ""
     """The kind of the task, so that trained and stale samples can be counted by kind."""
+    trees: tuple[tuple[str, ...], ...] = ()
+    """The sessions behind each reward, those without a sample included: a session alone, or a trunk and then
+    its branches. Empty when every session of the group is alone and has a sample."""
+
+    def __post_init__(self) -> None:
+        if wrong := [reward for reward in self.rewards if not math.isfinite(reward)]:
+            raise ValueError(f"group {self.id}: a reward is a finite number, got {wrong[0]}")
+        if self.trees and (len(self.trees) != len(self.rewards) or not all(self.trees)):
+            raise ValueError(
+                f"group {self.id}: {len(self.rewards)} rewards need as many trees of one session at least, "
+                f"got {self.trees}"
+            )
 
     @property
     def oldest_version(self) -> int:

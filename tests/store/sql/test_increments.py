@@ -25,7 +25,7 @@ IDS = st.lists(st.integers(0, 2), max_size=4).map(tuple)
 STEPS = st.lists(st.tuples(st.integers(-1, 11), IDS, IDS), max_size=12)
 """Of each turn: the turn that it continues or -1, what its prompt adds, and what was sampled."""
 LAYOUT_4 = """
-ALTER TABLE samples DROP COLUMN routes;
+ALTER TABLE samples DROP COLUMN routes; ALTER TABLE groups DROP COLUMN trees;
 ALTER TABLE rewards DROP COLUMN as_of; DROP TABLE definitions;
 DROP INDEX contexts_of_session;
 ALTER TABLE turns DROP COLUMN structure;
@@ -180,6 +180,7 @@ def test_signals_of_forgeable_verdicts_became_their_grade(tmp_path: Path) -> Non
         connection.executescript(
             "ALTER TABLE samples DROP COLUMN routes;"
             "ALTER TABLE rewards DROP COLUMN as_of; DROP TABLE definitions;"
+            "ALTER TABLE groups DROP COLUMN trees;"
             "UPDATE signals SET kind = 'forgeable'; UPDATE counters SET value = 5 WHERE name = 'schema';"
         )
     with closing(Store.open(path)) as store:
@@ -195,6 +196,7 @@ def test_rewards_of_the_layout_without_a_moment_are_read_on(tmp_path: Path) -> N
         connection.executescript(
             "ALTER TABLE samples DROP COLUMN routes;"
             "ALTER TABLE rewards DROP COLUMN as_of; DROP TABLE definitions;"
+            "ALTER TABLE groups DROP COLUMN trees;"
             "UPDATE counters SET value = 7 WHERE name = 'schema';"
         )
     with closing(Store.open(path)) as store:
@@ -212,7 +214,8 @@ def test_groups_of_the_layout_without_routes_are_read_on(tmp_path: Path) -> None
     path = tmp_path / "record.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(
-            "ALTER TABLE samples DROP COLUMN routes; UPDATE counters SET value = 9 WHERE name = 'schema';"
+            "ALTER TABLE samples DROP COLUMN routes; ALTER TABLE groups DROP COLUMN trees;"
+            "UPDATE counters SET value = 9 WHERE name = 'schema';"
         )
     with closing(Store.open(path)) as store:
         assert Ledger(store).offer(newer)
@@ -224,7 +227,10 @@ def test_a_store_of_the_layout_without_slots_is_read_on(tmp_path: Path) -> None:
         pass
     path = tmp_path / "record.db"
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript("DROP TABLE slots; UPDATE counters SET value = 10 WHERE name = 'schema';")
+        connection.executescript(
+            "DROP TABLE slots; ALTER TABLE groups DROP COLUMN trees;"
+            "UPDATE counters SET value = 10 WHERE name = 'schema';"
+        )
     with closing(Store.open(path)) as store:
         assert len(Slots(store).plan("p", ["a", "b"])) == 2
         assert list(Slots(store).open()) == ["p"]

@@ -19,7 +19,7 @@ from ostinato.train.batch import ScoredRow
 from ostinato.train.config import LearnerConfig, PolicyConfig, TrainerConfig
 from ostinato.train.fsdp.model import ShardedModel
 from ostinato.train.fsdp.ranks import LeadingTrainer, Ranks, follow
-from ostinato.train.policy import policy_step
+from ostinato.train.policy import advantage_step
 from ostinato.train.trainer import ChainTrainer
 from ostinato.types import Sample
 
@@ -58,7 +58,9 @@ def replaying(model: ShardedModel) -> list[list[float]]:
     told = []
     for step in range(3):
         samples = [sample(routed(row, seed=i // 3), i) for i, row in enumerate(rows(7, prefix=8, seed=step))]
-        stats = policy_step(model, samples, 7, 1e-3, PolicyConfig(routes="filtered", route_margin=0.5))
+        stats = advantage_step(
+            model, samples, 7, 1e-3, PolicyConfig(routes="filtered", route_margin=0.5), version=0
+        )
         shares = stats.routes_recorded, stats.routes_differing, stats.routes_replaced
         told.append([stats.loss, stats.gradient, *shares])
     scores = model.logprobs([routed(row) for row in rows(7)])

@@ -83,7 +83,7 @@ def scores_and_gradients(
 ) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
     scores = trained.logprobs(batch)
     trained.optimizer.zero_grad()
-    trained.accumulate(batch, lambda _, logprobs: logprobs.sum())
+    trained.accumulate(batch, lambda _, scores: scores.logprobs_N.sum())
     gradients = {name: parameter.grad for name, parameter in trained._trained.items()}
     return scores, {name: gradient.clone() for name, gradient in gradients.items() if gradient is not None}
 
@@ -146,7 +146,7 @@ def test_both_trainers_replay_alike(tmp_path: Path) -> None:
         torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-5)
         assert not torch.allclose(mine, free, rtol=0, atol=1e-3)
     for trained in (sharded, local):
-        trained.accumulate(batch, lambda _, logprobs: logprobs.sum())
+        trained.accumulate(batch, lambda _, scores: scores.logprobs_N.sum())
     assert local.replayed() == sharded.replayed()
     gates: Any = {name: p.grad for name, p in sharded._trained.items() if name.endswith("gate.weight")}
     for i, layer in enumerate(local.decoder.layers):

@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM
 from ostinato.model.tensor_files import CheckpointError, TensorFiles
 from ostinato.store import Objects
 from ostinato.sync import Subscriber
-from ostinato.train.base import StateError
+from ostinato.train.base import StateError, StepError
 from ostinato.train.batch import Row, ScoredRow
 from ostinato.train.config import LearnerConfig, TrainerConfig
 from ostinato.train.fsdp.model import ShardedModel
@@ -89,6 +89,38 @@ def test_resumed_it_is_uninterrupted_to_the_bit(start: Path, settings: dict[str,
     if not settings.get("lora_rank"):  # random adapters differ where they begin
         assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
     assert other.saved() == [2] and other.saved(before=2) == []
+
+
+@pytest.mark.parametrize("settings", [{}, {"lora_rank": 4}], ids=str)
+def test_the_reference_stays_while_the_policy_moves(start: Path, settings: dict[str, object]) -> None:
+    trained, asked = model(start, **settings), [row.scored for row in lessons()]
+    trained.refer(served(trained))
+    before = trained.logprobs(asked)
+    for step in range(3):
+        supervised_step(trained, lessons(seed=step), 1e-2)
+    for reference, first, now in zip(
+        trained.reference_logprobs(asked), before, trained.logprobs(asked), strict=True
+    ):
+        torch.testing.assert_close(reference, first, rtol=0, atol=1e-5)
+        assert (now - first).abs().max() > 1e-2
+
+
+def test_adapters_have_the_checkpoint_they_began_with_as_their_only_reference(start: Path) -> None:
+    trained = model(start, lora_rank=4)
+    supervised_step(trained, lessons(), 1e-2)
+    with pytest.raises(StateError, match=r"is not that of .*: a trainer of adapters has the checkpoint"):
+        trained.refer(served(trained))
+
+
+def test_a_gradient_that_is_not_finite_changes_nothing(start: Path) -> None:
+    trained = model(start)
+    before = served(trained)
+    rows = [row.scored for row in lessons()]
+    trained.accumulate(rows, lambda _, scores: scores.logprobs_N.sum() * torch.nan)
+    with pytest.raises(StepError, match="not finite"):
+        trained.update(1e-2, 1.0)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in served(trained).items())
+    assert trained.steps == 0 and all(p.grad is None for p in trained._trained.values())
 
 
 def test_only_the_newest_states_are_kept_and_a_half_written_one_is_none(start: Path) -> None:

@@ -66,7 +66,12 @@ def _ready(shop: Workshop) -> int:
 
 def _reconciler(shop: Workshop, engine: Service, versions: int) -> Reconciler:
     config = shop.config
-    training = Training(batch=config.refine.groups, staleness=config.refine.staleness, until=versions)
+    training = Training(
+        batch=config.refine.groups,
+        staleness=config.refine.staleness,
+        until=versions,
+        baseline=config.refine.policy.baseline,
+    )
 
     return Reconciler(
         SlotWork(_runner(shop), config.practice),

@@ -294,13 +294,19 @@ def group_row(group: Group) -> Row:
         "kind": group.kind,
         "oldest_version": group.oldest_version,
         "withdrawn": False,
+        "trees": json.dumps(group.trees),
     }
 
 
 def group_of(row: RowMapping, samples: Sequence[Sample]) -> Group:
     rewards = struct.unpack(f"<{len(row['rewards']) // 8}d", row["rewards"])
     return Group(
-        id=row["id"], prompt=row["prompt"], samples=tuple(samples), rewards=rewards, kind=row["kind"]
+        id=row["id"],
+        prompt=row["prompt"],
+        samples=tuple(samples),
+        rewards=rewards,
+        kind=row["kind"],
+        trees=tuple(map(tuple, json.loads(row["trees"]))),
     )
 
 

@@ -15,7 +15,7 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA = 11
+SCHEMA = 12
 """The number of this layout; it rises whenever a table changes."""
 METADATA = MetaData()
 
@@ -269,9 +269,10 @@ groups = Table(
     Column("facts", Integer),
     Column("target_version", Integer),
     Column("withdrawn", Boolean, nullable=False),
+    Column("trees", Text, nullable=False, server_default="[]"),
 )
 """Groups of samples; a group is in the phase of its prompt. `facts` is the number of turns and signals that
-its sessions had when it was scored, where more of them may follow."""
+its sessions had when it was scored, where more of them may follow. `trees` is JSON."""
 samples = Table(
     "samples",
     METADATA,
@@ -297,6 +298,13 @@ trainings = Table(
     Column("prompt", Text, nullable=False, index=True),
 )
 """Append-only and without a unique key, so that a count of its rows is evidence and not a tautology."""
+steps = Table(
+    "steps",
+    METADATA,
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("figures", Text, nullable=False),
+)
+"""The figures of the optimizer step that made each version, as the JSON of `types.StepFigures`."""
 chains = Table("chains", METADATA, Column("chain", Text, primary_key=True))
 """The one chain of weights that is trained from this store, by the name that its manifests carry."""
 passes = Table(

@@ -8,11 +8,13 @@ from ostinato.store.sql.schema import (
     counters,
     cycle_log,
     definitions,
+    groups,
     passes,
     rewards,
     samples,
     signals,
     slots,
+    steps,
     turns,
 )
 
@@ -36,6 +38,8 @@ def upgrade(connection: Connection, layout: int) -> None:
         _to_10(connection)
     if layout < 11:
         slots.create(connection, checkfirst=True)
+    if layout < 12:
+        _to_12(connection)
     connection.execute(update(counters).where(counters.c.name == "schema").values(value=SCHEMA))
 
 
@@ -62,6 +66,13 @@ def _to_10(connection: Connection) -> None:
     """Samples carry the routes of their tokens; those that were offered before have none."""
     column = CreateColumn(samples.c.routes).compile(dialect=connection.dialect)
     connection.execute(text(f"ALTER TABLE samples ADD COLUMN {column}"))
+
+
+def _to_12(connection: Connection) -> None:
+    """Groups say which sessions are behind each reward, and the figures of steps are kept."""
+    column = CreateColumn(groups.c.trees).compile(dialect=connection.dialect)
+    connection.execute(text(f"ALTER TABLE groups ADD COLUMN {column}"))
+    steps.create(connection, checkfirst=True)
 
 
 def _to_6(connection: Connection) -> None:

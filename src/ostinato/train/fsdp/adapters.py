@@ -5,9 +5,11 @@ Only A and B are trained.
 
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from peft import LoraConfig, inject_adapter_in_model
+from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
@@ -27,6 +29,32 @@ def adapt(model: nn.Module, rank: int) -> None:
         # peft brings a rank for fused experts, which nothing here targets
         warnings.filterwarnings("ignore", "The following (rank|alpha)_pattern keys", RuntimeWarning)
         inject_adapter_in_model(config, model, adapter_name=ADAPTER)
+
+
+@contextmanager
+def without_adapters(model: nn.Module) -> Iterator[None]:
+    """Let the model compute without what the adapters add, inside the block.
+
+    Their scaling is set to 0. Disabling them through peft would also change which parameters have gradients,
+    which FSDP has read by then.
+    """
+    layers: list[Any] = [module for module in model.modules() if isinstance(module, BaseTunerLayer)]
+    scalings: list[dict[str, float]] = [layer.scaling for layer in layers]
+    kept = [dict(scaling) for scaling in scalings]
+    for scaling in scalings:
+        scaling[ADAPTER] = 0.0
+    try:
+        yield
+    finally:
+        for scaling, before in zip(scalings, kept, strict=True):
+            scaling.update(before)
+
+
+def base_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield the weights under the names of the checkpoint, without what the adapters add."""
+    for name, parameter in model.named_parameters():
+        if LORA not in name:
+            yield name.replace(BASE, "."), parameter
 
 
 def merged(model: nn.Module) -> Iterator[tuple[str, Tensor]]:

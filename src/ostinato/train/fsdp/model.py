@@ -4,7 +4,7 @@ Masters and moments are float32. What is published is each rank's rows, in the t
 nothing is gathered.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -22,16 +22,17 @@ from ostinato.model.replay import ReplayCounts, RouterShape
 from ostinato.model.tensor_files import write_tensors
 from ostinato.sync.shards import Shard, flatten
 from ostinato.sync.weights import state_root, to_blobs
-from ostinato.train.base import Note, PieceLoss, StateError
+from ostinato.train.balance import shared_out
+from ostinato.train.base import NOT_FINITE, Note, PieceLoss, StateError, StepError
 from ostinato.train.batch import ScoredRow
 from ostinato.train.config import TrainerConfig
-from ostinato.train.fsdp.adapters import adapt, merged
+from ostinato.train.fsdp.adapters import adapt, base_weights, merged, without_adapters
 from ostinato.train.fsdp.experts import fused, separated
 from ostinato.train.fsdp.ranks import Ranks
 from ostinato.train.fsdp.scoring import ScoringModel, load_scoring
 from ostinato.train.fsdp.states import ShardedStates
 from ostinato.train.local import ROOT
-from ostinato.train.packing import Pack, pack, packed_replay, packs
+from ostinato.train.packing import Pack, packed_replay
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 BETAS = (0.9, 0.95)
@@ -58,7 +59,8 @@ class ShardedModel:
             adapt(scoring.model, config.lora_rank)
         if config.recompute:
             cast(Any, scoring.model).activation_checkpointing_enable()
-        self._config, self._ranks = config, ranks
+        self._checkpoint, self._config, self._ranks = checkpoint, config, ranks
+        self._reference: ScoringModel | None = None
         self._scoring = _sharded(scoring.to(ranks.device), config)
         self._trained = {name: p for name, p in scoring.named_parameters() if p.requires_grad}
         self.optimizer = torch.optim.AdamW(
@@ -84,9 +86,9 @@ class ShardedModel:
         for part in self._share(rows):
             here = part.to(self._ranks.device)
             replay = packed_replay(here, self.router)
-            logprobs = self._scoring(here, replay)
+            scores = self._scoring(here, replay)
             # FSDP takes the mean of the ranks' gradients; the loss is a sum over all rows.
-            value = loss(part.rows, logprobs) if part.rows else logprobs.sum() * 0.0
+            value = loss(part.rows, scores) if part.rows else scores.logprobs_N.sum() * 0.0
             (value * self._ranks.size).backward()
             total += value.item()
             if replay is not None:
@@ -94,36 +96,76 @@ class ShardedModel:
                 self._replayed += replay.counts
         return float(sum(self._ranks.all(total)))
 
-    def _share(self, rows: Sequence[ScoredRow]) -> Iterator[Pack]:
-        """Yield this rank's packs, as many as any other's: a rank without work scores a row for nothing."""
-        size = self._ranks.size
-        every = sorted(packs(rows, self._config.piece_tokens), key=lambda part: -len(part.ids_T))
-        nothing = pack([ScoredRow(ids=(0, 0), counted=(False, True))], ())
-        while len(every) % size:
-            every.append(nothing)
-        yield from every[self._ranks.rank :: size]
+    def _share(self, rows: Sequence[ScoredRow]) -> list[Pack]:
+        """Return this rank's packs, as many as any other's."""
+        ranks, attention = self._ranks, self._scoring.attention_cost
+        return shared_out(rows, self._config.piece_tokens, ranks.size, attention)[ranks.rank]
 
     def update(self, rate: float, largest_gradient: float) -> float:
         norm = torch.nn.utils.clip_grad_norm_(self._trained.values(), largest_gradient)
+        norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
+        if not torch.isfinite(norm):
+            self.optimizer.zero_grad(set_to_none=True)
+            raise StepError(NOT_FINITE)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
+        return float(norm)
 
     def gathered(self, values: Tensor) -> Tensor:
         return torch.cat(self._ranks.all(values))
 
-    @torch.no_grad()
     def logprobs(self, rows: Sequence[ScoredRow]) -> list[Tensor]:
+        return self._scored_by(self._scoring, rows)
+
+    def refer(self, tensors: Mapping[str, Tensor]) -> None:
+        if self._config.lora_rank:
+            self._check_base(tensors)
+            return
+        reference = load_scoring(self._checkpoint).requires_grad_(False)
+        self._reference = _sharded(reference.to(self._ranks.device), self._config)
+        _fill(self._reference, tensors)
+
+    def _check_base(self, tensors: Mapping[str, Tensor]) -> None:
+        """Raise StateError unless `tensors` are the weights that the adapters were added to."""
+        for name, tensor in base_weights(self._scoring.model):
+            local, start = _local(tensor)
+            if fused(name, tensor):
+                same = all(
+                    torch.equal(matrix.to(tensors[part].dtype).cpu(), tensors[part])
+                    for part, matrix in separated(name, local, start)
+                )
+            else:
+                theirs = tensors[name][start : start + local.shape[0]] if local.ndim else tensors[name]
+                same = torch.equal(local.to(theirs.dtype).cpu(), theirs)
+            if not same:
+                raise StateError(
+                    f"{name} of the version that k1 compares with is not that of {self._checkpoint}: a "
+                    "trainer of adapters has the checkpoint it began with as its only reference"
+                )
+
+    def reference_logprobs(self, rows: Sequence[ScoredRow]) -> list[Tensor]:
+        if self._config.lora_rank:
+            with without_adapters(self._scoring.model):
+                return self._scored_by(self._scoring, rows)
+        assert self._reference is not None, "refer comes first"
+        return self._scored_by(self._reference, rows)
+
+    @torch.no_grad()
+    def _scored_by(self, scoring: ScoringModel, rows: Sequence[ScoredRow]) -> list[Tensor]:
         own: dict[int, Tensor] = {}
         for part in self._share(rows):
             counts = [len(rows[i].places) for i in part.rows]
             here = part.to(self._ranks.device)
-            scores = self._scoring(here, packed_replay(here, self.router)).cpu()
+            scores = scoring(here, packed_replay(here, self.router)).logprobs_N.cpu()
             own.update(zip(part.rows, scores.split_with_sizes(counts), strict=True) if counts else ())
         together = {i: scores for some in self._ranks.all(own) for i, scores in some.items()}
         return [together.get(i, torch.empty(0)) for i in range(len(rows))]
+
+    @property
+    def context(self) -> int:
+        return self._scoring.context
 
     @property
     def steps(self) -> int:
@@ -144,28 +186,10 @@ class ShardedModel:
                 weights[name] = held
         return weights
 
-    @torch.no_grad()
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        own = dict(merged(self._scoring.model))
         if self._config.lora_rank:
             raise StateError("adapters begin at a checkpoint: start the run from that version's checkpoint")
-        shapes = {
-            part: whole.shape
-            for name, tensor in own.items()
-            for part, whole in separated(name, torch.empty(tensor.shape, device="meta"))
-        }
-        if shapes.keys() != tensors.keys():
-            odd = sorted(shapes.keys() ^ tensors.keys())[:3]
-            raise StateError(f"the published weights do not fit the model: {odd} are in one of them only")
-        if misfit := next((name for name, shape in shapes.items() if tensors[name].shape != shape), None):
-            raise StateError(f"{misfit} is published with shape {list(tensors[misfit].shape)}")
-        for name, tensor in own.items():
-            local, start = _local(tensor)
-            if fused(name, tensor):
-                for part, matrix in separated(name, local, start):
-                    matrix.copy_(tensors[part])
-            else:
-                local.copy_(tensors[name][start : start + local.shape[0]] if local.ndim else tensors[name])
+        _fill(self._scoring, tensors)
         self.optimizer.state.clear()
 
     def save(self, number: int, note: Note) -> None:
@@ -253,6 +277,29 @@ def _sharded(scoring: ScoringModel, config: TrainerConfig) -> ScoringModel:
             fully_shard(module, mesh=mesh, mp_policy=mixed)
     fully_shard(scoring, mesh=mesh, mp_policy=mixed)
     return scoring
+
+
+@torch.no_grad()
+def _fill(scoring: ScoringModel, tensors: Mapping[str, Tensor]) -> None:
+    """Copy published weights into this process's rows. Raises StateError for a misfit."""
+    own = dict(merged(scoring.model))
+    shapes = {
+        part: whole.shape
+        for name, tensor in own.items()
+        for part, whole in separated(name, torch.empty(tensor.shape, device="meta"))
+    }
+    if shapes.keys() != tensors.keys():
+        odd = sorted(shapes.keys() ^ tensors.keys())[:3]
+        raise StateError(f"the published weights do not fit the model: {odd} are in one of them only")
+    if misfit := next((name for name, shape in shapes.items() if tensors[name].shape != shape), None):
+        raise StateError(f"{misfit} is published with shape {list(tensors[misfit].shape)}")
+    for name, tensor in own.items():
+        local, start = _local(tensor)
+        if fused(name, tensor):
+            for part, matrix in separated(name, local, start):
+                matrix.copy_(tensors[part])
+        else:
+            local.copy_(tensors[name][start : start + local.shape[0]] if local.ndim else tensors[name])
 
 
 def _local(tensor: Tensor) -> tuple[Tensor, int]:

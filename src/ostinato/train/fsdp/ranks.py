@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 
 from ostinato.sync import Manifest, RankGroup
-from ostinato.train.base import Note, Trainer
+from ostinato.train.base import Note, StepStats, Trainer
 from ostinato.train.batch import Row
 from ostinato.train.config import TrainerConfig
 from ostinato.types import Group
@@ -111,8 +111,11 @@ class LeadingTrainer:
     def begin(self, version: Manifest) -> None:
         self._call("begin", version)
 
-    def step(self, groups: Sequence[Group]) -> dict[str, Any]:
-        return cast("dict[str, Any]", self._call("step", groups))
+    def refer(self, version: int) -> None:
+        self._call("refer", version)
+
+    def step(self, groups: Sequence[Group], version: int) -> StepStats:
+        return cast(StepStats, self._call("step", groups, version))
 
     def imitate(self, rows: Sequence[Row], rate: float) -> float:
         return cast(float, self._call("imitate", rows, rate))

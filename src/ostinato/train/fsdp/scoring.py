@@ -17,9 +17,8 @@ from transformers.masking_utils import AttentionMaskInterface
 from ostinato.model.checkpoint import BUFFERS, HEAD
 from ostinato.model.replay import Replay, RouterShape
 from ostinato.model.tensor_files import CheckpointError, TensorFiles, finite
-from ostinato.train.batch import ScoredRow
+from ostinato.train.batch import ScoredRow, Scores, scores_of
 from ostinato.train.fsdp.experts import replayable, separated
-from ostinato.train.losses import token_logprobs
 from ostinato.train.packing import Pack, attend, pack
 
 ATTENTION = "ostinato_packed"
@@ -49,15 +48,25 @@ AttentionMaskInterface.register(ATTENTION, lambda *_, **__: None)
 
 
 class ScoringModel(nn.Module):
-    """A causal language model whose forward pass returns log-probabilities instead of logits."""
+    """A causal language model whose forward pass returns scores of tokens instead of logits."""
 
     def __init__(self, model: nn.Module, router: RouterShape | None = None) -> None:
         super().__init__()
         self.model = model
         self.router = router
+        config = cast(Any, model).config.get_text_config()
+        self.context = int(config.max_position_embeddings)
+        """The positions that the model was made for."""
+        width = config.num_attention_heads * (
+            getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        )
+        # A token takes 2 operations for each weight, a pair 2 in the score and 2 in the sum for each column.
+        weights = sum(parameter.numel() for parameter in model.parameters())
+        self.attention_cost = 2 * config.num_hidden_layers * width / weights
+        """What a pair of tokens costs in attention, in the cost of a token in all else."""
 
-    def forward(self, pack: Pack, replay: Replay | None = None) -> Tensor:
-        """Return the log-probabilities [N] of the scored tokens, row by row."""
+    def forward(self, pack: Pack, replay: Replay | None = None) -> Scores:
+        """Return the scores of the scored tokens, row by row."""
         causal: Any = self.model
         hidden_TC = causal.get_decoder()(
             input_ids=pack.ids_T[None],
@@ -70,16 +79,17 @@ class ScoringModel(nn.Module):
             replay.check_used()
         head = causal.get_output_embeddings()
         pieces = range(0, len(pack.targets_N), HEAD_TOKENS)
-        return torch.cat([self._piece(head, hidden_TC, pack, slice(at, at + HEAD_TOKENS)) for at in pieces])
+        parts = [self._piece(head, hidden_TC, pack, slice(at, at + HEAD_TOKENS)) for at in pieces]
+        return Scores(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
-    def _piece(self, head: nn.Module, hidden_TC: Tensor, pack: Pack, some: slice) -> Tensor:
+    def _piece(self, head: nn.Module, hidden_TC: Tensor, pack: Pack, some: slice) -> Scores:
         temperatures = None if pack.temperatures_N is None else pack.temperatures_N[some]
 
-        def score(hidden: Tensor) -> Tensor:
-            return token_logprobs(head(hidden).float(), pack.targets_N[some], temperatures)
+        def score(hidden: Tensor) -> Scores:
+            return scores_of(head(hidden).float(), pack.targets_N[some], temperatures)
 
         hidden = hidden_TC[pack.sources_N[some]]
-        scores: Tensor = (
+        scores: Scores = (
             checkpoint(score, hidden, use_reentrant=False) if hidden.requires_grad else score(hidden)
         )
         return scores
@@ -107,7 +117,7 @@ def load_scoring(directory: Path) -> ScoringModel:
         router = replayable(cast(Any, model).get_decoder(), torch.tensor(rows[0].ids))
         model.set_attn_implementation(ATTENTION)
         with torch.no_grad():
-            packed = ScoringModel(model)(pack(rows))
+            packed = ScoringModel(model)(pack(rows)).logprobs_N
     except (ValueError, TypeError, AttributeError, RuntimeError) as error:
         raise CheckpointError(
             f"{directory}: a {model.config.model_type} cannot score packed rows: {error}"

@@ -1,56 +1,12 @@
+"""Forked sessions have the expected gradient of plain ones."""
+
 from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ostinato.train.advantages import group_advantages, leave_one_out, tree_advantages
-
-rewards = st.lists(st.floats(-2, 2), min_size=1, max_size=20)
-
-
-@given(rewards)
-def test_group_advantages_add_up_to_zero(group: list[float]) -> None:
-    assert sum(group_advantages(group)) == pytest.approx(0, abs=1e-9)
-
-
-@given(rewards, st.floats(-5, 5))
-def test_a_bonus_for_everyone_changes_nothing(group: list[float], bonus: float) -> None:
-    shifted = group_advantages([reward + bonus for reward in group])
-    assert shifted == pytest.approx(group_advantages(group), abs=1e-9)
-
-
-@given(rewards)
-def test_no_std_twice_the_spread_is_twice_the_advantage(group: list[float]) -> None:
-    doubled = group_advantages([2 * reward for reward in group])
-    assert doubled == pytest.approx([2 * advantage for advantage in group_advantages(group)])
-
-
-def test_a_group_that_agrees_has_no_advantage() -> None:
-    assert group_advantages([0.7] * 8) == pytest.approx([0.0] * 8)
-    assert group_advantages([]) == []
-
-
-@given(st.lists(st.tuples(st.floats(-2, 2), st.sampled_from("abc")), max_size=20))
-def test_leave_one_out_adds_up_to_zero_in_every_stratum(scored: list[tuple[float, str]]) -> None:
-    values, strata = [reward for reward, _ in scored], [stratum for _, stratum in scored]
-    advantages = leave_one_out(values, strata)
-    for stratum in set(strata):
-        members = [a for a, s in zip(advantages, strata, strict=True) if s == stratum]
-        if len(members) > 1:
-            assert sum(members) == pytest.approx(0, abs=1e-9)
-
-
-@given(st.floats(-9, 9))
-def test_leave_one_out_leaves_ones_own_reward_out(mine: float) -> None:
-    assert leave_one_out([mine, 1.0, 3.0], ["a"] * 3)[0] == pytest.approx(mine - 2.0)
-
-
-def test_one_alone_in_its_stratum_is_compared_with_all_others() -> None:
-    assert leave_one_out([1.0, 0.0, 0.5], ["a", "b", "b"])[0] == 0.75
-    assert leave_one_out([1.0], ["a"]) == [0.0]
+from ostinato.train.objective.tree import tree_advantages
 
 
 def softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
