@@ -117,7 +117,15 @@ def advantage_step(
     gradient = model.update(rate, config.largest_gradient)
     table = model.gathered(torch.cat(tokens) if tokens else torch.empty(0, 4, dtype=torch.float64))
     shares = model.replayed().shares
-    return replace(measured(table), loss=total, gradient=gradient, rows=len(useful), **shares)
+    return replace(
+        measured(table),
+        loss=total,
+        gradient=gradient,
+        rows=len(useful),
+        routes_recorded=shares["routes_recorded"],
+        routes_differing=shares["routes_differing"],
+        routes_replaced=shares["routes_replaced"],
+    )
 
 
 def scored(sample: Sample) -> ScoredRow:
