@@ -54,7 +54,7 @@ from ostinato.loop.mining.trials import LIMITS
 from ostinato.model.families import HermesRenderer, skeletons
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.sandbox.base import Backend, Spec
-from ostinato.sandbox.exam.suite import hidden_files
+from ostinato.sandbox.exam.runners.base import hidden_files
 from ostinato.store import Store
 from ostinato.store.accounts import hash_key
 from ostinato.tasks.mining.hide import without

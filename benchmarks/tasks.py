@@ -29,7 +29,7 @@ from ostinato.fleet.choose import choose_backend
 from ostinato.loop.mining.mine import Miner, MiningConfig
 from ostinato.loop.mining.trials import LIMITS
 from ostinato.sandbox.base import Backend, Spec
-from ostinato.sandbox.exam.suite import hidden_files
+from ostinato.sandbox.exam.runners.base import hidden_files
 from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.tasks.source import FolderSource
 from ostinato.types import Task
