@@ -107,6 +107,7 @@ async def test_a_cycle_that_is_killed_in_any_stage_goes_on(tmp_path: Path) -> No
             "developers": "people",
             "sessions": SESSIONS,
             "ab_sessions": 4,
+            "canary_sessions": 0,
             "versions": 1,
             "reward": str(tmp_path / "soon.toml"),
         },

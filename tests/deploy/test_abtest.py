@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostinato.deploy.abtest import ALIKE, Claim, Trial, TrialSession, effect, judge
+from ostinato.deploy.abtest import ALIKE, Claim, Trial, TrialSession, effect, judge, still_needed
+from ostinato.deploy.statistics import Estimate, half_width
 from ostinato.types import Decision, Verdict
 
 TRIAL = Trial(experiment="e1", share=0.5, horizon=2000, alpha=0.02)
@@ -38,7 +39,7 @@ def verdict(old: float, new: float, trial: Trial = TRIAL, **challenger: Any) -> 
 
 @pytest.mark.parametrize(
     ("new", "decision"),
-    [(0.8, Decision.PROMOTE), (0.5, Decision.HOLD), (0.2, Decision.ROLL_BACK)],
+    [(0.8, Decision.PROMOTE), (0.5, Decision.INCONCLUSIVE), (0.2, Decision.ROLL_BACK)],
 )
 def test_decision_follows_the_effect(new: float, decision: Decision) -> None:
     result = verdict(0.5, new)
@@ -55,8 +56,8 @@ def test_an_equal_challenger_is_not_better_however_many_sessions_there_are() -> 
 def test_cheaper_is_a_verdict_of_its_own_and_must_be_claimed() -> None:
     assert verdict(0.5, 0.5, CHEAPER, tokens=60.0).decision is Decision.PROMOTE_CHEAPER
     assert "no worse by 0.1 and cheaper" in verdict(0.5, 0.5, CHEAPER, tokens=60.0).reason
-    assert verdict(0.5, 0.5, TRIAL, tokens=60.0).decision is Decision.HOLD
-    assert verdict(0.5, 0.5, CHEAPER, tokens=100.0).decision is Decision.HOLD  # no worse, but not cheaper
+    assert verdict(0.5, 0.5, TRIAL, tokens=60.0).decision is Decision.INCONCLUSIVE
+    assert verdict(0.5, 0.5, CHEAPER, tokens=100.0).decision is Decision.INCONCLUSIVE
     assert verdict(0.5, 0.4, CHEAPER, tokens=60.0).decision is not Decision.PROMOTE_CHEAPER
     assert verdict(0.5, 0.8, CHEAPER).decision is Decision.PROMOTE  # better needs no claim
 
@@ -175,3 +176,26 @@ def test_a_small_arm_in_which_nothing_happened_proves_nothing() -> None:
     sums = np.where(np.isin(np.arange(50), [12, 20, 30, 44]), 1.0, 0.0)
     result = effect(counts, sums, challenger, np.full(50, np.nan))
     assert result.value < 0 and result.value + 1.96 * result.error > 0
+
+
+def test_an_inconclusive_trial_says_how_many_sessions_are_needed() -> None:
+    ahead = judge(5, TRIAL, traffic("champion", 0.5) + traffic("challenger", 0.51))
+    assert ahead.decision is Decision.INCONCLUSIVE
+    assert ahead.evidence["needed"] > 2000 and f"{ahead.evidence['needed']:,} sessions" in ahead.reason
+    behind = judge(5, TRIAL, traffic("champion", 0.5) + traffic("challenger", 0.49))
+    assert behind.evidence["needed"] is None and "not ahead" in behind.reason
+    young = judge(5, replace(TRIAL, horizon=9000), traffic("champion", 0.5) + traffic("challenger", 0.5))
+    assert young.decision is Decision.HOLD and "needed" not in young.evidence
+
+
+def test_a_trial_of_the_needed_size_promotes_four_times_in_five() -> None:
+    rng = np.random.default_rng(1)
+    estimate = Estimate(value=np.array(0.1), error=np.array(0.09), freedom=np.array(98.0))
+    times = still_needed(estimate, 0.02)
+    assert times is not None and times > 1
+    error = 0.09 / times**0.5
+    drawn = Estimate(
+        value=rng.normal(0.1, error, 4000), error=np.full(4000, error), freedom=np.full(4000, 98.0)
+    )
+    shown = drawn.value - half_width(drawn, 0.02, 1.0) > 0
+    assert 0.77 < shown.mean() < 0.83

@@ -49,7 +49,9 @@ SMALL = RunConfig(
     sandbox="auto",
     tasks=TasksConfig(held_out={"seeds": 20, "names": 3, "pairs": 3, "larger": 3, "families": 3}),
     bench=BenchConfig(passes=1),
-    live=LiveConfig(developers=32, sessions=32, versions=1, ab_sessions=96, gate_margin=0.3),
+    live=LiveConfig(
+        developers=32, sessions=32, versions=1, ab_sessions=96, canary_sessions=64, gate_margin=0.3
+    ),
 )
 
 

@@ -10,7 +10,7 @@ from tests.store.builders import session, start_python
 from ostinato.config import ConfigError, load
 from ostinato.loop.config import BenchConfig, EnginesConfig, LiveConfig, RunConfig, ScheduleConfig
 from ostinato.loop.folder import Opened, OwnedError, RunError, open_run, owned
-from ostinato.loop.results import Moment, Taught
+from ostinato.loop.results import Published, Taught
 from ostinato.loop.run import Run, write_whole
 from ostinato.store import StoreError
 
@@ -179,7 +179,7 @@ def test_a_result_that_is_no_result_of_its_stage_is_refused_by_file_and_key(owne
     run.finish("teach", LESSONS, 1.0)
     assert run.seconds() == {"teach": 1.0}
     with pytest.raises(ConfigError, match=r"stages/teach.json: unknown key 'sessions'"):
-        run.result("teach", Moment)
+        run.result("teach", Published)
     write_whole(run.directory / "stages" / "teach.json", '{"seconds": 1.0, "result": {"sessions": "many"}}')
     with pytest.raises(ConfigError, match=r"stages/teach.json: sessions: expected int, got 'many'"):
         run.result("teach", Taught)

@@ -18,13 +18,13 @@ from ostinato.types import Ending, Source
 async def test_a_period_ends_when_enough_sessions_have_ended_since_it_began(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "store.db")
     now = 0.0
-    traffic = PeopleTraffic(store, sessions=2, horizon=3, now=lambda: now, poll_s=0.001)
+    traffic = PeopleTraffic(store, now=lambda: now, poll_s=0.001)
 
     def ended(id: str, at: float, source: Source = Source.LIVE) -> None:
         about = replace(session(id), started_at=at, source=source, ending=Ending.FINISHED)
         store.record([turn(0, id)], [], [about])
 
-    waiting = asyncio.create_task(traffic.arrive("live", since=100.0))
+    waiting = asyncio.create_task(traffic.arrive("live", since=100.0, sessions=2))
     ended("too-early", 99.0)
     ended("practice", 101.0, Source.PRACTICE)
     ended("first", 101.0)
@@ -36,5 +36,5 @@ async def test_a_period_ends_when_enough_sessions_have_ended_since_it_began(tmp_
     now = 2 * LIVE.train_after_s
     await waiting
     assert traffic.clock() == now
-    assert traffic.horizon == 3 and traffic.strata() == {}
+    assert traffic.strata() == {}
     store.close()

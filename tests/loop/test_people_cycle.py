@@ -39,14 +39,7 @@ SESSIONS = 3
 
 
 def people(shop: Workshop) -> LiveTraffic:
-    live = shop.config.live
-    return PeopleTraffic(
-        shop.store,
-        sessions=live.sessions,
-        horizon=live.ab_sessions,
-        now=lambda: time.time() + LIVE.train_after_s,
-        poll_s=0.01,
-    )
+    return PeopleTraffic(shop.store, now=lambda: time.time() + LIVE.train_after_s, poll_s=0.01)
 
 
 async def turned(folder: Path, config: RunConfig) -> RunResult:
@@ -97,7 +90,13 @@ async def test_a_cycle_learns_from_the_sessions_that_serve_recorded(tmp_path: Pa
         "tasks": {"held_out": {"seeds": 2}},
         "harness": {"profile": "short", "max_context": 2048, "max_turns": 2},
         "bench": {"passes": 1},
-        "live": {"developers": "people", "sessions": SESSIONS, "ab_sessions": 4, "versions": 1},
+        "live": {
+            "developers": "people",
+            "sessions": SESSIONS,
+            "ab_sessions": 4,
+            "canary_sessions": 0,
+            "versions": 1,
+        },
         "schedule": {"stages": ["after"]},
     }
     config = read(RunConfig, settings, "the test")

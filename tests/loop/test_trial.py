@@ -10,9 +10,9 @@ from tests.store.builders import session, turn
 from ostinato.deploy.abtest import Trial
 from ostinato.deploy.budget import next_alpha
 from ostinato.loop.config import LiveConfig
-from ostinato.loop.trial import GUARDRAILS, decide, observe, overruled, planned, usual
+from ostinato.loop.trial import GUARDRAILS, heard, judged, observe, overruled, planned, usual
 from ostinato.rewards.live.definition import LIVE
-from ostinato.store import Ledger, Store
+from ostinato.store import Store
 from ostinato.store.cycle_log import CycleAction, said_now
 from ostinato.types import Decision, Ending, Signal, SignalKind, Source, Verdict
 
@@ -94,6 +94,15 @@ def test_what_a_user_was_worth_before_comes_from_before_alone(store: Store) -> N
     assert usual(store, LIVE, before=5000.0, as_of=1e12) == {"ada": pytest.approx(-0.5, abs=0.1)}
 
 
+def test_harms_are_heard_at_any_age_and_of_sessions_that_failed(store: Store) -> None:
+    live(store, "fresh", said=SignalKind.COMPLAINT)
+    live(store, "failed", ending=Ending.INFRASTRUCTURE, user="bob")
+    assert observe(store, LIVE, store.sessions(), as_of=1003.0) == []
+    told = {each.user: each.harms for each in heard(store, LIVE, store.sessions(), as_of=1003.0)}
+    assert told["ada"]["complaints"] == 1.0 and told["ada"]["failed"] == 0.0
+    assert told["bob"] == {"failed": 1.0}
+
+
 def traffic(store: Store, champion: SignalKind, challenger: SignalKind, users: int = 15) -> None:
     for arm, said in (("champion", champion), ("challenger", challenger)):
         for user in range(users):
@@ -103,14 +112,15 @@ def traffic(store: Store, champion: SignalKind, challenger: SignalKind, users: i
                 live(store, id, at=1000.0 + number, said=told, arm=arm, user=f"{arm}{user}")
 
 
-TRIAL = planned(LiveConfig(), "e1", 0.02, horizon=120)
+PLAN = planned(LiveConfig(ab_sessions=120), "e1", 0.02)
+TRIAL = PLAN.trial
 
 
 @pytest.mark.parametrize(
     ("champion", "challenger", "decision"),
     [
         (SignalKind.EDIT_REVERTED, SignalKind.EDIT_KEPT, Decision.PROMOTE),
-        (SignalKind.EDIT_KEPT, SignalKind.EDIT_KEPT, Decision.HOLD),
+        (SignalKind.EDIT_KEPT, SignalKind.EDIT_KEPT, Decision.INCONCLUSIVE),
         (SignalKind.EDIT_KEPT, SignalKind.EDIT_REVERTED, Decision.ROLL_BACK),
     ],
 )
@@ -118,11 +128,9 @@ def test_the_verdict_follows_what_became_of_the_edits(
     store: Store, champion: SignalKind, challenger: SignalKind, decision: Decision
 ) -> None:
     traffic(store, champion, challenger)
-    observations, verdict = decide(store, LIVE, 7, TRIAL, since=0.0, as_of=1e12)
+    observations, verdict = judged(store, LIVE, 7, TRIAL, since=0.0, before=0.0, as_of=1e12)
     assert (verdict.version, verdict.decision, len(observations)) == (7, decision, 120)
-    assert store.verdicts(7) == [verdict]
     assert set(verdict.evidence["rails"]) == set(GUARDRAILS)
-    assert Ledger(store).unaccounted() == 0
 
 
 def test_a_challenger_that_is_complained_of_is_rolled_back_though_its_edits_are_kept(store: Store) -> None:
@@ -132,15 +140,15 @@ def test_a_challenger_that_is_complained_of_is_rolled_back_though_its_edits_are_
         for s in store.sessions(arm="challenger")
     ]
     store.record((), complaints)
-    _, verdict = decide(store, LIVE, 7, TRIAL, since=0.0, as_of=1e12)
+    _, verdict = judged(store, LIVE, 7, TRIAL, since=0.0, before=0.0, as_of=1e12)
     assert verdict.decision is Decision.ROLL_BACK and "complaints rose" in verdict.reason
 
 
 def test_the_settings_of_a_run_make_a_trial() -> None:
-    assert planned(LiveConfig(), "e1", 0.02, horizon=150) == Trial(
-        experiment="e1", share=0.5, horizon=150, alpha=0.02, guardrails=GUARDRAILS
-    )
-    cheaper = planned(LiveConfig(claim="cheaper"), "e1", 0.02, horizon=150)
+    assert Trial(experiment="e1", share=0.5, horizon=120, alpha=0.02, guardrails=GUARDRAILS) == TRIAL
+    assert [(step.share, step.sessions) for step in PLAN.steps] == [(0.1, 80), (0.5, 120)]
+    assert PLAN.trial_of(0).guardrails.keys() - GUARDRAILS.keys() == {"failed"}
+    cheaper = planned(LiveConfig(claim="cheaper"), "e1", 0.02).trial
     assert (cheaper.claim, cheaper.margin) == ("cheaper", 0.05)
 
 

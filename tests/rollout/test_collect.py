@@ -41,7 +41,7 @@ def test_only_who_agreed_is_trained_on(store: Store) -> None:
     kept(store, "before-they-agreed", user="ada", organisation="acme", consent=False)
     kept(store, "taken-back", user="bob", organisation="acme", consent=True)
     kept(store, "elsewhere", user="ada", organisation="", consent=True)
-    harvest = Collector(store, LIVE).harvest("main", {}, as_of=LATER)
+    harvest = Collector(store, LIVE).harvest(["main"], {}, as_of=LATER)
     assert (harvest.sessions, harvest.offered, harvest.withheld) == (1, 1, 3)
     ledger = Ledger(store)
     (group,) = ledger.claim(4, 9, 0)
@@ -55,9 +55,9 @@ def test_consent_given_later_covers_what_is_collected_later_only_if_it_held_then
     kept(store, "agreed", user="ada", consent=True)
     collector = Collector(store, LIVE)
     store.accounts.set_consent(user="ada", granted=False, by="ada")
-    assert collector.harvest("main", {}, as_of=LATER).withheld == 1
+    assert collector.harvest(["main"], {}, as_of=LATER).withheld == 1
     store.accounts.set_consent(user="ada", granted=True, by="ada")
-    assert collector.harvest("main", {}, as_of=LATER).offered == 1
+    assert collector.harvest(["main"], {}, as_of=LATER).offered == 1
 
 
 def test_turns_that_may_not_be_trained_are_accounted_and_the_rest_is_offered(store: Store) -> None:
@@ -68,7 +68,7 @@ def test_turns_that_may_not_be_trained_are_accounted_and_the_rest_is_offered(sto
     about = session("s", user="ada", consent=True, ending=Ending.FINISHED)
     greedy = replace(turn(3, "s"), segment=3, sampling=Sampling(temperature=0.0))
     store.record([turn(0, "s"), title, edited, greedy], [signal], [about])
-    assert Collector(store, LIVE).harvest("main", {}, as_of=LATER).offered == 1
+    assert Collector(store, LIVE).harvest(["main"], {}, as_of=LATER).offered == 1
     ledger = Ledger(store)
     (group,) = ledger.claim(4, 9, 0)
     assert [sample.turns for sample in group.samples] == [(0,)]
@@ -86,7 +86,7 @@ def test_silence_is_waited_for_until_the_window_is_over(store: Store, age: float
     store.accounts.set_consent(user="ada", granted=True, by="ada")
     about = session("s", user="ada", consent=True, ending=Ending.FINISHED)
     store.record([replace(turn(0, "s"), started_at=time.time() - age * LIVE.train_after_s)], [], [about])
-    harvest = Collector(store, LIVE).harvest("main", {}, as_of=time.time())
+    harvest = Collector(store, LIVE).harvest(["main"], {}, as_of=time.time())
     assert (harvest.censored, harvest.offered) == ((1, 0) if state is PartState.CENSORED else (0, 1))
     assert store.rewards("s")[-1].parts[0].state is state
 
@@ -116,8 +116,8 @@ def test_a_kill_during_a_collection_loses_no_session(
     with monkeypatch.context() as patch:
         patch.setattr(store.database, "write", dying)
         with contextlib.suppress(KilledError):
-            Collector(store, LIVE).harvest("main", {}, as_of=LATER)
-    again = Collector(store, LIVE).harvest("main", {}, as_of=LATER)
+            Collector(store, LIVE).harvest(["main"], {}, as_of=LATER)
+    again = Collector(store, LIVE).harvest(["main"], {}, as_of=LATER)
     assert (again.sessions, again.offered) == (4, 4)
     assert {group.prompt for group in Ledger(store).claim(4, 9, 0)} == {f"live/{name}" for name in names}
 
@@ -126,11 +126,11 @@ def test_the_last_word_before_the_claim_fixes_the_reward(store: Store) -> None:
     store.accounts.set_consent(user="ada", granted=True, by="ada")
     kept(store, "s", user="ada", consent=True)
     collector, ledger = Collector(store, LIVE), Ledger(store)
-    before = collector.harvest("main", {}, as_of=LATER).mean_reward
+    before = collector.harvest(["main"], {}, as_of=LATER).mean_reward
     undone = Signal(session_id="s", kind=SignalKind.EDIT_REVERTED, value=1.0, observed_at=2.0)
     store.record([], [undone])
     assert ledger.claim(4, 9, 0) == []
-    after = collector.harvest("main", {}, as_of=LATER)
+    after = collector.harvest(["main"], {}, as_of=LATER)
     assert after.offered == 1 and after.mean_reward < before
     (group,) = ledger.claim(4, 9, 0)
     assert group.rewards == (after.mean_reward,)
@@ -140,7 +140,7 @@ def test_a_session_that_was_measured_is_never_collected(store: Store) -> None:
     store.accounts.set_consent(user="ada", granted=True, by="ada")
     kept(store, "s", user="ada", consent=True)
     Ledger(store).account_sessions(["s"], State.MEASURED)
-    assert Collector(store, LIVE).harvest("main", {}, as_of=LATER).sessions == 0
+    assert Collector(store, LIVE).harvest(["main"], {}, as_of=LATER).sessions == 0
     assert Ledger(store).states()[State.MEASURED] == 1
 
 
@@ -150,7 +150,7 @@ def test_a_simulated_session_is_collected_under_the_key_of_its_task(store: Store
     ledger = Ledger(store)
     assert ledger.reserve("key", Stage.LIVE, ["s"]) and not ledger.reserve("key")
     kept(store, "s", user="ada", consent=True)
-    Collector(store, LIVE).harvest("main", {}, as_of=LATER)
+    Collector(store, LIVE).harvest(["main"], {}, as_of=LATER)
     assert [group.prompt for group in ledger.claim(4, 9, 0)] == ["key"]
     assert ledger.unended() == 1, "claimed"
 
@@ -159,9 +159,9 @@ def test_turns_after_the_end_of_a_session_that_was_trained_on_are_too_late(store
     store.accounts.set_consent(user="ada", granted=True, by="ada")
     kept(store, "s", user="ada", consent=True)
     collector, ledger = Collector(store, LIVE), Ledger(store)
-    collector.harvest("main", {}, as_of=LATER)
+    collector.harvest(["main"], {}, as_of=LATER)
     (group,) = ledger.claim(4, 9, 0)
     ledger.commit(version(4, group.id))
     store.record([turn(1, "s")])
-    assert collector.harvest("main", {}, as_of=LATER).sessions == 0
+    assert collector.harvest(["main"], {}, as_of=LATER).sessions == 0
     assert ledger.unaccounted() == 0 and ledger.states()[State.STALE] == 1

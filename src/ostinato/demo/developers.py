@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ostinato.deploy.control import DECIDED
 from ostinato.harness.client import GatewayClient
 from ostinato.harness.conversation import Outcome
 from ostinato.harness.episode import EpisodeRunner, Left
@@ -63,12 +64,7 @@ def live_traffic(shop: Workshop) -> LiveTraffic:
     live = shop.config.live
     if live.developers == PEOPLE:
         shop.show.say(f"people work at {shop.url}: with their keys, or OSTINATO_KEY={shop.key_of_a_person()}")
-        return PeopleTraffic(
-            shop.store,
-            sessions=live.sessions,
-            horizon=live.ab_sessions,
-            definition=live_definition(live),
-        )
+        return PeopleTraffic(shop.store, definition=live_definition(live))
     return SimulatedTraffic(shop, live.developers)
 
 
@@ -79,15 +75,11 @@ class SimulatedTraffic:
         self._shop = shop
         self._developers = developers
 
-    @property
-    def horizon(self) -> int:
-        return self._shop.config.live.ab_sessions
-
-    async def arrive(self, period: Period, since: float) -> None:
+    async def arrive(self, period: Period, since: float, sessions: int) -> None:
         """Let every developer work; the arm that is theirs serves them."""
-        shop, live = self._shop, self._shop.config.live
+        shop = self._shop
         people = population(self._developers, shop.config.seed)
-        each = (live.sessions if period == "live" else live.ab_sessions) // len(people)
+        each = sessions // len(people)
         problems = stream(shop.config, period)
         office = Office(shop.runner(shop.client("simulator")), shop.store, shop.run.tasks / period)
         pleased = 0
@@ -98,7 +90,17 @@ class SimulatedTraffic:
                 pleased += visit.pleased
                 bar.more(f"{pleased} edits kept and answers taken")
 
-            await office.work(seats(shop, people), lambda: next(problems), each, count)
+            work = asyncio.ensure_future(
+                office.work(seats(shop, people), lambda: next(problems), each, count)
+            )
+            try:
+                await asyncio.shield(work)
+            except asyncio.CancelledError as stop:
+                if DECIDED not in stop.args:
+                    work.cancel()
+                office.close()  # who is in the middle of a session ends it
+                await asyncio.wait({work})
+                raise
 
     def clock(self) -> float:
         """Return a time by which the attribution windows of all simulated sessions so far are over.
@@ -110,8 +112,8 @@ class SimulatedTraffic:
 
     def strata(self) -> Mapping[str, str]:
         """Return the kind of each task that developers brought, by the task's id."""
-        directory = self._shop.run.tasks / "live"
-        paths = directory.iterdir() if directory.exists() else ()
+        directories = [self._shop.run.tasks / period for period in ("live", "ab")]
+        paths = [path for each in directories if each.exists() for path in each.iterdir()]
         return {path.name: load_task(path).kind for path in paths}
 
 
@@ -122,6 +124,11 @@ class Office:
         self._runner = runner
         self._ledger = Ledger(store)
         self._directory = directory
+        self._closed = False
+
+    def close(self) -> None:
+        """Let nobody begin another session."""
+        self._closed = True
 
     async def work(
         self,
@@ -143,6 +150,8 @@ class Office:
         """
         visits = []
         for _ in range(sessions):
+            if self._closed:
+                break
             session_id = new_id()
             while not self._ledger.reserve((problem := draw()).key, Stage.LIVE, [session_id]):
                 pass

@@ -7,18 +7,22 @@ The claim is settled before the first session, in a `Trial`, and tested against 
 - PROMOTE_CHEAPER refutes "it is lower by `margin` or more" and "the challenger samples no fewer tokens";
   wrongly with chance `Trial.alpha`.
 - ROLL_BACK refutes "the reward is not lower and no guardrail rose by more than its limit"; wrongly with
-  chance `HARM`.
+  chance `Trial.harm`.
+- INCONCLUSIVE is the verdict of a trial that reached its horizon and refuted nothing.
 
-Both promotions also need every guardrail to be shown to have risen by less than its limit (at `HARM`).
+Both promotions also need every guardrail to be shown to have risen by less than its limit (at `Trial.harm`).
 Users were assigned to arms at random, so users are counted, not sessions: a user with n sessions weighs
 n / (1 + (n - 1) · `ALIKE`), and the errors are a jackknife over users. So no busy user decides a trial alone.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from ostinato.deploy.statistics import (
     Estimate,
@@ -26,6 +30,7 @@ from ostinato.deploy.statistics import (
     Floats,
     Interval,
     clustered,
+    half_width,
     interval,
     minus,
     sample_ratio,
@@ -38,7 +43,9 @@ ALIKE = 0.2
 """The assumed correlation of two sessions of one user in the weights of users. It decides how narrow the
 intervals are, not whether they hold."""
 HARM = 0.05
-"""The chance of a false roll-back in one trial: half for the reward, half for all guardrails together."""
+"""The chance of a false roll-back in one trial."""
+POWER = 0.8
+"""The chance with which a trial of the size that an inconclusive one asks for would promote."""
 VOID = 100.0
 """The Bayes factor against the set share above which the sizes of the arms void a trial. At most 1 in 100
 sound trials exceeds it."""
@@ -67,6 +74,8 @@ class Trial:
     """The number of sessions after which the trial is over; later ones are not looked at."""
     alpha: float
     """The chance of a false promotion."""
+    harm: float = HARM
+    """The chance of a false roll-back: half for the reward, half for all guardrails together."""
     claim: Claim = Claim.BETTER
     margin: float = 0.0
     """The loss of reward per session that would be too much; used by CHEAPER alone."""
@@ -115,6 +124,47 @@ def judge(
     arms they were assigned to is void: the verdict is a HOLD that says so.
     """
     counted = sorted(sessions, key=lambda session: session.at)[: trial.horizon]
+    evidence, problem = grounds(trial, counted)
+    if problem:
+        return Verdict(version=version, decision=Decision.HOLD, reason=problem, evidence=evidence)
+    bounds = _Bounds.of(trial, counted, before or {})
+    decision, reason = bounds.decide(trial)
+    evidence |= asdict(bounds)
+    if decision is Decision.INCONCLUSIVE and len(counted) < trial.horizon:
+        decision = Decision.HOLD
+    elif decision is Decision.INCONCLUSIVE:
+        needed = still_needed(compare(trial, [(s, s.value) for s in counted], before or {}), trial.alpha)
+        evidence["needed"] = None if needed is None else math.ceil(needed * len(counted))
+        reason += f"; {_words(needed, len(counted), evidence['users'])}"
+    return Verdict(version=version, decision=decision, reason=reason, evidence=evidence)
+
+
+def still_needed(reward: Estimate, alpha: float) -> float | None:
+    """Return how many times as large a trial must be to promote with `POWER`, if the estimate is the truth.
+
+    That is the square of the wanted distance from zero in standard errors, divided by that of this trial; it
+    holds for as many times more users who are as active. None when the challenger is not ahead at all, which
+    no trial can show to be better.
+    """
+    if not float(reward.value) > 0 or not np.isfinite(reward.error):
+        return None
+    one = replace(reward, error=np.array(1.0))
+    wanted = float(half_width(one, alpha, 1.0)) + float(ndtri(POWER))
+    return max(1.0, (wanted * float(reward.error) / float(reward.value)) ** 2)
+
+
+def _words(needed: float | None, sessions: int, users: Mapping[str, int]) -> str:
+    if needed is None:
+        return "the challenger is not ahead, so more sessions are not expected to promote it"
+    people = math.ceil(needed * sum(users.values()))
+    return (
+        f"if the truth is as measured, {math.ceil(needed * sessions):,} sessions of {people:,} users as "
+        f"active would promote it four times in five: {math.ceil((needed - 1) * sessions):,} more than now"
+    )
+
+
+def grounds(trial: Trial, counted: Sequence[TrialSession]) -> tuple[dict[str, Any], str]:
+    """Return what every verdict tells, and the reason why the arms cannot be compared, "" when they can."""
     arm_of: dict[str, str] = {}
     both = sorted({each.user for each in counted if arm_of.setdefault(each.user, each.arm) != each.arm})
     arms = {name: sum(arm == name for arm in arm_of.values()) for name in (trial.champion, trial.challenger)}
@@ -122,20 +172,16 @@ def judge(
         "experiment": trial.experiment,
         "claim": trial.claim,
         "alpha": trial.alpha,
-        "harm": HARM,
+        "harm": trial.harm,
         "sessions": len(counted),
         "horizon": trial.horizon,
         "users": arms,
     }
     if problem := _void(trial, arms, both):
-        evidence["void"] = problem
-        return Verdict(version=version, decision=Decision.HOLD, reason=f"void: {problem}", evidence=evidence)
+        return evidence | {"void": problem}, f"void: {problem}"
     if few := [f"{name} has {n}" for name, n in arms.items() if n < MIN_USERS]:
-        reason = f"too few users, {', '.join(few)}: a verdict needs {MIN_USERS} on each arm"
-        return Verdict(version=version, decision=Decision.HOLD, reason=reason, evidence=evidence)
-    bounds = _Bounds.of(trial, counted, before or {})
-    decision, reason = bounds.decide(trial)
-    return Verdict(version=version, decision=decision, reason=reason, evidence=evidence | asdict(bounds))
+        return evidence, f"too few users, {', '.join(few)}: a verdict needs {MIN_USERS} on each arm"
+    return evidence, ""
 
 
 def _void(trial: Trial, arms: Mapping[str, int], both: Sequence[str]) -> str:
@@ -164,24 +210,21 @@ class _Bounds:
     rails: dict[str, Interval]
     """The change by guardrail, each side at the level of a roll-back."""
     within: dict[str, Interval]
-    """The change by guardrail, each side at `HARM`."""
+    """The change by guardrail, each side at `Trial.harm`."""
 
     @classmethod
     def of(cls, trial: Trial, sessions: Sequence[TrialSession], before: Mapping[str, float]) -> "_Bounds":
         fraction = len(sessions) / trial.horizon
-        reward = _compare(trial, [(each, each.value) for each in sessions], before)
-        tokens = _compare(trial, [(each, each.tokens) for each in sessions], {})
-        rails = {
-            name: _compare(trial, [(each, each.harms[name]) for each in sessions if name in each.harms], {})
-            for name in trial.guardrails
-        }
-        each = HARM / 2 / max(1, len(rails))
+        reward = compare(trial, [(each, each.value) for each in sessions], before)
+        tokens = compare(trial, [(each, each.tokens) for each in sessions], {})
+        rails = rises(trial, sessions)
+        each = trial.harm / 2 / max(1, len(rails))
         return cls(
             promoting=interval(reward, trial.alpha, fraction),
-            harming=interval(reward, HARM / 2, fraction),
+            harming=interval(reward, trial.harm / 2, fraction),
             tokens=interval(tokens, trial.alpha, fraction),
             rails={name: interval(rise, each, fraction) for name, rise in rails.items()},
-            within={name: interval(rise, HARM, fraction) for name, rise in rails.items()},
+            within={name: interval(rise, trial.harm, fraction) for name, rise in rails.items()},
         )
 
     def decide(self, trial: Trial) -> tuple[Decision, str]:
@@ -203,10 +246,18 @@ class _Bounds:
         if cheaper:
             saved = f"{self.tokens} tokens a session"
             return Decision.PROMOTE_CHEAPER, f"no worse by {trial.margin:g} and cheaper: {reward}, {saved}"
-        return Decision.HOLD, f"not shown to be {trial.claim}: {reward}"
+        return Decision.INCONCLUSIVE, f"not shown to be {trial.claim}: {reward}"
 
 
-def _compare(
+def rises(trial: Trial, sessions: Sequence[TrialSession]) -> dict[str, Estimate]:
+    """Return the rise of each guardrail of the trial, challenger minus champion."""
+    return {
+        name: compare(trial, [(each, each.harms[name]) for each in sessions if name in each.harms], {})
+        for name in trial.guardrails
+    }
+
+
+def compare(
     trial: Trial, values: Sequence[tuple[TrialSession, float]], before: Mapping[str, float]
 ) -> Estimate:
     """Return challenger minus champion, from one value of each session."""

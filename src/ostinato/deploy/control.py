@@ -6,14 +6,18 @@ roll-back does not wait for it: it takes the challenger's traffic away at once.
 """
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ostinato.deploy.traffic import roll_back
+from ostinato.deploy.release import end
+from ostinato.deploy.traffic import restored
 from ostinato.store import Store
 from ostinato.store.cycle_log import CycleAction, CycleEntry, cycle_log, log_cycle, said_now
 from ostinato.types import Arm, Decision
 
+DECIDED = "decided"
+"""The message with which the wait for sessions is cancelled when no more are needed."""
 OURS = "cycle"
 """The name under which the cycle logs what it does itself."""
 LAST_WORDS = {
@@ -72,7 +76,7 @@ def say(store: Store, action: CycleAction, by: str, reason: str) -> CycleEntry:
     entry = said_now(by, action, state.cycle, reason)
     log_cycle(store, entry)
     if challenger is not None and LAST_WORDS.get(action) is Decision.ROLL_BACK:
-        roll_back(store, challenger)
+        end(store, challenger[1].experiment, restored(challenger), f"{by} said {action.value}: {reason}")
     return entry
 
 
@@ -113,17 +117,27 @@ class CycleControl:
         """Return the word of a person that ends this cycle's candidate, None when nobody said one."""
         return state_of(cycle_log(self._store)).word
 
-    async def unless(self, work: Awaitable[None]) -> CycleEntry | None:
-        """Wait for `work`, or for a word that ends the candidate: then cancel `work` and return the word."""
+    async def unless(
+        self, work: Awaitable[None], decided: Callable[[], bool] = lambda: False
+    ) -> CycleEntry | None:
+        """Wait for `work`; cancel it when a person ends the candidate, or when it is `decided`.
+
+        `decided` is asked again and again in a thread, and takes a twentieth of one core at most. Return the
+        word of the person, None when there is none.
+        """
         task = asyncio.ensure_future(work)
         try:
             while not task.done():
                 if word := self.word():
                     return word
-                await asyncio.wait({task}, timeout=self._poll_s)
+                started = time.monotonic()
+                if await asyncio.to_thread(decided):
+                    return None
+                took = time.monotonic() - started
+                await asyncio.wait({task}, timeout=max(self._poll_s, 20 * took))
             await task
             return self.word()
         finally:
             if not task.done():
-                task.cancel()
+                task.cancel(DECIDED)
                 await asyncio.wait({task})

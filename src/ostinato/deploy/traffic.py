@@ -21,32 +21,48 @@ def split(store: Store, arms: Sequence[Arm]) -> None:
 
     Raises TrafficError.
     """
+    store.set_arms(shared(store.arms(), arms))
+
+
+def shared(present: Sequence[Arm], arms: Sequence[Arm]) -> list[Arm]:
+    """Return all arms of a store that has `present` when users go to `arms` by their shares.
+
+    Raises TrafficError unless the shares add up to 1.
+    """
     if any(arm.share < 0 for arm in arms) or not math.isclose(sum(arm.share for arm in arms), 1.0):
         shares = ", ".join(f"{arm.name}={arm.share}" for arm in arms)
         raise TrafficError(f"shares must be at least 0 and add up to 1, got {shares}")
     names = {arm.name for arm in arms}
     if len(names) < len(arms):
         raise TrafficError(f"arms need different names, got {', '.join(arm.name for arm in arms)}")
-    others = [replace(arm, share=0.0) for arm in store.arms() if arm.name not in names]
-    store.set_arms([*arms, *others])
+    return [*arms, *(replace(arm, share=0.0) for arm in present if arm.name not in names)]
 
 
 def promote(store: Store, arms: Sequence[Arm]) -> Arm:
     """Send everyone to the challenger's version; `arms` = (champion, challenger). Return the new champion."""
+    split(store, promoted(arms))
+    return promoted(arms)[0]
+
+
+def promoted(arms: Sequence[Arm]) -> tuple[Arm, Arm]:
+    """Return both arms after a promotion."""
     champion, challenger = arms
-    promoted = replace(
-        champion, version=challenger.version, engines=challenger.engines, share=1.0, experiment=""
-    )
-    split(store, (promoted, replace(challenger, share=0.0, experiment="")))
-    return promoted
+    new = replace(champion, version=challenger.version, engines=challenger.engines, share=1.0, experiment="")
+    return new, replace(challenger, share=0.0, experiment="")
 
 
 def roll_back(store: Store, arms: Sequence[Arm]) -> Arm:
-    """Send everyone back to the champion's version; `arms` = (champion, challenger). Return the champion.
+    """Send everyone back to the champion's version; `arms` = (champion, challenger). Return the champion."""
+    split(store, restored(arms))
+    return restored(arms)[0]
 
-    The challenger's arm points there too, so a pinned key is not left on the version that failed.
+
+def restored(arms: Sequence[Arm]) -> tuple[Arm, Arm]:
+    """Return both arms after a roll-back.
+
+    The challenger's arm points to the champion's version too, so a pinned key is not left on the one that
+    failed.
     """
     champion, challenger = arms
-    restored = replace(champion, share=1.0, experiment="")
-    split(store, (restored, replace(restored, name=challenger.name, share=0.0)))
-    return restored
+    old = replace(champion, share=1.0, experiment="")
+    return old, replace(old, name=challenger.name, share=0.0)

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from typing import Literal, Protocol
 
 Period = Literal["live", "ab"]
-"""The part of a cycle that sessions come in: before the collection, or during the A/B test."""
+"""The part of a cycle that sessions come in: before the collection, or while a candidate is released."""
 
 
 class ProgressBar(Protocol):
@@ -31,12 +31,8 @@ class Display(Protocol):
 class LiveTraffic(Protocol):
     """The source of live sessions; the arms in the store say which version serves each user."""
 
-    @property
-    def horizon(self) -> int:
-        """The number of sessions after which an A/B test is over."""
-
-    async def arrive(self, period: Period, since: float) -> None:
-        """Wait until enough sessions that began at `since` or later (seconds since the epoch) have ended."""
+    async def arrive(self, period: Period, since: float, sessions: int) -> None:
+        """Wait until so many sessions that began at `since` or later (seconds since the epoch) have ended."""
 
     def clock(self) -> float:
         """Return the time by which attribution windows are judged, in seconds since the epoch."""

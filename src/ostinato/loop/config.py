@@ -149,6 +149,16 @@ class LiveConfig:
     versions: int = 4
     learning_rate: float = 2e-4
     """Half of practice's: a reward of one session has no group beside it to compare with."""
+    shadow_requests: int = 40
+    """The recorded requests that a candidate answers, out of anybody's sight, before it meets a person; 0 for
+    none."""
+    canary_share: float = 0.1
+    """The share of users who are the first to meet a candidate."""
+    canary_sessions: int = 80
+    """The sessions of all users after which the canary is over, and each step of the ramp; 0 for no step
+    before the A/B test."""
+    ramp: tuple[float, ...] = ()
+    """The wider shares between the canary and the A/B test."""
     challenger_share: float = 0.5
     gate_margin: float = 0.08
     """The loss of solve rate on held-out tasks with which a candidate must not meet developers."""
@@ -313,8 +323,17 @@ def _check_live(live: LiveConfig) -> None:
         raise ConfigError(f"live.claim is {live.claim!r}: it is one of {', '.join(CLAIMS)}")
     if not 0 < live.challenger_share < 1:
         raise ConfigError(f"live.challenger_share is {live.challenger_share}: it lies between 0 and 1")
-    for name, sessions in (("sessions", live.sessions), ("ab_sessions", live.ab_sessions)):
-        if sessions < 1:
+    shares = [0.0, live.canary_share, *live.ramp, live.challenger_share]
+    if live.canary_sessions and shares != sorted(set(shares)):
+        raise ConfigError(
+            f"live.canary_share {live.canary_share}, live.ramp {list(live.ramp)} and live.challenger_share "
+            f"{live.challenger_share}: a release widens, so each is larger than the one before"
+        )
+    if min(live.shadow_requests, live.canary_sessions) < 0:
+        raise ConfigError("live.shadow_requests and live.canary_sessions are 0 at least")
+    for name in ("sessions", "ab_sessions", "canary_sessions"):
+        sessions = getattr(live, name)
+        if sessions < 1 and name != "canary_sessions":
             raise ConfigError(f"live.{name} is {sessions}: make it at least 1")
         if live.developers != PEOPLE and (live.developers < 1 or sessions % live.developers):
             raise ConfigError(

@@ -1,8 +1,8 @@
-"""The cycle on live traffic: collect → reward → train → bench → gate → A/B → verdict → promote or restore.
+"""The cycle on live traffic: collect → reward → train → bench → gate → shadow → canary → A/B → verdict.
 
-A candidate that the gate does not admit never meets a user; one that the A/B does not promote is taken out of
-traffic. Then the champion's weights are published again, as a new version that is served and learnt from, so
-that the next cycle begins like any other.
+A candidate that the gate does not admit, or that fails in its shadow, never meets a user; one that the
+release does not promote is taken out of traffic. Then the champion's weights are published again, as a new
+version that is served and learnt from, so that the next cycle begins like any other.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from ostinato.deploy.gate import ALPHA, gate
 from ostinato.deploy.traffic import split
 from ostinato.loop.base import LiveTraffic
 from ostinato.loop.config import live_definition
+from ostinato.loop.release import release
 from ostinato.loop.results import (
     Admission,
     Champion,
@@ -24,23 +25,27 @@ from ostinato.loop.results import (
     Judged,
     Lived,
     Measured,
-    Moment,
     Published,
+    Shadowed,
     Tested,
 )
 from ostinato.loop.stages.follow_ups import read_follow_ups
 from ostinato.loop.stages.learn import refine, restore
 from ostinato.loop.stages.measure import measure
+from ostinato.loop.stages.shadow import shadow
 from ostinato.loop.stages.suite import suite_of
 from ostinato.loop.stages.watch import drifts_of
-from ostinato.loop.trial import CHAMPION, ab_test, planned
+from ostinato.loop.trial import CHALLENGER, CHAMPION, planned
 from ostinato.loop.workshop import Workshop
 from ostinato.rollout.collect import Collector, Harvest
 from ostinato.store import Store
 from ostinato.store.cycle_log import CycleAction
+from ostinato.store.releases import ReleaseStage, last_release
 from ostinato.types import Arm, Decision, Ending, Source, Task, new_id
 
 T = TypeVar("T")
+ARMS = CHAMPION, CHALLENGER
+"""The arms whose sessions are learnt from; those of a release after its verdict."""
 
 
 async def cycles(
@@ -87,7 +92,8 @@ class Cycle:
         """Run the cycle from live sessions to the verdict; the champion is served until its end."""
         shop, version = self._shop, champion.version
         async with shop.serving(Arm(name=CHAMPION, version=version, share=0.0, engines=())) as engine:
-            deploy(shop.store, version)
+            if not self._is_releasing():
+                deploy(shop.store, version)
             lived = await self._stage("live", Lived, lambda: self._live(version))
             collected = await self._stage("collect", Harvest, self._collect)
             trained = await self._stage("refine", Published, lambda: refine(shop, version))
@@ -111,6 +117,12 @@ class Cycle:
                 ended_at=time.time(),
             )
 
+    def _is_releasing(self) -> bool:
+        """Return whether a killed process left a release under way, whose users stay where they are."""
+        admission = self._shop.run.result(f"{self._name}/admission", Admission)
+        last = None if admission is None else last_release(self._shop.store, admission.experiment)
+        return last is not None and last.stage is not ReleaseStage.OVER
+
     async def _judge(self, champion: Champion, candidate: int) -> Judged:
         shop = self._shop
         passes = shop.config.bench.passes
@@ -118,19 +130,24 @@ class Cycle:
             "gate", Measured, lambda: measure(shop, candidate, self._tasks, passes=passes)
         )
         admission = await self._stage("admission", Admission, lambda: self._admit(champion, benched))
-        tested = None
-        word = self._control.word()
-        if admission.decision is Decision.ADMIT and word is not None:
-            shop.show.say(f"{word.by} said {word.action.value}: the candidate meets nobody")
-        elif admission.decision is Decision.ADMIT:
-            tested = await self._stage(
-                "ab", Tested, lambda: self._test(champion.version, candidate, admission)
+        shadowed = tested = None
+        if admission.decision is Decision.ADMIT and shop.config.live.shadow_requests:
+            shadowed = await self._stage(
+                "shadow", Shadowed, lambda: shadow(shop, champion.version, candidate)
             )
-        return Judged(benched=benched, admission=admission, tested=tested)
+        admitted = (shadowed or admission).decision is Decision.ADMIT
+        word = self._control.word()
+        if admitted and word is not None:
+            shop.show.say(f"{word.by} said {word.action.value}: the candidate meets nobody")
+        elif admitted:
+            tested = await self._stage(
+                "release", Tested, lambda: self._release(champion.version, candidate, admission)
+            )
+        return Judged(benched=benched, admission=admission, shadowed=shadowed, tested=tested)
 
     async def _live(self, version: int) -> Lived:
         """Let the champion serve everybody until enough sessions have ended."""
-        await self._traffic.arrive("live", self._since)
+        await self._traffic.arrive("live", self._since, self._shop.config.live.sessions)
         await _until(self._since + self._shop.config.schedule.every_s)
         ended = self._shop.store.sessions(source=Source.LIVE, arm=CHAMPION, ended=True, since=self._since)
         sessions = [session.id for session in ended if session.ending is not Ending.INFRASTRUCTURE]
@@ -138,15 +155,16 @@ class Cycle:
         return Lived(version=version, sessions=len(sessions), signals=sum(map(len, signals.values())))
 
     async def _collect(self) -> Harvest:
-        """Turn the live sessions into rewards and groups of one."""
+        """Turn the live sessions, those of the last release too, into rewards and groups of one."""
         store = self._shop.store
         sessions = store.sessions(source=Source.LIVE, arm=CHAMPION, ended=True)
-        await read_follow_ups(self._shop, sessions)
+        tested = store.sessions(source=Source.LIVE, arm=CHALLENGER, ended=True)
+        await read_follow_ups(self._shop, [*sessions, *tested])
         for drift in drifts_of(self._shop, sessions, self._since, self._traffic.clock()):
             way = "rises" if drift.rises else "falls"
             self._control.log(CycleAction.ALARM, f"{drift.behaviour} {way} from session {drift.began} on")
         collector = Collector(self._shop.store, live_definition(self._shop.config.live))
-        harvest = collector.harvest(CHAMPION, self._traffic.strata(), as_of=self._traffic.clock())
+        harvest = collector.harvest(ARMS, self._traffic.strata(), as_of=self._traffic.clock())
         self._shop.show.say(
             f"collected {harvest.sessions} sessions and {harvest.signals} signals, "
             f"mean reward {harvest.mean_reward:.2f}"
@@ -174,19 +192,10 @@ class Cycle:
         shop.show.say(f"gate: {verdict.decision} ({verdict.reason})")
         return Admission(decision=verdict.decision, reason=verdict.reason, experiment=experiment, alpha=alpha)
 
-    async def _test(self, champion: int, candidate: int, admission: Admission) -> Tested:
-        trial = planned(
-            self._shop.config.live, admission.experiment, admission.alpha, horizon=self._traffic.horizon
-        )
-        began = await self._stage("ab-began", Moment, _now)
-        return await ab_test(
-            self._shop,
-            self._traffic,
-            trial,
-            self._control,
-            champion=champion,
-            candidate=candidate,
-            since=began.at,
+    async def _release(self, champion: int, candidate: int, admission: Admission) -> Tested:
+        plan = planned(self._shop.config.live, admission.experiment, admission.alpha)
+        return await release(
+            self._shop, self._traffic, plan, self._control, champion=champion, candidate=candidate
         )
 
     async def _stage(self, name: str, schema: type[T], work: Callable[[], Awaitable[T]]) -> T:
@@ -203,10 +212,6 @@ class Cycle:
 async def _until(moment: float) -> None:
     """Wait until then, in seconds since the epoch; a moment that is over is not waited for."""
     await asyncio.sleep(max(0.0, moment - time.time()))
-
-
-async def _now() -> Moment:
-    return Moment(at=time.time())
 
 
 def deploy(store: Store, version: int) -> None:

@@ -56,25 +56,18 @@ class PeopleTraffic:
         self,
         store: Store,
         *,
-        sessions: int,
-        horizon: int,
         definition: LiveDefinition = LIVE,
         now: Callable[[], float] = time.time,
         poll_s: float = POLL_S,
     ) -> None:
         self._store = store
-        self._wanted: dict[Period, int] = {"live": sessions, "ab": horizon}
         self._definition = definition
         self._now = now
         self._poll_s = poll_s
 
-    @property
-    def horizon(self) -> int:
-        return self._wanted["ab"]
-
-    async def arrive(self, period: Period, since: float) -> None:
+    async def arrive(self, period: Period, since: float, sessions: int) -> None:
         while True:
-            if self._settled(since, self._wanted[period]):
+            if self._settled(since, sessions):
                 return
             await asyncio.sleep(self._poll_s)
 

@@ -13,13 +13,6 @@ Counters = Mapping[str, int | float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
-    """The time at which something began, in seconds since the epoch: a resumed stage goes on from it."""
-
-    at: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
     """The newest version after a stage that may have published one."""
 
@@ -100,11 +93,22 @@ class ArmSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tested:
-    """The verdict of an A/B test with its evidence."""
+class Shadowed:
+    """The shadow of a candidate: what it did with recorded requests, out of anybody's sight."""
 
     decision: Decision
     reason: str
+    requests: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tested:
+    """The verdict of a release with its evidence."""
+
+    decision: Decision
+    reason: str
+    steps: tuple[str, ...]
+    """The steps that it entered: canary, ramp, split, over."""
     arms: Mapping[str, ArmSummary]
     evidence: Mapping[str, Any]
     engine: Counters
@@ -113,19 +117,25 @@ class Tested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The judgement of a candidate. A candidate that is not admitted is not tested."""
+    """The judgement of a candidate. One not admitted has no shadow; one refused there meets nobody."""
 
     benched: Measured
     admission: Admission
+    shadowed: Shadowed | None
     tested: Tested | None
 
     @property
+    def last(self) -> Admission | Shadowed | Tested:
+        """The step that it came to."""
+        return self.tested or self.shadowed or self.admission
+
+    @property
     def decision(self) -> Decision:
-        return (self.tested or self.admission).decision
+        return self.last.decision
 
     @property
     def reason(self) -> str:
-        return (self.tested or self.admission).reason
+        return self.last.reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

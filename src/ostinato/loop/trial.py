@@ -1,48 +1,45 @@
-"""The A/B test of one candidate: users are assigned to arms, their sessions become observations, a verdict
-is reached and acted on.
-
-Nobody stays on a version that was not promoted.
-"""
+"""The comparison of two versions on live traffic: sessions become observations, those become a verdict."""
 
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from statistics import fmean
 
 from ostinato.deploy.abtest import Claim, Trial, TrialSession, judge
 from ostinato.deploy.control import LAST_WORDS, CycleControl
-from ostinato.deploy.traffic import promote, roll_back, split
-from ostinato.loop.base import LiveTraffic
+from ostinato.deploy.release import ReleasePlan, plan_of
 from ostinato.loop.config import LiveConfig, live_definition
-from ostinato.loop.results import ArmSummary, Tested
+from ostinato.loop.results import ArmSummary
 from ostinato.loop.run import START
-from ostinato.loop.stages.follow_ups import read_follow_ups
 from ostinato.loop.stages.watch import alarms_of_trial, watched
 from ostinato.loop.workshop import Workshop
 from ostinato.model.families import load_renderer
 from ostinato.rewards.live.definition import LiveDefinition
 from ostinato.rewards.live.facts import CLEAREST
 from ostinato.rewards.monitors.alarms import Alarm
-from ostinato.store import Ledger, Store
+from ostinato.store import Store
 from ostinato.store.cycle_log import CycleAction, CycleEntry, cycle_log
-from ostinato.types import Arm, Decision, Ending, Session, Signal, SignalKind, Source, State, Turn, Verdict
+from ostinato.types import Arm, Decision, Ending, Reward, Session, Signal, SignalKind, Source, Turn, Verdict
 
 CHAMPION = "champion"
 CHALLENGER = "challenger"
 GUARDRAILS = {"complaints": 0.1, "abandoned": 0.1, "broken": 0.1, "latency": math.log(1.5)}
 """The first three are shares of sessions; the last is the logarithm of a turn's latency, so half as much
 again is too much."""
+FAILED = 0.05
+"""The limit, before the split, of the share of sessions that our own failure ended: an engine that dies under
+a candidate must not wait for a verdict, since such sessions have no reward."""
 
 
-def planned(live: LiveConfig, experiment: str, alpha: float, *, horizon: int) -> Trial:
-    """Return the terms of a trial under the run's settings."""
+def planned(live: LiveConfig, experiment: str, alpha: float) -> ReleasePlan:
+    """Return the plan of a release, with the terms of its trial, under the run's settings."""
     claim = Claim(live.claim)
-    return Trial(
+    terms = Trial(
         experiment=experiment,
         share=live.challenger_share,
-        horizon=horizon,
+        horizon=live.ab_sessions,
         alpha=alpha,
         claim=claim,
         margin=live.cheaper_reward_margin if claim is Claim.CHEAPER else 0.0,
@@ -50,58 +47,8 @@ def planned(live: LiveConfig, experiment: str, alpha: float, *, horizon: int) ->
         champion=CHAMPION,
         challenger=CHALLENGER,
     )
-
-
-async def ab_test(
-    shop: Workshop,
-    traffic: LiveTraffic,
-    trial: Trial,
-    control: CycleControl,
-    *,
-    champion: int,
-    candidate: int,
-    since: float,
-) -> Tested:
-    """Split the users between both versions, judge, and act on the verdict. The champion is served already.
-
-    A word of a person ends it at once and overrules the verdict. An interrupted test goes on as the same
-    trial: what its users did from `since` on counts, and is accounted for.
-    """
-    challenger = Arm(name=CHALLENGER, version=candidate, share=0.0, engines=())
-    async with shop.serving(challenger) as engine:
-        engines = {arm.name: arm.engines for arm in shop.store.arms()}
-        arms = [
-            Arm(name=name, version=version, share=share, engines=engines[name], experiment=trial.experiment)
-            for name, version, share in (
-                (CHAMPION, champion, 1 - trial.share),
-                (CHALLENGER, candidate, trial.share),
-            )
-        ]
-        split(shop.store, arms)
-        log_terms(shop.store, control, trial, since=since, versions=(champion, candidate))
-        word = await control.unless(traffic.arrive("ab", since))
-        await read_follow_ups(shop, shop.store.sessions(source=Source.LIVE, ended=True, since=since))
-        definition = live_definition(shop.config.live)
-        observations, verdict = decide(
-            shop.store, definition, candidate, trial, since=since, as_of=traffic.clock()
-        )
-        if verdict.decision.promotes and (found := _alarms(shop, trial, since, traffic.clock())):
-            verdict = held(verdict, found)
-            shop.store.add_verdict(verdict)
-            control.log(CycleAction.ALARM, verdict.reason)
-        if word is not None:
-            verdict = overruled(verdict, word)
-            shop.store.add_verdict(verdict)
-        act = promote if verdict.decision.promotes else roll_back
-        act(shop.store, arms)
-        shop.show.say(f"A/B: {verdict.decision} ({verdict.reason})")
-        return Tested(
-            decision=verdict.decision,
-            reason=verdict.reason,
-            arms={arm.name: summary(arm, observations) for arm in arms},
-            evidence=verdict.evidence,
-            engine=await shop.counters(engine),
-        )
+    canary = live.canary_share, live.canary_sessions
+    return plan_of(terms, canary=canary, ramp=live.ramp, early=GUARDRAILS | {"failed": FAILED})
 
 
 def log_terms(
@@ -119,21 +66,29 @@ def log_terms(
     control.log(CycleAction.TRIAL_BEGAN, json.dumps(terms))
 
 
-def decide(
-    store: Store, definition: LiveDefinition, candidate: int, trial: Trial, *, since: float, as_of: float
+def judged(
+    store: Store,
+    definition: LiveDefinition,
+    candidate: int,
+    trial: Trial,
+    *,
+    since: float,
+    before: float,
+    as_of: float,
 ) -> tuple[list[TrialSession], Verdict]:
-    """Return the trial's observations and the verdict on them, which is recorded."""
-    sessions = _of_trial(store, trial, since)
-    Ledger(store).account_sessions([session.id for session in sessions], State.MEASURED)
-    observations = observe(store, definition, sessions, as_of)
-    verdict = judge(candidate, trial, observations, usual(store, definition, before=since, as_of=as_of))
-    store.add_verdict(verdict)
-    return observations, verdict
+    """Return the observations of the sessions that began at `since` or later, and the verdict on them.
+
+    Habits are those from `before` anybody met the candidate. All times are in seconds since the epoch.
+    """
+    observations = observe(store, definition, of_trial(store, trial, since), as_of)
+    habits = usual(store, definition, before=before, as_of=as_of)
+    return observations, judge(candidate, trial, observations, habits)
 
 
-def _alarms(shop: Workshop, trial: Trial, since: float, as_of: float) -> list[Alarm]:
+def alarms_in(shop: Workshop, trial: Trial, since: float, as_of: float) -> list[Alarm]:
+    """Return what the monitors say of the challenger's sessions against the champion's."""
     tokenizer = load_renderer(shop.run.checkpoint(START)).tokenizer
-    sessions = _of_trial(shop.store, trial, since)
+    sessions = of_trial(shop.store, trial, since)
     seen = watched(shop.store, tokenizer, live_definition(shop.config.live), sessions, as_of)
     return alarms_of_trial(seen, trial)
 
@@ -159,7 +114,8 @@ def overruled(verdict: Verdict, word: CycleEntry) -> Verdict:
     )
 
 
-def _of_trial(store: Store, trial: Trial, since: float) -> list[Session]:
+def of_trial(store: Store, trial: Trial, since: float) -> list[Session]:
+    """Return the ended sessions of both arms that began at `since` or later, in seconds since the epoch."""
     return [
         session
         for arm in (trial.champion, trial.challenger)
@@ -177,8 +133,37 @@ def observe(
     ours = [session for session in sessions if session.ending is not Ending.INFRASTRUCTURE]
     ids = [session.id for session in ours]
     turns, signals = store.turns_of(ids), store.signals_of(ids)
-    observed = (_observed(definition, s, turns.get(s.id, []), signals.get(s.id, []), as_of) for s in ours)
-    return [each for each in observed if each is not None]
+    observed = []
+    for session in ours:
+        mine, said = turns.get(session.id, []), signals.get(session.id, [])
+        reward = definition.settled(session.id, mine, said, as_of=as_of)
+        if reward is not None:
+            observed.append(_observed(definition, session, mine, said, reward))
+    return observed
+
+
+def heard(
+    store: Store, definition: LiveDefinition, sessions: Iterable[Session], as_of: float
+) -> list[TrialSession]:
+    """Return what is known of the harms of each session, whatever its age, those that failed included.
+
+    The reward is that of what is known so far, and means nothing yet.
+    """
+    listed = list(sessions)
+    ids = [session.id for session in listed]
+    turns, signals = store.turns_of(ids), store.signals_of(ids)
+    told = []
+    for session in listed:
+        mine, said = turns.get(session.id, []), signals.get(session.id, [])
+        failed = session.ending is Ending.INFRASTRUCTURE
+        if failed or not mine:
+            harms = {"failed": float(failed)}
+            told.append(_outcome(session, value=0.0, tokens=0.0, harms=harms))
+            continue
+        reward = definition.score(session.id, mine, said, as_of=as_of)
+        one = _observed(definition, session, mine, said, reward)
+        told.append(replace(one, harms={**one.harms, "failed": 0.0}))
+    return told
 
 
 def _observed(
@@ -186,19 +171,14 @@ def _observed(
     session: Session,
     turns: Sequence[Turn],
     signals: Sequence[Signal],
-    as_of: float,
-) -> TrialSession | None:
-    reward = definition.settled(session.id, turns, signals, as_of=as_of)
-    if reward is None:
-        return None
+    reward: Reward,
+) -> TrialSession:
     told = [s for s in signals if s.observed_at <= definition.settles_at(turns)]
     said = {s.kind for s in told if s.value != 0.0}
     angry = SignalKind.COMPLAINT in said or any(map(_is_displeased, told))
     left = SignalKind.ABANDONED in said or session.ending is Ending.ABANDONED
-    return TrialSession(
-        arm=session.arm,
-        user=session.user,
-        at=session.started_at,
+    return _outcome(
+        session,
         value=reward.total,
         tokens=float(sum(len(turn.completion.ids) for turn in turns)),
         harms={
@@ -207,6 +187,12 @@ def _observed(
             "broken": float(any(part.name == "broken" and part.value < 0 for part in reward.parts)),
             "latency": fmean(math.log(max(turn.latency_s, 1e-3)) for turn in turns),
         },
+    )
+
+
+def _outcome(session: Session, value: float, tokens: float, harms: Mapping[str, float]) -> TrialSession:
+    return TrialSession(
+        arm=session.arm, user=session.user, at=session.started_at, value=value, tokens=tokens, harms=harms
     )
 
 

@@ -116,11 +116,13 @@ class Workshop:
     async def serving(self, arm: Arm, *, follow: bool = False) -> AsyncIterator[Service]:
         """Start the engine of `arm`, whose address is filled in, and put the arm; stop the engine at the end.
 
-        The engine serves the arm's version, or with `follow` always the newest one that is published.
+        The engine serves the arm's version, or with `follow` always the newest one that is published. An arm
+        that serves this version already keeps its share and experiment.
         """
         version = None if follow else arm.version
         engine = await self.engine(f"engine-{arm.name}", version)
-        self.put_arm(replace(arm, engines=(engine.url,)))
+        present = (each for each in self.store.arms() if (each.name, each.version) == (arm.name, arm.version))
+        self.put_arm(replace(next(present, arm), engines=(engine.url,)))
         yield engine
         await self.services.stop(engine)
 

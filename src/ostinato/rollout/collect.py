@@ -37,8 +37,21 @@ class Harvest:
     mean_reward: float
 
 
+def await_collection(store: Store, sessions: Sequence[Session]) -> None:
+    """Leave ended live sessions for the next collection, each of their turns with a state until then.
+
+    Those that our own failure ended are void, and are not waited for.
+    """
+    ledger = Ledger(store)
+    void = [session.id for session in sessions if session.ending is Ending.INFRASTRUCTURE]
+    ids = [session.id for session in sessions if session.ending is not Ending.INFRASTRUCTURE]
+    ledger.account_sessions(void, State.VOID)
+    ledger.account_sessions(ids, State.CENSORED)
+    ledger.wait([prompt for prompt, _ in ledger.live_prompts(ids).values()], State.CENSORED)
+
+
 class Collector:
-    """The collector of live sessions: those of one arm become groups, each session once."""
+    """The collector of live sessions: those of some arms become groups, each session once."""
 
     def __init__(self, store: Store, definition: LiveDefinition) -> None:
         self._store = store
@@ -46,15 +59,15 @@ class Collector:
         self._definition = definition
         keep_definition(store, definition.hash(), definition.text())
 
-    def harvest(self, arm: str, stratum_of: Mapping[str, str], *, as_of: float) -> Harvest:
-        """Offer the sessions of `arm` that are ready, and return the figures.
+    def harvest(self, arms: Sequence[str], stratum_of: Mapping[str, str], *, as_of: float) -> Harvest:
+        """Offer the sessions of `arms` that are ready, and return the figures.
 
         `stratum_of` maps a task id to its stratum; sessions without a task share one. A session is taken when
         its attribution window is over at `as_of` (seconds since the epoch), whether it got feedback or not:
         otherwise only sessions with feedback would be learnt from. The others wait.
         """
         self._ledger.reopen()
-        prompts = self._uncollected(arm)
+        prompts = self._uncollected(arms)
         given, withheld = self._split(prompts)
         scored = score_live(self._store, self._definition, given, as_of=as_of)
         waits = {session.id for session, (_, phase) in prompts.items() if phase is Phase.OFFERED}
@@ -76,13 +89,13 @@ class Collector:
             mean_reward=sum(each.reward.total for each in ripe) / max(1, len(ripe)),
         )
 
-    def _uncollected(self, arm: str) -> dict[Session, Known]:
+    def _uncollected(self, arms: Sequence[str]) -> dict[Session, Known]:
         """Return the ended sessions whose prompt is not at its end, with the prompt and its phase.
 
         Turns that came after the end of a prompt are accounted as too late, and sessions that our own failure
         ended as void.
         """
-        ended = self._store.sessions(source=Source.LIVE, arm=arm, ended=True)
+        ended = [s for arm in arms for s in self._store.sessions(source=Source.LIVE, arm=arm, ended=True)]
         ours = [session for session in ended if session.ending is not Ending.INFRASTRUCTURE]
         void = [session.id for session in ended if session.ending is Ending.INFRASTRUCTURE]
         self._ledger.account_sessions(void, State.VOID)

@@ -7,10 +7,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import Connection, RowMapping, Select, Table, bindparam, delete, func, select, update
+from sqlalchemy import Connection, RowMapping, Select, Table, bindparam, func, select, update
 
 from ostinato.store.accounts import DECISIONS, Accounts, agrees, read_roles
 from ostinato.store.sql import increments, row_conversion, schema
+from ostinato.store.sql.arms import put_arms
 from ostinato.store.sql.chunks import rows_in, values_in
 from ostinato.store.sql.database import Database, StoreError
 from ostinato.store.sql.increments import ReadTurn
@@ -35,9 +36,6 @@ T = TypeVar("T")
 TURN_IDENTITY = tuple({each.name for each in schema.turns.c} - {"base", "prompt_ids"})
 """What two records of one turn must have in common; `digest` stands for the prompt, however it is stored."""
 NO_KEYS: Mapping[str, bool] = {}
-COUNT_ARMS_REVISION = (
-    update(schema.counters).where(schema.counters.c.name == "arms").values(value=schema.counters.c.value + 1)
-)
 OWNER_OF_KEY = select(schema.keys.c.user, schema.keys.c.organisation, schema.keys.c.revoked_at).where(
     schema.keys.c.hash == bindparam("hash")
 )
@@ -280,11 +278,7 @@ class Store:
     def set_arms(self, arms: Sequence[Arm]) -> None:
         """Replace all arms at once and raise the revision; a reader sees the old ones or the new ones."""
         with self.database.write() as connection:
-            connection.execute(delete(schema.arms))
-            if arms:
-                connection.execute(schema.arms.insert(), row_conversion.arm_rows(arms))
-            self._insert(connection, schema.counters, ({"name": "arms", "value": 0},))
-            connection.execute(COUNT_ARMS_REVISION)
+            put_arms(self.database, connection, arms)
 
     def arms(self) -> list[Arm]:
         return self._all(select(schema.arms).order_by(schema.arms.c.position), row_conversion.arm_of)

@@ -73,7 +73,8 @@ class Decision(StrEnum):
     PROMOTE = "promote"  # shown to be better
     PROMOTE_CHEAPER = "promote_cheaper"  # shown to be cheaper, and no worse by more than a margin
     ADMIT = "admit"  # may meet developers in an A/B trial
-    HOLD = "hold"
+    HOLD = "hold"  # no decision: the evidence is missing, cannot be trusted, or raises an alarm
+    INCONCLUSIVE = "inconclusive"  # a trial came to its planned end and showed nothing
     ROLL_BACK = "roll_back"
 
     @property

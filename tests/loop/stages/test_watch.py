@@ -14,7 +14,7 @@ from ostinato.rewards.live.definition import LIVE
 from ostinato.store import Store
 from ostinato.types import Decision, Ending, Signal, SignalKind, Verdict
 
-TRIAL: Trial = planned(LiveConfig(), "x", 0.02, horizon=10)
+TRIAL: Trial = planned(LiveConfig(), "x", 0.02).trial
 LATER = 1e6
 
 

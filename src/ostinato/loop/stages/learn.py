@@ -16,10 +16,18 @@ from ostinato.train.config import LearnerConfig, LearnerProcess, PutBackProcess
 async def refine(shop: Workshop, champion: int) -> Published:
     """Let the learner go on from the champion on the groups that wait.
 
-    Return the candidate's version, which is the champion's when there was nothing to learn from.
+    Return the candidate's version, which is the champion's when there was nothing to learn from. Sessions of
+    the trial before are as far behind as its candidate and this one together, and one version more when the
+    champion was published again.
     """
     live = shop.config.live
-    config = replace(shop.config.refine, versions=None, spread=True, learning_rate=live.learning_rate)
+    config = replace(
+        shop.config.refine,
+        versions=None,
+        spread=True,
+        learning_rate=live.learning_rate,
+        staleness=max(shop.config.refine.staleness, 2 * live.versions + 1),
+    )
     until = champion + live.versions
     learner = await start_learner(shop, "live", config, until=until, before="practice")
     log = shop.run.directory / "learner-live" / "learner.jsonl"

@@ -15,7 +15,7 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA = 12
+SCHEMA = 13
 """The number of this layout; it rises whenever a table changes."""
 METADATA = MetaData()
 
@@ -162,6 +162,19 @@ cycle_log = Table(
     Column("detail", Text, nullable=False),
 )
 """Append-only: what the cycle did, and what people told it to do."""
+releases = Table(
+    "releases",
+    METADATA,
+    Column("order", Integer, primary_key=True),
+    Column("experiment", Text, nullable=False, index=True),
+    Column("at", Float, nullable=False),
+    Column("stage", Text, nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("share", Float, nullable=False),
+    Column("detail", Text, nullable=False),
+)
+"""Append-only: the steps of a candidate on its way to people. The last row of an experiment says where it
+is."""
 arms = Table(
     "arms",
     METADATA,

@@ -10,6 +10,7 @@ from ostinato.store.sql.schema import (
     definitions,
     groups,
     passes,
+    releases,
     rewards,
     samples,
     signals,
@@ -40,6 +41,8 @@ def upgrade(connection: Connection, layout: int) -> None:
         slots.create(connection, checkfirst=True)
     if layout < 12:
         _to_12(connection)
+    if layout < 13:
+        releases.create(connection, checkfirst=True)
     connection.execute(update(counters).where(counters.c.name == "schema").values(value=SCHEMA))
 
 

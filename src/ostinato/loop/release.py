@@ -1,0 +1,229 @@
+"""The release of one candidate: canary, ramp and split on live traffic, and the end of it.
+
+Where it is, is a row in the store. A process that is killed goes on at that step, and a release that anybody
+ended stays ended. Nobody stays on a version that was not promoted.
+"""
+
+import asyncio
+from dataclasses import replace
+
+from ostinato.deploy.abtest import TrialSession
+from ostinato.deploy.control import CycleControl
+from ostinato.deploy.release import ReleasePlan, end, guard, widen
+from ostinato.deploy.traffic import promoted, restored
+from ostinato.loop.base import LiveTraffic
+from ostinato.loop.config import live_definition
+from ostinato.loop.results import Tested
+from ostinato.loop.stages.follow_ups import read_follow_ups
+from ostinato.loop.trial import (
+    CHALLENGER,
+    CHAMPION,
+    alarms_in,
+    heard,
+    held,
+    judged,
+    log_terms,
+    observe,
+    of_trial,
+    overruled,
+    summary,
+    usual,
+)
+from ostinato.loop.workshop import Workshop
+from ostinato.rewards.monitors.alarms import Alarm
+from ostinato.rollout.collect import await_collection
+from ostinato.store import Store
+from ostinato.store.cycle_log import CycleAction
+from ostinato.store.releases import Release, ReleaseStage, last_release, releases
+from ostinato.types import Arm, Decision, Source, Verdict
+
+SETTLE_S = 1.0
+"""The time after a change of shares in which sessions do not count; gateways notice within a quarter."""
+YOUNG_S = 5.0
+"""A look while sessions come leaves out those whose windows ended less than this ago: their last words may
+be on the way."""
+
+
+class Releasing:
+    """One release under way; the champion is served already, and `arms` = (champion, challenger)."""
+
+    def __init__(
+        self,
+        shop: Workshop,
+        traffic: LiveTraffic,
+        plan: ReleasePlan,
+        control: CycleControl,
+        arms: tuple[Arm, Arm],
+    ) -> None:
+        self._shop = shop
+        self._traffic = traffic
+        self._plan = plan
+        self._control = control
+        self._arms = arms
+        self._verdict: Verdict | None = None
+        self._observations: list[TrialSession] = []
+        self._seen = 0
+
+    async def run(self) -> tuple[Verdict, list[TrialSession]]:
+        """Take the candidate from the step where it is to its end; return the verdict and what it saw."""
+        if (recorded := self._recorded()) is not None:
+            self._act(recorded)
+            return recorded, self._observations
+        for number in range(self._at(), len(self._plan.steps)):
+            if self._control.word() is not None:
+                break
+            row = widen(self._shop.store, self._plan, number, self._arms)
+            if row.stage is ReleaseStage.OVER:
+                break
+            self._shop.show.say(f"{row.stage.value}: {row.share:.0%} of users meet version {self._candidate}")
+            if await self._step(number, row):
+                break
+        return self._conclude(), self._observations
+
+    @property
+    def _candidate(self) -> int:
+        return self._arms[1].version
+
+    def _at(self) -> int:
+        """Return the step to begin or to go on with."""
+        last = last_release(self._shop.store, self._plan.trial.experiment)
+        return 0 if last is None else last.step
+
+    async def _step(self, number: int, row: Release) -> bool:
+        """Let people work until the step is over or decided; return whether the release is over."""
+        since = row.at + SETTLE_S
+        step, self._seen = self._plan.steps[number], 0
+        if step.stage is ReleaseStage.SPLIT:
+            versions = self._arms[0].version, self._candidate
+            store, trial = self._shop.store, self._plan.trial
+            log_terms(store, self._control, trial, since=since, versions=versions)
+        await asyncio.sleep(SETTLE_S)
+
+        over = False
+
+        def decided() -> bool:
+            nonlocal over
+            over = self._has_more(number, since) and self._look(number, since, YOUNG_S)
+            return over
+
+        arrive = self._traffic.arrive("ab", since, step.sessions)
+        word = await self._control.unless(arrive, decided)
+        if word is not None:
+            self._look(number, since, YOUNG_S)  # to tell what the numbers said
+        if over or word is not None:
+            return True
+        sessions = self._shop.store.sessions(source=Source.LIVE, ended=True, since=since)
+        await read_follow_ups(self._shop, sessions)
+        return self._look(number, since, 0.0)
+
+    def _has_more(self, number: int, since: float) -> bool:
+        """Return whether a hundredth of the step's sessions has ended since the last look."""
+        ended = len(of_trial(self._shop.store, self._plan.trial, since))
+        if ended - self._seen < max(1.0, self._plan.steps[number].sessions / 100):
+            return False
+        self._seen = ended
+        return True
+
+    def _look(self, number: int, since: float, young_s: float) -> bool:
+        """Judge what is known now; return whether that ends the release.
+
+        A roll-back takes effect here, while sessions in flight still end.
+        """
+        store, definition = self._shop.store, live_definition(self._shop.config.live)
+        trial, as_of = self._plan.trial_of(number), self._traffic.clock() - young_s
+        began = _began(store, self._plan)
+        if self._plan.steps[number].stage is ReleaseStage.SPLIT:
+            self._observations, self._verdict = judged(
+                store, definition, self._candidate, trial, since=since, as_of=as_of, before=began
+            )
+            return self._is_over(self._verdict)
+        sessions = of_trial(store, trial, since)
+        self._observations = observe(store, definition, sessions, as_of)
+        told = heard(store, definition, sessions, as_of)
+        habits = usual(store, definition, before=began, as_of=as_of)
+        self._verdict = guard(self._candidate, trial, told, self._observations, habits)
+        return self._is_over(self._verdict)
+
+    def _is_over(self, verdict: Verdict) -> bool:
+        if verdict.decision is Decision.ROLL_BACK:
+            self._act(verdict)
+        return verdict.decision is not Decision.HOLD or "void" in verdict.evidence
+
+    def _conclude(self) -> Verdict:
+        """Record the verdict, or the word of a person in its place, and act on it."""
+        store, word = self._shop.store, self._control.word()
+        verdict = self._verdict or Verdict(
+            version=self._candidate, decision=Decision.HOLD, reason="nobody met it", evidence={}
+        )
+        if verdict.decision.promotes and (found := self._alarms()):
+            store.add_verdict(verdict)
+            verdict = held(verdict, found)
+            self._control.log(CycleAction.ALARM, verdict.reason)
+        if word is not None:
+            store.add_verdict(verdict)
+            verdict = overruled(verdict, word)
+        evidence = {**verdict.evidence, "release": self._plan.trial.experiment}
+        verdict = replace(verdict, evidence=evidence)
+        ended = self._act(verdict)
+        if verdict.decision.promotes and ended.detail != _detail(verdict):  # somebody was faster
+            verdict = replace(verdict, decision=Decision.ROLL_BACK, reason=ended.detail)
+        store.add_verdict(verdict)
+        return verdict
+
+    def _act(self, verdict: Verdict) -> Release:
+        """End the release as the verdict says; return the row that ended it, which may be an earlier one."""
+        after = promoted(self._arms) if verdict.decision.promotes else restored(self._arms)
+        return end(self._shop.store, self._plan.trial.experiment, after, _detail(verdict))
+
+    def _recorded(self) -> Verdict | None:
+        """Return the verdict of this release if a process recorded it before it was killed."""
+        experiment = self._plan.trial.experiment
+        verdicts = self._shop.store.verdicts(self._candidate)
+        return next((each for each in verdicts if each.evidence.get("release") == experiment), None)
+
+    def _alarms(self) -> list[Alarm]:
+        since = releases(self._shop.store, self._plan.trial.experiment)[-1].at + SETTLE_S
+        return alarms_in(self._shop, self._plan.trial, since, self._traffic.clock())
+
+
+async def release(
+    shop: Workshop,
+    traffic: LiveTraffic,
+    plan: ReleasePlan,
+    control: CycleControl,
+    *,
+    champion: int,
+    candidate: int,
+) -> Tested:
+    """Take a candidate to people, step by step, and act on the verdict. The champion is served already.
+
+    A word of a person ends it at once and overrules the verdict. An interrupted release goes on as the same
+    one.
+    """
+    async with shop.serving(Arm(name=CHALLENGER, version=candidate, share=0.0, engines=())) as engine:
+        present = {arm.name: arm for arm in shop.store.arms()}
+        arms = (
+            replace(present[CHAMPION], version=champion, experiment=plan.trial.experiment),
+            replace(present[CHALLENGER], version=candidate, experiment=plan.trial.experiment),
+        )
+        releasing = Releasing(shop, traffic, plan, control, arms)
+        verdict, observations = await releasing.run()
+        await_collection(shop.store, of_trial(shop.store, plan.trial, _began(shop.store, plan)))
+        shop.show.say(f"release: {verdict.decision} ({verdict.reason})")
+        return Tested(
+            decision=verdict.decision,
+            reason=verdict.reason,
+            steps=tuple(row.stage.value for row in releases(shop.store, plan.trial.experiment)),
+            arms={arm.name: summary(arm, observations) for arm in arms},
+            evidence=verdict.evidence,
+            engine=await shop.counters(engine),
+        )
+
+
+def _detail(verdict: Verdict) -> str:
+    return f"{verdict.decision.value}: {verdict.reason}"
+
+
+def _began(store: Store, plan: ReleasePlan) -> float:
+    """Return the moment at which the release began; far in the future when nobody met the candidate."""
+    return next((row.at for row in releases(store, plan.trial.experiment)), float("inf"))
