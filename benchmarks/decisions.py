@@ -13,6 +13,8 @@ The functions of `ostinato.deploy` themselves decide simulated tests, on arrays 
   sampled anew.
 - `thirty_cycles`: the same candidates thirty times in a row, each trial at its level from the budget.
 - `power`: the chance that a better candidate is promoted, and the sizes that 80 % would need.
+- `releases`: canary, ramp and split at the size of a product (`releases.py`).
+- `bad`: planted bad candidates of four kinds before gate and A/B of the demo's sizes, all that is promoted.
 
 Intervals are Wilson's, 95 %.
 """
@@ -29,18 +31,18 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from benchmarks.measure import Run, table
+from benchmarks.releases import Row, rate, releases
 from ostinato.config import load
 from ostinato.demo.commands import DEMO
 from ostinato.deploy.abtest import HARM, MIN_USERS, Trial, TrialSession, effect, judge
 from ostinato.deploy.budget import next_alpha
 from ostinato.deploy.gate import ALPHA, PRIMARY, SLACK, change, mean_of, p_values, unproven
-from ostinato.deploy.statistics import Floats, half_width, wilson
+from ostinato.deploy.statistics import Floats, half_width
 from ostinato.loop.config import RunConfig
 from ostinato.loop.stages.problems import HELD_OUT_SEED
 from ostinato.tasks.pebble.source import pebbles
 from ostinato.types import Decision, Verdict
 
-Row = dict[str, Any]
 Rng = np.random.Generator
 CONFIG = load(RunConfig, DEMO)
 DEVELOPERS = int(CONFIG.live.developers)
@@ -57,11 +59,6 @@ SPREAD, WOBBLE = 0.25, 0.05
 """The standard deviations between clusters of their difficulty and of the change by another version."""
 WORTH = 1.5
 """The difference in reward between a kept and a reverted edit, which turns solve rate into live reward."""
-
-
-def rate(happened: int, n: int, **more: Any) -> Row:
-    score = wilson(happened, n)
-    return {"rate": happened / n, "low": score.low, "high": score.high, "n": n, **more}
 
 
 # ---------------------------------------------------------------- A/A tests, a look at every session
@@ -158,7 +155,9 @@ def held_out(split: str, n: int) -> Floats:
     return np.asarray(np.eye(member.max() + 1)[member])
 
 
-def gates(rng: Rng, n: int, gain: float, *, margin: float, alpha: Any, scale: int = 1) -> dict[str, Floats]:
+def gates(
+    rng: Rng, n: int, gain: float, *, margin: float, alpha: Any, scale: int = 1, asked: float = 0.0
+) -> dict[str, Floats]:
     """Return the decisions of `n` gates on a candidate that solves `gain` more where possible."""
     passes, changes = CONFIG.bench.passes, {}
     for split, count in HELD_OUT.items():
@@ -178,7 +177,8 @@ def gates(rng: Rng, n: int, gain: float, *, margin: float, alpha: Any, scale: in
     tasks = np.eye(sum(len(held_out(split, scale * count)) for split, count in HELD_OUT.items()))
     rises = {}
     for name, share in RATES.items():
-        one, other = (rng.binomial(passes, share, (n, len(tasks))) / passes for _ in range(2))
+        more = asked if name == "asked" else 0.0
+        one, other = (rng.binomial(passes, p, (n, len(tasks))) / passes for p in (share + more, share))
         rises[name] = change(one - other, tasks)
     assert rises.keys() == SLACK.keys()
     losses = {
@@ -258,6 +258,8 @@ class Candidate:
 
     solve: float
     claim: str = "better"
+    asked: float = 0.0
+    """The rise of the share of passes that ask instead of work."""
 
     @property
     def reward(self) -> float:
@@ -269,7 +271,7 @@ def cycle(rng: Rng, n: int, candidate: Candidate, alpha: NDArray[np.float64]) ->
     live, cheaper = CONFIG.live, candidate.claim == "cheaper"
     margin = live.cheaper_solve_margin if cheaper else live.gate_margin
     level = alpha if cheaper else np.full(n, ALPHA)
-    gated = gates(rng, n, candidate.solve, margin=margin, alpha=level)
+    gated = gates(rng, n, candidate.solve, margin=margin, alpha=level, asked=candidate.asked)
     promoted, rolled_back = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
     met = np.flatnonzero(gated["admitted"])
     if len(met):
@@ -325,6 +327,26 @@ def many_cycles(sequences: int, candidate: Candidate, seed: int) -> Row:
         begun_at_all += int(begun.sum())
     spent = round(time.process_time() - started, 1)
     return rate(ever, sequences, trials_each=begun_at_all / sequences, cycles=CYCLES, cpu_s=spent)
+
+
+BAD = {
+    "regressed": Candidate(solve=-0.05),
+    "hacked": Candidate(solve=0.0, asked=0.3),
+    "corrupted": Candidate(solve=-0.3),
+    "stale": Candidate(solve=-0.0137),
+}
+"""Planted bad candidates: one that lost, one that asks instead of working, one with broken weights, and an
+older version that lacks the last promotion's gain of 2.28 %."""
+
+
+def bad_candidates(each: int, seed: int) -> Row:
+    """Return the rate at which planted bad candidates are promoted, by kind and of all."""
+    by_kind = {
+        kind: first_cycle(each, one, seed + number)["promoted"]
+        for number, (kind, one) in enumerate(BAD.items())
+    }
+    promoted = sum(round(row["rate"] * row["n"]) for row in by_kind.values())
+    return rate(promoted, each * len(BAD), by_kind=by_kind)
 
 
 def power(runs: int, seed: int) -> Row:
@@ -396,6 +418,10 @@ def show(figures: Row) -> None:
     needed = powers["ab_users_for_80_percent"]
     rows = [[gain, shown(row), f"{needed[gain]:,}"] for gain, row in powers["ab_alone"].items()]
     table(["reward per session", "promoted", "users for 80 %"], rows)
+    print("\nPlanted bad candidates, promoted:", shown(figures["bad"]))
+    print("\nReleases at the size of a product")
+    rows = {name: row for name, row in figures["releases"].items() if "rate" in row}
+    table(["", "n", "rate"], [[name, str(row["n"]), shown(row)] for name, row in rows.items()])
     tasks = powers["gate_seeds_tasks_to_admit_an_equal_one_80_percent"]
     print(f"\n`seeds` tasks that would admit an equal candidate four times in five: {tasks:,}")
 
@@ -420,12 +446,15 @@ def main(run: Run) -> None:
         "gate_minus3": {claim: first_cycle(runs, each, seed) for claim, each in worse.items()},
         "thirty_cycles": {
             "equal": many_cycles(options.sequences, equal, seed),
+            "2 % worse": many_cycles(options.sequences, Candidate(solve=-0.02 * SOLVES[PRIMARY]), seed),
             **{
                 f"3 points worse, claimed {claim}": many_cycles(options.sequences, each, seed)
                 for claim, each in worse.items()
             },
         },
         "power": power(min(runs, 1000), seed),
+        "bad": bad_candidates(75, seed),
+        "releases": releases(min(runs, 2000), seed),
     }
     show(figures)
     run.finish(figures, as_json=options.json)

@@ -8,6 +8,7 @@ from scipy.stats import binom
 
 from ostinato.deploy.statistics import (
     Estimate,
+    anytime,
     clustered,
     half_width,
     holm,
@@ -150,3 +151,26 @@ def test_the_loss_of_a_third_of_an_arm_is_found() -> None:
     assert sample_ratio(120, 400, 0.5) > 100
     assert sample_ratio(100_000, 1_000_000, 0.5) > 100
     assert binom.cdf(29, 40, 0.5) > 0.99 and sample_ratio(29, 40, 0.5) < 100  # one in 160: not proof
+
+
+def estimate(value: float, error: float) -> Estimate:
+    return Estimate(value=np.array(value), error=np.array(error), freedom=np.array(99.0))
+
+
+def test_an_interval_without_a_planned_end_holds_at_every_look() -> None:
+    """A look after each of 1,000 observations, in 400 runs without any effect; nominal 5 %."""
+    rng = np.random.default_rng(3)
+    means = np.cumsum(rng.normal(size=(400, 1000)), axis=1) / np.arange(1, 1001)
+    missed = 0
+    for run in means:
+        looks = (
+            anytime(
+                Estimate(value=np.array(run[n - 1]), error=np.array(n**-0.5), freedom=np.array(n)), 0.05, 0.1
+            )
+            for n in range(20, 1001, 20)
+        )
+        missed += any(not each.low <= 0 <= each.high for each in looks)
+    assert missed / 400 <= 0.06
+    half = anytime(estimate(0.0, 0.1), 0.05, 0.1).high
+    assert 0.25 < half < 0.32, "about three errors where it is narrowest"
+    assert anytime(estimate(0.0, np.inf), 0.05, 0.1).high == np.inf

@@ -65,6 +65,7 @@ def _cycle(cycled: Cycled) -> dict[str, Any]:
         "champion": cycled.champion,
         "held_out": _scores(judged.benched.scores) if judged else {},
         "gate": {"decision": gate.decision, "reason": gate.reason},
+        "hold_out": cycled.hold_out,
         "verdict": cycled.decision,
         "reason": cycled.reason,
         "arms": {name: asdict(arm) for name, arm in tested.arms.items()} if tested else {},
@@ -146,6 +147,7 @@ def _markdown(result: RunResult, plots: list[Path], caveat: str) -> str:
             f"{cycled.lived.sessions} sessions of developers left {cycled.lived.signals} signals. "
             f"Gate: {gate.decision} ({gate.reason}). "
             f"Verdict: **{cycled.decision}** ({cycled.reason}). Served: version {cycled.champion}.",
+            *([f"Hold-out: {cycled.hold_out}."] if cycled.hold_out else []),
             "",
         ]
     lines += [

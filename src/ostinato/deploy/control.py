@@ -15,6 +15,7 @@ from ostinato.deploy.traffic import restored
 from ostinato.store import Store
 from ostinato.store.cycle_log import CycleAction, CycleEntry, cycle_log, log_cycle, said_now
 from ostinato.types import Arm, Decision
+from ostinato.types.release import HOLD_OUT
 
 DECIDED = "decided"
 """The message with which the wait for sessions is cancelled when no more are needed."""
@@ -82,7 +83,7 @@ def say(store: Store, action: CycleAction, by: str, reason: str) -> CycleEntry:
 
 def _in_trial(store: Store) -> tuple[Arm, Arm] | None:
     """Return the champion and the challenger of a trial under way, None when there is none."""
-    arms = [arm for arm in store.arms() if arm.experiment and arm.share > 0]
+    arms = [arm for arm in store.arms() if arm.experiment not in {"", HOLD_OUT} and arm.share > 0]
     if len(arms) != 2:
         return None
     champion, challenger = arms

@@ -20,6 +20,9 @@ from ostinato.store import Store
 from ostinato.store.releases import Release, ReleaseStage, enter
 from ostinato.types import Arm, Decision, Verdict
 
+REWARD_PART = 0.8
+"""The part of a step's chance of a false roll-back that the reward has: a loss of three points is hard to
+see, and a guardrail's limit is several times as large."""
 BEFORE_SPLIT = 0.05
 """The chance of a false roll-back in all steps before the split together."""
 
@@ -107,11 +110,9 @@ def guard(
     del evidence["alpha"], evidence["claim"]
     if problem:
         return Verdict(version=version, decision=Decision.HOLD, reason=problem, evidence=evidence)
-    level, fraction = trial.harm / 2, len(ended) / trial.horizon
-    rails = {
-        name: interval(rise, level / len(trial.guardrails), fraction)
-        for name, rise in rises(trial, ended).items()
-    }
+    fraction = len(ended) / trial.horizon
+    each = trial.harm * (1 - REWARD_PART) / max(1, len(trial.guardrails))
+    rails = {name: interval(rise, each, fraction) for name, rise in rises(trial, ended).items()}
     evidence["rails"] = {name: asdict(rise) for name, rise in rails.items()}
     if shown := [f"{name} {rise}" for name, rise in rails.items() if rise.low > trial.guardrails[name]]:
         reason = f"guardrail: {', '.join(shown)}"
@@ -121,7 +122,7 @@ def guard(
         reason = f"no harm shown; of settled sessions {problem}"
         return Verdict(version=version, decision=Decision.HOLD, reason=reason, evidence=evidence)
     values = [(session, session.value) for session in settled]
-    reward = interval(compare(trial, values, before), level, len(settled) / trial.horizon)
+    reward = interval(compare(trial, values, before), trial.harm * REWARD_PART, len(settled) / trial.horizon)
     evidence["harming"] = asdict(reward)
     decision = Decision.ROLL_BACK if reward.high < 0 else Decision.HOLD
     word = "worse" if decision is Decision.ROLL_BACK else "no harm shown"

@@ -131,6 +131,22 @@ def interval(estimate: Estimate, level: float, fraction: float | None = None) ->
     return Interval(estimate=value, low=value - half, high=value + half)
 
 
+def anytime(estimate: Estimate, level: float, tightest: float) -> Interval:
+    """Return a two-sided interval that holds at every look together, without any end that was planned.
+
+    It is Robbins' normal mixture with an estimated variance, narrowest where the error is `tightest`, and
+    holds in the limit of many observations (Waudby-Smith, Arbour, Sinha, Kennedy, Ramdas, "Time-uniform
+    central limit theory and asymptotic confidence sequences", 2021, theorem 2.2).
+    """
+    value, error = float(estimate.value), float(estimate.error)
+    if not 0 < error < math.inf:
+        return Interval(estimate=value, low=-math.inf, high=math.inf)
+    best = -2 * math.log(level) + math.log(1 - 2 * math.log(level))
+    seen = best * (tightest / error) ** 2
+    half = error * math.sqrt(2 * (1 + 1 / seen) * math.log(math.sqrt(1 + seen) / level))
+    return Interval(estimate=value, low=value - half, high=value + half)
+
+
 def tail(estimate: Estimate, above: float) -> Floats:
     """Return the one-sided p-values, at one look, of the hypotheses that the truth is at most `above`."""
     with np.errstate(divide="ignore", invalid="ignore"):

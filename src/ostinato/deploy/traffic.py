@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ostinato.deploy.hold_out import kept
 from ostinato.store import Store
 from ostinato.types import Arm
 
@@ -27,6 +28,7 @@ def split(store: Store, arms: Sequence[Arm]) -> None:
 def shared(present: Sequence[Arm], arms: Sequence[Arm]) -> list[Arm]:
     """Return all arms of a store that has `present` when users go to `arms` by their shares.
 
+    The first of `arms` is the champion. The shares are of the users outside the hold-out, whose arms stay.
     Raises TrafficError unless the shares add up to 1.
     """
     if any(arm.share < 0 for arm in arms) or not math.isclose(sum(arm.share for arm in arms), 1.0):
@@ -35,7 +37,7 @@ def shared(present: Sequence[Arm], arms: Sequence[Arm]) -> list[Arm]:
     names = {arm.name for arm in arms}
     if len(names) < len(arms):
         raise TrafficError(f"arms need different names, got {', '.join(arm.name for arm in arms)}")
-    return [*arms, *(replace(arm, share=0.0) for arm in present if arm.name not in names)]
+    return [*arms, *(kept(arm, arms[0]) for arm in present if arm.name not in names)]
 
 
 def promote(store: Store, arms: Sequence[Arm]) -> Arm:

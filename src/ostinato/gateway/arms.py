@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ostinato.gateway.errors import unavailable
 from ostinato.store import Store
 from ostinato.types import Arm
+from ostinato.types.release import HOLD_OUT
 
 POLL_S = 0.25
 BUCKETS = 2**64
@@ -28,10 +29,17 @@ def assign(user: str, arms: Sequence[Arm], salt: str) -> Arm:
     in it, and being enrolled says nothing about which arm a user meets. The experiments of the arms are part
     of the salt too: users who met a challenger in one trial are as likely as others to meet the next one.
 
+    Users of the hold-out are decided before all that, by hashes of their own that no experiment salts.
+
     The same user, shares, experiment and salt always give the same arm. Raise ValueError when no arm has a
     share.
     """
     sharing = sorted((arm for arm in arms if arm.share > 0), key=lambda arm: (arm.version, arm.name))
+    frozen = sorted((arm for arm in sharing if arm.experiment == HOLD_OUT), key=lambda arm: arm.name)
+    sharing = [arm for arm in sharing if arm.experiment != HOLD_OUT]
+    held_out = sum(arm.share for arm in frozen)
+    if frozen and bucket(user, f"{salt}/hold-out") < held_out:
+        return _deal(bucket(user, f"{salt}/hold-out/arm") * held_out, frozen)
     if not sharing:
         raise ValueError("no arm has a share of the traffic")
     base, *others = sharing

@@ -147,6 +147,9 @@ class LiveConfig:
     ab_sessions: int = 800
     """The sessions of all developers together after which an A/B test is judged."""
     versions: int = 4
+    person_share: float = 0.02
+    """The largest part of a batch's weight that one person has, however many sessions they bring; twice an
+    equal part where people are few."""
     learning_rate: float = 2e-4
     """Half of practice's: a reward of one session has no group beside it to compare with."""
     shadow_requests: int = 40
@@ -159,6 +162,9 @@ class LiveConfig:
     before the A/B test."""
     ramp: tuple[float, ...] = ()
     """The wider shares between the canary and the A/B test."""
+    hold_out: float = 0.0
+    """The share of users whom no trial meets: half of them stay on the first version, half get the newest,
+    and the sum of all promotions is judged on them. It takes an engine more."""
     challenger_share: float = 0.5
     gate_margin: float = 0.08
     """The loss of solve rate on held-out tasks with which a candidate must not meet developers."""
@@ -321,6 +327,10 @@ def _check_live(live: LiveConfig) -> None:
         raise ConfigError("live.judge and live.judge_model go together: an address and the model there")
     if live.claim not in CLAIMS:
         raise ConfigError(f"live.claim is {live.claim!r}: it is one of {', '.join(CLAIMS)}")
+    if not 0 <= live.hold_out < 1:
+        raise ConfigError(f"live.hold_out is {live.hold_out}: it is 0 or more, and below 1")
+    if not 0 < live.person_share <= 1:
+        raise ConfigError(f"live.person_share is {live.person_share}: it lies above 0 and is 1 at most")
     if not 0 < live.challenger_share < 1:
         raise ConfigError(f"live.challenger_share is {live.challenger_share}: it lies between 0 and 1")
     shares = [0.0, live.canary_share, *live.ramp, live.challenger_share]

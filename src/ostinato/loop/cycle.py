@@ -8,6 +8,7 @@ version that is served and learnt from, so that the next cycle begins like any o
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from typing import TypeVar
 
 from ostinato.deploy.abtest import Claim
@@ -30,6 +31,7 @@ from ostinato.loop.results import (
     Tested,
 )
 from ostinato.loop.stages.follow_ups import read_follow_ups
+from ostinato.loop.stages.hold_out import account_held_out, compare_held_out, holding_out
 from ostinato.loop.stages.learn import refine, restore
 from ostinato.loop.stages.measure import measure
 from ostinato.loop.stages.shadow import shadow
@@ -91,11 +93,17 @@ class Cycle:
     async def _run(self, champion: Champion) -> Cycled:
         """Run the cycle from live sessions to the verdict; the champion is served until its end."""
         shop, version = self._shop, champion.version
-        async with shop.serving(Arm(name=CHAMPION, version=version, share=0.0, engines=())) as engine:
+        async with AsyncExitStack() as stack:
+            arm = Arm(name=CHAMPION, version=version, share=0.0, engines=())
+            engine = await stack.enter_async_context(shop.serving(arm))
+            await stack.enter_async_context(holding_out(shop, version))
             if not self._is_releasing():
                 deploy(shop.store, version)
             lived = await self._stage("live", Lived, lambda: self._live(version))
             collected = await self._stage("collect", Harvest, self._collect)
+            promotions = compare_held_out(shop, self._traffic.clock())
+            if promotions is not None:
+                shop.show.say(f"hold-out: {promotions}")
             trained = await self._stage("refine", Published, lambda: refine(shop, version))
             candidate = served = trained.version
             judged = None
@@ -107,6 +115,7 @@ class Cycle:
                     restored = await self._stage("restore", Published, lambda: restore(shop, version))
                     served = restored.version
             deploy(shop.store, served)
+            account_held_out(shop.store)
             return Cycled(
                 lived=lived,
                 collected=collected,
@@ -114,6 +123,7 @@ class Cycle:
                 champion=served,
                 engine=await shop.counters(engine),
                 judged=judged,
+                hold_out="" if promotions is None else str(promotions),
                 ended_at=time.time(),
             )
 
@@ -156,14 +166,14 @@ class Cycle:
 
     async def _collect(self) -> Harvest:
         """Turn the live sessions, those of the last release too, into rewards and groups of one."""
-        store = self._shop.store
+        store, live = self._shop.store, self._shop.config.live
         sessions = store.sessions(source=Source.LIVE, arm=CHAMPION, ended=True)
         tested = store.sessions(source=Source.LIVE, arm=CHALLENGER, ended=True)
         await read_follow_ups(self._shop, [*sessions, *tested])
         for drift in drifts_of(self._shop, sessions, self._since, self._traffic.clock()):
             way = "rises" if drift.rises else "falls"
             self._control.log(CycleAction.ALARM, f"{drift.behaviour} {way} from session {drift.began} on")
-        collector = Collector(self._shop.store, live_definition(self._shop.config.live))
+        collector = Collector(store, live_definition(live), live.person_share)
         harvest = collector.harvest(ARMS, self._traffic.strata(), as_of=self._traffic.clock())
         self._shop.show.say(
             f"collected {harvest.sessions} sessions and {harvest.signals} signals, "

@@ -150,6 +150,8 @@ class Cycled:
     engine: Counters
     """The counters of the engine that served the champion."""
     judged: Judged | None
+    hold_out: str
+    """The newest champion against the first version, on people whom no trial meets; empty without such."""
     ended_at: float
     """The time in seconds since the epoch, from which on sessions are for the next cycle."""
 

@@ -1,7 +1,7 @@
 """Live sessions and their signals ─► rewards ─► groups of one for the ledger.
 
-A live prompt is sampled once, so there is no group to compare with: the baseline is the mean reward of the
-other sessions of the same stratum (the kind of request).
+A live prompt is sampled once, so there is no group to compare with: the baseline is the mean reward of other
+people's sessions of the same stratum (the kind of request), and no person has more than a share of the batch.
 
 A session is collected when it is offered, and that is one transaction: before it nothing is reserved, so a
 kill at any point leaves sessions that the next collection takes. A signal that arrives between the scoring of
@@ -53,10 +53,11 @@ def await_collection(store: Store, sessions: Sequence[Session]) -> None:
 class Collector:
     """The collector of live sessions: those of some arms become groups, each session once."""
 
-    def __init__(self, store: Store, definition: LiveDefinition) -> None:
+    def __init__(self, store: Store, definition: LiveDefinition, person_share: float = 1.0) -> None:
         self._store = store
         self._ledger = Ledger(store)
         self._definition = definition
+        self._person_share = person_share
         keep_definition(store, definition.hash(), definition.text())
 
     def harvest(self, arms: Sequence[str], stratum_of: Mapping[str, str], *, as_of: float) -> Harvest:
@@ -75,9 +76,10 @@ class Collector:
         ripe = [each for each in scored if each.settled]
         self._wait([each for each in scored if not each.settled], prompts)
         strata = [stratum_of.get(each.session.task_id or "", "") for each in ripe]
+        credited_all = credit_live(ripe, strata, self._person_share)
         taken = [
             each.session.id in waits or self._offer(each, credited, prompts[each.session][0], stratum)
-            for each, credited, stratum in zip(ripe, credit_live(ripe, strata), strata, strict=True)
+            for each, credited, stratum in zip(ripe, credited_all, strata, strict=True)
         ]
         return Harvest(
             sessions=len(given),

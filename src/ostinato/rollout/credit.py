@@ -12,9 +12,9 @@ from statistics import fmean
 
 from ostinato.rewards.definition import Definition
 from ostinato.rewards.live.definition import LiveDefinition
+from ostinato.rollout.influence import person_advantages, person_weights
 from ostinato.store import Ledger, Store
 from ostinato.train.objective.group import Baseline, above_the_others
-from ostinato.train.objective.stratum import leave_one_out
 from ostinato.train.objective.tree import tree_advantages
 from ostinato.train.samples import UntrainableError, samples_of, trainable
 from ostinato.types import Reward, Sample, Session, Signal, State, Turn
@@ -128,11 +128,18 @@ def score_live(
     return scored
 
 
-def credit_live(scored: Sequence[LiveCredit], strata: Sequence[str]) -> list[Credited]:
-    """Compare each session with the others of its stratum."""
-    advantages = leave_one_out([each.reward.total for each in scored], strata)
+def credit_live(
+    scored: Sequence[LiveCredit], strata: Sequence[str], person_share: float = 1.0
+) -> list[Credited]:
+    """Compare each session with those of other people in its stratum.
+
+    Nobody's sessions weigh more than `person_share` of all together; `influence.py` has the bound.
+    """
+    people = [f"{each.session.organisation}/{each.session.user}" for each in scored]
+    weights = person_weights(people, person_share)
+    advantages = person_advantages([each.reward.total for each in scored], people, strata, weights)
     return [
-        Credited(session_id=each.session.id, turns=each.turns, advantage=advantage)
+        Credited(session_id=each.session.id, turns=each.turns, advantage=float(advantage))
         for each, advantage in zip(scored, advantages, strict=True)
     ]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from ostinato.store.sql import schema
 from ostinato.store.sql.arms import arms_of, put_arms
@@ -59,6 +59,16 @@ def releases(store: Store, experiment: str) -> list[Release]:
     with store.database.read() as connection:
         rows = connection.execute(query.order_by(schema.releases.c.order)).mappings()
         return [_release_of(row) for row in rows]
+
+
+def last_promotion(store: Store) -> float:
+    """Return the moment of the last release that ended in a promotion, 0.0 before the first."""
+    column = schema.releases.c
+    ended = select(func.max(column.at)).where(
+        column.stage == ReleaseStage.OVER.value, column.detail.like("promote%")
+    )
+    with store.database.read() as connection:
+        return connection.scalar(ended) or 0.0
 
 
 def enter(

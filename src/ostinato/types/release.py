@@ -7,6 +7,10 @@ from typing import Any
 
 from ostinato.types.ids import new_id
 
+HOLD_OUT = "hold-out"
+"""The experiment of the arms whose users meet no trial. Their shares are of all users, and those of the other
+arms are of the rest."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
