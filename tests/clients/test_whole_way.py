@@ -18,7 +18,7 @@ from ostinato.deploy.lineage import lineage, tree
 from ostinato.edits.install.claude import install_claude
 from ostinato.edits.install.git_hooks import find, install, uninstall
 from ostinato.loop.config import LiveConfig
-from ostinato.loop.trial import CHALLENGER, CHAMPION, decide, planned
+from ostinato.loop.trial import CHALLENGER, CHAMPION, judged, planned
 from ostinato.model.config import ModelConfig
 from ostinato.model.decoder import Decoder
 from ostinato.model.tokenizer import Tokenizer
@@ -125,15 +125,15 @@ async def test_sessions_of_a_real_client_go_from_use_to_verdict(
 
         # The candidate serves her next session; one is too few for a verdict but to hold.
         began = time.time()
-        trial = planned(LiveConfig(), "trial-1", 0.02, horizon=2)
+        trial = planned(LiveConfig(ab_sessions=2), "trial-1", 0.02).trial
         challenger = replace(champion, name=CHALLENGER, version=version, experiment=trial.experiment)
         store.set_arms([replace(champion, share=0.0, experiment=trial.experiment), challenger])
         git(desk, person, "revert", "--no-edit", "HEAD")
         await run(client, desk)
         await ended(store, 3)
-        _, verdict = decide(
-            store, LIVE, version, trial, since=began, as_of=time.time() + 2 * LIVE.train_after_s
-        )
+        later = time.time() + 2 * LIVE.train_after_s
+        _, verdict = judged(store, LIVE, version, trial, since=began, before=began, as_of=later)
+        store.add_verdict(verdict)
     finally:
         uninstall(repo)  # the reporter in the background ends with it
     assert verdict.decision is Decision.HOLD

@@ -142,10 +142,12 @@ async def test_a_better_candidate_is_admitted_then_shown_to_be_better_and_served
         assert (cycled.decision, cycled.champion) == (Decision.PROMOTE, 1), cycled.reason
         (served,) = [arm for arm in shop.store.arms() if arm.share > 0]
         assert (served.name, served.version, served.experiment) == ("champion", 1, "")
-        gate, ab = shop.store.verdicts(1)
+        gate, shadowed, ab = shop.store.verdicts(1)
+        assert shadowed.decision == Decision.ADMIT and "nobody saw" in shadowed.reason
         assert (gate.decision, ab.decision) == (Decision.ADMIT, Decision.PROMOTE)
         assert 0 < ab.evidence["alpha"] < 0.05 and "experiment" not in gate.evidence
-        assert sum(ab.evidence["users"].values()) == 32 and ab.evidence["sessions"] == 96
+        assert sum(ab.evidence["users"].values()) == 32 and 0 < ab.evidence["sessions"] <= 96
+        assert cycled.judged.tested is not None and cycled.judged.tested.steps == ("canary", "split", "over")
         assert set(gate.evidence["changes"]) == {"seeds", "names", "pairs", "larger", "families"}
         assert Ledger(shop.store).unaccounted() == 0
 
@@ -195,11 +197,11 @@ async def test_a_cycle_after_a_roll_back_is_an_ordinary_one(
     async with scene(tmp_path, lambda version: skills[version]) as shop:
         first, second = await turned(shop, count=2)
         assert (first.candidate, first.champion) == (1, 2)
-        assert first.decision in {Decision.ROLL_BACK, Decision.HOLD}, (
+        assert first.decision in {Decision.ROLL_BACK, Decision.HOLD, Decision.INCONCLUSIVE}, (
             "by chance not all that it lost is shown"
         )
         assert (second.decision, second.candidate, second.champion) == (Decision.PROMOTE, 3, 3), second.reason
-        assert second.lived.sessions == 32 and second.collected.offered == 32
+        assert second.lived.sessions == 32 <= second.collected.offered
         (served,) = [arm for arm in shop.store.arms() if arm.share > 0]
         assert (served.name, served.version) == ("champion", 3)
         ledger = Ledger(shop.store)

@@ -31,13 +31,13 @@ from ostinato.loop.results import (
     Tested,
 )
 from ostinato.loop.stages.follow_ups import read_follow_ups
-from ostinato.loop.stages.hold_out import account_held_out, compare_held_out, holding_out
+from ostinato.loop.stages.hold_out import account_held_out, holding_out
 from ostinato.loop.stages.learn import refine, restore
 from ostinato.loop.stages.measure import measure
 from ostinato.loop.stages.shadow import shadow
 from ostinato.loop.stages.suite import suite_of
 from ostinato.loop.stages.watch import drifts_of
-from ostinato.loop.trial import CHALLENGER, CHAMPION, planned
+from ostinato.loop.trial import CHALLENGER, CHAMPION, compare_held_out, planned
 from ostinato.loop.workshop import Workshop
 from ostinato.rollout.collect import Collector, Harvest
 from ostinato.store import Store
@@ -96,7 +96,7 @@ class Cycle:
         async with AsyncExitStack() as stack:
             arm = Arm(name=CHAMPION, version=version, share=0.0, engines=())
             engine = await stack.enter_async_context(shop.serving(arm))
-            await stack.enter_async_context(holding_out(shop, version))
+            await stack.enter_async_context(holding_out(shop, arm))
             if not self._is_releasing():
                 deploy(shop.store, version)
             lived = await self._stage("live", Lived, lambda: self._live(version))

@@ -9,10 +9,13 @@ from statistics import fmean
 
 from ostinato.deploy.abtest import Claim, Trial, TrialSession, judge
 from ostinato.deploy.control import LAST_WORDS, CycleControl
+from ostinato.deploy.control import LAST_WORDS
+from ostinato.deploy.hold_out import SumOfPromotions, sum_of_promotions
 from ostinato.deploy.release import ReleasePlan, plan_of
 from ostinato.loop.config import LiveConfig, live_definition
 from ostinato.loop.results import ArmSummary
 from ostinato.loop.run import START
+from ostinato.loop.stages.hold_out import account_held_out
 from ostinato.loop.stages.watch import alarms_of_trial, watched
 from ostinato.loop.workshop import Workshop
 from ostinato.model.families import load_renderer
@@ -21,6 +24,7 @@ from ostinato.rewards.live.facts import CLEAREST
 from ostinato.rewards.monitors.alarms import Alarm
 from ostinato.store import Store
 from ostinato.store.cycle_log import CycleAction, CycleEntry, cycle_log
+from ostinato.store.releases import last_promotion
 from ostinato.types import Arm, Decision, Ending, Reward, Session, Signal, SignalKind, Source, Turn, Verdict
 
 CHAMPION = "champion"
@@ -218,3 +222,15 @@ def summary(arm: Arm, observations: Sequence[TrialSession]) -> ArmSummary:
     users = {observation.user for observation in mine}
     mean = sum(observation.value for observation in mine) / max(1, len(mine))
     return ArmSummary(version=arm.version, sessions=len(mine), users=len(users), mean_reward=round(mean, 4))
+
+
+def compare_held_out(shop: Workshop, as_of: float) -> SumOfPromotions | None:
+    """Return the newest champion against the first version, since the last promotion; None without one.
+
+    The sessions of the hold-out are accounted as measured: nothing is learnt from them.
+    """
+    if not shop.config.live.hold_out:
+        return None
+    since = last_promotion(shop.store)
+    sessions = [each for each in account_held_out(shop.store) if each.started_at >= since]
+    return sum_of_promotions(observe(shop.store, live_definition(shop.config.live), sessions, as_of), {})

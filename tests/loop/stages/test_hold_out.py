@@ -12,7 +12,8 @@ from tests.store.builders import session, turn
 from ostinato.deploy.hold_out import FIRST, NEWEST
 from ostinato.loop.config import LiveConfig, RunConfig
 from ostinato.loop.cycle import deploy
-from ostinato.loop.stages.hold_out import compare_held_out, holding_out
+from ostinato.loop.stages.hold_out import holding_out
+from ostinato.loop.trial import compare_held_out
 from ostinato.store import Ledger, Store
 from ostinato.types import Arm, Ending, Signal, SignalKind, Source, State
 
@@ -43,14 +44,15 @@ async def test_the_first_version_stays_the_first_and_the_newest_follows_the_cham
     store = Store.open(tmp_path / "store.db")
     shop = shop_of(store, 0.2)
     for champion in (3, 7):
-        store.set_arms([Arm(name="champion", version=champion, share=0.0, engines=("http://now:1",))])
-        async with holding_out(shop, champion):
+        arm = Arm(name="champion", version=champion, share=0.0, engines=("http://now:1",))
+        store.set_arms([arm])
+        async with holding_out(shop, arm):
             deploy(store, champion)
             arms = {arm.name: arm for arm in store.arms()}
             assert (arms[FIRST].version, arms[FIRST].engines) == (3, ("http://holdout-first-3:1",))
             assert (arms[NEWEST].version, arms[NEWEST].engines) == (champion, ("http://now:1",))
             assert [arms[name].share for name in ("champion", FIRST, NEWEST)] == [1.0, 0.1, 0.1]
-    async with holding_out(shop_of(store, 0.0), 7):
+    async with holding_out(shop_of(store, 0.0), arm):
         assert [arm.name for arm in store.arms()] == ["champion"], "a run without a hold-out ends it"
     store.close()
 

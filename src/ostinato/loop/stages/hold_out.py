@@ -1,22 +1,19 @@
-"""The hold-out during a cycle: the first version is served beside the champion, and both are compared."""
+"""The hold-out during a cycle: the first version is served beside the champion."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from ostinato.deploy.hold_out import FIRST, NEWEST, SumOfPromotions, hold_out_arms, sum_of_promotions
-from ostinato.loop.config import live_definition
+from ostinato.deploy.hold_out import FIRST, NEWEST, hold_out_arms
 from ostinato.loop.results import Published
-from ostinato.loop.trial import CHAMPION, observe
 from ostinato.loop.workshop import Workshop
 from ostinato.store import Ledger, Store
-from ostinato.store.releases import last_promotion
 from ostinato.types import Arm, Session, Source, State
 from ostinato.types.release import HOLD_OUT
 
 
 @asynccontextmanager
-async def holding_out(shop: Workshop, champion: int) -> AsyncIterator[None]:
-    """Serve the first version to its half of the hold-out while the block runs; the champion is up already.
+async def holding_out(shop: Workshop, champion: Arm) -> AsyncIterator[None]:
+    """Serve the first version to its half of the hold-out while the block runs; `champion` is up already.
 
     The first version is the champion of the first cycle that had a hold-out, and stays so in this run folder.
     """
@@ -28,27 +25,14 @@ async def holding_out(shop: Workshop, champion: int) -> AsyncIterator[None]:
         return
 
     async def now() -> Published:
-        return Published(version=champion)
+        return Published(version=champion.version)
 
     first = await shop.stage("hold-out", Published, now)
     async with shop.serving(Arm(name=FIRST, version=first.version, share=0.0, engines=())):
         arms = {arm.name: arm for arm in shop.store.arms()}
-        for arm in hold_out_arms(arms[FIRST], arms[CHAMPION], share):
+        for arm in hold_out_arms(arms[FIRST], arms[champion.name], share):
             shop.put_arm(arm)
         yield
-
-
-def compare_held_out(shop: Workshop, as_of: float) -> SumOfPromotions | None:
-    """Return the newest champion against the first version, since the last promotion; None without one.
-
-    The sessions of the hold-out are accounted as measured: nothing is learnt from them.
-    """
-    if not shop.config.live.hold_out:
-        return None
-    sessions = account_held_out(shop.store)
-    since = last_promotion(shop.store)
-    newer = [session for session in sessions if session.started_at >= since]
-    return sum_of_promotions(observe(shop.store, live_definition(shop.config.live), newer, as_of), {})
 
 
 def account_held_out(store: Store) -> list[Session]:
