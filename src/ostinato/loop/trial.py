@@ -9,7 +9,6 @@ from statistics import fmean
 
 from ostinato.deploy.abtest import Claim, Trial, TrialSession, judge
 from ostinato.deploy.control import LAST_WORDS, CycleControl
-from ostinato.deploy.control import LAST_WORDS
 from ostinato.deploy.hold_out import SumOfPromotions, sum_of_promotions
 from ostinato.deploy.release import ReleasePlan, plan_of
 from ostinato.loop.config import LiveConfig, live_definition
