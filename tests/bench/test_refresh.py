@@ -1,6 +1,6 @@
 """The fence and the refresh of a suite: what training has seen, and what everybody solves, leaves it.
 
-Covers bench/fence.py, bench/refresh.py and loop/bench_refresh.py.
+Covers bench/fence.py, bench/refresh.py and loop/suites/refresh.py.
 """
 
 import json

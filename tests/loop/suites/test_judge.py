@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fuzz.endpoint import Message, says
 from tests.bench.test_pairs import AFTER, BEFORE
-from tests.loop.test_bench_command import serving
+from tests.loop.suites.test_commands import serving
 
 from ostinato.bench.judge import RUBRIC
 from ostinato.cli import main

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ostinato.config import secret
-from ostinato.loop.bench_judge import named, open_judge
-from ostinato.loop.bench_judge import register as register_judge
-from ostinato.loop.bench_refresh import register as register_refresh
+from ostinato.loop.suites.judge import named, open_judge
+from ostinato.loop.suites.judge import register as register_judge
+from ostinato.loop.suites.refresh import register as register_refresh
 
 if TYPE_CHECKING:
     from ostinato.bench.contest import Side
