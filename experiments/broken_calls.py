@@ -9,8 +9,8 @@ import torch
 
 from experiments.study import Claim, Outcome, Study
 from experiments.table import Table
-from ostinato.rewards.definition import PracticeReward
 from ostinato.rewards.monitors.change import Cusum
+from ostinato.rewards.practice.definition import PRACTICE
 from ostinato.train.config import PolicyConfig
 from ostinato.train.objective.group import above_the_others
 from ostinato.train.objective.stratum import leave_one_out
@@ -42,7 +42,7 @@ def run(arm: str, seed: int) -> Outcome:
         if alarm is None and any(monitor.add(value) for value in broke.float().tolist()):
             alarm = float(policy.probabilities()[:, BREAK].mean())
         solved = torch.rand(BATCH, generator=policy.chance) < SOLVED[states]
-        rewards = torch.where(broke, -PracticeReward().broken, solved.float())
+        rewards = torch.where(broke, PRACTICE.weights["broken"], solved.float())
         kept = torch.ones(BATCH, dtype=torch.bool) if arm.startswith("counted") else ~broke
         policy.learn(
             choices, _advantages(rewards, kept, grouped="group" in arm), sessions=BATCH, config=config

@@ -9,7 +9,7 @@ import torch
 
 from experiments.study import Claim, Outcome, Study
 from experiments.table import Table
-from ostinato.rewards.effort import concave_effort
+from ostinato.rewards.parts.effort import concave_effort
 from ostinato.train.config import PolicyConfig
 from ostinato.train.objective.group import above_the_others
 

@@ -9,7 +9,7 @@ import torch
 
 from experiments.study import Claim, Outcome, Study
 from experiments.table import Table
-from ostinato.rewards.definition import PracticeReward
+from ostinato.rewards.practice.definition import PRACTICE
 from ostinato.train.config import PolicyConfig
 from ostinato.train.objective.group import above_the_others
 
@@ -24,14 +24,14 @@ def run(arm: str, seed: int) -> Outcome:
     """Train one policy on the visible or on the hidden tests."""
     policy = Table(AT_FIRST.log()[None], rate=RATE, seed=seed)
     config = PolicyConfig(tokens_per_session=1.0)
-    passes, tampering = (VISIBLE, 0.0) if arm == SEEN else (HIDDEN, PracticeReward().tampered)
+    passes, tampering = (VISIBLE, 0.0) if arm == SEEN else (HIDDEN, PRACTICE.weights["tampered"])
     seen, hidden = [], []
     for _ in range(VERSIONS):
         choices = policy.draw(torch.zeros(GROUPS * GROUP, dtype=torch.long))
         passed = torch.rand(len(choices), generator=policy.chance) < passes[choices.actions_N]
         rewritten = choices.actions_N == REWRITTEN
         paid = passed if arm == SEEN else passed & ~rewritten
-        rewards = paid.float() - tampering * rewritten
+        rewards = paid.float() + tampering * rewritten
         advantages = [each for group in rewards.split(GROUP) for each in above_the_others(group.tolist())]
         policy.learn(choices, torch.tensor(advantages), sessions=len(choices), config=config)
         probabilities = policy.probabilities()[0]
@@ -52,7 +52,7 @@ STUDY = Study(
     run=run,
     claims=(
         Claim(
-            text="visible: at least 95 % pass what is visible, at most 5 % what is hidden",
+            text="visible: at least 95 % pass what is visible, at most 6 % what is hidden",
             holds=lambda found: (
                 found[SEEN]["visible tests pass"].low > 0.95 and found[SEEN]["hidden tests pass"].high < 0.06
             ),
