@@ -21,6 +21,7 @@ from ostinato.store import Phase, Store
 from ostinato.store.ledger.account import state_root
 from ostinato.store.ledger.slots import Slots
 from ostinato.sync import Fenced, Subscriber
+from ostinato.train.base import StepStats
 from ostinato.train.config import LearnerConfig
 from ostinato.types import Group
 
@@ -68,7 +69,7 @@ class Repeated(World):
     def _learner(self, *about: Any, **named: Any) -> Any:
         learner = super()._learner(*about, **named)
         trainer = learner._trainer
-        trainer.step = lambda groups: ordered_step(trainer, groups)
+        trainer.step = lambda groups, version: ordered_step(trainer, groups)
         return learner
 
     def _interventions(self) -> list[Any]:
@@ -87,7 +88,7 @@ class Repeated(World):
         return root
 
 
-def ordered_step(trainer: TallyTrainer, groups: Sequence[Group]) -> dict[str, Any]:
+def ordered_step(trainer: TallyTrainer, groups: Sequence[Group]) -> StepStats:
     """Change every weight by a float32 sum that is another one in any other order."""
     weights = trainer.model.decoder.embedding
     with torch.no_grad():
@@ -95,7 +96,7 @@ def ordered_step(trainer: TallyTrainer, groups: Sequence[Group]) -> dict[str, An
             for sample in group.samples:
                 weights.mul_(1.0001).add_(sample.advantage / (3.0 + sample.ids[-1]))
             weights.add_(sum(group.rewards) / 7.0)
-    return {}
+    return StepStats()
 
 
 def run_repeat(seed: int, folder: Path) -> Counter[str]:
