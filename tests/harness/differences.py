@@ -112,6 +112,13 @@ DIFFERENCES = (
     ),
     Difference(
         where=Where.SURROUNDINGS,
+        name="seed",
+        practice="derived from the run's seed, the prompt and the place in its group",
+        product="left to the engine",
+        why="practice must be repeatable; the model is asked in the same way",
+    ),
+    Difference(
+        where=Where.SURROUNDINGS,
         name="user",
         practice="answers from the task's intent card",
         product="a person",

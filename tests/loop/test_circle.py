@@ -22,6 +22,7 @@ SMALL = (
     "refine.groups=2",
     "bench.passes=1",
     "live.developers=2",
+    "live.canary_sessions=2",
     "live.sessions=2",
     "live.ab_sessions=4",
     "live.versions=1",
