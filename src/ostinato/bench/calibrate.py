@@ -42,7 +42,7 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """What came of a judge on labelled pairs; what it gave no verdict on is in no figure but `silent`."""
+    """The result of a judge on labelled pairs; those without a verdict are in no figure but `silent`."""
 
     judge: str
     pairs: int

@@ -22,7 +22,7 @@ Changes = Mapping[str, bytes | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptPatch:
-    """What a person kept in the end, of a patch below `solution`.
+    """The lines that a person kept in the end, of a patch below `solution`.
 
     >>> KeptPatch(files=frozenset({"a.py"}), size=2, added=Counter({"x = 1": 1})).size
     2

@@ -38,7 +38,7 @@ class Page:
     operator: bool = False
     """Whether it is about the system as a whole, and so for the operator alone."""
     admin: bool = False
-    """Whether it is for admins alone, who see their own organisation."""
+    """True when it is for admins alone, who see their own organisation."""
     under: str = ""
     """The listed page that it belongs to, if it is not listed itself."""
     live: bool = False

@@ -35,7 +35,7 @@ JUDGED = -0.15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteChanges:
-    """What a suite shows of two versions: candidate minus current.
+    """The differences that a suite shows of two versions: candidate minus current.
 
     >>> SuiteChanges(suite="mined 1, hash 9f", splits={}, measures={}).suite
     'mined 1, hash 9f'

@@ -91,7 +91,7 @@ class Episode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled:
-    """What was sampled from one start, not yet verified: a session, or the branches of a fork.
+    """The sessions sampled from one start, not yet verified: one, or the branches of a fork.
 
     >>> Sampled(trunk=None, ended=()).ended
     ()

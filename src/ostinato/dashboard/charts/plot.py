@@ -70,7 +70,7 @@ class Frame:
     height: float = 168.0
     x_words: str = ""
     whole_x: bool = True
-    """Whether the axis has whole numbers alone, as versions are."""
+    """True when the axis has whole numbers alone, as versions are."""
     must_show: tuple[float, ...] = ()
     marks: Mapping[float, str] = field(default_factory=dict)
     """Vertical lines with what they stand for."""

@@ -29,7 +29,7 @@ MEASURED = (
     ("k1", "Distance to the reference, nats a session", ""),
     ("loss", "Loss", ""),
 )
-"""What the learner writes down of a step: its name, its words, and how it is shown."""
+"""A figure that the learner writes down of a step: its name, its words, and how it is shown."""
 
 
 def steps_of(reading: RecordSource, *, after: int | None = None) -> list[Answer]:
