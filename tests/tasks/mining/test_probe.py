@@ -18,7 +18,7 @@ FILES = {
 def test_the_files_that_end_are_surveyed_when_all_together_do_not(tmp_path: Path) -> None:
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
-    order = {"files": sorted(set(FILES) - {"a.py"}), "timeout_s": 1.0, "arguments": []}
+    order = {"files": sorted(set(FILES) - {"a.py"}), "timeout_s": 3.0, "arguments": []}
     (tmp_path / "order.json").write_text(json.dumps(order))
     command = [sys.executable, str(probe.__file__), "survey", "order.json", "result.json"]
     subprocess.run(command, cwd=tmp_path, check=True, env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
