@@ -70,6 +70,8 @@ LEFT = {"reverts": 3, "commits what fails": 2, "only asks": 2, "agrees to nothin
 """The kinds whose sessions must not."""
 KINDS = (*KEPT, *LEFT)
 ENOUGH = 0.95
+LONGEST = 3_000
+"""The characters of an edit that a reply of `ostinato code` surely holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,13 +107,15 @@ class Clone:
 
 
 def work_of(task: Task) -> Work | None:
-    """Return the fault of a mined task; None for one that is no single place of one file."""
+    """Return the fault of a mined task; None for one that is no single place of one file, or a long one."""
     evidence = json.loads((task.directory / "evidence.json").read_text())
     fixed = solution(task)
     if evidence["source"]["from"] != "present" or len(fixed) != 1:
         return None
     ((path, data),) = fixed.items()
     wrong, right = _place((task.repo / path).read_text(), (data or b"").decode())
+    if len(wrong) + len(right) > LONGEST:
+        return None
     return Work(
         id=task.id,
         repository=str(task.metadata["cluster"]),

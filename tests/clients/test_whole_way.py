@@ -74,6 +74,7 @@ def learnt(store: Store, checkpoint: Path, folder: Path) -> int:
         kv_heads=2,
         head_dim=8,
         intermediate_size=32,
+        max_positions=1 << 17,  # the prompt of Claude Code alone is some 40,000 of these tokens
     )
     config = LearnerConfig(staleness=99)
     model = DecoderModel(Decoder(shape), folder)

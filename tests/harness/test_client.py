@@ -164,3 +164,29 @@ async def test_a_stream_is_put_together_and_a_cut_one_is_asked_for_again(serve) 
     assert reply.message["content"] == "look"
     assert reply.message["tool_calls"] == [{k: v for k, v in call.items() if k != "index"}]
     assert (reply.finish, reply.tokens) == ("tool_calls", 9)
+
+
+async def test_arguments_that_come_in_pieces_are_put_together(serve) -> None:
+    def part(index: int, arguments: str, **more: object) -> bytes:
+        return chunk(tool_calls=[{"index": index, **more, "function": {"arguments": arguments}}])
+
+    def begun(index: int, name: str, arguments: str) -> bytes:
+        function = {"name": name, "arguments": arguments}
+        return chunk(tool_calls=[{"index": index, "id": name, "type": "function", "function": function}])
+
+    usage = event({"choices": [], "usage": {"total_tokens": 9}})
+    parts = [begun(0, "write", '{"a"'), part(0, ": 1"), part(0, "}"), begun(1, "ls", "{"), part(1, "}")]
+
+    async def handler(request):
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for part in (*parts, chunk("tool_calls"), usage, b"data: [DONE]\n\n"):
+            await response.write(part)
+        return response
+
+    async with GatewayClient(await serve(handler), "key") as client:
+        reply = await client.reply(ASK, on_text=lambda _: None)
+    assert reply.message["tool_calls"] == [
+        {"id": name, "type": "function", "function": {"name": name, "arguments": arguments}}
+        for name, arguments in (("write", '{"a": 1}'), ("ls", "{}"))
+    ]

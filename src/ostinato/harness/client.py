@@ -277,7 +277,7 @@ class _Folded:
 
     def __init__(self) -> None:
         self._content = ""
-        self._calls: list[Message] = []
+        self._calls: dict[int, Message] = {}
         self._finish: str | None = None
         self._tokens = 0
         self._usage = TokenCount()
@@ -296,9 +296,20 @@ class _Folded:
         for choice in chunk["choices"]:
             text = choice["delta"].get("content") or ""
             self._content += text
-            self._calls += choice["delta"].get("tool_calls", [])
+            for part in choice["delta"].get("tool_calls", []):
+                self._add_call(part)
             self._finish = choice["finish_reason"] or self._finish
         return text
+
+    def _add_call(self, part: Message) -> None:
+        """Begin a call, or add a piece to the arguments of one: long ones come in several chunks."""
+        call = self._calls.get(part["index"])
+        if call is None:
+            self._calls[part["index"]] = {name: value for name, value in part.items() if name != "index"}
+        else:
+            before = call["function"]
+            arguments = before["arguments"] + part["function"]["arguments"]
+            self._calls[part["index"]] = {**call, "function": {**before, "arguments": arguments}}
 
     def reply(self) -> Reply:
         """Return the whole reply; raises ClientPayloadError, which is retried, when the stream was cut."""
@@ -306,7 +317,7 @@ class _Folded:
             raise aiohttp.ClientPayloadError("the stream ended in the middle")
         message: Message = {"role": "assistant", "content": self._content or None}
         if self._calls:
-            message["tool_calls"] = [{k: v for k, v in call.items() if k != "index"} for call in self._calls]
+            message["tool_calls"] = list(self._calls.values())
         return Reply(
             message=message,
             finish=self._finish,

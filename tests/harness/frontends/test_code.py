@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from tests.harness.story import TOO_LONG
+from tests.harness.story import TOO_LONG, call_text
 
 from ostinato.config import ConfigError
 from ostinato.harness.frontends.code import NO_TEXTUAL, CodeRequest, code
@@ -72,6 +72,15 @@ async def test_a_repository_without_commits_will_do(coded, tmp_path: Path) -> No
     status, screen = await coded(directory=fresh)
     assert status == 0
     assert "+    return a + b" in screen
+
+
+async def test_a_long_file_is_written_whole(coded, script: list[str], repo: Path) -> None:
+    """The gateway streams the arguments of a call in pieces."""
+    text = "".join(f"x{number} = {number}\n" for number in range(120))
+    script[2] = call_text("write", path="new.py", content=text)
+    status, _ = await coded()
+    assert status == 0
+    assert (repo / "new.py").read_text() == text
 
 
 async def test_stopping_it_tells_the_gateway(coded, script: list[str], repo: Path, store: Store) -> None:
