@@ -35,6 +35,7 @@ from ostinato.types import Arm, Decision, Session, SignalKind
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 CLAUDE = next(client for client in CLIENTS if client.name == "claude-code")
 PATIENCE_S = 120
+QUIET_S = 5.0
 SERVED = 3
 """The version that the scripted model is served as."""
 
@@ -60,6 +61,18 @@ async def ended(store: Store, count: int) -> list[Session]:
         while len(sessions := store.sessions(ended=True)) < count:
             await asyncio.sleep(0.2)
     return sessions
+
+
+async def quiet(store: Store) -> None:
+    """Wait until nothing more is heard of any session, since what comes later sends it back to be scored."""
+    heard, since = -1, time.monotonic()
+    async with asyncio.timeout(PATIENCE_S):
+        while time.monotonic() - since < QUIET_S:
+            ids = [session.id for session in store.sessions()]
+            now = sum(map(len, store.signals_of(ids).values())) + sum(len(store.turns(id)) for id in ids)
+            if now != heard:
+                heard, since = now, time.monotonic()
+            await asyncio.sleep(0.2)
 
 
 def learnt(store: Store, checkpoint: Path, folder: Path) -> int:
@@ -116,6 +129,7 @@ async def test_sessions_of_a_real_client_go_from_use_to_verdict(
         await until(store, SignalKind.EDIT_REVERTED, 1)
         await until(store, SignalKind.EDIT_KEPT, 1)
         first, second = await ended(store, 2)
+        await quiet(store)
 
         later = time.time() + 2 * LIVE.train_after_s
         harvest = Collector(store, LIVE).harvest([CHAMPION], {}, as_of=later)
