@@ -50,7 +50,7 @@ from ostinato.store.sql import recording
 from ostinato.store.sql.schema import trainings
 from ostinato.sync import Fenced, Publisher, Subscriber
 from ostinato.tasks.source import Problem
-from ostinato.train.base import StepStats
+from ostinato.train.base import NO_GRADIENT, StepStats
 from ostinato.train.config import LearnerConfig
 from ostinato.train.journal import Journal
 from ostinato.train.learner import Learner
@@ -75,6 +75,8 @@ BATCH = 2
 PRACTICE_CONFIG = PracticeConfig(group_size=2, groups_at_once=2, ready_ahead=3)
 reconciler_module.POLL_S = 0.001
 STEPS = (10, 22)
+BAD_EVERY, BAD = 9, 4
+"""Groups of the prompts whose number has the remainder BAD give no gradient."""
 KILL, CUT, INTERVENE = 0.02, 0.008, 0.12
 """The chances, at one point, of a kill, of a power failure, and of an action by another actor."""
 STATEMENT = 0.25
@@ -107,16 +109,21 @@ class Tally(nn.Module):
 
 
 class TallyTrainer(ChainTrainer):
-    """The real trainer, except that a step adds to the tally."""
+    """The real trainer, except that a step adds to the tally; it cannot train on every ninth prompt."""
 
     model: DecoderModel
     number: Callable[[str], int]
 
     def step(self, groups: Sequence[Group], version: int) -> StepStats:
+        dropped = {}
         with torch.no_grad():
             for group in groups:
-                self.model.decoder.embedding[self.number(group.prompt)] += 1
-        return StepStats()
+                number = self.number(group.prompt)
+                if number % BAD_EVERY == BAD:
+                    dropped[group.id] = NO_GRADIENT
+                else:
+                    self.model.decoder.embedding[number] += 1
+        return StepStats(dropped=dropped)
 
 
 class Interrupted:

@@ -4,11 +4,13 @@ Covers the part of train/policy.py, train/local.py and train/learner.py that kno
 """
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from tests.train.test_learner import Bench, bench, checkpoint, command, never, whole  # noqa: F401
+from tests.train.test_replay import routed, sample
 
 from ostinato.model.decoder import Decoder
 from ostinato.sync import SyncError
@@ -16,7 +18,7 @@ from ostinato.train.base import StateError
 from ostinato.train.config import LearnerConfig, PolicyConfig
 from ostinato.train.learner import main
 from ostinato.train.local import DecoderModel
-from ostinato.train.policy import policy_step
+from ostinato.train.policy import policy_step, scored, session_k1
 from ostinato.types import Group, Sample
 
 PROMPT, SAMPLED, STEPS, SIZE = (1, 2), 3, 25, 8
@@ -89,6 +91,27 @@ def test_a_huge_weight_holds_the_policy_at_the_reference_and_none_lets_it_move(
     assert moved > 0.05 and held < moved / 10
     assert nothing == [None] * STEPS
     assert reported[0] == pytest.approx(0.0, abs=1e-6) and all(each is not None for each in reported)
+
+
+def test_k1_compares_both_under_the_routes_that_the_step_replays(tmp_path: Path) -> None:
+    """A reference whose router alone differs, by less than rounding in bfloat16, has nearly no k1 then."""
+    model = DecoderModel(routed(), tmp_path)
+    groups = [Group(id=f"g{i}", prompt=f"g{i}", samples=(sample(i, 40),), rewards=(1.0,)) for i in range(40)]
+    weights = {name: tensor.clone() for name, tensor in model.decoder.state_dict().items()}
+    model.refer(weights)
+    configs = [PolicyConfig(k1=0.1, routes=routes) for routes in ("replay", "own")]
+    assert [set(session_k1(model, groups, each).values()) for each in configs] == [{0.0}, {0.0}]
+    random = torch.Generator().manual_seed(0)
+    routers = [name for name in weights if name.endswith("mlp.gate.weight")]
+    for name in routers:
+        weights[name] += 1e-3 * torch.randn(weights[name].shape, generator=random)
+    model.refer(weights)
+    replayed, own = (session_k1(model, groups, each) for each in configs)
+    assert len(routers) == 2 and max(map(abs, replayed.values())) < 0.1 * max(map(abs, own.values()))
+    rows = [replace(scored(each), routes=each.routes) for group in groups for each in group.samples]
+    ours, theirs = model.logprobs(rows), model.reference_logprobs(rows)
+    by_hand = [float((a - b).sum()) for a, b in zip(ours, theirs, strict=True)]
+    assert list(replayed.values()) == pytest.approx(by_hand, abs=1e-5)
 
 
 def test_without_a_weight_nothing_is_loaded(bench: Bench) -> None:  # noqa: F811

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,14 @@ from ostinato.model.config import ModelConfig
 from ostinato.model.decoder import Decoder
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Ledger, LedgerError, Objects, Store
-from ostinato.store.steps import steps
+from ostinato.store.ledger.slot_rows import SlotState, read
+from ostinato.store.ledger.slots import Slots
+from ostinato.store.steps import dropped_so_far, steps
 from ostinato.sync import Fenced, Publisher, Subscriber
+from ostinato.train.base import BEYOND_CONTEXT, NO_GRADIENT, StepError
 from ostinato.train.config import LearnerConfig
 from ostinato.train.journal import Journal
-from ostinato.train.learner import Learner, main
+from ostinato.train.learner import BAD_BATCHES, Learner, main
 from ostinato.train.local import DecoderModel
 from ostinato.train.state import States
 from ostinato.train.trainer import ChainTrainer
@@ -77,18 +81,25 @@ class Bench:
         self.objects = Objects.open(directory / "objects")
         self._offered = 0
 
-    def offer(self, *advantages: float, version: int = 0, kind: str = "fix") -> str:
+    def offer(self, *advantages: float, version: int = 0, kind: str = "fix", **about: float) -> str:
         """One group with a session of one turn for each advantage; gives its id."""
         self._offered += 1
         name = f"g{self._offered}"
         samples = []
         for i, advantage in enumerate(advantages):
             sample = self._make_sample(
-                100 * self._offered + i, session=f"{name}s{i}", advantage=advantage, version=version
+                100 * self._offered + i,
+                session=f"{name}s{i}",
+                advantage=advantage,
+                version=version,
+                **about,
             )
             samples.append(sample)
             self.store.record([turn_of(sample)], (), [session_of(sample)])
-        assert self.ledger.reserve(name)
+        slots = Slots(self.store)
+        done = slots.plan(name, [sample.session_id for sample in samples])
+        for state in (SlotState.RUNNING, SlotState.FINISHED, SlotState.SCORED):
+            done = slots.move(done, [replace(slot, state=state) for slot in done])
         self.ledger.offer(
             Group(id=name, prompt=name, samples=tuple(samples), rewards=(0.5,) * len(samples), kind=kind)
         )
@@ -109,6 +120,11 @@ class Bench:
         learner.start(meta.version)
         self.trainer = trainer
         return learner
+
+    def slots(self, prompt: str) -> list[tuple[str, str | None]]:
+        """The state and the reason of each slot of a prompt."""
+        with self.store.database.read() as connection:
+            return [(slot.state.value, slot.reason) for slot in read(connection, [prompt])[prompt]]
 
     def weights(self, version: int) -> dict[str, Tensor]:
         return Subscriber(self.objects).fetch(version)
@@ -355,6 +371,49 @@ def test_a_second_chain_of_weights_is_refused_before_it_claims(bench: Bench) -> 
     assert bench.ledger.ready(0) == 1
 
 
+def test_a_group_that_cannot_be_trained_on_is_dropped_with_its_reason_and_the_rest_is_trained(
+    bench: Bench,
+) -> None:
+    good, steep = bench.offer(0.5, -0.5), bench.offer(1e38, -0.5, logprob=-20.0)
+    other, long = bench.offer(0.5, -0.5), bench.offer(0.5, -0.5, length=5000)
+    learner = bench.learner(LearnerConfig(groups=4))
+    learner.run(1, never)
+    assert [row.batch for row in bench.store.versions()] == [(), (good, other)]
+    line = StepFigures.from_json(bench.lines()[-1])
+    assert line.dropped == {NO_GRADIENT: 1, BEYOND_CONTEXT: 1} and line.sessions == 4
+    assert dropped_so_far(bench.store) == {
+        f"dropped: {NO_GRADIENT}": 1,
+        f"dropped: {BEYOND_CONTEXT}": 1,
+        f"turns: {NO_GRADIENT}": 2,
+        f"turns: {BEYOND_CONTEXT}": 2,
+    }
+    slots = {name: bench.slots(name) for name in (good, steep, other, long)}
+    assert slots[good] == slots[other] == [("trained", None)] * 2
+    assert slots[steep] == [("dropped", NO_GRADIENT)] * 2
+    assert slots[long] == [("dropped", BEYOND_CONTEXT)] * 2
+    assert bench.ledger.unended() == bench.ledger.unaccounted() == 0
+
+
+def test_batches_of_such_groups_alone_are_dropped_and_the_third_in_a_row_ends_the_learner(
+    bench: Bench,
+) -> None:
+    learner = bench.learner(LearnerConfig(groups=1))
+    for _ in range(BAD_BATCHES - 1):
+        for _ in range(2):
+            bench.offer(1e38, -0.5, logprob=-20.0)
+        assert learner.advance(2) == 0
+    bench.offer(0.5, -0.5)
+    assert learner.advance(1) == 1 and bench.ledger.states()[State.UNTRAINABLE] == 8
+    bad = [bench.offer(1e38, -0.5, logprob=-20.0) for _ in range(BAD_BATCHES)]
+    with pytest.raises(StepError, match=f"version 2 cannot be made: 3 batches .* the last of {bad[-1]} "):
+        learner.run(2, never)
+    again = bench.learner(LearnerConfig(groups=1))
+    assert bench.ledger.ready(0) == 1 and again.version == 1
+    bench.offer(0.5, -0.5)
+    again.run(2, never)
+    assert bench.ledger.unended() == 0 and len(bench.store.versions()) == 3
+
+
 class PulledPlugError(BaseException):
     """Stands for the end of the process: nothing in the learner may catch it."""
 
@@ -433,6 +492,44 @@ def test_dying_at_any_point_changes_nothing(
     assert plug.pulled
     bench.learner().run(3, never)
     same_outcome(bench, whole, 3)
+
+
+def test_dying_around_groups_that_cannot_be_trained_on_changes_nothing(
+    bench: Bench, whole: Bench, monkeypatch: pytest.MonkeyPatch, plug: Plug
+) -> None:
+    """They are dropped in the transaction that follows the publication, so no kill falls between."""
+    for each in (bench, whole):
+        for i in range(6):
+            each.offer(*((1e38, -0.5) if i in {1, 2, 4} else (0.5, -0.5)), logprob=-20.0)
+    whole.learner().run(3, never)
+    with monkeypatch.context() as patch:
+        plug.install(patch)
+        with pytest.raises(PulledPlugError):
+            bench.learner().run(3, never)
+    assert plug.pulled
+    bench.learner().run(3, never)
+    same_outcome(bench, whole, 3)
+    assert bench.ledger.states()[State.UNTRAINABLE] == 6 and bench.ledger.unended() == 0
+    assert [bench.slots(f"g{i}") for i in range(1, 7)] == [whole.slots(f"g{i}") for i in range(1, 7)]
+
+
+@pytest.mark.parametrize("plug", [1, 2], indirect=True)
+@pytest.mark.parametrize("point", [(Ledger, "drop_claimed")], indirect=True, ids=["drop_claimed"])
+def test_dying_around_the_drop_of_a_whole_batch_changes_nothing(
+    bench: Bench, whole: Bench, monkeypatch: pytest.MonkeyPatch, plug: Plug
+) -> None:
+    for each in (bench, whole):
+        for i in range(4):
+            each.offer(*((1e38, -0.5) if i < 2 else (0.5, -0.5)), logprob=-20.0)
+    config = LearnerConfig(groups=1)
+    whole.learner(config).run(2, never)
+    with monkeypatch.context() as patch:
+        plug.install(patch)
+        with pytest.raises(PulledPlugError):
+            bench.learner(config).run(2, never)
+    bench.learner(config).run(2, never)
+    same_outcome(bench, whole, 2)
+    assert bench.ledger.states()[State.UNTRAINABLE] == 4 and bench.ledger.unended() == 0
 
 
 def same_outcome(bench: Bench, whole: Bench, until: int) -> None:

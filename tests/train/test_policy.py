@@ -1,3 +1,4 @@
+import copy
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,12 +9,21 @@ import torch
 from tests.train.conftest import VOCAB
 
 from ostinato.model.decoder import Decoder
-from ostinato.train.base import StepError
-from ostinato.train.batch import counted_scores
+from ostinato.train.base import BEYOND_CONTEXT, NO_GRADIENT, StepError, StepStats
+from ostinato.train.batch import Row, counted_scores
 from ostinato.train.config import PolicyConfig
 from ostinato.train.local import DecoderModel
+from ostinato.train.losses import gradient_norm
 from ostinato.train.objective.corrections import correction_of
-from ostinato.train.policy import SampleLoss, advantage_step, policy_step, sample_loss, scored
+from ostinato.train.policy import (
+    PolicyLoss,
+    SampleLoss,
+    advantage_step,
+    policy_step,
+    sample_loss,
+    scored,
+    supervised_step,
+)
 from ostinato.types import Group, Sample
 
 MakeSample = Callable[..., Sample]
@@ -166,14 +176,72 @@ def test_a_reward_that_makes_no_finite_gradient_changes_nothing(
     assert model.steps == 0 and all(parameter.grad is None for parameter in decoder.parameters())
 
 
-def test_a_session_longer_than_the_context_is_named_before_anything_is_computed(
+def group_of(name: str, *samples: Sample) -> Group:
+    return Group(id=name, prompt=name, samples=samples, rewards=(0.5,) * len(samples))
+
+
+@pytest.mark.parametrize("k1", [0.0, 0.1])
+def test_a_step_leaves_out_groups_that_cannot_be_trained_on_as_if_they_had_not_been_there(
+    decoder: Decoder, make_sample: MakeSample, tmp_path: Path, k1: float
+) -> None:
+    config = PolicyConfig(k1=k1)
+    models = [DecoderModel(copy.deepcopy(decoder), tmp_path / name) for name in ("ours", "theirs")]
+    good = [
+        group_of(
+            f"good{i}", make_sample(i, session=f"a{i}"), make_sample(-i, session=f"b{i}", advantage=-1.0)
+        )
+        for i in (1, 2)
+    ]
+    endless = group_of("endless", make_sample(3), make_sample(4, length=models[0].context + 1))
+    steep = group_of("steep", make_sample(5, session="c"), make_sample(6, advantage=1e38, logprob=-20.0))
+    flat = group_of("flat", make_sample(7, session="d", temperature=1e-44), make_sample(8, session="e"))
+    for each in models:
+        each.refer(decoder.state_dict())
+    batch = [endless, good[0], steep, flat, good[1]]
+    stats = policy_step(models[0], batch, 1e-3, config, version=0)
+    assert stats.dropped == {"endless": BEYOND_CONTEXT, "steep": NO_GRADIENT, "flat": NO_GRADIENT}
+    expected = policy_step(models[1], good, 1e-3, config, version=0)
+    assert replace(stats, dropped={}) == expected and models[0].steps == 1
+    for ours, theirs in zip(models[0].decoder.parameters(), models[1].decoder.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_a_batch_of_such_groups_alone_changes_nothing(
     decoder: Decoder, make_sample: MakeSample, tmp_path: Path
 ) -> None:
+    model, before = DecoderModel(decoder, tmp_path), copy.deepcopy(decoder)
+    long = group_of("long", make_sample(length=model.context + 1))
+    steep = group_of("steep", make_sample(advantage=1e38, logprob=-20.0))
+    stats = policy_step(model, [long, steep], 1e-3, CONFIG, version=0)
+    assert stats == StepStats(dropped={"long": BEYOND_CONTEXT, "steep": NO_GRADIENT})
+    assert model.steps == 0 and all(parameter.grad is None for parameter in decoder.parameters())
+    assert all(map(torch.equal, before.parameters(), decoder.parameters()))
+
+
+def test_gradients_of_which_only_the_sum_is_not_finite_drop_them_all(
+    decoder: Decoder, make_sample: MakeSample, tmp_path: Path
+) -> None:
+    """Each group's norm is below the largest float32 here, and two equal ones together are above it."""
     model = DecoderModel(decoder, tmp_path)
-    long = make_sample(length=model.context + 1, session="endless")
-    group = Group(id="g", prompt="p", samples=(make_sample(), long), rewards=(1.0, 0.0))
-    with pytest.raises(StepError, match=f"session endless is a row of {model.context + 1} tokens"):
-        policy_step(model, [group], 1e-3, CONFIG, version=0)
+    one = on_policy(decoder, make_sample())
+    model.accumulate([scored(one)], PolicyLoss([one], 2, CONFIG))
+    norm = gradient_norm(list(decoder.parameters()), math.inf)
+    assert model.discard()
+    # The norm squares its parts, so it overflows at the root of the largest number.
+    steep = replace(one, advantage=0.7 * math.sqrt(torch.finfo(torch.float32).max) / norm)
+    groups = [group_of(name, replace(steep, session_id=name)) for name in "ab"]
+    stats = policy_step(model, groups, 1e-3, CONFIG, version=0)
+    assert stats.dropped == {"a": NO_GRADIENT, "b": NO_GRADIENT} and model.steps == 0
+
+
+def test_a_lesson_longer_than_the_context_is_named_before_anything_is_computed(
+    decoder: Decoder, tmp_path: Path
+) -> None:
+    model = DecoderModel(decoder, tmp_path)
+    length = model.context + 1
+    row = Row(ids=(1,) * length, weights=(1.0,) * length, session_id="endless")
+    with pytest.raises(StepError, match=f"session endless is a row of {length} tokens"):
+        supervised_step(model, [row], 1e-3)
     assert model.steps == 0 and all(parameter.grad is None for parameter in decoder.parameters())
 
 

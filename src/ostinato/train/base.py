@@ -11,7 +11,7 @@ decoder in one process, `fsdp.model.ShardedModel` any causal language model of t
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -33,6 +33,9 @@ NOT_FINITE = (
     "the gradient is not finite, so the weights are left as they are: look at the rewards of the groups of "
     "this step and at the learning rate, and start again from the last version that was sound"
 )
+NO_GRADIENT = "gradient not finite"
+BEYOND_CONTEXT = "row beyond the model's context"
+"""The reasons for which a step drops a group."""
 
 
 class StateError(Exception):
@@ -43,6 +46,10 @@ class StepError(Exception):
     """A step cannot be taken with this batch; nothing was changed. The message says why and what to do."""
 
 
+class NotFiniteError(StepError):
+    """The gradient of a step is not finite."""
+
+
 class MissingPackageError(Exception):
     """A setting needs a package that is not installed; the message says which, and how to do without."""
 
@@ -50,6 +57,8 @@ class MissingPackageError(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepStats:
     """The figures of one step that the trainer knows; see `types.StepFigures` for their meaning.
+
+    `dropped` maps the id of each group that the step left out to its reason.
 
     >>> StepStats().ratio
     1.0
@@ -69,6 +78,7 @@ class StepStats:
     routes_recorded: float = 0.0
     routes_differing: float = 0.0
     routes_replaced: float = 0.0
+    dropped: Mapping[str, str] = field(default_factory=dict)
 
 
 class Trainable(Protocol):
@@ -80,9 +90,12 @@ class Trainable(Protocol):
     def update(self, rate: float, largest_gradient: float) -> float:
         """Take one optimizer step at `rate`, the gradient cut to a norm of at most `largest_gradient`.
 
-        Return the norm before; the gradient is zero afterwards. Raises StepError for a gradient that is not
-        finite, and changes nothing then.
+        Return the norm before; the gradient is zero afterwards. Raises NotFiniteError for a gradient that is
+        not finite, on every process, and changes nothing then.
         """
+
+    def discard(self) -> bool:
+        """Forget the gradient, and what became of routes; return whether it was finite in all processes."""
 
     def logprobs(self, rows: Sequence[ScoredRow]) -> list[Tensor]:
         """Return the log-probabilities of each row's counted tokens, without gradient."""
@@ -158,7 +171,8 @@ class Trainer(Protocol):
     def step(self, groups: Sequence[Group], version: int) -> StepStats:
         """Take one optimizer step on all samples of `groups`, from the weights of `version`.
 
-        Raises StepError, and changes nothing, for a batch that gives no finite gradient.
+        A group with a row that cannot be trained on is left out, and `dropped` of the figures names it with
+        the reason. When that is every group, the weights stay as they are.
         """
 
     def imitate(self, rows: Sequence[Row], rate: float) -> float:

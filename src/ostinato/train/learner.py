@@ -8,7 +8,8 @@
 
 Killed before it: the groups are released and the step is done again from the saved state of the version
 before. Killed after it: the restart finds the version published, and the saved state of just these weights
-names the groups that went into them, which are then committed. A version that somebody else published, such
+names the groups that went into them, which are then committed, and those of the batch that could not be
+trained on, which are dropped in the same transaction. A version that somebody else published, such
 as an older one that was put back, is not what the saved state holds: nothing is committed with it and the
 groups are released. Either way nothing is trained twice and nothing is lost.
 """
@@ -17,22 +18,32 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ostinato.store import Ledger, Store
 from ostinato.store.steps import add_step
 from ostinato.sync import Manifest
-from ostinato.train.base import Note, Trainer, record_of
+from ostinato.train.base import (
+    BEYOND_CONTEXT,
+    NO_GRADIENT,
+    Note,
+    StepError,
+    StepStats,
+    Trainer,
+    record_of,
+)
 from ostinato.train.config import LearnerConfig, LearnerProcess
 from ostinato.train.figures.batch_figures import step_figures
 from ostinato.train.figures.tensorboard import EventFiles
 from ostinato.train.journal import Journal
 from ostinato.train.opened import opened
 from ostinato.train.process import Stop, run
-from ostinato.types import StepFigures
+from ostinato.types import Group, StepFigures
 
 log = logging.getLogger(__name__)
 POLL_S, LONGEST_POLL_S = 0.02, 0.5
+BAD_BATCHES = 3
+"""After so many batches in a row without a group that can be trained on, the weights are at fault."""
 
 
 class Learner:
@@ -54,6 +65,7 @@ class Learner:
         self._events = events
         self.version = -1
         """The newest version that is published and committed; -1 before `start`."""
+        self._bad_batches = 0
         self._began_with = -1
         """The version that this run began with; k1 compares with it unless another one is named."""
 
@@ -96,11 +108,15 @@ class Learner:
                 continue
             manifest = self._trainer.manifest(version)
             if (note := self._trainer.restore(manifest)) is not None:
-                self._ledger.commit(record_of(manifest, note["batch"]), note["prompts"])
+                self._commit(manifest, note)
+
+    def _commit(self, manifest: Manifest, note: Note) -> None:
+        dropped = note.get("dropped", {})  # the first version has no batch, and older states no such list
+        self._ledger.commit(record_of(manifest, note["batch"]), note["prompts"], dropped)
 
     def _settle(self, manifest: Manifest, note: Note) -> None:
         """Do everything that follows a publication; done again after a restart it changes nothing."""
-        self._ledger.commit(record_of(manifest, note["batch"]), note["prompts"])
+        self._commit(manifest, note)
         if manifest.version not in {line["version"] for line in self._journal.lines()[-1:]}:
             if note["batch"]:
                 self._tell(StepFigures.from_json(note["line"]))
@@ -155,13 +171,17 @@ class Learner:
         are no version.
         """
         started, version = time.monotonic(), self.version + 1
-        groups = self._ledger.claim(version, count, self._oldest_allowed)
+        claimed = self._ledger.claim(version, count, self._oldest_allowed)
+        if not claimed:
+            return self.version
+        stats = self._trainer.step(claimed, self.version)
+        groups = self._trained(claimed, stats)
         if not groups:
             return self.version
         figures = step_figures(
             self._store,
             groups,
-            self._trainer.step(groups, self.version),
+            stats,
             version=version,
             k1=self._config.policy.k1,
             seconds=time.monotonic() - started,
@@ -171,11 +191,39 @@ class Learner:
             "batch": [group.id for group in groups],
             "prompts": [group.prompt for group in groups],
             "line": figures.to_json(),
+            "dropped": dict(stats.dropped),
             "reference": self._began_with,
         }
         self._trainer.save(version, note)
         self._settle(self._trainer.publish(version), note)
         return version
+
+    def _trained(self, claimed: Sequence[Group], stats: StepStats) -> list[Group]:
+        """Return the claimed groups that the step trained on; the others are dropped with the commit.
+
+        When there is none, they are dropped at once, as no commit follows. Raises StepError in place of the
+        last of BAD_BATCHES in a row, whose groups are claimed again at the next start.
+        """
+        groups = [group for group in claimed if group.id not in stats.dropped]
+        for id, reason in stats.dropped.items():
+            log.warning("version %d goes without group %s: %s", self.version + 1, id, reason)
+        self._bad_batches = 0 if groups else self._bad_batches + 1
+        if self._bad_batches == BAD_BATCHES:
+            raise StepError(_nothing_trains(self.version, stats.dropped))
+        if not groups:
+            self._ledger.drop_claimed(stats.dropped)
+        return groups
+
+
+def _nothing_trains(version: int, dropped: Mapping[str, str]) -> str:
+    groups = ", ".join(f"{id} ({reason})" for id, reason in dropped.items())
+    return (
+        f"version {version + 1} cannot be made: {BAD_BATCHES} batches in a row had no group that could be "
+        f"trained on, the last of {groups}. The weights are still those of version {version}. Where "
+        f"'{NO_GRADIENT}', look at these rewards and at the learning rate, and put an earlier version back "
+        f"if the weights have diverged (python -m ostinato.train.put_back); where '{BEYOND_CONTEXT}', let "
+        "the engine's max_len be at most the model's context"
+    )
 
 
 def train(settings: LearnerProcess, stop: Stop) -> None:

@@ -14,7 +14,7 @@ from ostinato.model.replay import Replay, ReplayCounts, RouterShape
 from ostinato.model.tensor_files import write_tensors
 from ostinato.sync.shards import Shard
 from ostinato.sync.weights import state_root, to_blobs
-from ostinato.train.base import NOT_FINITE, Note, PieceLoss, StateError, StepError
+from ostinato.train.base import NOT_FINITE, Note, NotFiniteError, PieceLoss, StateError
 from ostinato.train.batch import ScoredRow, Scores, by_length, counted_scores, padded_replay, scores_of
 from ostinato.train.config import TrainerConfig
 from ostinato.train.losses import gradient_norm
@@ -67,12 +67,18 @@ class DecoderModel:
     def update(self, rate: float, largest_gradient: float) -> float:
         norm = gradient_norm(list(self.decoder.parameters()), largest_gradient)
         if not math.isfinite(norm):
-            self.optimizer.zero_grad(set_to_none=True)
-            raise StepError(NOT_FINITE)
+            self.discard()
+            raise NotFiniteError(NOT_FINITE)
         set_rate(self.optimizer, rate)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return norm
+
+    def discard(self) -> bool:
+        norm = gradient_norm(list(self.decoder.parameters()), math.inf)
+        self.optimizer.zero_grad(set_to_none=True)
+        self._replayed = ReplayCounts()
+        return math.isfinite(norm)
 
     def logprobs(self, rows: Sequence[ScoredRow]) -> list[Tensor]:
         return self._scored_by(self.decoder, rows)

@@ -4,6 +4,7 @@ Shapes: N counted tokens of a piece.
 """
 # ruff: noqa: N803, N806, N815
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -11,7 +12,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ostinato.train.base import StepError, StepStats, Trainable
+from ostinato.train.base import (
+    BEYOND_CONTEXT,
+    NO_GRADIENT,
+    NotFiniteError,
+    StepError,
+    StepStats,
+    Trainable,
+)
 from ostinato.train.batch import Row, ScoredRow, Scores, with_routes
 from ostinato.train.config import PolicyConfig
 from ostinato.train.figures.measures import measured
@@ -42,33 +50,78 @@ def policy_step(
     """Change the weights, those of `version`, by one step on all groups; without any advantage they stay.
 
     The loss is divided by the number of sessions, those without an advantage too, so that they dilute the
-    step instead of vanishing. Raises StepError, and changes nothing, for a gradient that is not finite and
-    for a row that is longer than the model's context.
+    step instead of vanishing. A group is left out, with its reason in `dropped`, when a row is longer than
+    the model's context, and when its gradient is not finite. The rest is trained as if it had not been there.
     """
-    samples = [sample for group in groups for sample in group.samples]
-    check_context(model, [(f"session {each.session_id}", len(each.ids)) for each in samples])
-    k1_of = session_k1(model, groups) if config.k1 else {}
-    if config.k1:
-        samples = penalised(samples, groups, k1_of, config)
-    sessions = sum(len(group.rewards) for group in groups)
-    stats = advantage_step(model, samples, sessions, rate, config, version=version)
-    return replace(stats, k1=mean_k1(groups, k1_of) if config.k1 else None)
+    dropped = beyond_context(model, groups)
+    while sound := [group for group in groups if group.id not in dropped]:
+        k1_of = session_k1(model, sound, config) if config.k1 else {}
+        if endless := [group.id for group in sound if not math.isfinite(_total(group, k1_of))]:
+            dropped |= dict.fromkeys(endless, NO_GRADIENT)
+            continue
+        samples = penalised(sound, k1_of, config) if config.k1 else [group.samples for group in sound]
+        sessions = sum(len(group.rewards) for group in sound)
+        every = [sample for some in samples for sample in some]
+        try:
+            stats = advantage_step(model, every, sessions, rate, config, version=version)
+        except NotFiniteError:
+            worse = _without_gradient(model, samples, sessions, config)
+            dropped |= {sound[i].id: NO_GRADIENT for i in worse}
+            continue
+        return replace(stats, k1=mean_k1(sound, k1_of) if config.k1 else None, dropped=dropped)
+    return StepStats(dropped=dropped)
 
 
-def check_context(model: Trainable, lengths: Sequence[tuple[str, int]]) -> None:
-    """Raise StepError for a row, given by its name and length, that the model has no positions for."""
-    for name, length in lengths:
-        if length > model.context:
+def beyond_context(model: Trainable, groups: Sequence[Group]) -> dict[str, str]:
+    """Return the groups with a row that the model has no positions for, with the reason."""
+    return {
+        group.id: BEYOND_CONTEXT
+        for group in groups
+        if max(len(sample.ids) for sample in group.samples) > model.context
+    }
+
+
+def _total(group: Group, k1_of: Mapping[str, float]) -> float:
+    return sum(k1_of.get(sample.session_id, 0.0) for sample in group.samples)
+
+
+def _without_gradient(
+    model: Trainable, samples: Sequence[Sequence[Sample]], sessions: int, config: PolicyConfig
+) -> list[int]:
+    """Return the numbers of the groups, given by their samples, whose own gradient is not finite.
+
+    All of them when each one's is and only their sum is not.
+    """
+    found = []
+    for i, some in enumerate(samples):
+        if useful := with_advantage(some):
+            loss = PolicyLoss(useful, sessions, config)
+            model.accumulate(rows_of(model, useful, config), loss)
+            found += [] if model.discard() else [i]
+    return found or list(range(len(samples)))
+
+
+def check_context(model: Trainable, rows: Sequence[Row]) -> None:
+    """Raise StepError for a row that the model has no positions for."""
+    for row in rows:
+        if row.length > model.context:
             raise StepError(
-                f"{name} is a row of {length} tokens, and the model has {model.context} positions: let the "
-                "engine's max_len be at most that, so that no session grows longer"
+                f"session {row.session_id} is a row of {row.length} tokens, and the model has "
+                f"{model.context} positions: let the engine's max_len be at most that, so that no session "
+                "grows longer"
             )
 
 
-def session_k1(model: Trainable, groups: Sequence[Group]) -> dict[str, float]:
-    """Return the sum of log pi - log pi_reference over the trained tokens of each session, in nats."""
+def session_k1(model: Trainable, groups: Sequence[Group], config: PolicyConfig) -> dict[str, float]:
+    """Return the sum of log pi - log pi_reference over the trained tokens of each session, in nats.
+
+    Both are scored with the routes that the step replays. So pi is the function that the step changes, and
+    equal weights have a k1 of 0 whatever the engine chose; with experts of their own the two would also
+    differ by what rounding decides in their routers. Experts that only one of them would choose are replayed
+    in both: k1 is the divergence given the choice of experts, not that of two routers.
+    """
     samples = [sample for group in groups for sample in group.samples]
-    rows = [scored(sample) for sample in samples]
+    rows = rows_of(model, samples, config)
     own, reference = model.logprobs(rows), model.reference_logprobs(rows)
     k1_of: dict[str, float] = {}
     for sample, mine, its in zip(samples, own, reference, strict=True):
@@ -78,13 +131,16 @@ def session_k1(model: Trainable, groups: Sequence[Group]) -> dict[str, float]:
 
 
 def penalised(
-    samples: Sequence[Sample], groups: Sequence[Group], k1_of: Mapping[str, float], config: PolicyConfig
-) -> list[Sample]:
-    """Return the samples with the advantages of a reward less k1, weighted."""
+    groups: Sequence[Group], k1_of: Mapping[str, float], config: PolicyConfig
+) -> list[list[Sample]]:
+    """Return the samples of each group with the advantages of a reward less k1, weighted."""
     advantages = k1_advantages(groups, k1_of, BASELINES[config.baseline])
     return [
-        replace(sample, advantage=sample.advantage - config.k1 * advantages[sample.session_id])
-        for sample in samples
+        [
+            replace(sample, advantage=sample.advantage - config.k1 * advantages[sample.session_id])
+            for sample in group.samples
+        ]
+        for group in groups
     ]
 
 
@@ -97,28 +153,19 @@ def advantage_step(
     *,
     version: int,
 ) -> StepStats:
-    """Take one step on samples by their advantages; `sessions` is what the loss is divided by."""
-    useful = [sample for sample in samples if abs(sample.advantage) >= NEGLIGIBLE]
+    """Take one step on samples by their advantages; `sessions` is what the loss is divided by.
+
+    Raises NotFiniteError, and changes nothing, for a gradient that is not finite.
+    """
+    useful = with_advantage(samples)
     if not useful:
         return StepStats()
-    constant, correct, tokens = sessions * config.tokens_per_session, correction_of(config), list[Tensor]()
-
-    def loss(numbers: Sequence[int], scores: Scores) -> Tensor:
-        some = [useful[i] for i in numbers]
-        part, deltas_N, cut_N = sample_loss(some, scores.logprobs_N, constant, correct)
-        gaps_N = torch.tensor([version - each for one in some for each in _sampled(one, one.versions)])
-        columns = deltas_N.double().cpu(), cut_N.cpu(), gaps_N, scores.entropies_N.cpu()
-        tokens.append(torch.stack([column.double() for column in columns], 1))
-        return part
-
-    total = model.accumulate(
-        [with_routes(scored(sample), sample, model.router, config) for sample in useful], loss
-    )
+    loss = PolicyLoss(useful, sessions, config, version=version)
+    total = model.accumulate(rows_of(model, useful, config), loss)
     gradient = model.update(rate, config.largest_gradient)
-    table = model.gathered(torch.cat(tokens) if tokens else torch.empty(0, 4, dtype=torch.float64))
     shares = model.replayed().shares
     return replace(
-        measured(table),
+        measured(model.gathered(loss.table)),
         loss=total,
         gradient=gradient,
         rows=len(useful),
@@ -126,6 +173,43 @@ def advantage_step(
         routes_differing=shares["routes_differing"],
         routes_replaced=shares["routes_replaced"],
     )
+
+
+def with_advantage(samples: Sequence[Sample]) -> list[Sample]:
+    """Return the samples that are worth a forward pass."""
+    return [sample for sample in samples if abs(sample.advantage) >= NEGLIGIBLE]
+
+
+def rows_of(model: Trainable, samples: Sequence[Sample], config: PolicyConfig) -> list[ScoredRow]:
+    """Return the rows of samples with the routes to replay. Raises RoutesError for a misfit."""
+    return [with_routes(scored(sample), sample, model.router, config) for sample in samples]
+
+
+class PolicyLoss:
+    """The `PieceLoss` of samples; it keeps what is measured of the tokens that it is given.
+
+    The loss is divided by `sessions` and a constant; `version` is that of the present weights.
+    """
+
+    def __init__(
+        self, samples: Sequence[Sample], sessions: int, config: PolicyConfig, *, version: int = 0
+    ) -> None:
+        self._samples, self._version = samples, version
+        self._constant, self._correct = sessions * config.tokens_per_session, correction_of(config)
+        self._tables = list[Tensor]()
+
+    def __call__(self, numbers: Sequence[int], scores: Scores) -> Tensor:
+        some = [self._samples[i] for i in numbers]
+        part, deltas_N, cut_N = sample_loss(some, scores.logprobs_N, self._constant, self._correct)
+        gaps_N = torch.tensor([self._version - each for one in some for each in _sampled(one, one.versions)])
+        columns = deltas_N.double().cpu(), cut_N.cpu(), gaps_N, scores.entropies_N.cpu()
+        self._tables.append(torch.stack([column.double() for column in columns], 1))
+        return part
+
+    @property
+    def table(self) -> Tensor:
+        """The tokens so far, [N, 4]: log pi - log mu, if it was cut, how many versions old, entropy."""
+        return torch.cat(self._tables) if self._tables else torch.empty(0, 4, dtype=torch.float64)
 
 
 def scored(sample: Sample) -> ScoredRow:
@@ -155,7 +239,7 @@ def _sampled(sample: Sample, values: Sequence[float]) -> list[float]:
 
 def supervised_step(model: Trainable, rows: Sequence[Row], rate: float) -> float:
     """Take one step on the weighted next-token loss of `rows`; return the loss in nats per unit of weight."""
-    check_context(model, [(f"session {row.session_id}", row.length) for row in rows])
+    check_context(model, rows)
     total = sum(weight for row in rows for weight in row.counted_weights)
 
     def loss(numbers: Sequence[int], scores: Scores) -> Tensor:

@@ -106,6 +106,8 @@ class StepFigures:
     """Sampled tokens of a session."""
     dropped_so_far: Mapping[str, int] = field(default_factory=dict)
     """All prompts so far that ended untrained, and all turns left out, by reason."""
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    """Groups of this batch that were left out since they could not be trained on, by reason."""
     seconds: float
     waited: float
     """Seconds that the learner waited for groups before the step of `seconds`."""
@@ -128,7 +130,8 @@ class StepFigures:
     def from_json(cls, line: Mapping[str, Any]) -> Self:
         """Return the figures that `to_json` wrote down. Raises ValueError for an object that lacks one."""
         try:
-            own = {each.name: line[each.name] for each in fields(cls)}
+            own = {each.name: line[each.name] for each in fields(cls) if each.name != "dropped"}
+            own["dropped"] = line.get("dropped", {})  # older lines lack it
             own["mismatch"], own["lengths"] = _percentiles(own["mismatch"]), _percentiles(own["lengths"])
             own["gaps"] = tuple(
                 GapFigures(**{**gap, "mismatch": Percentiles(**gap["mismatch"])}) for gap in own["gaps"]

@@ -1,7 +1,7 @@
 """No prompt is trained twice and no turn disappears, whenever a process dies.
 
 Covers store/ledger/ledger.py, store/ledger/group_queries.py, store/ledger/prompt_queries.py,
-store/ledger/phases.py and store/ledger/turn_states.py.
+store/ledger/phases.py, store/ledger/dropped_groups.py and store/ledger/turn_states.py.
 """
 
 import json
@@ -264,7 +264,7 @@ def test_a_prompt_without_a_group_ends_with_a_reason(store: Store, ledger: Ledge
     assert ledger.unended() == 0
     assert phase(store, "void") == (Phase.DROPPED, "every session was void")
     assert phase(store, "killed") == (Phase.DROPPED, "interrupted")
-    with pytest.raises(LedgerError, match="'void' is dropped, so it cannot become dropped"):
+    with pytest.raises(LedgerError, match="'void' is not reserved"):
         ledger.drop("void", "again")
 
 
@@ -278,6 +278,23 @@ def test_an_interrupted_live_session_is_dropped_and_an_ended_one_waits(store: St
         "ended": ("key of ended", Phase.RESERVED),
         "other": ("live/other", None),
     }
+
+
+def test_a_claimed_group_that_cannot_be_trained_on_is_dropped_with_its_reason_once(
+    recorded: Store, ledger: Ledger
+) -> None:
+    for name, number in (("a", 0), ("b", 1), ("c", 2)):
+        ledger.offer(group(name, turns=(number,)))
+    ledger.claim(1, 2, 0)
+    with pytest.raises(LedgerError, match="is not reserved"):
+        ledger.drop("prompt of a", "too late")
+    reasons = {"b": "gradient not finite", "c": "it was not even claimed"}
+    for _ in range(2):
+        ledger.commit(version(1, "a"), ["prompt of a"], reasons)
+    assert ledger.drop_claimed(reasons) == 0 and ledger.release() == 0
+    phases = [phase(recorded, f"prompt of {name}") for name in "abc"]
+    assert phases == [(Phase.TRAINED, None), (Phase.DROPPED, reasons["b"]), (Phase.OFFERED, None)]
+    assert ledger.reasons(State.UNTRAINABLE) == {"gradient not finite": 1}
 
 
 @pytest.mark.parametrize("state", [State.VOID, State.MEASURED, State.UNTRAINABLE])

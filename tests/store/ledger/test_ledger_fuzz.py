@@ -52,7 +52,7 @@ def do_nothing(*_: object, **__: object) -> int:
     return 0
 
 
-def by_number(self: Ledger, row: Checkpoint, prompts: Any = ()) -> int:
+def by_number(self: Ledger, row: Checkpoint, prompts: Any = (), dropped: Any = ()) -> int:
     """Commit as an old defect did: all that is claimed for this number counts as trained."""
     with self._database.write() as connection:
         claimed = connection.exec_driver_sql(

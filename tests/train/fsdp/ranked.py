@@ -1,13 +1,15 @@
 """A job of several ranks for tests: five steps from a checkpoint, published; rank 0 prints what came of it.
 
-`torchrun … ranked.py START RUN OBJECTS RANKS [die|routes]`: with `die`, rank 1 is killed in the third step;
-with `routes`, the steps are of the policy gradient and replay routes.
+`torchrun … ranked.py START RUN OBJECTS RANKS [die|routes|groups]`: with `die`, rank 1 is killed in the third
+step; with `routes`, the steps are of the policy gradient and replay routes; with `groups`, they are of whole
+groups with k1 in the reward, of which one gives no finite gradient.
 """
 
 import json
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -15,13 +17,16 @@ from tests.train.fsdp.models import routed, rows
 from tests.train.fsdp.test_model import lessons
 
 from ostinato.store import Objects
+from ostinato.train.base import NO_GRADIENT
 from ostinato.train.batch import ScoredRow
 from ostinato.train.config import LearnerConfig, PolicyConfig, TrainerConfig
 from ostinato.train.fsdp.model import ShardedModel
 from ostinato.train.fsdp.ranks import LeadingTrainer, Ranks, follow
 from ostinato.train.policy import advantage_step
 from ostinato.train.trainer import ChainTrainer
-from ostinato.types import Sample
+from ostinato.types import Group, Sample
+
+WITH_K1 = LearnerConfig(learning_rate=1e-2, policy=PolicyConfig(k1=0.5))
 
 
 def main(start: Path, run: Path, objects: str, count: int, fault: str) -> None:
@@ -29,9 +34,9 @@ def main(start: Path, run: Path, objects: str, count: int, fault: str) -> None:
     config = TrainerConfig(kind="fsdp", ranks=count, piece_tokens=60)
     ranks = Ranks.join(config)
     model = ShardedModel(start, run, config, ranks)
-    chain = ChainTrainer(model, Objects.open(objects), LearnerConfig(), group=ranks.group)
-    if fault == "routes":
-        told = replaying(model)
+    chain = ChainTrainer(model, Objects.open(objects), WITH_K1, group=ranks.group)
+    if fault in {"routes", "groups"}:
+        told = replaying(model) if fault == "routes" else penalised(chain)
         if ranks.leads:
             sys.stdout.write(json.dumps(told) + "\n")
         ranks.leave()
@@ -51,6 +56,30 @@ def main(start: Path, run: Path, objects: str, count: int, fault: str) -> None:
     else:
         lead(LeadingTrainer(chain, ranks), model)
     ranks.leave()
+
+
+def penalised(chain: ChainTrainer) -> list[list[float]]:
+    """Take three steps on groups; return what they report, then the last scores.
+
+    Of four groups one gives no finite gradient, and in the last step all do not.
+    """
+    told = []
+    assert chain.resume() is None
+    chain.publish(0)
+    chain.refer(0)
+    for step in range(3):
+        samples = [sample(routed(row), i) for i, row in enumerate(rows(8, prefix=8, seed=step))]
+        steep = [replace(each, advantage=1e38, logprobs=(-20.0,) * len(each.ids)) for each in samples]
+        some = (samples, samples, steep, samples) if step < 2 else (steep,) * 4
+        groups = [
+            Group(id=f"g{i}", prompt=f"p{i}", samples=tuple(each[2 * i : 2 * i + 2]), rewards=(1.0, 0.0))
+            for i, each in enumerate(some)
+        ]
+        stats = chain.step(groups, step)
+        assert stats.dropped == dict.fromkeys(["g2"] if step < 2 else ["g0", "g1", "g2", "g3"], NO_GRADIENT)
+        told.append([stats.loss, stats.gradient, 0.0 if stats.k1 is None else stats.k1, stats.rows])
+    scores = chain.model.logprobs(rows(7))
+    return [*told, torch.cat(scores).tolist()]
 
 
 def replaying(model: ShardedModel) -> list[list[float]]:

@@ -121,6 +121,9 @@ def test_a_gradient_that_is_not_finite_changes_nothing(start: Path) -> None:
         trained.update(1e-2, 1.0)
     assert all(torch.equal(tensor, before[name]) for name, tensor in served(trained).items())
     assert trained.steps == 0 and all(p.grad is None for p in trained._trained.values())
+    for scale, finite in ((1.0, True), (torch.nan, False)):
+        trained.accumulate(rows, lambda _, scores: scores.logprobs_N.sum() * scale)  # noqa: B023
+        assert trained.discard() is finite and all(p.grad is None for p in trained._trained.values())
 
 
 def test_only_the_newest_states_are_kept_and_a_half_written_one_is_none(start: Path) -> None:

@@ -72,6 +72,22 @@ def test_two_ranks_replay_routes_as_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_two_ranks_penalise_k1_and_drop_groups_as_one(tmp_path: Path) -> None:
+    start = checkpoint(tmp_path / "start", ROUTED["qwen3_moe"])
+    done = torchrun(tmp_path, start, "groups")
+    assert done.returncode == 0, done.stderr[-3000:]
+    config = TrainerConfig(kind="fsdp", piece_tokens=60)
+    model = ShardedModel(start, tmp_path / "one", config, Ranks(rank=0, size=1))
+    alone = ChainTrainer(model, Objects.open(tmp_path / "alone"), ranked.WITH_K1)
+    *steps, scores = json.loads(done.stdout.splitlines()[-1])
+    *expected, own = ranked.penalised(alone)
+    for ours, theirs in zip(steps, expected, strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-6)
+    assert abs(steps[0][2]) < 1e-4 < abs(steps[1][2]) and [each[3] for each in steps] == [6, 6, 0]
+    assert scores == pytest.approx(own, abs=1e-4)
+
+
+@pytest.mark.slow
 def test_a_rank_that_is_killed_ends_the_job_and_publishes_nothing(tmp_path: Path) -> None:
     start = checkpoint(tmp_path / "start")
     started = time.monotonic()

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, delete, select, true, update
 
 from ostinato.store.accounts import consented
 from ostinato.store.ledger import group_queries, leftovers, prompt_queries
+from ostinato.store.ledger.dropped_groups import drop_claimed
 from ostinato.store.ledger.phases import LedgerError, Phase, Stage, hold_out, move
 from ostinato.store.ledger.turn_states import (
     count_reasons,
@@ -29,6 +30,7 @@ from ostinato.store.sql.row_conversion import group_of, group_row, sample_row
 from ostinato.store.store import Store, put_version
 from ostinato.types import Checkpoint, Group, Source, State
 
+NOTHING: Mapping[str, str] = {}
 ENDS_A_LIVE_PROMPT = {State.VOID, State.MEASURED, State.UNTRAINABLE}
 """States of a whole live session after which it is never collected."""
 
@@ -89,7 +91,14 @@ class Ledger:
     def drop(self, prompt: str, reason: str) -> None:
         """End a reserved prompt that never became a group. Raises LedgerError unless it is reserved."""
         with self._database.write() as connection:
+            if not prompt_queries.in_phase(connection, Phase.RESERVED, [prompt]):
+                raise LedgerError(f"prompt {prompt!r} is not reserved: drop only what became no group")
             move(connection, [prompt], Phase.DROPPED, reason)
+
+    def drop_claimed(self, reason_of: Mapping[str, str]) -> int:
+        """Drop claimed groups, by id, for the reasons why none can be trained on; return their number."""
+        with self._database.write() as connection:
+            return drop_claimed(self._database, connection, reason_of)
 
     def offer(self, group: Group, *, stage: Stage = Stage.PRACTICE, facts: int | None = None) -> bool:
         """Hand a complete group to the trainer, and reserve its prompt if that was not done before.
@@ -187,7 +196,7 @@ class Ledger:
         """
         simulated = schema.prompts.c.stage != Stage.LIVE.value
         with self._database.write() as connection:
-            _drop(connection, simulated, "no group came of it")
+            leftovers.drop_reserved(connection, simulated, "no group came of it")
             stale = self._end(connection, Phase.STALE, true())
             for state, turns in leftovers.ungrouped_turns(connection).items():
                 set_states(self._database, connection, turns, state)
@@ -201,11 +210,14 @@ class Ledger:
         set_states(self._database, connection, turns_of_groups(connection, ids), State.STALE)
         return len(ids)
 
-    def commit(self, row: Checkpoint, prompts: Sequence[str] = ()) -> int:
+    def commit(
+        self, row: Checkpoint, prompts: Sequence[str] = (), dropped: Mapping[str, str] = NOTHING
+    ) -> int:
         """Record a published version, and its batch as trained, in whatever phase the record had the groups.
 
         The weights contain the batch, so the record follows. `prompts` are those of `row.batch`, in its
-        order, for a record that has lost a group. Return the number of groups that became trained, 0 when
+        order, for a record that has lost a group. `dropped` maps the groups that were claimed with the batch
+        and could not be trained on to their reasons. Return the number of groups that became trained, 0 when
         that was done before. Raises StoreError when the version is known with another digest, and LedgerError
         for an unknown group whose prompt is not given.
         """
@@ -221,6 +233,7 @@ class Ledger:
             new = [id for id in row.batch if id not in prompt_queries.trained_in(connection, row.version)]
             if new:
                 self._train(connection, row, {id: prompt_of[id] for id in new})
+            drop_claimed(self._database, connection, dropped)
             return len(new)
 
     def _train(self, connection: Connection, row: Checkpoint, prompt_of: Mapping[str, str]) -> None:
@@ -346,7 +359,7 @@ class Ledger:
         with self._database.write() as connection:
             void = leftovers.interrupted_turns(connection)
             set_states(self._database, connection, void, State.VOID)
-            _drop(connection, leftovers.interrupted_prompts(), "interrupted")
+            leftovers.drop_reserved(connection, leftovers.interrupted_prompts(), "interrupted")
         return len(void)
 
     def states(self) -> dict[State, int]:
@@ -380,12 +393,6 @@ class Ledger:
         """Return the number of prompts trained more than once, by the record of trainings and the batches."""
         with self._database.read() as connection:
             return prompt_queries.trained_twice(connection)
-
-
-def _drop(connection: Connection, which: Any, reason: str) -> None:
-    """End the reserved prompts that satisfy `which`."""
-    query = select(schema.prompts.c.prompt).where(schema.prompts.c.phase == Phase.RESERVED.value, which)
-    move(connection, list(connection.scalars(query)), Phase.DROPPED, reason)
 
 
 def _live_prompts(connection: Connection, session_ids: Sequence[str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, or_, select
 
 from ostinato.store.ledger import group_queries
-from ostinato.store.ledger.phases import Phase, Stage
+from ostinato.store.ledger.phases import Phase, Stage, move
 from ostinato.store.ledger.turn_states import turns_of_groups
 from ostinato.store.sql import schema
 from ostinato.types import Ending, Source, State
@@ -30,6 +30,12 @@ def interrupted_turns(connection: Connection) -> list[str]:
         for id, session_id in connection.execute(orphans)
         if id not in waiting and session_id.partition("-")[0] not in kept
     ]
+
+
+def drop_reserved(connection: Connection, which: Any, reason: str) -> None:
+    """End the reserved prompts that satisfy `which`."""
+    query = select(schema.prompts.c.prompt).where(schema.prompts.c.phase == Phase.RESERVED.value, which)
+    move(connection, list(connection.scalars(query)), Phase.DROPPED, reason)
 
 
 def interrupted_prompts() -> Any:

@@ -5,7 +5,7 @@
     reserved ──► offered ──► claimed ──► trained
        │  ▲        │  ▲         │
        │  │ more   │  └─────────┤ released after a crash
-       │  │ facts  │            │
+       │  │ facts  │            ├──► dropped (with its reason)
        │  └────────┤            └──► withdrawn
        │           ├──► stale
        │           ├──► withheld
@@ -58,7 +58,7 @@ class Phase(StrEnum):
     WITHDRAWN = "withdrawn"
     """A session of its group was purged before it was trained on."""
     DROPPED = "dropped"
-    """It never became a group; the reason says why."""
+    """It never became a group, or the trainer could not train on it; the reason says why."""
     HELD_OUT = "held-out"
     """Measured on, and never trained on; no phase follows."""
 
@@ -72,7 +72,7 @@ BEFORE: dict[Phase, frozenset[Phase]] = {
     Phase.STALE: frozenset({Phase.OFFERED}),
     Phase.WITHHELD: frozenset({Phase.OFFERED}),
     Phase.WITHDRAWN: frozenset({Phase.RESERVED, Phase.OFFERED, Phase.CLAIMED}),
-    Phase.DROPPED: frozenset({Phase.RESERVED}),
+    Phase.DROPPED: frozenset({Phase.RESERVED, Phase.CLAIMED}),
     Phase.HELD_OUT: frozenset(),
 }
 """The phases from which each phase may be entered."""

@@ -1,6 +1,6 @@
 """The line of a step: what the trainer measured, beside what the record says of its batch."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
@@ -22,7 +22,10 @@ def step_figures(
     seconds: float,
     waited: float,
 ) -> StepFigures:
-    """Return the figures of the step that made `version` of `groups`; `k1` is its weight in the reward."""
+    """Return the figures of the step that made `version` of `groups`; `k1` is its weight in the reward.
+
+    `groups` are those that were trained on.
+    """
     rewards = [reward for group in groups for reward in group.rewards]
     parts = part_means(newest_rewards(store, _scored(groups)))
     return StepFigures(
@@ -53,6 +56,7 @@ def step_figures(
         },
         lengths=session_lengths(groups),
         dropped_so_far=dropped_so_far(store),
+        dropped=dict(Counter(stats.dropped.values())),
         seconds=seconds,
         waited=waited,
     )

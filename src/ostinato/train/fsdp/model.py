@@ -4,6 +4,7 @@ Masters and moments are float32. What is published is each rank's rows, in the t
 nothing is gathered.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from ostinato.model.tensor_files import write_tensors
 from ostinato.sync.shards import Shard, flatten
 from ostinato.sync.weights import state_root, to_blobs
 from ostinato.train.balance import shared_out
-from ostinato.train.base import NOT_FINITE, Note, PieceLoss, StateError, StepError
+from ostinato.train.base import NOT_FINITE, Note, NotFiniteError, PieceLoss, StateError
 from ostinato.train.batch import ScoredRow
 from ostinato.train.config import TrainerConfig
 from ostinato.train.fsdp.adapters import adapt, base_weights, merged, without_adapters
@@ -102,16 +103,26 @@ class ShardedModel:
         return shared_out(rows, self._config.piece_tokens, ranks.size, attention)[ranks.rank]
 
     def update(self, rate: float, largest_gradient: float) -> float:
-        norm = torch.nn.utils.clip_grad_norm_(self._trained.values(), largest_gradient)
-        norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
-        if not torch.isfinite(norm):
-            self.optimizer.zero_grad(set_to_none=True)
-            raise StepError(NOT_FINITE)
+        norm = self._cut_to(largest_gradient)
+        if not math.isfinite(norm):
+            self.discard()
+            raise NotFiniteError(NOT_FINITE)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        return float(norm)
+        return norm
+
+    def _cut_to(self, largest: float) -> float:
+        """Scale the gradient down to a norm of at most `largest`; return the norm before, of all ranks."""
+        norm = torch.nn.utils.clip_grad_norm_(self._trained.values(), largest)
+        return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
+
+    def discard(self) -> bool:
+        norm = self._cut_to(math.inf)
+        self.optimizer.zero_grad(set_to_none=True)
+        self._replayed = ReplayCounts()
+        return math.isfinite(norm)
 
     def gathered(self, values: Tensor) -> Tensor:
         return torch.cat(self._ranks.all(values))

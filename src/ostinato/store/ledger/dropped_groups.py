@@ -1,0 +1,33 @@
+"""Groups that the trainer claimed and could not train on."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from sqlalchemy import Connection
+
+from ostinato.store.ledger import group_queries
+from ostinato.store.ledger.phases import Phase, move
+from ostinato.store.ledger.turn_states import set_states, turns_of_groups
+from ostinato.store.sql import schema
+from ostinato.store.sql.database import Database
+from ostinato.types import State
+
+
+def drop_claimed(database: Database, connection: Connection, reason_of: Mapping[str, str]) -> int:
+    """Drop these groups, by id, each for its reason; return the number of those that were claimed.
+
+    Others are left alone: they were dropped before, or the record has them in an earlier phase, from which
+    they are claimed once more. The turns become UNTRAINABLE.
+    """
+    by_reason: dict[str, list[str]] = defaultdict(list)
+    for id, reason in reason_of.items():
+        by_reason[reason].append(id)
+    dropped = 0
+    for reason, ids in by_reason.items():
+        rows = group_queries.in_phase(connection, Phase.CLAIMED, schema.groups.c.id.in_(ids))
+        claimed = [row.id for row in rows]
+        move(connection, [row.prompt for row in rows], Phase.DROPPED, reason)
+        group_queries.set_target(connection, claimed, None)
+        set_states(database, connection, turns_of_groups(connection, claimed), State.UNTRAINABLE, reason)
+        dropped += len(rows)
+    return dropped
