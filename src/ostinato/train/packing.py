@@ -41,8 +41,9 @@ class Pack:
     """Tokens that all rows begin with."""
     spans: tuple[tuple[int, int], ...]
     """The packed places of each row after the prefix; its last token predicts nothing and is left out."""
-    masks: tuple[Tensor, ...]
-    """For each span, which of the prefix and itself a token attends to, bool [span, prefix + span]."""
+    masks: tuple[Tensor | None, ...]
+    """For each span, which of the prefix and itself a token attends to, bool [span, prefix + span]; None
+    without a prefix, since attention to all tokens before needs no mask, which would have [span, span]."""
     sources_N: Tensor
     """The packed place from which each scored token is predicted, row by row."""
     targets_N: Tensor
@@ -63,7 +64,7 @@ class Pack:
             positions_T=self.positions_T.to(device),
             prefix=self.prefix,
             spans=self.spans,
-            masks=tuple(mask.to(device) for mask in self.masks),
+            masks=tuple(None if mask is None else mask.to(device) for mask in self.masks),
             sources_N=self.sources_N.to(device),
             targets_N=self.targets_N.to(device),
             temperatures_N=None if temperatures is None else temperatures.to(device),
@@ -87,7 +88,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, pack: Pack, *, scale: floa
         keys, values = key[:, :, start:end], value[:, :, start:end]
         if p:
             keys, values = torch.cat([key[:, :, :p], keys], 2), torch.cat([value[:, :, :p], values], 2)
-        parts.append(attention(query[:, :, start:end], keys, values, attn_mask=mask))
+        parts.append(attention(query[:, :, start:end], keys, values, attn_mask=mask, is_causal=mask is None))
     return torch.cat(parts, 2)
 
 
@@ -191,5 +192,7 @@ def packed_replay(pack: Pack, router: RouterShape | None) -> Replay | None:
     return Replay(pack.routes_TW.view(-1, router.layers, router.per_token), pack.margin)
 
 
-def _mask(prefix: int, span: int) -> Tensor:
+def _mask(prefix: int, span: int) -> Tensor | None:
+    if prefix == 0:
+        return None
     return torch.ones(span, prefix + span, dtype=torch.bool).tril(prefix)
