@@ -53,7 +53,7 @@ def test_a_tiny_llama_is_taught_practises_is_measured_and_judged(tmp_path: Path)
     }
     (cycle,) = report["cycles"]
     assert cycle["live"]["sessions"] == 2 and cycle["verdict"] in {"hold", "roll_back", "promote"}
-    assert (folder / "practice.png").exists()
+    assert (folder / "practice.png").exists() and (folder / "solved.png").exists()
 
 
 def test_a_file_that_cannot_be_run_changes_nothing(tmp_path: Path) -> None:

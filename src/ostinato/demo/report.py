@@ -20,7 +20,7 @@ from ostinato.types import Score
 def finish(run: Run, result: RunResult, console: Console, *, caveat: str = "") -> None:
     """Write `report.json`, `report.md` and the plots, and `report.html` where the extra `dashboard` is
     installed; print the table. `caveat` heads the reports."""
-    plots = _plots(run)
+    plots = _plots(run, result)
     write_whole(run.directory / "report.md", _markdown(result, plots, caveat))
     if find_spec("jinja2") is not None:
         write(run.directory, run.page, caveat=caveat)
@@ -161,8 +161,9 @@ def _markdown(result: RunResult, plots: list[Path], caveat: str) -> str:
     return "\n".join(lines)
 
 
-def _plots(run: Run) -> list[Path]:
-    """Plot the loss of teaching and the reward of practice, from the logs of the trainers that ran."""
+def _plots(run: Run, result: RunResult) -> list[Path]:
+    """Plot the loss of teaching and the reward of practice, from the logs of the trainers that ran, and what
+    every measured version solves."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -170,11 +171,12 @@ def _plots(run: Run) -> list[Path]:
         "teach": ("sft/sft.jsonl", "loss", "optimizer step", "loss on the teacher's sessions"),
         "practice": ("learner-practice/learner.jsonl", "reward", "version", "mean reward of the groups"),
     }
-    return [
+    plots = [
         _plot(run.directory / f"{name}.png", values, x, y)
         for name, (log, column, x, y) in sources.items()
         if (values := _column(run.directory / log, column))
     ]
+    return plots + ([_solved(run.directory / "solved.png", result)] if _columns(result) else [])
 
 
 def _column(path: Path, name: str) -> list[float]:
@@ -192,5 +194,29 @@ def _plot(path: Path, values: list[float], x: str, y: str) -> Path:
     axes.plot(values)
     axes.set(xlabel=x, ylabel=y)
     axes.grid(alpha=0.3)
+    figure.savefig(path, dpi=120)
+    return path
+
+
+def _solved(path: Path, result: RunResult) -> Path:
+    """Draw the solve rate of each split with its interval, the measured versions side by side."""
+    from matplotlib.figure import Figure
+
+    columns = {heading: scores for heading, scores in _columns(result).items() if scores}
+    splits = [split for split, *_ in _rows(result)]
+    figure = Figure(figsize=(7, 3.2), layout="tight")
+    axes = figure.subplots()
+    for number, (heading, scores) in enumerate(columns.items()):
+        places = [place for place, split in enumerate(splits) if split in scores]
+        found = [scores[splits[place]] for place in places]
+        solve = [100 * score.solve for score in found]
+        below = [100 * max(0.0, score.solve - score.low) for score in found]  # an end may be rounded
+        above = [100 * max(0.0, score.high - score.solve) for score in found]
+        moved = [place + 0.15 * (number - (len(columns) - 1) / 2) for place in places]
+        axes.errorbar(moved, solve, (below, above), fmt="o", capsize=3, label=heading)
+    axes.set_xticks(range(len(splits)), splits)
+    axes.set(ylabel="held-out tasks solved, %", ylim=(0, None))
+    axes.grid(alpha=0.3, axis="y")
+    axes.legend()
     figure.savefig(path, dpi=120)
     return path
