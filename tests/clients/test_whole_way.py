@@ -1,5 +1,6 @@
 """One person's sessions with a real client go the whole way: edit, git commit, survival, reward, sample,
-version, verdict, lineage. Only the model is scripted, and time: nobody waits for the day to be over.
+version, verdict, lineage; and one becomes a task. Only the model is scripted, and time: nobody waits for the
+day to be over.
 """
 
 import asyncio
@@ -12,19 +13,27 @@ from pathlib import Path
 import pytest
 import torch
 from tests.clients.conftest import AFTER, BEFORE, Door
-from tests.clients.drive import CLIENTS, KEY, Client, Desk, Start, run
+from tests.clients.drive import CLIENTS, KEY, TASK, Client, Desk, Start, run
 
 from ostinato.deploy.lineage import lineage, tree
+from ostinato.edits.capture import starts
+from ostinato.edits.capture.repository_paths import state_of
 from ostinato.edits.install.claude import install_claude
 from ostinato.edits.install.git_hooks import find, install, uninstall
+from ostinato.harness.session_log import Sessions
 from ostinato.loop.config import LiveConfig
+from ostinato.loop.mining.mine import Miner, MiningConfig
+from ostinato.loop.mining.outside import outside_sessions
+from ostinato.loop.mining.sessions import SessionMiner
 from ostinato.loop.trial import CHALLENGER, CHAMPION, judged, planned
 from ostinato.model.config import ModelConfig
 from ostinato.model.decoder import Decoder
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.rewards.live.definition import LIVE
 from ostinato.rollout.collect import Collector
+from ostinato.sandbox.backends.process.backend import ProcessBackend
 from ostinato.store import Objects, Store
+from ostinato.tasks.base import load_task
 from ostinato.train.config import LearnerConfig
 from ostinato.train.journal import Journal
 from ostinato.train.learner import Learner
@@ -36,6 +45,7 @@ pytestmark = [pytest.mark.clients, pytest.mark.slow]
 CLAUDE = next(client for client in CLIENTS if client.name == "claude-code")
 PATIENCE_S = 120
 QUIET_S = 5.0
+TEST = "from calc import add\n\n\ndef test_add():\n    assert add(2, 3) == 5\n"
 SERVED = 3
 """The version that the scripted model is served as."""
 
@@ -156,6 +166,42 @@ async def test_sessions_of_a_real_client_go_from_use_to_verdict(
     assert "trained on 2 sessions in 2 groups" in shown and f"verdict {verdict.id[:8]}: hold" in shown
     assert "edit_reverted=1" in shown and "edit_committed=1" in shown and LIVE.hash() in shown
     assert {turn.arm for turn in store.turns(store.sessions()[-1].id)} == {CHALLENGER}
+
+
+async def test_a_session_of_a_real_client_becomes_a_task(
+    door: Door, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hooks keep the tree before its first edit, and the gateway the words of its user."""
+    if CLAUDE.missing is not None:
+        pytest.skip(CLAUDE.missing)
+    store, desk = door.store, door.desk
+    monkeypatch.setenv("HOME", str(desk.home))
+    store.accounts.set_consent(user="ada", granted=True, by="ada")
+    repo = find(desk.repo)
+    install(repo, git_hooks=False)
+    install_claude(desk.repo, shared=False)
+    try:
+        await run(CLAUDE, desk)
+        folder = starts.folder_of(state_of(repo), store.sessions()[0].id)
+        async with asyncio.timeout(PATIENCE_S):
+            while not starts.edited(folder):  # the reporter in the background writes it
+                await asyncio.sleep(0.2)
+    finally:
+        uninstall(repo)
+    (desk.repo / "test_calc.py").write_text(TEST)
+    for words in (["add", "calc.py", "test_calc.py"], ["commit", "-qm", "add adds"]):
+        git(desk, {"HOME": str(desk.home), "PATH": "/usr/local/bin:/usr/bin:/bin"}, *words)
+    backend, out = ProcessBackend(), tmp_path / "mined"
+    out.mkdir()
+    readings = outside_sessions(desk.repo, store, Tokenizer.load(checkpoint))
+    miner, logs = Miner(backend, out, MiningConfig()), Sessions(directory=tmp_path / "none" / "sessions")
+    try:
+        tasks = await SessionMiner(backend, miner, store, logs, desk.repo, outside=readings).mine()
+    finally:
+        await backend.aclose()
+    assert [task.instruction for task in tasks] == [TASK], miner.tally
+    before = load_task(tasks[0].directory).repo
+    assert (before / "calc.py").read_text() == BEFORE and not (before / "test_calc.py").exists()
 
 
 def _reporting(client: Client, reports: Mapping[str, str]) -> Callable[[Desk], Start]:

@@ -9,6 +9,6 @@
                                                │                                  │
                                    where are the lines? (align, locate)       traces (Agent Trace)
 
-The command line enters by `capture.hook_command` and `install.commands`; nothing else is imported from
-outside.
+The command line enters by `capture.hook_command` and `install.commands`. `loop` reads the trees at the start
+of sessions by `capture.starts`. Nothing else is imported from outside.
 """

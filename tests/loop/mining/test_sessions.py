@@ -1,18 +1,30 @@
-"""Covers loop/mining/sessions.py: tasks of recorded sessions, and the reasons why there is none."""
+"""Tasks of recorded sessions, and the reasons why there is none.
 
+Covers loop/mining/sessions.py and loop/mining/outside.py.
+"""
+
+import io
 import json
 import os
 import subprocess
+import sys
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from tests.store.builders import session, turn
 
+from ostinato.edits.capture import hook_command, spool
+from ostinato.edits.follow.windows import SystemClock
+from ostinato.edits.install.git_hooks import find, install
+from ostinato.edits.report.reporter import open_reporter
 from ostinato.harness.session_log import LogEventKind, Sessions
 from ostinato.harness.workspace.checkpoints import Checkpoints
 from ostinato.loop.mining.mine import Miner, MiningConfig
+from ostinato.loop.mining.outside import outside_sessions
 from ostinato.loop.mining.sessions import SessionMiner
+from ostinato.model.tokenizer import Tokenizer
 from ostinato.sandbox.backends.process.backend import ProcessBackend
 from ostinato.store import Store
 from ostinato.tasks.base import load_task
@@ -21,6 +33,7 @@ from ostinato.types import Session, Source, Task
 WRONG = "def double(x):\n    return x + 2\n"
 RIGHT = "def double(x):\n    return x * 2\n"
 TEST = "from calc import double\n\n\ndef test_two():\n    assert double(2) == 4\n"
+TOKENIZER = Tokenizer.train(["<|im_start|>user\nfix it<|im_end|>\n" * 3], 300)
 MORE = TEST + "\n\ndef test_three():\n    assert double(3) == 6\n"
 
 
@@ -37,6 +50,7 @@ class Shop:
     root: Path
     sessions: Sessions
     store: Store
+    backend: ProcessBackend
     miner: SessionMiner
     yielded: Miner
 
@@ -87,7 +101,7 @@ async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
     (tmp_path / "out").mkdir()
     yielded = Miner(backend, tmp_path / "out", MiningConfig())
     miner = SessionMiner(backend, yielded, store, sessions, root)
-    yield Shop(root=root, sessions=sessions, store=store, miner=miner, yielded=yielded)
+    yield Shop(root=root, sessions=sessions, store=store, backend=backend, miner=miner, yielded=yielded)
     await backend.aclose()
 
 
@@ -155,3 +169,61 @@ async def test_a_commit_of_two_sessions_is_no_task_of_the_first(shop: Shop) -> N
     evidence = json.loads(((await mined(shop)).directory / "evidence.json").read_text())
     assert evidence["source"]["session"] == "second"
     assert shop.yielded.tally.refused == {"mixed with a later session": 1}
+
+
+def hook(root: Path, name: str, **more: object) -> None:
+    """Call the hook as Claude Code does, in this process and without a reporter in the background."""
+    event = {"hook_event_name": name, "session_id": "c1", "cwd": str(root), "transcript_path": "/t", **more}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spool, "wake", lambda repo: None)
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(event).encode())))
+        assert hook_command.main(["--input", "stdin"]) == 0
+
+
+def of_claude(shop: Shop, said: str, *, consent: bool = True) -> None:
+    """Let Claude Code write calc.py under its hooks, and the gateway record what its user said."""
+    repo = find(shop.root)
+    install(repo, git_hooks=False)
+    hook(shop.root, "SessionStart", source="startup")
+    (shop.root / "notes.txt").write_text("by hand, before the first prompt\n")
+    hook(shop.root, "UserPromptSubmit", prompt=said)
+    (shop.root / ".env.local").write_text("never committed\n")
+    call = {"tool_name": "Edit", "tool_use_id": "call_0_0", "tool_input": {"file_path": "calc.py"}}
+    hook(shop.root, "PreToolUse", **call)
+    (shop.root / "calc.py").write_text(RIGHT)
+    hook(shop.root, "PostToolUse", **call)
+    open_reporter(repo, SystemClock()).tick()
+    prompt = f"<|im_start|>user\n<system-reminder>be brief</system-reminder>{said}<|im_end|>\n"
+    ids = tuple(TOKENIZER.encode(f"{prompt}<|im_start|>assistant\n"))
+    shop.store.accounts.set_consent(user="ada", granted=consent, by="ada")
+    shop.store.start_session(replace(session("c1"), source=Source.LIVE, user="ada", consent=consent))
+    shop.store.record([replace(turn(0, "c1"), prompt_ids=ids)], [])
+    (shop.root / "test_calc.py").write_text(MORE)
+    git(shop.root, "add", "calc.py", "test_calc.py", "notes.txt")
+    git(shop.root, "commit", "-q", "-m", "double doubles")
+
+
+async def outside(shop: Shop, tokenizer: Tokenizer | None) -> list[Task]:
+    readings = outside_sessions(shop.root, shop.store, tokenizer)
+    miner = SessionMiner(shop.backend, shop.yielded, shop.store, shop.sessions, shop.root, outside=readings)
+    return await miner.mine()
+
+
+async def test_a_session_of_claude_code_becomes_a_task_too(shop: Shop) -> None:
+    of_claude(shop, "double(3) is 5??  pls fix")
+    (task,) = await outside(shop, TOKENIZER)
+    again = load_task(task.directory)
+    assert again.instruction == "double(3) is 5??  pls fix"
+    assert (again.repo / "calc.py").read_text() == WRONG and (again.repo / "notes.txt").exists()
+    assert not (again.repo / ".env.local").exists()
+    assert any("test_three" in id for id in again.test_ids)
+    evidence = json.loads((task.directory / "evidence.json").read_text())["source"]
+    assert (evidence["session"], evidence["edited"]) == ("c1", ["calc.py"])
+
+
+async def test_words_need_a_tokenizer_and_consent(shop: Shop) -> None:
+    of_claude(shop, "double(3) is 5??  pls fix")
+    assert await outside(shop, None) == []
+    shop.store.accounts.set_consent(user="ada", granted=False, by="ada")
+    assert await outside(shop, TOKENIZER) == []
+    assert shop.yielded.tally.refused == {"no words of the user": 1, "no consent": 1}

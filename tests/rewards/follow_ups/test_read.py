@@ -9,7 +9,7 @@ from tests.store.builders import session, turn
 
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.rewards.follow_ups.judge import BaselineJudge
-from ostinato.rewards.follow_ups.read import follow_ups, judge_follow_ups
+from ostinato.rewards.follow_ups.read import follow_ups, judge_follow_ups, words_of
 from ostinato.store import Store
 from ostinato.types import SignalKind, Turn, TurnKind
 
@@ -50,6 +50,19 @@ def test_the_request_itself_and_titles_are_no_follow_ups() -> None:
     title = replace(said(1, "fix it", "done", "title?"), kind=TurnKind.SIDE)
     assert follow_ups([said(0, "fix it"), title], TOKENIZER) == []
     assert follow_ups([said(0, "a"), said(1, "b")], TOKENIZER) == []
+
+
+def test_the_words_of_a_session_are_those_of_its_prompts() -> None:
+    context = "<environment_context>a shell</environment_context>"
+    title = replace(said(1, "title?"), kind=TurnKind.SIDE)
+    turns = [said(0, context + "fix it\nplease"), title, said(2, "fix it", "done", "thanks")]
+    assert words_of(turns, TOKENIZER) == ["fix it\nplease", "thanks"]
+
+
+def test_messages_of_the_system_below_the_words_are_passed_over() -> None:
+    text = "<|im_start|>user\nfix it<|im_end|>\n<|im_start|>system\nskills<|im_end|>\n<|im_start|>assistant\n"
+    prompted = replace(said(0, "x"), prompt_ids=tuple(TOKENIZER.encode(text)))
+    assert words_of([prompted], TOKENIZER) == ["fix it"]
 
 
 def test_what_a_client_adds_is_not_what_a_person_said() -> None:

@@ -12,7 +12,7 @@ write::
 `before` and `after` are both whole texts of the file, or both a piece of it, where the piece `after` occurs
 once in the file; null stands for a file that does not exist. An edit whose texts are neither is counted and
 not followed. `turn` and the fields after it may be missing. Git's own hooks call `--git NAME`. This command
-only writes to the inbox; the reporter does the work.
+writes to the inbox and keeps the tree at a session's start (`starts.py`); the reporter does the work.
 """
 
 import json
@@ -21,7 +21,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from ostinato.edits.capture import spool
+from ostinato.edits.capture import spool, starts
 from ostinato.edits.capture.repository_paths import (
     STATE,
     RepositoryPaths,
@@ -37,6 +37,12 @@ from ostinato.edits.capture.repository_paths import (
 FILE_TOOLS = {"Edit", "Write", "MultiEdit", "NotebookEdit"}
 SHELL_TOOLS = {"Bash"}
 SESSION_EVENTS = {"SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"}
+STARTING = {"SessionStart", "UserPromptSubmit"}
+"""The session's events before its first call: each keeps the tree anew."""
+LATE = {"resume", "compact"}
+"""The sources of a SessionStart whose session began earlier."""
+LOGGED = "ostinato-code"
+"""The agent whose own log has the tree at the start."""
 ORIGINAL = "originalFile"
 SESSION_FACTS = ("model", "source", "prompt_id", "reason", "turn", "agent")
 """The fields of a session's event that are recorded with its name. The text of a prompt never is."""
@@ -74,6 +80,7 @@ def _on_git(hook: str, directory: str) -> None:
 def _on_event(event: Event) -> None:
     name, tool = event.get("hook_event_name"), event.get("tool_name")
     if name == "edit.proposed":
+        _keep_start_before_edit(event)
         record_edit(event)
     elif name in SESSION_EVENTS:
         _on_session(event)
@@ -134,11 +141,38 @@ def _is_formatted(path: str, reported: str, now: str) -> bool:
 def _on_session(event: Event) -> None:
     repo = _enabled(_text(event, "cwd"))
     if repo:
+        _keep_start(repo, event)
         facts = {name: event[name] for name in SESSION_FACTS if name in event}
         name = event["hook_event_name"]
         record = {"kind": "session", "name": name, "session_id": event["session_id"], "at": time.time()}
         spool.put(state_of(repo), record | {"told": facts, "root": repo.root})
         spool.wake(repo)
+
+
+def _keep_start(repo: RepositoryPaths, event: Event) -> None:
+    """Keep the tree at a session's start; a session that began before its first event has none."""
+    name, session_id = event["hook_event_name"], _text(event, "session_id")
+    if event.get("source") in LATE and not starts.is_known(repo, session_id):
+        starts.leave_out(repo, session_id, "it began earlier")
+    elif name in STARTING:
+        starts.keep(repo, session_id, last=False)
+    elif name == "PreToolUse":
+        starts.keep(repo, session_id, last=True)
+
+
+def _keep_start_before_edit(event: Event) -> None:
+    """Keep the tree of a client that reports an edit after it was made: with the text before put back."""
+    path = os.path.join(_text(event, "cwd"), _text(event, "path"))
+    repo = _enabled(os.path.dirname(path))
+    session_id = _text(event, "session_id")
+    if repo is None or event.get("agent") == LOGGED or not starts.is_open(repo, session_id):
+        return
+    texts = whole_texts(path, event.get("before"), event.get("after"))
+    if texts["skip"]:
+        starts.leave_out(repo, session_id, f"its first edit is {texts['skip']}")
+    else:
+        before = texts["before"] if isinstance(texts["before"], str) else None
+        starts.keep(repo, session_id, last=True, before=(_relative(repo, path), before))
 
 
 def _on_file_tool(event: Event) -> None:
@@ -153,6 +187,7 @@ def _on_file_tool(event: Event) -> None:
         return
     pending = _pending(repo, event)
     if event["hook_event_name"] == "PreToolUse":
+        _keep_start(repo, event)
         text, why = spool.content(path)
         facts = _facts(event, repo) | {"path": path, "before": text, "skip": why}
         spool.write(pending, facts, sync=False)
@@ -187,6 +222,7 @@ def _on_shell(event: Event) -> None:
         return
     pending = _pending(repo, event)
     if event["hook_event_name"] == "PreToolUse":
+        _keep_start(repo, event)
         spool.write(pending, {"tree": snapshot(repo)}, sync=False)
         return
     if os.path.exists(pending):
@@ -208,12 +244,17 @@ def _edit_record(
     at: float | None = None,
 ) -> Mapping[str, object]:
     """Return the inbox record for an edit of `path`; `texts` has the form that `whole_texts` returns."""
-    full = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
-    name = os.path.relpath(full, repo.root)
+    name = _relative(repo, path)
     if texts["skip"] == MISMATCH:
         spool.complain(state_of(repo), f"edit of {name}: {NEITHER}")
     time_of_edit = {} if at is None else {"at": at}
     return _facts(event, repo) | {"kind": "edit", "path": name, **texts, **time_of_edit}
+
+
+def _relative(repo: RepositoryPaths, path: str) -> str:
+    """Return the path in the repository; a link in its last part is not followed."""
+    full = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+    return os.path.relpath(full, repo.root)
 
 
 def _facts(event: Event, repo: RepositoryPaths) -> dict[str, object]:

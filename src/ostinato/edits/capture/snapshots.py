@@ -3,22 +3,59 @@ own."""
 
 import os
 import shutil
+import subprocess
+import time
 
 from ostinato.edits.capture.repository_paths import RepositoryPaths, state_of
 
 TIMEOUT_S = 5.0
 FOLDER = "snapshots"
+SETTINGS = ("core.fsmonitor=false", "core.safecrlf=false", f"core.hooksPath={os.devnull}")
+
+
+class IndexGit:
+    """Git with an index and an object folder in `own`, for a work tree; all calls end within `timeout_s`."""
+
+    def __init__(self, repo: RepositoryPaths, own: str, timeout_s: float) -> None:
+        self._repo, self._own = repo, own
+        self._deadline = time.monotonic() + timeout_s
+        os.makedirs(os.path.join(own, "objects"), mode=0o700, exist_ok=True)
+        index, real = os.path.join(own, "index"), os.path.join(repo.git_dir, "index")
+        if not os.path.exists(index) and os.path.exists(real):
+            shutil.copyfile(real, index)
+
+    def __call__(self, *arguments: str, given: bytes = b"", accepted: tuple[int, ...] = (0,)) -> bytes:
+        """Return the output. Raise subprocess.SubprocessError when git fails or takes too long."""
+        command = ["git", "-C", self._repo.root, *(word for each in SETTINGS for word in ("-c", each))]
+        done = subprocess.run(
+            [*command, *arguments],
+            capture_output=True,
+            check=False,
+            env=environment_of(self._repo, self._own),
+            timeout=max(0.01, self._deadline - time.monotonic()),
+            input=given,
+        )
+        if done.returncode not in accepted:
+            raise subprocess.CalledProcessError(
+                done.returncode, [*command, *arguments], done.stdout, done.stderr
+            )
+        return done.stdout
 
 
 def snapshot(repo: RepositoryPaths) -> str:
     """Return the id of the tree. Raise subprocess.SubprocessError when git fails or takes too long."""
-    _git(repo, "add", "--all")
-    return _git(repo, "write-tree")
+    git = IndexGit(repo, _folder(repo), TIMEOUT_S)
+    git("add", "--all")
+    return git("write-tree").decode().strip()
 
 
 def environment(repo: RepositoryPaths) -> dict[str, str]:
-    """Return the environment in which git uses our folder, and reads the repository's objects too."""
-    own = _folder(repo)
+    """Return the environment in which git reads the objects of the snapshots."""
+    return environment_of(repo, _folder(repo))
+
+
+def environment_of(repo: RepositoryPaths, own: str) -> dict[str, str]:
+    """Return the environment in which git uses the folder `own`, and reads the repository's objects too."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     return clean | {
         "GIT_INDEX_FILE": os.path.join(own, "index"),
@@ -34,27 +71,3 @@ def clear(repo: RepositoryPaths) -> None:
 def _folder(repo: RepositoryPaths) -> str:
     """Return the folder of this work tree."""
     return os.path.join(state_of(repo), FOLDER, os.path.basename(repo.git_dir))
-
-
-def _git(repo: RepositoryPaths, *arguments: str) -> str:
-    import subprocess
-
-    own = _folder(repo)
-    os.makedirs(os.path.join(own, "objects"), mode=0o700, exist_ok=True)
-    index, real = os.path.join(own, "index"), os.path.join(repo.git_dir, "index")
-    if not os.path.exists(index) and os.path.exists(real):
-        shutil.copyfile(real, index)
-    command = [
-        "git",
-        "-C",
-        repo.root,
-        "-c",
-        "core.fsmonitor=false",
-        "-c",
-        "core.safecrlf=false",
-        *arguments,
-    ]
-    done = subprocess.run(
-        command, capture_output=True, check=True, env=environment(repo), timeout=TIMEOUT_S, input=b""
-    )
-    return done.stdout.decode().strip()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ostinato.edits.attribution import trace
-from ostinato.edits.capture import snapshots
+from ostinato.edits.capture import snapshots, starts
 from ostinato.edits.capture.agent_sessions import AgentSessions
 from ostinato.edits.capture.repository_paths import find_repository, reflog_of
 from ostinato.edits.capture.spool import content, text_of
@@ -42,6 +42,8 @@ SESSION_NAMES = {
     "SessionEnd": "session.end",
 }
 STOPS = ("Stop", "SessionEnd")
+NO_CHANGE = ("unchanged", "outside", "ignored")
+"""The reasons for which an edit changed nothing that a tree of the repository holds."""
 
 
 class Ingest:
@@ -75,6 +77,8 @@ class Ingest:
 
     def _edit(self, record: Record) -> None:
         why = record["skip"] or self._unfit(record)
+        if why not in NO_CHANGE:
+            starts.add_edited(str(self._state), record["session_id"], record["path"])
         call = record["tool_use_id"] or record["at"]
         place = record["root"], record["path"]
         identity = edit_id(record["session_id"], call, *place, record["before"], record["after"])

@@ -6,17 +6,19 @@
                     └─► first words of the user, verbatim    ├─► tests before, after ─► task, or a reason
     repository ─► first commit of its edits since then ──────┘
 
-The tree lies in the private repository of the checkpoints, which borrows the objects of the person's own. No
+The tree lies in the private repository of the checkpoints, which borrows the objects of the person's own. A
+session of another client has its tree from the hooks, and its words from the record (`outside.py`). No
 task is made of a session without consent in the record, or purged from it. Only when it began and which files
 it edited is read of it, so that its work is not taken for that of another session.
 """
 
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ostinato.harness.session_log import LogEvent, LogEventKind, Sessions
 from ostinato.harness.workspace.checkpoints import place_of
@@ -40,7 +42,9 @@ SKEW_S = 1.0
 class RecordedSession:
     """The part of a session's log that a task is made of.
 
-    >>> RecordedSession(id="s1", words=("fix it",), tree="9f", began_at=0.0, edited=("a.py",)).words[0]
+    >>> RecordedSession(
+    ...     id="s1", words=("fix it",), tree="9f", place=Path("1a"), began_at=0.0, edited=("a.py",)
+    ... ).words[0]
     'fix it'
     """
 
@@ -49,31 +53,41 @@ class RecordedSession:
     """The user's words, one text for each prompt, with secrets redacted and nothing else changed."""
     tree: str
     """The tree as the first call found it that may change files."""
+    place: Path
+    """The bare repository that holds the tree, and borrows the objects of the person's own."""
     began_at: float
     edited: tuple[str, ...]
 
 
-def recorded(id: str, events: Sequence[LogEvent]) -> RecordedSession:
+class SessionReading(Protocol):
+    """The reading of one session, with or without what its user said."""
+
+    def __call__(self, *, with_words: bool) -> RecordedSession:
+        """Return the session; raises MiningError when a part of it is missing."""
+
+
+def recorded(id: str, events: Sequence[LogEvent], place: Path, *, with_words: bool) -> RecordedSession:
     """Return what a log says; raises MiningError when a part of it is missing."""
-    words = [redact(str(event.data["text"])) for event in events if event.kind is LogEventKind.USER]
+    said = [event for event in events if event.kind is LogEventKind.USER] if with_words else []
     trees = [event for event in events if event.kind is LogEventKind.CHECKPOINT]
     edited = dict.fromkeys(str(event.data["path"]) for event in events if event.kind is LogEventKind.EDIT)
-    if not words:
+    if with_words and not said:
         raise MiningError("no words of the user", id, "the log is empty or damaged")
     if not trees or not edited:
         raise MiningError("no edit", id, f"{len(trees)} checkpoints, {len(edited)} edited files")
     return RecordedSession(
         id=id,
-        words=tuple(words),
+        words=tuple(redact(str(event.data["text"])) for event in said),
         tree=str(trees[0].data["tree"]),
+        place=place,
         began_at=trees[0].at,
         edited=tuple(edited),
     )
 
 
-def _recorded_or_none(id: str, events: Sequence[LogEvent]) -> RecordedSession | None:
+def _read_or_none(reading: SessionReading) -> RecordedSession | None:
     try:
-        return recorded(id, events)
+        return reading(with_words=False)
     except MiningError:
         return None
 
@@ -81,25 +95,39 @@ def _recorded_or_none(id: str, events: Sequence[LogEvent]) -> RecordedSession | 
 class SessionMiner:
     """The mining of the sessions in one repository; `store` is the gateway's record, which holds consent."""
 
-    def __init__(self, backend: Backend, miner: Miner, store: Store, sessions: Sessions, root: Path) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        miner: Miner,
+        store: Store,
+        sessions: Sessions,
+        root: Path,
+        *,
+        outside: Mapping[str, SessionReading] | None = None,
+    ) -> None:
         self._backend = backend
         self._miner = miner
         self._store = store
         self._sessions = sessions
         self._root = root.resolve()
         self._private = place_of(self._root, sessions.directory.parent / "checkpoints")
+        self._outside = outside or {}
         self._all: list[RecordedSession] = []
 
     async def mine(self, say: Callable[[str], None] = lambda _: None) -> list[Task]:
-        """Mine every session whose log names this repository; one that cannot be used is counted."""
+        """Mine every session that took place in this repository; one that cannot be used is counted."""
         tasks, tally = list[Task](), self._miner.tally
-        logs = list(self._sessions.newest(str(self._root)))
-        self._all = [each for each in (_recorded_or_none(*log) for log in logs) if each is not None]
-        for id, events in logs:
+        logs = self._sessions.newest(str(self._root))
+        readings: dict[str, SessionReading] = {
+            id: partial(recorded, id, events, self._private) for id, events in logs
+        }
+        readings = {**self._outside, **readings}
+        self._all = [each for each in map(_read_or_none, readings.values()) if each is not None]
+        for id, reading in readings.items():
             tally.count("sessions read")
             try:
                 self._check_consent(id)
-                session = recorded(id, events)
+                session = reading(with_words=True)
                 commit = self.commit(session)
                 draft = await mine_commit(self._backend, commit, detail="plain")
             except MiningError as error:
@@ -121,9 +149,14 @@ class SessionMiner:
         return tasks
 
     def commit(self, session: RecordedSession) -> Commit:
-        """Return what was committed of a session's edits, against the tree that the session began with."""
+        """Return what was committed of a session's edits, against the tree that the session began with.
+
+        Files that lay there and that nobody ever committed are left out: they are the person's own.
+        """
         id = self._committed(session)
-        before, after = self._files(session, session.tree), self._files(session, id)
+        after, committed = self._files(session, id), self._committed_before(session, id)
+        found = self._files(session, session.tree)
+        before = {path: data for path, data in found.items() if path in after or path in committed}
         changed = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
         sources = {path: after[path] for path in changed if path in after and not is_test(path)}
         if gone := [path for path in changed if path not in after and not is_test(path)]:
@@ -187,6 +220,15 @@ class SessionMiner:
                 return id
         raise MiningError("nothing was committed", session.id, ", ".join(session.edited)[:200])
 
+    def _committed_before(self, session: RecordedSession, id: str) -> set[str]:
+        """Return the paths of the commit before."""
+        parent = self._git(session, self._root, "rev-list", "--max-count=1", "--skip=1", "--first-parent", id)
+        if not parent:
+            return set()
+        names = ("ls-tree", "-r", "-z", "--name-only", "--full-tree", parent.decode().strip())
+        listed = self._git(session, self._root, *names).decode("utf-8", "surrogateescape")
+        return set(listed.split("\0")[:-1])
+
     def _check_alone(self, session: RecordedSession, commit: str, at: int) -> None:
         """Raise MiningError when a later session edited the same files before they were committed at `at`.
 
@@ -197,18 +239,17 @@ class SessionMiner:
             later = session.began_at < other.began_at < at + SKEW_S
             if not later or set(session.edited).isdisjoint(other.edited):
                 continue
-            if self._listing(session, other.tree) != self._listing(session, commit):
+            if self._listing(other, other.tree, session.edited) != self._listing(session, commit):
                 raise MiningError("mixed with a later session", session.id, f"{other.id}, in {commit[:9]}")
 
-    def _listing(self, session: RecordedSession, tree: str) -> bytes:
-        """Return the edited files of a tree with their contents' ids."""
-        return self._git(
-            session, self._private, "ls-tree", "-r", "-z", "--full-tree", tree, "--", *session.edited
-        )
+    def _listing(self, session: RecordedSession, tree: str, paths: Iterable[str] = ()) -> bytes:
+        """Return the edited files of a tree, or others, with their contents' ids."""
+        wanted = tuple(paths) or session.edited
+        return self._git(session, session.place, "ls-tree", "-r", "-z", "--full-tree", tree, "--", *wanted)
 
     def _files(self, session: RecordedSession, tree: str) -> dict[str, bytes]:
         """Return the text and other files of a tree, without links and submodules."""
-        listed = self._git(session, self._private, "ls-tree", "-r", "-z", "-l", "--full-tree", tree)
+        listed = self._git(session, session.place, "ls-tree", "-r", "-z", "-l", "--full-tree", tree)
         rows = [line.split("\t", 1) for line in listed.decode("utf-8", "surrogateescape").split("\0")[:-1]]
         heads = [(*head.split(), path) for head, path in rows]
         if submodules := [path for _, kind, *_, path in heads if kind == "commit"]:
@@ -218,7 +259,7 @@ class SessionMiner:
         wanted = [(blob, path) for mode, _, blob, _, path in heads if mode != "120000"]
         stream = self._git(
             session,
-            self._private,
+            session.place,
             "cat-file",
             "--batch=%(objectsize)",
             given="".join(f"{blob}\n" for blob, _ in wanted).encode(),

@@ -122,6 +122,13 @@ def _add_mine(group: Any) -> None:
     mine.add_argument("repository", type=Path, metavar="REPO", help="where the sessions took place")
     mine.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of the tasks")
     mine.add_argument("--store", default="runs/serve/store.db", help="the gateway's record: it holds consent")
+    mine.add_argument(
+        "--checkpoint",
+        type=Path,
+        default=None,
+        metavar="DIR",
+        help="a checkpoint with the record's tokenizer, for sessions of other clients than `ostinato code`",
+    )
     mine.add_argument("--sandbox", default="auto", help="where the tests run")
     mine.add_argument("--json", action="store_true", help="print the yield as JSON, last line of the output")
     mine.set_defaults(run=_mine, interrupted="stopped: the tasks that are in the folder are whole")
@@ -140,15 +147,20 @@ async def _mine_sessions(options: argparse.Namespace) -> int:
     from ostinato.harness.session_log import Sessions
     from ostinato.loop.mining.commands import show_yield
     from ostinato.loop.mining.mine import Miner, MiningConfig
+    from ostinato.loop.mining.outside import outside_sessions
     from ostinato.loop.mining.sessions import SessionMiner
+    from ostinato.model.tokenizer import Tokenizer
     from ostinato.store import Store
 
+    tokenizer = None if options.checkpoint is None else Tokenizer.load(options.checkpoint)
     options.out.mkdir(parents=True, exist_ok=True)
     backend = await choose_backend(options.sandbox)
     try:
         with closing(Store.open(options.store)) as store:
             miner = Miner(backend, options.out, MiningConfig())
-            sessions = SessionMiner(backend, miner, store, Sessions.of_user(), options.repository)
+            outside = outside_sessions(options.repository, store, tokenizer)
+            logs, root = Sessions.of_user(), options.repository
+            sessions = SessionMiner(backend, miner, store, logs, root, outside=outside)
             tasks = await sessions.mine(print)
     finally:
         await backend.aclose()

@@ -10,7 +10,9 @@ from ostinato.rewards.follow_ups.judge import FollowUpJudge
 from ostinato.store import Store
 from ostinato.types import Session, Signal, SignalKind, Turn, TurnKind
 
-REMINDER = re.compile(r"<(system-reminder|environment_details|command-[a-z]+)>.*?</\1>", re.DOTALL)
+REMINDER = re.compile(
+    r"<(system-reminder|environment_details|environment_context|command-[a-z]+)>.*?</\1>", re.DOTALL
+)
 """Text that clients put into the user's message, and that no person said."""
 
 
@@ -78,7 +80,8 @@ def follow_ups(turns: Sequence[Turn], tokenizer: Tokenizer) -> list[FollowUp]:
     for turn in turns:
         if turn.kind is not TurnKind.MAIN:
             continue
-        if before is not None and (text := _last_words(turn, tokenizer)):
+        text, spoke_before = _said(turn, tokenizer)
+        if before is not None and spoke_before and text:
             found.append(
                 FollowUp(session_id=turn.session_id, turn=before.index, said_at=turn.started_at, text=text)
             )
@@ -86,13 +89,23 @@ def follow_ups(turns: Sequence[Turn], tokenizer: Tokenizer) -> list[FollowUp]:
     return found
 
 
-def _last_words(turn: Turn, tokenizer: Tokenizer) -> str:
-    """Return what the developer said last, if a prompt ends in it, and they had spoken before."""
+def words_of(turns: Sequence[Turn], tokenizer: Tokenizer) -> list[str]:
+    """Return what the developer said in one session, one text for each prompt, the first words first."""
+    said = [_said(turn, tokenizer)[0] for turn in turns if turn.kind is TurnKind.MAIN]
+    return [text for text in said if text]
+
+
+def _said(turn: Turn, tokenizer: Tokenizer) -> tuple[str, bool]:
+    """Return what the developer said last, if a prompt ends in it, and whether the agent spoke before.
+
+    Claude Code adds messages of the system below those of the developer.
+    """
     messages = messages_of(tokenizer.decode(turn.prompt_ids))
-    if not messages or messages[-1].get("role") != "user":
-        return ""
-    spoke_before = any(message.get("role") == "assistant" for message in messages)
-    return REMINDER.sub("", str(messages[-1].get("content") or "")).strip() if spoke_before else ""
+    spoken = [message for message in messages if message.get("role") != "system"]
+    if not spoken or spoken[-1].get("role") != "user":
+        return "", False
+    spoke_before = any(message.get("role") == "assistant" for message in spoken)
+    return REMINDER.sub("", str(spoken[-1].get("content") or "")).strip(), spoke_before
 
 
 def _signal(name: str, said: FollowUp, probability: float) -> Signal:
