@@ -10,8 +10,9 @@ then score the recorded tokens, with the weights that sampled them (gap 0) and w
 - bf16: the inputs of the layers of experts are rounded to bfloat16.
 - noise: independent Gaussian noise of standard deviation `--noise` on every logit of the router.
 
-`own` is without replay, `replay` takes all recorded experts, `filtered` those within `--margin`. `cut` is the
-p99 without replay over the p99 with it. Its interval resamples sessions (percentile bootstrap, 95 %).
+`own` is without replay, `replay` takes all recorded experts, `filtered` those within each of `--margins` of
+the trainer's own choice, in logits. `cut` is the p99 without replay over the p99 with it. Its interval
+resamples sessions (percentile bootstrap, 95 %).
 """
 
 import argparse
@@ -53,8 +54,8 @@ RATE = 2e-5
 """A rate at which one step moves these untrained weights by about as much as a step moves a trained model."""
 RESAMPLES = 300
 HEADER = (
-    *("trainer gap disturbance", "own p50", "p99", "max", "replay p50", "p99", "max", "filtered p99"),
-    *("differ %", "replaced %", "cut of p99"),
+    *("trainer gap disturbance", "own p50", "p99", "max", "replay p50", "p99", "max", "differ %"),
+    *("cut of p99", "filtered, by margin: p50 p99 (replaced)"),
 )
 Deltas = list[NDArray[np.float64]]
 """log pi - log mu of the sampled tokens of each session."""
@@ -80,7 +81,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--sessions", type=int, default=64)
     parser.add_argument("--gaps", type=int, nargs="+", default=[0, 1, 4, 16])
     parser.add_argument("--noise", type=float, default=0.01)
-    parser.add_argument("--margin", type=float, default=PolicyConfig().route_margin)
+    parser.add_argument("--margins", type=float, nargs="+", default=[0.02, PolicyConfig().route_margin])
     parser.add_argument("--json", action="store_true")
     return parser.parse_args(arguments)
 
@@ -167,8 +168,7 @@ def compared(
     config = {
         "own": PolicyConfig(routes="own"),
         "replay": PolicyConfig(),
-        "filtered": PolicyConfig(routes="filtered", route_margin=options.margin),
-    }
+    } | {filtered(margin): PolicyConfig(routes="filtered", route_margin=margin) for margin in options.margins}
     row, deltas = dict[str, Any](), dict[str, Deltas]()
     for mode, policy in config.items():
         with disturbed(trainer, disturbance, options.noise):
@@ -181,9 +181,14 @@ def compared(
             }
         with disturbed(trainer, disturbance, options.noise):
             row[mode] |= shares(trainer, samples, policy)
-    for mode in ("replay", "filtered"):
+    for mode in config:
         row[mode]["cut"] = cut(deltas["own"], deltas[mode])
     return row
+
+
+def filtered(margin: float) -> str:
+    """Return the name of the mode that takes the recorded experts within a margin."""
+    return f"filtered {margin:g}"
 
 
 def differences(trainer: Trainable, samples: Sequence[Sample], policy: PolicyConfig) -> Deltas:
@@ -259,15 +264,21 @@ def _noisy_router(random: torch.Generator, noise: float, normalised: bool) -> Ca
 
 
 def _line(row: dict[str, Any]) -> list[str]:
-    own, replay, filtered = row["own"], row["replay"], row["filtered"]
-    numbers = [*(side[name] for side in (own, replay) for name in ("p50", "p99", "max")), filtered["p99"]]
+    own, replay = row["own"], row["replay"]
+    numbers = [side[name] for side in (own, replay) for name in ("p50", "p99", "max")]
+    by_margin = [
+        f"{mode.removeprefix('filtered ')}: {side['p50']:.2g} {side['p99']:.2g}"
+        f" ({100 * side['routes_replaced']:.3f} %)"
+        for mode, side in row.items()
+        if mode.startswith("filtered ")
+    ]
     value, low, high = replay["cut"]
     return [
         f"{row['trainer']} {row['gap']} {row['disturbance']}",
         *(f"{number:.2g}" for number in numbers),
         f"{100 * replay['routes_differing']:.2f}",
-        f"{100 * filtered['routes_replaced']:.3f}",
         f"{value:.1f} [{low:.1f}, {high:.1f}]",
+        "; ".join(by_margin),
     ]
 
 

@@ -21,7 +21,8 @@ class PracticeConfig:
     ready_ahead: int = 12
     """No new group starts while this many wait for the trainer, since a group that waits grows stale."""
     harder: float = 0.0
-    """How much more often hard kinds of tasks are drawn late in training; 0 takes the tasks as they come."""
+    """The preference for hard kinds of tasks late in training: one of twice the mean effort is drawn 1 + this
+    times as often, and 0 takes the tasks as they come."""
     session_s: float = 900.0
     """The longest time that one session, or its verification, may take before it counts as our failure."""
     branches: int = 1

@@ -7,6 +7,7 @@ from sqlalchemy import Connection, Select, func, select
 
 from ostinato.dashboard.access import Viewer
 from ostinato.dashboard.reading.base import Answer, Asked, RecordSource, whole
+from ostinato.dashboard.reading.finished_first import trained_beside_stale
 from ostinato.dashboard.reading.steps import MEASURED, MOST_STEPS, steps_of
 from ostinato.dashboard.text.plain import line_of
 from ostinato.store.sql.schema import groups, prompts, states, trainings, turns
@@ -24,6 +25,7 @@ def seen(reading: RecordSource, _: Viewer, asked: Asked) -> Answer:
     runs = [{"name": one.name, "steps": steps_of(one)} for one in (reading, *reading.beside)]
     with reading.store.database.read() as connection:
         newest = _groups(connection, version, whole(asked, "before", 2**31 - 1))
+        beside_stale = trained_beside_stale(connection)
         account = {"turns": _turns(connection), "prompts": _prompts(connection)}
     return {
         "title": "Training",
@@ -33,6 +35,7 @@ def seen(reading: RecordSource, _: Viewer, asked: Asked) -> Answer:
         "groups": newest[:MOST_GROUPS],
         "version": version if version >= 0 else None,
         "next": newest[MOST_GROUPS - 1]["order"] if len(newest) > MOST_GROUPS else None,
+        "beside_stale": beside_stale,
         "account": account,
     }
 
