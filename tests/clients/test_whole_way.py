@@ -139,6 +139,7 @@ async def test_sessions_of_a_real_client_go_from_use_to_verdict(
         await until(store, SignalKind.EDIT_REVERTED, 1)
         await until(store, SignalKind.EDIT_KEPT, 1)
         first, second = await ended(store, 2)
+        uninstall(repo)  # its reporter would tell again after 30 and 120 seconds how the edits fare
         await quiet(store)
 
         later = time.time() + 2 * LIVE.train_after_s
@@ -160,7 +161,7 @@ async def test_sessions_of_a_real_client_go_from_use_to_verdict(
         _, verdict = judged(store, LIVE, version, trial, since=began, before=began, as_of=later)
         store.add_verdict(verdict)
     finally:
-        uninstall(repo)  # the reporter in the background ends with it
+        uninstall(repo)
     assert verdict.decision is Decision.HOLD
     shown = tree(lineage(store, version))
     assert "trained on 2 sessions in 2 groups" in shown and f"verdict {verdict.id[:8]}: hold" in shown
