@@ -148,6 +148,7 @@ async def test_sessions_of_a_real_client_go_from_use_to_verdict(
         worth = [store.rewards(session.id)[-1].total for session in (first, second)]
         assert worth[0] < 0 < worth[1]
         version = await asyncio.to_thread(learnt, store, checkpoint, tmp_path / "trained")
+        install(repo)
 
         # The candidate serves her next session; one is too few for a verdict but to hold.
         began = time.time()
