@@ -129,7 +129,7 @@ def repo(tmp_path: Path) -> Path:
     commit(
         repo,
         "feat: add a median of values (#12)\n\nSigned-off-by: a <a@b>",
-        {"calc.py": CALC + MORE, "test_calc.py": TESTS + MEDIAN_TEST},
+        {"calc.py": CALC + MORE, "test_calc.py": TESTS + MEDIAN_TEST, "pytest.ini": "[pytest]\n"},
     )
     told = "call it: return sorted(values)[(len(values) - 1) // 2] instead"
     lower = MORE.replace("len(values) // 2", "(len(values) - 1) // 2")
@@ -154,6 +154,7 @@ async def test_a_commit_is_to_be_done_again_and_every_other_is_named(repo: Path,
     assert task.instruction == "add a median of values"
     assert task.metadata["cluster"] == "my-calc"
     assert "test_calc.py::test_median" in task.test_ids and len(task.test_ids) == 6
+    assert (task.repo / "pytest.ini").exists()  # settings of the tests are given, since they are protected
     assert "median" not in (task.repo / "calc.py").read_text() + (task.repo / "test_calc.py").read_text()
     assert miner.tally.refused == {
         "merge": 1,

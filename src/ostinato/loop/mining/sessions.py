@@ -28,7 +28,7 @@ from ostinato.sandbox.base import Backend
 from ostinato.store import Store
 from ostinato.store.redaction.find import redact
 from ostinato.tasks.mining.archive import licence
-from ostinato.tasks.mining.base import MiningError, SourceTree, is_test, repository_name
+from ostinato.tasks.mining.base import MiningError, SourceTree, is_test, repository_name, settings_of
 from ostinato.tasks.mining.history import Commit
 from ostinato.types import Source, Task
 
@@ -157,6 +157,7 @@ class SessionMiner:
         after, committed = self._files(session, id), self._committed_before(session, id)
         found = self._files(session, session.tree)
         before = {path: data for path, data in found.items() if path in after or path in committed}
+        before |= settings_of(after)
         changed = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
         sources = {path: after[path] for path in changed if path in after and not is_test(path)}
         if gone := [path for path in changed if path not in after and not is_test(path)]:

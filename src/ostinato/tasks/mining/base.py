@@ -71,6 +71,11 @@ def is_test(path: str) -> bool:
     return named or not TEST_FOLDERS.isdisjoint(parts[:-1])
 
 
+def settings_of(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the files with the settings of the tests, which nobody who solves a task may change."""
+    return {path: files[path] for path in CONFIGURATION & files.keys() if not is_test(path)}
+
+
 def repository_name(text: str) -> str:
     """Return the name that all spellings of a project have in common, without a version."""
     bare = re.sub(r"-\d[\w.+!]*$", "", text)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ostinato.tasks.mining.archive import MAX_BYTES, MAX_FILES, checked_tree, licence
-from ostinato.tasks.mining.base import MiningError, SourceTree, is_test
+from ostinato.tasks.mining.base import MiningError, SourceTree, is_test, settings_of
 
 GIT_TIMEOUT_S = 300
 SUBMODULE, LINK = "160000", "120000"
@@ -48,7 +48,7 @@ class Commit:
     tests: Mapping[str, bytes]
     """The changed files of the tests, as they are afterwards."""
     before: Mapping[str, bytes]
-    """The whole tree before."""
+    """The whole tree before, with the settings of the tests as they are afterwards."""
     name: str
     licence: str
 
@@ -89,6 +89,7 @@ class History:
         if not sources or not any(path.endswith(".py") for path in tests):
             raise MiningError("changes no sources and tests", where, f"{len(changed)} files")
         before, after = self._tree(where, parents), self._tree(where, id)
+        before |= settings_of(after)
         if gone := [path for path in sources if path not in after]:
             raise MiningError("deletes sources", where, gone[0])
         self._check_binary(where, changed, after)
@@ -99,7 +100,11 @@ class History:
             parent=parents,
             date=date,
             message=message,
-            sources={path: after[path] for path in changed if path in after and not is_test(path)},
+            sources={
+                path: after[path]
+                for path in changed
+                if path in after and not is_test(path) and before.get(path) != after[path]
+            },
             tests={path: after[path] for path in tests if path in after},
             before=before,
             name=self._name,
