@@ -7,9 +7,9 @@
   two versions. The truth is that of all repositories the suite could have been drawn from.
 - `detectable`, `detected`: one comparison of two versions on a suite states what it would detect with 80 %;
   another comparison, of versions that differ by just that, is made on another suite of the same make.
-- `stated_size`: one version fails on a planted share of the tasks that the other solves as it can. The share
-  is the fixed point at which the true difference is the one that such a comparison states as detectable;
-  `told_apart` is how often it is.
+- `stated_size`: one version fails on a planted share of the tasks that the other solves as it can. One
+  comparison states what it would detect, at the share at which that is the difference planted on the average;
+  the next one has just that planted, and `rate` is how often it is told apart.
 - `planted`: the whole path with a scripted model behind a URL, a real harness and real sandboxes. The second
   version fails on a planted share of the tasks that the first one solves.
 - `killed`: the same run in another process, killed with SIGKILL at random sessions, then finished. Nothing is
@@ -68,6 +68,7 @@ OF_REPOSITORY, OF_TASK, MOVED_REPOSITORY, MOVED_TASK = 0.8, 1.2, 0.3, 0.5
 CHUNK = 250
 FIXED_POINT = 8
 """The rounds after which the planted share agrees with what is stated."""
+LEANS = 37
 CONFIG = HarnessConfig(max_context=20_000, max_tokens=400)
 
 
@@ -111,6 +112,7 @@ def coverage(suites: int, seed: int) -> tuple[Row, Row]:
             rng = np.random.default_rng([seed, len(covered)])
             held = {"mean": 0, "best": 0, "difference": 0}
             found: list[Estimate] = []
+            stated: list[Floats] = []
             for _ in range(suites // CHUNK):
                 one, other = drawn(rng, CHUNK, clusters, level)
                 a, b = solved(rng, one), solved(rng, other)
@@ -121,26 +123,38 @@ def coverage(suites: int, seed: int) -> tuple[Row, Row]:
                 off = np.abs(gap.value - true["difference"])
                 held["difference"] += int((off <= half_width(gap, estimate.LEVEL / 2)).sum())
                 found.append(gap)
+                stated.append(says_detectable(gap, b.mean(axis=-1) - a.mean(axis=-1)))
             n = CHUNK * (suites // CHUNK)
             covered[name] = {what: rate(count, n) for what, count in held.items()}
-            detected[name] = detection(found, true["difference"])
+            detected[name] = detection(found, np.concatenate(stated), true["difference"])
     return covered, detected
 
 
-def detection(found: Sequence[Estimate], true: float) -> Row:
+def says_detectable(gap: Estimate, differences: Floats) -> Floats:
+    """Return what each of many comparisons states as detectable, as `estimate.detectable` does for one.
+
+    The factor is smooth, so that a table of it is enough for all.
+    """
+    freedom = float(gap.freedom.flat[0])
+    leans = np.linspace(-estimate.MOST_LEAN, estimate.MOST_LEAN, LEANS)
+    factors = [estimate.factor(freedom, float(lean)) for lean in leans]
+    return np.asarray(np.interp(estimate.lean(gap, differences), leans, factors) * gap.error)
+
+
+def detection(found: Sequence[Estimate], stated: Floats, true: float) -> Row:
     """Return how often what one suite says is detectable is detected on the next one.
 
     The next suite's estimate is moved by the stated difference, which adds no noise of its own.
     """
-    freedom = float(found[0].freedom.flat[0])
-    factor = estimate.factor(freedom)
     errors = np.concatenate([each.error for each in found])
     values = np.concatenate([each.value for each in found]) - true
-    stated = factor * np.roll(errors, 1)
     moved = Estimate(
-        value=values + stated, error=errors, freedom=np.concatenate([each.freedom for each in found])
+        value=values + np.roll(stated, 1),
+        error=errors,
+        freedom=np.concatenate([each.freedom for each in found]),
     )
     hits = int((estimate.two_sided(moved) <= estimate.LEVEL).sum())
+    freedom = float(found[0].freedom.flat[0])
     return rate(hits, len(errors)) | {"detectable": float(np.median(stated)), "freedom": freedom}
 
 
@@ -150,24 +164,32 @@ def stated_size(suites: int, seed: int) -> Row:
     for number, design in enumerate(ALIKE):
         sizes = DESIGNS[design]
         clusters = estimate.member([str(group) for group, size in enumerate(sizes) for _ in range(size)])
-        rng, share = np.random.default_rng([seed, 7, number]), 0.1
+        rng, share = np.random.default_rng([seed, 7, number]), np.full(CHUNK, 0.1)
         for _ in range(FIXED_POINT):
-            gap, solve = with_failures(rng, CHUNK, clusters, share)
-            factor = estimate.factor(float(gap.freedom.flat[0]))
-            share = min(1.0, factor * float(gap.error.mean()) / solve)
-        gaps = [with_failures(rng, CHUNK, clusters, share)[0] for _ in range(suites // CHUNK)]
-        hits = sum(int((estimate.two_sided(gap) <= estimate.LEVEL).sum()) for gap in gaps)
-        stated = factor * float(np.mean([gap.error.mean() for gap in gaps]))
-        found[design] = rate(hits, CHUNK * len(gaps)) | {"planted": share, "stated": stated}
+            stated, solve = with_failures(rng, clusters, share)[1:]
+            share = np.full(CHUNK, min(1.0, float(stated.mean()) / solve))
+        hits, sizes_stated = 0, list[float]()
+        for _ in range(suites // CHUNK):
+            stated, solve = with_failures(rng, clusters, share)[1:]
+            gap = with_failures(rng, clusters, np.minimum(1.0, stated / solve))[0]
+            hits += int((estimate.two_sided(gap) <= estimate.LEVEL).sum())
+            sizes_stated.append(float(stated.mean()))
+        n = CHUNK * len(sizes_stated)
+        stated_mean = float(np.mean(sizes_stated))
+        found[design] = rate(hits, n) | {"planted": float(share[0]), "stated": stated_mean}
     return found
 
 
-def with_failures(rng: Rng, n: int, clusters: Floats, share: float) -> tuple[Estimate, float]:
-    """Return `n` comparisons with a version that fails on a share of the tasks, and the first one's mean."""
-    one, _ = drawn(rng, n, clusters, EASE["middling"])
-    other = np.where(rng.random(one.shape) < share, 0.0, one)
-    a, b = solved(rng, one).mean(axis=-1), solved(rng, other).mean(axis=-1)
-    return estimate.difference(b - a, clusters), float(one.mean())
+def with_failures(rng: Rng, clusters: Floats, share: Floats) -> tuple[Estimate, Floats, float]:
+    """Return comparisons with a version that fails on a share of the tasks, one for each share.
+
+    With them, what each states as detectable, and the mean of the version that does not fail.
+    """
+    one, _ = drawn(rng, len(share), clusters, EASE["middling"])
+    other = np.where(rng.random(one.shape) < share[:, None], 0.0, one)
+    differences = solved(rng, other).mean(axis=-1) - solved(rng, one).mean(axis=-1)
+    gap = estimate.difference(differences, clusters)
+    return gap, says_detectable(gap, differences), float(one.mean())
 
 
 # ---------------------------------------------------------------- the whole path

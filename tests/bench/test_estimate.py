@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from ostinato.bench import estimate
+from ostinato.deploy.outcomes import of_clusters
 from ostinato.deploy.statistics import Estimate, half_width
 
 
@@ -53,7 +54,8 @@ def test_what_is_detectable_grows_as_the_usual_formula_with_many_clusters() -> N
     assert estimate.factor(1e6) == pytest.approx(stats.norm.ppf(0.975) + stats.norm.ppf(0.8), rel=1e-3)
     assert estimate.factor(5.0) > estimate.factor(20.0) > estimate.factor(1e6)
     alone = Estimate(value=np.float64(0), error=np.float64(np.inf), freedom=np.float64(1))  # type: ignore[arg-type]
-    assert estimate.detectable(alone) == np.inf
+    assert estimate.detectable(alone, np.zeros(3)) == np.inf
+    assert estimate.factor(5.0, 0.3) < estimate.factor(5.0) < estimate.factor(5.0, -0.3)
 
 
 def test_the_detectable_difference_is_detected_as_often_as_it_says() -> None:
@@ -66,6 +68,25 @@ def test_the_detectable_difference_is_detected_as_often_as_it_says() -> None:
     values = rng.normal(0, 1, (runs, groups)) + (factor * errors())[:, None]
     detected = np.asarray(stats.ttest_1samp(values, 0, axis=1).pvalue) <= 0.05
     assert detected.mean() == pytest.approx(0.8, abs=0.02)
+
+
+def test_a_difference_that_leans_on_its_error_is_detected_as_often_as_it_says_too() -> None:
+    """Losses that are rare and large: where fewer of them are drawn, the error is smaller as well."""
+    rng, runs = np.random.default_rng(4), 4000
+    clusters = estimate.member([str(index // 10) for index in range(120)])
+    noise = 1 - rng.exponential(1, (runs, 120))
+    found = of_clusters(noise - 0.5, clusters)
+    leans = estimate.lean(found, noise - 0.5)
+    assert leans.shape == (runs,) and leans.mean() == pytest.approx(0.43, abs=0.06)
+
+    def detected(factor: float) -> float:
+        shifted = of_clusters(noise - (factor * np.roll(found.error, 1))[:, None], clusters)
+        return float((estimate.two_sided(shifted) <= estimate.LEVEL).mean())
+
+    assert detected(estimate.factor(11.0)) > 0.82
+    assert detected(estimate.factor(11.0, float(leans.mean()))) == pytest.approx(0.8, abs=0.02)
+    same = estimate.lean(of_clusters(np.zeros(120), clusters), np.zeros(120))
+    assert same == 0  # two versions that agree everywhere lean on nothing
 
 
 def test_intervals_cover_on_simulated_suites_of_few_repositories() -> None:

@@ -175,7 +175,7 @@ def _change(
             value=value, low=value - half, high=value + half, tasks=len(tasks), repositories=len(set(names))
         ),
         p=float(estimate.two_sided(found)),
-        detectable=estimate.detectable(found),
+        detectable=estimate.detectable(found, differences),
     )
 
 
