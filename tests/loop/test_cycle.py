@@ -170,12 +170,35 @@ async def test_a_worse_candidate_meets_nobody_and_the_champion_is_published_agai
         assert again == cycled and len(shop.store.verdicts()) == 1
 
 
-async def test_a_suite_is_done_by_both_versions_and_by_neither_twice(tmp_path: Path) -> None:
+def small_suite(folder: Path) -> Path:
+    """Seal two tasks in Harbor's form."""
     for seed in range(2):
         pebble = generate("fix", "seeds", 1000 + seed)
-        provide(pebble, tmp_path / "suite" / pebble.id)
-    seal(tmp_path / "suite", "own")
-    async with scene(tmp_path, lambda number: float(number > 0), tmp_path / "suite") as shop:
+        provide(pebble, folder / pebble.id)
+    seal(folder, "own")
+    return folder
+
+
+async def test_the_gate_of_a_cycle_reads_the_suite(tmp_path: Path) -> None:
+    """A candidate that the run's own tasks admit is held, since two more tasks show nothing either way."""
+    async with scene(
+        tmp_path, lambda version: 1.0 if version else 0.4, small_suite(tmp_path / "own")
+    ) as shop:
+        (cycled,) = await turned(shop)
+        assert cycled.judged is not None and cycled.judged.tested is None
+        assert (cycled.decision, cycled.champion) == (Decision.HOLD, 2), cycled.reason
+        (gate,) = shop.store.verdicts()
+        assert gate.evidence["suite"].startswith("own 1, hash ")
+        assert (
+            "seeds of the suite" in gate.evidence["changes"] and "correct/tampered" in gate.evidence["axes"]
+        )
+        own = {session.task_id for session in shop.store.sessions(source=Source.BENCH)}
+        assert {folder.name for folder in (tmp_path / "own").iterdir() if folder.is_dir()} <= own
+        assert Ledger(shop.store).unaccounted() == 0
+
+
+async def test_a_suite_is_done_by_both_versions_and_by_neither_twice(tmp_path: Path) -> None:
+    async with scene(tmp_path, lambda number: float(number > 0), small_suite(tmp_path / "suite")) as shop:
         for number in (CHAMPION, 1):
             shop.store.add_version(version(number, None))
         found = await suite_of(shop, CHAMPION, 1)
