@@ -61,7 +61,10 @@ from ostinato.tasks.mining.hide import without
 from ostinato.tasks.source import FolderSource
 from ostinato.types import Arm, Task
 
-PACKAGES = ("addict", "boltons", "humanize", "inflection", "intervaltree", "jmespath", "natsort", "schedule")
+PACKAGES = (
+    *("addict", "anytree", "boltons", "frozendict", "humanize"),
+    *("inflection", "intervaltree", "jmespath", "natsort", "schedule"),
+)
 PER_CLONE = 4
 CORRECTS = "corrects, then commits with tests"
 KEPT = {"commits with tests": 8, "commits alone": 2, CORRECTS: 2, "asks again": 1}
