@@ -158,6 +158,7 @@ def test_the_books_are_right_in_any_order_of_events(events: list[tuple[object, .
         books.check()
 
 
+@settings(deadline=None)
 @given(st.lists(SIZES, min_size=1, max_size=4), SIZES)
 def test_a_sandbox_that_fits_on_no_node_is_refused_at_once(rooms: list[Size], size: Size) -> None:
     scheduler = Scheduler(clock=lambda: 0.0, chance=random.Random(0), overcommit=Overcommit(cpu=1.0))

@@ -118,6 +118,11 @@ def test_the_later_kinds_are_solved_by_their_changes_alone(pebble: Pebble) -> No
         assert not passes(pebble, files)
 
 
+def test_no_parameter_hides_the_new_name_of_a_function() -> None:
+    pebble = generate("rename", "names", 179)
+    assert passes(pebble, after(pebble))
+
+
 def passes(pebble: Pebble, files: dict[str, str]) -> bool:
     """Run the hidden tests for real, each path as a module."""
     made = {}

@@ -238,8 +238,8 @@ def _function(
     """
     taken = {parameter for other in others if other.path == path for parameter in other.parameters}
     words = family.parameters + (_some_held_out_names(rng) if family.parameters is LETTERS else ())
-    free = [word for word in words if word not in taken and word != name]
-    right, wrong = pair
+    right, wrong = pair  # of a caller, the names of the function it calls: no parameter may hide them
+    free = [word for word in words if word not in {*taken, name, right, wrong}]
     return Function(
         name=name,
         path=path,
