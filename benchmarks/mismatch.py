@@ -36,12 +36,11 @@ from ostinato.model.decoder import Decoder
 from ostinato.model.tensor_files import CONFIG, write_tensors
 from ostinato.store.sql.row_conversion import pack_routes
 from ostinato.train.base import Trainable
-from ostinato.train.batch import with_routes
 from ostinato.train.config import PolicyConfig, TrainerConfig
 from ostinato.train.fsdp.model import ShardedModel
 from ostinato.train.fsdp.ranks import Ranks
 from ostinato.train.local import DecoderModel
-from ostinato.train.policy import advantage_step, scored
+from ostinato.train.policy import advantage_step, rows_of
 from ostinato.train.samples import samples_of
 from ostinato.types import GenerateRequest, Sample, Sampling, Turn
 
@@ -192,7 +191,7 @@ def filtered(margin: float) -> str:
 
 
 def differences(trainer: Trainable, samples: Sequence[Sample], policy: PolicyConfig) -> Deltas:
-    rows = [with_routes(scored(sample), sample, trainer.router, policy) for sample in samples]
+    rows = rows_of(trainer, samples, policy)
     scores = trainer.logprobs(rows)
     recorded = [[p for p, said in zip(each.logprobs, each.mask, strict=True) if said] for each in samples]
     return [np.abs(s.double().numpy() - np.array(r)) for s, r in zip(scores, recorded, strict=True)]
@@ -200,7 +199,7 @@ def differences(trainer: Trainable, samples: Sequence[Sample], policy: PolicyCon
 
 def shares(trainer: Trainable, samples: Sequence[Sample], policy: PolicyConfig) -> dict[str, float]:
     """Return what became of the routes; a loss of nothing, since only a pass for a gradient counts them."""
-    rows = [with_routes(scored(sample), sample, trainer.router, policy) for sample in samples]
+    rows = rows_of(trainer, samples, policy)
     trainer.accumulate(rows, lambda _, scores: scores.logprobs_N.sum() * 0.0)
     return trainer.replayed().shares
 

@@ -484,14 +484,7 @@ def test_dying_at_any_point_changes_nothing(
     for each in (bench, whole):
         for _ in range(6):
             each.offer(0.5, -0.5)
-    whole.learner().run(3, never)
-    with monkeypatch.context() as patch:
-        plug.install(patch)
-        with pytest.raises(PulledPlugError):
-            bench.learner().run(3, never)
-    assert plug.pulled
-    bench.learner().run(3, never)
-    same_outcome(bench, whole, 3)
+    die_once(bench, whole, plug, monkeypatch, until=3)
 
 
 def test_dying_around_groups_that_cannot_be_trained_on_changes_nothing(
@@ -501,14 +494,7 @@ def test_dying_around_groups_that_cannot_be_trained_on_changes_nothing(
     for each in (bench, whole):
         for i in range(6):
             each.offer(*((1e38, -0.5) if i in {1, 2, 4} else (0.5, -0.5)), logprob=-20.0)
-    whole.learner().run(3, never)
-    with monkeypatch.context() as patch:
-        plug.install(patch)
-        with pytest.raises(PulledPlugError):
-            bench.learner().run(3, never)
-    assert plug.pulled
-    bench.learner().run(3, never)
-    same_outcome(bench, whole, 3)
+    die_once(bench, whole, plug, monkeypatch, until=3)
     assert bench.ledger.states()[State.UNTRAINABLE] == 6 and bench.ledger.unended() == 0
     assert [bench.slots(f"g{i}") for i in range(1, 7)] == [whole.slots(f"g{i}") for i in range(1, 7)]
 
@@ -521,15 +507,27 @@ def test_dying_around_the_drop_of_a_whole_batch_changes_nothing(
     for each in (bench, whole):
         for i in range(4):
             each.offer(*((1e38, -0.5) if i < 2 else (0.5, -0.5)), logprob=-20.0)
-    config = LearnerConfig(groups=1)
-    whole.learner(config).run(2, never)
+    die_once(bench, whole, plug, monkeypatch, LearnerConfig(groups=1), until=2)
+    assert bench.ledger.states()[State.UNTRAINABLE] == 4 and bench.ledger.unended() == 0
+
+
+def die_once(
+    bench: Bench,
+    whole: Bench,
+    plug: Plug,
+    monkeypatch: pytest.MonkeyPatch,
+    *config: LearnerConfig,
+    until: int,
+) -> None:
+    """Pull the plug from one run, let it go on, and compare it with the whole one."""
+    whole.learner(*config).run(until, never)
     with monkeypatch.context() as patch:
         plug.install(patch)
         with pytest.raises(PulledPlugError):
-            bench.learner(config).run(2, never)
-    bench.learner(config).run(2, never)
-    same_outcome(bench, whole, 2)
-    assert bench.ledger.states()[State.UNTRAINABLE] == 4 and bench.ledger.unended() == 0
+            bench.learner(*config).run(until, never)
+    assert plug.pulled
+    bench.learner(*config).run(until, never)
+    same_outcome(bench, whole, until)
 
 
 def same_outcome(bench: Bench, whole: Bench, until: int) -> None:

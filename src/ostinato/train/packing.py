@@ -42,7 +42,7 @@ class Pack:
     spans: tuple[tuple[int, int], ...]
     """The packed places of each row after the prefix; its last token predicts nothing and is left out."""
     masks: tuple[Tensor | None, ...]
-    """For each span, which of the prefix and itself a token attends to, bool [span, prefix + span]; None
+    """The places in the prefix and in its span that each token attends to, bool [span, prefix + span]; None
     without a prefix, since attention to all tokens before needs no mask, which would have [span, span]."""
     sources_N: Tensor
     """The packed place from which each scored token is predicted, row by row."""

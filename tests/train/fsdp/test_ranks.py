@@ -54,14 +54,19 @@ def test_two_ranks_train_and_publish_as_one(tmp_path: Path, family: str) -> None
         torch.testing.assert_close(written[name], tensor, rtol=0, atol=1e-4)
 
 
-@pytest.mark.slow
-def test_two_ranks_replay_routes_as_one(tmp_path: Path) -> None:
+def two_beside_one(tmp_path: Path, what: str) -> tuple[list[list[float]], ShardedModel]:
+    """Return what two ranks told of a mixture of experts, and the same model on one rank."""
     start = checkpoint(tmp_path / "start", ROUTED["qwen3_moe"])
-    done = torchrun(tmp_path, start, "routes")
+    done = torchrun(tmp_path, start, what)
     assert done.returncode == 0, done.stderr[-3000:]
     config = TrainerConfig(kind="fsdp", piece_tokens=60)
     model = ShardedModel(start, tmp_path / "one", config, Ranks(rank=0, size=1))
-    *steps, scores = json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1]), model
+
+
+@pytest.mark.slow
+def test_two_ranks_replay_routes_as_one(tmp_path: Path) -> None:
+    (*steps, scores), model = two_beside_one(tmp_path, "routes")
     *alone, expected = ranked.replaying(model)
     for mine, theirs in zip(steps, alone, strict=True):
         assert mine[:3] == pytest.approx(theirs[:3], rel=1e-5)
@@ -73,13 +78,8 @@ def test_two_ranks_replay_routes_as_one(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_two_ranks_penalise_k1_and_drop_groups_as_one(tmp_path: Path) -> None:
-    start = checkpoint(tmp_path / "start", ROUTED["qwen3_moe"])
-    done = torchrun(tmp_path, start, "groups")
-    assert done.returncode == 0, done.stderr[-3000:]
-    config = TrainerConfig(kind="fsdp", piece_tokens=60)
-    model = ShardedModel(start, tmp_path / "one", config, Ranks(rank=0, size=1))
+    (*steps, scores), model = two_beside_one(tmp_path, "groups")
     alone = ChainTrainer(model, Objects.open(tmp_path / "alone"), ranked.WITH_K1)
-    *steps, scores = json.loads(done.stdout.splitlines()[-1])
     *expected, own = ranked.penalised(alone)
     for ours, theirs in zip(steps, expected, strict=True):
         assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-6)

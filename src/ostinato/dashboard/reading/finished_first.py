@@ -1,4 +1,4 @@
-"""What was trained on beside what came too late: work that ends late is not a fair sample of all work."""
+"""The sessions that were trained on, beside those that came too late: what ends late is no fair sample."""
 
 from collections import defaultdict
 
