@@ -1,9 +1,10 @@
 """The figures of a real model, SmolLM2: each benchmark as a process of its own, gathered into one table.
 
-    python -m benchmarks.real [--json] [--only swap learning …] [--model DIR] [--run runs/real]
+    python -m benchmarks.real [--json] [--only swap learning …] [--model DIR] [--run runs/real] [--again]
 
 Nothing is measured here. A part that is left out, fails, or needs more patience than `--patience` leaves its
-keys empty and its reason under `not_run`; no figure is ever filled in.
+keys empty and its reason under `not_run`; no figure is ever filled in. The figures of a part are kept in the
+folder `--keep` as soon as it ends, so that the same command goes on after a stop; `--again` forgets them.
 
 | part | its keys come from |
 |---|---|
@@ -12,16 +13,18 @@ keys empty and its reason under `not_run`; no figure is ever filled in.
 | `delta` | `benchmarks.model_traces`, then `benchmarks.codec`: deltas of real optimizer steps |
 | `trainer` | `benchmarks.trainer`: the sharded trainer beside plain transformers and TRL (`--peer-python`) |
 | `gateway` | `benchmarks.gateway_engine`: the gateway before vLLM |
-| `learning` | the report of the run that `make real` left in `--run` |
+| `learning` | the report of the run that `make real` left in `--run`, or the published one in `docs/real` |
 """
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,8 @@ from benchmarks.measure import Run, table
 
 MODEL = Path(__file__).parents[1] / ".clients" / "smollm2" / "model"
 """The place where `make real` puts SmolLM2."""
+PUBLISHED = Path(__file__).parents[1] / "docs" / "real" / "held_out.json"
+"""The solve rates of the run in docs/real.md."""
 TINY = {"seeds": 0.65, "larger": 0.09, "families": 0.01}
 """The solve rates of the demo's policy of 0.4 M parameters, which stand beside those of the real one."""
 Figures = Mapping[str, Any]
@@ -104,10 +109,9 @@ def gateway(options: Options) -> Figures:
 def learning(options: Options) -> Figures:
     """Return the solve rates after teaching and after practice with intervals, beside the tiny ones."""
     report = options.run / "report.json"
-    if not report.exists():
-        raise PartError(f"{report} is missing: `make real` writes it")
-    held_out = json.loads(report.read_text())["held_out"]
-    return {"learning": {**held_out, "tiny_policy": TINY}}
+    found = report if report.exists() else PUBLISHED
+    held_out = json.loads(found.read_text())["held_out"]
+    return {"learning": {**held_out, "tiny_policy": TINY, "from": "/".join(found.parts[-3:])}}
 
 
 PARTS = {
@@ -128,7 +132,21 @@ PARTS = {
 }
 
 
-def gather(only: list[str], options: Options) -> tuple[dict[str, Any], dict[str, str]]:
+def measured(name: str, options: Options, keep: Path) -> Figures:
+    """Return the figures of a part, kept ones if it was measured before; raises PartError."""
+    kept = keep / f"{name}.json"
+    if not kept.exists():
+        print(f"{datetime.now(UTC):%H:%M:%S} {name} …", file=sys.stderr, flush=True)
+        found = PARTS[name].measure(options)
+        keep.mkdir(parents=True, exist_ok=True)
+        part = kept.with_suffix(".part")
+        part.write_text(json.dumps(found, indent=1))
+        part.replace(kept)
+    figures: Figures = json.loads(kept.read_text())
+    return figures
+
+
+def gather(only: list[str], options: Options, keep: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """Return a value or None for every key, and the reason of each None."""
     figures, not_run = dict[str, Any](), dict[str, str]()
     for name, part in PARTS.items():
@@ -136,7 +154,7 @@ def gather(only: list[str], options: Options) -> tuple[dict[str, Any], dict[str,
         reason = "left out by --only"
         if name in only:
             try:
-                found, reason = part.measure(options), f"benchmark {name} gave no such figure"
+                found, reason = measured(name, options, keep), f"benchmark {name} gave no such figure"
             except (PartError, subprocess.TimeoutExpired) as error:
                 reason = str(error)
         figures |= {key: found.get(key) for key in part.keys}
@@ -150,14 +168,18 @@ def main() -> None:
     parser.add_argument("--model", type=Path, default=MODEL, help="a directory in Hugging Face layout")
     parser.add_argument("--run", type=Path, default=Path("runs/real"), help="the run folder of make real")
     parser.add_argument("--peer-python", help="an interpreter that has trl")
+    parser.add_argument("--keep", type=Path, default=Path("runs/real-figures"), help="where figures are kept")
+    parser.add_argument("--again", action="store_true", help="forget the kept figures first")
     parser.add_argument("--patience", type=float, default=3600.0, help="seconds for one part")
     parser.add_argument("--json", action="store_true", help="print JSON as well, last line of the output")
     given = parser.parse_args()
     options = Options(
         model=given.model, run=given.run, patience=given.patience, peer_python=given.peer_python
     )
+    if given.again and given.keep.exists():
+        shutil.rmtree(given.keep)
     with Run("real", "torch", "transformers") as run:
-        figures, not_run = gather(given.only, options)
+        figures, not_run = gather(given.only, options, given.keep)
         rows = [[key, str(figures[key]) if key not in not_run else f"- ({not_run[key]})"] for key in figures]
         table(["figure", "value"], rows)
         run.finish({**figures, "not_run": not_run}, as_json=given.json)

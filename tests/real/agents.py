@@ -1,12 +1,14 @@
 """Somebody else's agents on somebody else's weights: is every turn recorded so that a trainer finds it again?
 
-    python -m tests.real.agents [--model DIR] [--clients mini-swe-agent opencode] [--pebbles 10]
+    python -m tests.real.agents [--clients mini-swe-agent opencode] [--pebbles 10] [--context 8192]
 
 `ostinato serve --model` serves a checkpoint by the embedded engine. Each client, started as a user would,
 gets ten pebbles and one task in a clone of this repository, for `--patience` seconds each. What it achieves
-does not matter. The ids and log-probabilities in the store do: every trainable turn is scored again by the
-trainer's own model, in the context that the record gives it, and the differences are the figures. All of it
-runs in a network namespace of its own; `make test-clients` installs the clients. It prints one JSON object.
+does not matter. A client whose prompt is longer than the checkpoint's positions needs a larger `--context`:
+then a copy is served whose positions reach as far, although nobody trained it there. The ids and
+log-probabilities in the store do matter: every trainable turn is scored again by the trainer's own model, in
+the context that the record gives it, and the differences are the figures. All of it runs in a network
+namespace of its own; `make test-clients` installs the clients. It prints one JSON object.
 """
 
 import argparse
@@ -39,7 +41,6 @@ ROOT = Path(__file__).parents[2]
 REAL_TASK = (
     "`ostinato arms list` prints the share of an arm as a whole percentage. Make it print one decimal."
 )
-CONTEXT = 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +51,23 @@ class Served:
     key: str
 
 
+def stretched(model: Path, context: int, directory: Path) -> Path:
+    """Return the checkpoint, or a copy in `directory` whose positions reach as far as `context`."""
+    config = json.loads((model / "config.json").read_text())
+    if config["max_position_embeddings"] >= context:
+        return model
+    directory.mkdir()
+    for path in model.iterdir():
+        (directory / path.name).symlink_to(path.resolve())
+    (directory / "config.json").unlink()
+    (directory / "config.json").write_text(json.dumps(config | {"max_position_embeddings": context}))
+    return directory
+
+
 @contextmanager
-def serving(model: Path, directory: Path) -> Iterator[Served]:
+def serving(model: Path, context: int, directory: Path) -> Iterator[Served]:
     command = [sys.executable, "-m", "ostinato.cli", "serve", "--model", str(model), "--port", "0"]
-    options = ["--directory", str(directory), "--context", str(CONTEXT), "--slots", "2"]
+    options = ["--directory", str(directory), "--context", str(context), "--slots", "2"]
     process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True, cwd=ROOT)
     assert process.stdout is not None
     try:
@@ -114,9 +128,10 @@ def differences(store: Store, model: DecoderModel) -> tuple[Counter[str], list[f
 def measured(client: Client, options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         directory = Path(place)
-        with serving(options.model, directory / "serve") as served:
+        model = stretched(options.model, options.context, directory / "model")
+        with serving(model, options.context, directory / "serve") as served:
             ends = asyncio.run(work(client, served, directory, options))
-        decoder, _, _ = load(options.model)
+        decoder, _, _ = load(model)
         store = Store.open(directory / "serve" / "store.db")
         counts, found = differences(store, DecoderModel(decoder, directory))
         store.close()
@@ -133,6 +148,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--model", type=Path, default=MODEL)
     parser.add_argument("--clients", nargs="+", choices=sorted(known), default=["mini-swe-agent", "opencode"])
     parser.add_argument("--pebbles", type=int, default=10)
+    parser.add_argument("--context", type=int, default=8192, help="tokens of a prompt and its completion")
     parser.add_argument("--patience", type=float, default=90.0, help="seconds for a task")
     options = parser.parse_args(arguments)
     if not is_alone():
