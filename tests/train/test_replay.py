@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 from ostinato.model.config import ModelConfig
 from ostinato.model.decoder import Decoder
 from ostinato.model.replay import ReplayCounts, RoutesError
+from ostinato.train.base import OTHER_ROUTES
 from ostinato.train.batch import ScoredRow, counted_scores, padded_replay, with_routes
 from ostinato.train.config import PolicyConfig
 from ostinato.train.local import WORTH, DecoderModel
 from ostinato.train.packing import common_prefix, packed_replay, packs
-from ostinato.train.policy import advantage_step, scored
-from ostinato.types import Routes, Sample
+from ostinato.train.policy import advantage_step, policy_step, scored
+from ostinato.types import Group, Routes, Sample
 
 EXPERTS, CHOSEN, LAYERS, VOCABULARY = 5, 2, 2, 40
 
@@ -175,3 +176,22 @@ def test_routes_that_do_not_fit_the_model_stop_the_step_and_change_nothing(tmp_p
     assert with_routes(scored(good), good, None, PolicyConfig(routes="own")).routes is None
     for ours, kept in zip(model.decoder.parameters(), before, strict=True):
         assert torch.equal(ours, kept)
+
+
+def test_a_group_with_routes_of_another_model_is_dropped_and_the_rest_is_trained_as_if_alone(
+    tmp_path: Path,
+) -> None:
+    good = [replace(sample(i), session_id=f"good{i}") for i in range(2)]
+    other = replace(sample(2), session_id="other", routes=Routes(data=bytes(8), width=2))
+    groups = [Group(id="good", prompt="good", samples=tuple(good), rewards=(1.0, 0.0))]
+    wrong = Group(
+        id="wrong", prompt="wrong", samples=(replace(other, advantage=0.0), other), rewards=(1.0, 0.0)
+    )
+    models = [DecoderModel(routed(), tmp_path / name) for name in ("both", "alone")]
+    both = policy_step(models[0], [wrong, *groups], 1e-3, PolicyConfig(), version=0)
+    assert both.dropped == {"wrong": OTHER_ROUTES}
+    assert replace(both, dropped={}) == policy_step(models[1], groups, 1e-3, PolicyConfig(), version=0)
+    for ours, theirs in zip(models[0].decoder.parameters(), models[1].decoder.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+    free = policy_step(models[0], [wrong], 1e-3, PolicyConfig(routes="own"), version=1)
+    assert free.dropped == {} and free.rows == 1

@@ -10,6 +10,8 @@ from ostinato.train.batch import Row
 from ostinato.train.teacher import Pool, TeacherRows, induction_row
 from ostinato.types import Completion, Ending, FinishReason, Session, Source, State, Turn
 
+CONTEXT = 64
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
@@ -47,13 +49,13 @@ def lesson(store: Store, id: str, *prompts: tuple[int, ...], ended: bool = True)
 def test_what_was_done_counts_more_than_what_was_seen(store: Store) -> None:
     lesson(store, "s1", (1, 2), (1, 2, 7, 8, 3))
     seen = 0.2
-    (row,) = TeacherRows(store, observed=seen)()
+    (row,) = TeacherRows(store, context=CONTEXT, observed=seen)()
     assert row.session_id == "s1"
     assert row.ids == (1, 2, 7, 8, 3, 7, 8) and row.weights == (seen, seen, 1, 1, seen, 1, 1)
 
 
 def test_sessions_come_once_as_they_end(store: Store) -> None:
-    rows = TeacherRows(store)
+    rows = TeacherRows(store, context=CONTEXT)
     assert rows() == []
     lesson(store, "s1", (1,))
     lesson(store, "s2", (2,), ended=False)
@@ -68,8 +70,19 @@ def test_sessions_come_once_as_they_end(store: Store) -> None:
 
 def test_a_session_whose_tokens_do_not_fit_is_accounted(store: Store) -> None:
     lesson(store, "s1", (1, 2), (9, 9, 9, 9, 9))
-    assert TeacherRows(store)() == []
+    assert TeacherRows(store, context=CONTEXT)() == []
     assert Ledger(store).states()[State.UNTRAINABLE] == 2 and Ledger(store).unaccounted() == 0
+
+
+def test_a_session_beyond_the_context_is_left_out_and_the_others_are_learnt_from(store: Store) -> None:
+    lesson(store, "long", (1,) * CONTEXT)
+    lesson(store, "short", (2,))
+    rows = TeacherRows(store, context=CONTEXT)
+    assert [row.session_id for row in rows()] == ["short"]
+    rows.trained(["short"])
+    states = Ledger(store).states()
+    assert states[State.UNTRAINABLE] == states[State.TRAINED] == 1
+    assert Ledger(store).unaccounted() == 0
 
 
 @given(st.integers(0, 1000))

@@ -35,6 +35,7 @@ NOT_FINITE = (
 )
 NO_GRADIENT = "gradient not finite"
 BEYOND_CONTEXT = "row beyond the model's context"
+OTHER_ROUTES = "routes of another model"
 """The reasons for which a step drops a group."""
 
 

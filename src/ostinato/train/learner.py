@@ -26,6 +26,7 @@ from ostinato.sync import Manifest
 from ostinato.train.base import (
     BEYOND_CONTEXT,
     NO_GRADIENT,
+    OTHER_ROUTES,
     Note,
     StepError,
     StepStats,
@@ -222,7 +223,8 @@ def _nothing_trains(version: int, dropped: Mapping[str, str]) -> str:
         f"trained on, the last of {groups}. The weights are still those of version {version}. Where "
         f"'{NO_GRADIENT}', look at these rewards and at the learning rate, and put an earlier version back "
         f"if the weights have diverged (python -m ostinato.train.put_back); where '{BEYOND_CONTEXT}', let "
-        "the engine's max_len be at most the model's context"
+        f"the engine's max_len be at most the model's context; where '{OTHER_ROUTES}', let the engine serve "
+        "the model that is trained"
     )
 
 

@@ -22,6 +22,8 @@ class OpenedTrainer:
     checkpoint: Path
     meta: CheckpointMeta
     vocab_size: int
+    context: int
+    """The positions of the model: no row may be longer."""
     leads: bool = True
     """False in a process that has repeated the calls of another one, and has nothing left to do."""
 
@@ -55,7 +57,11 @@ def opened(
         )
         trainer = ChainTrainer(local, objects, config, before=before)
         yield OpenedTrainer(
-            trainer=trainer, checkpoint=checkpoint, meta=meta, vocab_size=tokenizer.vocab_size
+            trainer=trainer,
+            checkpoint=checkpoint,
+            meta=meta,
+            vocab_size=tokenizer.vocab_size,
+            context=local.context,
         )
         return
     from ostinato.train.fsdp.model import ShardedModel
@@ -74,6 +80,7 @@ def opened(
             checkpoint=checkpoint,
             meta=load_meta(checkpoint),
             vocab_size=int(words["vocab_size"]),
+            context=model.context,
             leads=ranks.leads,
         )
         if ranks.leads:

@@ -4,6 +4,7 @@ Shapes: N counted tokens of a piece.
 """
 # ruff: noqa: N803, N806, N815
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,9 +13,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ostinato.model.replay import RoutesError
 from ostinato.train.base import (
     BEYOND_CONTEXT,
     NO_GRADIENT,
+    OTHER_ROUTES,
     NotFiniteError,
     StepError,
     StepStats,
@@ -30,6 +33,7 @@ from ostinato.train.objective.k1 import k1_advantages, mean_k1
 from ostinato.train.objective.loss import policy_gradient_loss
 from ostinato.types import Group, Sample
 
+log = logging.getLogger(__name__)
 NEGLIGIBLE = 1e-6
 """A row with a smaller advantage has no gradient worth a forward pass."""
 LARGEST_SUPERVISED = 1.0
@@ -50,10 +54,11 @@ def policy_step(
     """Change the weights, those of `version`, by one step on all groups; without any advantage they stay.
 
     The loss is divided by the number of sessions, those without an advantage too, so that they dilute the
-    step instead of vanishing. A group is left out, with its reason in `dropped`, when a row is longer than
-    the model's context, and when its gradient is not finite. The rest is trained as if it had not been there.
+    step instead of vanishing. A group is left out, with its reason in `dropped`, when this model cannot score
+    it (see `unfit`), and when its gradient is not finite. The rest is trained as if it had not been there.
+    Raises RoutesError for routes that the trainer could replay for no group, since it knows no router.
     """
-    dropped = beyond_context(model, groups)
+    dropped = unfit(model, groups, config)
     while sound := [group for group in groups if group.id not in dropped]:
         k1_of = session_k1(model, sound, config) if config.k1 else {}
         if endless := [group.id for group in sound if not math.isfinite(_total(group, k1_of))]:
@@ -72,13 +77,23 @@ def policy_step(
     return StepStats(dropped=dropped)
 
 
-def beyond_context(model: Trainable, groups: Sequence[Group]) -> dict[str, str]:
-    """Return the groups with a row that the model has no positions for, with the reason."""
-    return {
-        group.id: BEYOND_CONTEXT
-        for group in groups
-        if max(len(sample.ids) for sample in group.samples) > model.context
-    }
+def unfit(model: Trainable, groups: Sequence[Group], config: PolicyConfig) -> dict[str, str]:
+    """Return the groups that the model cannot score, with the reason.
+
+    One of their rows is longer than its positions, or has routes that its routers cannot have chosen.
+    """
+    found = {}
+    for group in groups:
+        if max(len(sample.ids) for sample in group.samples) > model.context:
+            found[group.id] = BEYOND_CONTEXT
+        elif model.router is not None and config.routes != "own":
+            try:
+                for sample in group.samples:
+                    with_routes(scored(sample), sample, model.router, config)
+            except RoutesError as error:
+                log.warning("group %s: %s", group.id, error)
+                found[group.id] = OTHER_ROUTES
+    return found
 
 
 def _total(group: Group, k1_of: Mapping[str, float]) -> float:

@@ -185,7 +185,7 @@ def train(settings: SftProcess, stop: Stop) -> None:
         if not start.leads:
             return
         store = Store.open(settings.store)
-        rows = TeacherRows(store, observed=settings.sft.observed)
+        rows = TeacherRows(store, context=start.context, observed=settings.sft.observed)
         sft = Sft(
             start.trainer,
             rows,

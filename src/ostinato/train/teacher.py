@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from ostinato.store import Ledger, Store
-from ostinato.train.base import StateError
+from ostinato.train.base import BEYOND_CONTEXT, StateError
 from ostinato.train.batch import Row
 from ostinato.train.journal import Journal
 from ostinato.train.samples import UntrainableError, rows_of
@@ -21,14 +21,18 @@ FIRST_SIGHT_WEIGHT = 0.02
 class TeacherRows:
     """A source of new rows: each call returns those of the teacher's sessions that ended since the last call.
 
-    Turns whose tokens do not fit together are accounted UNTRAINABLE; the others when they are trained on.
-    Observed tokens weigh `observed`: predicting what a tool printed practises copying.
+    Sessions whose tokens do not fit together, or with a row of more than `context` tokens, are accounted
+    UNTRAINABLE with the reason; the others when they are trained on. Observed tokens weigh `observed`:
+    predicting what a tool printed practises copying.
     """
 
-    def __init__(self, store: Store, source: Source = Source.TEACHER, *, observed: float = 0.3) -> None:
+    def __init__(
+        self, store: Store, source: Source = Source.TEACHER, *, context: int, observed: float = 0.3
+    ) -> None:
         self._store = store
         self._ledger = Ledger(store)
         self._source = source
+        self._context = context
         self._observed = observed
         self._returned: set[str] = set()
 
@@ -46,11 +50,20 @@ class TeacherRows:
         samples: list[Sample] = []
         for id, turns in self._store.turns_of(session.id for session in sessions).items():
             try:
-                samples += rows_of(turns)
+                rows = rows_of(turns)
             except UntrainableError as error:
-                log.warning("left out: %s", error)
-                self._ledger.account_sessions([id], State.UNTRAINABLE, error.reason)
+                self._leave_out(id, error.reason, str(error))
+                continue
+            longest = max((len(row.ids) for row in rows), default=0)
+            if longest > self._context:
+                self._leave_out(id, BEYOND_CONTEXT, f"session {id} has a row of {longest} tokens")
+                continue
+            samples += rows
         return samples
+
+    def _leave_out(self, id: str, reason: str, detail: str) -> None:
+        log.warning("left out: %s", detail)
+        self._ledger.account_sessions([id], State.UNTRAINABLE, reason)
 
 
 class Arrivals:
