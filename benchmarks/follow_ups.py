@@ -20,9 +20,10 @@ import numpy as np
 from fuzz.agreement import agreement
 
 from ostinato.loop.stages.follow_ups import KEY
-from ostinato.rewards.follow_ups.baseline import Classifier, dissatisfaction, ruled
+from ostinato.rewards.follow_ups.baseline import dissatisfaction, ruled
 from ostinato.rewards.follow_ups.judge import ModelJudge
 from ostinato.rewards.follow_ups.lines import LabelledLine, labelled_lines
+from ostinato.rewards.naive_bayes import NaiveBayes
 
 LINES = labelled_lines()
 OTHER = {"grammar": "written", "written": "grammar"}
@@ -61,10 +62,10 @@ def read(reader: str, lines: str, truth: Sequence[bool], found: Sequence[bool], 
 
 def readers(generator: str) -> dict[str, Callable[[LabelledLine], bool]]:
     """Return the readers of one generator's lines, fitted on the other's."""
-    fitted = Classifier((line.text, line.intended) for line in LINES if line.generator == OTHER[generator])
+    fitted = NaiveBayes((line.text, line.intended) for line in LINES if line.generator == OTHER[generator])
     return {
         "rules and classifier": lambda line: dissatisfaction(line.text, fitted) >= 0.5,
-        "classifier alone": lambda line: fitted.probability(line.text) >= 0.5,
+        "classifier alone": lambda line: fitted.probabilities(line.text)[True] >= 0.5,
         "rules alone": lambda line: (ruled(line.text) or 0.0) >= 0.5,
     }
 

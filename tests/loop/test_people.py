@@ -7,6 +7,7 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
+from tests.rewards.follow_ups.test_read import TOKENIZER
 from tests.store.builders import session, turn
 
 from ostinato.loop.people import PeopleTraffic
@@ -18,7 +19,7 @@ from ostinato.types import Ending, Source
 async def test_a_period_ends_when_enough_sessions_have_ended_since_it_began(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "store.db")
     now = 0.0
-    traffic = PeopleTraffic(store, now=lambda: now, poll_s=0.001)
+    traffic = PeopleTraffic(store, TOKENIZER, now=lambda: now, poll_s=0.001)
 
     def ended(id: str, at: float, source: Source = Source.LIVE) -> None:
         about = replace(session(id), started_at=at, source=source, ending=Ending.FINISHED)
@@ -36,5 +37,5 @@ async def test_a_period_ends_when_enough_sessions_have_ended_since_it_began(tmp_
     now = 2 * LIVE.train_after_s
     await waiting
     assert traffic.clock() == now
-    assert traffic.strata() == {}
+    assert traffic.strata() == {}, "their prompts hold no words of a person"
     store.close()

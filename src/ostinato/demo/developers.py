@@ -18,8 +18,12 @@ from ostinato.harness.episode import EpisodeRunner, Left
 from ostinato.loop.base import LiveTraffic, Period
 from ostinato.loop.config import PEOPLE, live_definition
 from ostinato.loop.people import PeopleTraffic
+from ostinato.loop.run import START
 from ostinato.loop.stages.problems import stream
 from ostinato.loop.workshop import Workshop
+from ostinato.model.families import load_renderer
+from ostinato.rewards.requests.kinds import kind_of
+from ostinato.rewards.requests.strata import Request, strata
 from ostinato.sandbox.base import EndedWithinError, Sandbox, SandboxError
 from ostinato.store import Ledger, Stage, Store
 from ostinato.tasks.base import load_task
@@ -64,7 +68,8 @@ def live_traffic(shop: Workshop) -> LiveTraffic:
     live = shop.config.live
     if live.developers == PEOPLE:
         shop.show.say(f"people work at {shop.url}: with their keys, or OSTINATO_KEY={shop.key_of_a_person()}")
-        return PeopleTraffic(shop.store, definition=live_definition(live))
+        tokenizer = load_renderer(shop.run.checkpoint(START)).tokenizer
+        return PeopleTraffic(shop.store, tokenizer, definition=live_definition(live))
     return SimulatedTraffic(shop, live.developers)
 
 
@@ -111,10 +116,11 @@ class SimulatedTraffic:
         return time.time() + live_definition(self._shop.config.live).train_after_s
 
     def strata(self) -> Mapping[str, str]:
-        """Return the kind of each task that developers brought, by the task's id."""
+        """Return the stratum of what developers asked for, by the task's id."""
         directories = [self._shop.run.tasks / period for period in ("live", "ab")]
         paths = [path for each in directories if each.exists() for path in each.iterdir()]
-        return {path.name: load_task(path).kind for path in paths}
+        asked = {path.name: load_task(path).instruction for path in paths}
+        return strata({id_: Request(kind=kind_of(text), language="") for id_, text in asked.items()})
 
 
 class Office:

@@ -38,4 +38,7 @@ class LiveTraffic(Protocol):
         """Return the time by which attribution windows are judged, in seconds since the epoch."""
 
     def strata(self) -> Mapping[str, str]:
-        """Return the stratum of each task id; all sessions whose task has none share one stratum."""
+        """Return the stratum of each task, by its id, or of each session without a task, by the session's.
+
+        All sessions that have none share one stratum.
+        """

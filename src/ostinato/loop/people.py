@@ -8,6 +8,8 @@ from contextlib import closing
 from pathlib import Path
 
 from ostinato.loop.base import Period
+from ostinato.loop.stages.strata import strata_of_people
+from ostinato.model.tokenizer import Tokenizer
 from ostinato.rewards.live.definition import LIVE, LiveDefinition
 from ostinato.store import Store, StoreError
 from ostinato.types import Source
@@ -55,12 +57,14 @@ class PeopleTraffic:
     def __init__(
         self,
         store: Store,
+        tokenizer: Tokenizer,
         *,
         definition: LiveDefinition = LIVE,
         now: Callable[[], float] = time.time,
         poll_s: float = POLL_S,
     ) -> None:
         self._store = store
+        self._tokenizer = tokenizer
         self._definition = definition
         self._now = now
         self._poll_s = poll_s
@@ -82,4 +86,4 @@ class PeopleTraffic:
         return self._now()
 
     def strata(self) -> Mapping[str, str]:
-        return {}
+        return strata_of_people(self._store, self._tokenizer)

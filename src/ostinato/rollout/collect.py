@@ -63,9 +63,10 @@ class Collector:
     def harvest(self, arms: Sequence[str], stratum_of: Mapping[str, str], *, as_of: float) -> Harvest:
         """Offer the sessions of `arms` that are ready, and return the figures.
 
-        `stratum_of` maps a task id to its stratum; sessions without a task share one. A session is taken when
-        its attribution window is over at `as_of` (seconds since the epoch), whether it got feedback or not:
-        otherwise only sessions with feedback would be learnt from. The others wait.
+        `stratum_of` maps a task id, or the id of a session without a task, to its stratum; those that have
+        none share one. A session is taken when its attribution window is over at `as_of` (seconds since the
+        epoch), whether it got feedback or not: otherwise only sessions with feedback would be learnt from.
+        The others wait.
         """
         self._ledger.reopen()
         prompts = self._uncollected(arms)
@@ -75,7 +76,7 @@ class Collector:
         self._store.add_rewards(each.reward for each in scored if each.session.id not in waits)
         ripe = [each for each in scored if each.settled]
         self._wait([each for each in scored if not each.settled], prompts)
-        strata = [stratum_of.get(each.session.task_id or "", "") for each in ripe]
+        strata = [stratum_of.get(each.session.task_id or each.session.id, "") for each in ripe]
         credited_all = credit_live(ripe, strata, self._person_share)
         taken = [
             each.session.id in waits or self._offer(each, credited, prompts[each.session][0], stratum)

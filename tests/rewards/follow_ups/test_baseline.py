@@ -10,8 +10,9 @@ from fuzz.agreement import agreement
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostinato.rewards.follow_ups.baseline import Classifier, dissatisfaction, features, ruled, shipped
+from ostinato.rewards.follow_ups.baseline import dissatisfaction, ruled, shipped
 from ostinato.rewards.follow_ups.lines import labelled_lines
+from ostinato.rewards.naive_bayes import NaiveBayes
 
 LINES = labelled_lines()
 
@@ -34,7 +35,7 @@ def test_the_two_labellings_agree_and_are_not_copies() -> None:
 def test_lines_of_another_generator_are_read_better_than_by_chance(
     fitted: str, read: str, least: float
 ) -> None:
-    classifier = Classifier((line.text, line.intended) for line in LINES if line.generator == fitted)
+    classifier = NaiveBayes((line.text, line.intended) for line in LINES if line.generator == fitted)
     others = [line for line in LINES if line.generator == read]
     found = [dissatisfaction(line.text, classifier) >= 0.5 for line in others]
     assert agreement([line.intended for line in others], found).kappa > least
@@ -48,15 +49,6 @@ def test_a_rule_speaks_before_the_classifier() -> None:
 @given(st.text(max_size=300))
 def test_any_text_has_a_probability(text: str) -> None:
     assert 0 <= dissatisfaction(text, shipped()) <= 1
-
-
-def test_a_long_log_is_not_read_to_its_end() -> None:
-    assert features("word " * 100_000) == {"word", "word word"}
-
-
-def test_one_label_alone_makes_no_classifier() -> None:
-    with pytest.raises(ValueError, match="both labels"):
-        Classifier([("fine", False)])
 
 
 # A second implementation of kappa, from the table of counts.

@@ -95,6 +95,31 @@ def words_of(turns: Sequence[Turn], tokenizer: Tokenizer) -> list[str]:
     return [text for text in said if text]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstRequest:
+    """What a developer asked for at first, and the whole prompt that it stands in.
+
+    >>> FirstRequest(text="fix it", prompt="cart.py is open. fix it").text
+    'fix it'
+    """
+
+    text: str
+    prompt: str
+    """Every message of the prompt, those of the system and of the client too."""
+
+
+def first_request(turns: Sequence[Turn], tokenizer: Tokenizer) -> FirstRequest | None:
+    """Return the request that a session began with; None when its first prompt is in another form."""
+    first = next((turn for turn in turns if turn.kind is TurnKind.MAIN), None)
+    text = "" if first is None else _said(first, tokenizer)[0]
+    if first is None or not text:
+        return None
+    messages = messages_of(tokenizer.decode(first.prompt_ids))
+    return FirstRequest(
+        text=text, prompt="\n".join(str(message.get("content") or "") for message in messages)
+    )
+
+
 def _said(turn: Turn, tokenizer: Tokenizer) -> tuple[str, bool]:
     """Return what the developer said last, if a prompt ends in it, and whether the agent spoke before.
 
