@@ -72,7 +72,7 @@ def make(folder: Path, sessions: int, turns: int) -> None:
     store = Store.open(folder / "store.db")
     renderer = teach_tokenizer(folder / "start")
     fill(store, renderer)
-    grow(store, renderer, folder)
+    grow(store, renderer)
     enlarge(store, sessions, turns)
     store.close()
 

@@ -46,7 +46,7 @@ if __name__ == "__main__":
         start, store = Path(folder) / "start", Store.open(Path(folder) / "store.db")
         renderer = teach_tokenizer(start)
         fill(store, renderer)
-        grow(store, renderer, Path(folder))
+        grow(store, renderer)
         asyncio.run(
             draw(
                 RecordSource(

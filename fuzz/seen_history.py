@@ -7,7 +7,7 @@ import json
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from statistics import fmean
 
 from fuzz.seen_session import call, live, result, user
 from fuzz.seen_store import NOW
@@ -16,6 +16,7 @@ from ostinato.store import Ledger, Store
 from ostinato.store.cycle_log import CycleAction, CycleEntry, log_cycle
 from ostinato.store.ledger.phases import Stage
 from ostinato.store.purge import purge
+from ostinato.store.steps import add_step
 from ostinato.types import (
     Arm,
     Checkpoint,
@@ -24,6 +25,7 @@ from ostinato.types import (
     Ending,
     FinishReason,
     Group,
+    Percentiles,
     Reward,
     RewardPart,
     Sample,
@@ -32,6 +34,7 @@ from ostinato.types import (
     SignalKind,
     Source,
     State,
+    StepFigures,
     Turn,
     Verdict,
 )
@@ -44,11 +47,11 @@ Spoken = Sequence[tuple[list[int], list[int]]]
 EXPERIMENT, USERS = "e3", 36
 
 
-def grow(store: Store, renderer: HermesRenderer, directory: Path, *, now: float = NOW) -> None:
-    """Write the history into a filled store, and the learner's journal into the run folder `directory`."""
+def grow(store: Store, renderer: HermesRenderer, *, now: float = NOW) -> None:
+    """Write the history into a filled store."""
     chance = random.Random(11)
     turns = _spoken(renderer)
-    _train(store, turns, chance, directory, now)
+    _train(store, turns, chance, now)
     _try(store, turns, chance, now)
     _log(store, now)
     _leave(store, turns, now)
@@ -77,17 +80,8 @@ def _turns(session: Session, spoken: Spoken, version: int, chance: random.Random
     ]  # fmt: skip
 
 
-def _train(
-    store: Store,
-    spoken: Spoken,
-    chance: random.Random,
-    directory: Path,
-    now: float,
-) -> None:
+def _train(store: Store, spoken: Spoken, chance: random.Random, now: float) -> None:
     ledger = Ledger(store)
-    journal = directory / "learner-practice" / "learner.jsonl"
-    journal.parent.mkdir(parents=True, exist_ok=True)
-    rows = []
     for step in range(STEPS):
         version, skill = FIRST + step, 0.15 + 0.6 * step / STEPS
         at = now - 5 * DAY_S + 1_800 * step
@@ -104,12 +98,19 @@ def _train(
             )
         )  # fmt: skip
         wave = chance.uniform(-0.05, 0.05)
-        rows.append({
-            "version": version, "gradient": 1.4 * 0.95**step + abs(wave), "loss": 0.4 - 0.01 * step + wave,
-            "tokens": 4_200 + 60 * step, "seconds": 6.0 + wave * 8, "waited": 3.5 + 20 * abs(wave),
-            "entropy": 0.9 - 0.02 * step + wave, "ratio": 1.0 + wave / 5, "cut": 0.02 + abs(wave) / 4,
-        })  # fmt: skip
-    journal.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        rewards = [reward for group in batch for reward in group.rewards]
+        add_step(
+            store,
+            StepFigures(
+                version=version, gradient=1.4 * 0.95**step + abs(wave), loss=0.4 - 0.01 * step + wave,
+                rows=GROUPS * EACH, sessions=GROUPS * EACH, tokens=4_200 + 60 * step, staleness=1 + step % 2,
+                ratio=1.0 + wave / 5, cut=0.02 + abs(wave) / 4, effective=0.97 - abs(wave),
+                mismatch=Percentiles(p50=2e-6 + abs(wave) / 1e4, p99=4e-3 + abs(wave) / 20, most=0.3),
+                entropy=0.9 - 0.02 * step + wave, reward=fmean(rewards),
+                best=fmean(max(group.rewards) for group in batch),
+                seconds=6.0 + wave * 8, waited=3.5 + 20 * abs(wave),
+            ),
+        )  # fmt: skip
 
 
 def _groups(

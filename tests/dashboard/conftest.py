@@ -52,7 +52,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory, filled: Path, renderer: Herm
     for part in filled.parent.iterdir():
         shutil.copy(part, directory / part.name)
     store = Store.open(directory / "store.db")
-    grow(store, renderer, directory)
+    grow(store, renderer)
     store.close()
     return directory
 

@@ -23,6 +23,7 @@ def test_each_step_has_the_ledgers_and_the_learners_figures(history: RecordSourc
     assert last["reward"]["low"] < last["reward"]["mean"] < last["reward"]["high"]
     assert 0 <= last["staleness"] <= 2 and last["figures"]["gradient"] > 0
     assert 0 < last["figures"]["idle"] < 1 and last["figures"]["tokens_a_second"] > 100
+    assert 0 < last["figures"]["mismatch"] < last["figures"]["mismatch_p99"] and "k1" not in last["figures"]
 
 
 def test_the_account_adds_up_to_all(history: RecordSource) -> None:

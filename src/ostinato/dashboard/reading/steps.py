@@ -1,20 +1,16 @@
-"""The steps of training, one for each version: what the ledger says of their groups, and what the learner
-wrote down."""
+"""The steps of training, one for each version: what the ledger has of its groups, and its figures."""
 
-import json
 import struct
 from collections import defaultdict
-from collections.abc import Mapping
-from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from sqlalchemy import Connection, func, select
 
 from ostinato.dashboard.reading.base import Answer, RecordSource
 from ostinato.dashboard.reading.intervals import mean_of, share_of
 from ostinato.store.sql.schema import groups, samples, signals, trainings, versions
-from ostinato.types import SignalKind
+from ostinato.store.steps import steps
+from ostinato.types import SignalKind, StepFigures
 
 MOST_STEPS = 400
 """The steps of one page, the newest."""
@@ -24,12 +20,14 @@ MEASURED = (
     ("idle", "Share of time the learner waited", "share"),
     ("entropy", "Entropy of the policy, nats a token", ""),
     ("mismatch", "|log π − log μ| of a token, median, nats", ""),
+    ("mismatch_p99", "|log π − log μ| of a token, 99th percentile, nats", ""),
+    ("effective", "Effective sample size over the number of tokens", "share"),
     ("ratio", "Mean of π / μ", ""),
     ("cut", "Share of tokens whose weight was bounded", ""),
     ("k1", "Distance to the reference, nats a session", ""),
     ("loss", "Loss", ""),
 )
-"""A figure that the learner writes down of a step: its name, its words, and how it is shown."""
+"""A figure of a step that the learner leaves in the record: its name, its words, and how it is shown."""
 
 
 def steps_of(reading: RecordSource, *, after: int | None = None) -> list[Answer]:
@@ -39,9 +37,8 @@ def steps_of(reading: RecordSource, *, after: int | None = None) -> list[Answer]
         first = _first(connection) if after is None else after + 1
         found = _of_groups(connection, first)
         solved = _solved(connection, first)
-    for version, figures in _figures(reading.directory).items():
-        if version >= first:
-            found.setdefault(version, {"version": version})["figures"] = figures
+    for figures in steps(reading.store, after=first - 1):
+        found.setdefault(figures.version, {"version": figures.version})["figures"] = _measured(figures)
     for version, share in solved.items():
         found.setdefault(version, {"version": version})["solved"] = share
     blank: Answer = {
@@ -91,24 +88,9 @@ def _solved(connection: Connection, first: int) -> dict[int, Answer]:
     return {version: share_of(passed, count) for version, passed, count in rows}
 
 
-def _figures(directory: Path | None) -> dict[int, Answer]:
-    """Return what the learners of a run folder wrote down, by version."""
-    found: dict[int, Answer] = {}
-    for path in sorted(directory.glob("learner-*/learner.jsonl")) if directory else ():
-        text = path.read_text(errors="replace")
-        for line in text[: text.rfind("\n") + 1].splitlines():
-            row = json.loads(line)
-            if isinstance(row.get("version"), int):
-                found[row["version"]] = _measured(row)
-    return found
-
-
-def _measured(row: Mapping[str, Any]) -> Answer:
-    seconds, waited = row.get("seconds"), row.get("waited")
-    told = dict(row)
-    if seconds and waited is not None:
-        told |= {"idle": waited / (waited + seconds), "tokens_a_second": row.get("tokens", 0) / seconds}
-    if isinstance(row.get("mismatch"), Mapping):
-        told["mismatch"] = row["mismatch"].get("p50")
-    figures = {name: told.get(name) for name, _, _ in MEASURED}
-    return {name: float(value) for name, value in figures.items() if isinstance(value, int | float)}
+def _measured(figures: StepFigures) -> Answer:
+    """Return those figures of a step that are shown and that it has."""
+    told = figures.to_json()
+    if figures.mismatch is not None:
+        told |= {"mismatch": figures.mismatch.p50, "mismatch_p99": figures.mismatch.p99}
+    return {name: float(told[name]) for name, _, _ in MEASURED if told.get(name) is not None}
