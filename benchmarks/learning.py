@@ -1,6 +1,7 @@
 """The gains of practice and of the live cycle: the whole circle for several seeds, on tasks never practised.
 
     python -m benchmarks.learning [--seeds 1 2 3] [--directory runs/learning] [--json]
+    python -m benchmarks.learning --peer trl …    (see benchmarks/learning_trl.py)
 
 Each seed is one `ostinato demo` in its own folder. A folder with a report is read, not run again; a run
 without one goes on where it stopped. The peer in the same run is version 0, the supervised policy without
@@ -27,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.learning_trl import compare
 from benchmarks.measure import Run, table
 from ostinato.deploy.gate import change
 from ostinato.deploy.outcomes import TaskOutcome, clusters_of
@@ -224,4 +226,8 @@ def main(run: Run) -> None:
 
 if __name__ == "__main__":
     with Run("learning", "torch") as opened:
-        main(opened)
+        if sys.argv[1:3] == ["--peer", "trl"]:
+            peers, as_json = compare(sys.argv[3:], opened)
+            opened.finish(peers, as_json=as_json)
+        else:
+            main(opened)
