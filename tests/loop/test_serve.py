@@ -67,6 +67,10 @@ async def test_a_second_serve_or_demo_does_not_disturb_the_first(tmp_path: Path)
     try:
         assert first.stdout is not None
         assert b"serving version 0" in await first.stdout.readline()
+        while not (line := (await first.stdout.readline()).decode()).startswith("see it: "):
+            assert line, "it says where the dashboard is"
+        with urllib.request.urlopen(line.partition(": ")[2].strip()) as page:
+            assert page.status == 200
         arms = store.arms()
         assert arms != [DEPLOYED]
         for other in (port, 0):

@@ -3,13 +3,20 @@
 import argparse
 import asyncio
 import json
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from ostinato.demo.show import Show
+    from ostinato.loop.config import RunConfig
+    from ostinato.loop.results import RunResult
     from ostinato.loop.run import Run
+    from ostinato.loop.seen.beside import Beside
 
 DONE = 0
 DEMO = Path(__file__).with_name("demo.toml")
@@ -27,6 +34,7 @@ NEXT = (
     "next: `ostinato serve` prints a key and the two lines to type in a git repository of yours, "
     "where `ostinato code` is the same agent"
 )
+STAYS = "the dashboard stays until Ctrl-C: {}"
 
 
 def register(commands: Any) -> None:
@@ -112,18 +120,43 @@ def _go(
     check(config)
     check_start(config)
     show = Show(Console(stderr=options.json))
-    with owned(directory, "run") as run:
-        opened = open_run(run, config, fresh=options.fresh)
-        show.say(f"{opened.notice} (--fresh deletes and starts afresh)")
-        if ahead:
-            show.console.print(ahead, style="dim", highlight=False, soft_wrap=True)
-        with show.heartbeat():
-            result = asyncio.run(circle(config, run, show, live_traffic, resumed=opened.resumed))
-        finish(run, result, show.console, caveat=caveat)
+    watched = bool(ahead) and show.console.is_terminal and not options.json
+    with ExitStack() as stack:
+        beside = None
+        with owned(directory, "run") as run:
+            opened = open_run(run, config, fresh=options.fresh)
+            show.say(f"{opened.notice} (--fresh deletes and starts afresh)")
+            if ahead:
+                show.console.print(ahead, style="dim", highlight=False, soft_wrap=True)
+            if watched:
+                beside = stack.enter_context(_dashboard(config, run))
+                show.console.print(beside.words, markup=False, highlight=False, soft_wrap=True)
+            with show.heartbeat():
+                result = asyncio.run(circle(config, run, show, live_traffic, resumed=opened.resumed))
+            finish(run, result, show.console, caveat=caveat)
+        _say_next(run, show, result)
+        if (
+            beside is not None and beside.address
+        ):  # the folder has no owner now, so `ostinato serve` can begin
+            show.console.print(STAYS.format(beside.address), markup=False, highlight=False, soft_wrap=True)
+            beside.stay()
+    if options.json:
+        print(json.dumps(as_json(result)))  # noqa: T201
+    return DONE
+
+
+def _say_next(run: "Run", show: "Show", result: "RunResult") -> None:
     if result.cycles:
         show.console.print(NEXT, markup=False, highlight=False)
     if run.page.exists():
         show.console.print(f"see it: {run.page}, or `ostinato dashboard`", markup=False, highlight=False)
-    if options.json:
-        print(json.dumps(as_json(result)))  # noqa: T201
-    return DONE
+
+
+def _dashboard(config: "RunConfig", run: "Run") -> "AbstractContextManager[Beside]":
+    """Return a dashboard of the run, whose record and tokenizer are made if they are not there yet."""
+    from ostinato.loop.seen.beside import dashboard_beside
+    from ostinato.loop.stages.prepare import prepare
+
+    asyncio.run(prepare(config, run))
+    run.open_store().close()
+    return dashboard_beside(run.logs / "dashboard.log", "--directory", str(run.directory))

@@ -11,6 +11,7 @@ from ostinato.gateway.config import GatewayServerConfig
 from ostinato.loop.config import RunConfig
 from ostinato.loop.folder import RunError, owned
 from ostinato.loop.run import START, Run
+from ostinato.loop.seen.beside import Beside, dashboard_beside
 from ostinato.loop.services import Services
 from ostinato.loop.trial import CHAMPION
 from ostinato.loop.workshop import engine_settings
@@ -27,11 +28,12 @@ async def serve(directory: Path, port: int, aliases: Sequence[str], console: Con
     """
     run = Run(directory=directory)
     _check(run)
-    with owned(directory, "serve"):
-        return await _serve(run, port, aliases, console)
+    log, shown = run.logs / "dashboard.log", ("--directory", str(directory))
+    with owned(directory, "serve"), dashboard_beside(log, *shown) as beside:
+        return await _serve(run, port, aliases, console, beside)
 
 
-async def _serve(run: Run, port: int, aliases: Sequence[str], console: Console) -> int:
+async def _serve(run: Run, port: int, aliases: Sequence[str], console: Console, beside: Beside) -> int:
     store = run.open_store()
     deployed = next((arm for arm in store.arms() if arm.name == CHAMPION), None)
     if deployed is None:
@@ -50,6 +52,7 @@ async def _serve(run: Run, port: int, aliases: Sequence[str], console: Console) 
         console.print(f"serving version {deployed.version}; in a git repository run:\n")
         console.print(f"  export OSTINATO_URL={gateway.url} OSTINATO_KEY={_new_key(store)}", soft_wrap=True)
         console.print('  ostinato code "fix calc.py"\n')
+        console.print(beside.words, soft_wrap=True)
         await services.guard(asyncio.Event().wait())
     return 0
 

@@ -22,6 +22,7 @@ from ostinato.engine.config import EngineServerConfig
 from ostinato.gateway.config import GatewayServerConfig
 from ostinato.loop.folder import owned
 from ostinato.loop.run import Run
+from ostinato.loop.seen.beside import dashboard_beside
 from ostinato.loop.services import Service, Services
 from ostinato.loop.trial import CHAMPION
 from ostinato.store import Store
@@ -94,7 +95,11 @@ async def serve_model(config: ServeModelConfig, console: Console) -> int:
                 )
                 _point_arms(store, engines)
                 _say(console, config, gateway, engines, store)
-                await services.guard(asyncio.Event().wait())
+                where = config.store or str(run.store_path)
+                shown = ("--store", where, "--checkpoint", str(checkpoint))
+                with dashboard_beside(run.logs / "dashboard.log", *shown) as beside:
+                    console.print(beside.words, soft_wrap=True)
+                    await services.guard(asyncio.Event().wait())
         finally:
             store.close()
     return 0

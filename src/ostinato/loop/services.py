@@ -151,7 +151,7 @@ class Service:
                 stderr=log,
                 env={**os.environ, **self._environment},
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent,
             )
         if self._keep:
             self.ready = await self._ready_line()
@@ -255,7 +255,7 @@ class Service:
             raise ServiceError(f"{self.name} died {within}, {reason}")
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Make the child end with its parent, even a killed one (Linux only). Runs in the child."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
