@@ -28,6 +28,7 @@ from ostinato.harness.frontends.acp.main import register as register_editor
 from ostinato.harness.frontends.command_line import register as register_agent
 from ostinato.loop.init import register as register_init
 from ostinato.loop.mining.commands import register as register_mine
+from ostinato.loop.planner.commands import register as register_cluster
 from ostinato.loop.seen.commands import register as register_dashboard
 from ostinato.loop.suites.commands import register as register_bench
 from ostinato.loop.weights import register as register_weights
@@ -123,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     register_dashboard(commands)
     register_arms(commands)
-    register_plan(commands)
+    register_cluster(register_plan(commands))
     register_cycle(commands)
     register_rewards(commands)
     register_bench(commands)

@@ -8,9 +8,9 @@ from typing import Any
 DONE, WRONG = 0, 2
 
 
-def register(commands: Any) -> None:
-    """Add `plan` and its commands to the subparsers of `ostinato`."""
-    parser = commands.add_parser("plan", help="how long a trial takes")
+def register(commands: Any) -> Any:
+    """Add `plan` and `plan ab` to the subparsers of `ostinato`; return those of `plan`, for further ones."""
+    parser = commands.add_parser("plan", help="how long a trial takes, or a cycle on other machines")
     group = parser.add_subparsers(required=True, metavar="COMMAND")
     trial = group.add_parser("ab", help="the sessions and days with which an A/B test finds a lift")
     trial.add_argument("--baseline", type=float, required=True, help="the champion's rate of good sessions")
@@ -27,6 +27,7 @@ def register(commands: Any) -> None:
     trial.add_argument("--power", type=float, default=0.8, help="the chance of finding the lift")
     trial.add_argument("--json", action="store_true", help="print JSON")
     trial.set_defaults(run=_ab)
+    return group
 
 
 def _ab(options: argparse.Namespace) -> int:
