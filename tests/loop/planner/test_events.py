@@ -5,14 +5,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ostinato.loop.planner.events import (
-    Event,
     Host,
+    Milestone,
     Pause,
     Places,
     Process,
+    Spend,
     Station,
     Take,
-    Work,
     World,
     every,
 )
@@ -33,7 +33,7 @@ def ends(world: World, processes: list[Process]) -> list[float]:
     return times
 
 
-def does(*wanted: Pause | Work | Take | Event) -> Process:
+def does(*wanted: Pause | Spend | Take | Milestone) -> Process:
     yield from wanted
 
 
@@ -41,14 +41,16 @@ def test_two_pieces_share_a_processor_evenly() -> None:
     world = World()
     cpu = Station(world, "cpu", 1.0)
     # Both at a half until 2; then the longer one alone, with 2 of its 3 seconds left.
-    assert ends(world, [does(Work(cpu, 1.0)), does(Work(cpu, 3.0))]) == pytest.approx([2.0, 4.0])
+    assert ends(world, [does(Spend(cpu, 1.0)), does(Spend(cpu, 3.0))]) == pytest.approx([2.0, 4.0])
     assert cpu.done == pytest.approx(4.0)
 
 
 def test_a_piece_is_never_faster_than_one_thread() -> None:
     world = World()
     cpu = Station(world, "cpu", 8.0)
-    assert ends(world, [does(Work(cpu, 3.0)), does(Pause(1.0), Work(cpu, 2.0))]) == pytest.approx([3.0, 3.0])
+    assert ends(world, [does(Spend(cpu, 3.0)), does(Pause(1.0), Spend(cpu, 2.0))]) == pytest.approx(
+        [3.0, 3.0]
+    )
 
 
 def test_a_host_gives_the_small_demand_first() -> None:
@@ -56,15 +58,15 @@ def test_a_host_gives_the_small_demand_first() -> None:
     host = Host(2.0)
     one, many = Station(world, "engine", 1.0, host), Station(world, "sandboxes", 2.0, host)
     # Three threads want two cores: the engine's one thread has a core, the two others a half each.
-    assert ends(world, [does(Work(one, 1.0)), does(Work(many, 1.0)), does(Work(many, 1.0))]) == pytest.approx(
-        [1.0, 1.5, 1.5]
-    )
+    assert ends(
+        world, [does(Spend(one, 1.0)), does(Spend(many, 1.0)), does(Spend(many, 1.0))]
+    ) == pytest.approx([1.0, 1.5, 1.5])
 
 
 def test_members_count_as_so_many_pieces() -> None:
     world = World()
     link = Station(world, "link", 1.0)
-    assert ends(world, [does(Work(link, 2.0, members=3.0)), does(Work(link, 1.0))]) == pytest.approx(
+    assert ends(world, [does(Spend(link, 2.0, members=3.0)), does(Spend(link, 1.0))]) == pytest.approx(
         [7.0, 4.0]
     )
     assert link.done == pytest.approx(7.0)
@@ -84,7 +86,7 @@ def test_places_are_given_in_order_and_counted() -> None:
 
 
 def test_an_event_lets_all_go_on_and_those_who_come_later() -> None:
-    world, event = World(), Event()
+    world, event = World(), Milestone()
 
     def happens() -> Process:
         yield Pause(2.0)
@@ -96,7 +98,7 @@ def test_an_event_lets_all_go_on_and_those_who_come_later() -> None:
 def test_a_run_stops_at_its_time() -> None:
     world = World()
     cpu = Station(world, "cpu", 1.0)
-    world.start(does(Work(cpu, 10.0)))
+    world.start(does(Spend(cpu, 10.0)))
     world.run(until=4.0)
     assert (world.now, cpu.done) == (4.0, pytest.approx(4.0))
 
@@ -106,7 +108,7 @@ def test_a_run_stops_at_its_time() -> None:
 def test_work_is_conserved_and_no_time_is_lost(amounts: list[float], capacity: float) -> None:
     world = World()
     cpu = Station(world, "cpu", capacity)
-    last = max(ends(world, [does(Work(cpu, amount)) for amount in amounts]))
+    last = max(ends(world, [does(Spend(cpu, amount)) for amount in amounts]))
     assert cpu.done == pytest.approx(sum(amounts), rel=1e-6)
     assert last >= max(sum(amounts) / capacity, *amounts) * (1 - 1e-9)
 
@@ -117,6 +119,6 @@ def test_more_capacity_is_never_slower(amounts: list[float], capacity: float, fa
     def last(capacity: float) -> float:
         world = World()
         cpu = Station(world, "cpu", capacity)
-        return max(ends(world, [does(Work(cpu, amount)) for amount in amounts]))
+        return max(ends(world, [does(Spend(cpu, amount)) for amount in amounts]))
 
     assert last(capacity * factor) <= last(capacity) * (1 + 1e-9)

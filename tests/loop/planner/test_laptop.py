@@ -10,12 +10,12 @@ from ostinato.demo import commands as demo
 from ostinato.loop.config import RunConfig
 from ostinato.loop.planner.costs import Costs, read_costs
 from ostinato.loop.planner.laptop import predict
-from ostinato.loop.planner.runs import LaptopRun, Sessions, read_runs
+from ostinato.loop.planner.runs import LaptopRun, SessionSize, read_runs
 
 RUNS, COSTS = read_runs(), read_costs()
 ROOT = Path(__file__).parents[3]
 FILES = {"demo": Path(demo.__file__).with_name("demo.toml"), "smollm2": ROOT / "recipes" / "real.toml"}
-NOTHING = Sessions(turns=1, sampled=0, read=0, shared=0)
+NOTHING = SessionSize(turns=1, sampled=0, read=0, shared=0)
 EMPTY = replace(
     RUNS["demo"], lesson=NOTHING, sessions=NOTHING, sft_steps=0, held_out=0, versions=0, live_sessions=0
 )

@@ -1,8 +1,8 @@
 """A clock, and what work shares on it: processors, links and places.
 
-Every process is a generator that yields what it waits for: `Pause` (time), `Work` (a station's), `Take` (a
-place) or an `Event`. A station shares its capacity evenly among the work that is there, as a processor or a
-link does. Its own virtual clock runs as fast as one piece of work proceeds, so that an arrival costs one heap
+Every process is a generator that yields what it waits for: `Pause` (time), `Spend` (of a station), `Take`
+(places) or a `Milestone`. A station shares its capacity evenly among the work there, as a processor or a link
+does. Its own virtual clock runs as fast as one piece of work proceeds, so that an arrival costs one heap
 operation, however much work is there. No kept library shares evenly (the resources of simpy queue).
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-Process = Generator["Pause | Work | Take | Event", None, None]
+Process = Generator["Pause | Spend | Take | Milestone", None, None]
 TINY = 1e-12
 
 
@@ -24,7 +24,7 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class Spend:
     """Wait until `station` has done `amount` for each of `members`, which share its capacity as so many."""
 
     station: "Station"
@@ -40,7 +40,7 @@ class Take:
     count: float = 1.0
 
 
-class Event:
+class Milestone:
     """Something that happens once; whoever waits afterwards goes on at once."""
 
     def __init__(self) -> None:
@@ -151,7 +151,7 @@ class World:
     def resume(self, process: Process) -> None:
         self._ready.append(process)
 
-    def happen(self, event: Event) -> None:
+    def happen(self, event: Milestone) -> None:
         """Let an event happen: everyone who waits for it goes on."""
         event.happened = True
         self._ready.extend(event.waiting)
@@ -197,7 +197,7 @@ class World:
                 case Pause(seconds) if seconds > 0:
                     heapq.heappush(self._timers, (self.now + seconds, next(self._order), process))
                     return
-                case Work(station, amount, members) if amount > 0 and members > 0:
+                case Spend(station, amount, members) if amount > 0 and members > 0:
                     entry = (station.clock + amount, next(self._order), members, process)
                     heapq.heappush(station.work, entry)
                     self._change(station, members)
@@ -207,16 +207,16 @@ class World:
                     return
                 case Take(places, size):
                     places.change(-size)
-                case Event() as event if not event.happened:
+                case Milestone() as event if not event.happened:
                     event.waiting.append(process)
                     return
                 case _:
                     continue
 
 
-def every(world: World, processes: Sequence[Process]) -> Event:
+def every(world: World, processes: Sequence[Process]) -> Milestone:
     """Start processes, and return the event that all of them have ended."""
-    ended = Event()
+    ended = Milestone()
     left = [len(processes)]
 
     def counted(process: Process) -> Process:

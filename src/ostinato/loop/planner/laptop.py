@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 from ostinato.loop.planner.costs import Costs
 from ostinato.loop.planner.events import (
-    Event,
     Host,
+    Milestone,
     Places,
     Process,
+    Spend,
     Station,
     Take,
-    Work,
     World,
     every,
 )
-from ostinato.loop.planner.runs import LaptopRun, Sessions
+from ostinato.loop.planner.runs import LaptopRun, SessionSize
 from ostinato.rollout.config import PracticeConfig
 from ostinato.rollout.policies import Counts, allowed, policies
 
@@ -26,10 +26,10 @@ STAGES = ("teach", "before", "practice", "after", "cycle")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class StageTime:
     """What a stage took.
 
-    >>> Stage(name="teach", wall_s=130.0, cpu_s=210.0).wall_s
+    >>> StageTime(name="teach", wall_s=130.0, cpu_s=210.0).wall_s
     130.0
     """
 
@@ -38,7 +38,7 @@ class Stage:
     cpu_s: float
 
 
-def predict(run: LaptopRun, costs: Costs) -> list[Stage]:
+def predict(run: LaptopRun, costs: Costs) -> list[StageTime]:
     """Return the stages of a run in their order, each simulated on an idle machine."""
     machine = Laptop(run, costs)
     stages = []
@@ -48,7 +48,7 @@ def predict(run: LaptopRun, costs: Costs) -> list[Stage]:
         machine.world.run()
         wall, cpu = machine.world.now - before[0], machine.cpu_s() - before[1]
         if cpu > 0:
-            stages.append(Stage(name=name, wall_s=wall, cpu_s=cpu))
+            stages.append(StageTime(name=name, wall_s=wall, cpu_s=cpu))
     return stages
 
 
@@ -79,38 +79,38 @@ class Laptop:
         count = max(1, round(facts.turns))
         share = facts.turns / count
         for _ in range(count):
-            yield Work(self.agents, here["agent_turn_s"] * share)
-            yield Work(self.gateway, here["gateway_turn_s"] * share)
+            yield Spend(self.agents, here["agent_turn_s"] * share)
+            yield Spend(self.gateway, here["gateway_turn_s"] * share)
             if not scripted:
                 yield from self.turn(facts.read / count, facts.sampled / count)
-            yield Work(self.sandboxes, here["sandbox_turn_s"] * share)
+            yield Spend(self.sandboxes, here["sandbox_turn_s"] * share)
 
     def turn(self, read: float, sampled: float) -> Process:
         """One turn of the engine, at the price of the batch that it begins in."""
         batch = self.engine.members + 1
         token = self._here["decode_step_s"] / batch + self._here["decode_token_s"]
-        yield Work(self.engine, read * self._here["prefill_token_s"] + sampled * token)
+        yield Spend(self.engine, read * self._here["prefill_token_s"] + sampled * token)
 
     def serving(self) -> Process:
         """An engine starts, and computes once what all sessions share."""
-        yield Work(self.engine, self._here["start_s"] + self._here["load_s"])
-        yield Work(self.engine, self.run.sessions.shared * self._here["prefill_token_s"])
+        yield Spend(self.engine, self._here["start_s"] + self._here["load_s"])
+        yield Spend(self.engine, self.run.sessions.shared * self._here["prefill_token_s"])
 
-    def step(self, rows: float, shared: float, of: Sessions) -> Process:
+    def step(self, rows: float, shared: float, of: SessionSize) -> Process:
         """An optimizer's step on `rows` sessions, `shared` times the tokens that they have in common."""
         tokens = rows * (of.sampled + of.read) + shared * of.shared
-        yield Work(self.trainer, tokens * self._here["train_token_s"] + self._here["optimizer_s"])
+        yield Spend(self.trainer, tokens * self._here["train_token_s"] + self._here["optimizer_s"])
 
     def publish(self) -> Process:
         """A version's state is saved and its delta published; the engine swaps it in."""
-        yield Work(self.trainer, self._here["save_s"] + self._here["publish_s"])
+        yield Spend(self.trainer, self._here["save_s"] + self._here["publish_s"])
         self.world.start(self._swap())
 
     def _swap(self) -> Process:
-        yield Work(self.engine, self._here["fetch_s"])
-        yield Work(self.engine, self.run.sessions.shared * self._here["prefill_token_s"])
+        yield Spend(self.engine, self._here["fetch_s"])
+        yield Spend(self.engine, self.run.sessions.shared * self._here["prefill_token_s"])
 
-    def sessions(self, count: int, at_once: int, *, scripted: bool = False) -> Event:
+    def sessions(self, count: int, at_once: int, *, scripted: bool = False) -> Milestone:
         """Begin sessions, so many at once; return the event that all have ended."""
         places = Places(self.world, at_once)
 
@@ -128,9 +128,9 @@ class Laptop:
         run = self.run
         if not run.sft_steps:
             return
-        yield Work(self.agents, self._here["prepare_s"])
+        yield Spend(self.agents, self._here["prepare_s"])
         given = self.sessions(run.lessons, run.lessons_at_once, scripted=True)
-        yield Work(self.trainer, self._here["start_s"] + self._here["load_s"])
+        yield Spend(self.trainer, self._here["start_s"] + self._here["load_s"])
         for _ in range(run.sft_steps):
             yield from self.step(run.sft_rows, 1.0, run.lesson)
         yield from self.publish()
@@ -149,7 +149,7 @@ class Laptop:
     def practice(self) -> Process:
         """Sampling and training side by side, until the last version is out."""
         yield from self.serving()
-        yield Work(self.trainer, self._here["start_s"] + self._here["load_s"])
+        yield Spend(self.trainer, self._here["start_s"] + self._here["load_s"])
         yield from Practice(self).steps()
 
     def cycle(self) -> Process:
@@ -159,7 +159,7 @@ class Laptop:
             return
         yield from self.serving()
         yield self.sessions(run.live_sessions, run.developers)
-        yield Work(self.trainer, self._here["start_s"] + self._here["load_s"])
+        yield Spend(self.trainer, self._here["start_s"] + self._here["load_s"])
         for _ in range(run.live_versions):
             rows = run.live_sessions / run.live_versions
             yield from self.step(rows, 1.0, run.sessions)
@@ -184,7 +184,7 @@ class Practice:
         self._policies = policies(settings, batch=run.groups, staleness=run.staleness, until=run.versions)
         self._open = self._waiting = self._claimed = self._busy = 0
         self._newest = 0
-        self._ready = Event()
+        self._ready = Milestone()
 
     def steps(self) -> Process:
         """Claim a batch, train it, publish; sampling starts again as far as it may."""
@@ -227,6 +227,6 @@ class Practice:
 
         yield every(self._world, [one() for _ in range(self._laptop.run.group_size)])
         self._open, self._waiting = self._open - 1, self._waiting + 1
-        ready, self._ready = self._ready, Event()
+        ready, self._ready = self._ready, Milestone()
         self._world.happen(ready)
         self._begin()

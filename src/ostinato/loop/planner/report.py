@@ -8,11 +8,11 @@ from rich.console import Console
 from rich.table import Table
 
 from ostinato.loop.planner.costs import Costs
-from ostinato.loop.planner.laptop import Stage
+from ostinato.loop.planner.laptop import StageTime
 from ostinato.loop.planner.runs import LaptopRun
 
 
-def laptop_json(run: LaptopRun, stages: Sequence[Stage], costs: Costs) -> dict[str, Any]:
+def laptop_json(run: LaptopRun, stages: Sequence[StageTime], costs: Costs) -> dict[str, Any]:
     """Return the stages of a run on one machine, with their sums and the unit costs."""
     return {
         "model": run.name,
@@ -23,7 +23,7 @@ def laptop_json(run: LaptopRun, stages: Sequence[Stage], costs: Costs) -> dict[s
     }
 
 
-def print_laptop(run: LaptopRun, stages: Sequence[Stage], costs: Costs) -> None:
+def print_laptop(run: LaptopRun, stages: Sequence[StageTime], costs: Costs) -> None:
     """Print the same for a person."""
     console = Console(highlight=False, markup=False)
     table = Table(
@@ -36,10 +36,10 @@ def print_laptop(run: LaptopRun, stages: Sequence[Stage], costs: Costs) -> None:
     console.print(cost_table(costs.of("laptop.", f"{run.shape}.")))
 
 
-def whole(stages: Sequence[Stage]) -> Stage:
+def whole(stages: Sequence[StageTime]) -> StageTime:
     """Return all stages as one."""
     wall, cpu = (sum(values) for values in zip(*((s.wall_s, s.cpu_s) for s in stages), strict=True))
-    return Stage(name="all", wall_s=wall, cpu_s=cpu)
+    return StageTime(name="all", wall_s=wall, cpu_s=cpu)
 
 
 def cost_table(costs: Costs) -> Table:

@@ -12,7 +12,7 @@ TABLE = Path(__file__).with_name("runs.toml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sessions:
+class SessionSize:
     """An average session of a policy: the tokens that an engine reads and samples and a trainer learns."""
 
     turns: float
@@ -34,9 +34,9 @@ class LaptopRun:
     shape: str
     """The model, as the costs name it."""
     cores: float
-    lesson: Sessions
+    lesson: SessionSize
     """A session of the teacher."""
-    sessions: Sessions
+    sessions: SessionSize
     lessons: int
     lessons_at_once: int
     sft_steps: int
@@ -70,5 +70,5 @@ def _run(name: str, row: Mapping[str, Any]) -> LaptopRun:
         raise PlanError(
             f"run {name}: unknown {', '.join(sorted(unknown))}; there are {', '.join(sorted(known))}"
         )
-    shapes = {key: Sessions(**row[key]) for key in ("lesson", "sessions")}
+    shapes = {key: SessionSize(**row[key]) for key in ("lesson", "sessions")}
     return LaptopRun(**{**row, **shapes, "name": name})
