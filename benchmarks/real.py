@@ -93,7 +93,8 @@ def delta(options: Options) -> Figures:
         command = [sys.executable, "-m", f"benchmarks.{traces[0]}", *traces[1:]]
         if subprocess.run(command, check=False, timeout=options.patience).returncode:
             raise PartError("benchmarks.model_traces failed: see its errors above")
-        return result_of(options, "codec", "--traces", place, "--json")
+        folders = sorted(str(folder) for folder in Path(place).iterdir() if folder.is_dir())
+        return result_of(options, "codec", "--traces", *folders, "--json")
 
 
 def trainer(options: Options) -> Figures:

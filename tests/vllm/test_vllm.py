@@ -50,6 +50,7 @@ async def served(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         python=str(PYTHON),
         max_len=MAX_LEN,
         slots=16,
+        arguments=("--max-num-batched-tokens", str(2 * MAX_LEN)),  # so that prompts have to wait for a step
         environment=ENVIRONMENT,
     )
     yield engine
@@ -119,6 +120,14 @@ async def test_weights_that_were_damaged_on_their_way_are_refused(
     assert_exact(sent, await served.generate(sent))
     await served.swap(version + 1, model(version + 1).state_dict())
     assert_exact(sent, await served.generate(sent))
+
+
+async def test_more_prompts_at_once_than_fit_one_step_are_all_answered(served: VllmEngine) -> None:
+    """Every request has a seed. A prompt that a CPU computed in two parts would end the server."""
+    sent = [request(100 + i, length=MAX_LEN - 20, max_tokens=4) for i in range(40)]
+    replies = await asyncio.gather(*map(served.generate, sent))
+    for one, reply in zip(sent, replies, strict=True):
+        assert_exact(one, reply)
 
 
 async def test_when_the_server_dies_requests_say_so(served: VllmEngine) -> None:

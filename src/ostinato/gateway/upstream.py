@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -18,6 +19,7 @@ from ostinato.store.wire import abilities_from_json, completion_from_json, reque
 from ostinato.types import Completion, Distribution, FinishReason, GenerateRequest
 from ostinato.web.secret import ENGINE_SECRET, bearer
 
+log = logging.getLogger(__name__)
 FIRST_WAIT_S = 0.05
 LONGEST_WAIT_S = 1.0
 BYTES_OF_AN_ID = 6
@@ -214,9 +216,8 @@ class _Patience:
 
     async def wait(self, cause: Exception) -> None:
         if time.monotonic() + self._next > self._deadline:
-            raise unavailable(
-                f"the engine is away ({type(cause).__name__}), try again", "engine_unavailable"
-            ) from cause
+            log.warning("the engine stayed away: %r", cause)
+            raise unavailable("the engine is away, try again", "engine_unavailable") from cause
         await asyncio.sleep(self._next)
         self._next = min(2 * self._next, LONGEST_WAIT_S)
 

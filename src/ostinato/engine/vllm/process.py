@@ -18,12 +18,16 @@ import aiohttp
 
 import ostinato
 from ostinato.engine.base import EngineError
+from ostinato.engine.machine import gpus
 
 MODULE = "vllm.entrypoints.openai.api_server"
 WORKER_MODULE = "ostinato.engine.vllm.worker"
 WORKER = f"{WORKER_MODULE}.Versions"
 SWITCHES: tuple[tuple[str, ...], ...] = (("--enable-scale-out",), ())
 """Newer versions offer tokens in, tokens out only with this option; older ones do not know it."""
+WHOLE_PROMPTS = ("--no-enable-chunked-prefill",)
+"""For a CPU, on which vLLM 0.32 dies of the first request with a seed whose prompt it computes in two parts:
+it winds the request's generator back, and those of a CPU cannot be wound back."""
 NEEDED = ("/pause", "/resume", "/collective_rpc")
 TOKENS = "/inference/v1/generate"
 POLL_S = 0.2
@@ -159,6 +163,7 @@ def _command(launch: Launch, port: int, switches: Sequence[str]) -> list[str]:
         *("--logprobs-mode", "processed_logprobs"),
         *("--tensor-parallel-size", str(launch.tensor_parallel)),
         *(("--enforce-eager",) if launch.eager else ()),
+        *(() if gpus() else WHOLE_PROMPTS),
         *("--worker-extension-cls", WORKER, *switches, *launch.arguments),
     ]
 
