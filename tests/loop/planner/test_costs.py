@@ -41,3 +41,9 @@ def test_one_figure_is_changed_alone() -> None:
     doubled = costs.times("demo.decode_step_s", 2.0)
     assert doubled["demo.decode_step_s"] == 2 * costs["demo.decode_step_s"]
     assert doubled["demo.decode_token_s"] == costs["demo.decode_token_s"]
+
+
+def test_the_page_has_every_figure_with_its_source() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "plan.md").read_text()
+    for row in read_costs():
+        assert f"| `{row.name}` | {row.value:.6g} | {row.unit} | {row.origin}: {row.source} |" in page

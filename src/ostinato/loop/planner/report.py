@@ -7,9 +7,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from ostinato.loop.planner.cluster import ClusterPlan
 from ostinato.loop.planner.costs import Costs
+from ostinato.loop.planner.cycle import Simulated
 from ostinato.loop.planner.laptop import StageTime
+from ostinato.loop.planner.published import compare
 from ostinato.loop.planner.runs import LaptopRun
+from ostinato.loop.planner.sensitivity import Effect
 
 
 def laptop_json(run: LaptopRun, stages: Sequence[StageTime], costs: Costs) -> dict[str, Any]:
@@ -48,3 +52,79 @@ def cost_table(costs: Costs) -> Table:
     for row in costs:
         table.add_row(row.name, f"{row.value:.4g}", row.unit, f"{row.origin}: {row.source}")
     return table
+
+
+def cluster_json(
+    plan: ClusterPlan, found: Simulated, effects: Sequence[Effect], price: float | None
+) -> dict[str, Any]:
+    """Return a simulated week: phases, bytes, idle shares, cost, what limits, what a change would buy."""
+    gpus, hours = plan.trainers + plan.engines, found.now / 3600
+    return {
+        "model": plan.model.name,
+        "cycle_s": found.cycle_s(),
+        "phase_s": found.phase_s(),
+        "sent_bytes": found.sent,
+        "received_bytes": found.received,
+        "versions": found.versions,
+        "published_s": max(found.published_s, default=0.0),
+        "pause_s": plan.pause_s(),
+        "delta_bytes": plan.delta(),
+        "idle": found.idle,
+        "most_sandboxes": found.most_pods,
+        "hours": hours,
+        "gpu_hours": gpus * hours,
+        "price": None if price is None else gpus * hours * price,
+        "limit": limit(found),
+        "effects": [asdict(effect) | {"gain_s": effect.gain_s} for effect in effects],
+        "published": [asdict(each) for each in compare(plan, found)],
+        "costs": [asdict(row) for row in plan.costs.of("cluster.")],
+    }
+
+
+def limit(found: Simulated) -> str:
+    """Return the phase that takes most of a cycle."""
+    return max(found.phase_s().items(), key=lambda item: item[1])[0]
+
+
+def print_cluster(
+    plan: ClusterPlan, found: Simulated, effects: Sequence[Effect], price: float | None
+) -> None:
+    """Print the same for a person."""
+    console = Console(highlight=False, markup=False)
+    week = cluster_json(plan, found, effects, price)
+    gpus = f"{plan.trainers:g} trainers and {plan.engines:g} engine GPUs ({plan.kind.name})"
+    phases = Table(
+        "phase", "minutes", "of the cycle", title=f"{plan.model.name}: {gpus}, {plan.replica()} a replica"
+    )
+    for name, seconds in week["phase_s"].items():
+        phases.add_row(name, f"{seconds / 60:,.1f}", f"{seconds / found.cycle_s():.0%}")
+    phases.add_row("cycle", f"{found.cycle_s() / 60:,.1f}", "100%")
+    console.print(phases)
+    links = Table(
+        "link", "GB a version", "GB in all", title=f"{found.versions} versions, {week['hours']:.0f} hours"
+    )
+    links.add_row("to the bucket, anchors included", f"{plan.delta() / 1e9:.1f}", f"{found.sent / 1e9:,.0f}")
+    for name, size in found.received.items():
+        links.add_row(f"to {name}", f"{plan.delta() / 1e9:.1f}", f"{size / 1e9:,.0f}")
+    console.print(links)
+    idle = ", ".join(f"{name} {share:.0%}" for name, share in found.idle.items())
+    money = "" if week["price"] is None else f", which cost {week['price']:,.0f}"
+    console.print(f"idle: {idle}; at most {found.most_pods:,.0f} sandboxes at once")
+    console.print(f"cost: {week['gpu_hours']:,.0f} GPU-hours{money}. What limits: {week['limit']}")
+    buys = Table(
+        "input", "halved, h", "doubled, h", "saves, min", title=f"one change ({found.cycle_s() / 3600:.2f} h)"
+    )
+    for effect in effects[:12]:
+        buys.add_row(
+            effect.name, _hours(effect.halved_s), _hours(effect.doubled_s), f"{effect.gain_s / 60:.1f}"
+        )
+    console.print(buys)
+    known = Table("what", "published", "computed", "what explains the difference")
+    for each in compare(plan, found):
+        known.add_row(each.what, each.published, each.computed, each.why)
+    console.print(known)
+    console.print(cost_table(plan.costs.of("cluster.")))
+
+
+def _hours(seconds: float | None) -> str:
+    return "refused" if seconds is None else f"{seconds / 3600:.2f}"

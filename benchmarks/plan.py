@@ -1,0 +1,88 @@
+"""What the planner predicts beside what was measured, and what one session costs at scale.
+
+    python -m benchmarks.plan [--json] [--scale] [--sizes 100 1000 10000 100000] [--engines 100 1000 10000]
+
+The predictions come from unit costs that were measured by themselves (`benchmarks.plan_units`); the measured
+runs are those of `docs/results.md` and `docs/real.md`, which had other work beside them, and the first two
+stages of a quarter of the demo. `--scale` adds `benchmarks.plan_scale`. An `error` is predicted over
+measured, less 1, by the same clock. A run on Ray nodes has no row yet: nobody has measured one.
+"""
+
+import argparse
+from typing import Any
+
+from benchmarks.measure import Run, table
+from benchmarks.plan_scale import ENGINES, SIZES, growth, scale
+from ostinato.loop.planner.costs import read_costs
+from ostinato.loop.planner.laptop import StageTime, predict
+from ostinato.loop.planner.report import whole
+from ostinato.loop.planner.runs import read_runs
+
+MEASURED = {
+    ("demo", "all", "wall_s"): 623.0,
+    ("demo", "all", "cpu_s"): 893.0,
+    ("demo-quarter", "teach", "cpu_s"): 111.0,
+    ("demo-quarter", "before", "cpu_s"): 14.7,
+    ("smollm2", "teach", "wall_s"): 1890.0,
+    ("smollm2", "before", "wall_s"): 750.0,
+    ("smollm2", "practice", "wall_s"): 4410.0,
+    ("smollm2", "after", "wall_s"): 689.0,
+    ("smollm2", "all", "wall_s"): 7739.0,
+    ("smollm2", "all", "cpu_s"): 8846.0,
+}
+"""Seconds by run, stage and clock."""
+
+
+def stages_of(name: str) -> dict[str, StageTime]:
+    """Return the predicted stages of a run by name, and their sum as `all`."""
+    stages = predict(read_runs()[name], read_costs())
+    return {stage.name: stage for stage in (*stages, whole(stages))}
+
+
+def compared() -> list[dict[str, Any]]:
+    """Return a row for each measured figure."""
+    predicted = {name: stages_of(name) for name in {run for run, _, _ in MEASURED}}
+    rows = []
+    for (run, stage, clock), measured in MEASURED.items():
+        value = getattr(predicted[run][stage], clock)
+        rows.append(
+            {
+                "run": run,
+                "stage": stage,
+                "clock": clock,
+                "predicted": round(value, 1),
+                "measured": measured,
+                "error": round(value / measured - 1, 4),
+            }
+        )
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.plan", description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--scale", action="store_true", help="measure the scale too: two CPU minutes")
+    parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
+    parser.add_argument("--engines", type=int, nargs="*", default=ENGINES)
+    options = parser.parse_args()
+    with Run("plan", "torch") as run:
+        rows = compared()
+        header = ["run", "stage", "clock", "predicted", "measured", "error"]
+        shown = [
+            [f"{row[name]:+.0%}" if name == "error" else str(row[name]) for name in header] for row in rows
+        ]
+        table(header, shown)
+        figures: dict[str, Any] = {"runs": rows, "largest_error": max(abs(row["error"]) for row in rows)}
+        if options.scale:
+            found = scale(options.sizes, options.engines)
+            figures["scale"] = {
+                name: {str(size): cost for size, cost in costs.items()} | {"growth": growth(costs)}
+                for name, costs in found.items()
+            }
+            for name, costs in found.items():
+                print(f"{name}: {growth(costs):.2f} times from {min(costs):,} to {max(costs):,}")
+        run.finish(figures, as_json=options.json)
+
+
+if __name__ == "__main__":
+    main()
