@@ -16,8 +16,12 @@ class PracticeConfig:
     mode: Literal["asynchronous", "synchronous"] = "asynchronous"
     """`synchronous` samples one batch, trains one version on it, and goes on: slower, and repeatable."""
     group_size: int = 8
+    samplers: int = 1
+    """The processes that sample, each with its own `groups_at_once`; a synchronous run has one."""
     groups_at_once: int = 12
     """So many groups' sessions are in flight at once, of as many groups as it takes to keep them busy."""
+    lease_s: float = 60.0
+    """Seconds without a sign of life after which a sampler is ended and others take over what it held."""
     ready_ahead: int = 12
     """No new group starts while this many wait for the trainer, since a group that waits grows stale."""
     harder: float = 0.0
@@ -42,6 +46,13 @@ class PracticeConfig:
                 f"practice: group_size is {self.group_size}: a session is compared with the others of its "
                 "group, so make it 2 at least"
             )
+        if self.samplers < 1 or (self.mode == SYNCHRONOUS and self.samplers > 1):
+            raise ValueError(
+                f"practice: samplers is {self.samplers} and mode {self.mode}: make it 1 at least, and in a "
+                "synchronous run, whose prompts have one order, 1"
+            )
+        if not self.lease_s > 0:
+            raise ValueError(f"practice: lease_s is {self.lease_s}: make it above 0")
         if self.branches < 1 or self.branch_after < 1:
             raise ValueError(
                 f"practice: branches {self.branches} and branch_after {self.branch_after} are 1 at least"

@@ -11,11 +11,16 @@ rows. A process that starts on the rows of one that was killed goes on where it 
 flight are sampled again as the next attempt, sessions that had ended are verified from what was kept of them,
 verified ones stay, and whole groups are offered. A void session is tried again once, then leaves its group;
 it is never a reward of zero.
+
+Any number of reconcilers work on one store. Each holds the prompts that it planned by a lease, and takes over
+in the same way what another holds whose lease is over. One that was suspended beyond its lease leaves alone
+what it holds no more.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -28,6 +33,7 @@ from ostinato.rollout.curriculum import Curriculum
 from ostinato.rollout.policies import Counts, allowed, policies
 from ostinato.rollout.sampling import SlotWork
 from ostinato.store import Store
+from ostinato.store.ledger.leases import LeaseLostError, Leases
 from ostinato.store.ledger.ledger import Ledger
 from ostinato.store.ledger.phases import Phase
 from ostinato.store.ledger.slot_rows import INTERRUPTED, Slot, SlotState
@@ -37,6 +43,8 @@ from ostinato.train.objective.group import BASELINES
 from ostinato.types import Ending, Group, Sample, State, Task
 
 log = logging.getLogger(__name__)
+RENEWALS = 4
+"""A lease is renewed so many times before it would be over."""
 POLL_S = 0.2
 """Seconds after which the trainer's progress is looked at; a session that ends is noticed at once."""
 FAILURES = 1
@@ -86,8 +94,8 @@ class OpenGroup:
 
 
 class Reconciler:
-    """The sampler of practice. `served` returns the version that the engine serves, None while it is away;
-    synchronous runs wait for it.
+    """A sampler of practice, which holds prompts under its `name`. `served` returns the version that the
+    engine serves, None while it is away; synchronous runs wait for it.
     """
 
     def __init__(
@@ -99,6 +107,7 @@ class Reconciler:
         training: Training,
         *,
         seed: int,
+        name: str = "sampler",
         served: Callable[[], Awaitable[int | None]] | None = None,
     ) -> None:
         config = work.config
@@ -108,8 +117,10 @@ class Reconciler:
         self._work = work
         self._config: PracticeConfig = config
         self._store = store
-        self._ledger = Ledger(store)
-        self._slots = Slots(store)
+        self._leases = Leases(store, name, seconds=config.lease_s)
+        self._renewed = -config.lease_s
+        self._ledger = Ledger(store, self._leases.owner)
+        self._slots = Slots(store, self._leases.owner)
         self._definition = definition
         self._directory = directory
         self._training = training
@@ -119,6 +130,8 @@ class Reconciler:
             config, batch=training.batch, staleness=training.staleness, until=training.until
         )
         self._open: dict[str, OpenGroup] = {}
+        self._elsewhere: dict[str, Problem] = {}
+        """Problems that were drawn here, and whose prompts other samplers had planned."""
         self._tasks: dict[Place, asyncio.Task[Sampled | list[Episode]]] = {}
         self.progress = Progress()
 
@@ -131,36 +144,74 @@ class Reconciler:
             progress=lambda: max(0, self._slots.newest_version()) / max(1, self._training.until),
             efforts=self._slots.efforts,
         )
-        self._take_up(curriculum)
+        self._leases.enter()
+        self._elsewhere = curriculum.find(self._slots.planned())
         try:
             while not stop() or self._tasks:
-                if not stop():
-                    await self._plan(curriculum)
-                    self._start()
-                self._verify()
-                await self._wait()
-                self._record()
-                self._offer()
+                try:
+                    await self._pass(curriculum, stop)
+                except LeaseLostError as error:
+                    self._let_go(error)
         finally:
             await self._cancel()
+        self._leases.leave()
 
-    def _take_up(self, curriculum: Curriculum) -> None:
-        """Take up the slots that an earlier process left open."""
-        left = self._slots.open()
-        problems = curriculum.find(self._slots.planned())
+    async def _pass(self, curriculum: Curriculum, stop: Callable[[], bool]) -> None:
+        """Start what is missing, wait, and write down what came."""
+        self._keep_lease(curriculum)
+        if not stop():
+            await self._plan(curriculum)
+            self._start()
+        self._verify()
+        await self._wait()
+        self._record()
+        self._offer()
+
+    def _keep_lease(self, curriculum: Curriculum) -> None:
+        """Renew the lease, and take over what nobody holds."""
+        now = time.monotonic()
+        if now - self._renewed < self._config.lease_s / RENEWALS:
+            return
+        self._leases.renew()
+        self._renewed = now
+        if free := self._leases.take_over():
+            self._take_up(curriculum, free)
+
+    def _let_go(self, error: LeaseLostError) -> None:
+        """Forget the prompts that another sampler has taken over. Raises the error when there are none."""
+        held = self._leases.held()
+        lost = self._open.keys() - held
+        if not lost:
+            raise error
+        log.warning("%d prompts are left to another sampler: %s", len(lost), error)
+        for prompt in lost:
+            self._elsewhere[prompt] = self._open.pop(prompt).problem
+        for place in [place for place in self._tasks if place[0] in lost]:
+            self._tasks.pop(place).cancel()
+
+    def _take_up(self, curriculum: Curriculum, free: Collection[str]) -> None:
+        """Take up the slots that an earlier process, or another sampler that is gone, left open."""
+        left = {prompt: slots for prompt, slots in self._slots.open().items() if prompt in free}
+        problems = self._problems(curriculum, left)
         for prompt, slots in left.items():
             if prompt in problems:
                 self._open[prompt] = OpenGroup(problems[prompt], slots)
             else:
                 self._drop(prompt, slots, "its task is in the sources no more")
-        purged = [s for s in self._all_slots() if s.state is SlotState.FINISHED and s.kept is None]
-        for slot in purged:
+        taken = [slot for prompt in problems for slot in self._open[prompt].slots]
+        for slot in [each for each in taken if each.state is SlotState.FINISHED and each.kept is None]:
             self._fail(slot, "what it left was purged")
-        cut = [slot for slot in self._all_slots() if slot.state is SlotState.RUNNING]
+        cut = [slot for slot in taken if slot.state is SlotState.RUNNING]
         if cut:
             self._void(id for slot in cut for id in sampling.names(slot.session_id, self._config.branches))
             self._move(cut, [self._again(slot, INTERRUPTED) for slot in cut])
             log.info("%d sessions were in flight and are sampled again", len(cut))
+
+    def _problems(self, curriculum: Curriculum, prompts: Collection[str]) -> dict[str, Problem]:
+        """Return the problems of these prompts, of which some were drawn here before."""
+        known = {prompt: self._elsewhere.pop(prompt) for prompt in prompts if prompt in self._elsewhere}
+        found = curriculum.find(set(prompts) - known.keys()) if len(known) < len(prompts) else {}
+        return known | found
 
     async def _plan(self, curriculum: Curriculum) -> None:
         """Reserve as many new prompts as the policies allow, and plan their slots."""
@@ -172,11 +223,13 @@ class Reconciler:
             if slots := self._slots.plan(problem.key, ids):
                 self._open[problem.key] = OpenGroup(problem, slots)
                 more -= 1
+            else:
+                self._elsewhere[problem.key] = problem
 
     def _counts(self) -> Counts:
         phases = self._slots.phases()
         return Counts(
-            open=len(self._open),
+            open=phases[Phase.RESERVED],
             waiting=phases[Phase.OFFERED],
             claimed=phases[Phase.CLAIMED],
             busy=sum(not slot.over for slot in self._all_slots()),

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.store.builders import group, session, turn
 
 from ostinato.store import Ledger, Store, StoreError, TakenError
+from ostinato.store.ledger.leases import Leases
 from ostinato.store.ledger.slots import Slots
 from ostinato.store.purge import purge
 from ostinato.types import Completion, FinishReason, Grade, Reward, Routes, Sampling, Signal, SignalKind, Turn
@@ -220,6 +221,20 @@ def test_groups_of_the_layout_without_routes_are_read_on(tmp_path: Path) -> None
     with closing(Store.open(path)) as store:
         assert Ledger(store).offer(newer)
         assert Ledger(store).claim(4, 2, 0) == [older, newer]
+
+
+def test_a_store_of_the_layout_without_leases_is_read_on(tmp_path: Path) -> None:
+    with store_in(tmp_path):
+        pass
+    path = tmp_path / "record.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            "DROP TABLE samplers; DROP TABLE holds; UPDATE counters SET value = 13 WHERE name = 'schema';"
+        )
+    with closing(Store.open(path)) as store:
+        one = Leases(store, "sampler-0", seconds=60.0)
+        one.enter()
+        assert Slots(store, one.owner).plan("p", ["a", "b"]) and one.held() == {"p"}
 
 
 def test_a_store_of_the_layout_without_slots_is_read_on(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, select, true, update
 
 from ostinato.store.accounts import consented
-from ostinato.store.ledger import group_queries, leftovers, prompt_queries
+from ostinato.store.ledger import group_queries, leases, leftovers, prompt_queries
 from ostinato.store.ledger.dropped_groups import drop_claimed
 from ostinato.store.ledger.phases import LedgerError, Phase, Stage, hold_out, move
 from ostinato.store.ledger.turn_states import (
@@ -41,10 +41,11 @@ def prompt_of_session(session_id: str) -> str:
 
 
 class Ledger:
-    """Single-epoch bookkeeping over a Store; safe for any number of processes."""
+    """Single-epoch bookkeeping over a Store, for any number of processes; a sampler has leases as `owner`."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, owner: str | None = None) -> None:
         self._database = store.database
+        self._owner = owner
 
     def bind(self, chain: str) -> None:
         """Name the chain of weights that is trained from this store; `chain` is the `run` of its manifests.
@@ -89,10 +90,11 @@ class Ledger:
             hold_out(connection, self._database.insert_new(schema.prompts), prompts)
 
     def drop(self, prompt: str, reason: str) -> None:
-        """End a reserved prompt that never became a group. Raises LedgerError unless it is reserved."""
+        """End a reserved prompt that became no group. Raises LedgerError unless it is reserved, and held."""
         with self._database.write() as connection:
             if not prompt_queries.in_phase(connection, Phase.RESERVED, [prompt]):
                 raise LedgerError(f"prompt {prompt!r} is not reserved: drop only what became no group")
+            leases.end_hold(connection, prompt, self._owner)
             move(connection, [prompt], Phase.DROPPED, reason)
 
     def drop_claimed(self, reason_of: Mapping[str, str]) -> int:
@@ -109,9 +111,8 @@ class Ledger:
         prompt was offered before, or when the prompt has ended.
         """
         with self._database.write() as connection:
-            known = connection.scalar(
-                select(schema.groups.c.id).where(schema.groups.c.prompt == group.prompt)
-            )
+            of_prompt = schema.groups.c.prompt == group.prompt
+            known = connection.scalar(select(schema.groups.c.id).where(of_prompt))
             if known is not None and known != group.id:
                 raise LedgerError(
                     f"group {group.id!r}: prompt {group.prompt!r} was offered before as {known!r}: "
@@ -124,6 +125,7 @@ class Ledger:
                 if facts is not None and facts != group_queries.facts(connection, sorted(sessions)):
                     return False
                 self._reserve(connection, group.prompt, stage)
+                leases.end_hold(connection, group.prompt, self._owner)
                 move(connection, [group.prompt], Phase.OFFERED)
                 connection.execute(schema.groups.insert(), {**group_row(group), "facts": facts})
                 samples = [sample_row(group.id, i, sample) for i, sample in enumerate(group.samples)]
@@ -132,8 +134,8 @@ class Ledger:
 
     def ready(self, oldest_allowed_version: int) -> int:
         """Return the number of waiting groups whose tokens are all of `oldest_allowed_version` or newer."""
-        young = group_queries.not_older(oldest_allowed_version)
         with self._database.read() as connection:
+            young = group_queries.not_older(oldest_allowed_version)
             return len(group_queries.in_phase(connection, Phase.OFFERED, young))
 
     def claim(self, target_version: int, count: int, oldest_allowed_version: int) -> list[Group]:
@@ -223,9 +225,8 @@ class Ledger:
         """
         with self._database.write() as connection:
             put_version(self._database, connection, row)
-            prompt_of = group_queries.prompts_of(connection, row.batch) | dict(
-                zip(row.batch, prompts, strict=False)
-            )
+            known = group_queries.prompts_of(connection, row.batch)
+            prompt_of = known | dict(zip(row.batch, prompts, strict=False))
             if unknown := [id for id in row.batch if id not in prompt_of]:
                 raise LedgerError(
                     f"version {row.version} was trained on {unknown[0]!r}, which is not in the record"
@@ -333,8 +334,8 @@ class Ledger:
         """Return, by session id, the prompt it is collected under and the prompt's phase, None if unknown."""
         with self._database.read() as connection:
             prompts = _live_prompts(connection, session_ids)
-            phases = prompt_queries.phases(connection, prompts.values())
-        return {id: (prompt, phases.get(prompt)) for id, prompt in prompts.items()}
+            phase_of = prompt_queries.phases(connection, prompts.values()).get
+        return {id: (prompt, phase_of(prompt)) for id, prompt in prompts.items()}
 
     def wait(self, prompts: Iterable[str], reason: str) -> None:
         """Set the reason why reserved prompts of live sessions wait; others are left alone."""
@@ -374,8 +375,7 @@ class Ledger:
 
     def tally(self, phase: Phase) -> dict[str, tuple[int, float, float]]:
         """Return, by kind of task, the number of groups in `phase`, and of their samples the mean length in
-        tokens and the mean number of turns.
-        """
+        tokens and the mean number of turns."""
         with self._database.read() as connection:
             return group_queries.tally(connection, phase)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, func, select
 
-from ostinato.store.ledger import slot_rows
+from ostinato.store.ledger import leases, slot_rows
 from ostinato.store.ledger.phases import LedgerError, Phase, Stage
 from ostinato.store.ledger.slot_rows import Slot, SlotState
 from ostinato.store.sql import schema
@@ -34,13 +34,16 @@ class KindEffort:
 
 
 class Slots:
-    """The slots of all practice prompts of a Store. One reconciler works on them at a time."""
+    """The slots of all practice prompts of a Store. `owner` is the sampler that plans and moves slots here,
+    empty for one that works alone (`leases.py`).
+    """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, owner: str = "") -> None:
         self._database = store.database
+        self._owner = owner
 
     def plan(self, prompt: str, session_ids: Sequence[str]) -> list[Slot]:
-        """Reserve a prompt for practice and plan its slots, one for each session.
+        """Reserve a prompt for practice, hold it and plan its slots, one for each session.
 
         Return none, and change nothing, when any stage has reserved the prompt before.
         """
@@ -50,17 +53,19 @@ class Slots:
             insert = self._database.insert_new(schema.prompts)
             if connection.execute(insert, {"prompt": prompt, **row}).rowcount != 1:
                 return []
+            leases.hold(connection, [prompt], self._owner)
             slot_rows.append(connection, planned)
         return planned
 
     def move(self, slots: Iterable[Slot], changes: Sequence[Slot]) -> list[Slot]:
         """Write the transitions from `slots` to `changes` and return the latter.
 
-        Raises LedgerError for a transition that there is not, and when a row says that a slot is not as
-        `slots` have it: then another reconciler works on this store.
+        Raises LeaseLostError for a prompt that another sampler holds, and LedgerError for a transition that
+        there is not, and when a row says that a slot is not as `slots` have it.
         """
         before = list(slots)
         with self._database.write() as connection:
+            leases.check(connection, sorted({slot.prompt for slot in before}), self._owner)
             current = slot_rows.read(connection, sorted({slot.prompt for slot in before}))
             for was, will in zip(before, changes, strict=True):
                 _check(next(s for s in current[was.prompt] if s.number == was.number), was, will)
@@ -163,8 +168,7 @@ def _check(current: Slot, was: Slot, will: Slot) -> None:
     if (current.state, current.attempt) != (was.state, was.attempt):
         raise LedgerError(
             f"slot {was.number} of prompt {was.prompt!r} is {current.state} in attempt {current.attempt}, "
-            f"not {was.state} in attempt {was.attempt}: another reconciler works on this "
-            "store, stop one of them"
+            f"not {was.state} in attempt {was.attempt}: read its rows in the table `slots`"
         )
     if will.state not in NEXT.get(was.state, frozenset()):
         raise LedgerError(

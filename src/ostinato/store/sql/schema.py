@@ -15,7 +15,7 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA = 13
+SCHEMA = 14
 """The number of this layout; it rises whenever a table changes."""
 METADATA = MetaData()
 
@@ -270,6 +270,21 @@ slots = Table(
 a place is its state. `kept` is what the next transition needs: of a finished session its outcome and changes,
 which are removed once they are verified; of a scored one the names of its sessions. `turns` and `thinking`
 (tokens) are those of a scored session."""
+samplers = Table(
+    "samplers",
+    METADATA,
+    Column("owner", Text, primary_key=True),
+    Column("until", Float, nullable=False),
+)
+"""The leases of samplers. `until` is seconds since the epoch by the database's clock; beyond it, another
+sampler takes over the prompts that the owner holds."""
+holds = Table(
+    "holds",
+    METADATA,
+    Column("prompt", Text, ForeignKey("prompts.prompt"), primary_key=True),
+    Column("owner", Text, nullable=False, index=True),
+)
+"""The sampler that works on the slots of each reserved practice prompt."""
 groups = Table(
     "groups",
     METADATA,

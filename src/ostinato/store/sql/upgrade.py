@@ -9,9 +9,11 @@ from ostinato.store.sql.schema import (
     cycle_log,
     definitions,
     groups,
+    holds,
     passes,
     releases,
     rewards,
+    samplers,
     samples,
     signals,
     slots,
@@ -43,6 +45,9 @@ def upgrade(connection: Connection, layout: int) -> None:
         _to_12(connection)
     if layout < 13:
         releases.create(connection, checkfirst=True)
+    if layout < 14:
+        samplers.create(connection, checkfirst=True)
+        holds.create(connection, checkfirst=True)
     connection.execute(update(counters).where(counters.c.name == "schema").values(value=SCHEMA))
 
 
