@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo real real-short test test-browser test-clients test-sandboxes test-vllm wheel reference quick check lint types clean
+.PHONY: demo real real-short test test-browser test-clients test-ray test-sandboxes test-vllm wheel reference quick check lint types clean
 
 $(VENV)/demo.stamp: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -34,6 +34,9 @@ test-clients: $(VENV)/dev.stamp
 test-vllm: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.vllm.install $(ARGS)
 
+test-ray: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.loop.placement.install $(ARGS)
+
 real: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.real.install
 	$(BIN)/ostinato run recipes/real.toml $(ARGS)
@@ -52,7 +55,7 @@ reference: $(VENV)/dev.stamp
 	$(BIN)/python docs/reference/make.py
 
 quick: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest --numprocesses auto -m "not slow and not machines and not clients and not vllm and not real and not corpus" $(ARGS)
+	$(BIN)/python -m pytest --numprocesses auto -m "not slow and not machines and not clients and not vllm and not real and not corpus and not ray" $(ARGS)
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

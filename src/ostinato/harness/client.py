@@ -170,23 +170,29 @@ def open_http() -> aiohttp.ClientSession:
 class GatewayClient:
     """A keep-alive client of one gateway, which every agent of a process shares.
 
-    `patience_s` bounds the wait for a gateway that is away; then GatewayUnavailable is raised. Callers that
+    `base_url` is a function where the gateway may move to another host. `patience_s` bounds the wait for a
+    gateway that is away; then GatewayUnavailable is raised. Callers that
     share one `http` between clients close it themselves; a client without one makes and closes its own.
     """
 
     def __init__(
         self,
-        base_url: str,
+        base_url: str | Callable[[], str],
         api_key: str,
         *,
         patience_s: float = 60.0,
         http: aiohttp.ClientSession | None = None,
     ) -> None:
-        self._base_url = base_url.rstrip("/").removesuffix("/v1")
+        self._where = base_url
         self._headers = {"Authorization": f"Bearer {api_key}", "Content-Type": "application/json"}
         self._patience_s = patience_s
         self._http = http
         self._owns_http = http is None
+
+    @property
+    def _base_url(self) -> str:
+        url = self._where if isinstance(self._where, str) else self._where()
+        return url.rstrip("/").removesuffix("/v1")
 
     async def __aenter__(self) -> Self:
         return self

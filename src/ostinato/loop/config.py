@@ -10,6 +10,7 @@ from ostinato.bench.suite import SuiteError, open_suite
 from ostinato.config import ConfigError
 from ostinato.harness.agent import HarnessConfig
 from ostinato.harness.profiles.profile import profile
+from ostinato.loop.placement.config import PlacementConfig
 from ostinato.model.config import ModelConfig
 from ostinato.rewards.live.definition import LIVE, LiveDefinition, read_definition
 from ostinato.rewards.practice.definition import PRACTICE, PracticeDefinition, read_practice_definition
@@ -213,6 +214,7 @@ class RunConfig:
     bench: BenchConfig = field(default_factory=BenchConfig)
     live: LiveConfig = field(default_factory=LiveConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    placement: PlacementConfig = field(default_factory=PlacementConfig)
 
 
 def practice_definition(practice: PracticeConfig) -> PracticeDefinition:
@@ -225,7 +227,7 @@ def live_definition(live: LiveConfig) -> LiveDefinition:
     return LIVE if live.reward is None else read_definition(live.reward)
 
 
-FIXED = {each.name for each in fields(RunConfig)} - {"sandbox", "engine", "schedule"}
+FIXED = {each.name for each in fields(RunConfig)} - {"sandbox", "engine", "schedule", "placement"}
 """The settings and tables that must not change while a run is under way; `live` may between two cycles."""
 
 

@@ -1,28 +1,27 @@
-"""Child processes: started, watched, started again when they die, stopped.
+"""Services: started where the placement finds room, watched, started again when they die, stopped.
 
 A service is a `python -m` module that reads its settings from its own table of the run's `processes.toml`,
-and prints one JSON line when it is ready. It keeps its port over a restart, so that its clients only have to
-retry. Secrets are in the environment, never in the file.
+and prints one JSON line when it is ready. It keeps its port over a restart on the same host, so that its
+clients only have to retry; where its host was lost it moves, and says so. Secrets are in the environment,
+never in the file.
 """
 
 import asyncio
-import contextlib
-import ctypes
 import json
 import logging
-import os
-import signal
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import aiohttp
 
 from ostinato.config import dump_tables
+from ostinato.loop.placement.base import Place, PlacementError, ServiceCommand, ServicePlacement
+from ostinato.loop.placement.config import KINDS
+from ostinato.loop.placement.local import LocalPlacement
 from ostinato.loop.run import Run, write_whole
 from ostinato.web.secret import ENGINE_SECRET, new_secret
 
@@ -30,7 +29,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 READY_TIMEOUT_S = 600.0
 """A service that dies says so at once; a vLLM compiles and loads for minutes."""
-STOP_TIMEOUT_S = 15.0
 ENDING_TIMEOUT_S = 1.0
 """Seconds that a service which closed its output may still take to end."""
 WRONG = 2
@@ -42,9 +40,11 @@ HEALTH_S, ANSWER_S, MOST_SILENT = 10.0, 30.0, 4
 after which it is taken to hang: minutes in all, since a busy machine is no hanging one."""
 PAUSE_S = 1.0
 """Seconds between a start that failed and the next attempt."""
-PR_SET_PDEATHSIG = 1
-KNOWN_TO_ENGINES = {"ostinato.engine.server", "ostinato.gateway.server"}
-"""The modules whose processes get the secret of the run's engines."""
+KNOWN_TO_ENGINES = {"engine", "gateway", "sampler"}
+"""The kinds of services that get the secret of the run's engines."""
+
+
+NOTHING: Mapping[str, str] = {}
 
 
 class ServiceError(RuntimeError):
@@ -63,13 +63,19 @@ class SettingsFile:
         self._tables[name] = settings
         write_whole(self.path, dump_tables(self._tables))
 
-    def fix_port(self, name: str, port: int) -> None:
-        """Make a restart of the process take the port that it has."""
-        self.put(name, replace(self._tables[name], port=port))
+    def port(self, name: str) -> int:
+        """Return the port that a process is to take, 0 for any."""
+        return int(getattr(self._tables[name], "port", 0))
+
+    def change(self, name: str, **settings: Any) -> None:
+        """Change those settings of a process that it has; it reads them when it is started again."""
+        known = {each.name for each in fields(self._tables[name])}
+        ours = {key: value for key, value in settings.items() if key in known}
+        self.put(name, replace(self._tables[name], **ours))
 
 
 class Service:
-    """One child process under watch; `restarts` counts how often it had to be started again.
+    """One process under watch; `restarts` counts how often it had to be started again.
 
     `ready` is the JSON object it printed, `{}` for a service that is waited for by `finished` instead.
     """
@@ -80,6 +86,7 @@ class Service:
         module: str,
         settings: "SettingsFile",
         logs: Path,
+        placement: ServicePlacement,
         *,
         keep: bool = True,
         environment: Mapping[str, str] | None = None,
@@ -88,38 +95,56 @@ class Service:
         self.name = name
         self.restarts = 0
         self.ready: Mapping[str, Any] = {}
-        self._command = [sys.executable, "-m", module, "--config", str(settings.path), "--table", name]
+        self.on_moved: list[Callable[[], None]] = []
+        """Called after a restart on another host, where the service has another `url`."""
         self._settings = settings
         self._log = logs / f"{name}.log"
         self._keep = keep
         self._on_given_up = on_given_up
-        self._environment = {"OMP_NUM_THREADS": "1", **(environment or {})}
-        self._process: asyncio.subprocess.Process | None = None
+        self._command = ServiceCommand(
+            arguments=("-m", module, "--config", str(settings.path), "--table", name),
+            log=self._log,
+            environment={"OMP_NUM_THREADS": "1", **(environment or {})},
+            speaks=keep,
+        )
+        self._placement = placement
+        self._kind = KINDS.get(module, module)
+        self._port = settings.port(name)
+        self._found: Place | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._stopping = False
         self._deaths: list[float] = []
 
     @property
-    def pid(self) -> int:
-        if self._process is None:
+    def _place(self) -> Place:
+        if self._found is None:
             raise ServiceError(f"{self.name} has not been started")
-        return self._process.pid
+        return self._found
+
+    @property
+    def pid(self) -> int:
+        """The id of its process, on its host."""
+        return self._place.pid
+
+    @property
+    def host(self) -> str:
+        return self._place.host
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.ready['port']}"
+        return f"http://{self.host}:{self.ready['port']}"
 
     async def start(self) -> "Service":
+        """Start it. Raises PlacementError when no place could ever be found for it."""
+        await self._placement.reserve([self._kind])
         await self._spawn()
-        if "port" in self.ready:
-            self._settings.fix_port(self.name, self.ready["port"])
         if self._keep:
             self._watcher = asyncio.create_task(self._watch())
         return self
 
     async def finished(self) -> int:
         """Wait until it ends by itself, and return its exit status; a killed one is started again."""
-        while (status := await self._ended()) < 0 and not self._stopping:
+        while (status := await self._ended_or_silent()) < 0 and not self._stopping:
             await self._restart(status)
         return status
 
@@ -132,34 +157,27 @@ class Service:
         if self._watcher is not None:
             self._watcher.cancel()
             await asyncio.gather(self._watcher, return_exceptions=True)
-        if self._process is None or self._process.returncode is not None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGTERM)
-        try:
-            await asyncio.wait_for(self._process.wait(), STOP_TIMEOUT_S)
-        except TimeoutError:
-            self._process.kill()
-            await self._process.wait()
+        if self._found is not None:
+            await self._found.stop()
+            await self._found.leave()
 
     async def _spawn(self) -> None:
-        with self._log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE if self._keep else log,
-                stderr=log,
-                env={**os.environ, **self._environment},
-                start_new_session=True,
-                preexec_fn=die_with_parent,
-            )
+        """Start the process where it was, or on another host when that one is lost."""
+        if self._found is not None and not await self._found.answers(ANSWER_S):
+            await self._found.leave()
+            self._found = None
+        if self._found is None:
+            self._found = await self._placement.find(self.name, self._kind)
+            self._settings.change(self.name, host=self.host, port=self._port)
+        await self._found.start(self._command)
         if self._keep:
             self.ready = await self._ready_line()
+        if "port" in self.ready:
+            self._settings.change(self.name, port=self.ready["port"])
 
     async def _ready_line(self) -> Mapping[str, Any]:
-        assert self._process is not None and self._process.stdout is not None
         try:
-            line = await asyncio.wait_for(self._process.stdout.readline(), READY_TIMEOUT_S)
+            line = await asyncio.wait_for(self._place.line(), READY_TIMEOUT_S)
             ready: dict[str, Any] = json.loads(line)
         except (TimeoutError, ValueError) as error:
             raise await self._not_ready() from error
@@ -171,14 +189,11 @@ class Service:
         A service that was started wrongly, on a port in use for instance, says so in its last line and ends
         with status 2. For anything else the reason is the end of its log.
         """
-        assert self._process is not None
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._process.wait(), ENDING_TIMEOUT_S)
-        if self._process.returncode is None:
-            self._process.kill()
-            await self._process.wait()
-        last = self.tail().strip().splitlines()[-1:]
-        if self._process.returncode == WRONG and last:
+        ending = asyncio.ensure_future(self._place.ended())
+        if not (await asyncio.wait([ending], timeout=ENDING_TIMEOUT_S))[0]:
+            self._place.kill()
+        status, last = await ending, self.tail().strip().splitlines()[-1:]
+        if status == WRONG and last:
             return ServiceError(f"{self.name} did not start: {last[0]}")
         return ServiceError(f"{self.name} did not get ready; its log ends:\n{self.tail()}")
 
@@ -193,15 +208,11 @@ class Service:
                 self._on_given_up(error)
                 return
 
-    async def _ended(self) -> int:
-        assert self._process is not None
-        return await self._process.wait()
-
     async def _ended_or_silent(self) -> int:
         """Return the exit status of a service that ended; one that stays silent is ended first."""
         silent = 0
         while silent < MOST_SILENT:
-            ended = asyncio.ensure_future(self._ended())
+            ended = asyncio.ensure_future(self._place.ended())
             done, _ = await asyncio.wait([ended], timeout=HEALTH_S)
             if done:
                 return ended.result()
@@ -209,10 +220,12 @@ class Service:
             silent = 0 if await self._answers() else silent + 1
         log.warning("%s did not answer %d times and is started again", self.name, silent)
         self.kill()
-        return await self._ended()
+        return await self._place.ended()
 
     async def _answers(self) -> bool:
-        """Return whether the service answers at all, whatever it says; one without a port always does."""
+        """Return whether the service answers at all, whatever it says; without a port, its host must."""
+        if not await self._place.answers(ANSWER_S):
+            return False
         if "port" not in self.ready:
             return True
         timeout = aiohttp.ClientTimeout(total=ANSWER_S)
@@ -228,23 +241,26 @@ class Service:
 
     def kill(self) -> None:
         """End the process at once; whoever waits for it starts it again."""
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
+        self._place.kill()
 
     async def _restart(self, status: int) -> None:
         """Start it again.
 
         An attempt that fails, on a port that is taken for a moment for instance, counts as one more death.
         """
-        reason = f"last with status {status}: see {self._log}"
+        reason, host = f"last with status {status}: see {self._log}", self.host
         while True:
             self._count_a_death(reason)
             try:
-                return await self._spawn()
-            except ServiceError as error:
+                await self._spawn()
+                break
+            except (ServiceError, PlacementError) as error:
                 reason = str(error)
                 await asyncio.sleep(PAUSE_S)
+        if self.host != host:
+            log.warning("%s moved from %s to %s", self.name, host, self.host)
+            for call in self.on_moved:
+                call()
 
     def _count_a_death(self, reason: str) -> None:
         self.restarts += 1
@@ -253,12 +269,6 @@ class Service:
         if len(self._deaths) > MAX_RESTARTS:
             within = f"{len(self._deaths)} times within {RESTARTS_WITHIN_S / 60:.0f} minutes"
             raise ServiceError(f"{self.name} died {within}, {reason}")
-
-
-def die_with_parent() -> None:
-    """Make the child end with its parent, even a killed one (Linux only). Runs in the child."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 async def watch(
@@ -294,15 +304,16 @@ async def alongside(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Ta
 
 
 class Services:
-    """The services of a run, stopped together in reverse order.
+    """The services of a run, stopped together in reverse order; then the placement is closed.
 
     >>> async with Services(Run(directory=Path("runs/demo"))) as services:          # doctest: +SKIP
     ...     engine = await services.start("engine", "ostinato.engine.server", EngineServerConfig(...))
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, placement: ServicePlacement | None = None) -> None:
         run.logs.mkdir(parents=True, exist_ok=True)
         self._logs = run.logs
+        self._placement = placement or LocalPlacement()
         self._settings = SettingsFile(run.processes)
         self._running: list[Service] = []
         self._given_up: asyncio.Future[ServiceError] = asyncio.get_running_loop().create_future()
@@ -315,20 +326,36 @@ class Services:
     async def __aexit__(self, *_: object) -> None:
         for service in reversed(self._running):
             await service.stop()
+        await self._placement.aclose()
 
-    async def start(self, name: str, module: str, settings: Any, *, keep: bool = True) -> Service:
+    @property
+    def here(self) -> str:
+        """The address at which services reach this process."""
+        return self._placement.here
+
+    async def start(
+        self,
+        name: str,
+        module: str,
+        settings: Any,
+        *,
+        keep: bool = True,
+        environment: Mapping[str, str] = NOTHING,
+    ) -> Service:
         """Start `python -m module` with `settings`, a dataclass, in the table `name`.
 
-        With `keep`, wait for its ready line and restart it when it dies.
+        With `keep`, wait for its ready line and restart it when it dies. `environment` is for secrets.
         """
         self._settings.put(name, settings)
+        secret = {ENGINE_SECRET: self.secret} if KINDS.get(module) in KNOWN_TO_ENGINES else {}
         service = Service(
             name,
             module,
             self._settings,
             self._logs,
+            self._placement,
             keep=keep,
-            environment={ENGINE_SECRET: self.secret} if module in KNOWN_TO_ENGINES else {},
+            environment={**environment, **secret},
             on_given_up=self._give_up,
         )
         self._running.append(service)

@@ -20,6 +20,7 @@ from ostinato.harness.profiles.profile import profile
 from ostinato.harness.providers.search import SearchAt
 from ostinato.loop.base import Display
 from ostinato.loop.config import RunConfig
+from ostinato.loop.placement.choose import open_placement
 from ostinato.loop.results import Counters
 from ostinato.loop.run import START, Run
 from ostinato.loop.services import Service, Services
@@ -79,7 +80,7 @@ class Workshop:
     def client(self, user: str, arm: str | None = None) -> GatewayClient:
         """Return a connection under a fresh key of `user`; a key pinned to an arm is ours, not a person's."""
         key = self._key(user, "use,feedback" if arm is None else "admin", arm)
-        return GatewayClient(self._gateway.url, key, http=self._http)
+        return GatewayClient(lambda: self._gateway.url, key, http=self._http)
 
     @property
     def url(self) -> str:
@@ -121,8 +122,14 @@ class Workshop:
         """
         version = None if follow else arm.version
         engine = await self.engine(f"engine-{arm.name}", version)
-        present = (each for each in self.store.arms() if (each.name, each.version) == (arm.name, arm.version))
-        self.put_arm(replace(next(present, arm), engines=(engine.url,)))
+
+        def point() -> None:
+            served = (arm.name, arm.version)
+            present = (each for each in self.store.arms() if (each.name, each.version) == served)
+            self.put_arm(replace(next(present, arm), engines=(engine.url,)))
+
+        point()
+        engine.on_moved.append(point)
         yield engine
         await self.services.stop(engine)
 
@@ -181,7 +188,9 @@ async def open_workshop(config: RunConfig, run: Run, show: Display) -> AsyncIter
     """Open the store, the sandbox backend and the gateway; close them when the block ends."""
     async with contextlib.AsyncExitStack() as stack:
         store = run.open_store()
-        services = await stack.enter_async_context(Services(run))
+        placement = open_placement(config.placement, run.directory, local_store=True)
+        services = await stack.enter_async_context(Services(run, placement))
+        await placement.reserve(standing(config))
         door = GatewayServerConfig(
             store=str(run.store_path), checkpoint=run.checkpoint(START), port=config.live.port
         )
@@ -203,9 +212,19 @@ async def open_workshop(config: RunConfig, run: Run, show: Display) -> AsyncIter
         yield workshop
 
 
+def standing(config: RunConfig) -> list[str]:
+    """Return the kinds of the services that work at the same time in practice."""
+    search = ["search"] if _shows_search(config) else []
+    return ["gateway", *search, "engine", "learner", *["sampler"] * config.practice.samplers]
+
+
+def _shows_search(config: RunConfig) -> bool:
+    return any(offer.tool == "semantic_search" for offer in profile(config.harness.profile).offers)
+
+
 async def _search(services: Services, config: RunConfig, run: Run) -> Service | None:
     """Start the search service beside the gateway, where the profile shows its tool to the model."""
-    if all(offer.tool != "semantic_search" for offer in profile(config.harness.profile).offers):
+    if not _shows_search(config):
         return None
     settings = SearchConfig(cache=run.store_path.with_name("search.db"), store=str(run.store_path))
     return await services.start("search", "ostinato.search.server", settings)

@@ -31,7 +31,7 @@ async def teach(shop: Workshop) -> Taught:
     )
     _, renderer = load_wire(run.checkpoint(START))
     policy = TeacherPolicy(renderer)
-    site = await serve_scripted(ScriptedEngine(policy), secret=shop.services.secret)
+    site = await serve_scripted(ScriptedEngine(policy), shop.services.here, secret=shop.services.secret)
     try:
         shop.put_arm(Arm(name="teacher", version=TEACHER_VERSION, share=0.0, engines=(site.url,)))
         runner, ledger = shop.runner(shop.client("teacher", "teacher")), Ledger(shop.store)

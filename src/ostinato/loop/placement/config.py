@@ -1,0 +1,66 @@
+"""The table `[placement]` of a run's file."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+KINDS: Mapping[str, str] = {
+    "ostinato.engine.server": "engine",
+    "ostinato.gateway.server": "gateway",
+    "ostinato.search.server": "search",
+    "ostinato.loop.sampler": "sampler",
+    "ostinato.train.learner": "learner",
+    "ostinato.train.put_back": "learner",
+    "ostinato.train.sft": "learner",
+}
+"""The name in `[placement.resources]` of the services of each module."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """The resources of one service of a kind.
+
+    >>> Needs(gpus=1.0).cpus
+    1.0
+    """
+
+    cpus: float = 1.0
+    gpus: float = 0.0
+    custom: Mapping[str, float] = field(default_factory=dict)
+    """Resources by the names that the cluster's nodes gave them."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels that the node must have, such as `region`."""
+
+    def __post_init__(self) -> None:
+        if min(self.cpus, self.gpus, *self.custom.values(), 0.0) < 0:
+            raise ValueError(f"no resource is below 0: cpus {self.cpus}, gpus {self.gpus}, {self.custom}")
+
+    @property
+    def bundle(self) -> dict[str, float]:
+        """The resources by Ray's names, without those that are zero."""
+        wanted = {"CPU": self.cpus, "GPU": self.gpus, **self.custom}
+        return {name: amount for name, amount in wanted.items() if amount > 0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementConfig:
+    """The place of the services of a run.
+
+    >>> PlacementConfig(kind="ray", address="10.0.0.1:6379").resources
+    {}
+    """
+
+    kind: Literal["local", "ray"] = "local"
+    """`local` starts children of this process, `ray` actors on the nodes of a cluster."""
+    address: str = "auto"
+    """The cluster, for `ray`: HOST:PORT, or `auto` for the one that this machine belongs to."""
+    resources: Mapping[str, Needs] = field(default_factory=dict)
+    """The resources of each service by its kind: engine, gateway, learner, sampler, search. For `ray`; one
+    that is not named takes one CPU."""
+
+    def __post_init__(self) -> None:
+        kinds = sorted(set(KINDS.values()))
+        if unknown := self.resources.keys() - set(kinds):
+            raise ValueError(f"resources names {min(unknown)!r}: the services are {', '.join(kinds)}")
+        if self.kind == "local" and (self.resources or self.address != "auto"):
+            raise ValueError("address and resources are of a cluster: set kind to ray, or leave them out")

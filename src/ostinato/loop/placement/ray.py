@@ -1,0 +1,245 @@
+"""Services on the nodes of a Ray cluster: an actor for each, which starts the same child as a laptop does.
+
+Ray finds the node and notices its death; whether a service is started again is decided in `services.py`, as
+on a laptop. The actors belong to this process: when it ends, killed or not, Ray ends them, and the next run
+from the same folder ends those that are left.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+from ray.util import get_node_ip_address, placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from ostinato.loop.placement.base import LOST, PlacementError, ServiceCommand
+from ostinato.loop.placement.config import Needs, PlacementConfig
+from ostinato.loop.placement.keeper import Hello, ServiceKeeper, hello
+
+log = logging.getLogger(__name__)
+NAMESPACE = "ostinato"
+ROOM_S = 60.0
+"""The longest wait for room that the cluster has and that is in use."""
+HELLO_S = 120.0
+"""The longest time that an actor may take to start: Python, and the packages of the node."""
+GONE_S = 20.0
+"""Seconds after a kill in which the actor must say that its child ended; then its host counts as lost."""
+
+
+class RayPlace:
+    """Room on a node: a placement group of one bundle, and an actor in it."""
+
+    def __init__(self, actor: Any, group: Any, host: str, about: Hello) -> None:
+        self._actor = actor
+        self._group = group
+        self.host = host
+        self.about = about
+        self.pid = 0
+        self._ending: asyncio.Future[int] | None = None
+
+    async def start(self, command: ServiceCommand) -> None:
+        try:
+            self.pid = await asyncio.wait_for(self._actor.start.remote(command), HELLO_S)
+        except (RayError, TimeoutError) as error:
+            raise PlacementError(f"{self.about.node} was lost before a service could start there") from error
+        self._ending = asyncio.ensure_future(self._end())
+
+    async def line(self) -> bytes:
+        try:
+            line: bytes = await self._actor.line.remote()
+        except RayError:
+            return b""
+        return line
+
+    async def ended(self) -> int:
+        assert self._ending is not None
+        return await asyncio.shield(self._ending)
+
+    async def _end(self) -> int:
+        try:
+            status: int = await self._actor.ended.remote()
+        except RayError:
+            return LOST
+        return status
+
+    async def answers(self, timeout_s: float) -> bool:
+        try:
+            await asyncio.wait_for(self._actor.ping.remote(), timeout_s)
+        except (RayError, TimeoutError):
+            return False
+        return True
+
+    def kill(self) -> None:
+        """Kill the child through the actor; an actor that hangs is killed with it."""
+        self._actor.kill.remote()
+        asyncio.get_running_loop().call_later(GONE_S, self._give_up)
+
+    def _give_up(self) -> None:
+        if self._ending is not None and not self._ending.done():
+            ray.kill(self._actor)
+            self._ending.cancel()
+            self._ending = asyncio.get_running_loop().create_future()
+            self._ending.set_result(LOST)
+
+    async def stop(self) -> None:
+        with contextlib.suppress(RayError, TimeoutError):
+            await asyncio.wait_for(self._actor.stop.remote(), GONE_S)
+
+    async def leave(self) -> None:
+        with contextlib.suppress(RayError):
+            ray.kill(self._actor)
+        remove_placement_group(self._group)
+
+
+class RayPlacement:
+    """Places on the nodes of one cluster, for the run in `directory`, which all nodes see."""
+
+    def __init__(self, config: PlacementConfig, directory: Path, *, local_store: bool) -> None:
+        if not ray.is_initialized():
+            _join(config.address)
+        self._resources = config.resources
+        self._directory = str(directory.resolve())
+        self._local_store = local_store
+        self._own = hello(self._directory)
+        self.here: str = get_node_ip_address()
+
+    async def find(self, name: str, kind: str) -> RayPlace:
+        needs = self._resources.get(kind, Needs())
+        label = f"{self._directory}:{name}"
+        await _end_predecessor(label)
+        group = await self._room(kind, needs)
+        actor = ray.remote(ServiceKeeper).options(
+            name=label,
+            namespace=NAMESPACE,
+            num_cpus=needs.cpus,
+            num_gpus=needs.gpus,
+            resources=dict(needs.custom),
+            scheduling_strategy=PlacementGroupSchedulingStrategy(group),
+        ).remote()  # fmt: skip
+        try:
+            about, host = await asyncio.wait_for(
+                asyncio.gather(actor.hello.remote(self._directory), actor.host.remote()), HELLO_S
+            )
+            self._refuse_stranger(about)
+        except (RayError, TimeoutError, PlacementError) as error:
+            remove_placement_group(group)
+            if isinstance(error, PlacementError):
+                raise
+            raise PlacementError(f"{name} got no actor within {HELLO_S:.0f} s: {error}") from error
+        return RayPlace(actor, group, host, about)
+
+    async def reserve(self, kinds: list[str]) -> None:
+        wanted = [(kind, self._resources.get(kind, Needs())) for kind in kinds]
+        nodes = [(node["Resources"], node["Labels"]) for node in ray.nodes() if node["Alive"]]
+        if problem := missing(wanted, nodes):
+            raise PlacementError(problem)
+
+    async def _room(self, kind: str, needs: Needs) -> Any:
+        """Return a placement group of one bundle. Raises PlacementError when there is no room for long."""
+        group = placement_group(
+            [needs.bundle or {"CPU": 0.001}],
+            bundle_label_selector=[dict(needs.labels)] if needs.labels else None,
+        )
+        if not await asyncio.to_thread(group.wait, ROOM_S):
+            remove_placement_group(group)
+            raise PlacementError(
+                f"the cluster had no room for {kind} within {ROOM_S:.0f} s: it wants {_text(needs)}, and "
+                f"{_amounts(ray.available_resources())} are free: end what uses the rest, or ask for less"
+            )
+        return group
+
+    def _refuse_stranger(self, about: Hello) -> None:
+        """Raise PlacementError for a node on which the service could not work."""
+        if about.release != self._own.release:
+            raise PlacementError(
+                f"ostinato is {about.release} on {about.node} and {self._own.release} on {self._own.node}: "
+                "install the same on every node"
+            )
+        if not about.sees_folder:
+            raise PlacementError(
+                f"{about.node} does not see the run folder {self._directory}: put it on a file system that "
+                "all nodes share, and name it with --directory"
+            )
+        if self._local_store and about.machine != self._own.machine:
+            raise PlacementError(
+                f"{about.node} is another machine than {self._own.node}, and the store is a SQLite file, "
+                "which one machine alone can use: name a Postgres with [store] url"
+            )
+
+    async def aclose(self) -> None:
+        ray.shutdown()
+
+
+def _join(address: str) -> None:
+    try:
+        ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.WARNING)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise PlacementError(
+            f"no Ray cluster answers at {address}: start one with `ray start --head`, or correct "
+            f"[placement] address ({error})"
+        ) from error
+
+
+async def _end_predecessor(label: str) -> None:
+    """End the actor that an earlier conductor of the same folder left, and wait until it is gone."""
+    for _ in range(int(ROOM_S)):
+        try:
+            actor = ray.get_actor(label, namespace=NAMESPACE)
+        except ValueError:
+            return
+        log.warning("an earlier run left %s, which is ended", label)
+        with contextlib.suppress(RayError):
+            ray.kill(actor)
+        await asyncio.sleep(1.0)
+    raise PlacementError(f"the actor {label} of an earlier run does not end: end it with `ray stop`")
+
+
+def missing(
+    wanted: Sequence[tuple[str, Needs]], nodes: Sequence[tuple[Mapping[str, float], Mapping[str, str]]]
+) -> str | None:
+    """Return a sentence on what the nodes, each with resources and labels, lack for all services at once.
+
+    None when every service fits on a node and their sums fit into the cluster.
+
+    >>> missing([("engine", Needs(gpus=1.0))], [({"CPU": 8.0}, {})])
+    'the cluster lacks what engine wants, 1 CPU and 1 GPU on one node: no node has more than 0 GPU'
+    """
+    for kind, needs in wanted:
+        fit = [resources for resources, labels in nodes if needs.labels.items() <= labels.items()]
+        if not fit:
+            return f"the cluster lacks what {kind} wants: no node has the labels {dict(needs.labels)}"
+        if not any(all(each.get(name, 0) >= most for name, most in needs.bundle.items()) for each in fit):
+            most = {name: max(each.get(name, 0.0) for each in fit) for name in needs.bundle}
+            short = [name for name, amount in needs.bundle.items() if most[name] < amount]
+            what = (
+                ", ".join(f"no node has more than {most[name]:g} {name}" for name in short)
+                or "no node has all of it"
+            )
+            return f"the cluster lacks what {kind} wants, {_text(needs)} on one node: {what}"
+    total, sums = Counter[str](), Counter[str]()
+    for resources, _ in nodes:
+        total.update(resources)
+    for _, needs in wanted:
+        sums.update(needs.bundle)
+    short = [name for name, amount in sums.items() if total[name] < amount]
+    if short:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(kind for kind, _ in wanted).items())
+        what = ", ".join(f"{sums[name]:g} {name} of which it has {total[name]:g}" for name in short)
+        return f"the cluster is too small for {kinds} at once: they want {what}"
+    return None
+
+
+def _text(needs: Needs) -> str:
+    labels = f" and the labels {dict(needs.labels)}" if needs.labels else ""
+    return _amounts(needs.bundle) + labels
+
+
+def _amounts(resources: Mapping[str, float]) -> str:
+    shown = {name: amount for name, amount in resources.items() if ":" not in name and "memory" not in name}
+    return " and ".join(f"{amount:g} {name}" for name, amount in shown.items()) or "nothing"
