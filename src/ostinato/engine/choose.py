@@ -13,8 +13,8 @@ TINY = 10_000_000
 SMALL = 600_000_000
 """The weights up to which the embedded engine serves on a CPU.
 
-At 135 and 596 million weights it gave as many tokens a second as vLLM, or up to half as many again, in half of
-the CPU time or less; nothing larger was measured."""
+At 135 and 596 million weights it gave as many tokens a CPU second as vLLM, or up to three times as many;
+nothing larger was measured."""
 COPIES = 2
 """The copies of the weights in float32 that stand in memory during a swap: those in use and the next."""
 
