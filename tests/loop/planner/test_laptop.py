@@ -98,9 +98,7 @@ def test_a_decode_step_is_cheaper_a_token_in_a_batch() -> None:
     assert engine_s(8) < 4.0
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", ["demo-quarter", "smollm2"])
 def test_more_cores_are_never_slower(name: str) -> None:
-    if name == "smollm2":
-        pytest.skip("the same rules, at a hundred times the tokens")
     two, four = (sum(s.wall_s for s in predict(replace(RUNS[name], cores=c), COSTS)) for c in (2, 4))
     assert four <= two * 1.001
