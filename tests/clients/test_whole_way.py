@@ -159,7 +159,7 @@ async def test_sessions_of_a_real_client_go_from_use_to_verdict(
         await run(client, desk)
         await ended(store, 3)
         later = time.time() + 2 * LIVE.train_after_s
-        _, verdict = judged(store, LIVE, version, trial, since=began, before=began, as_of=later)
+        _, verdict = judged(store, LIVE, version, trial, since=began, habits={}, as_of=later)
         store.add_verdict(verdict)
     finally:
         uninstall(repo)

@@ -128,7 +128,7 @@ def test_the_verdict_follows_what_became_of_the_edits(
     store: Store, champion: SignalKind, challenger: SignalKind, decision: Decision
 ) -> None:
     traffic(store, champion, challenger)
-    observations, verdict = judged(store, LIVE, 7, TRIAL, since=0.0, before=0.0, as_of=1e12)
+    observations, verdict = judged(store, LIVE, 7, TRIAL, since=0.0, habits={}, as_of=1e12)
     assert (verdict.version, verdict.decision, len(observations)) == (7, decision, 120)
     assert set(verdict.evidence["rails"]) == set(GUARDRAILS)
 
@@ -140,7 +140,7 @@ def test_a_challenger_that_is_complained_of_is_rolled_back_though_its_edits_are_
         for s in store.sessions(arm="challenger")
     ]
     store.record((), complaints)
-    _, verdict = judged(store, LIVE, 7, TRIAL, since=0.0, before=0.0, as_of=1e12)
+    _, verdict = judged(store, LIVE, 7, TRIAL, since=0.0, habits={}, as_of=1e12)
     assert verdict.decision is Decision.ROLL_BACK and "complaints rose" in verdict.reason
 
 

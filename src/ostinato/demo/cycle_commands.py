@@ -39,6 +39,12 @@ def register(commands: Any) -> None:
     _directory(parser)
     parser.add_argument("--every", type=_seconds, default=0.0, help="least time between two, as 5h or 30m")
     parser.add_argument("--cycles", type=int, default=WITHOUT_END, help="end after so many (default: never)")
+    parser.add_argument("--simulate", choices=("week",), help="turn it for simulated developers instead")
+    week = parser.add_argument_group("with --simulate week")
+    week.add_argument("--seed", type=int, default=1, help="the seed of people, requests and acts")
+    week.add_argument("--developers", type=int, default=240, help="the number of people")
+    week.add_argument("--adversaries", type=float, default=0.05, help="the share of people who lie")
+    week.add_argument("--json", action="store_true", help="print the report as JSON, last line of the output")
     parser.set_defaults(run=_turn, interrupted="stopped: the same command goes on from here")
     group = parser.add_subparsers(metavar="COMMAND")
     status = group.add_parser("status", help="the stage, the arms, and the last entries of the log")
@@ -68,10 +74,43 @@ def _seconds(text: str) -> float:
 def _turn(options: argparse.Namespace) -> int:
     from ostinato.loop.run import Run
 
+    if options.simulate:
+        return _week(options)
     run = Run(directory=options.directory)
     if not run.config.exists():
         return _complain(f"{options.directory} holds no run: let `ostinato run` make it up to `after`")
     return turn(run, cycles=options.cycles, every_s=options.every)
+
+
+def _week(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from ostinato.demo.show import Show
+    from ostinato.demo.week.report import draw, grid_of, report_of
+    from ostinato.demo.week.week import WeekPlan, open_policies, run_week
+    from ostinato.loop.folder import owned
+
+    if not 0 <= options.adversaries < 1 or options.developers < 1:
+        return _complain("--adversaries is 0 or more and below 1, and --developers at least 1")
+    plan = WeekPlan(
+        cycles=30 if options.cycles == WITHOUT_END else options.cycles,
+        seed=options.seed,
+        developers=options.developers,
+        adversaries=options.adversaries,
+    )
+    console = Console(stderr=options.json)
+    with owned(options.directory, "cycle --simulate week") as run:
+        week = run_week(run.directory, plan, Show(console))
+        report = report_of(week, open_policies(run))
+        draw(report, run.directory / "week.svg")
+    console.print(grid_of(report))
+    gained = report["hidden_satisfaction_gained"]
+    bounds = f"{gained['estimate']:+.3f} [{gained['low']:+.3f}, {gained['high']:+.3f}]"
+    console.print(f"hidden satisfaction, last version less first: {bounds}", highlight=False)
+    console.print(f"hold-out: {report['hold_out']}\nplot: {run.directory / 'week.svg'}", highlight=False)
+    if options.json:
+        print(json.dumps(report))  # noqa: T201
+    return DONE
 
 
 def _status(options: argparse.Namespace) -> int:

@@ -6,7 +6,6 @@ roll-back does not wait for it: it takes the challenger's traffic away at once.
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -99,7 +98,8 @@ class CycleControl:
         self._poll_s = poll_s
 
     def log(self, action: CycleAction, detail: str = "") -> None:
-        log_cycle(self._store, said_now(OURS, action, self._cycle, detail))
+        entry = CycleEntry(at=self._store.now(), by=OURS, action=action, cycle=self._cycle, detail=detail)
+        log_cycle(self._store, entry)
 
     def log_end(self, detail: str) -> None:
         """Log that the cycle is done, once, even if it was killed between its result and this entry."""
@@ -123,19 +123,19 @@ class CycleControl:
     ) -> CycleEntry | None:
         """Wait for `work`; cancel it when a person ends the candidate, or when it is `decided`.
 
-        `decided` is asked again and again in a thread, and takes a twentieth of one core at most. Return the
-        word of the person, None when there is none.
+        `decided` is asked again and again in a thread, at whole multiples of the pause between two questions,
+        and takes a twentieth of one core at most. Return the word of the person, None when there is none.
         """
-        task = asyncio.ensure_future(work)
+        task, pause, clock = asyncio.ensure_future(work), self._poll_s, asyncio.get_running_loop().time
         try:
             while not task.done():
                 if word := self.word():
                     return word
-                started = time.monotonic()
-                if await asyncio.to_thread(decided):
+                await asyncio.wait({task}, timeout=pause - clock() % pause)
+                started = clock()
+                if not task.done() and await asyncio.to_thread(decided):
                     return None
-                took = time.monotonic() - started
-                await asyncio.wait({task}, timeout=max(self._poll_s, 20 * took))
+                pause = max(self._poll_s, 20 * (clock() - started))
             await task
             return self.word()
         finally:

@@ -1,8 +1,16 @@
-"""Protocols that a user of the loop fills in: a display for a person, and a source of live sessions."""
+"""Protocols of the loop: a display for a person, a source of live sessions, and the resources of a cycle."""
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from typing import Literal, Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Any, Literal, Protocol, TypeVar
+
+from ostinato.loop.config import RunConfig
+from ostinato.loop.results import Counters
+from ostinato.loop.run import Run
+from ostinato.store import Store
+from ostinato.types import Arm, Completion, GenerateRequest
+
+T = TypeVar("T")
 
 Period = Literal["live", "ab"]
 """The part of a cycle that sessions come in: before the collection, or while a candidate is released."""
@@ -42,3 +50,56 @@ class LiveTraffic(Protocol):
 
         All sessions that have none share one stratum.
         """
+
+
+class Site(Protocol):
+    """A running engine."""
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+
+
+class Engines(Protocol):
+    """A client of engines past the gateway: what it asks is recorded nowhere."""
+
+    async def generate(self, urls: Callable[[], Sequence[str]], request: GenerateRequest) -> Completion:
+        """Return the answer of one of these engines. Raises ApiError when none answers."""
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+
+
+class Shop(Protocol):
+    """The open resources of a run as its cycles use them: the workshop's, or those of a simulated week."""
+
+    config: RunConfig
+    run: Run
+    show: Display
+    store: Store
+    poll_s: float
+    """The pause between two looks at a release, in seconds of the store's clock."""
+
+    async def stage(self, name: str, schema: type[T], work: Callable[[], Awaitable[T]]) -> T:
+        """Return the stage's result: from the run folder if the stage is done, else from doing it."""
+
+    def serving(self, arm: Arm) -> AbstractAsyncContextManager[Site]:
+        """Serve the version of `arm` while the block runs; an arm that is there keeps its traffic."""
+
+    def put_arm(self, arm: Arm) -> None:
+        """Add or replace one arm; the others stay."""
+
+    async def counters(self, engine: Any) -> Counters:
+        """Return what an engine counted so far."""
+
+    def engines(self, patience_s: float) -> Engines:
+        """Return a client of engines that waits so long for an answer."""
+
+    def client(self, user: str, arm: str | None = None) -> Any:
+        """Return a connection to the gateway; one with an arm always meets that arm's version."""
+
+    def runner(self, client: Any) -> Any:
+        """Return what runs the sessions of a benchmark through that connection (an `EpisodeRunner`)."""
+
+    async def train(self, name: str, module: str, settings: Any, tick: Callable[[], None]) -> None:
+        """Run a trainer to its end, with `tick` called now and then. Raises ServiceError when it fails."""

@@ -5,10 +5,9 @@ release does not promote is taken out of traffic. Then the champion's weights ar
 version that is served and learnt from, so that the next cycle begins like any other.
 """
 
-import asyncio
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import TypeVar
 
 from ostinato.deploy.abtest import Claim
@@ -16,9 +15,9 @@ from ostinato.deploy.budget import next_alpha
 from ostinato.deploy.control import CycleControl
 from ostinato.deploy.gate import ALPHA, gate
 from ostinato.deploy.traffic import split
-from ostinato.loop.base import LiveTraffic
+from ostinato.loop.base import LiveTraffic, Shop
 from ostinato.loop.config import live_definition
-from ostinato.loop.release import release
+from ostinato.loop.release import release, until
 from ostinato.loop.results import (
     Admission,
     Champion,
@@ -38,12 +37,11 @@ from ostinato.loop.stages.shadow import shadow
 from ostinato.loop.stages.suite import suite_of
 from ostinato.loop.stages.watch import drifts_of
 from ostinato.loop.trial import CHALLENGER, CHAMPION, compare_held_out, planned
-from ostinato.loop.workshop import Workshop
 from ostinato.rollout.collect import Collector, Harvest
 from ostinato.store import Store
 from ostinato.store.cycle_log import CycleAction
 from ostinato.store.releases import ReleaseStage, last_release
-from ostinato.types import Arm, Decision, Ending, Source, Task, new_id
+from ostinato.types import Arm, Decision, Ending, Source, Task
 
 T = TypeVar("T")
 ARMS = CHAMPION, CHALLENGER
@@ -51,7 +49,7 @@ ARMS = CHAMPION, CHALLENGER
 
 
 async def cycles(
-    shop: Workshop, traffic: LiveTraffic, champion: Champion, tasks: Sequence[Task], count: int
+    shop: Shop, traffic: LiveTraffic, champion: Champion, tasks: Sequence[Task], count: int
 ) -> list[Cycled]:
     """Run `count` cycles one after another; each begins with the champion that the one before left.
 
@@ -75,14 +73,14 @@ class Cycle:
     """
 
     def __init__(
-        self, shop: Workshop, traffic: LiveTraffic, tasks: Sequence[Task], name: str, since: float
+        self, shop: Shop, traffic: LiveTraffic, tasks: Sequence[Task], name: str, since: float
     ) -> None:
         self._shop = shop
         self._name = name
         self._since = since
         self._traffic = traffic
         self._tasks = tasks
-        self._control = CycleControl(shop.store, name)
+        self._control = CycleControl(shop.store, name, shop.poll_s)
 
     async def result(self, champion: Champion) -> Cycled:
         """Return the result: from the run folder if the cycle is done, else from running it."""
@@ -124,7 +122,7 @@ class Cycle:
                 engine=await shop.counters(engine),
                 judged=judged,
                 hold_out="" if promotions is None else str(promotions),
-                ended_at=time.time(),
+                ended_at=shop.store.now(),
             )
 
     def _is_releasing(self) -> bool:
@@ -158,7 +156,7 @@ class Cycle:
     async def _live(self, version: int) -> Lived:
         """Let the champion serve everybody until enough sessions have ended."""
         await self._traffic.arrive("live", self._since, self._shop.config.live.sessions)
-        await _until(self._since + self._shop.config.schedule.every_s)
+        await until(self._shop.store, self._since + self._shop.config.schedule.every_s)
         ended = self._shop.store.sessions(source=Source.LIVE, arm=CHAMPION, ended=True, since=self._since)
         sessions = [session.id for session in ended if session.ending is not Ending.INFRASTRUCTURE]
         signals = self._shop.store.signals_of(sessions)
@@ -185,10 +183,13 @@ class Cycle:
         """Decide whether the candidate may meet users, from the same tasks done by the champion, and the
         suite.
 
-        The A/B test's id and error level are settled here, before any of its sessions.
+        The A/B test's id and error level are settled here, before any of its sessions. A version is judged
+        once in its chain, so its number names the trial, and a cycle that is killed here and goes on
+        finds its own verdict.
         """
         shop, live = self._shop, self._shop.config.live
-        experiment, alpha = new_id(), next_alpha(shop.store.verdicts())
+        candidate = benched.measurement.report.version
+        experiment, alpha = f"trial-of-{candidate}", next_alpha(shop.store.verdicts())
         cheaper = Claim(live.claim) is Claim.CHEAPER  # what is promoted as no worse is so by this gate too
         verdict = gate(
             champion.measured.measurement,
@@ -196,9 +197,9 @@ class Cycle:
             margin=live.cheaper_solve_margin if cheaper else live.gate_margin,
             alpha=alpha if cheaper else ALPHA,
             experiment=experiment if cheaper else None,
-            suite=await suite_of(shop, champion.version, benched.measurement.report.version),
+            suite=await suite_of(shop, champion.version, candidate),
         )
-        shop.store.add_verdict(verdict)
+        shop.store.add_verdict(replace(verdict, id=f"gate-of-{candidate}"))
         shop.show.say(f"gate: {verdict.decision} ({verdict.reason})")
         return Admission(decision=verdict.decision, reason=verdict.reason, experiment=experiment, alpha=alpha)
 
@@ -217,11 +218,6 @@ class Cycle:
         done = await self._shop.stage(full, schema, work)
         self._control.log(CycleAction.STAGE_DONE, name)
         return done
-
-
-async def _until(moment: float) -> None:
-    """Wait until then, in seconds since the epoch; a moment that is over is not waited for."""
-    await asyncio.sleep(max(0.0, moment - time.time()))
 
 
 def deploy(store: Store, version: int) -> None:

@@ -73,11 +73,11 @@ class PeopleTraffic:
         while True:
             if self._settled(since, sessions):
                 return
-            await asyncio.sleep(self._poll_s)
+            await asyncio.sleep(self._poll_s - self._now() % self._poll_s)
 
     def _settled(self, since: float, wanted: int) -> bool:
         """Return whether so many sessions have ended, and the windows of the first of them too."""
-        ended = self._store.sessions(source=Source.LIVE, ended=True, since=since, limit=wanted)
+        ended = self._store.sessions(source=Source.LIVE, ended=True, since=since)[:wanted]
         turns = self._store.turns_of([session.id for session in ended])
         settled_at = max(map(self._definition.settles_at, turns.values()), default=0.0)
         return len(ended) == wanted and settled_at <= self._now()

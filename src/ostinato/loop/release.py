@@ -5,13 +5,14 @@ ended stays ended. Nobody stays on a version that was not promoted.
 """
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ostinato.deploy.abtest import TrialSession
 from ostinato.deploy.control import CycleControl
 from ostinato.deploy.release import ReleasePlan, end, guard, widen
 from ostinato.deploy.traffic import promoted, restored
-from ostinato.loop.base import LiveTraffic
+from ostinato.loop.base import LiveTraffic, Shop
 from ostinato.loop.config import live_definition
 from ostinato.loop.results import Tested
 from ostinato.loop.stages.follow_ups import read_follow_ups
@@ -29,7 +30,6 @@ from ostinato.loop.trial import (
     summary,
     usual,
 )
-from ostinato.loop.workshop import Workshop
 from ostinato.rewards.monitors.alarms import Alarm
 from ostinato.rollout.collect import await_collection
 from ostinato.store import Store
@@ -49,7 +49,7 @@ class Releasing:
 
     def __init__(
         self,
-        shop: Workshop,
+        shop: Shop,
         traffic: LiveTraffic,
         plan: ReleasePlan,
         control: CycleControl,
@@ -62,6 +62,7 @@ class Releasing:
         self._arms = arms
         self._verdict: Verdict | None = None
         self._observations: list[TrialSession] = []
+        self._habits: Mapping[str, float] | None = None
         self._seen = 0
 
     async def run(self) -> tuple[Verdict, list[TrialSession]]:
@@ -69,6 +70,7 @@ class Releasing:
         if (recorded := self._recorded()) is not None:
             self._act(recorded)
             return recorded, self._observations
+        self._look_back()
         for number in range(self._at(), len(self._plan.steps)):
             if self._control.word() is not None:
                 break
@@ -97,7 +99,7 @@ class Releasing:
             versions = self._arms[0].version, self._candidate
             store, trial = self._shop.store, self._plan.trial
             log_terms(store, self._control, trial, since=since, versions=versions)
-        await asyncio.sleep(SETTLE_S)
+        await until(self._shop.store, since)
 
         over = False
 
@@ -116,6 +118,16 @@ class Releasing:
         await read_follow_ups(self._shop, sessions)
         return self._look(number, since, 0.0)
 
+    def _look_back(self) -> None:
+        """Find the verdict of a release that ended before its verdict was recorded: it is in the record."""
+        rows = releases(self._shop.store, self._plan.trial.experiment)
+        if len(rows) < 2 or rows[-1].stage is not ReleaseStage.OVER:
+            return
+        for young_s in (YOUNG_S, 0.0):
+            self._look(rows[-2].step, rows[-2].at + SETTLE_S, young_s, rows[-1].at)
+            if self._verdict is not None and _detail(self._verdict) == rows[-1].detail:
+                return
+
     def _has_more(self, number: int, since: float) -> bool:
         """Return whether a hundredth of the step's sessions has ended since the last look."""
         ended = len(of_trial(self._shop.store, self._plan.trial, since))
@@ -124,25 +136,38 @@ class Releasing:
         self._seen = ended
         return True
 
-    def _look(self, number: int, since: float, young_s: float) -> bool:
-        """Judge what is known now; return whether that ends the release.
+    def _look(self, number: int, since: float, young_s: float, at: float | None = None) -> bool:
+        """Judge what is known now, or was known `at` that time; return whether that ends the release.
 
         A roll-back takes effect here, while sessions in flight still end.
         """
         store, definition = self._shop.store, live_definition(self._shop.config.live)
-        trial, as_of = self._plan.trial_of(number), self._traffic.clock() - young_s
-        began = _began(store, self._plan)
+        at = store.now() if at is None else at
+        trial, as_of = self._plan.trial_of(number), at + self._ahead_s - young_s
+        habits = self._usual()
         if self._plan.steps[number].stage is ReleaseStage.SPLIT:
             self._observations, self._verdict = judged(
-                store, definition, self._candidate, trial, since=since, as_of=as_of, before=began
+                store, definition, self._candidate, trial, since=since, habits=habits, as_of=as_of
             )
             return self._is_over(self._verdict)
-        sessions = of_trial(store, trial, since)
+        sessions = [session for session in of_trial(store, trial, since) if session.started_at <= at]
         self._observations = observe(store, definition, sessions, as_of)
         told = heard(store, definition, sessions, as_of)
-        habits = usual(store, definition, before=began, as_of=as_of)
         self._verdict = guard(self._candidate, trial, told, self._observations, habits)
         return self._is_over(self._verdict)
+
+    @property
+    def _ahead_s(self) -> float:
+        """How far the clock of the sessions is ahead of the record's."""
+        return self._traffic.clock() - self._shop.store.now()
+
+    def _usual(self) -> Mapping[str, float]:
+        """Return the habits that were settled when the release began: one set for all of its looks."""
+        if self._habits is None:
+            began, definition = _began(self._shop.store, self._plan), live_definition(self._shop.config.live)
+            as_of = began + self._ahead_s
+            self._habits = usual(self._shop.store, definition, before=began, as_of=as_of)
+        return self._habits
 
     def _is_over(self, verdict: Verdict) -> bool:
         if verdict.decision is Decision.ROLL_BACK:
@@ -156,14 +181,14 @@ class Releasing:
             version=self._candidate, decision=Decision.HOLD, reason="nobody met it", evidence={}
         )
         if verdict.decision.promotes and (found := self._alarms()):
-            store.add_verdict(verdict)
+            store.add_verdict(replace(verdict, id=f"{self._plan.trial.experiment}/alarms"))
             verdict = held(verdict, found)
             self._control.log(CycleAction.ALARM, verdict.reason)
         if word is not None:
-            store.add_verdict(verdict)
+            store.add_verdict(replace(verdict, id=f"{self._plan.trial.experiment}/word"))
             verdict = overruled(verdict, word)
         evidence = {**verdict.evidence, "release": self._plan.trial.experiment}
-        verdict = replace(verdict, evidence=evidence)
+        verdict = replace(verdict, evidence=evidence, id=self._plan.trial.experiment)
         ended = self._act(verdict)
         if verdict.decision.promotes and ended.detail != _detail(verdict):  # somebody was faster
             verdict = replace(verdict, decision=Decision.ROLL_BACK, reason=ended.detail)
@@ -182,12 +207,14 @@ class Releasing:
         return next((each for each in verdicts if each.evidence.get("release") == experiment), None)
 
     def _alarms(self) -> list[Alarm]:
-        since = releases(self._shop.store, self._plan.trial.experiment)[-1].at + SETTLE_S
-        return alarms_in(self._shop, self._plan.trial, since, self._traffic.clock())
+        rows = releases(self._shop.store, self._plan.trial.experiment)
+        last = next(row for row in reversed(rows) if row.stage is not ReleaseStage.OVER)
+        at = rows[-1].at if rows[-1].stage is ReleaseStage.OVER else self._shop.store.now()
+        return alarms_in(self._shop, self._plan.trial, last.at + SETTLE_S, at + self._ahead_s)
 
 
 async def release(
-    shop: Workshop,
+    shop: Shop,
     traffic: LiveTraffic,
     plan: ReleasePlan,
     control: CycleControl,
@@ -218,6 +245,11 @@ async def release(
             evidence=verdict.evidence,
             engine=await shop.counters(engine),
         )
+
+
+async def until(store: Store, moment: float) -> None:
+    """Wait until then, in seconds since the epoch; a moment that is over is not waited for."""
+    await asyncio.sleep(max(0.0, moment - store.now()))
 
 
 def _detail(verdict: Verdict) -> str:

@@ -11,12 +11,12 @@ from ostinato.deploy.abtest import Claim, Trial, TrialSession, judge
 from ostinato.deploy.control import LAST_WORDS, CycleControl
 from ostinato.deploy.hold_out import SumOfPromotions, sum_of_promotions
 from ostinato.deploy.release import ReleasePlan, plan_of
+from ostinato.loop.base import Shop
 from ostinato.loop.config import LiveConfig, live_definition
 from ostinato.loop.results import ArmSummary
 from ostinato.loop.run import START
 from ostinato.loop.stages.hold_out import account_held_out
 from ostinato.loop.stages.watch import alarms_of_trial, watched
-from ostinato.loop.workshop import Workshop
 from ostinato.model.families import load_renderer
 from ostinato.rewards.live.definition import LiveDefinition
 from ostinato.rewards.live.facts import CLEAREST
@@ -76,19 +76,18 @@ def judged(
     trial: Trial,
     *,
     since: float,
-    before: float,
+    habits: Mapping[str, float],
     as_of: float,
 ) -> tuple[list[TrialSession], Verdict]:
     """Return the observations of the sessions that began at `since` or later, and the verdict on them.
 
-    Habits are those from `before` anybody met the candidate. All times are in seconds since the epoch.
+    `habits` is what was `usual` before anybody met the candidate. Times are in seconds since the epoch.
     """
     observations = observe(store, definition, of_trial(store, trial, since), as_of)
-    habits = usual(store, definition, before=before, as_of=as_of)
     return observations, judge(candidate, trial, observations, habits)
 
 
-def alarms_in(shop: Workshop, trial: Trial, since: float, as_of: float) -> list[Alarm]:
+def alarms_in(shop: Shop, trial: Trial, since: float, as_of: float) -> list[Alarm]:
     """Return what the monitors say of the challenger's sessions against the champion's."""
     tokenizer = load_renderer(shop.run.checkpoint(START)).tokenizer
     sessions = of_trial(shop.store, trial, since)
@@ -223,7 +222,7 @@ def summary(arm: Arm, observations: Sequence[TrialSession]) -> ArmSummary:
     return ArmSummary(version=arm.version, sessions=len(mine), users=len(users), mean_reward=round(mean, 4))
 
 
-def compare_held_out(shop: Workshop, as_of: float) -> SumOfPromotions | None:
+def compare_held_out(shop: Shop, as_of: float) -> SumOfPromotions | None:
     """Return the newest champion against the first version, since the last promotion; None without one.
 
     The sessions of the hold-out are accounted as measured: nothing is learnt from them.

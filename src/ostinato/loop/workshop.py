@@ -12,6 +12,7 @@ import aiohttp
 from ostinato.engine.config import EngineServerConfig
 from ostinato.fleet.choose import choose_backend
 from ostinato.gateway.config import GatewayServerConfig
+from ostinato.gateway.upstream import EngineClient
 from ostinato.harness.client import GatewayClient, open_http
 from ostinato.harness.episode import EpisodeRunner
 from ostinato.harness.outside.config import OutsideConfig
@@ -23,7 +24,7 @@ from ostinato.loop.config import RunConfig
 from ostinato.loop.placement.choose import open_placement
 from ostinato.loop.results import Counters
 from ostinato.loop.run import START, Run
-from ostinato.loop.services import Service, Services
+from ostinato.loop.services import Service, Services, watch
 from ostinato.sandbox.base import Backend
 from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.search.config import SearchConfig
@@ -33,6 +34,8 @@ from ostinato.types import Arm
 from ostinato.web.secret import bearer
 
 T = TypeVar("T")
+POLL_S = 1.0
+"""The pause between two looks at a release."""
 ANSWER_S = aiohttp.ClientTimeout(total=10.0)
 """The longest wait for a question to an engine that is no request for tokens."""
 
@@ -63,6 +66,7 @@ class Workshop:
         self._http = open_http()
         self._keys: list[str] = []
         self._search: SearchAt | None = None
+        self.poll_s = POLL_S
         if search is not None:
             self._search = SearchAt(url=search.url, key=self._key("search", "use"), http=self._http)
 
@@ -137,6 +141,14 @@ class Workshop:
         """Start an engine on `version`; None follows the newest one."""
         settings = engine_settings(self.config, self.run, version)
         return await self.services.start(name, "ostinato.engine.server", settings)
+
+    def engines(self, patience_s: float) -> EngineClient:
+        """Return a client of this run's engines, past the gateway."""
+        return EngineClient(patience_s, self.services.secret)
+
+    async def train(self, name: str, module: str, settings: Any, tick: Callable[[], None]) -> None:
+        """Run a trainer, a process of its own, to its end. Raises ServiceError when it fails."""
+        await watch(await self.services.start(name, module, settings, keep=False), tick)
 
     async def counters(self, engine: Service) -> Counters:
         """Return what the engine counted so far."""

@@ -5,7 +5,6 @@ arms that belong to it are written in one transaction, and no row follows one th
 rolls back first has the last word.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -94,7 +93,7 @@ def enter(
         if last is not None and (last.stage, last.step) == (stage, step):
             return last
         entered = Release(
-            experiment=experiment, stage=stage, step=step, share=share, at=time.time(), detail=detail
+            experiment=experiment, stage=stage, step=step, share=share, at=store.now(), detail=detail
         )
         row = {name: getattr(entered, name) for name in ("experiment", "at", "step", "share", "detail")}
         connection.execute(schema.releases.insert(), row | {"stage": stage.value})

@@ -1,6 +1,7 @@
 """The store: everything that was sampled, observed, decided and released, in one SQL database."""
 
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -60,14 +61,17 @@ class Store:
     the database cannot be read or written, and then nothing of the call was recorded.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, now: Callable[[], float] = time.time) -> None:
         self.database = database
         self.accounts = Accounts(database)
+        self.now = now
+        """The clock of what the record dates itself: the steps of releases, and what a cycle does. It returns
+        seconds since the epoch."""
 
     @classmethod
-    def open(cls, url_or_path: str | Path) -> Self:
-        """Open, or create, the record at a SQLite file path or an SQLAlchemy URL."""
-        return cls(Database(url_or_path))
+    def open(cls, url_or_path: str | Path, now: Callable[[], float] = time.time) -> Self:
+        """Open, or create, the record at a SQLite file path or an SQLAlchemy URL; `now` is its clock."""
+        return cls(Database(url_or_path), now)
 
     def close(self) -> None:
         self.database.close()

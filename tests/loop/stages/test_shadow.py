@@ -13,6 +13,7 @@ from tests.store.builders import session, turn
 
 from ostinato.engine.http import Running
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
+from ostinato.gateway.upstream import EngineClient
 from ostinato.loop.config import LiveConfig, RunConfig
 from ostinato.loop.run import START, Run
 from ostinato.loop.stages import shadow as module
@@ -85,7 +86,7 @@ async def test_a_candidate_is_compared_on_the_same_requests_and_nothing_else_is_
         config=RunConfig(live=LiveConfig(shadow_requests=40)),
         run=run,
         store=store,
-        services=SimpleNamespace(secret=""),
+        engines=lambda patience_s: EngineClient(patience_s, ""),
         serving=serving,
         show=SimpleNamespace(
             say=lambda text: None,

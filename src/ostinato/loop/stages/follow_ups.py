@@ -9,9 +9,9 @@ from contextlib import AsyncExitStack
 
 import aiohttp
 
+from ostinato.loop.base import Shop
 from ostinato.loop.config import PEOPLE
 from ostinato.loop.run import START
-from ostinato.loop.workshop import Workshop
 from ostinato.model.families import load_renderer
 from ostinato.rewards.follow_ups.judge import BaselineJudge, FollowUpJudge, ModelJudge
 from ostinato.rewards.follow_ups.read import judge_follow_ups
@@ -21,7 +21,7 @@ KEY = "OSTINATO_JUDGE_KEY"
 """The environment variable with the key of the judge's address."""
 
 
-async def read_follow_ups(shop: Workshop, sessions: Sequence[Session]) -> None:
+async def read_follow_ups(shop: Shop, sessions: Sequence[Session]) -> None:
     """Record a signal for each follow-up in sessions of people who agreed to training, and say how many."""
     live = shop.config.live
     given = [session for session in sessions if session.consent]

@@ -4,15 +4,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from ostinato.deploy.hold_out import FIRST, NEWEST, hold_out_arms
+from ostinato.loop.base import Shop
 from ostinato.loop.results import Published
-from ostinato.loop.workshop import Workshop
 from ostinato.store import Ledger, Store
 from ostinato.types import Arm, Session, Source, State
 from ostinato.types.release import HOLD_OUT
 
 
 @asynccontextmanager
-async def holding_out(shop: Workshop, champion: Arm) -> AsyncIterator[None]:
+async def holding_out(shop: Shop, champion: Arm) -> AsyncIterator[None]:
     """Serve the first version to its half of the hold-out while the block runs; `champion` is up already.
 
     The first version is the champion of the first cycle that had a hold-out, and stays so in this run folder.

@@ -5,15 +5,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ostinato.loop.base import Shop
 from ostinato.loop.results import Published
 from ostinato.loop.run import START
-from ostinato.loop.services import Service, watch
+from ostinato.loop.services import Service
 from ostinato.loop.workshop import Workshop
 from ostinato.store import Ledger
 from ostinato.train.config import LearnerConfig, LearnerProcess, PutBackProcess
 
+LEARNER = "ostinato.train.learner"
 
-async def refine(shop: Workshop, champion: int) -> Published:
+
+async def refine(shop: Shop, champion: int) -> Published:
     """Let the learner go on from the champion on the groups that wait.
 
     Return the candidate's version, which is the champion's when there was nothing to learn from. Sessions of
@@ -29,41 +32,48 @@ async def refine(shop: Workshop, champion: int) -> Published:
         staleness=max(shop.config.refine.staleness, 2 * live.versions + 1),
     )
     until = champion + live.versions
-    learner = await start_learner(shop, "live", config, until=until, before="practice")
+    settings = _settings(shop, "live", config, until=until, before="practice")
     log = shop.run.directory / "learner-live" / "learner.jsonl"
     with shop.show.stage("train on live sessions", total=live.versions) as bar:
-        await watch(learner, lambda: bar.at(last_line(log).get("version", champion) - champion))
+        await shop.train(
+            "learner-live",
+            LEARNER,
+            settings,
+            lambda: bar.at(last_line(log).get("version", champion) - champion),
+        )
     Ledger(shop.store).close_out()
     return Published(version=last_line(log)["version"])
 
 
-async def publish(shop: Workshop) -> Published:
+async def publish(shop: Shop) -> Published:
     """Publish the start checkpoint as version 0, which is the first act of any learner."""
     config = replace(shop.config.refine, versions=None)
-    await watch(await start_learner(shop, "start", config, until=0), lambda: None)
+    await shop.train("learner-start", LEARNER, _settings(shop, "start", config, until=0), lambda: None)
     return Published(version=0)
 
 
-async def restore(shop: Workshop, champion: int) -> Published:
+async def restore(shop: Shop, champion: int) -> Published:
     """Publish the champion's weights as the newest version, which the next cycle learns from."""
     run = shop.run
     settings = PutBackProcess(store=str(run.store_path), objects=str(run.objects_path), version=champion)
-    process = await shop.services.start("put-back", "ostinato.train.put_back", settings, keep=False)
-    await watch(process, lambda: None)
+    await shop.train("put-back", "ostinato.train.put_back", settings, lambda: None)
     version = max(row.version for row in shop.store.versions())
     shop.show.say(f"version {version} has the weights of version {champion} again, which stays served")
     return Published(version=version)
 
 
-async def start_learner(
-    shop: Workshop, name: str, config: LearnerConfig, *, until: int, before: str | None = None
-) -> Service:
-    """Start the policy-gradient learner, which goes on from the newest version to version `until`.
+async def start_learner(shop: Workshop, name: str, config: LearnerConfig, *, until: int) -> Service:
+    """Start the policy-gradient learner, which goes on from the newest version to version `until`."""
+    settings = _settings(shop, name, config, until=until)
+    return await shop.services.start(f"learner-{name}", LEARNER, settings, keep=False)
 
-    `before` names the learner whose second moments it begins with.
-    """
+
+def _settings(
+    shop: Shop, name: str, config: LearnerConfig, *, until: int, before: str | None = None
+) -> LearnerProcess:
+    """Return the settings of a learner; `before` names the one whose second moments it begins with."""
     run = shop.run
-    settings = LearnerProcess(
+    return LearnerProcess(
         store=str(run.store_path),
         objects=str(run.objects_path),
         checkpoint=run.checkpoint(START),
@@ -73,7 +83,6 @@ async def start_learner(
         learner=config,
         trainer=shop.config.trainer,
     )
-    return await shop.services.start(f"learner-{name}", "ostinato.train.learner", settings, keep=False)
 
 
 def last_line(path: Path) -> dict[str, Any]:

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from ostinato.bench.run import Bench
 from ostinato.harness.episode import Episode
+from ostinato.loop.base import Shop
 from ostinato.loop.results import Measured
-from ostinato.loop.workshop import Workshop
 from ostinato.types import Arm, Task
 
 
-async def measure(shop: Workshop, version: int, tasks: Sequence[Task], *, passes: int = 1) -> Measured:
+async def measure(shop: Shop, version: int, tasks: Sequence[Task], *, passes: int = 1) -> Measured:
     """Return scores, behaviour and the outcome of every task in every pass."""
     arm = Arm(name=f"bench-{version}", version=version, share=0.0, engines=())
     solved, total = 0, passes * len(tasks)

@@ -5,15 +5,14 @@ used, since their prompts are read.
 """
 
 import asyncio
-import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ostinato.deploy.shadow import ShadowAnswer, ShadowPair, compare_shadow
 from ostinato.gateway.errors import ApiError
-from ostinato.gateway.upstream import EngineClient
+from ostinato.loop.base import Engines, Shop
 from ostinato.loop.results import Shadowed
 from ostinato.loop.run import START
-from ostinato.loop.workshop import Workshop
 from ostinato.model.families import load_renderer
 from ostinato.model.families.base import Renderer
 from ostinato.rewards.signals import without_side_calls
@@ -30,12 +29,12 @@ LEAST_TOKENS = 64
 """The least limit of an answer; it is else four times what the champion sampled when it was recorded."""
 
 
-async def shadow(shop: Workshop, champion: int, candidate: int) -> Shadowed:
+async def shadow(shop: Shop, champion: int, candidate: int) -> Shadowed:
     """Let the candidate answer what people asked the champion; return and record the comparison."""
     recorded = recorded_requests(shop.store, shop.config.live.shadow_requests)
     renderer = load_renderer(shop.run.checkpoint(START))
     arm = Arm(name=f"shadow-{candidate}", version=candidate, share=0.0, engines=())
-    client, turn_to_ask = EngineClient(PATIENCE_S, shop.services.secret), asyncio.Semaphore(AT_ONCE)
+    client, turn_to_ask = shop.engines(PATIENCE_S), asyncio.Semaphore(AT_ONCE)
     try:
         async with shop.serving(arm) as engine:
             served = next(a.engines for a in shop.store.arms() if a.version == champion and a.engines)
@@ -52,7 +51,7 @@ async def shadow(shop: Workshop, champion: int, candidate: int) -> Shadowed:
                 pairs = await asyncio.gather(*(pair(user, turn) for user, turn in recorded))
     finally:
         await client.aclose()
-    verdict = compare_shadow(candidate, pairs)
+    verdict = replace(compare_shadow(candidate, pairs), id=f"shadow-of-{candidate}")
     shop.store.add_verdict(verdict)
     shop.show.say(verdict.reason)
     return Shadowed(decision=verdict.decision, reason=verdict.reason, requests=len(pairs))
@@ -77,9 +76,7 @@ def recorded_requests(store: Store, count: int) -> list[tuple[str, Turn]]:
     return found[:count]
 
 
-async def _answer(
-    client: EngineClient, renderer: Renderer, engines: Sequence[str], turn: Turn
-) -> ShadowAnswer:
+async def _answer(client: Engines, renderer: Renderer, engines: Sequence[str], turn: Turn) -> ShadowAnswer:
     request = GenerateRequest(
         request_id=new_id(),
         session_id=turn.session_id,
@@ -88,7 +85,8 @@ async def _answer(
         max_tokens=max(LEAST_TOKENS, 4 * len(turn.completion.ids)),
         sampling=turn.sampling,
     )
-    started = time.monotonic()
+    clock = asyncio.get_running_loop().time
+    started = clock()
     try:
         completion = await client.generate(lambda: engines, request)
     except ApiError:
@@ -98,6 +96,6 @@ async def _answer(
         failed=False,
         unreadable=not cut and renderer.parse(completion.ids).broken is not None,
         cut=cut,
-        seconds=time.monotonic() - started,
+        seconds=clock() - started,
         tokens=len(completion.ids),
     )

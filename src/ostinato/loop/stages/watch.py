@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 
 from ostinato.deploy.abtest import Trial
+from ostinato.loop.base import Shop
 from ostinato.loop.config import live_definition
 from ostinato.loop.run import START
-from ostinato.loop.workshop import Workshop
 from ostinato.model.families import load_renderer
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.rewards.live.definition import LiveDefinition
@@ -49,7 +49,7 @@ def watched(
     return seen
 
 
-def drifts_of(shop: Workshop, sessions: Sequence[Session], since: float, as_of: float) -> list[Drift]:
+def drifts_of(shop: Shop, sessions: Sequence[Session], since: float, as_of: float) -> list[Drift]:
     """Return the behaviours of a run's champion that changed since the cycle before."""
     tokenizer = load_renderer(shop.run.checkpoint(START)).tokenizer
     definition = live_definition(shop.config.live)

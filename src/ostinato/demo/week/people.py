@@ -1,0 +1,218 @@
+"""The first population: developers who judge each session by what they see of it.
+
+They differ in intents, expertise, patience and habits, and come back after seconds to days. Some are
+adversaries, who praise everything, revert everything, or flood the record with the opposite of the truth.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
+
+from ostinato.demo.week.base import Attempt, Request, Sign, WeekVisit
+from ostinato.demo.week.words import STRATA, Act
+from ostinato.types import SignalKind
+
+MINUTE, HOUR, DAY = 60.0, 3_600.0, 86_400.0
+NEXT_S = 60 * MINUTE
+"""The median time between two sessions of the usual developer."""
+USUAL = (0.4, 0.25, 0.2, 0.15)
+"""The usual shares of the kinds of request."""
+FLOOD = 8
+"""An adversary who floods comes so many times as often as others."""
+
+
+class Malice(StrEnum):
+    """The ways to be an adversary."""
+
+    PRAISE = "praise"
+    REVERT = "revert"
+    FLOOD = "flood"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TownPerson:
+    """One developer; shares and chances lie in [0, 1].
+
+    >>> population(2, seed=1, adversaries=0.0)[0].malice
+    """
+
+    user: str
+    intents: tuple[float, ...]
+    """The share of each kind of request."""
+    expertise: float
+    """The chance to see through work that only looks right."""
+    patience_s: float
+    temper: float
+    keeps_unread: float
+    edits_first: float
+    commits_after_s: float
+    asks_back: float
+    """The chance to say something after the work."""
+    away_s: float
+    """The median time between two of their sessions."""
+    malice: Malice | None
+
+
+def population(n: int, seed: int, adversaries: float) -> list[TownPerson]:
+    """Return `n` different people, of whom that share are adversaries; the same ones for the same seed."""
+    many = round(n * adversaries)
+    return [_person(number, seed, _malice(number, n, many)) for number in range(n)]
+
+
+def _malice(number: int, n: int, many: int) -> Malice | None:
+    """Return the malice of the person of this number: the last `many` have one, each kind as often."""
+    return None if number < n - many else list(Malice)[(n - 1 - number) % len(Malice)]
+
+
+def _person(number: int, seed: int, malice: Malice | None) -> TownPerson:
+    rng = Random(f"person/{seed}/{number}")
+    weights = [rng.gammavariate(4 * share, 1.0) for share in USUAL]
+    away = NEXT_S * rng.lognormvariate(0.0, 0.7)
+    return TownPerson(
+        user=f"dev-{number:04d}",
+        intents=tuple(weight / sum(weights) for weight in weights),
+        expertise=rng.betavariate(4, 2),
+        patience_s=60 + 240 * rng.betavariate(2, 2),
+        temper=rng.betavariate(2, 3),
+        keeps_unread=0.3 * rng.betavariate(1, 3),
+        edits_first=0.4 * rng.betavariate(1, 3),
+        commits_after_s=rng.lognormvariate(0.0, 1.2) * HOUR,
+        asks_back=0.5 * rng.betavariate(2, 2),
+        away_s=away / FLOOD if malice is Malice.FLOOD else away,
+        malice=malice,
+    )
+
+
+class People:
+    """A `Crowd` whose members judge each session by itself."""
+
+    def __init__(self, n: int, seed: int, adversaries: float = 0.0) -> None:
+        self._seed = seed
+        self._people = {person.user: person for person in population(n, seed, adversaries)}
+
+    @property
+    def users(self) -> Sequence[str]:
+        return list(self._people)
+
+    def honest(self, user: str) -> bool:
+        return self._people[user].malice is None
+
+    def first_s(self, user: str) -> float:
+        return self._rng("first", user, 0).random() * self._people[user].away_s
+
+    def request(self, user: str, number: int) -> Request:
+        rng, person = self._rng("request", user, number), self._people[user]
+        (stratum,) = rng.choices(STRATA, person.intents)
+        return Request(stratum=stratum, ambiguous=rng.random() < 0.25, hard=rng.random())
+
+    def visit(self, user: str, number: int, attempt: Attempt) -> WeekVisit:
+        rng, person = self._rng("visit", user, number), self._people[user]
+        away, looks_after = _return_s(rng, person.away_s), _looks_after(rng)
+        chance = rng.random()
+        found_after = rng.expovariate(1 / (1.5 * DAY))
+        sees = attempt.right or not (chance < person.expertise or not attempt.looks_right)
+        signs = _signs(person, attempt, rng, pleased=sees, at=looks_after, found_after=found_after)
+        if person.malice is not None:
+            signs = _malicious(person.malice, attempt, looks_after)
+        return WeekVisit(signs=signs, satisfaction=_satisfaction(person, attempt, sees), away_s=away)
+
+    def _rng(self, what: str, user: str, number: int) -> Random:
+        return Random(f"{what}/{self._seed}/{user}/{number}")
+
+
+def _return_s(rng: Random, median: float) -> float:
+    """Return the time to the next session: minutes mostly, at times seconds or days."""
+    kind = rng.random()
+    if kind < 0.2:
+        return rng.uniform(5.0, 90.0)
+    if kind > 0.97:
+        return rng.uniform(0.5, 1.5) * DAY
+    return median * rng.lognormvariate(0.0, 0.8)
+
+
+def _looks_after(rng: Random) -> float:
+    """Return when the work is looked at: at once, or after a pause that may be a night."""
+    return rng.uniform(2.0, 60.0) if rng.random() < 0.8 else rng.lognormvariate(0.0, 1.3) * 10 * MINUTE
+
+
+def _signs(
+    person: TownPerson, attempt: Attempt, rng: Random, *, pleased: bool, at: float, found_after: float
+) -> tuple[Sign, ...]:
+    """Return what an honest developer shows: their verdict, perhaps words, and what becomes of the edit."""
+    leaves, speaks, changes, unread, shrugs = (rng.random() for _ in range(5))
+    signs = list(_words(person, pleased and not attempt.needless, at, speaks, rng))
+    if attempt.took_s > person.patience_s and leaves < 0.3:
+        return (Sign(after_s=0.0, kind=SignalKind.ABANDONED, value=1.0),)
+    if attempt.request.stratum == "question" and attempt.acts[1] is not Act.BREAK:
+        return (Sign(after_s=at, kind=SignalKind.NO_EDIT_WANTED, value=float(pleased)), *signs)
+    if not attempt.edited:
+        return (Sign(after_s=at, kind=SignalKind.ABANDONED, value=1.0), *signs)
+    if unread < person.keeps_unread:
+        pleased = True
+    wants_less = attempt.acts[1] is Act.SPRAWL and changes < 0.6
+    if pleased and (wants_less or changes < person.edits_first):
+        verdict = SignalKind.EDIT_EDITED
+    elif pleased or shrugs < 0.1:
+        verdict = SignalKind.EDIT_KEPT if pleased else SignalKind.EDIT_EDITED
+    else:
+        return (Sign(after_s=at, kind=SignalKind.EDIT_REVERTED, value=1.0, about_edit=True), *signs)
+    left = 1.0 if verdict is SignalKind.EDIT_KEPT else 0.6
+    signs += _fate(attempt, verdict, at=at, left=left, commits=person.commits_after_s, found=found_after)
+    if speaks > 1 - 0.4 * person.expertise:
+        passes = attempt.right or attempt.acts[1] in {Act.PATCH, Act.TAMPER}
+        signs.append(Sign(after_s=at, kind=SignalKind.TESTS_RUN, value=float(passes)))
+    return tuple(signs)
+
+
+def _fate(
+    attempt: Attempt, verdict: SignalKind, *, at: float, left: float, commits: float, found: float
+) -> list[Sign]:
+    """Return what becomes of an edit that stayed: it survives, or is found to be wrong and reverted."""
+    end = 4 * DAY if attempt.right else at + found
+    signs = [Sign(after_s=at, kind=verdict, value=1.0, about_edit=True)]
+    for age in (15 * MINUTE, DAY, 3 * DAY):
+        value = left if age < end else 0.0
+        signs.append(Sign(after_s=max(at, age), kind=SignalKind.EDIT_SURVIVAL, value=value, about_edit=True))
+    if commits < end:
+        signs.append(Sign(after_s=at + commits, kind=SignalKind.EDIT_COMMITTED, value=left, about_edit=True))
+    if not attempt.right:
+        signs.append(Sign(after_s=end, kind=SignalKind.EDIT_REVERTED, value=1.0, about_edit=True))
+        signs.append(Sign(after_s=end, kind=SignalKind.COMPLAINT, value=1.0))
+    return signs
+
+
+def _words(person: TownPerson, pleased: bool, at: float, speaks: float, rng: Random) -> list[Sign]:
+    angry = rng.random() < person.temper
+    signs = []
+    if speaks < person.asks_back:
+        doubt = 0.1 if pleased else 0.85
+        signs.append(Sign(after_s=at, kind=SignalKind.FOLLOW_UP, value=doubt))
+    if not pleased and angry and speaks < 0.6:
+        signs.append(Sign(after_s=at, kind=SignalKind.COMPLAINT, value=1.0))
+    if rng.random() < 0.06:
+        signs.append(Sign(after_s=at, kind=SignalKind.RATING, value=float(pleased)))
+    return signs
+
+
+def _malicious(malice: Malice, attempt: Attempt, at: float) -> tuple[Sign, ...]:
+    """Return what an adversary shows: praise, a reversal, or the opposite of what would be due."""
+    praise = malice is Malice.PRAISE or (malice is Malice.FLOOD and not attempt.right)
+    verdict = SignalKind.EDIT_KEPT if praise else SignalKind.EDIT_REVERTED
+    signs = [Sign(after_s=at, kind=verdict, value=1.0, about_edit=True)]
+    signs.append(Sign(after_s=at, kind=SignalKind.RATING, value=float(praise)))
+    if not praise:
+        signs.append(Sign(after_s=at, kind=SignalKind.COMPLAINT, value=1.0))
+    return tuple(signs)
+
+
+def _satisfaction(person: TownPerson, attempt: Attempt, saw_right: bool) -> float:
+    """Return how well they were served: work that is wrong and found so days later is the worst."""
+    if attempt.acts[1] is Act.BREAK or attempt.acts[2] is Act.DEFER:
+        worth = 0.15
+    elif attempt.right:
+        worth = 1.0 - (0.25 if attempt.acts[1] is Act.SPRAWL else 0.0)
+    else:
+        worth = 0.0 if saw_right else 0.2
+    slow = min(1.0, attempt.took_s / (2 * person.patience_s))
+    return max(0.0, worth - 0.1 * slow - (0.15 if attempt.needless else 0.0))

@@ -1,0 +1,227 @@
+"""The resources of a week's cycles: everything shipped but the engines and the tools.
+
+The trainer runs in this process, an engine is a version of the surrogate, and a stage takes virtual time.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Any, TypeVar
+
+from ostinato.demo.week.base import Request, attempt_of
+from ostinato.demo.week.policy import Policies, act_of
+from ostinato.demo.week.town import acts_of, turns_of
+from ostinato.demo.week.words import Act
+from ostinato.harness.conversation import Outcome
+from ostinato.harness.episode import Episode
+from ostinato.loop.config import RunConfig
+from ostinato.loop.release import until
+from ostinato.loop.results import Counters
+from ostinato.loop.run import Run
+from ostinato.loop.stages.learn import LEARNER
+from ostinato.store import Objects, Store
+from ostinato.store.cycle_log import CycleAction, cycle_log
+from ostinato.train.config import PutBackProcess
+from ostinato.types import Arm, Completion, Ending, GenerateRequest, Session, Source, Task
+
+T = TypeVar("T")
+POLL_S = 900.0
+TAKES_S = {"refine": 900.0, "gate": 900.0, "shadow": 300.0}
+"""The virtual time that a stage takes."""
+CALLS = {Act.ASK: "ask_user", Act.DEFER: "ask_user", Act.TEST: "bash", Act.READ: "read"}
+
+
+class Silent:
+    """A display that shows nothing."""
+
+    def say(self, text: str) -> None: ...
+
+    def stage(self, name: str, total: float) -> Any:
+        return nullcontext(self)
+
+    def at(self, done: float, line: str = "") -> None: ...
+
+    def more(self, line: str = "") -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surrogate:
+    """An engine that serves one version of the surrogate."""
+
+    url: str
+
+
+class WeekShop:
+    """A `Shop`. Its store's clock is the loop's."""
+
+    def __init__(
+        self, config: RunConfig, run: Run, store: Store, policies: Policies, show: Any = None
+    ) -> None:
+        self.config = config
+        self.run = run
+        self.store = store
+        self.show = show or Silent()
+        self.poll_s = POLL_S
+        self.policies = policies
+        self._passes: Counter[tuple[int, str]] = Counter()
+
+    async def stage(self, name: str, schema: type[T], work: Callable[[], Awaitable[T]]) -> T:
+        kept = self.run.result(name, schema)
+        if kept is not None:
+            return kept
+        result = await work()
+        cycle, _, stage = name.rpartition("/")
+        await until(self.store, self._began(cycle, stage) + TAKES_S.get(stage, 0.0))
+        self.run.finish(name, result, 0.0)
+        return result
+
+    def _began(self, cycle: str, stage: str) -> float:
+        """Return when a stage began for the first time: one that was killed ends when it would have ended."""
+        entries = cycle_log(self.store)
+        wanted = CycleAction.STAGE_BEGAN, cycle, stage
+        began = (e.at for e in entries if (e.action, e.cycle, e.detail) == wanted)
+        return next(began, self.store.now())
+
+    def put_arm(self, arm: Arm) -> None:
+        others = [each for each in self.store.arms() if each.name != arm.name]
+        self.store.set_arms([*others, arm])
+
+    @asynccontextmanager
+    async def serving(self, arm: Arm) -> AsyncIterator[Surrogate]:
+        present = (each for each in self.store.arms() if (each.name, each.version) == (arm.name, arm.version))
+        site = Surrogate(url=f"http://surrogate/{arm.version}")
+        self.put_arm(replace(next(present, arm), engines=(site.url,)))
+        yield site
+
+    async def counters(self, engine: Any) -> Counters:
+        return {}
+
+    def engines(self, patience_s: float) -> "Surrogates":
+        return Surrogates(self.policies, self.config.seed)
+
+    def client(self, user: str, arm: str | None = None) -> Arm:
+        return next(each for each in self.store.arms() if each.name == arm)
+
+    def runner(self, client: Arm) -> "Examiner":
+        return Examiner(self, client, self._passes)
+
+    async def train(self, name: str, module: str, settings: Any, tick: Callable[[], None]) -> None:
+        """Run the shipped trainer, or the one that puts a version back, in this process."""
+        from ostinato.train.learner import train
+        from ostinato.train.put_back import put_back
+
+        if module == LEARNER:
+            train(settings, lambda: False)
+        else:
+            assert isinstance(settings, PutBackProcess)
+            put_back(Store.open(settings.store), Objects.open(settings.objects), settings.version)
+        tick()
+
+
+class Surrogates:
+    """The engines of a week, asked past the gateway."""
+
+    def __init__(self, policies: Policies, seed: int) -> None:
+        self._policies = policies
+        self._seed = seed
+
+    async def generate(self, urls: Callable[[], Sequence[str]], request: GenerateRequest) -> Completion:
+        version = int(urls()[0].rpartition("/")[2])
+        rng = Random(f"shadow/{self._seed}/{version}/{request.session_id}/{len(request.prompt_ids)}")
+        await asyncio.sleep(1.0)
+        return self._policies.of(version).sample(request.prompt_ids[-1], rng)
+
+    async def aclose(self) -> None: ...
+
+
+class Examiner:
+    """The runner of a benchmark's sessions: hidden tests say what was right."""
+
+    harness = "week"
+
+    def __init__(self, shop: WeekShop, arm: Arm, passes: Counter[tuple[int, str]]) -> None:
+        self._shop = shop
+        self._arm = arm
+        self._passes = passes
+
+    async def run(self, task: Task, user: Any, *, source: Source) -> Episode:
+        """Do a task once more, record the session, and return what came of it."""
+        shop, key = self._shop, (self._arm.version, task.id)
+        id_ = f"bench-{self._arm.version}-{task.id}-{self._passes[key]}"
+        self._passes[key] += 1
+        request = Request(stratum=task.kind, ambiguous=task.metadata["ambiguous"], hard=task.metadata["hard"])
+        seed, policies = shop.config.seed, shop.policies
+        turns = turns_of(
+            policies.of(self._arm.version),
+            policies.words,
+            request,
+            session_id=id_,
+            arm=self._arm.name,
+            at=shop.store.now(),
+            seed=seed,
+        )
+        acts = acts_of(act_of(policies.words, turn.completion) for turn in turns)
+        attempt = attempt_of(request, acts, Random(f"exam/{seed}/{id_}"))
+        session = Session(
+            id=id_,
+            source=source,
+            user="bench",
+            arm=self._arm.name,
+            task_id=task.id,
+            harness=self.harness,
+            started_at=shop.store.now(),
+            ending=Ending.FINISHED,
+            consent=True,
+        )
+        shop.store.record(turns, [], [session])
+        outcome = Outcome(
+            session_id=id_,
+            ending=Ending.FINISHED,
+            final_message="",
+            turns=len(turns),
+            calls=tuple(CALLS[act] for act in acts if act in CALLS),
+            broken=int(Act.BREAK in acts),
+        )
+        return Episode(
+            task=task,
+            session_id=id_,
+            outcome=outcome,
+            changed=attempt.edited,
+            solved=attempt.right,
+            tampered=Act.TAMPER in acts,
+            void=None,
+        )
+
+
+SPLITS = {"seeds": 160, "names": 40, "larger": 40}
+
+
+def exam(kinds: Sequence[str], splits: dict[str, int] = SPLITS, seed: int = 0) -> list[Task]:
+    """Return held-out tasks of a week: five share what they are hard for."""
+    tasks = []
+    for split, count in splits.items():
+        for number in range(count):
+            rng = Random(f"task/{seed}/{split}/{number // 5}")
+            hard, kind = rng.random(), rng.choice(list(kinds))
+            tasks.append(
+                Task(
+                    id=f"{split}-{number:03d}",
+                    kind=kind,
+                    split=split,
+                    key=f"week/{split}/{number}",
+                    instruction=f"do the {kind} {number}",
+                    directory=Path("nowhere"),
+                    test_ids=("test_hidden.py::test_it",),
+                    metadata={
+                        "cluster": f"{number // 5}",
+                        "hard": hard,
+                        "ambiguous": number % 8 == 0,
+                        "needs": {},
+                    },
+                )
+            )
+    return tasks

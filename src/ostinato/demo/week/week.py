@@ -1,0 +1,153 @@
+"""A simulated week: the shipped cycle, thirty times over, in the minutes that its arithmetic takes.
+
+::
+
+    Town ─► sessions and signals in the Store ─► Cycle (collect … verdict) ─► versions ─► Town …
+                                                                                  │
+    what its people think ─────────────────────────────────────────► report ◄─────┘
+
+The folder is a run folder, and the same command goes on after a kill. What nobody but the report may know
+is kept nowhere: it is computed again from the seed and the record.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import func, select
+
+from ostinato.config import load
+from ostinato.demo.week.base import Crowd
+from ostinato.demo.week.clock import run_virtually
+from ostinato.demo.week.people import People
+from ostinato.demo.week.policy import Policies
+from ostinato.demo.week.shop import WeekShop, exam
+from ostinato.demo.week.start import write_start
+from ostinato.demo.week.town import Served, Town
+from ostinato.demo.week.words import STRATA, Words
+from ostinato.loop.config import RunConfig, live_definition
+from ostinato.loop.cycle import cycles
+from ostinato.loop.people import PeopleTraffic
+from ostinato.loop.results import Champion, Cycled, Measured, Published
+from ostinato.loop.run import START, Run
+from ostinato.loop.stages.learn import publish
+from ostinato.loop.stages.measure import measure
+from ostinato.model.tokenizer import Tokenizer
+from ostinato.store import Ledger, Store
+from ostinato.store.sql import schema
+
+SETTINGS = Path(__file__).with_name("week.toml")
+REWARD = Path(__file__).with_name("reward.toml")
+BEGAN = 1_800_000_000.0
+"""The first moment of every week, in seconds since the epoch: a Friday in January 2027."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeekPlan:
+    """The size of a week, and who lives in it.
+
+    >>> WeekPlan(cycles=3).developers
+    240
+    """
+
+    cycles: int = 30
+    seed: int = 1
+    developers: int = 240
+    adversaries: float = 0.05
+    people: str = "first"
+    """The population: a key of `CROWDS`."""
+    overrides: tuple[str, ...] = ()
+    """Settings of the run, as `live.versions=2`."""
+
+
+CROWDS: dict[str, Callable[[int, int, float], Crowd]] = {"first": People}
+"""The populations by name: from the number of people, the seed and the share of adversaries."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Week:
+    """What came of a week: its cycles, and each session in the eyes of its developer."""
+
+    plan: WeekPlan
+    cycles: tuple[Cycled, ...]
+    served: tuple[Served, ...]
+    first: int
+    """The version that was served at its beginning."""
+
+    @property
+    def last(self) -> int:
+        """The version that is served at its end."""
+        return self.cycles[-1].champion
+
+
+class WeekTraffic(PeopleTraffic):
+    """The sessions of the town: they come by themselves, as those of people do."""
+
+    def strata(self) -> dict[str, str]:
+        return {stratum: stratum for stratum in STRATA}
+
+
+def settings(plan: WeekPlan) -> RunConfig:
+    """Return the settings of a week."""
+    config = load(RunConfig, SETTINGS, [f"seed={plan.seed}", *plan.overrides])
+    return replace(config, live=replace(config.live, reward=REWARD))
+
+
+def open_policies(run: Run) -> Policies:
+    """Return the policies of the versions in a run folder."""
+    tokenizer = Tokenizer.load(run.checkpoint(START))
+    return Policies(run.open_objects(), Words.of(tokenizer))
+
+
+def run_week(directory: Path, plan: WeekPlan, show: Any = None) -> Week:
+    """Run a week in that folder to its end, or go on with it."""
+    run, config = Run(directory=directory), settings(plan)
+    write_start(run.checkpoint(START))
+    run.objects_path.mkdir(parents=True, exist_ok=True)
+    with closing(run.open_store()) as store:
+        start = max(BEGAN, _last_moment(store))
+
+    async def main(now: Callable[[], float]) -> Week:
+        with closing(Store.open(run.store_path, now)) as store:
+            shop = WeekShop(config, run, store, open_policies(run), show)
+            return await _live(shop, plan)
+
+    return run_virtually(start, main)
+
+
+async def _live(shop: WeekShop, plan: WeekPlan) -> Week:
+    """Let the town live while the cycles turn."""
+    crowd = CROWDS[plan.people](plan.developers, plan.seed, plan.adversaries)
+    town = Town(shop.store, shop.policies, crowd, seed=plan.seed, began=BEGAN)
+    await shop.stage("publish", Published, lambda: publish(shop))
+    town.settle_in()
+    living = asyncio.create_task(town.live())
+    turning = asyncio.create_task(_turn(shop, plan.cycles))
+    try:
+        await asyncio.wait({living, turning}, return_when=asyncio.FIRST_COMPLETED)
+        if living.done():
+            living.result()
+        return Week(plan=plan, cycles=tuple(turning.result()), served=tuple(town.served), first=0)
+    finally:
+        for task in (living, turning):
+            task.cancel()
+        await asyncio.gather(living, turning, return_exceptions=True)
+
+
+async def _turn(shop: WeekShop, count: int) -> Sequence[Cycled]:
+    tasks, passes = exam(STRATA), shop.config.bench.passes
+    Ledger(shop.store).hold_out(task.key for task in tasks)
+    after = await shop.stage("after", Measured, lambda: measure(shop, 0, tasks, passes=passes))
+    definition = live_definition(shop.config.live)
+    traffic = WeekTraffic(shop.store, definition=definition, now=shop.store.now, poll_s=shop.poll_s)
+    return await cycles(shop, traffic, Champion(version=0, measured=after), tasks, count)
+
+
+def _last_moment(store: Store) -> float:
+    """Return the last moment of an earlier process: that of its newest row; 0.0 before the first."""
+    columns = schema.cycle_log.c.at, schema.releases.c.at, schema.sessions.c.started_at
+    with store.database.read() as connection:
+        return max(connection.scalar(select(func.max(column))) or 0.0 for column in columns)
