@@ -142,7 +142,10 @@ async def _turn(shop: WeekShop, count: int) -> Sequence[Cycled]:
     Ledger(shop.store).hold_out(task.key for task in tasks)
     after = await shop.stage("after", Measured, lambda: measure(shop, 0, tasks, passes=passes))
     definition = live_definition(shop.config.live)
-    traffic = WeekTraffic(shop.store, definition=definition, now=shop.store.now, poll_s=shop.poll_s)
+    tokenizer = Tokenizer.load(shop.run.checkpoint(START))
+    traffic = WeekTraffic(
+        shop.store, tokenizer, definition=definition, now=shop.store.now, poll_s=shop.poll_s
+    )
     return await cycles(shop, traffic, Champion(version=0, measured=after), tasks, count)
 
 
