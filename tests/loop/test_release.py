@@ -57,7 +57,7 @@ class Crowd:
                 raise KilledError
             if self.word_at == len(self.served) and number == sessions // 2:
                 say(self.store, CycleAction.ROLL_BACK, "ada", "enough")
-            self._work(f"p{number % 60}", number, since + 0.001 * number)
+            self._work(f"p{number % 60}", number, since + 1e-5 * number)
 
     def _work(self, user: str, number: int, at: float) -> None:
         id = f"{len(self.served)}-{number}-{at}"
