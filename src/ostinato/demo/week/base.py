@@ -14,10 +14,10 @@ from ostinato.types import SignalKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class TownRequest:
     """One thing that a developer asks for.
 
-    >>> Request(stratum="fix", ambiguous=False, hard=0.3).stratum
+    >>> TownRequest(stratum="fix", ambiguous=False, hard=0.3).stratum
     'fix'
     """
 
@@ -32,7 +32,7 @@ class Request:
 class Attempt:
     """The result of the agent's acts on a request, as it is; people see a part of it."""
 
-    request: Request
+    request: TownRequest
     acts: tuple[Act, Act, Act]
     right: bool
     looks_right: bool
@@ -84,7 +84,7 @@ class Crowd(Protocol):
     def first_s(self, user: str) -> float:
         """Return when they come for the first time, in seconds after the beginning of the week."""
 
-    def request(self, user: str, number: int) -> Request:
+    def request(self, user: str, number: int) -> TownRequest:
         """Return what they ask for in their session of this number."""
 
     def visit(self, user: str, number: int, attempt: Attempt) -> WeekVisit:
@@ -95,7 +95,7 @@ Make = Callable[[int, int, float], Crowd]
 """A population of so many developers, from a seed, with a share of adversaries."""
 
 
-def attempt_of(request: Request, acts: tuple[Act, Act, Act], rng: Random) -> Attempt:
+def attempt_of(request: TownRequest, acts: tuple[Act, Act, Act], rng: Random) -> Attempt:
     """Return what these acts come to."""
     plan, work, close = acts
     luck, second, looks = rng.random(), rng.random(), rng.random()

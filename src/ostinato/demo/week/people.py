@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
-from ostinato.demo.week.base import Attempt, Request, Sign, WeekVisit
+from ostinato.demo.week.base import Attempt, Sign, TownRequest, WeekVisit
 from ostinato.demo.week.words import STRATA, Act
 from ostinato.types import SignalKind
 
@@ -101,10 +101,10 @@ class People:
     def first_s(self, user: str) -> float:
         return self._rng("first", user, 0).random() * self._people[user].away_s
 
-    def request(self, user: str, number: int) -> Request:
+    def request(self, user: str, number: int) -> TownRequest:
         rng, person = self._rng("request", user, number), self._people[user]
         (stratum,) = rng.choices(STRATA, person.intents)
-        return Request(stratum=stratum, ambiguous=rng.random() < 0.25, hard=rng.random())
+        return TownRequest(stratum=stratum, ambiguous=rng.random() < 0.25, hard=rng.random())
 
     def visit(self, user: str, number: int, attempt: Attempt) -> WeekVisit:
         rng, person = self._rng("visit", user, number), self._people[user]

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
-from ostinato.demo.week.base import Request, attempt_of
+from ostinato.demo.week.base import TownRequest, attempt_of
 from ostinato.demo.week.policy import Policies, act_of
 from ostinato.demo.week.town import acts_of, turns_of
 from ostinato.demo.week.words import Act
@@ -153,7 +153,9 @@ class Examiner:
         shop, key = self._shop, (self._arm.version, task.id)
         id_ = f"bench-{self._arm.version}-{task.id}-{self._passes[key]}"
         self._passes[key] += 1
-        request = Request(stratum=task.kind, ambiguous=task.metadata["ambiguous"], hard=task.metadata["hard"])
+        request = TownRequest(
+            stratum=task.kind, ambiguous=task.metadata["ambiguous"], hard=task.metadata["hard"]
+        )
         seed, policies = shop.config.seed, shop.policies
         turns = turns_of(
             policies.of(self._arm.version),

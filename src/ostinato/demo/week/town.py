@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from random import Random
 
-from ostinato.demo.week.base import SECONDS, Attempt, Crowd, Request, WeekVisit, attempt_of
+from ostinato.demo.week.base import SECONDS, Attempt, Crowd, TownRequest, WeekVisit, attempt_of
 from ostinato.demo.week.policy import ActPolicy, Policies, act_of
 from ostinato.demo.week.words import ACTS, CLOSE, PLAN, WORK, Act, Words
 from ostinato.gateway.arms import assign
@@ -142,7 +142,7 @@ class Town:
 def turns_of(
     policy: ActPolicy,
     words: Words,
-    request: Request,
+    request: TownRequest,
     *,
     session_id: str,
     arm: str,
