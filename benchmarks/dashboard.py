@@ -1,14 +1,15 @@
 """The pages over a large record: the time and the CPU time that each takes on the server, and the memory.
 
-    python -m benchmarks.dashboard [--sessions 100000] [--turns 10] [--json]
+    python -m benchmarks.dashboard [--sessions 100000] [--turns 10] [--pairs 12] [--json]
 
 The record is made by SQL from the made-up one of `fuzz/`: every session has copies of the same turns, so that
 only the sizes of tables and indexes matter. Each page is read and rendered `--times` times in this process;
-its figure is the median. There is no peer: no other program shows this record. The gateway beside it is not
-measured here.
+its figure is the median. There is no peer: no other program shows this record. Then a gateway records into
+the same store, with and without somebody who reads the pages (`dashboard_gateway.py`).
 """
 
 import argparse
+import asyncio
 import json
 import resource
 import tempfile
@@ -16,13 +17,15 @@ import time
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
+from typing import Any
 
+from benchmarks.dashboard_gateway import BesideFigures, beside
 from fuzz.seen_history import EXPERIMENT, grow
 from fuzz.seen_session import teach_tokenizer
 from fuzz.seen_store import NOW, STORY, fill
 
 from ostinato.dashboard.access import OPERATOR
-from ostinato.dashboard.html import environment
+from ostinato.dashboard.html import address, environment
 from ostinato.dashboard.pages import PAGES, Page
 from ostinato.dashboard.reading.base import RecordSource
 from ostinato.dashboard.text.lexicon import Lexicon
@@ -95,6 +98,9 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=100_000)
     parser.add_argument("--turns", type=int, default=10, help="the turns of each session")
     parser.add_argument("--times", type=int, default=3)
+    parser.add_argument("--pairs", type=int, default=12, help="windows beside the gateway; 0 leaves them out")
+    parser.add_argument("--seconds", type=float, default=8.0, help="the length of a window")
+    parser.add_argument("--rate", type=float, default=40.0, help="the gateway's requests a second")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -113,11 +119,15 @@ def main() -> None:
         )
         rows = {page.address: measure(reading, page, options.times) for page in PAGES}
         store.close()
+        memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        near = _beside(Path(folder), options) if options.pairs else None
     print(f"{options.sessions} sessions of {options.turns} turns")
     print(f"{'page':<14}{'ms':>9}{'CPU ms':>9}")
-    for address, (wall, cpu) in rows.items():
-        print(f"{address:<14}{wall:>9.0f}{cpu:>9.0f}")
-    slowest = max(rows, key=lambda address: rows[address][0])
+    for name, (wall, cpu) in rows.items():
+        print(f"{name:<14}{wall:>9.0f}{cpu:>9.0f}")
+    if near:
+        print(f"gateway p99 with a reader / alone: {near.ratio.text(2)}, {near.pages} pages read")
+    slowest = max(rows, key=lambda name: rows[name][0])
     if options.json:
         result = {
             "sessions": options.sessions,
@@ -127,9 +137,31 @@ def main() -> None:
             "slowest_page": slowest,
             "slowest_page_ms": round(rows[slowest][0], 1),
             "slowest_page_cpu_ms": round(max(cpu for _, cpu in rows.values()), 1),
-            "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+            "memory_mb": memory_mb,
+            **(_told(near, options) if near else {}),
         }
         print(json.dumps(result))
+
+
+def _beside(folder: Path, options: argparse.Namespace) -> BesideFigures:
+    addresses = [address(page.address, **ASKED.get(page.address, {})) for page in PAGES]
+    return asyncio.run(
+        beside(folder, addresses, pairs=options.pairs, seconds=options.seconds, rate=options.rate)
+    )
+
+
+def _told(near: BesideFigures, options: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "gateway_p99_ratio": round(near.ratio.value, 3),
+        "gateway_p99_ratio_low": round(near.ratio.low, 3),
+        "gateway_p99_ratio_high": round(near.ratio.high, 3),
+        "gateway_p99_alone_ms": round(near.p99_alone_ms.value, 2),
+        "gateway_p99_beside_ms": round(near.p99_beside_ms.value, 2),
+        "gateway_requests_a_second": options.rate,
+        "pairs": near.ratio.n,
+        "pages_read": near.pages,
+        "dashboard_process_mb": round(near.dashboard_mb),
+    }
 
 
 if __name__ == "__main__":
