@@ -19,11 +19,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.dashboard_gateway import BesideFigures, beside
 from fuzz.seen_history import EXPERIMENT, grow
 from fuzz.seen_session import teach_tokenizer
 from fuzz.seen_store import NOW, STORY, fill
 
+from benchmarks.dashboard_gateway import BesideFigures, beside
 from ostinato.dashboard.access import OPERATOR
 from ostinato.dashboard.html import address, environment
 from ostinato.dashboard.pages import PAGES, Page
