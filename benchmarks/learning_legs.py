@@ -5,6 +5,8 @@ import asyncio
 import json
 import os
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -193,7 +195,7 @@ async def _peer(leg: Leg, config: RunConfig, taught: Run, options: argparse.Name
     file.write_text(json.dumps(settings))
     threads = str(options.peer_threads)
     environment = os.environ | {
-        "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
+        "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}:{_packages(options.peer_python)}",
         "OMP_NUM_THREADS": threads,
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_OFFLINE": "1",
@@ -202,7 +204,7 @@ async def _peer(leg: Leg, config: RunConfig, taught: Run, options: argparse.Name
     following = asyncio.create_task(progress.follow())
     with (leg.folder / "worker.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            *(options.peer_python, "-m", "benchmarks.trl_practice_worker", str(file)),
+            *(sys.executable, "-m", "benchmarks.trl_practice_worker", str(file)),
             stdout=log,
             stderr=log,
             env=environment,
@@ -215,6 +217,17 @@ async def _peer(leg: Leg, config: RunConfig, taught: Run, options: argparse.Name
         tail = (leg.folder / "worker.log").read_text(errors="replace")[-2000:]
         raise SystemExit(f"TRL ended with {status}; the end of its log:\n{tail}")
     return progress.since(progress.marks[0]["at"]) | {"sessions": progress.marks[-1]["sessions"]}
+
+
+def _packages(python: str) -> str:
+    """Return the folder of an interpreter's packages.
+
+    TRL runs under our interpreter, with these packages beside ours: a sandbox runs the interpreter of the
+    process that opens it, and in one that is not mounted there the tests of a task would not start.
+    """
+    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    done = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
 
 
 def _tasks(leg: Leg, config: RunConfig) -> list[str]:

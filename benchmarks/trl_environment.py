@@ -57,11 +57,22 @@ def as_shipped(floor: Floor, words: PreTrainedTokenizerBase) -> dict[str, Any]:
             return floor.loop.wait(rewards(prompts, completions, completion_ids, environments))
 
     kind = environment(floor.shown.tools)
+    _check_tests(kind(floor, backend), floor)
     return {
         "train_dataset": Dataset.from_list(rows),
         "environment_factory": lambda: kind(floor, backend),
         "reward_funcs": reward,
     }
+
+
+def _check_tests(env: Any, floor: Floor) -> None:
+    """End the process unless the tests of the first task, a K1, run and fail in its sandbox."""
+    env.reset(task=floor.settings.tasks[0])
+    told = env.bash(command="python -m pytest")
+    floor.loop.wait(env._sandbox.destroy())
+    floor.clock.spent.clear()
+    if "FAILED" not in told:
+        raise SystemExit(f"the tests of a task do not run in the sandbox that TRL's tools use:\n{told}")
 
 
 class PebbleEnv:
