@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo real real-short test test-browser test-clients test-ray test-sandboxes test-vllm wheel reference quick check lint types clean
+.PHONY: demo real real-short test test-browser test-clients test-postgres test-ray test-sandboxes test-vllm wheel reference quick check lint types clean
 
 $(VENV)/demo.stamp: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -37,6 +37,9 @@ test-vllm: $(VENV)/dev.stamp
 test-ray: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.loop.placement.install $(ARGS)
 
+test-postgres: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.store.install $(ARGS)
+
 real: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.real.install
 	$(BIN)/ostinato run recipes/real.toml $(ARGS)
@@ -55,7 +58,7 @@ reference: $(VENV)/dev.stamp
 	$(BIN)/python docs/reference/make.py
 
 quick: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest --numprocesses auto -m "not slow and not machines and not clients and not vllm and not real and not corpus and not ray" $(ARGS)
+	$(BIN)/python -m pytest --numprocesses auto -m "not slow and not machines and not clients and not vllm and not real and not corpus and not ray and not postgres" $(ARGS)
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

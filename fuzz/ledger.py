@@ -46,7 +46,7 @@ from ostinato.store import Ledger, LedgerError, Objects, Phase, Stage, Store
 from ostinato.store.ledger.slot_rows import Slot
 from ostinato.store.ledger.slots import Slots
 from ostinato.store.purge import purge
-from ostinato.store.sql import recording
+from ostinato.store.sql import sqlite_file
 from ostinato.store.sql.schema import trainings
 from ostinato.sync import Fenced, Publisher, Subscriber
 from ostinato.tasks.source import Problem
@@ -186,14 +186,15 @@ class World:
     def _watch_flushes(self, database: Any) -> None:
         """Note after each transaction how much of the log is flushed, by the setting of its connection."""
         event.listen(database.engine, "before_cursor_execute", self._statement)
-        for engine in (database.engine, database._writer):
+        file = database._backend
+        for engine in (file.engine, file._writer):
             engine.dialect = COMPILED.setdefault("dialect", engine.dialect)
-        database._writer = database._writer.execution_options(compiled_cache=COMPILED)
-        database.engine = database.engine.execution_options(compiled_cache=COMPILED)
+        file._writer = file._writer.execution_options(compiled_cache=COMPILED)
+        file.engine = file.engine.execution_options(compiled_cache=COMPILED)
         with database.engine.connect() as connection:
             connection.connection.execute("PRAGMA wal_autocheckpoint=0").close()
             flushes = connection.connection.execute("PRAGMA synchronous").fetchone()[0] >= FULL
-        direct = database._sqlite._connection.execute("PRAGMA synchronous").fetchone()[0] >= FULL
+        direct = file._prepared._connection.execute("PRAGMA synchronous").fetchone()[0] >= FULL
         self._flushed = self._length()
         for name, full in (("write", flushes), ("recording", direct)):
             setattr(database, name, self._flushing(getattr(database, name), full))
@@ -563,7 +564,7 @@ def run_schedule(seed: int, folder: Path) -> Counter[str]:
     template = folder / "template.db"
     if not template.exists():
         Store.open(template).close()
-    recording.EVERY_ROWS = sys.maxsize  # a copy of the log would hide what was not flushed
+    sqlite_file.EVERY_ROWS = sys.maxsize  # a copy of the log would hide what was not flushed
     with tempfile.TemporaryDirectory(dir=folder) as own:
         world = World(seed, Path(own), template)
         world.run()

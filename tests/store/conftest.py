@@ -1,21 +1,22 @@
-"""A fresh record for every test."""
+"""A fresh record for every test, in a SQLite file and on a real PostgreSQL."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.databases import backend, new_place, place, postgres
 
 from ostinato.store import Ledger, Store
 
 # Nothing is timed: a busy machine is not a bug.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+NOT_MINDED = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+settings.register_profile("untimed", deadline=None, suppress_health_check=NOT_MINDED)
 settings.load_profile("untimed")
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store.open(tmp_path / "record.db")
+def store(place: str) -> Iterator[Store]:
+    store = Store.open(place)
     yield store
     store.close()
 
@@ -23,3 +24,6 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def ledger(store: Store) -> Ledger:
     return Ledger(store)
+
+
+__all__ = ["backend", "ledger", "new_place", "place", "postgres", "store"]

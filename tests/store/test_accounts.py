@@ -1,6 +1,7 @@
 """Keys and consent: the last decision holds, and the earlier ones are kept."""
 
 import pytest
+from tests.databases import ON_A_FILE
 
 from ostinato.store import AccountError, Store
 from ostinato.store.accounts import hash_key, new_key, read_roles
@@ -112,6 +113,7 @@ def test_consent_without_an_owner_is_refused(store: Store) -> None:
         store.accounts.set_consent(granted=True, by="me")
 
 
+@ON_A_FILE
 def test_keys_are_long_and_only_their_hash_is_kept(store: Store) -> None:
     key = new_key()
     assert len(key) > 40 and new_key() != key

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import select
+from tests.databases import ON_A_FILE
 from tests.store.builders import group, session, turn
 
 from ostinato.store import KeyChangedError, Ledger, PurgedError, Store
 from ostinato.store.purge import PurgeError, purge
 from ostinato.store.sql.row_conversion import pack_ints
-from ostinato.store.sql.schema import samples
+from ostinato.store.sql.schema import purges, samples
 from ostinato.types import ApiKey, Checkpoint, Ending, Event, Group, Reward, Routes, Signal, SignalKind, State
 
 MARKER = (424242, 434343, 444444)
@@ -58,6 +59,7 @@ def train(store: Store, ledger: Ledger, number: int, *groups: str) -> None:
     ledger.commit(version(number, number - 1, groups))
 
 
+@ON_A_FILE
 def test_nothing_purged_is_left_on_the_disk(store: Store) -> None:
     fill(store, "s1", "s2")
     fill(store, "t1", user="bob")
@@ -90,8 +92,8 @@ def test_the_tombstone_says_when_and_by_whom(store: Store) -> None:
     assert kept is not None
     assert kept.user.startswith("purged-")
     assert (kept.ending, kept.consent, kept.task_id) == (Ending.ABANDONED, False, None)
-    with sqlite3.connect(str(store.database.url.database)) as connection:
-        rows = connection.execute("SELECT session_id, purged_by, counts FROM purges").fetchall()
+    with store.database.read() as connection:
+        rows = connection.execute(select(purges.c.session_id, purges.c.purged_by, purges.c.counts)).all()
     assert rows == [("s1", "root", '{"turns": 2}')]
 
 
@@ -207,6 +209,7 @@ def test_consent_is_checked_again_when_recording(store: Store) -> None:
     assert store.events("s1") == []
 
 
+@ON_A_FILE
 def test_a_log_that_is_being_read_is_emptied_later(store: Store, tmp_path: Path) -> None:
     """A purge is not reported as finished while the tokens lie in the log."""
     fill(store, "s1")

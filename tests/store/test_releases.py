@@ -3,21 +3,13 @@
 Covers store/sql/arms.py: arms and row are written together or not at all.
 """
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 
 from ostinato.store import Store
 from ostinato.store.releases import Release, ReleaseStage, enter, last_release, releases
 from ostinato.types import Arm
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store.open(tmp_path / "store.db")
-    yield store
-    store.close()
 
 
 def entered(store: Store, stage: ReleaseStage, step: int, share: float) -> Release:

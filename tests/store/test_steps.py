@@ -1,10 +1,9 @@
 """The figures of steps in the store, also one of the layout before, and what it says of their batches."""
 
-import sqlite3
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
+from tests.databases import run_sql
 from tests.store.builders import group, session, turn
 
 from ostinato.store import Ledger, Store
@@ -24,17 +23,16 @@ def test_steps_are_kept_in_the_order_of_versions_and_once(store: Store) -> None:
     assert steps(store) == [FIGURES, third] and steps(store, after=1) == [third]
 
 
-def test_a_store_of_the_layout_without_steps_is_read_on(tmp_path: Path) -> None:
-    path = tmp_path / "record.db"
-    with closing(Store.open(path)) as store:
+def test_a_store_of_the_layout_without_steps_is_read_on(place: str) -> None:
+    with closing(Store.open(place)) as store:
         store.record([turn(0)], sessions=[session()])
         Ledger(store).offer(group("a"))
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(
-            "DROP TABLE steps; ALTER TABLE groups DROP COLUMN trees;"
-            "UPDATE counters SET value = 11 WHERE name = 'schema';"
-        )
-    with closing(Store.open(path)) as store:
+    run_sql(
+        place,
+        "DROP TABLE steps; ALTER TABLE groups DROP COLUMN trees;"
+        "UPDATE counters SET value = 11 WHERE name = 'schema';",
+    )
+    with closing(Store.open(place)) as store:
         assert steps(store) == []
         add_step(store, FIGURES)
         assert steps(store) == [FIGURES]

@@ -25,7 +25,7 @@ from ostinato.config import ConfigError, dump, load
 from ostinato.loop.config import FIXED, RunConfig
 from ostinato.loop.people import people
 from ostinato.loop.run import Run, write_whole
-from ostinato.store.sql.database import is_open_elsewhere
+from ostinato.store.sql.sqlite_file import is_open_elsewhere
 
 
 class RunError(ValueError):

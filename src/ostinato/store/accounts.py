@@ -14,7 +14,8 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping, bindparam, literal_column, or_, select, update
 
 from ostinato.store.sql.chunks import chunks
-from ostinato.store.sql.database import Database, StoreError
+from ostinato.store.sql.database import Database
+from ostinato.store.sql.errors import StoreError, patient
 from ostinato.store.sql.schema import consents, keys
 from ostinato.types import ApiKey, Role
 
@@ -57,6 +58,7 @@ def read_roles(text: str) -> frozenset[Role]:
     return roles
 
 
+@patient
 class Accounts:
     """The keys and consents of one record."""
 

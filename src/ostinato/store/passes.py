@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, insert, select, update
 
 from ostinato.store.sql.database import Database
+from ostinato.store.sql.errors import patient
 from ostinato.store.sql.schema import passes
 
 
@@ -27,6 +28,7 @@ class PassKey:
     number: int
 
 
+@patient
 class Passes:
     """The record of passes, which any number of processes share and which a kill leaves consistent.
 

@@ -18,7 +18,7 @@ from ostinato.store.ledger.ledger import Ledger
 from ostinato.store.ledger.slot_rows import forget_kept
 from ostinato.store.sql import schema
 from ostinato.store.sql.chunks import chunks, values_in
-from ostinato.store.sql.database import StoreError
+from ostinato.store.sql.errors import StoreError
 from ostinato.store.store import Store
 from ostinato.types import Ending, State, new_id
 

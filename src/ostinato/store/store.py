@@ -13,10 +13,11 @@ from sqlalchemy import Connection, RowMapping, Select, Table, bindparam, func, s
 from ostinato.store.accounts import DECISIONS, Accounts, agrees, read_roles
 from ostinato.store.sql import increments, row_conversion, schema
 from ostinato.store.sql.arms import put_arms
+from ostinato.store.sql.backend import SET_ENDING, Recording
 from ostinato.store.sql.chunks import rows_in, values_in
-from ostinato.store.sql.database import Database, StoreError
+from ostinato.store.sql.database import Database
+from ostinato.store.sql.errors import StoreError, patient
 from ostinato.store.sql.increments import ReadTurn
-from ostinato.store.sql.recording import SET_ENDING, Recording
 from ostinato.types import (
     ApiKey,
     Arm,
@@ -54,6 +55,7 @@ class TakenError(StoreError):
     """Another session or turn is stored under this id: two gateways served one session at once."""
 
 
+@patient
 class Store:
     """A synchronous, thread-safe record that any number of processes share on one database.
 

@@ -5,15 +5,22 @@ store/ledger/phases.py, store/ledger/dropped_groups.py and store/ledger/turn_sta
 """
 
 import json
+from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from sqlalchemy import select
+from tests.databases import NewPlace
 from tests.store.builders import group, session, start_python, turn, version
 
 from ostinato.store import Ledger, LedgerError, Phase, Stage, Store, StoreError
@@ -50,10 +57,10 @@ def recorded(store: Store) -> Store:
     return store
 
 
-def test_a_prompt_is_reserved_once_for_ever(store: Store, tmp_path: Path) -> None:
+def test_a_prompt_is_reserved_once_for_ever(store: Store, place: str) -> None:
     assert Ledger(store).reserve("p")
     assert not Ledger(store).reserve("p")
-    assert not Ledger(Store.open(tmp_path / "record.db")).reserve("p")
+    assert not Ledger(Store.open(place)).reserve("p")
 
 
 def test_groups_are_claimed_in_the_order_they_were_offered(ledger: Ledger) -> None:
@@ -156,18 +163,18 @@ def test_a_turn_that_was_never_recorded_is_named(recorded: Store, ledger: Ledger
     assert counts(ledger) == {}
 
 
-def test_a_claim_belongs_to_one_process(tmp_path: Path, ledger: Ledger) -> None:
+def test_a_claim_belongs_to_one_process(place: str, ledger: Ledger) -> None:
     names = [f"g{number}" for number in range(60)]
     for name in names:
         ledger.offer(group(name, turns=()))
-    claimers = [start_python(CLAIM_ALL, tmp_path / "record.db", version) for version in (4, 5)]
+    claimers = [start_python(CLAIM_ALL, place, version) for version in (4, 5)]
     taken = [json.loads(claimer.communicate("go\n")[0]) for claimer in claimers]
     assert sorted(taken[0] + taken[1]) == sorted(names)
     assert [ledger.commit(version(4 + i, *taken[i])) for i in (0, 1)] == [len(taken[0]), len(taken[1])]
 
 
-def test_a_reservation_belongs_to_one_process(tmp_path: Path, store: Store) -> None:
-    claimers = [start_python(RESERVE_ALL, tmp_path / "record.db") for _ in range(2)]
+def test_a_reservation_belongs_to_one_process(place: str, store: Store) -> None:
+    claimers = [start_python(RESERVE_ALL, place) for _ in range(2)]
     assert sum(int(claimer.communicate("go\n")[0]) for claimer in claimers) == 100
 
 
@@ -347,10 +354,14 @@ class Training(RuleBasedStateMachine):
     Each group has one session with one turn. `weights` is what the newest published version contains.
     """
 
+    def __init__(self, new_place: NewPlace) -> None:
+        super().__init__()
+        self.opened = ExitStack()
+        self.place = self.opened.enter_context(new_place())
+
     @initialize()
     def start(self) -> None:
-        self.folder = TemporaryDirectory()
-        self.store = Store.open(Path(self.folder.name) / "record.db")
+        self.store = Store.open(self.place)
         self.ledger = Ledger(self.store)
         self.offered, self.published, self.claimed = 0, 0, list[str]()
         self.uncommitted: tuple[str, ...] | None = None
@@ -414,14 +425,15 @@ class Training(RuleBasedStateMachine):
         self.ledger.close_out()
         unaccounted, states, unended = self.ledger.unaccounted(), self.ledger.states(), self.ledger.unended()
         self.store.close()
-        self.folder.cleanup()
+        self.opened.close()
         assert (unaccounted, unended) == (0, 0)
         assert states[State.TRAINED] == len(self.weights)
         assert states[State.TRAINED] + states[State.STALE] + states[State.CENSORED] == self.offered
 
 
-Training.TestCase.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
-TestTraining = Training.TestCase
+def test_no_order_of_events_trains_twice_or_loses_a_turn(new_place: NewPlace) -> None:
+    few = settings(max_examples=25, stateful_step_count=20, deadline=None)
+    run_state_machine_as_test(lambda: Training(new_place), settings=few)
 
 
 def test_a_held_out_prompt_never_reaches_training(store: Store) -> None:

@@ -12,7 +12,7 @@ from fuzz.repeat import run_repeat
 
 from ostinato.rollout import sampling
 from ostinato.store import Ledger
-from ostinato.store.sql import database
+from ostinato.store.sql import sqlite_file
 from ostinato.train.learner import Learner
 from ostinato.types import Checkpoint
 
@@ -64,9 +64,9 @@ def by_number(self: Ledger, row: Checkpoint, prompts: Any = (), dropped: Any = (
 
 
 COMMIT = Ledger.commit
-NOT_FLUSHED = tuple(each.replace("synchronous=FULL", "synchronous=NORMAL") for each in database.PRAGMAS)
+NOT_FLUSHED = tuple(each.replace("synchronous=FULL", "synchronous=NORMAL") for each in sqlite_file.PRAGMAS)
 MUTATIONS: dict[str, tuple[object, str, object]] = {
-    "the ledger is not flushed": (database, "PRAGMAS", NOT_FLUSHED),
+    "the ledger is not flushed": (sqlite_file, "PRAGMAS", NOT_FLUSHED),
     "newer signals are not looked for": (Ledger, "_reopen", do_nothing),
     "versions are committed by number": (Ledger, "commit", by_number),
     "a version before the newest is not settled": (Learner, "_settle_earlier", do_nothing),

@@ -1,6 +1,7 @@
 """A database that cannot be used says why, and what was promised is flushed to the disk.
 
-Covers store/sql/database.py, store/sql/schema.py and store/sql/recording.py.
+Covers store/sql/database.py, store/sql/schema.py, store/sql/backend.py, store/sql/errors.py and
+store/sql/sqlite_file.py.
 """
 
 import os
@@ -13,8 +14,9 @@ from sqlalchemy import select, update
 from tests.store.builders import session, start_python, turn
 
 from ostinato.store import Store, StoreError
-from ostinato.store.sql.database import Database, is_open_elsewhere
+from ostinato.store.sql.database import Database
 from ostinato.store.sql.schema import SCHEMA, counters
+from ostinato.store.sql.sqlite_file import SqliteFile, is_open_elsewhere
 
 OPEN = """
 import sys
@@ -64,12 +66,12 @@ def test_a_file_of_another_kind_is_named(tmp_path: Path) -> None:
         Database(tmp_path / "record.db")
 
 
-def test_another_layout_is_refused(tmp_path: Path) -> None:
-    database = Database(tmp_path / "record.db")
+def test_another_layout_is_refused(place: str) -> None:
+    database = Database(place)
     with database.write() as connection:
         connection.execute(update(counters).values(value=SCHEMA + 1))
     with pytest.raises(StoreError, match=f"has layout {SCHEMA + 1}, this version of ostinato reads {SCHEMA}"):
-        Database(tmp_path / "record.db")
+        Database(place)
 
 
 def test_a_path_and_its_url_are_the_same_file(tmp_path: Path) -> None:
@@ -77,8 +79,8 @@ def test_a_path_and_its_url_are_the_same_file(tmp_path: Path) -> None:
     assert Store.open(f"sqlite:///{tmp_path}/record.db").sessions() == [session()]
 
 
-def test_a_failed_write_is_rolled_back(tmp_path: Path) -> None:
-    database = Database(tmp_path / "record.db")
+def test_a_failed_write_is_rolled_back(place: str) -> None:
+    database = Database(place)
 
     def fail() -> None:
         with database.write() as connection:
@@ -149,8 +151,9 @@ def test_promises_are_flushed_and_recordings_are_not(tmp_path: Path) -> None:
     database = Database(tmp_path / "record.db")
     with database.write() as connection:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
-    assert database._sqlite is not None
-    assert database._sqlite._connection.execute("PRAGMA synchronous").fetchone() == (1,)
+    file = database._backend
+    assert isinstance(file, SqliteFile)
+    assert file._prepared._connection.execute("PRAGMA synchronous").fetchone() == (1,)
 
 
 def test_a_file_is_open_elsewhere_until_it_is_closed(tmp_path: Path) -> None:

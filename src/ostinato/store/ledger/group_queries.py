@@ -23,11 +23,10 @@ def not_older(version: int) -> Any:
 def in_phase(
     connection: Connection, phase: Phase, *where: Any, limit: int | None = None
 ) -> Sequence[Row[Any]]:
-    """Return the groups in a phase, in the order of their offers, locked where the database can do that."""
+    """Return the groups in a phase, in the order of their offers."""
     joined = schema.groups.join(schema.prompts)
     query = select(schema.groups).select_from(joined).where(schema.prompts.c.phase == phase.value, *where)
-    ordered = query.order_by(schema.groups.c.order).limit(limit)
-    return connection.execute(ordered.with_for_update(skip_locked=True)).all()
+    return connection.execute(query.order_by(schema.groups.c.order).limit(limit)).all()
 
 
 def set_target(connection: Connection, group_ids: Sequence[str], version: int | None) -> None:

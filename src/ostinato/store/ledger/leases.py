@@ -13,6 +13,7 @@ from sqlalchemy import Connection, delete, func, select, update
 
 from ostinato.store.ledger.phases import LedgerError, Phase, Stage
 from ostinato.store.sql.chunks import chunks, rows_in
+from ostinato.store.sql.errors import patient
 from ostinato.store.sql.schema import holds, prompts, samplers, slots
 from ostinato.store.store import Store
 from ostinato.types import new_id
@@ -22,6 +23,7 @@ class LeaseLostError(LedgerError):
     """Another sampler holds the prompt now."""
 
 
+@patient
 class Leases:
     """The lease of one sampler; `name` is that of its place, which its successor after a restart has too.
 

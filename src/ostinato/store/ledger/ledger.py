@@ -26,6 +26,7 @@ from ostinato.store.ledger.turn_states import (
 )
 from ostinato.store.sql import schema
 from ostinato.store.sql.chunks import chunks, values_in
+from ostinato.store.sql.errors import patient
 from ostinato.store.sql.row_conversion import group_of, group_row, sample_row
 from ostinato.store.store import Store, put_version
 from ostinato.types import Checkpoint, Group, Source, State
@@ -40,6 +41,7 @@ def prompt_of_session(session_id: str) -> str:
     return f"live/{session_id}"
 
 
+@patient
 class Ledger:
     """Single-epoch bookkeeping over a Store, for any number of processes; a sampler has leases as `owner`."""
 
@@ -374,8 +376,7 @@ class Ledger:
             return count_reasons(connection, state)
 
     def tally(self, phase: Phase) -> dict[str, tuple[int, float, float]]:
-        """Return, by kind of task, the number of groups in `phase`, and of their samples the mean length in
-        tokens and the mean number of turns."""
+        """Return, by kind of task, the number of groups in `phase`, and their mean length and turns."""
         with self._database.read() as connection:
             return group_queries.tally(connection, phase)
 

@@ -26,7 +26,7 @@ from sqlalchemy import Connection, Executable, select, update
 
 from ostinato.store.ledger.slot_rows import SlotState, follow
 from ostinato.store.sql.chunks import chunks
-from ostinato.store.sql.database import StoreError
+from ostinato.store.sql.errors import StoreError
 from ostinato.store.sql.schema import prompts
 
 

@@ -10,6 +10,7 @@ from ostinato.store.ledger import leases, slot_rows
 from ostinato.store.ledger.phases import LedgerError, Phase, Stage
 from ostinato.store.ledger.slot_rows import Slot, SlotState
 from ostinato.store.sql import schema
+from ostinato.store.sql.errors import patient
 from ostinato.store.store import Store
 
 NEXT: dict[SlotState, frozenset[SlotState]] = {
@@ -33,6 +34,7 @@ class KindEffort:
     thinking: float
 
 
+@patient
 class Slots:
     """The slots of all practice prompts of a Store. `owner` is the sampler that plans and moves slots here,
     empty for one that works alone (`leases.py`).

@@ -21,8 +21,8 @@ from typing import Any
 from sqlalchemy import bindparam, select
 
 from ostinato.store.sql import schema
-from ostinato.store.sql.database import StoreError
-from ostinato.store.sql.recording import Recording
+from ostinato.store.sql.backend import Recording
+from ostinato.store.sql.errors import StoreError
 from ostinato.store.sql.row_conversion import Row, pack_ints, turn_of, turn_row
 from ostinato.types import Turn
 

@@ -1,23 +1,25 @@
-"""The transaction that every turn of every session goes through, and nothing else.
+"""A record in one SQLite file, which processes of one machine share.
 
-On SQLite it runs on a connection of the driver's own, with statements that were compiled once: the work that
-SQLAlchemy does for one transaction costs several times what the database does in it. On other databases it
-runs on a connection of SQLAlchemy.
+Its turns are recorded on a connection of the driver's own, with statements that were compiled once: the work
+that SQLAlchemy does for one transaction costs several times what the database does in it.
 """
 
 import logging
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import cache
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
-from sqlalchemy import Connection, Select, Table, bindparam, select, update
+from sqlalchemy import URL, Connection, Engine, Select, Table, create_engine, event, update
 from sqlalchemy.dialects import sqlite
 
-from ostinato.store.sql import schema
-from ostinato.store.sql.chunks import chunks
+from ostinato.store.sql.backend import SET_ENDING, Recording
+from ostinato.store.sql.errors import ADVICE, BUSY_S, StoreError, translated
+from ostinato.store.sql.schema import counters
 
 log = logging.getLogger(__name__)
 EVERY_ROWS = 2_000
@@ -31,66 +33,140 @@ MOST_PAGES = 16_384
 RESTART_MS = 20
 """The longest time that writers wait for the log to start again; if readers prevent it, the next copy
 tries."""
-SET_ENDING = (
-    update(schema.sessions)
-    .where(schema.sessions.c.id == bindparam("session"), schema.sessions.c.ending.is_(None))
-    .values(ending=bindparam("how"))
+PRAGMAS = (
+    "journal_mode=WAL",
+    "synchronous=FULL",  # a promise outlives a power failure; recordings relax it for turns
+    "foreign_keys=ON",
+    "temp_store=MEMORY",
+    "secure_delete=ON",  # purged rows are overwritten, not only forgotten
 )
-PURGED_OF = (
-    select(schema.purges.c.session_id)
-    .where(schema.purges.c.session_id.in_(bindparam("ids", expanding=True)))
-    .limit(1)
-)
-"""Built once, because it runs within every transaction that records turns."""
 IS_PURGED = "SELECT 1 FROM purges WHERE session_id = ?"
 HAS_SESSION = "SELECT 1 FROM sessions WHERE id = ?"
 LAST_TURN = "SELECT max(number) FROM turns WHERE session_id = ?"
 NAMED = sqlite.dialect(paramstyle="named")
 
 
-class Recording(Protocol):
-    """One transaction in which turns are recorded."""
+class SqliteFile:
+    """The backend of a SQLite file."""
 
-    def insert_new(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
-        """Insert rows of all columns, except those whose key is already there. Return how many are new."""
-        ...
+    def __init__(self, url: URL) -> None:
+        if url.database in {None, "", ":memory:"}:
+            raise StoreError(
+                "a store is shared by several processes: give a file path, not a database in memory"
+            )
+        self._url = url
+        self.engine = _engine(url)
+        self._writer = self.engine.execution_options(immediate=True)
+        _keep_private(url)
+        self._recordings: SqliteRecording | None = None
 
-    def all(self, query: Select[Any], values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
-        """Return the rows of a query whose parameters are named in `values`."""
-        ...
+    def insert(self, table: Table) -> Any:
+        return sqlite.insert(table)
 
-    def end(self, endings: Sequence[Mapping[str, str]]) -> None:
-        """Set how sessions ended, given as `{session, how}`; the first ending stays."""
-        ...
+    def read(self) -> AbstractContextManager[Connection]:
+        return self.engine.begin()
 
-    def purged_of(self, session_ids: Sequence[str]) -> str | None:
-        """Return one of these sessions that was purged, or None."""
-        ...
+    def write(self) -> AbstractContextManager[Connection]:
+        return self._writer.begin()
+
+    def prepare_recording(self) -> None:
+        self._recordings = SqliteRecording(self._connect)
+
+    def recording(self) -> AbstractContextManager[Recording]:
+        return self._prepared.transaction()
+
+    @property
+    def _prepared(self) -> "SqliteRecording":
+        if self._recordings is None:
+            raise StoreError(f"{self._url.database}: the file was closed")
+        return self._recordings
+
+    def _connect(self) -> sqlite3.Connection:
+        (path,), options = self.engine.dialect.create_connect_args(self._url)
+        connection: sqlite3.Connection = sqlite3.connect(
+            path, **{"timeout": BUSY_S, **options, "check_same_thread": False}
+        )
+        _configure(connection, None)
+        connection.execute("PRAGMA synchronous=NORMAL").close()
+        return connection
+
+    def lacks_session(self, id_: str) -> bool:
+        return not self._prepared.has_session(id_)
+
+    def recorded_turns(self, session_id: str) -> int:
+        return self._prepared.recorded_turns(session_id)
+
+    def must_scrub(self, connection: Connection) -> None:
+        new = sqlite.insert(counters).on_conflict_do_nothing()
+        connection.execute(new, {"name": "scrub", "value": 0})
+        scrub = update(counters).where(counters.c.name == "scrub")
+        connection.execute(scrub.values(value=counters.c.value + 1))
+
+    def scrub(self, patience_s: float) -> bool:
+        """Empty the write-ahead log, because old pages lie in it until it is used again."""
+        with self.engine.connect() as pooled:
+            connection: Any = pooled.connection.dbapi_connection
+            connection.execute(f"PRAGMA busy_timeout={int(1000 * patience_s)}").close()
+            try:
+                return finish_scrub(connection)
+            finally:
+                connection.execute(f"PRAGMA busy_timeout={int(1000 * BUSY_S)}").close()
+
+    def close(self) -> None:
+        if self._recordings is not None:
+            self._recordings.close()
+            self._recordings = None
+        self.engine.dispose()
 
 
-class SqlAlchemyRecording:
-    """A recording on any database, through SQLAlchemy."""
+def is_open_elsewhere(path: Path) -> bool:
+    """Return whether another connection, of any process, has the SQLite file open.
 
-    def __init__(self, connection: Connection, insert_new: Any) -> None:
-        self._connection = connection
-        self._insert_new = insert_new
+    Raises StoreError when the file cannot be read.
+    """
+    if not path.exists():
+        return False
+    with translated(str(path)), closing(sqlite3.connect(path, timeout=0.0)) as connection:
+        connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+        try:
+            connection.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                raise
+            return True
+    return False
 
-    def insert_new(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
-        return sum(self._connection.execute(self._insert_new(table), row).rowcount for row in rows)
 
-    def all(self, query: Select[Any], values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
-        return self._connection.execute(query, values).all()
+def _engine(url: URL) -> Engine:
+    engine = create_engine(url, connect_args={"timeout": BUSY_S}, pool_size=8, max_overflow=24)
+    event.listen(engine, "connect", _configure)
+    event.listen(engine, "begin", _begin)
+    return engine
 
-    def end(self, endings: Sequence[Mapping[str, str]]) -> None:
-        if endings:
-            self._connection.execute(SET_ENDING, endings)
 
-    def purged_of(self, session_ids: Sequence[str]) -> str | None:
-        for ids in chunks(session_ids):
-            purged: str | None = self._connection.scalar(PURGED_OF, {"ids": ids})
-            if purged is not None:
-                return purged
-        return None
+def _keep_private(url: URL) -> None:
+    """Let only the owner read the file, and the log beside it, which takes over its permissions."""
+    if url.database is None or url.query:
+        return
+    try:
+        with suppress(FileExistsError):
+            os.close(os.open(url.database, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        # An existing file is not opened: closing it would drop the locks of this process's other connections.
+        if Path(url.database).stat().st_uid == os.geteuid():
+            Path(url.database).chmod(0o600)
+    except OSError as error:
+        raise StoreError(f"{url.database}: {error.strerror}: {ADVICE['unable to open']}") from error
+
+
+def _configure(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None  # `_begin` sends BEGIN itself
+    for pragma in PRAGMAS:
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin(connection: Connection) -> None:
+    immediate = connection.get_execution_options().get("immediate", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
 
 
 class SqliteRecording:

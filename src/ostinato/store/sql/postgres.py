@@ -1,0 +1,300 @@
+"""A record on a PostgreSQL server, which processes of any number of machines share.
+
+SQLite's rule holds here too, by a lock of the server's: a write has the record for itself. Recordings hold
+the lock together, because they only add rows that no other one adds, so any number of processes record at
+once, and no transaction ever fails for the sake of another one. The server gives the lock back as soon as it
+notices that a process died, and after IDLE_S when it hangs.
+
+Every commit is flushed to the server's disk before the call returns, recordings too: a server whose process
+is killed would lose the others.
+"""
+
+import os
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sqlalchemy import URL, Connection, Engine, Select, Table, create_engine, event, text
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.exc import DBAPIError
+
+from ostinato.store.sql.backend import SET_ENDING, Recording
+from ostinato.store.sql.errors import (
+    BUSY_S,
+    StoreError,
+    UnavailableError,
+    passes,
+    repeated,
+    store_error,
+)
+
+if TYPE_CHECKING:
+    import psycopg
+
+T = TypeVar("T")
+LOCK = 0x6F7374696E61746F
+"""The number of the lock of a database: the letters of the project's name."""
+IDLE_S = 60
+"""The longest time that a process which hangs within a transaction keeps the lock, seconds."""
+ALONE = text("SELECT pg_current_xact_id()::text FROM (SELECT pg_advisory_xact_lock(:lock)) AS locked")
+FATE = text("SELECT pg_xact_status(cast(:transaction AS xid8))")
+TOGETHER = f"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock_shared({LOCK})"
+OPTIONS = f"-c lock_timeout={int(1000 * BUSY_S)} -c idle_in_transaction_session_timeout={1000 * IDLE_S}"
+DEFAULTS = {"connect_timeout": 10, "tcp_user_timeout": int(1000 * BUSY_S), "application_name": "ostinato"}
+"""What a connection is opened with, unless the URL says otherwise."""
+FLUSHED = (
+    "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+)
+PURGED_OF = "SELECT session_id FROM purges WHERE session_id = ANY(%(ids)s) LIMIT 1"
+DIALECT: Any = postgresql.psycopg.dialect(paramstyle="pyformat")  # type: ignore[no-untyped-call]
+
+
+class PostgresServer:
+    """The backend of a database on a PostgreSQL server."""
+
+    def __init__(self, url: URL) -> None:
+        if url.drivername not in {"postgresql", "postgresql+psycopg"}:
+            raise StoreError(f"{url.drivername} is not supported: write postgresql+psycopg://…")
+        self._url = url.set(drivername="postgresql+psycopg")
+        self.where = url.render_as_string(hide_password=True)
+        options = f"{OPTIONS} {url.query.get('options', '')}".strip()
+        self._connect_with = {**DEFAULTS, **url.query, "options": options}
+        self.engine = _engine(self._url, self._connect_with, self.where)
+        read_only = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        self._reader = self.engine.execution_options(**read_only)
+        self._errors = (DBAPIError, self.engine.dialect.loaded_dbapi.Error)
+        self._recordings: PostgresRecording | None = None
+        OPENED.add(self)
+
+    def insert(self, table: Table) -> Any:
+        return postgresql.insert(table)
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        with self._connected(self._reader) as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        with self._connected(self.engine) as connection:
+            transaction = connection.begin()
+            try:
+                name = connection.scalar(ALONE, {"lock": LOCK})
+                yield connection
+            except BaseException:
+                with suppress(DBAPIError):
+                    transaction.rollback()
+                raise
+            try:
+                transaction.commit()
+            except DBAPIError as error:
+                # A connection that breaks in the commit leaves open what became of it; the server knows.
+                if not passes(error) or not self._was_committed(name):
+                    raise
+
+    def _was_committed(self, transaction: str) -> bool:
+        def ended() -> bool:
+            with self._connected(self.engine) as connection, connection.begin():
+                fate = connection.scalar(FATE, {"transaction": transaction})
+            if fate == "in progress":
+                raise UnavailableError(f"{self.where}: the server does not end transaction {transaction}")
+            return bool(fate == "committed")
+
+        return repeated(ended)
+
+    def _connected(self, engine: Engine) -> Connection:
+        return self._waited(engine.connect)
+
+    def _waited(self, connect: Callable[[], T]) -> T:
+        """Return a connection; wait for a server that takes none at the moment, PATIENCE_S at the longest."""
+
+        def connected() -> T:
+            try:
+                return connect()
+            except self._errors as error:
+                raise store_error(self.where, error) from error
+
+        return repeated(connected)
+
+    def prepare_recording(self) -> None:
+        self._recordings = PostgresRecording(self)
+
+    def recording(self) -> Any:
+        if self._recordings is None:
+            raise StoreError(f"{self.where}: the database was closed")
+        return self._recordings.transaction()
+
+    def own_connection(self) -> "psycopg.Connection[Any]":
+        """Return a connection of the driver's, outside of the pool, that sends BEGIN itself."""
+
+        def connect() -> "psycopg.Connection[Any]":
+            import psycopg
+
+            _, options = self.engine.dialect.create_connect_args(self._url)
+            return psycopg.connect(**{**options, **self._connect_with})
+
+        connection = self._waited(connect)
+        _configure(connection, None)
+        connection.autocommit = True
+        return connection
+
+    def lacks_session(self, id_: str) -> bool:
+        return False
+
+    def recorded_turns(self, session_id: str) -> int:
+        return 0
+
+    def must_scrub(self, connection: Connection) -> None:
+        """Do nothing: the server reuses the place of removed rows, and has no file that we may empty."""
+
+    def scrub(self, patience_s: float) -> bool:
+        return True
+
+    def close(self) -> None:
+        if self._recordings is not None:
+            self._recordings.close()
+            self._recordings = None
+        self.engine.dispose()
+
+    def forget(self) -> None:
+        """Let go of the connections of the process that this one was forked from, and leave them open."""
+        self.engine.dispose(close=False)
+        if self._recordings is not None:
+            self._recordings = PostgresRecording(self)
+
+
+OPENED: "weakref.WeakSet[PostgresServer]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for server in list(OPENED):
+        server.forget()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+class PostgresRecording:
+    """Recordings on one connection, in statements of the driver's own; one thread at a time."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        self._server = server
+        self._open: psycopg.Connection[Any] | None = None
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    @contextmanager
+    def transaction(self) -> Iterator[Recording]:
+        import psycopg
+
+        try:
+            self._begin()
+            yield self
+            self._connection.execute("COMMIT")
+        except psycopg.Error as error:
+            self._roll_back()
+            raise store_error(self._server.where, error) from error
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def _begin(self) -> None:
+        """Begin on the connection, or on a new one when the server has closed it meanwhile."""
+        import psycopg
+
+        if self._open is not None:
+            try:
+                self._open.execute(TOGETHER)
+                return
+            except psycopg.OperationalError:
+                if not self._open.closed:
+                    raise
+        self._open = self._server.own_connection()
+        self._open.execute(TOGETHER)
+
+    def _roll_back(self) -> None:
+        import psycopg
+
+        if self._open is None:
+            return
+        try:
+            self._open.execute("ROLLBACK")
+        except psycopg.Error:
+            self.close()
+
+    @property
+    def _connection(self) -> "psycopg.Connection[Any]":
+        if self._open is None:
+            raise StoreError(f"{self._server.where}: the database was closed")
+        return self._open
+
+    def insert_new(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
+        if not rows:
+            return 0
+        # All processes take the rows of a table in one order, so that no two wait for each other.
+        ordered = sorted(rows, key=lambda row: str(row["id"]))
+        with self._connection.cursor() as cursor:
+            cursor.executemany(_insert(table), ordered)
+            return cursor.rowcount
+
+    def all(self, query: Select[Any], values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+        return self._connection.execute(_compiled(query), values).fetchall()
+
+    def end(self, endings: Sequence[Mapping[str, str]]) -> None:
+        if endings:
+            ordered = sorted(endings, key=lambda each: each["session"])
+            with self._connection.cursor() as cursor:
+                cursor.executemany(_compiled(SET_ENDING), ordered)
+
+    def purged_of(self, session_ids: Sequence[str]) -> str | None:
+        found = self._connection.execute(PURGED_OF, {"ids": list(session_ids)}).fetchone()
+        return None if found is None else str(found[0])
+
+
+@cache
+def _insert(table: Table) -> bytes:
+    return str(postgresql.insert(table).on_conflict_do_nothing().compile(dialect=DIALECT)).encode()
+
+
+@cache
+def _compiled(statement: Any) -> bytes:
+    return str(statement.compile(dialect=DIALECT)).encode()
+
+
+def _engine(url: URL, connect_with: Mapping[str, Any], where: str) -> Engine:
+    try:
+        engine = create_engine(
+            url,
+            connect_args=dict(connect_with),
+            isolation_level="READ COMMITTED",
+            execution_options={"preserve_rowcount": True},  # of inserts, which say what was new
+            pool_pre_ping=True,
+            pool_size=8,
+            max_overflow=24,
+        )
+    except ModuleNotFoundError as error:
+        raise StoreError(f"{where}: the driver is missing: pip install 'ostinato[postgres]'") from error
+    event.listen(engine, "connect", _configure)
+    return engine
+
+
+def _configure(connection: "psycopg.Connection[Any]", _record: object) -> None:
+    """Make values behave as on SQLite: NUL within text, NaN as a missing value, integers of one size."""
+    from psycopg.types.numeric import Int8Dumper
+
+    from ostinato.store.sql.psycopg_values import EscapedDumper, EscapedLoader, NumberDumper
+
+    adapters = connection.adapters
+    adapters.register_dumper(str, EscapedDumper)
+    adapters.register_dumper(float, NumberDumper)
+    adapters.register_dumper(int, Int8Dumper)
+    for name in ("text", "varchar"):
+        adapters.register_loader(name, EscapedLoader)
+    connection.autocommit = True
+    connection.execute(FLUSHED)
+    connection.autocommit = False
