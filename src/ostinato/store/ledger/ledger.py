@@ -73,8 +73,7 @@ class Ledger:
         with self._database.write() as connection:
             if not self._reserve(connection, prompt, stage):
                 return False
-            if sessions:
-                shown = [{"session_id": id, "prompt": prompt} for id in sessions]
+            if shown := [{"session_id": id, "prompt": prompt} for id in sessions]:
                 connection.execute(schema.shown.insert(), shown)
             return True
 
