@@ -23,6 +23,8 @@ from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.tasks.base import load_task
 from ostinato.types import Completion, Ending, FinishReason, Turn, new_id
 
+TRIES = 4
+"""The most times that a rollout is verified when a sandbox fails."""
 TYPES = {"string": str, "integer": int, "boolean": bool, "array": list[str]}
 
 
@@ -115,8 +117,11 @@ class PebbleEnv:
             calls=tuple(self._calls),
             broken=sum(turn.broken is not None for turn in turns),
         )
-        episode = await verified(verifier, self._task, outcome, changes)
-        if episode.void is not None:
+        for _ in range(TRIES):
+            episode = await verified(verifier, self._task, outcome, changes)
+            if episode.void is None:
+                break
+        else:  # TRL would take a rollout without a reward for one with a reward of 0
             raise RuntimeError(f"{self._task.id} could not be verified: {episode.void}")
         reward = floor.reward.score(session, turns, episode.signals())
         return floor.note(reward.total, solved=episode.solved)

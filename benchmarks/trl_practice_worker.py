@@ -24,7 +24,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 from trl import GRPOConfig, GRPOTrainer
 from trl.chat_template_utils import qwen3_template
 
-from benchmarks.trl_environment import as_shipped
+from benchmarks.trl_environment import TRIES, as_shipped
 from benchmarks.trl_floor import Clock, Floor, Settings
 from ostinato.demo.show import Show
 from ostinato.engine.embedded.engine import EmbeddedEngine
@@ -119,13 +119,14 @@ class Rollouts:
     async def _session(self, task: Task, number: int) -> tuple[str, bool]:
         """Run and verify the session that our own reconciler would run in this place of this group."""
         seed = self._floor.config.seed
-        id = sampling.session_id(seed, task.key, number, 0)
-        sampled = await self._work.sample(task, id, sampling.sampling_seed(seed, task.key, number))
-        (episode,) = await self._work.verify(task, sampled)
-        if episode.void is not None:
-            raise RuntimeError(f"{task.id} is void: {episode.void}")
-        self._shop.store.record((), episode.signals())
-        return id, episode.solved
+        for attempt in range(TRIES):
+            id = sampling.session_id(seed, task.key, number, attempt)
+            sampled = await self._work.sample(task, id, sampling.sampling_seed(seed, task.key, number))
+            (episode,) = await self._work.verify(task, sampled)
+            if episode.void is None:
+                self._shop.store.record((), episode.signals())
+                return id, episode.solved
+        raise RuntimeError(f"{task.id} is void: {episode.void}")
 
 
 def learner_alone(floor: Floor, rollouts: Rollouts) -> dict[str, Any]:
