@@ -42,7 +42,7 @@ async def test_a_lesson_is_not_given_on_a_task_that_was_shown_before(tmp_path: P
         site = await serve_scripted(ScriptedEngine(policy))
         shop.put_arm(Arm(name="teacher", version=TEACHER_VERSION, share=0.0, engines=(site.url,)))
         lessons = Lessons(
-            shop.runner(shop.client("teacher", "teacher")), policy, ledger, tmp_path / "tasks", 4
+            {"core": shop.runner(shop.client("teacher", "teacher"))}, policy, ledger, tmp_path / "tasks", 4
         )
         drawn = iter([problem(known), problem(other)])
         await lessons.give(lambda: next(drawn), 1, 2, random.Random(0))

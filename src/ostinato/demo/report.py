@@ -34,11 +34,8 @@ def finish(run: Run, result: RunResult, console: Console, *, caveat: str = "") -
 
 def as_json(result: RunResult) -> dict[str, Any]:
     """Return the content of `report.json`; it has nothing for a stage that was not listed."""
-    measured = {
-        name: stage.measurement.report
-        for name, stage in (("before", result.before), ("after", result.after))
-        if stage is not None
-    }
+    stages = {"before": result.before, "after": result.after, **result.elsewhere}
+    measured = {name: stage.measurement.report for name, stage in stages.items() if stage is not None}
     return {
         "seed": result.seed,
         "resumed": result.resumed,
@@ -100,7 +97,8 @@ def _columns(result: RunResult) -> dict[str, Mapping[str, Score]]:
     """Return the scores of every measured version, by the heading of its column."""
     first = "after teaching" if result.taught else "at the start"
     last = "after practice" if result.practised else first
-    columns = {first: result.before, last: result.after} if result.before else {last: result.after}
+    columns = {heading: stage for heading, stage in ((first, result.before), (last, result.after)) if stage}
+    columns |= result.elsewhere
     for number, cycled in enumerate(result.cycles, 1):
         heading = "after the live cycle" if len(result.cycles) == 1 else f"after live cycle {number}"
         columns[heading] = cycled.judged.benched if cycled.judged else None

@@ -9,6 +9,7 @@
 
 import resource
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
 from ostinato.loop.base import Display, LiveTraffic
@@ -47,22 +48,29 @@ async def circle(
         async def listed(name: str, schema: type[T], work: Callable[[], Awaitable[T]]) -> T | None:
             return await shop.stage(name, schema, work) if name in config.schedule.stages else None
 
+        async def measured(name: str, version: int, passes: int = 1) -> Measured | None:
+            for other in config.bench.profiles if name in config.schedule.stages else ():
+                stage, under = f"{name}-{other}", partial(measure, passes=passes, profile=other)
+                elsewhere[stage] = await shop.stage(stage, Measured, partial(under, shop, version, tasks))
+            return await listed(name, Measured, lambda: measure(shop, version, tasks, passes=passes))
+
+        elsewhere: dict[str, Measured] = {}
         tasks, passes = held_out(config, run), config.bench.passes
         Ledger(shop.store).hold_out(task.key for task in tasks)
         if "teach" not in config.schedule.stages:
             await shop.stage("publish", Published, lambda: publish(shop))
         taught = await listed("teach", Taught, lambda: teach(shop))
-        before = await listed("before", Measured, lambda: measure(shop, 0, tasks))
+        before = await measured("before", 0)
         practised = await listed("practice", Practised, lambda: practise(shop))
         version = practised.version if practised else 0
-        after = await listed("after", Measured, lambda: measure(shop, version, tasks, passes=passes))
+        after = await measured("after", version, passes)
         cycled = []
         if after is not None and "cycle" in config.schedule.stages:
             champion = Champion(version=version, measured=after)
             cycled = await cycles(shop, live(shop), champion, tasks, config.schedule.cycles)
         if not cycled:
             deploy(shop.store, version)
-        counters = [stage.engine for stage in (before, practised, after) if stage is not None]
+        counters = [stage.engine for stage in (before, practised, after, *elsewhere.values()) if stage]
         counters += [engine for cycle in cycled for engine in cycle.engines.values()]
         counted = integrity(shop.store, counters)
     return RunResult(
@@ -74,6 +82,7 @@ async def circle(
         before=before,
         practised=practised,
         after=after,
+        elsewhere=elsewhere,
         cycles=tuple(cycled),
         integrity=counted,
     )

@@ -9,7 +9,7 @@ from ostinato import tasks
 from ostinato.bench.suite import SuiteError, open_suite
 from ostinato.config import ConfigError
 from ostinato.harness.agent import HarnessConfig
-from ostinato.harness.profiles.profile import profile
+from ostinato.harness.profiles.profile import PROFILES, profile
 from ostinato.loop.placement.config import PlacementConfig
 from ostinato.model.config import ModelConfig
 from ostinato.rewards.live.definition import LIVE, LiveDefinition, read_definition
@@ -118,6 +118,9 @@ class TeachConfig:
     steps: int = 1200
     at_once: int = 4
     """Lessons that are given at the same time."""
+    profiles: tuple[str, ...] = ()
+    """The profiles in whose words the demonstrations of a task are given, in turn; without any
+    `harness.profile`."""
     sft: SftConfig = field(default_factory=SftConfig)
 
 
@@ -129,6 +132,9 @@ class BenchConfig:
     """The passes over each task of a version that may be deployed; `before` needs one."""
     at_once: int = 48
     """Sessions at the same time."""
+    profiles: tuple[str, ...] = ()
+    """Further profiles under which `before` and `after` are measured as well, to see what it would cost to
+    serve a version elsewhere."""
     suite: Path | None = None
     """A sealed suite that the gate reads, on all its splits and axes, beside the held-out tasks."""
     suite_passes: int = 2
@@ -217,6 +223,11 @@ class RunConfig:
     placement: PlacementConfig = field(default_factory=PlacementConfig)
 
 
+def taught_profiles(config: RunConfig) -> tuple[str, ...]:
+    """Return the profiles that the model learns the words of."""
+    return config.teach.profiles or (config.harness.profile,)
+
+
 def practice_definition(practice: PracticeConfig) -> PracticeDefinition:
     """Return the definition of practice's reward. Raises ConfigError for one that cannot be used."""
     return PRACTICE if practice.reward is None else read_practice_definition(practice.reward)
@@ -240,6 +251,7 @@ def check(config: RunConfig) -> None:
     _check_tasks(config)
     _check_practice(config)
     _check_live(config.live)
+    _check_profiles(config)
     after = config.harness.summarize_after
     if after is not None and (after < 1 or profile(config.harness.profile).summarize is None):
         raise ConfigError(
@@ -298,6 +310,30 @@ def _check_tasks(config: RunConfig) -> None:
         )
     if not held_out or min(held_out.values()) < 1:
         raise ConfigError("tasks.held_out measures nothing: give each split that it names at least one task")
+
+
+def _check_profiles(config: RunConfig) -> None:
+    """The teacher needs a tool to edit with, and the words of the profile that the run goes on with."""
+    for key, names in (("teach", config.teach.profiles), ("bench", config.bench.profiles)):
+        if len(set(names)) < len(names) or not set(names) <= set(PROFILES):
+            raise ConfigError(
+                f"{key}.profiles is {list(names)}: name each profile once, of {', '.join(PROFILES)}"
+            )
+    if config.harness.profile in config.bench.profiles:
+        raise ConfigError(f"bench.profiles repeats harness.profile, {config.harness.profile!r}: leave it out")
+    if "teach" not in config.schedule.stages:
+        return
+    if config.harness.profile not in taught_profiles(config):
+        raise ConfigError(
+            f"teach.profiles is {list(config.teach.profiles)} and harness.profile "
+            f"{config.harness.profile!r}: teach the profile that the run goes on with, too"
+        )
+    for name in taught_profiles(config):
+        if not {"edit", "apply_patch"} & {offer.tool for offer in profile(name).offers}:
+            raise ConfigError(
+                f"the teacher cannot edit under the profile {name!r}, which has neither edit nor patch: let "
+                "it teach another, or start from a model without `teach`"
+            )
 
 
 def _check_practice(config: RunConfig) -> None:

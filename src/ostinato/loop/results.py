@@ -201,5 +201,7 @@ class RunResult:
     before: Measured | None
     practised: Practised | None
     after: Measured | None
+    elsewhere: Mapping[str, Measured]
+    """What `before` and `after` measured under further profiles, by the name of the stage: `after-codex`."""
     cycles: tuple[Cycled, ...]
     integrity: Integrity

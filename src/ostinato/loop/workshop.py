@@ -104,8 +104,10 @@ class Workshop:
         self.store.add_key(self._keys[-1], user, roles, arm)
         return key
 
-    def runner(self, client: GatewayClient) -> EpisodeRunner:
-        return EpisodeRunner(client, self.backend, self._verifier, self.config.harness, search=self._search)
+    def runner(self, client: GatewayClient, profile: str | None = None) -> EpisodeRunner:
+        """Return a runner of the run's harness, or of the same limits under another profile."""
+        harness = self.config.harness if profile is None else replace(self.config.harness, profile=profile)
+        return EpisodeRunner(client, self.backend, self._verifier, harness, search=self._search)
 
     def outside_runner(self, user: str, arm: str, outside: OutsideConfig) -> OutsideRunner:
         """Return the runner of an outside harness, whose door holds a key pinned to the arm."""

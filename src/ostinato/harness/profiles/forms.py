@@ -32,6 +32,14 @@ def read(form: Form, canonical: str, value: Any) -> Mapping[str, Any]:
     return READERS[form](canonical, value)
 
 
+def write(form: Form, value: Any) -> Any:
+    """Return the value in this form that is read as the canonical `value`; raises ValueError for a form that
+    nobody writes."""
+    if form not in WRITERS:
+        raise ValueError(f"no canonical value is written as a {form}")
+    return WRITERS[form](value)
+
+
 def _plain(canonical: str, value: Any) -> Mapping[str, Any]:
     return {canonical: value}
 
@@ -67,6 +75,12 @@ def _nothing(_: str, __: Any) -> Mapping[str, Any]:
     return {}
 
 
+def _words_of(command: str) -> list[str]:
+    """Return the words of a command line; one with a shell's syntax is left to a shell."""
+    words = shlex.split(command)
+    return words if shlex.join(words) == command else ["bash", "-lc", command]
+
+
 READERS: Mapping[Form, Callable[[str, Any], Mapping[str, Any]]] = {
     Form.PLAIN: _plain,
     Form.MILLISECONDS: _milliseconds,
@@ -75,3 +89,10 @@ READERS: Mapping[Form, Callable[[str, Any], Mapping[str, Any]]] = {
     Form.QUESTION: _question,
     Form.NOTE: _nothing,
 }
+WRITERS: Mapping[Form, Callable[[Any], Any]] = {
+    Form.PLAIN: lambda value: value,
+    Form.MILLISECONDS: lambda seconds: 1000 * seconds,
+    Form.ARGV: _words_of,
+    Form.QUESTION: lambda question: [{"question": question}],
+}
+"""The forms that a script writes, which knows the canonical tools alone."""

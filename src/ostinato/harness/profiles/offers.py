@@ -71,6 +71,13 @@ class Offer:
                 meant |= forms.read(each.form, each.canonical, arguments[each.name])
         return meant
 
+    def write(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return canonical arguments in the words of the dialect: `read` gives them back. Raises KeyError for
+        an argument that is not offered."""
+        by_name = {each.canonical: each for each in self.arguments}
+        offered = ((by_name[key], value) for key, value in arguments.items())
+        return {each.name: forms.write(each.form, value) for each, value in offered}
+
     def worded(self, text: str) -> str:
         """Return `text`, whose first line names arguments, in the words of the dialect."""
         first, newline, rest = text.partition("\n")

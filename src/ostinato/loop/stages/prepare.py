@@ -9,12 +9,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from ostinato.harness.profiles.profile import profile
-from ostinato.loop.config import RunConfig
+from ostinato.loop.config import RunConfig, taught_profiles
 from ostinato.loop.run import START, Run
+from ostinato.loop.stages.dialect import literals
 from ostinato.loop.stages.problems import corpus
 from ostinato.loop.workshop import engine_settings
 from ostinato.model.config import ModelConfig, ModelConfigError
-from ostinato.model.families import Renderer, RenderError, load_renderer, skeletons
+from ostinato.model.families import Renderer, RenderError, load_renderer
 from ostinato.model.tokenizer import Tokenizer, TokenizerError
 
 WEIGHTS = ".safetensors"
@@ -101,7 +102,7 @@ async def _make(config: RunConfig, directory: Path) -> None:
     if (directory / "model.safetensors").exists():
         return
     shown = profile(config.harness.profile)
-    words = skeletons(shown.system, shown.tools)
+    words = [word for name in taught_profiles(config) for word in literals(profile(name))]
     tokenizer = Tokenizer.train(corpus(config), config.model.vocabulary, words)
     tokenizer.save(directory)
     model = replace(config.model.shape, vocab_size=tokenizer.vocab_size)

@@ -3,6 +3,7 @@
 import random
 
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
+from ostinato.loop.config import taught_profiles
 from ostinato.loop.results import Taught
 from ostinato.loop.run import START
 from ostinato.loop.services import alongside, watch
@@ -34,8 +35,9 @@ async def teach(shop: Workshop) -> Taught:
     site = await serve_scripted(ScriptedEngine(policy), shop.services.here, secret=shop.services.secret)
     try:
         shop.put_arm(Arm(name="teacher", version=TEACHER_VERSION, share=0.0, engines=(site.url,)))
-        runner, ledger = shop.runner(shop.client("teacher", "teacher")), Ledger(shop.store)
-        lessons = Lessons(runner, policy, ledger, run.tasks / "lessons", settings.at_once)
+        client, ledger = shop.client("teacher", "teacher"), Ledger(shop.store)
+        runners = {name: shop.runner(client, name) for name in taught_profiles(config)}
+        lessons = Lessons(runners, policy, ledger, run.tasks / "lessons", settings.at_once)
         trainer = await shop.services.start("sft", "ostinato.train.sft", trainer_settings, keep=False)
         problems, rng = stream(config, "lessons"), random.Random(config.seed)
         teaching = lessons.give(lambda: next(problems), settings.lessons, settings.demonstrations, rng)

@@ -6,15 +6,19 @@ its sessions are recorded like those of a model.
 ::
 
     Agent ─► gateway ─► this engine ─► text of the prompt ─► messages ─► Demonstrator.act ─► token ids
+                                                                Dialect ┘                └ Dialect
 """
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 
 from ostinato.harness.episode import CardUser, EpisodeRunner
-from ostinato.model.families import Renderer, assistant_message, parse_text
+from ostinato.harness.profiles.profile import profile
+from ostinato.loop.stages.dialect import Dialect
+from ostinato.model.families import Renderer
 from ostinato.model.transcript import messages_of
 from ostinato.store import Ledger, Stage
 from ostinato.tasks.source import Problem
@@ -27,32 +31,36 @@ class TeacherPolicy:
 
     def __init__(self, renderer: Renderer) -> None:
         self._renderer = renderer
-        self._teachers: dict[str, Demonstrator] = {}
+        self._teachers: dict[str, tuple[Demonstrator, Dialect]] = {}
 
-    def take_charge(self, session_id: str, teacher: Demonstrator) -> None:
-        self._teachers[session_id] = teacher
+    def take_charge(self, session_id: str, teacher: Demonstrator, dialect: Dialect) -> None:
+        self._teachers[session_id] = teacher, dialect
 
     def leave(self, session_id: str) -> None:
         del self._teachers[session_id]
 
     async def __call__(self, request: GenerateRequest) -> tuple[int, ...]:
         messages = messages_of(self._renderer.tokenizer.decode(request.prompt_ids))
-        text = self._teachers[request.session_id].act(messages)
-        return tuple(self._renderer.say(assistant_message(parse_text(text))))
+        teacher, dialect = self._teachers[request.session_id]
+        said = dialect.worded(teacher.act(dialect.meant(messages)))
+        return tuple(self._renderer.say(said))
 
 
 class Lessons:
-    """The teacher's demonstrations on practice tasks. A task that was shown before is passed over."""
+    """The teacher's demonstrations on practice tasks. A task that was shown before is passed over.
+
+    The demonstrations of a task are given under each profile of `runners` in turn.
+    """
 
     def __init__(
         self,
-        runner: EpisodeRunner,
+        runners: Mapping[str, EpisodeRunner],
         policy: TeacherPolicy,
         ledger: Ledger,
         directory: Path,
         at_once: int,
     ) -> None:
-        self._runner = runner
+        self._ways = [(runner, Dialect(profile(name))) for name, runner in runners.items()]
         self._ledger = ledger
         self._policy = policy
         self._directory = directory
@@ -69,8 +77,8 @@ class Lessons:
         async with self._slots:
             sessions = [new_id() for _ in range(demonstrations)]
             task = self._next(draw, sessions)
-            for session_id in sessions:
-                await self._demonstrate(task, session_id, random.Random(rng.random()))
+            for session_id, way in zip(sessions, cycle(self._ways), strict=False):
+                await self._demonstrate(task, session_id, way, random.Random(rng.random()))
 
     def _next(self, draw: Callable[[], Problem], sessions: Sequence[str]) -> Task:
         """Return the next task that no stage has shown and that has a solution to show."""
@@ -81,12 +89,15 @@ class Lessons:
                 if demonstrator(task, random.Random(0)) is not None:
                     return task
 
-    async def _demonstrate(self, task: Task, session_id: str, rng: random.Random) -> None:
+    async def _demonstrate(
+        self, task: Task, session_id: str, way: tuple[EpisodeRunner, Dialect], rng: random.Random
+    ) -> None:
         teacher = demonstrator(task, rng)
         assert teacher is not None  # `_next` has passed over those without
-        self._policy.take_charge(session_id, teacher)
+        runner, dialect = way
+        self._policy.take_charge(session_id, teacher, dialect)
         try:
-            await self._runner.attempt(task, CardUser(task), source=Source.TEACHER, session_id=session_id)
+            await runner.attempt(task, CardUser(task), source=Source.TEACHER, session_id=session_id)
         finally:
             self._policy.leave(session_id)
         self.sessions += 1

@@ -1,0 +1,81 @@
+"""Runs of `ostinato run` as the arms of a study: carried out in a folder of their own, and read back.
+
+A folder with a report is read, not run again; a run without one goes on where it stopped.
+"""
+
+import json
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from math import comb
+from pathlib import Path
+from typing import Any
+
+from ostinato.deploy.outcomes import TaskOutcome
+from ostinato.rewards.practice.definition import OUTCOME
+from ostinato.store import Store
+from ostinato.types import Source
+
+
+class RunError(RuntimeError):
+    """A run ended without its report."""
+
+
+def carry_out(file: Path, folder: Path, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Run `file` with these settings to its end, in `folder`, and return its report. Raises RunError."""
+    report = folder / "report.json"
+    if not report.exists():
+        words = [word for key, value in settings.items() for word in ("--set", f"{key}={json.dumps(value)}")]
+        command = [sys.executable, "-m", "ostinato", "run", str(file), "--directory", str(folder), *words]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        if done.returncode or not report.exists():
+            raise RunError(f"{folder} ended with {done.returncode}:\n{done.stderr[-800:]}")
+    found: dict[str, Any] = json.loads(report.read_text())
+    return found
+
+
+def outcomes(folder: Path, stage: str) -> list[TaskOutcome]:
+    """Return what one measuring stage found of each held-out task, as far as a study needs it."""
+    rows = json.loads((folder / "stages" / f"{stage}.json").read_text())["result"]["measurement"]["outcomes"]
+    return [
+        TaskOutcome(
+            task=row["task"],
+            split=row["split"],
+            cluster=row["cluster"],
+            solved=tuple(row["solved"]),
+            broken=tuple(row["broken"]),
+        )
+        for row in rows
+    ]
+
+
+def practised_groups(folder: Path) -> dict[int, list[list[bool]]]:
+    """Return which sessions of each group of practice were solved, by the version that sampled them."""
+    store = Store.open(folder / "store.db")
+    groups: dict[tuple[int, str], list[bool]] = defaultdict(list)
+    for session in store.sessions(source=Source.PRACTICE):
+        rewards, turns = store.rewards(session.id), store.turns(session.id)
+        if rewards and turns:
+            version = min(turns[0].completion.versions)
+            groups[version, str(session.task_id)].append(part_of(rewards[-1].parts))
+    store.close()
+    by_version: dict[int, list[list[bool]]] = defaultdict(list)
+    for (version, _), solved in sorted(groups.items()):
+        by_version[version].append(solved)
+    return dict(by_version)
+
+
+def part_of(parts: Any) -> bool:
+    """Return whether the part of the outcome was paid."""
+    return any(part.name == OUTCOME and part.value > 0 for part in parts)
+
+
+def best_of(solved: Sequence[bool], k: int) -> float:
+    """Return the chance that one of `k` sessions drawn from the group is solved, without bias.
+
+    >>> best_of([True, False], 1), best_of([True, False], 2)
+    (0.5, 1.0)
+    """
+    n, won = len(solved), sum(solved)
+    return 1 - comb(n - won, k) / comb(n, k)
