@@ -4,9 +4,9 @@
 
 Unlike the other studies this one trains a model. For each seed one checkpoint is taught by the scripted
 teacher in two dialects: `short` (read, edit by exact strings, a command line) and `codex` (a list of words
-for the shell, patches, no tool to read or to ask). From it one run practises under the one profile and another
-under the other: the same tasks, seeds of sessions and settings. All three are measured under both profiles on
-the same held-out tasks. A seed's arm whose folder has a report is read, not run again.
+for the shell, patches, no tool to read or to ask). From it one run practises under the one profile and
+another under the other: the same tasks, seeds of sessions and settings. All three are measured under both
+profiles on the same held-out tasks. A seed's arm whose folder has a report is read, not run again.
 
 What was expected, written down before the first run. The two dialects share what the policy sees of a task
 (files, failures) and hardly any of the tokens that it chooses between, so practice carries over by about 0.4

@@ -30,8 +30,8 @@ from ostinato.deploy.outcomes import TaskOutcome
 TINY = {
     "model.shape.hidden_size": 32,
     "model.shape.layers": 2,
-    "model.shape.heads": 1,
     "model.shape.kv_heads": 1,
+    "model.shape.heads": 1,
     "tasks.held_out": {"seeds": 2},
     "harness.max_turns": 3,
     "teach.lessons": 3,
@@ -94,7 +94,7 @@ def test_the_best_of_four_is_no_less_than_the_mean_and_is_the_chance_of_a_draw_o
 def test_a_run_that_fails_says_where(tmp_path: Path) -> None:
     file = tmp_path / "bad.toml"
     file.write_text("[teach]\nstep = 3\n")
-    with pytest.raises(RunError, match="did you mean 'teach.steps'"):
+    with pytest.raises(RunError, match=r"did you mean 'teach\.steps'"):
         carry_out(file, tmp_path / "run", {})
 
 
