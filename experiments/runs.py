@@ -15,7 +15,7 @@ from typing import Any
 from ostinato.deploy.outcomes import TaskOutcome
 from ostinato.rewards.practice.definition import OUTCOME
 from ostinato.store import Store
-from ostinato.types import Source
+from ostinato.types import Reward, Source
 
 
 class RunError(RuntimeError):
@@ -26,13 +26,20 @@ def carry_out(file: Path, folder: Path, settings: Mapping[str, Any]) -> Mapping[
     """Run `file` with these settings to its end, in `folder`, and return its report. Raises RunError."""
     report = folder / "report.json"
     if not report.exists():
-        words = [word for key, value in settings.items() for word in ("--set", f"{key}={json.dumps(value)}")]
+        words = [word for key, value in settings.items() for word in ("--set", f"{key}={_toml(value)}")]
         command = [sys.executable, "-m", "ostinato", "run", str(file), "--directory", str(folder), *words]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         if done.returncode or not report.exists():
             raise RunError(f"{folder} ended with {done.returncode}:\n{done.stderr[-800:]}")
     found: dict[str, Any] = json.loads(report.read_text())
     return found
+
+
+def _toml(value: Any) -> str:
+    """Return the value as TOML, which writes all that settings hold as JSON does, but tables."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + "}"
+    return json.dumps(value)
 
 
 def outcomes(folder: Path, stage: str) -> list[TaskOutcome]:
@@ -58,7 +65,7 @@ def practised_groups(folder: Path) -> dict[int, list[list[bool]]]:
         rewards, turns = store.rewards(session.id), store.turns(session.id)
         if rewards and turns:
             version = min(turns[0].completion.versions)
-            groups[version, str(session.task_id)].append(part_of(rewards[-1].parts))
+            groups[version, str(session.task_id)].append(_solved(rewards[-1]))
     store.close()
     by_version: dict[int, list[list[bool]]] = defaultdict(list)
     for (version, _), solved in sorted(groups.items()):
@@ -66,9 +73,8 @@ def practised_groups(folder: Path) -> dict[int, list[list[bool]]]:
     return dict(by_version)
 
 
-def part_of(parts: Any) -> bool:
-    """Return whether the part of the outcome was paid."""
-    return any(part.name == OUTCOME and part.value > 0 for part in parts)
+def _solved(reward: Reward) -> bool:
+    return any(part.name == OUTCOME and part.value > 0 for part in reward.parts)
 
 
 def best_of(solved: Sequence[bool], k: int) -> float:

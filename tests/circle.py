@@ -9,7 +9,7 @@ from rich.console import Console
 
 from ostinato.demo.show import Show
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
-from ostinato.loop.config import RunConfig
+from ostinato.loop.config import RunConfig, TeachConfig
 from ostinato.loop.folder import open_run
 from ostinato.loop.run import START, Run
 from ostinato.loop.stages.prepare import load_wire, prepare
@@ -33,9 +33,11 @@ def solves(pebble: Pebble, session_id: str, turn: int) -> str:
 
 
 @asynccontextmanager
-async def circle(directory: Path, mind: Mind, arms: Sequence[str]) -> AsyncIterator[Workshop]:
-    """A workshop whose `arms` are all served by `mind`."""
-    config = RunConfig(sandbox="process")
+async def circle(
+    directory: Path, mind: Mind, arms: Sequence[str], profiles: tuple[str, ...] = ()
+) -> AsyncIterator[Workshop]:
+    """A workshop whose `arms` are all served by `mind`; its tokenizer is made for `profiles`."""
+    config = RunConfig(sandbox="process", teach=TeachConfig(profiles=profiles))
     shape = replace(config.model.shape, hidden_size=16, heads=1, kv_heads=1, head_dim=8)
     config = replace(config, model=replace(config.model, shape=shape))
     run = open_run(Run(directory=directory / "run"), config, fresh=False).run
