@@ -134,8 +134,9 @@ async def test_lessons_are_given_under_each_profile_in_turn_and_solved(tmp_path:
 )
 def test_profiles_that_cannot_be_taught_or_measured_are_refused(settings, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
-        check(read(RunConfig, settings))
+        check(read(RunConfig, settings, "run.toml"))
 
 
 def test_a_run_may_teach_and_measure_two() -> None:
-    check(read(RunConfig, {"teach": {"profiles": ["core", "codex"]}, "bench": {"profiles": ["codex"]}}))
+    settings = {"teach": {"profiles": ["core", "codex"]}, "bench": {"profiles": ["codex"]}}
+    check(read(RunConfig, settings, "run.toml"))
