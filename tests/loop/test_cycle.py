@@ -76,7 +76,7 @@ class Scene(Workshop):
     skill: Skill
     tasks: dict[str, Task]
 
-    def runner(self, client: GatewayClient) -> EpisodeRunner:
+    def runner(self, client: GatewayClient, profile: str | None = None) -> EpisodeRunner:
         tasks = self.tasks
 
         class Noting(EpisodeRunner):

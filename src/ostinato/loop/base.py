@@ -98,8 +98,9 @@ class Shop(Protocol):
     def client(self, user: str, arm: str | None = None) -> Any:
         """Return a connection to the gateway; one with an arm always meets that arm's version."""
 
-    def runner(self, client: Any) -> Any:
-        """Return what runs the sessions of a benchmark through that connection (an `EpisodeRunner`)."""
+    def runner(self, client: Any, profile: str | None = None) -> Any:
+        """Return what runs the sessions of a benchmark through that connection (an `EpisodeRunner`), under
+        the run's own profile or under another one."""
 
     async def train(self, name: str, module: str, settings: Any, tick: Callable[[], None]) -> None:
         """Run a trainer to its end, with `tick` called now and then. Raises ServiceError when it fails."""

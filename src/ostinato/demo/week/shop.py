@@ -106,7 +106,7 @@ class WeekShop:
     def client(self, user: str, arm: str | None = None) -> Arm:
         return next(each for each in self.store.arms() if each.name == arm)
 
-    def runner(self, client: Arm) -> "Examiner":
+    def runner(self, client: Arm, profile: str | None = None) -> "Examiner":
         return Examiner(self, client, self._passes)
 
     async def train(self, name: str, module: str, settings: Any, tick: Callable[[], None]) -> None:
