@@ -17,7 +17,7 @@ from ostinato.harness.profiles.forms import Form
 from ostinato.harness.profiles.profile import PROFILES, profile
 from ostinato.loop.config import RunConfig, check
 from ostinato.loop.run import START
-from ostinato.loop.stages.dialect import Dialect, literals
+from ostinato.loop.stages.dialect import Wording, literals
 from ostinato.loop.stages.prepare import load_wire
 from ostinato.loop.stages.teacher import Lessons, TeacherPolicy
 from ostinato.model.families import assistant_message, parse_text
@@ -41,7 +41,7 @@ CALLS = [
 def test_every_profile_reads_what_is_written_and_the_teacher_reads_its_own_words(
     name, tool, arguments
 ) -> None:
-    dialect, text = Dialect(profile(name)), call(tool, **arguments)
+    dialect, text = Wording(profile(name)), call(tool, **arguments)
     message = dialect.worded(text)
     if not message.get("tool_calls"):
         assert tool == "ask_user" and message["content"] == "which one?"
@@ -58,13 +58,13 @@ def test_every_profile_reads_what_is_written_and_the_teacher_reads_its_own_words
 def test_the_canonical_words_stay_as_they_are_to_the_byte(name: str) -> None:
     for tool, arguments in CALLS:
         text = f"alpha(a)\n{call(tool, **arguments)}"
-        assert Dialect(profile(name)).worded(text) == assistant_message(parse_text(text))
-    assert Dialect(profile(name)).worded("done")["content"] == "done"
-    assert Dialect(profile(name)).worded(broken_call("calc.py"))["content"] == broken_call("calc.py")
+        assert Wording(profile(name)).worded(text) == assistant_message(parse_text(text))
+    assert Wording(profile(name)).worded("done")["content"] == "done"
+    assert Wording(profile(name)).worded(broken_call("calc.py"))["content"] == broken_call("calc.py")
 
 
 def test_a_broken_call_is_broken_in_the_words_of_the_profile() -> None:
-    text = Dialect(PROFILES["codex"]).worded(broken_call("calc.py"))["content"]
+    text = Wording(PROFILES["codex"]).worded(broken_call("calc.py"))["content"]
     assert parse_text(text).broken is not None
     mended = parse_text(text.replace("]}\n", "]}}\n"))
     assert [(each.name, each.arguments) for each in mended.tool_calls] == [

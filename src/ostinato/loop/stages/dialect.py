@@ -2,8 +2,8 @@
 
 ::
 
-    teacher ─► canonical call ─► Dialect.worded ─► call in the words of the profile ─► harness
-    teacher ◄── canonical messages ◄── Dialect.meant ◄── messages in the words of the profile ◄──┘
+    teacher ─► canonical call ─► Wording.worded ─► call in the words of the profile ─► harness
+    teacher ◄── canonical messages ◄── Wording.meant ◄── messages in the words of the profile ◄──┘
 """
 
 import json
@@ -30,11 +30,11 @@ def literals(profile: Profile) -> list[str]:
     return written
 
 
-class Dialect:
+class Wording:
     """The words of one profile, over any number of sessions.
 
     >>> from ostinato.harness.profiles.profile import PROFILES
-    >>> Dialect(PROFILES["codex"]).call("read", {"path": "calc.py"})
+    >>> Wording(PROFILES["codex"]).call("read", {"path": "calc.py"})
     ('shell', {'command': ['cat', 'calc.py']})
     """
 

@@ -6,7 +6,7 @@ its sessions are recorded like those of a model.
 ::
 
     Agent ─► gateway ─► this engine ─► text of the prompt ─► messages ─► Demonstrator.act ─► token ids
-                                                                Dialect ┘                └ Dialect
+                                                                Wording ┘                └ Wording
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ostinato.harness.episode import CardUser, EpisodeRunner
 from ostinato.harness.profiles.profile import profile
-from ostinato.loop.stages.dialect import Dialect
+from ostinato.loop.stages.dialect import Wording
 from ostinato.model.families import Renderer
 from ostinato.model.transcript import messages_of
 from ostinato.store import Ledger, Stage
@@ -31,9 +31,9 @@ class TeacherPolicy:
 
     def __init__(self, renderer: Renderer) -> None:
         self._renderer = renderer
-        self._teachers: dict[str, tuple[Demonstrator, Dialect]] = {}
+        self._teachers: dict[str, tuple[Demonstrator, Wording]] = {}
 
-    def take_charge(self, session_id: str, teacher: Demonstrator, dialect: Dialect) -> None:
+    def take_charge(self, session_id: str, teacher: Demonstrator, dialect: Wording) -> None:
         self._teachers[session_id] = teacher, dialect
 
     def leave(self, session_id: str) -> None:
@@ -60,7 +60,7 @@ class Lessons:
         directory: Path,
         at_once: int,
     ) -> None:
-        self._ways = [(runner, Dialect(profile(name))) for name, runner in runners.items()]
+        self._ways = [(runner, Wording(profile(name))) for name, runner in runners.items()]
         self._ledger = ledger
         self._policy = policy
         self._directory = directory
@@ -90,7 +90,7 @@ class Lessons:
                     return task
 
     async def _demonstrate(
-        self, task: Task, session_id: str, way: tuple[EpisodeRunner, Dialect], rng: random.Random
+        self, task: Task, session_id: str, way: tuple[EpisodeRunner, Wording], rng: random.Random
     ) -> None:
         teacher = demonstrator(task, rng)
         assert teacher is not None  # `_next` has passed over those without
