@@ -68,6 +68,7 @@ class Scripted:
     def __init__(self, site: Running) -> None:
         self.url = site.url
         self.stop = site.close
+        self.on_moved: list[Callable[[], None]] = []
 
 
 class Scene(Workshop):

@@ -27,7 +27,9 @@ from ostinato.loop.config import RunConfig, ScheduleConfig, check
 from ostinato.loop.folder import open_run, owned
 from ostinato.loop.people import PeopleTraffic
 from ostinato.loop.results import RunResult
+from ostinato.loop.run import START
 from ostinato.loop.workshop import Workshop
+from ostinato.model.families import load_renderer
 from ostinato.rewards.live.definition import LIVE
 from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.store import Store
@@ -39,7 +41,12 @@ SESSIONS = 3
 
 
 def people(shop: Workshop) -> LiveTraffic:
-    return PeopleTraffic(shop.store, now=lambda: time.time() + LIVE.train_after_s, poll_s=0.01)
+    return PeopleTraffic(
+        shop.store,
+        load_renderer(shop.run.checkpoint(START)).tokenizer,
+        now=lambda: time.time() + LIVE.train_after_s,
+        poll_s=0.01,
+    )
 
 
 async def turned(folder: Path, config: RunConfig) -> RunResult:

@@ -35,7 +35,7 @@ class Recording(Protocol):
         ...
 
 
-class Backend(Protocol):
+class SqlBackend(Protocol):
     """One database. Its errors are those of SQLAlchemy and of the driver."""
 
     engine: Engine

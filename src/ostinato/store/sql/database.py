@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, Table, inspect, make_url, not_, select
 from sqlalchemy.exc import ArgumentError
 
-from ostinato.store.sql.backend import Backend, Recording
+from ostinato.store.sql.backend import Recording, SqlBackend
 from ostinato.store.sql.errors import StoreError, repeated, translated
 from ostinato.store.sql.postgres import PostgresServer
 from ostinato.store.sql.schema import METADATA, SCHEMA, counters
@@ -120,7 +120,7 @@ def _url(url_or_path: str | Path) -> URL:
         raise StoreError(f"{shown!r} is neither a file path nor a database URL") from None
 
 
-def _backend(url: URL) -> Backend:
+def _backend(url: URL) -> SqlBackend:
     dialect = url.get_backend_name()
     if dialect not in BACKENDS:
         raise StoreError(f"{dialect} databases are not supported: use one of {', '.join(BACKENDS)}")
