@@ -3,7 +3,7 @@
 Schedules: `fuzz/ledger.py` lets the reconciler, the ledger, a learner and people die anywhere, and
 `fuzz/repeat.py` compares a synchronous run that dies with the same run left alone. Kills: a synchronous run
 of real processes with a small random model is killed at random times (`kill -9`), one process of a random
-kind after another: engine, trainer, gateway, the run itself with its reconciler, and the verification in its
+kind after another: engine, trainer, gateway, sampler, the run itself, and the verification in its
 sandbox. A run that ended by a kill, or gave up a process that died too often, is started again. Every run is
 compared with one that nobody killed.
 
@@ -44,9 +44,10 @@ from ostinato.store.sql.schema import slots, trainings, turns
 MODULES = {
     "engine": "ostinato.engine.server",
     "gateway": "ostinato.gateway.server",
+    "sampler": "ostinato.loop.sampler",
     "trainer": "ostinato.train.learner",
 }
-KINDS = (*MODULES, "reconciler", "sandbox")
+KINDS = (*MODULES, "conductor", "sandbox")
 SETTINGS = """
 sandbox = "process"
 
@@ -212,7 +213,7 @@ class Real:
 
     def _kill(self, process: "subprocess.Popen[bytes]", directory: Path) -> None:
         kind = self._chance.choice(KINDS)
-        if kind == "reconciler":
+        if kind == "conductor":
             victims = [process.pid] if process.poll() is None else []
         elif kind == "sandbox":
             victims = _descendants(process.pid, lambda words: not any(m in words for m in MODULES.values()))

@@ -27,6 +27,8 @@ VARIABLES = {
     "OSTINATO_KEY": "API key for the gateway and for the search service",
     "OSTINATO_NODE_KEY": "key that a sandbox server sends to its nodes",
     "OSTINATO_REMOTE_KEY": "API key of a vLLM that is already there (`ostinato serve --engine`)",
+    "OSTINATO_SAMPLER_KEY": "a sampler's key of the gateway, which the run gives it",
+    "OSTINATO_SAMPLER_SEARCH_KEY": "a sampler's key of the search service, which the run gives it",
     "OSTINATO_SANDBOX_KEY": "key for a sandbox server",
     "OSTINATO_SANDBOX_URL": "address of a sandbox server",
     "OSTINATO_SEARCH_URL": "address of the search service; without it the agent has no `semantic_search`",

@@ -146,7 +146,14 @@ class Service:
         """Wait until it ends by itself, and return its exit status; a killed one is started again."""
         while (status := await self._ended_or_silent()) < 0 and not self._stopping:
             await self._restart(status)
+        if not self._stopping:
+            await self._place.leave()
+            self._found = None
         return status
+
+    def change(self, **settings: Any) -> None:
+        """Change settings that it reads when it is started again."""
+        self._settings.change(self.name, **settings)
 
     def tail(self) -> str:
         """Return the end of its log."""
@@ -240,8 +247,9 @@ class Service:
         return True
 
     def kill(self) -> None:
-        """End the process at once; whoever waits for it starts it again."""
-        self._place.kill()
+        """End the process at once, if there is one; whoever waits for it starts it again."""
+        if self._found is not None:
+            self._found.kill()
 
     async def _restart(self, status: int) -> None:
         """Start it again.

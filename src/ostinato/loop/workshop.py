@@ -15,8 +15,6 @@ from ostinato.gateway.config import GatewayServerConfig
 from ostinato.gateway.upstream import EngineClient
 from ostinato.harness.client import GatewayClient, open_http
 from ostinato.harness.episode import EpisodeRunner
-from ostinato.harness.outside.config import OutsideConfig
-from ostinato.harness.outside.runner import OutsideRunner
 from ostinato.harness.profiles.profile import profile
 from ostinato.harness.providers.search import SearchAt
 from ostinato.loop.base import Display
@@ -36,6 +34,8 @@ from ostinato.web.secret import bearer
 T = TypeVar("T")
 POLL_S = 1.0
 """The pause between two looks at a release."""
+GATEWAY_KEY, SEARCH_KEY = "OSTINATO_SAMPLER_KEY", "OSTINATO_SAMPLER_SEARCH_KEY"
+"""The environment variables in which a sampler finds its keys of the gateway and of the search service."""
 ANSWER_S = aiohttp.ClientTimeout(total=10.0)
 """The longest wait for a question to an engine that is no request for tokens."""
 
@@ -65,6 +65,8 @@ class Workshop:
         self._verifier = Verifier(backend)
         self._http = open_http()
         self._keys: list[str] = []
+        self.front = [service for service in (gateway, search) if service is not None]
+        """The services that agents reach."""
         self._search: SearchAt | None = None
         self.poll_s = POLL_S
         if search is not None:
@@ -91,6 +93,16 @@ class Workshop:
         """The address of the gateway."""
         return self._gateway.url
 
+    @property
+    def search_url(self) -> str:
+        """The address of the search service; empty where there is none."""
+        return "" if self._search is None else self.front[-1].url
+
+    def keys_of_a_sampler(self) -> dict[str, str]:
+        """Make the keys of a sampler of practice, by the environment variables that it reads them from."""
+        keys = {GATEWAY_KEY: self._key("practice", "admin", "practice")}
+        return keys if self._search is None else {**keys, SEARCH_KEY: self._key("search", "use")}
+
     def key_of_a_person(self) -> str:
         """Make a key of the local user, which outlives this process as every person's does."""
         key = new_key()
@@ -108,11 +120,6 @@ class Workshop:
         """Return a runner of the run's harness, or of the same limits under another profile."""
         harness = self.config.harness if profile is None else replace(self.config.harness, profile=profile)
         return EpisodeRunner(client, self.backend, self._verifier, harness, search=self._search)
-
-    def outside_runner(self, user: str, arm: str, outside: OutsideConfig) -> OutsideRunner:
-        """Return the runner of an outside harness, whose door holds a key pinned to the arm."""
-        key = self._key(user, "admin", arm)
-        return OutsideRunner(self._gateway.url, key, self.backend, self._verifier, outside)
 
     def put_arm(self, arm: Arm) -> None:
         """Add or replace one arm; the others stay."""
@@ -156,14 +163,6 @@ class Workshop:
         """Return what the engine counted so far."""
         counters: Counters = await self._get(engine.url + "/stats")
         return counters
-
-    async def served(self, engine: Service) -> int | None:
-        """Return the version that an engine serves now; None while it does not answer."""
-        try:
-            version: int = (await self._get(engine.url + "/healthz"))["version"]
-        except (aiohttp.ClientError, TimeoutError):
-            return None
-        return version
 
     async def _get(self, url: str) -> Any:
         headers = bearer(self.services.secret)

@@ -1,26 +1,20 @@
-"""Practice by policy gradient: the reconciler samples and the learner trains, each in its own process, at the
-same time or, in synchronous runs, in turns."""
+"""Practice by policy gradient: samplers and the learner, each in its own process, at the same time or, in
+synchronous runs, in turns."""
 
-from collections.abc import Mapping
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ostinato.harness.episode import EpisodeRunner
-from ostinato.harness.outside.runner import OutsideRunner
-from ostinato.loop.config import practice_definition
 from ostinato.loop.results import Counters, Practised
-from ostinato.loop.run import START
+from ostinato.loop.sampler import SamplerProcess, totals
 from ostinato.loop.services import Service, alongside, watch
 from ostinato.loop.stages.learn import last_line, start_learner
-from ostinato.loop.stages.prepare import load_wire
-from ostinato.loop.stages.problems import stream
 from ostinato.loop.stages.stalled import Stalled
 from ostinato.loop.workshop import Workshop
-from ostinato.rewards.practice.definition import PracticeReward
-from ostinato.rollout.reconciler import Reconciler, Training
-from ostinato.rollout.sampling import SlotWork
-from ostinato.store.definitions import keep_definition
 from ostinato.store.ledger.account import state_root
+from ostinato.store.ledger.leases import end_silent
 from ostinato.store.ledger.ledger import Ledger
 from ostinato.store.ledger.phases import Phase
 from ostinato.store.ledger.slot_rows import SlotState
@@ -35,53 +29,73 @@ async def practise(shop: Workshop) -> Practised:
     assert versions is not None  # `config.check` has refused anything else
     arm = Arm(name="practice", version=0, share=0.0, engines=())
     async with shop.serving(arm, follow=True) as engine:
-        reconciler = _reconciler(shop, engine, versions)
+        samplers = await _start_samplers(shop, engine)
         steps = replace(config.refine, versions=None)
         learner = await start_learner(shop, "practice", steps, until=versions)
-        learning, stalled = True, Stalled(config.refine.groups)
+        stalled = Stalled(config.refine.groups)
         with shop.show.stage("practice", total=versions) as bar:
 
             def tick() -> None:
                 version = last_line(log).get("version", 0)
                 if stalled.notice(version, _ready(shop)):
                     learner.kill()
-                recent = reconciler.progress.recent
-                rate = sum(recent) / max(1, len(recent))
-                bar.at(
-                    version,
-                    f"{reconciler.progress.groups} groups, {rate:.0%} solved of the latest",
-                )
+                for name in end_silent(shop.store):
+                    samplers[name].kill()
+                bar.at(version, _progress(shop, list(samplers)))
 
-            async with alongside(reconciler.run(stream(config, "practice"), lambda: not learning)) as acting:
-                await watch(learner, tick, [acting])
-                learning = False
+            async with alongside(_all_done(list(samplers.values()))) as sampling:
+                await watch(learner, tick, [sampling])
         return _practised(shop, last_line(log), await shop.counters(engine))
+
+
+async def _start_samplers(shop: Workshop, engine: Service) -> dict[str, Service]:
+    """Start the samplers, by name. They are started again when the gateway or the engine moves."""
+    keys, samplers = shop.keys_of_a_sampler(), dict[str, Service]()
+    for number in range(shop.config.practice.samplers):
+        settings = SamplerProcess(
+            directory=shop.run.directory.resolve(),
+            number=number,
+            gateway=shop.url,
+            engine=engine.url,
+            search=shop.search_url,
+        )
+        samplers[settings.name] = await shop.services.start(
+            settings.name, "ostinato.loop.sampler", settings, keep=False, environment=keys
+        )
+
+    def redirect() -> None:
+        for sampler in samplers.values():
+            sampler.change(gateway=shop.url, engine=engine.url, search=shop.search_url)
+            sampler.kill()
+
+    for moves in (*shop.front, engine):
+        moves.on_moved.append(redirect)
+    return samplers
+
+
+async def _all_done(samplers: Sequence[Service]) -> None:
+    """Wait until every sampler has ended. Raises ServiceError as soon as one fails."""
+    waiting = [asyncio.create_task(watch(sampler, lambda: None)) for sampler in samplers]
+    try:
+        await asyncio.gather(*waiting)
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+def _progress(shop: Workshop, names: Sequence[str]) -> str:
+    files = [path for name in names if (path := totals(shop.run, name)).exists()]
+    written = [json.loads(path.read_text()) for path in files]
+    recent = [share for each in written for share in each["recent"]]
+    rate = sum(recent) / max(1, len(recent))
+    return f"{sum(each['groups'] for each in written)} groups, {rate:.0%} solved of the latest"
 
 
 def _ready(shop: Workshop) -> int:
     """Return the number of groups that the trainer could be working on."""
     phases = Slots(shop.store).phases()
     return phases[Phase.OFFERED] + phases[Phase.CLAIMED]
-
-
-def _reconciler(shop: Workshop, engine: Service, versions: int) -> Reconciler:
-    config = shop.config
-    training = Training(
-        batch=config.refine.groups,
-        staleness=config.refine.staleness,
-        until=versions,
-        baseline=config.refine.policy.baseline,
-    )
-
-    return Reconciler(
-        SlotWork(_runner(shop), config.practice),
-        shop.store,
-        _reward(shop),
-        shop.run.tasks / "practice",
-        training,
-        seed=config.seed,
-        served=lambda: shop.served(engine),
-    )
 
 
 def _practised(shop: Workshop, line: Mapping[str, Any], engine: Counters) -> Practised:
@@ -97,17 +111,3 @@ def _practised(shop: Workshop, line: Mapping[str, Any], engine: Counters) -> Pra
         root=state_root(shop.store, line["weights"]),
         engine=engine,
     )
-
-
-def _reward(shop: Workshop) -> PracticeReward:
-    """Return practice's reward; the text of its definition is kept under its hash."""
-    definition = practice_definition(shop.config.practice)
-    keep_definition(shop.store, definition.hash(), definition.text())
-    return PracticeReward(definition, load_wire(shop.run.checkpoint(START))[1])
-
-
-def _runner(shop: Workshop) -> EpisodeRunner | OutsideRunner:
-    outside = shop.config.practice.outside
-    if outside.harness:
-        return shop.outside_runner("practice", "practice", outside)
-    return shop.runner(shop.client("practice", "practice"))

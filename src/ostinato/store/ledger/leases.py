@@ -79,6 +79,9 @@ class Leases:
 
 def end_silent(store: Store) -> list[str]:
     """End the leases that are over, and return the names of their samplers, which died or hang."""
+    with store.database.read() as connection:
+        if not connection.scalar(select(func.count()).where(samplers.c.until <= _now(connection))):
+            return []
     with store.database.write() as connection:
         over = samplers.c.until <= _now(connection)
         owners = list(connection.scalars(select(samplers.c.owner).where(over)))

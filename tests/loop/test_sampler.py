@@ -1,0 +1,133 @@
+"""Practice with samplers in processes of their own, on this machine and on a Ray cluster of three nodes.
+
+Covers loop/sampler.py and loop/stages/practise.py.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.test_loop import pids
+
+from ostinato.config import load
+from ostinato.loop.config import RunConfig
+from ostinato.loop.folder import open_run
+from ostinato.loop.run import START, Run
+from ostinato.loop.stages.prepare import prepare
+from ostinato.store import Ledger, Store
+
+pytestmark = pytest.mark.slow
+SHAPE = """
+[model.shape]
+vocab_size = 0
+hidden_size = 32
+layers = 2
+heads = 1
+kv_heads = 1
+experts = 4
+expert_size = 32
+"""
+PRACTICE = """
+sandbox = "process"
+[engine]
+slots = 24
+context = 512
+[practice]
+mode = "{mode}"
+group_size = 4
+groups_at_once = 2
+ready_ahead = 3
+samplers = {samplers}
+lease_s = 20.0
+[refine]
+versions = {versions}
+groups = 2
+[schedule]
+stages = ["practice"]
+[model]
+path = "{start}"
+"""
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of a tiny model with random weights."""
+    directory = tmp_path_factory.mktemp("start")
+    (directory / "start.toml").write_text(SHAPE)
+    run, config = Run(directory=directory / "run"), load(RunConfig, directory / "start.toml")
+    run.directory.mkdir()
+    open_run(run, config, fresh=False)
+    asyncio.run(prepare(config, run))
+    return run.checkpoint(START)
+
+
+def settings(start: Path, *, mode: str = "asynchronous", samplers: int = 1, versions: int = 3) -> str:
+    return PRACTICE.format(start=start, mode=mode, samplers=samplers, versions=versions)
+
+
+def begin(folder: Path, name: str, text: str) -> "subprocess.Popen[bytes]":
+    (folder / f"{name}.toml").write_text(text)
+    command = [sys.executable, "-m", "ostinato", "run", str(folder / f"{name}.toml")]
+    with (folder / f"{name}.log").open("ab") as log:
+        return subprocess.Popen([*command, "--directory", str(folder / name)], stdout=log, stderr=log)
+
+
+def finish(folder: Path, name: str, text: str) -> dict[str, Any]:
+    process = begin(folder, name, text)
+    assert process.wait() == 0, (folder / f"{name}.log").read_text()[-3000:]
+    report: dict[str, Any] = json.loads((folder / name / "report.json").read_text())
+    return report
+
+
+def whole(directory: Path) -> None:
+    """Nothing was trained twice, and everything has an end."""
+    store = Store.open(directory / "store.db")
+    ledger = Ledger(store)
+    assert (ledger.trained_twice(), ledger.unended(), ledger.unaccounted()) == (0, 0, 0)
+    store.close()
+
+
+def kill_one(module: str, directory: Path) -> None:
+    """Kill the first process of a module, once the learner has published."""
+    while not (directory / "learner-practice" / "learner.jsonl").exists():
+        time.sleep(0.1)
+    while not (found := pids(module, directory)):
+        time.sleep(0.1)
+    os.kill(found[0], signal.SIGKILL)
+
+
+def test_three_samplers_share_one_ledger_though_one_is_killed(tmp_path: Path, start: Path) -> None:
+    process = begin(tmp_path, "many", settings(start, samplers=3))
+    kill_one("ostinato.loop.sampler", tmp_path / "many")
+    assert process.wait() == 0, (tmp_path / "many.log").read_text()[-3000:]
+    whole(tmp_path / "many")
+
+
+@pytest.mark.ray
+def test_the_account_on_a_cluster_is_that_on_this_machine(cluster: Any, tmp_path: Path, start: Path) -> None:
+    here = settings(start, mode="synchronous", versions=2)
+    table = f'\n[placement]\nkind = "ray"\naddress = "{cluster.address}"\n'
+    one, other = finish(tmp_path, "local", here), finish(tmp_path, "ray", here + table)
+    assert one["practice"]["root"] == other["practice"]["root"]
+    whole(tmp_path / "ray")
+
+
+@pytest.mark.ray
+def test_a_conductor_that_is_killed_goes_on_on_the_cluster(cluster: Any, tmp_path: Path, start: Path) -> None:
+    text = settings(start, samplers=2, versions=6)
+    text += f'\n[placement]\nkind = "ray"\naddress = "{cluster.address}"\n'
+    process = begin(tmp_path, "killed", text)
+    while not (tmp_path / "killed" / "learner-practice" / "learner.jsonl").exists():
+        assert process.poll() is None, (tmp_path / "killed.log").read_text()[-3000:]
+        time.sleep(0.1)
+    process.kill()
+    process.wait()
+    finish(tmp_path, "killed", text)
+    whole(tmp_path / "killed")
