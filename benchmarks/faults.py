@@ -44,7 +44,7 @@ from ostinato.store.sql.schema import slots, trainings, turns
 MODULES = {
     "engine": "ostinato.engine.server",
     "gateway": "ostinato.gateway.server",
-    "sampler": "ostinato.loop.sampler",
+    "sampler": "ostinato.loop.stages.sampler",
     "trainer": "ostinato.train.learner",
 }
 KINDS = (*MODULES, "conductor", "sandbox")

@@ -8,7 +8,7 @@ KINDS: Mapping[str, str] = {
     "ostinato.engine.server": "engine",
     "ostinato.gateway.server": "gateway",
     "ostinato.search.server": "search",
-    "ostinato.loop.sampler": "sampler",
+    "ostinato.loop.stages.sampler": "sampler",
     "ostinato.train.learner": "learner",
     "ostinato.train.put_back": "learner",
     "ostinato.train.sft": "learner",

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from ostinato.loop.results import Counters, Practised
-from ostinato.loop.sampler import SamplerProcess, totals
 from ostinato.loop.services import Service, alongside, watch
 from ostinato.loop.stages.learn import last_line, start_learner
+from ostinato.loop.stages.sampler import SamplerProcess, totals
 from ostinato.loop.stages.stalled import Stalled
 from ostinato.loop.workshop import Workshop
 from ostinato.store.ledger.account import state_root
@@ -60,7 +60,7 @@ async def _start_samplers(shop: Workshop, engine: Service) -> dict[str, Service]
             search=shop.search_url,
         )
         samplers[settings.name] = await shop.services.start(
-            settings.name, "ostinato.loop.sampler", settings, keep=False, environment=keys
+            settings.name, "ostinato.loop.stages.sampler", settings, keep=False, environment=keys
         )
 
     def redirect() -> None:

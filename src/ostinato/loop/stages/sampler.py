@@ -1,4 +1,4 @@
-"""`python -m ostinato.loop.sampler`: one sampler of practice, the reconciler in a process of its own.
+"""`python -m ostinato.loop.stages.sampler`: one sampler of practice, the reconciler in a process of its own.
 
 Any number of them work on the ledger of one run, on any number of hosts (`store/ledger/leases.py`). A sampler
 ends by itself when the last version is published. Its keys are in the environment.
@@ -166,7 +166,7 @@ async def _until_asked_to_end(settings: SamplerProcess) -> bool:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a sampler as a process; return its exit status."""
-    settings = settings_of(SamplerProcess, arguments, "python -m ostinato.loop.sampler", __doc__)
+    settings = settings_of(SamplerProcess, arguments, "python -m ostinato.loop.stages.sampler", __doc__)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     try:
         done = asyncio.run(_until_asked_to_end(settings))

@@ -1,6 +1,6 @@
 """Practice with samplers in processes of their own, on this machine and on a Ray cluster of three nodes.
 
-Covers loop/sampler.py and loop/stages/practise.py.
+Covers loop/stages/sampler.py and loop/stages/practise.py.
 """
 
 import asyncio
@@ -105,7 +105,7 @@ def kill_one(module: str, directory: Path) -> None:
 
 def test_three_samplers_share_one_ledger_though_one_is_killed(tmp_path: Path, start: Path) -> None:
     process = begin(tmp_path, "many", settings(start, samplers=3))
-    kill_one("ostinato.loop.sampler", tmp_path / "many")
+    kill_one("ostinato.loop.stages.sampler", tmp_path / "many")
     assert process.wait() == 0, (tmp_path / "many.log").read_text()[-3000:]
     whole(tmp_path / "many")
 
