@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ostinato.loop.config import HELD_OUT
-from ostinato.loop.results import Cycled, RunResult
+from ostinato.loop.results import Cycled, Measured, RunResult
 from ostinato.loop.run import Run, write_whole
 from ostinato.loop.seen.commands import write
 from ostinato.types import Score
@@ -97,7 +97,8 @@ def _columns(result: RunResult) -> dict[str, Mapping[str, Score]]:
     """Return the scores of every measured version, by the heading of its column."""
     first = "after teaching" if result.taught else "at the start"
     last = "after practice" if result.practised else first
-    columns = {heading: stage for heading, stage in ((first, result.before), (last, result.after)) if stage}
+    named = ((first, result.before), (last, result.after))
+    columns: dict[str, Measured | None] = {heading: stage for heading, stage in named if stage}
     columns |= result.elsewhere
     for number, cycled in enumerate(result.cycles, 1):
         heading = "after the live cycle" if len(result.cycles) == 1 else f"after live cycle {number}"
