@@ -8,13 +8,18 @@ from pathlib import Path
 import pytest
 from tests.harness.story import STORY, call_text
 from textual.pilot import Pilot
-from textual.widgets import Input, Static
+from textual.widgets import OptionList, Static
 
-from ostinato.harness.frontends.terminal import CodeApp
+from ostinato.harness.frontends.terminal.app import CodeApp
+from ostinato.harness.frontends.terminal.line import Choices, PromptLine
+from ostinato.harness.frontends.terminal.story import Story
 from ostinato.harness.session_log import Sessions
 from ostinato.harness.workspace.workbench import Options
 from ostinato.store import Store
 from ostinato.types import Ending
+
+PATIENCE = 300
+"""Looks at the screen, 20 ms apart, after which a test gives up and says what it saw."""
 
 
 class Person:
@@ -32,19 +37,34 @@ class Person:
         def found() -> bool:
             return text in "\n".join(self.app.transcript[self._seen :]) if text else bool(done())  # type: ignore[operator]
 
-        while not found():
+        for _ in range(PATIENCE):
+            if found():
+                break
             assert self.app.is_running, self.app.transcript
             await self._pilot.pause(0.02)
+        else:
+            state = (self.line.text, self.shown("question"), self.shown("status"), self.shown("queue"))
+            raise AssertionError(f"it never came: {state}, {self.app.transcript}")
         while text and self._seen < len(self.app.transcript) and text not in self.app.transcript[self._seen]:
             self._seen += 1
         self._seen += bool(text)
 
     async def type(self, text: str) -> None:
-        self.app.query_one("#line", Input).value = text
+        self.line.put(text)
         await self._pilot.press("enter")
 
-    async def press(self, key: str) -> None:
-        await self._pilot.press(key)
+    async def press(self, *keys: str) -> None:
+        await self._pilot.press(*keys)
+
+    @property
+    def line(self) -> PromptLine:
+        return self.app.query_one("#line", PromptLine)
+
+    @property
+    def screen(self) -> str:
+        """What stands on the screen, line by line."""
+        story = self.app.query_one("#story", Story)
+        return "\n".join(story.render_line(y).text.rstrip() for y in range(story.size.height))
 
     def shown(self, name: str) -> str:
         widget = self.app.query_one(f"#{name}", Static)
@@ -62,11 +82,13 @@ def script() -> list[str]:
 @pytest.fixture
 def sit_down(repo: Path, gateway: str, tmp_path: Path):
     @asynccontextmanager
-    async def sit_down(*, directory: Path = repo, prompt: str | None = None) -> AsyncIterator[Person]:
+    async def sit_down(
+        *, directory: Path = repo, prompt: str | None = None, size: tuple[int, int] = (100, 40)
+    ) -> AsyncIterator[Person]:
         sessions = Sessions(directory=tmp_path / "state" / "sessions")
         app = CodeApp(Options(directory=directory, url=gateway, key="key", sessions=sessions), prompt)
         try:
-            async with app.run_test(size=(100, 40)) as pilot:
+            async with app.run_test(size=size) as pilot:
                 yield Person(app, pilot)
         finally:
             await app.close()
@@ -133,16 +155,143 @@ async def test_ctrl_c_on_the_screen(sit_down, script: list[str]) -> None:
         await person.until(lambda: not person.app.is_running)
 
 
-async def test_lines_typed_while_it_works_wait(sit_down, script: list[str]) -> None:
+async def test_what_is_typed_while_it_works_waits_in_a_queue(sit_down, script: list[str]) -> None:
+    async with sit_down() as person:
+        await person.rests()
+        script.append(call_text("ask_user", question="go on?"))
+        await person.type("think")
+        await person.until("> think")
+        await person.until(lambda: "go on?" in person.shown("question"))
+        script += ["I went on", "and then this"]
+        await person.type("yes")
+        await person.type("and then?")
+        await person.until("I went on")
+        await person.until("> and then?")
+        await person.until("and then this")
+        await person.rests()
+        script.append(call_text("ask_user", question="once more?"))
+        await person.type("again")
+        await person.until(lambda: "once more?" in person.shown("question"))
+        assert not person.shown("queue")
+
+
+async def test_an_interrupt_gives_back_what_waited(sit_down, script: list[str]) -> None:
     async with sit_down() as person:
         await person.rests()
         await person.type("think")
         await person.until("> think")
         await person.type("hurry")
-        assert person.app.query_one("#line", Input).value == "hurry"
-        assert "busy" in person.shown("status")
-        await person.press("ctrl+c")
+        await person.type("please")
+        assert "waits: hurry" in person.shown("queue") and "waits: please" in person.shown("queue")
+        await person.press("escape")
         await person.until("interrupted")
+        assert person.line.text == "hurry\nplease" and not person.shown("queue")
+
+
+async def test_half_a_line_answers_no_question(sit_down, script: list[str], repo: Path) -> None:
+    async with sit_down() as person:
+        await person.rests()
+        script += [call_text("bash", command="touch made"), "well"]
+        await person.type("go")
+        person.line.put("a")
+        await person.until(lambda: "touch made" in person.shown("question"))
+        await person.until(lambda: person.line.text == "")
+        await person.press("enter")
+        await person.until("well")
+        assert person.line.text == "a" and not (repo / "made").exists()
+
+
+async def test_lines_history_and_completion(sit_down, script: list[str], repo: Path) -> None:
+    async with sit_down() as person:
+        await person.rests()
+        script += ["one", "two"]
+        await person.press("a", "ctrl+j", "b", "\\", "enter", "c")
+        assert person.line.text == "a\nb\nc"
+        await person.press("enter")
+        await person.until("> a\nb\nc")
+        await person.until("one")
+        await person.rests()
+        await person.type("next")
+        await person.until("two")
+        await person.rests()
+        await person.press("x", "up")
+        assert person.line.text == "next"
+        await person.press("up")
+        assert person.line.text == "a\nb\nc"
+        await person.press("down", "down")
+        assert person.line.text == "x"
+        person.line.put("")
+        await person.press("/", "d")
+        assert person.app.query_one(Choices).found is not None
+        await person.press("tab")
+        assert person.line.text == "/diff "
+        person.line.put("look at ")
+        await person.press("@", "u", "t")
+        assert person.app.query_one(Choices).found.words == ("pkg/util.py",)  # type: ignore[union-attr]
+        await person.press("enter")
+        assert person.line.text == "look at pkg/util.py "
+
+
+async def test_markdown_diffs_and_folding(sit_down, script: list[str], repo: Path) -> None:
+    async with sit_down() as person:
+        await person.rests()
+        script += [
+            "# A title\n\nIt is **bold**, and <b>html</b> stays.\n\n```python\nx = 1\n```\n"
+            + call_text("edit", path="calc.py", old_string="a - b", new_string="a + b"),
+            call_text("bash", command="seq 1 60"),
+            "done",
+        ]
+        await person.type("go")
+        await person.until(lambda: "seq 1 60" in person.shown("question"))
+        await person.until(lambda: "2 +     return a + b" in person.screen)
+        assert "It is bold, and <b>html</b> stays." in person.screen and "**" not in person.screen
+        await person.type("y")
+        await person.until("done")
+        await person.rests()
+        assert "… 48 lines before (ctrl+o opens)" in person.screen
+        assert "calc.py +1 −1 (ctrl+o opens)" in person.screen
+        await person.press("ctrl+o")
+        await person.until(lambda: "return a + b" in person.screen.partition("done")[2])
+
+
+async def test_a_session_is_chosen_and_shown_again(sit_down, script: list[str]) -> None:
+    async with sit_down() as person:
+        await person.rests()
+        script.append("the first answer")
+        await person.type("the first question")
+        await person.until("the first answer")
+        await person.rests()
+        await person.type("/new")
+        await person.until("a new session")
+        await person.rests()
+        await person.type("/resume")
+        await person.until(lambda: person.app.query_one("#sessions", OptionList).display)
+        await person.press("escape")
+        assert not person.app.query_one("#sessions", OptionList).display
+        await person.rests()
+        await person.type("/resume")
+        await person.until(lambda: person.app.query_one("#sessions", OptionList).display)
+        await person.press("enter")
+        await person.until("you last said: the first question")
+        await person.until(lambda: "the first answer" in person.screen)
+        await person.type("/resume nonsense")
+        await person.until("no session nonsense")
+
+
+@pytest.mark.parametrize("size", [(24, 8), (240, 70)])
+async def test_narrow_and_huge_windows(sit_down, script: list[str], size: tuple[int, int]) -> None:
+    async with sit_down(size=size) as person:
+        await person.rests()
+        script += [
+            call_text("edit", path="calc.py", old_string="a - b", new_string="a + b"),
+            "all is well " * 20,
+        ]
+        await person.type("a question that is longer than the window is wide")
+        await person.until("all is well")
+        await person.rests()
+        lines = person.screen.split("\n")
+        assert max(map(len, lines)) <= size[0] and "all is well" in person.screen
+        assert ("session" in person.shown("status")) == (size[0] >= 60)
 
 
 async def test_where_there_is_no_repository(sit_down, tmp_path: Path) -> None:

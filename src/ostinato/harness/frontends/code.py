@@ -52,7 +52,7 @@ async def code(request: CodeRequest, options: Options, console: Console) -> int:
     try:
         if converses and not request.plain and _is_typed() and console.is_terminal:
             if find_spec("textual") is not None:
-                from ostinato.harness.frontends.terminal import full_screen
+                from ostinato.harness.frontends.terminal.app import full_screen
 
                 return await full_screen(request.prompt, request.resume, options)
             console.print(NO_TEXTUAL, style="yellow", markup=False)

@@ -7,13 +7,9 @@ from datetime import datetime
 
 from rich.console import Console
 
-from ostinato.harness.client import Reply
-from ostinato.harness.conversation import Call
-from ostinato.harness.errors import ToolError
-from ostinato.harness.execute import ToolResult
 from ostinato.harness.export import FORMATS
+from ostinato.harness.frontends.replay import show_again
 from ostinato.harness.frontends.screen import Screen
-from ostinato.harness.profiles.offers import Reading
 from ostinato.harness.session_log import LogError, LogEvent, LogEventKind, Sessions
 
 DONE = 0
@@ -23,7 +19,7 @@ def list_sessions(options: argparse.Namespace) -> int:
     sessions, console = Sessions.of_user(), _console()
     recorded = list(sessions.newest())
     for session_id, events in recorded:
-        console.print("  ".join([session_id, *_summary(events)]))
+        console.print("  ".join([session_id, *summary(events)]))
     if not recorded:
         console.print(f"no sessions in {sessions.directory}: `ostinato code` records one")
     return DONE
@@ -41,40 +37,13 @@ def show(options: argparse.Namespace) -> int:
 
 def replay(options: argparse.Namespace) -> int:
     """Print the session as the frontend in plain lines showed it."""
-    screen = Screen(Console(highlight=False))
-    calls: dict[str, Call] = {}
-    for event in _events(options.id):
-        _replay_event(event, screen, calls)
+    show_again(_events(options.id), Screen(Console(highlight=False)))
     return DONE
 
 
 def export(options: argparse.Namespace) -> int:
     _console().print(FORMATS[options.format](_events(options.id)))
     return DONE
-
-
-def _replay_event(event: LogEvent, screen: Screen, calls: dict[str, Call]) -> None:
-    data = event.data
-    match event.kind:
-        case LogEventKind.USER:
-            screen.say(f"> {data['text']}", "bold")
-        case LogEventKind.REPLY:
-            screen.text(data["message"]["content"] or "")
-            screen.reply(Reply(message=data["message"], finish=data["finish"], tokens=data["tokens"]))
-        case LogEventKind.CALL:
-            meant = Reading(tool=data["tool"], arguments=data["arguments"])
-            call = Call(id=data["id"], name=data["name"], arguments=data["arguments"], meant=meant)
-            calls[call.id] = call
-            screen.call(call)
-        case LogEventKind.ANSWERED:
-            screen.say(f"  permitted: {data['grant']}", "yellow")
-        case LogEventKind.OBSERVATION if data["id"] in calls:
-            error = None if data["error"] is None else ToolError(data["text"])
-            screen.result(calls[data["id"]], ToolResult(text=data["text"], error=error))
-        case LogEventKind.CANCELLED:
-            screen.say("interrupted", "yellow")
-        case LogEventKind.UNDO:
-            screen.say(f"  took back {', '.join(data['restored'])}", "yellow")
 
 
 def _events(session_id: str) -> list[LogEvent]:
@@ -88,7 +57,8 @@ def _events(session_id: str) -> list[LogEvent]:
     return events
 
 
-def _summary(events: Sequence[LogEvent]) -> list[str]:
+def summary(events: Sequence[LogEvent]) -> list[str]:
+    """Return when a session began, where, its turns, and what was asked first."""
     if not events:
         return ["(damaged or empty)"]
     started = datetime.fromtimestamp(events[0].at).astimezone().strftime("%Y-%m-%d %H:%M")

@@ -4,13 +4,18 @@ from ostinato.harness.git import GitError
 from ostinato.harness.session_log import LogError
 from ostinato.harness.workspace.workbench import Workbench
 
-HELP = """/undo          take back what the last request changed
-/diff          what this session changed
-/resume [ID]   go on with an earlier session of this repository
-/new           end this session, begin another
-/rules         what is permitted
-/quit          leave
-Ctrl-C stops the agent; once more leaves."""
+COMMANDS = {
+    "/undo": "take back what the last request changed",
+    "/diff": "what this session changed",
+    "/resume": "go on with an earlier session of this repository: /resume [ID]",
+    "/new": "end this session, begin another",
+    "/rules": "what is permitted",
+    "/help": "these commands",
+    "/quit": "leave",
+}
+HELP = "\n".join(
+    [*(f"{name:<9} {text}" for name, text in COMMANDS.items()), "Ctrl-C stops the agent; once more leaves."]
+)
 
 
 class QuitRequested(Exception):  # noqa: N818
@@ -39,7 +44,7 @@ async def command(bench: Workbench, line: str) -> str:
                 return "a new session"
             case "/resume":
                 await bench.resume(rest.strip())
-                return _resumed(bench)
+                return resumed(bench)
             case "/rules":
                 return "\n".join(str(rule) for rule in bench.conversation.permissions.rules)
     except (GitError, LogError, OSError) as error:
@@ -55,7 +60,8 @@ async def _undo(bench: Workbench) -> str:
     return "\n".join([*(f"restored {path}" for path in done.restored), *left]) or "nothing to undo"
 
 
-def _resumed(bench: Workbench) -> str:
+def resumed(bench: Workbench) -> str:
+    """Return a line about the session that goes on."""
     prompts = [message["content"] for message in bench.conversation.messages if message["role"] == "user"]
     last = f"; you last said: {prompts[-1].splitlines()[0]}" if prompts else ""
     return f"session {bench.conversation.session_id}{last}"

@@ -9,6 +9,7 @@ one.
 import asyncio
 import os
 import time
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +28,7 @@ from ostinato.harness.providers.base import Providers
 from ostinato.harness.providers.mcp_config import McpServer
 from ostinato.harness.providers.search import SearchAt
 from ostinato.harness.roles import Observer
-from ostinato.harness.session_log import LogError, LogEventKind, SessionLog, Sessions
+from ostinato.harness.session_log import LogError, LogEvent, LogEventKind, SessionLog, Sessions
 from ostinato.harness.users import Permitting, User
 from ostinato.harness.workspace import undo
 from ostinato.harness.workspace.checkpoints import Checkpoints, Restored
@@ -140,6 +141,16 @@ class Workbench:
             or self.conversation.tokens >= self._options.config.max_context
         )
         return f"{tokens} of {self._options.config.max_context:,} tokens" if whole else f"{tokens} tokens"
+
+    @property
+    def filled(self) -> float:
+        """Return the share of the context that the session fills, as far as it is known."""
+        return self.conversation.tokens / max(1, self._options.config.max_context)
+
+    def earlier(self) -> Iterator[tuple[str, list[LogEvent]]]:
+        """Yield the other sessions of this repository, the newest first; a damaged one has no events."""
+        here = self._options.sessions.newest(str(self.root))
+        return ((name, events) for name, events in here if name != self.conversation.session_id)
 
     async def prompt(self, text: str) -> Outcome:
         """Work on a prompt; raises GatewayRefused, and CancelledError, after which the session can go on."""

@@ -1,0 +1,403 @@
+"""The frontend on a full screen: the story of the session above, the person's line below.
+
+::
+
+    ┌ story: messages, calls and their output, diffs ──────┐
+    │                                                      │
+    ├ plan ────────────────────────────────────────────────┤
+    │ question, and exactly the rules of "always"          │
+    │ what completes the word, or what waits in the queue  │
+    ├ > the person's line ─────────────────────────────────┤
+    └ session · context · activity ────────────────────────┘
+"""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Callable
+from itertools import islice
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from ostinato.harness.client import GatewayRefused, Reply
+from ostinato.harness.conversation import Call, Edit
+from ostinato.harness.errors import UserAborted
+from ostinato.harness.execute import ToolResult
+from ostinato.harness.frontends.plain import verdict
+from ostinato.harness.frontends.replay import show_again
+from ostinato.harness.frontends.screen import headline, plan
+from ostinato.harness.frontends.sessions import summary
+from ostinato.harness.frontends.slash_commands import (
+    COMMANDS,
+    QuitRequested,
+    command,
+    is_command,
+    resumed,
+)
+from ostinato.harness.frontends.terminal.background import is_dark
+from ostinato.harness.frontends.terminal.completion import Completion, complete
+from ostinato.harness.frontends.terminal.history import History
+from ostinato.harness.frontends.terminal.line import Choices, PromptLine
+from ostinato.harness.frontends.terminal.status import FRAME_S, Activity, status
+from ostinato.harness.frontends.terminal.story import Story
+from ostinato.harness.frontends.terminal.telling import Telling
+from ostinato.harness.git import GitError, git
+from ostinato.harness.session_log import LogError
+from ostinato.harness.users import CHOICES, UNCLEAR, Grant, PermissionRequest, grant_of, question_of, visible
+from ostinato.harness.workspace.workbench import Options, Workbench
+
+DONE = 0
+GREETING = (
+    "What shall I do? / lists commands, @ names a file, Ctrl-J begins a line, Ctrl-O opens what is folded; "
+    "Ctrl-C stops the agent, and leaves when it rests."
+)
+MOST_SESSIONS, MOST_FILES = 30, 50_000
+"""The earlier sessions that are listed, and the files that are completed."""
+CSS = """
+Screen { background: $background; }
+#story { height: 1fr; padding: 0 1; }
+#plan, #question, #queue, #found, #sessions { height: auto; padding: 0 1; display: none; }
+#plan { max-height: 30%; border-top: solid $primary; }
+#question { max-height: 50%; border: round $warning; border-title-color: $warning; overflow-y: auto; }
+#queue { max-height: 6; color: $text-muted; }
+#found { max-height: 10; }
+#sessions { max-height: 50%; border: round $primary; }
+#line { border-top: solid $primary 50%; }
+#status { height: 1; background: $panel; padding: 0 1; }
+"""
+
+
+class CodeApp(App[int]):
+    """An app with one workbench, of which it is both the User and the Observer."""
+
+    CSS = CSS
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "interrupt", "stop", priority=True),
+        Binding("escape", "stop", "stop"),
+        Binding("ctrl+o", "fold", "open", priority=True),
+        Binding("pageup", "page(-1)", "back", priority=True),
+        Binding("pagedown", "page(1)", "on", priority=True),
+    ]
+
+    def __init__(
+        self, options: Options, prompt: str | None = None, resume: str | None = None, *, dark: bool = True
+    ) -> None:
+        super().__init__()
+        self.theme = "textual-dark" if dark else "textual-light"
+        self._options = options
+        self._first = prompt
+        self._resume = resume
+        self._bench: Workbench | None = None
+        self._work: asyncio.Task[None] | None = None
+        self._pending_answer: asyncio.Future[str] | None = None
+        self._queue: list[str] = []
+        self._files: list[str] = []
+        self._history = History(options.sessions.directory.parent / "history.jsonl")
+        self.activity = Activity()
+        self._telling = Telling(dark=dark)
+
+    @property
+    def transcript(self) -> list[str]:
+        """Every entry of the story, as text."""
+        return self._telling.transcript
+
+    def compose(self) -> ComposeResult:
+        yield Story(id="story")
+        yield Static(id="plan", markup=False)
+        yield Static(id="question", markup=False)
+        yield OptionList(id="sessions", markup=False)
+        yield Static(id="queue", markup=False)
+        choices = Choices(id="found")
+        yield choices
+        yield PromptLine(choices, self._history, self._completed, id="line")
+        yield Static("", id="status", markup=False)
+
+    async def on_mount(self) -> None:
+        self._telling.story = self.query_one("#story", Story)
+        self.query_one("#question", Static).border_title = "a question"
+        self._line.focus()
+        self.set_interval(FRAME_S, self._tick)
+        self._work = asyncio.ensure_future(self._guarded(self._begin))
+
+    async def _begin(self) -> None:
+        try:
+            self._bench = await Workbench.open(self._options, self, self)
+            self.say(f"{self._bench.root}: {GREETING}", "dim")
+            for notice in self._bench.notices:
+                self.say(notice, "yellow")
+            await self._list_files()
+            if self._resume is not None:
+                await self._go_on(self._resume)
+        except Exception as error:
+            self.exit(message=f"ostinato: {error}", return_code=2, result=2)
+            return
+        self._rest()
+        if self._first is not None:
+            await self._take(self._first)
+
+    async def on_prompt_line_submitted(self, event: PromptLine.Submitted) -> None:
+        if self._pending_answer is not None and not self._pending_answer.done():
+            self._pending_answer.set_result(event.text)
+        elif event.text.strip() and (self._work is None or self._work.done()):
+            self._start(event.text)
+        elif event.text.strip():
+            self._queue.append(event.text)
+            self._show_queue()
+
+    def _start(self, text: str) -> None:
+        self._work = asyncio.ensure_future(self._guarded(lambda: self._take(text)))
+
+    def action_interrupt(self) -> None:
+        """Stop the running work; leave the app when nothing runs."""
+        if not self.action_stop():
+            self.exit(DONE)
+
+    def action_stop(self) -> bool:
+        """Stop the running work; return False when nothing runs.
+
+        What waited comes back into the line, so that nothing runs by itself.
+        """
+        if self.query_one("#sessions", OptionList).display:
+            self._leave_sessions()
+            return True
+        if self._work is None or self._work.done():
+            return False
+        if self._queue:
+            self._line.put("\n".join([*self._queue, self._line.text]).strip("\n"))
+            self._queue.clear()
+            self._show_queue()
+        self._work.cancel()
+        return True
+
+    def action_fold(self) -> None:
+        self.query_one("#story", Story).toggle_newest()
+
+    def action_page(self, by: int) -> None:
+        story = self.query_one("#story", Story)
+        story.scroll_relative(y=by * max(1, story.size.height - 2), animate=False)
+
+    async def close(self) -> None:
+        """Close the session. Call it after the app has left the screen."""
+        if self._work is not None and not self._work.done():
+            self._work.cancel()
+            await asyncio.wait((self._work,))
+        if self._bench is not None:
+            await self._bench.close()
+
+    async def _guarded(self, work: Callable[[], Any]) -> None:
+        try:
+            await work()
+        except asyncio.CancelledError:
+            self.say("interrupted; the session goes on", "yellow")
+        except QuitRequested:
+            self.exit(DONE)
+            return
+        except GatewayRefused as error:
+            self.say(f"ostinato: {error}", "red")
+        if self.is_running and self._bench is not None:
+            self._rest()
+            self.call_later(self._next_queued)
+
+    def _next_queued(self) -> None:
+        if self._queue and (self._work is None or self._work.done()):
+            text = self._queue.pop(0)
+            self._show_queue()
+            self._start(text)
+
+    async def _take(self, line: str) -> None:
+        bench = self._opened_bench()
+        self._telling.asked(line)
+        if is_command(line):
+            await self._obey(bench, line)
+            return
+        before = await bench.checkpoints.take()
+        self._do("thinking")
+        try:
+            outcome = await bench.prompt(line.removeprefix("/") if line.startswith("//") else line)
+        finally:
+            self._telling.changed(await bench.checkpoints.diff(before, await bench.checkpoints.take()))
+        if verdict(outcome):
+            self.say(f"ostinato: {verdict(outcome)}", "red")
+        await self._list_files()
+
+    async def _obey(self, bench: Workbench, line: str) -> None:
+        name, _, rest = line.strip().partition(" ")
+        if name == "/resume" and not rest.strip():
+            self._offer_sessions(bench)
+        elif name == "/resume":
+            await self._go_on_or_say(rest.strip())
+        else:
+            self._telling.answered(await command(bench, line))
+
+    # Earlier sessions.
+
+    def _offer_sessions(self, bench: Workbench) -> None:
+        listed = self.query_one("#sessions", OptionList)
+        listed.clear_options()
+        for name, events in islice(bench.earlier(), MOST_SESSIONS):
+            began, _, *more = [*summary(events), "", ""]
+            listed.add_option(Option(visible("  ".join([began, *more]).rstrip()), id=name))
+        if not listed.option_count:
+            self.say("no earlier session of this repository")
+            return
+        listed.border_title = "go on with: Enter chooses, Esc goes back"
+        listed.highlighted = 0
+        listed.display = True
+        listed.focus()
+
+    async def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self._leave_sessions()
+        chosen = event.option.id or ""
+        self._work = asyncio.ensure_future(self._guarded(lambda: self._go_on_or_say(chosen)))
+
+    def _leave_sessions(self) -> None:
+        self.query_one("#sessions", OptionList).display = False
+        self._line.focus()
+
+    async def _go_on_or_say(self, session_id: str) -> None:
+        try:
+            await self._go_on(session_id)
+        except (LogError, GitError, OSError) as error:
+            self.say(f"ostinato: {error}", "red")
+
+    async def _go_on(self, session_id: str) -> None:
+        """Go on with an earlier session, and show it again."""
+        bench = self._opened_bench()
+        await bench.resume(session_id)
+        log = bench.conversation.log
+        self._telling.later = True
+        show_again(log.events if log is not None else (), self)
+        self._telling.ended()
+        self._telling.later = False
+        self.say(resumed(bench), "dim")
+
+    # The Observer: what the agent does, as it happens.
+
+    def text(self, piece: str) -> None:
+        self.activity.pieces += 1
+        self._telling.text(piece)
+
+    def reply(self, reply: Reply) -> None:
+        self._telling.ended()
+        self._do("working")
+
+    def call(self, call: Call) -> None:
+        self._telling.call(headline(call))
+        if plan(call):
+            shown = self.query_one("#plan", Static)
+            shown.update(Text("\n".join(plan(call))))
+            shown.display = True
+
+    def output(self, call: Call, piece: str) -> None:
+        self._telling.output(piece)
+
+    def edited(self, call: Call, edit: Edit) -> None:
+        self._telling.edited(edit)
+
+    def result(self, call: Call, observation: ToolResult) -> None:
+        self._telling.result(observation)
+        self._do("thinking")
+
+    def say(self, text: str, style: str = "") -> None:
+        """Show a line of the program itself."""
+        self._telling.say(text, style)
+
+    # The User: questions of the agent.
+
+    async def answer(self, question: str) -> str:
+        text = (await self._ask(question, "a question")).strip()
+        if not text:
+            raise UserAborted("the user did not answer")
+        return text
+
+    async def permit(self, request: PermissionRequest) -> Grant:
+        lines = [*question_of(request), CHOICES]
+        while (grant := grant_of(await self._ask("\n".join(lines), "permission"))) is None:
+            lines = [UNCLEAR, *question_of(request), CHOICES]
+        return grant
+
+    async def _ask(self, question: str, title: str) -> str:
+        """Ask, with an empty line: what was half typed before is set aside, so that it answers nothing."""
+        shown, draft = self.query_one("#question", Static), self._line.text
+        self._line.put("")
+        shown.border_title = title
+        shown.update(Text(visible(question)))
+        shown.display = True
+        self._do("waits for your answer", moves=False)
+        self._pending_answer = asyncio.get_running_loop().create_future()
+        try:
+            answer = await self._pending_answer
+        finally:
+            self._pending_answer, shown.display = None, False
+            self._line.put(draft)
+        self.say(f"? {question}\n> {answer}", "yellow")
+        return answer
+
+    # The line and what is around it.
+
+    @property
+    def _line(self) -> PromptLine:
+        return self.query_one("#line", PromptLine)
+
+    def _completed(self, before: str) -> Completion | None:
+        return None if self._pending_answer is not None else complete(before, COMMANDS, self._files)
+
+    async def _list_files(self) -> None:
+        try:
+            listed = await git(
+                self._opened_bench().root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"
+            )
+        except GitError as error:
+            self.say(f"ostinato: no files are completed: {error}", "yellow")
+            return
+        names = listed.decode(errors="replace").split("\0")[:MOST_FILES]
+        self._files = [name for name in names if name and name.isprintable()]
+
+    def _show_queue(self) -> None:
+        shown = self.query_one("#queue", Static)
+        shown.display = bool(self._queue)
+        waiting = [f"waits: {visible(text).partition(chr(10))[0]}" for text in self._queue]
+        shown.update(Text("\n".join(waiting), no_wrap=True, overflow="ellipsis"))
+
+    def _do(self, doing: str, *, moves: bool = True) -> None:
+        self.activity = Activity(doing=doing, since=time.monotonic(), moves=moves)
+        self._show_status()
+
+    def _rest(self) -> None:
+        self._telling.ended()
+        self._do("")
+
+    def _tick(self) -> None:
+        self._telling.flush()
+        if self.activity.doing and self.activity.moves:
+            self._show_status()
+
+    def _show_status(self) -> None:
+        if self._bench is None:
+            return
+        session = self._bench.conversation.session_id[:8]
+        doing = self.activity.words(time.monotonic())
+        shown = status(session, self._bench.fullness, self._bench.filled, doing, self.size.width)
+        self.query_one("#status", Static).update(shown)
+
+    def _opened_bench(self) -> Workbench:
+        if self._bench is None:
+            raise QuitRequested  # no repository was opened, so there is nothing to show
+        return self._bench
+
+
+async def full_screen(prompt: str | None, resume: str | None, options: Options) -> int:
+    """Run a conversation on the full screen. Return the exit status: 0 done, 2 wrong request."""
+    app = CodeApp(options, prompt, resume, dark=is_dark(sys.stdin.fileno(), os.environ))
+    try:
+        status_code = await app.run_async()
+    finally:
+        await asyncio.shield(app.close())
+    return DONE if status_code is None else status_code
