@@ -38,7 +38,7 @@ def brightness_of(answer: bytes) -> float | None:
     if found is None:
         return None
     red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in found.groups())
-    return round(0.2126 * red + 0.7152 * green + 0.0722 * blue, 6)
+    return float(round(0.2126 * red + 0.7152 * green + 0.0722 * blue, 6))
 
 
 def _answer(descriptor: int) -> bytes:

@@ -5,8 +5,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pygments.lexers import get_lexer_for_filename
-from pygments.util import ClassNotFound
 from rich.syntax import Syntax
 from rich.text import Text
 
@@ -100,9 +98,8 @@ def shown_diff(diff: str, *, dark: bool, files: bool = True) -> Text:
 
 
 def _painter(path: str, *, dark: bool) -> Syntax | None:
-    try:
-        lexer = get_lexer_for_filename(path)
-    except ClassNotFound:
+    lexer = Syntax.guess_lexer(path)
+    if lexer == "default":
         return None
     return Syntax("", lexer, theme="ansi_dark" if dark else "ansi_light")
 
