@@ -1,6 +1,12 @@
-"""The full screen, driven by Textual's pilot: a real gateway, a scripted model, a real repository."""
+"""The full screen, driven by Textual's pilot: a real gateway, a scripted model, a real repository.
+
+Covers harness/frontends/terminal/app.py, harness/frontends/terminal/line.py,
+harness/frontends/terminal/completion.py, harness/frontends/terminal/markdown.py,
+harness/frontends/terminal/earlier.py and harness/frontends/replay.py.
+"""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,7 +24,7 @@ from ostinato.harness.workspace.workbench import Options
 from ostinato.store import Store
 from ostinato.types import Ending
 
-PATIENCE = 300
+PATIENCE = 3_000
 """Looks at the screen, 20 ms apart, after which a test gives up and says what it saw."""
 
 
@@ -52,6 +58,12 @@ class Person:
     async def type(self, text: str) -> None:
         self.line.put(text)
         await self._pilot.press("enter")
+
+    def submit_and_begin(self, *texts: str, draft: str) -> None:
+        """Sends texts and begins the next in one step, so that no question can come between."""
+        for text in texts:
+            self.line.post_message(PromptLine.Submitted(text))
+        self.line.put(draft)
 
     async def press(self, *keys: str) -> None:
         await self._pilot.press(*keys)
@@ -188,14 +200,25 @@ async def test_an_interrupt_gives_back_what_waited(sit_down, script: list[str]) 
         assert person.line.text == "hurry\nplease" and not person.shown("queue")
 
 
+async def test_an_interrupted_question_loses_nothing_that_was_typed(sit_down, script: list[str]) -> None:
+    async with sit_down() as person:
+        await person.rests()
+        script.append(call_text("ask_user", question="which?"))
+        person.submit_and_begin("think", "hurry", draft="half")
+        await person.until(lambda: "which?" in person.shown("question"))
+        assert person.line.text == ""
+        await person.press("escape")
+        await person.until("interrupted")
+        assert person.line.text == "hurry\nhalf" and not person.shown("queue")
+
+
 async def test_half_a_line_answers_no_question(sit_down, script: list[str], repo: Path) -> None:
     async with sit_down() as person:
         await person.rests()
         script += [call_text("bash", command="touch made"), "well"]
-        await person.type("go")
-        person.line.put("a")
+        person.submit_and_begin("go", draft="a")
         await person.until(lambda: "touch made" in person.shown("question"))
-        await person.until(lambda: person.line.text == "")
+        assert person.line.text == ""
         await person.press("enter")
         await person.until("well")
         assert person.line.text == "a" and not (repo / "made").exists()
@@ -205,9 +228,9 @@ async def test_lines_history_and_completion(sit_down, script: list[str], repo: P
     async with sit_down() as person:
         await person.rests()
         script += ["one", "two"]
-        await person.press("a", "ctrl+j", "b", "\\", "enter", "c")
-        assert person.line.text == "a\nb\nc"
-        await person.press("enter")
+        await person.press("a", "ctrl+j", "b", "\\", "enter", "c", "shift+enter")
+        assert person.line.text == "a\nb\nc\n"
+        await person.press("backspace", "enter")
         await person.until("> a\nb\nc")
         await person.until("one")
         await person.rests()
@@ -278,7 +301,7 @@ async def test_a_session_is_chosen_and_shown_again(sit_down, script: list[str]) 
         await person.until("no session nonsense")
 
 
-@pytest.mark.parametrize("size", [(24, 8), (240, 70)])
+@pytest.mark.parametrize("size", [(24, 8), (40, 12), (240, 70)])
 async def test_narrow_and_huge_windows(sit_down, script: list[str], size: tuple[int, int]) -> None:
     async with sit_down(size=size) as person:
         await person.rests()
@@ -292,6 +315,26 @@ async def test_narrow_and_huge_windows(sit_down, script: list[str], size: tuple[
         lines = person.screen.split("\n")
         assert max(map(len, lines)) <= size[0] and "all is well" in person.screen
         assert ("session" in person.shown("status")) == (size[0] >= 60)
+
+
+@pytest.mark.parametrize("is_grey", [True, False])
+async def test_no_color_leaves_shades_of_grey(
+    sit_down, script: list[str], monkeypatch: pytest.MonkeyPatch, is_grey: bool
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    if is_grey:
+        monkeypatch.setenv("NO_COLOR", "1")
+    async with sit_down() as person:
+        await person.rests()
+        script += [call_text("edit", path="calc.py", old_string="a - b", new_string="a + b"), "done"]
+        await person.type("go")
+        await person.until("done")
+        await person.rests()
+        assert "2 +     return a + b" in person.screen
+        drawn = re.sub("<circle[^>]*>", "", person.app.export_screenshot())  # the frame's three buttons
+    colours = {tuple(bytes.fromhex(found)) for found in re.findall(r"fill(?:: ?|=\")#([0-9a-f]{6})", drawn)}
+    spread = max(max(colour) - min(colour) for colour in colours)
+    assert spread < 16 if is_grey else spread > 64
 
 
 async def test_where_there_is_no_repository(sit_down, tmp_path: Path) -> None:

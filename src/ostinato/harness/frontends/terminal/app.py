@@ -16,14 +16,12 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from itertools import islice
 from typing import Any, ClassVar
 
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widgets import OptionList, Static
-from textual.widgets.option_list import Option
+from textual.widgets import Static
 
 from ostinato.harness.client import GatewayRefused, Reply
 from ostinato.harness.conversation import Call, Edit
@@ -32,7 +30,6 @@ from ostinato.harness.execute import ToolResult
 from ostinato.harness.frontends.plain import verdict
 from ostinato.harness.frontends.replay import show_again
 from ostinato.harness.frontends.screen import headline, plan
-from ostinato.harness.frontends.sessions import summary
 from ostinato.harness.frontends.slash_commands import (
     COMMANDS,
     QuitRequested,
@@ -42,6 +39,7 @@ from ostinato.harness.frontends.slash_commands import (
 )
 from ostinato.harness.frontends.terminal.background import is_dark
 from ostinato.harness.frontends.terminal.completion import Completion, complete
+from ostinato.harness.frontends.terminal.earlier import EarlierSessions
 from ostinato.harness.frontends.terminal.history import History
 from ostinato.harness.frontends.terminal.line import Choices, PromptLine
 from ostinato.harness.frontends.terminal.status import FRAME_S, Activity, status
@@ -57,8 +55,8 @@ GREETING = (
     "What shall I do? / lists commands, @ names a file, Ctrl-J begins a line, Ctrl-O opens what is folded; "
     "Ctrl-C stops the agent, and leaves when it rests."
 )
-MOST_SESSIONS, MOST_FILES = 30, 50_000
-"""The earlier sessions that are listed, and the files that are completed."""
+MOST_FILES = 50_000
+"""The files that are completed."""
 CSS = """
 Screen { background: $background; }
 #story { height: 1fr; padding: 0 1; }
@@ -112,7 +110,7 @@ class CodeApp(App[int]):
         yield Story(id="story")
         yield Static(id="plan", markup=False)
         yield Static(id="question", markup=False)
-        yield OptionList(id="sessions", markup=False)
+        yield EarlierSessions(id="sessions")
         yield Static(id="queue", markup=False)
         choices = Choices(id="found")
         yield choices
@@ -164,7 +162,7 @@ class CodeApp(App[int]):
 
         What waited comes back into the line, so that nothing runs by itself.
         """
-        if self.query_one("#sessions", OptionList).display:
+        if self.query_one(EarlierSessions).display:
             self._leave_sessions()
             return True
         if self._work is None or self._work.done():
@@ -230,7 +228,8 @@ class CodeApp(App[int]):
     async def _obey(self, bench: Workbench, line: str) -> None:
         name, _, rest = line.strip().partition(" ")
         if name == "/resume" and not rest.strip():
-            self._offer_sessions(bench)
+            if not self.query_one(EarlierSessions).offer(bench.earlier()):
+                self.say("no earlier session of this repository")
         elif name == "/resume":
             await self._go_on_or_say(rest.strip())
         else:
@@ -238,27 +237,12 @@ class CodeApp(App[int]):
 
     # Earlier sessions.
 
-    def _offer_sessions(self, bench: Workbench) -> None:
-        listed = self.query_one("#sessions", OptionList)
-        listed.clear_options()
-        for name, events in islice(bench.earlier(), MOST_SESSIONS):
-            began, _, *more = [*summary(events), "", ""]
-            listed.add_option(Option(visible("  ".join([began, *more]).rstrip()), id=name))
-        if not listed.option_count:
-            self.say("no earlier session of this repository")
-            return
-        listed.border_title = "go on with: Enter chooses, Esc goes back"
-        listed.highlighted = 0
-        listed.display = True
-        listed.focus()
-
-    async def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+    def on_earlier_sessions_chosen(self, event: EarlierSessions.Chosen) -> None:
         self._leave_sessions()
-        chosen = event.option.id or ""
-        self._work = asyncio.ensure_future(self._guarded(lambda: self._go_on_or_say(chosen)))
+        self._work = asyncio.ensure_future(self._guarded(lambda: self._go_on_or_say(event.session_id)))
 
     def _leave_sessions(self) -> None:
-        self.query_one("#sessions", OptionList).display = False
+        self.query_one(EarlierSessions).display = False
         self._line.focus()
 
     async def _go_on_or_say(self, session_id: str) -> None:
@@ -336,7 +320,7 @@ class CodeApp(App[int]):
             answer = await self._pending_answer
         finally:
             self._pending_answer, shown.display = None, False
-            self._line.put(draft)
+            self._line.put("\n".join(part for part in (self._line.text, draft) if part))
         self.say(f"? {question}\n> {answer}", "yellow")
         return answer
 
