@@ -38,9 +38,9 @@ from ostinato.harness.frontends.slash_commands import (
     resumed,
 )
 from ostinato.harness.frontends.terminal.background import is_dark
-from ostinato.harness.frontends.terminal.completion import Completion, complete
+from ostinato.harness.frontends.terminal.completion import Candidates, complete
 from ostinato.harness.frontends.terminal.earlier import EarlierSessions
-from ostinato.harness.frontends.terminal.history import History
+from ostinato.harness.frontends.terminal.history import LineHistory
 from ostinato.harness.frontends.terminal.line import Choices, PromptLine
 from ostinato.harness.frontends.terminal.status import FRAME_S, Activity, status
 from ostinato.harness.frontends.terminal.story import Story
@@ -97,7 +97,7 @@ class CodeApp(App[int]):
         self._pending_answer: asyncio.Future[str] | None = None
         self._queue: list[str] = []
         self._files: list[str] = []
-        self._history = History(options.sessions.directory.parent / "history.jsonl")
+        self._history = LineHistory(options.sessions.directory.parent / "history.jsonl")
         self.activity = Activity()
         self._telling = Telling(dark=dark)
 
@@ -330,7 +330,7 @@ class CodeApp(App[int]):
     def _line(self) -> PromptLine:
         return self.query_one("#line", PromptLine)
 
-    def _completed(self, before: str) -> Completion | None:
+    def _completed(self, before: str) -> Candidates | None:
         return None if self._pending_answer is not None else complete(before, COMMANDS, self._files)
 
     async def _list_files(self) -> None:

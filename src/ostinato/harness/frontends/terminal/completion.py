@@ -10,10 +10,10 @@ FILE = re.compile(r"(?:^|(?<=\s))@([^\s@]*)$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Completion:
+class Candidates:
     """What may stand in place of the last `length` characters before the cursor.
 
-    >>> Completion(length=2, words=("/undo",), notes=("take back",)).words
+    >>> Candidates(length=2, words=("/undo",), notes=("take back",)).words
     ('/undo',)
     """
 
@@ -22,15 +22,15 @@ class Completion:
     notes: tuple[str, ...]
 
 
-def complete(before: str, commands: Mapping[str, str], files: Sequence[str]) -> Completion | None:
+def complete(before: str, commands: Mapping[str, str], files: Sequence[str]) -> Candidates | None:
     """Return what completes the text before the cursor; None where nothing does."""
     if COMMAND.match(before):
         found = [name for name in commands if name.startswith(before) and name != before]
         words, notes = tuple(found[:MOST]), tuple(commands[name] for name in found[:MOST])
-        return Completion(length=len(before), words=words, notes=notes) if words else None
+        return Candidates(length=len(before), words=words, notes=notes) if words else None
     if asked := FILE.search(before):
         words = tuple(ranked(asked[1], files))
-        return Completion(length=len(asked[1]) + 1, words=words, notes=("",) * len(words)) if words else None
+        return Candidates(length=len(asked[1]) + 1, words=words, notes=("",) * len(words)) if words else None
     return None
 
 

@@ -20,10 +20,10 @@ SIGNS = {"+": "bold green", "-": "bold red"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class DiffLine:
     """One line of a diff.
 
-    >>> Row(kind="+", number=3, text="x = 1", path="a.py").kind
+    >>> DiffLine(kind="+", number=3, text="x = 1", path="a.py").kind
     '+'
     """
 
@@ -45,21 +45,21 @@ def diff_of(edit: Edit) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def rows(diff: str) -> Iterator[Row]:
+def rows(diff: str) -> Iterator[DiffLine]:
     """Yield the lines of a unified diff, as git or difflib writes it, numbered as they are in the file."""
     path, old, new, within = "", 0, 0, False
     for line in visible(diff).splitlines():
         if hunk := HUNK.match(line):
             old, new, within = int(hunk[1]), int(hunk[2]), True
-            yield Row(kind="@", number=None, text=hunk[3].strip(), path=path)
+            yield DiffLine(kind="@", number=None, text=hunk[3].strip(), path=path)
         elif line.startswith("diff --git "):
             within = False
         elif not within and line.startswith("+++ "):
             path = line[4:].removeprefix("b/").partition("\t")[0]
-            yield Row(kind="f", number=None, text=path, path=path)
+            yield DiffLine(kind="f", number=None, text=path, path=path)
         elif within and line[:1] in {"+", "-", " "}:
             kind = line[0]
-            yield Row(kind=kind, number=old if kind == "-" else new, text=line[1:], path=path)
+            yield DiffLine(kind=kind, number=old if kind == "-" else new, text=line[1:], path=path)
             old, new = old + (kind != "+"), new + (kind != "-")
 
 
@@ -104,7 +104,7 @@ def _painter(path: str, *, dark: bool) -> Syntax | None:
     return Syntax("", lexer, theme="ansi_dark" if dark else "ansi_light")
 
 
-def _line(row: Row, wide: int, painter: Syntax | None, *, dark: bool) -> Text:
+def _line(row: DiffLine, wide: int, painter: Syntax | None, *, dark: bool) -> Text:
     line = Text(f"{row.number:>{wide}} ", style="dim")
     line.append(f"{row.kind} ", style=SIGNS.get(row.kind, ""))
     code = Text(row.text)

@@ -7,10 +7,10 @@ from pathlib import Path
 MOST = 1_000
 
 
-class History:
+class LineHistory:
     """The typed texts, oldest first, and the place of somebody who goes back through them.
 
-    >>> history = History(None)
+    >>> history = LineHistory(None)
     >>> history.add("one"), history.back("draft"), history.forward()
     (None, 'one', 'draft')
     """

@@ -9,8 +9,8 @@ from textual import events
 from textual.message import Message
 from textual.widgets import Static, TextArea
 
-from ostinato.harness.frontends.terminal.completion import Completion
-from ostinato.harness.frontends.terminal.history import History
+from ostinato.harness.frontends.terminal.completion import Candidates
+from ostinato.harness.frontends.terminal.history import LineHistory
 
 NEW_LINE = {"ctrl+j", "shift+enter", "alt+enter"}
 
@@ -20,11 +20,11 @@ class Choices(Static):
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id, markup=False)
-        self.found: Completion | None = None
+        self.found: Candidates | None = None
         self.place = 0
         self.display = False
 
-    def show(self, found: Completion | None) -> None:
+    def show(self, found: Candidates | None) -> None:
         """Show what completes, or nothing."""
         self.found, self.place = found, 0
         self._draw()
@@ -65,7 +65,7 @@ class PromptLine(TextArea):
     inherit_bindings: ClassVar[bool] = True
 
     def __init__(
-        self, choices: Choices, history: History, complete: Callable[[str], Completion | None], *, id: str
+        self, choices: Choices, history: LineHistory, complete: Callable[[str], Candidates | None], *, id: str
     ) -> None:
         super().__init__(
             id=id, compact=True, highlight_cursor_line=False, placeholder="> ", tab_behavior="focus"
