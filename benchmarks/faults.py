@@ -33,7 +33,7 @@ from pathlib import Path
 
 import torch
 from fuzz.ledger import run_schedule
-from fuzz.practice import defects
+from fuzz.practice import SHAPE, defects
 from fuzz.repeat import run_repeat
 from sqlalchemy import func, select
 
@@ -48,22 +48,13 @@ MODULES = {
     "trainer": "ostinato.train.learner",
 }
 KINDS = (*MODULES, "conductor", "sandbox")
-SETTINGS = """
+SETTINGS = f"""
 sandbox = "process"
 
 [engine]
 slots = 24
 context = 512
-
-[model.shape]
-vocab_size = 0
-hidden_size = 32
-layers = 2
-heads = 1
-kv_heads = 1
-experts = 4
-expert_size = 32
-
+{SHAPE}
 [practice]
 mode = "synchronous"
 group_size = 4

@@ -63,7 +63,7 @@ class Leg:
 
 
 class Progress:
-    """What a side has spent when each line of a JSON-lines file is there."""
+    """The wall and CPU time that a side has spent when each line of a JSON-lines file is there."""
 
     def __init__(self, path: Path, cpu: Cpu) -> None:
         self._path, self._cpu = path, cpu

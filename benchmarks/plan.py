@@ -1,4 +1,4 @@
-"""What the planner predicts beside what was measured, and what one session costs at scale.
+"""The predictions of the planner beside what was measured, and what one session costs at scale.
 
     python -m benchmarks.plan [--json] [--scale] [--sizes 100 1000 10000 100000] [--engines 100 1000 10000]
 

@@ -1,4 +1,4 @@
-"""What one session costs the ledger, the scheduler and the chain of weights, by how many are in flight.
+"""The cost of one session to the ledger, the scheduler and the chain of weights, by how many are in flight.
 
     python -m benchmarks.plan_scale [--json] [--sizes 100 1000 10000 100000] [--engines 100 1000 10000]
                                     [--plot docs/plan-scale.svg]

@@ -1,4 +1,4 @@
-"""What both tiers of `benchmarks.trl_practice_worker` stand on, in the process of TRL."""
+"""The common floor of both tiers of `benchmarks.trl_practice_worker`, in the process of TRL."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the parent decides. `run` is a run folder of its own, whose newest version is the taught one."""
+    """The decisions of the parent. `run` is a run folder of its own; its newest version is the taught one."""
 
     tier: str
     run: str
@@ -33,7 +33,7 @@ class Settings:
     out: str
     threads: int
     continuous: bool
-    """Whether to generate with the continuous batching of transformers."""
+    """True to generate with the continuous batching of transformers."""
 
 
 class Clock:
@@ -65,7 +65,7 @@ class EventLoop:
 
 
 class Floor:
-    """What both tiers stand on: the settings, the wire format, the reward, an event loop and a clock."""
+    """The common floor of both tiers: settings, wire format, reward, an event loop and a clock."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings

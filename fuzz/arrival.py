@@ -19,7 +19,7 @@ LEVEL = 0.025
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """What was spent until each checkpoint, from 0 on, and the solve rate of each.
+    """The expense until each checkpoint, from 0 on, and the solve rate of each.
 
     >>> Curve(spent=(0.0, 10.0), solved=(0.2, 0.6)).arrival(0.4)
     5.0

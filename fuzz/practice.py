@@ -38,6 +38,18 @@ from ostinato.types import (
     Turn,
 )
 
+SHAPE = """
+[model.shape]
+vocab_size = 0
+hidden_size = 32
+layers = 2
+heads = 1
+kv_heads = 1
+experts = 4
+expert_size = 32
+"""
+"""The settings of a model that is too small to learn, for runs of real processes."""
+
 KINDS = ("fix", "spread", "question")
 NO_FAULTS: Callable[[], None] = lambda: None  # noqa: E731
 

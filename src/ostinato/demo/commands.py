@@ -135,9 +135,8 @@ def _go(
                 result = asyncio.run(circle(config, run, show, live_traffic, resumed=opened.resumed))
             finish(run, result, show.console, caveat=caveat)
         _say_next(run, show, result)
-        if (
-            beside is not None and beside.address
-        ):  # the folder has no owner now, so `ostinato serve` can begin
+        # The folder has no owner now, so `ostinato serve` can begin.
+        if beside is not None and beside.address:
             show.console.print(STAYS.format(beside.address), markup=False, highlight=False, soft_wrap=True)
             beside.stay()
     if options.json:

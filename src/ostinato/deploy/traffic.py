@@ -25,6 +25,18 @@ def split(store: Store, arms: Sequence[Arm]) -> None:
     store.set_arms(shared(store.arms(), arms))
 
 
+def put_arm(store: Store, arm: Arm) -> None:
+    """Add or replace one arm; the others stay."""
+    store.set_arms([*(each for each in store.arms() if each.name != arm.name), arm])
+
+
+def point_arm(store: Store, arm: Arm, url: str) -> None:
+    """Put the arm with the engine at `url`; one that serves this version keeps its share and experiment."""
+    served = (arm.name, arm.version)
+    present = (each for each in store.arms() if (each.name, each.version) == served)
+    put_arm(store, replace(next(present, arm), engines=(url,)))
+
+
 def shared(present: Sequence[Arm], arms: Sequence[Arm]) -> list[Arm]:
     """Return all arms of a store that has `present` when users go to `arms` by their shares.
 

@@ -158,7 +158,7 @@ class Releasing:
 
     @property
     def _ahead_s(self) -> float:
-        """How far the clock of the sessions is ahead of the record's."""
+        """The seconds by which the clock of the sessions is ahead of the record's."""
         return self._traffic.clock() - self._shop.store.now()
 
     def _usual(self) -> Mapping[str, float]:

@@ -202,6 +202,6 @@ class RunResult:
     practised: Practised | None
     after: Measured | None
     elsewhere: Mapping[str, Measured]
-    """What `before` and `after` measured under further profiles, by the name of the stage: `after-codex`."""
+    """The measurements of `before` and `after` under further profiles, by stage: `after-codex`."""
     cycles: tuple[Cycled, ...]
     integrity: Integrity

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import aiohttp
 
+from ostinato.deploy.traffic import point_arm, put_arm
 from ostinato.engine.config import EngineServerConfig
 from ostinato.fleet.choose import choose_backend
 from ostinato.gateway.config import GatewayServerConfig
@@ -123,8 +124,7 @@ class Workshop:
 
     def put_arm(self, arm: Arm) -> None:
         """Add or replace one arm; the others stay."""
-        others = [each for each in self.store.arms() if each.name != arm.name]
-        self.store.set_arms([*others, arm])
+        put_arm(self.store, arm)
 
     @asynccontextmanager
     async def serving(self, arm: Arm, *, follow: bool = False) -> AsyncIterator[Service]:
@@ -137,9 +137,7 @@ class Workshop:
         engine = await self.engine(f"engine-{arm.name}", version)
 
         def point() -> None:
-            served = (arm.name, arm.version)
-            present = (each for each in self.store.arms() if (each.name, each.version) == served)
-            self.put_arm(replace(next(present, arm), engines=(engine.url,)))
+            point_arm(self.store, arm, engine.url)
 
         point()
         engine.on_moved.append(point)

@@ -11,7 +11,7 @@ Label = TypeVar("Label", bound=Hashable)
 WORD = re.compile(r"[\w']+|[!?]{2,}")
 SMOOTHING = 0.5
 MOST_CHARACTERS = 2_000
-"""What is read of a text: a pasted log below it says nothing about what its writer wants or feels."""
+"""The characters that are read: a pasted log below says nothing about what the writer wants or feels."""
 
 
 class NaiveBayes(Generic[Label]):

@@ -74,7 +74,7 @@ class Person:
 
     @property
     def screen(self) -> str:
-        """What stands on the screen, line by line."""
+        """Return what stands on the screen, line by line."""
         story = self.app.query_one("#story", Story)
         return "\n".join(story.render_line(y).text.rstrip() for y in range(story.size.height))
 

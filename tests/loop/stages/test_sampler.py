@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fuzz.practice import SHAPE
 from tests.test_loop import pids
 
 from ostinato.config import load
@@ -24,16 +25,6 @@ from ostinato.loop.stages.prepare import prepare
 from ostinato.store import Ledger, Store
 
 pytestmark = pytest.mark.slow
-SHAPE = """
-[model.shape]
-vocab_size = 0
-hidden_size = 32
-layers = 2
-heads = 1
-kv_heads = 1
-experts = 4
-expert_size = 32
-"""
 PRACTICE = """
 sandbox = "process"
 [engine]

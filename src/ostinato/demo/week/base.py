@@ -4,7 +4,7 @@ What a developer thinks is in `WeekVisit.satisfaction` and goes nowhere but into
 `WeekVisit.signs` holds is recorded, so rewards and trainer cannot read the rest.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Protocol
@@ -25,7 +25,7 @@ class TownRequest:
     ambiguous: bool
     """True when it can be read in two ways, of which the developer means one."""
     hard: float
-    """From 0 to 1."""
+    """The difficulty, from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class WeekVisit:
 
     signs: tuple[Sign, ...]
     satisfaction: float
-    """From 0 to 1, hidden: how well they were served, all that they find out later included."""
+    """The hidden satisfaction, from 0 to 1, with all that they find out later."""
     away_s: float
     """The time from the session's end to their next one."""
 
@@ -91,7 +91,6 @@ class Crowd(Protocol):
         """Return their side of that session. The sessions of one user come in order, each once."""
 
 
-Make = Callable[[int, int, float], Crowd]
 """A population of so many developers, from a seed, with a share of adversaries."""
 
 

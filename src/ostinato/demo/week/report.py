@@ -8,8 +8,9 @@ from typing import Any
 from rich.table import Table as Grid
 
 from ostinato.demo.week.judge import gain, mean_gain
+from ostinato.demo.week.people import People
 from ostinato.demo.week.policy import Policies
-from ostinato.demo.week.week import BEGAN, CROWDS, Week
+from ostinato.demo.week.week import BEGAN, Week
 
 HOUR = 3_600.0
 
@@ -65,7 +66,7 @@ def report_of(week: Week, policies: Policies) -> dict[str, Any]:
     plan = week.plan
 
     def crowd() -> Any:
-        return CROWDS[plan.people](plan.developers, plan.seed, plan.adversaries)
+        return People(plan.developers, plan.seed, plan.adversaries)
 
     gains = gain(policies.of(week.first), policies.of(week.last), policies.words, crowd, plan.seed)
     return {

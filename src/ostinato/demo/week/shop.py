@@ -7,7 +7,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ from ostinato.demo.week.base import TownRequest, attempt_of
 from ostinato.demo.week.policy import Policies, act_of
 from ostinato.demo.week.town import acts_of, turns_of
 from ostinato.demo.week.words import Act
+from ostinato.deploy.traffic import point_arm, put_arm
 from ostinato.harness.conversation import Outcome
 from ostinato.harness.episode import Episode
 from ostinato.loop.config import RunConfig
@@ -87,14 +88,12 @@ class WeekShop:
         return next(began, self.store.now())
 
     def put_arm(self, arm: Arm) -> None:
-        others = [each for each in self.store.arms() if each.name != arm.name]
-        self.store.set_arms([*others, arm])
+        put_arm(self.store, arm)
 
     @asynccontextmanager
     async def serving(self, arm: Arm) -> AsyncIterator[Surrogate]:
-        present = (each for each in self.store.arms() if (each.name, each.version) == (arm.name, arm.version))
         site = Surrogate(url=f"http://surrogate/{arm.version}")
-        self.put_arm(replace(next(present, arm), engines=(site.url,)))
+        point_arm(self.store, arm, site.url)
         yield site
 
     async def counters(self, engine: Any) -> Counters:

@@ -20,7 +20,6 @@ from typing import Any
 from sqlalchemy import func, select
 
 from ostinato.config import load
-from ostinato.demo.week.base import Crowd
 from ostinato.demo.week.clock import run_virtually
 from ostinato.demo.week.people import People
 from ostinato.demo.week.policy import Policies
@@ -57,19 +56,13 @@ class WeekPlan:
     seed: int = 1
     developers: int = 240
     adversaries: float = 0.05
-    people: str = "first"
-    """The population: a key of `CROWDS`."""
     overrides: tuple[str, ...] = ()
     """Settings of the run, as `live.versions=2`."""
 
 
-CROWDS: dict[str, Callable[[int, int, float], Crowd]] = {"first": People}
-"""The populations by name: from the number of people, the seed and the share of adversaries."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Week:
-    """What came of a week: its cycles, and each session in the eyes of its developer."""
+    """The outcome of a week: its cycles, and each session in the eyes of its developer."""
 
     plan: WeekPlan
     cycles: tuple[Cycled, ...]
@@ -120,7 +113,7 @@ def run_week(directory: Path, plan: WeekPlan, show: Any = None) -> Week:
 
 async def _live(shop: WeekShop, plan: WeekPlan) -> Week:
     """Let the town live while the cycles turn."""
-    crowd = CROWDS[plan.people](plan.developers, plan.seed, plan.adversaries)
+    crowd = People(plan.developers, plan.seed, plan.adversaries)
     town = Town(shop.store, shop.policies, crowd, seed=plan.seed, began=BEGAN)
     await shop.stage("publish", Published, lambda: publish(shop))
     town.settle_in()

@@ -26,8 +26,8 @@ WORKER = f"{WORKER_MODULE}.Versions"
 SWITCHES: tuple[tuple[str, ...], ...] = (("--enable-scale-out",), ())
 """Newer versions offer tokens in, tokens out only with this option; older ones do not know it."""
 WHOLE_PROMPTS = ("--no-enable-chunked-prefill",)
-"""For a CPU, on which vLLM 0.32 dies of the first request with a seed whose prompt it computes in two parts:
-it winds the request's generator back, and those of a CPU cannot be wound back."""
+"""The options for a CPU, where vLLM 0.32 dies of the first request with a seed whose prompt it computes in
+two parts: it winds the request's generator back, and those of a CPU cannot be wound back."""
 NEEDED = ("/pause", "/resume", "/collective_rpc")
 TOKENS = "/inference/v1/generate"
 POLL_S = 0.2

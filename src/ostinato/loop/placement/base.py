@@ -33,7 +33,7 @@ class ServiceCommand:
     """The arguments of the interpreter."""
     log: Path
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """What is added to the environment; secrets among it."""
+    """The additions to the environment, secrets among them."""
     speaks: bool = True
     """Its first line of output is read; without, its output goes to the log."""
 

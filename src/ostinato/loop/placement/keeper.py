@@ -22,7 +22,7 @@ BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """What an actor says of its node."""
+    """The facts that an actor tells of its node."""
 
     node: str
     """The node's host name."""
@@ -31,7 +31,7 @@ class Hello:
     release: str
     """The version of ostinato there, with a digest of its code."""
     sees_folder: bool
-    """Whether the run's folder is there."""
+    """True when the run's folder is there."""
 
 
 def hello(directory: str) -> Hello:

@@ -21,7 +21,7 @@ PHASES = ("practice", "live steps", "gate", "shadow", "canary", "split")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """What happened from one time to another, in seconds.
+    """An event from one time to another, in seconds.
 
     >>> Span(cycle=0, name="gate", start=10.0, end=25.0).seconds
     15.0
@@ -39,7 +39,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulated:
-    """What came of a simulation."""
+    """The outcome of a simulation."""
 
     spans: tuple[Span, ...]
     """Phases and whole cycles (named `cycle`), in the order in which they ended."""

@@ -92,7 +92,7 @@ class Station:
         self.done = 0.0
         """Units of work done so far, of all members."""
         self.clock = 0.0
-        """What each piece of work that was here from the start would have had done."""
+        """The work that a member would have had done which was here from the start."""
         self.work: list[tuple[float, int, float, Process]] = []
         world.stations.append(self)
         if host is not None:
@@ -100,7 +100,7 @@ class Station:
 
     @property
     def demand(self) -> float:
-        """What the work here would use if nothing else ran."""
+        """The capacity that the work here would use if nothing else ran."""
         return min(self.capacity, self.members)
 
     def share(self, scale: float) -> None:

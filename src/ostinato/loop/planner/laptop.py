@@ -27,7 +27,7 @@ STAGES = ("teach", "before", "practice", "after", "cycle")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageTime:
-    """What a stage took.
+    """The time that a stage took.
 
     >>> StageTime(name="teach", wall_s=130.0, cpu_s=210.0).wall_s
     130.0

@@ -1,4 +1,4 @@
-"""What is published of such a system, beside what the plan computes."""
+"""The published figures of such a system, beside what the plan computes."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What a plan says, as tables for a person and as JSON."""
+"""A plan as tables for a person and as JSON."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""What one change would buy: each input halved and doubled, and the cycle simulated again."""
+"""The gain of one change: each input halved and doubled, and the cycle simulated again."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

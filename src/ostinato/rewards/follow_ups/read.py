@@ -1,8 +1,9 @@
 """The follow-ups of recorded sessions, and the signals that a judge makes of them."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.model.transcript import messages_of
@@ -80,7 +81,7 @@ def follow_ups(turns: Sequence[Turn], tokenizer: Tokenizer) -> list[FollowUp]:
     for turn in turns:
         if turn.kind is not TurnKind.MAIN:
             continue
-        text, spoke_before = _said(turn, tokenizer)
+        text, spoke_before = _said(_messages(turn, tokenizer))
         if before is not None and spoke_before and text:
             found.append(
                 FollowUp(session_id=turn.session_id, turn=before.index, said_at=turn.started_at, text=text)
@@ -91,13 +92,13 @@ def follow_ups(turns: Sequence[Turn], tokenizer: Tokenizer) -> list[FollowUp]:
 
 def words_of(turns: Sequence[Turn], tokenizer: Tokenizer) -> list[str]:
     """Return what the developer said in one session, one text for each prompt, the first words first."""
-    said = [_said(turn, tokenizer)[0] for turn in turns if turn.kind is TurnKind.MAIN]
+    said = [_said(_messages(turn, tokenizer))[0] for turn in turns if turn.kind is TurnKind.MAIN]
     return [text for text in said if text]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstRequest:
-    """What a developer asked for at first, and the whole prompt that it stands in.
+    """The first words of a developer, and the whole prompt that they stand in.
 
     >>> FirstRequest(text="fix it", prompt="cart.py is open. fix it").text
     'fix it'
@@ -111,21 +112,23 @@ class FirstRequest:
 def first_request(turns: Sequence[Turn], tokenizer: Tokenizer) -> FirstRequest | None:
     """Return the request that a session began with; None when its first prompt is in another form."""
     first = next((turn for turn in turns if turn.kind is TurnKind.MAIN), None)
-    text = "" if first is None else _said(first, tokenizer)[0]
-    if first is None or not text:
+    messages = [] if first is None else _messages(first, tokenizer)
+    text, _ = _said(messages)
+    if not text:
         return None
-    messages = messages_of(tokenizer.decode(first.prompt_ids))
-    return FirstRequest(
-        text=text, prompt="\n".join(str(message.get("content") or "") for message in messages)
-    )
+    prompt = "\n".join(str(message.get("content") or "") for message in messages)
+    return FirstRequest(text=text, prompt=prompt)
 
 
-def _said(turn: Turn, tokenizer: Tokenizer) -> tuple[str, bool]:
+def _messages(turn: Turn, tokenizer: Tokenizer) -> list[dict[str, Any]]:
+    return messages_of(tokenizer.decode(turn.prompt_ids))
+
+
+def _said(messages: Sequence[Mapping[str, Any]]) -> tuple[str, bool]:
     """Return what the developer said last, if a prompt ends in it, and whether the agent spoke before.
 
     Claude Code adds messages of the system below those of the developer.
     """
-    messages = messages_of(tokenizer.decode(turn.prompt_ids))
     spoken = [message for message in messages if message.get("role") != "system"]
     if not spoken or spoken[-1].get("role") != "user":
         return "", False

@@ -1,1 +1,1 @@
-"""What a session was asked for: the kind of a request, and the stratum that its reward is compared within."""
+"""The requests of live sessions: their kinds, and the strata that rewards are compared within."""

@@ -16,7 +16,7 @@ FILE = Path(__file__).with_name("lines.tsv")
 
 
 class RequestKind(StrEnum):
-    """What a person wants of a session."""
+    """A kind of work that a person wants of a session."""
 
     FIX = "fix"  # something works wrongly
     ADD = "add"  # something is not there yet
@@ -44,7 +44,7 @@ OPENINGS = {
     RequestKind.FIX: r"(fix|bug|debug|repair|there is a bug)",
     RequestKind.ADD: r"(add|implement|create|build|introduce|support|extend)",
 }
-"""How requests of a kind begin; the first that fits speaks, and the classifier where none does."""
+"""The openings of requests of each kind; the first that fits speaks, and the classifier where none does."""
 RULES = {
     kind: re.compile(rf"\W*(please |can you |could you )?{each}\b", re.I) for kind, each in OPENINGS.items()
 }

@@ -37,7 +37,7 @@ LEAST = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What the first prompt of a session says of the request.
+    """The request of a session as its first prompt shows it.
 
     >>> Request(kind="fix", language="python").strata
     ('fix/python', 'fix', '')

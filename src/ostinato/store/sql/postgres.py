@@ -43,7 +43,7 @@ FATE = text("SELECT pg_xact_status(cast(:transaction AS xid8))")
 TOGETHER = f"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock_shared({LOCK})"
 OPTIONS = f"-c lock_timeout={int(1000 * BUSY_S)} -c idle_in_transaction_session_timeout={1000 * IDLE_S}"
 DEFAULTS = {"connect_timeout": 10, "tcp_user_timeout": int(1000 * BUSY_S), "application_name": "ostinato"}
-"""What a connection is opened with, unless the URL says otherwise."""
+"""The options that a connection is opened with, unless the URL says otherwise."""
 FLUSHED = (
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
 )

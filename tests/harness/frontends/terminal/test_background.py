@@ -11,7 +11,7 @@ import pytest
 from ostinato.harness.frontends.terminal.background import ASKED, brightness_of, is_dark
 
 ATTRIBUTES = b"\x1b[?62;22c"
-"""What every terminal answers to the second question."""
+"""The answer of every terminal to the second question."""
 
 
 @pytest.fixture

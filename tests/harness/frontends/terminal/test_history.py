@@ -1,4 +1,4 @@
-"""What was typed in one session, in the next one; a damaged line."""
+"""Lines typed in one session are there in the next one, and a damaged line costs no other."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What is told on a small screen: messages, outputs, results and edits, each also as text."""
+"""The story on a small screen: messages, outputs, results and edits, each also as text."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

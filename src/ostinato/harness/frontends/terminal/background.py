@@ -1,4 +1,4 @@
-"""Whether a terminal is dark: its own answer, else what the environment says."""
+"""The background of a terminal, dark or light: its own answer, else what the environment says."""
 
 import contextlib
 import os

@@ -11,7 +11,7 @@ FILE = re.compile(r"(?:^|(?<=\s))@([^\s@]*)$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
-    """What may stand in place of the last `length` characters before the cursor.
+    """The texts that may stand in place of the last `length` characters before the cursor.
 
     >>> Candidates(length=2, words=("/undo",), notes=("take back",)).words
     ('/undo',)

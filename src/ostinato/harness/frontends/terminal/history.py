@@ -1,4 +1,4 @@
-"""What a person typed before, in all sessions: a file that only its owner reads."""
+"""The lines that a person typed before, in all sessions: a file that only its owner reads."""
 
 import json
 import os

@@ -16,7 +16,7 @@ NARROW = 60
 
 @dataclass(slots=True, kw_only=True)
 class Activity:
-    """What the agent does now.
+    """The present work of the agent.
 
     >>> Activity(doing="thinking", since=3.0).words(15.4)
     '⠼ thinking 12 s'

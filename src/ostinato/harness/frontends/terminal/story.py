@@ -25,7 +25,7 @@ class Entry:
     """One entry: how it looks whole and, where it can be folded, how it looks folded."""
 
     whole: Callable[[int], list[Strip]] | RenderableType
-    """What Rich shows, or a function from a width in cells to lines."""
+    """A thing that Rich shows, or a function from a width in cells to lines."""
     folded: RenderableType | None = None
     is_open: bool = False
     strips: list[Strip] = field(default_factory=list)

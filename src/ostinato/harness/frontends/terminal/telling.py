@@ -1,4 +1,4 @@
-"""What the story tells: messages as Markdown, calls, their output, edits and diffs, each also as text."""
+"""The entries of the story: messages as Markdown, calls, their output, edits and diffs, each also as text."""
 
 import time
 from collections.abc import Callable
