@@ -18,7 +18,7 @@ from textual.widgets import OptionList, Static
 
 from ostinato.harness.frontends.terminal.app import CodeApp
 from ostinato.harness.frontends.terminal.line import Choices, PromptLine
-from ostinato.harness.frontends.terminal.story import Story
+from ostinato.harness.frontends.terminal.story import Entry, Story
 from ostinato.harness.session_log import Sessions
 from ostinato.harness.workspace.workbench import Options
 from ostinato.store import Store
@@ -315,6 +315,22 @@ async def test_narrow_and_huge_windows(sit_down, script: list[str], size: tuple[
         lines = person.screen.split("\n")
         assert max(map(len, lines)) <= size[0] and "all is well" in person.screen
         assert ("session" in person.shown("status")) == (size[0] >= 60)
+
+
+async def test_the_end_stays_in_sight_though_the_prompt_grows_over_it(sit_down) -> None:
+    async with sit_down(size=(24, 10)) as person:
+        await person.rests()
+        story = person.app.query_one("#story", Story)
+        height = story.size.height
+        person.line.put("a draft that takes four lines of a window that is this narrow, at least")
+        await person.until(lambda: story.size.height <= height - 2)
+        await person.until(lambda: story.scroll_offset.y == story.max_scroll_y > 0)
+        await person.press("pageup")
+        await person.until(lambda: story.scroll_offset.y < story.max_scroll_y)
+        looked_at = story.scroll_offset.y
+        story.add(Entry(whole="an entry below what somebody reads"))
+        await person.press("a")
+        assert story.scroll_offset.y == looked_at
 
 
 @pytest.mark.parametrize("is_grey", [True, False])

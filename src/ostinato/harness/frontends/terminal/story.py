@@ -44,6 +44,7 @@ class Story(ScrollView, can_focus=False):
         self._starts: list[int] = []
         self._lines = 0
         self._waiting = False
+        self._follows = True
 
     def add(self, entry: Entry, *, later: bool = False) -> Entry:
         """Show an entry at the end; `later` renders it when nothing else is to be done."""
@@ -85,8 +86,14 @@ class Story(ScrollView, can_focus=False):
         strips = self.entries[place].strips
         return strips[line - self._starts[place]].crop_extend(0, self._wide, style).apply_style(style)
 
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Note whether one looks at the end. A window that shrinks does not come by here: it moves nobody."""
+        super().watch_scroll_y(old_value, new_value)
+        self._follows = new_value >= self.max_scroll_y - 1
+
     def on_resize(self, event: events.Resize) -> None:
         self._render_stale()
+        self._follow()
 
     def on_click(self, event: events.Click) -> None:
         line = self.scroll_offset.y + event.y
@@ -132,8 +139,12 @@ class Story(ScrollView, can_focus=False):
 
     def _measured(self) -> None:
         """Tell the screen how many lines there are, and stay at the end if that is where one looks."""
-        at_end = self.scroll_offset.y >= self.max_scroll_y - 1
+        follows = self._follows
         self.virtual_size = Size(self._wide, self._lines)
-        if at_end:
-            self.scroll_end(animate=False, immediate=True, x_axis=False)
+        self._follows = follows
+        self._follow()
         self.refresh()
+
+    def _follow(self) -> None:
+        if self._follows:
+            self.scroll_end(animate=False, immediate=True, x_axis=False)
