@@ -13,7 +13,7 @@ import torch
 from tests.engine.toolbox import FORWARDS, VOCABULARY, decoder, fresh, request
 
 from ostinato.engine.base import EngineError
-from ostinato.engine.embedded.engine import EmbeddedEngine
+from ostinato.engine.embedded.engine import LEAST_PREFILL, PREFILL_WORK, EmbeddedEngine
 from ostinato.types import Completion, GenerateRequest
 
 SHAPES: dict[str, dict[str, Any]] = {
@@ -171,10 +171,76 @@ def test_more_context_than_positions_is_refused() -> None:
         engine(max_len=129)
 
 
-async def test_a_long_mixed_life_stays_exact() -> None:
+@pytest.fixture
+def in_parts(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Let prompts be computed in parts of at most so many tokens."""
+    monkeypatch.setattr("ostinato.engine.embedded.engine.PREFILL_WORK", 0)
+    return LEAST_PREFILL
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_long_prompts_in_parts_give_what_whole_ones_give(
+    shape: str, forward: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths = [LEAST_PREFILL + more for more in (-1, 0, 1, 2)] + [LEAST_PREFILL * 3 + 1, 110, 1]
+    asked = [request(i, length=length, max_tokens=9) for i, length in enumerate(lengths)]
+    whole = await asyncio.gather(*map(engine(**SHAPES[shape]).generate, asked))
+    monkeypatch.setattr("ostinato.engine.embedded.engine.PREFILL_WORK", 0)
+    parts = await asyncio.gather(*map(engine(**SHAPES[shape]).generate, asked))
+    assert [got.ids for got in parts] == [got.ids for got in whole]
+    assert [got.routes for got in parts] == [got.routes for got in whole]
+    for sent, got in zip(asked, parts, strict=True):
+        assert_exact(sent, got, **SHAPES[shape])
+
+
+async def test_others_go_on_while_a_long_prompt_is_computed(in_parts: int) -> None:
+    served, order = engine(), list[str]()
+
+    async def follow(name: str, asked: GenerateRequest) -> None:
+        async for _ in served.stream(asked):
+            order.append(name)
+
+    first = asyncio.create_task(follow("short", request(1, length=4, max_tokens=30)))
+    while not order:
+        await asyncio.sleep(0)
+    long = request(2, length=3 * in_parts + 4, max_tokens=2)
+    await asyncio.gather(first, follow("long", long), follow("third", request(3, length=5, max_tokens=1)))
+    assert order[: order.index("long")].count("short") >= 4
+    assert order.index("long") < order.index("third")
+
+
+async def test_weights_that_change_within_a_prompt_leave_keys_that_nobody_reuses(in_parts: int) -> None:
+    served = engine(slots=1, max_len=2048, max_positions=2048)
+    asked = request(1, length=60 * in_parts, max_tokens=3)
+    task = asyncio.create_task(served.generate(asked))
+    while not served.stats()["steps"]:
+        await asyncio.sleep(0)
+    await served.swap(2, decoder(1, max_positions=2048).state_dict())
+    assert set((await task).versions) == {2}
+    got = await served.generate(asked)
+    assert served.stats()["reused_tokens"] == 0
+    logprobs, _ = fresh(decoder(1, max_positions=2048), asked, got)
+    assert (logprobs - torch.tensor(got.logprobs)).abs().max() < 1e-4
+
+
+async def test_a_caller_who_leaves_within_the_prompt_frees_the_slot(in_parts: int) -> None:
+    served = engine(slots=1)
+    task = asyncio.create_task(served.generate(request(1, length=3 * in_parts)))
+    while not served.stats()["steps"]:
+        await asyncio.sleep(0)
+    task.cancel()
+    assert_exact(request(2), await served.generate(request(2)))
+    assert served.stats()["running"] == 0
+
+
+@pytest.mark.parametrize("work", [0, PREFILL_WORK])
+async def test_a_long_mixed_life_stays_exact(
+    work: int, forward: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Sessions that grow, die and share prefixes on few slots: every logprob still equals a forward."""
+    monkeypatch.setattr("ostinato.engine.embedded.engine.PREFILL_WORK", work)
     served, rng = engine(slots=5, experts=4), random.Random(0)
-    histories: list[tuple[int, ...]] = [request(i, length=6).prompt_ids for i in range(4)]
+    histories: list[tuple[int, ...]] = [request(i, length=6 + 12 * i).prompt_ids for i in range(4)]
 
     async def session(seed: int) -> None:
         ids = rng.choice(histories)

@@ -18,7 +18,7 @@ import numpy as np
 from torch import Tensor
 
 from ostinato.engine.base import PAUSED, EngineError, LoadRefusedError, Token
-from ostinato.engine.embedded.forward import Forward, TorchForward
+from ostinato.engine.embedded.forward import Forward, Slots, TorchForward
 from ostinato.engine.embedded.kernel import KernelError
 from ostinato.engine.embedded.native import NativeForward
 from ostinato.engine.embedded.slots import SlotTable
@@ -28,7 +28,12 @@ from ostinato.types import Abilities, Completion, GenerateRequest
 
 log = logging.getLogger(__name__)
 PREFILL_TOKENS = 4096
-"""Tokens of new prompts that are computed between two decode steps; this bounds how long the others wait."""
+"""At most so many tokens of new prompts are computed between two decode steps."""
+PREFILL_WORK = 30_000_000_000
+"""At most so many multiplications by weights go into new prompts between two decode steps, one to two seconds of
+a core: this bounds how long the others wait, and questions about the engine's health with them."""
+LEAST_PREFILL = 32
+"""Tokens of new prompts between two decode steps, however large the model is."""
 
 
 @dataclass(slots=True, eq=False)
@@ -78,6 +83,8 @@ class EmbeddedEngine:
             )
         self._table = SlotTable(config, slots, max_len)
         self._forward = (forward or fastest)(decoder, self._table)
+        work = PREFILL_WORK // sum(weight.numel() for weight in decoder.parameters())
+        self._prefill_tokens = max(LEAST_PREFILL, min(PREFILL_TOKENS, work))
         self._swapping = asyncio.Lock()
         self._abilities = Abilities(
             model=model, tokenizer=tokenizer, context=max_len, routes=config.moe_layers > 0
@@ -174,20 +181,40 @@ class EmbeddedEngine:
             await asyncio.sleep(0)
 
     def _step(self) -> None:
-        """Sample one more token for every request that has a slot."""
+        """Sample one more token for every request that has a slot and whose prompt is computed by then."""
         self._admit()
-        slots = np.flatnonzero(self._table.busy)
-        finished = self._forward.advance(slots, self._version)
+        slots = self._fill()
         self._counts.steps += 1
+        if not len(slots):
+            return
+        finished = self._forward.advance(slots, self._version)
         self._counts.tokens += len(slots)
-        for slot in self._streamed:
+        for slot in self._streamed.intersection(slots.tolist()):
             self._send_token(slot)
         for slot in finished.tolist():
             self._finish(slot)
 
+    def _fill(self) -> Slots:
+        """Compute a part of the prompt that is too long for one step, if one is next; return the slots to advance.
+
+        A prompt that one step can compute is computed in one, so that all of its keys are of one version.
+        """
+        table, left = self._table, self._prefill_tokens
+        missing = table.length - table.computed
+        ready = table.busy.copy()
+        for slot in self._jobs:
+            if missing[slot] == 1:
+                continue
+            if missing[slot] > left:
+                ready[slot] = False
+                if left and missing[slot] > self._prefill_tokens:
+                    self._forward.fill(slot, int(table.computed[slot]) + left)
+            left = max(0, left - int(missing[slot]))
+        return np.flatnonzero(ready)
+
     def _admit(self) -> None:
         """Give waiting requests free slots, first come first served, as far as the prefill budget goes."""
-        budget = PREFILL_TOKENS
+        budget = self._prefill_tokens
         while self._pending and budget > 0 and len(self._jobs) < len(self._table.busy):
             budget -= self._place(self._pending.popleft())
 

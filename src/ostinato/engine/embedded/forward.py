@@ -24,6 +24,10 @@ Slots = NDArray[np.int64]
 class Forward(Protocol):
     """Computes rows of a SlotTable and samples into it."""
 
+    def fill(self, slot: int, end: int) -> None:
+        """Compute the tokens of a slot below position `end`, which comes before its last one."""
+        ...
+
     def advance(self, slots: Slots, version: int) -> Slots:
         """Compute the missing tokens of these slots and sample one token for each, labelled with `version`.
 
@@ -69,6 +73,10 @@ class TorchForward:
         self._cache.copy_prefix(source, target, length)
 
     @torch.inference_mode()
+    def fill(self, slot: int, end: int) -> None:
+        self._compute(np.array([slot]), np.array([end]))
+
+    @torch.inference_mode()
     def advance(self, slots: Slots, version: int) -> Slots:
         missing = self._table.length[slots] - self._table.computed[slots]
         parts = (slots[missing > 1], self._prefill), (slots[missing == 1], self._decode)
@@ -77,8 +85,14 @@ class TorchForward:
 
     def _prefill(self, slots: Slots) -> Tensor:
         """Compute several tokens of each of these slots; return logits [B, V] after their last ones."""
+        last = self._table.length[slots] - self._table.computed[slots] - 1
+        hidden = self._compute(slots, self._table.length[slots])
+        return self._decoder.head(hidden[torch.arange(len(slots)), torch.from_numpy(last)])
+
+    def _compute(self, slots: Slots, end: Slots) -> Tensor:
+        """Compute the tokens of each slot below its position `end`; return their hidden states [B, T, C]."""
         table = self._table
-        start, end = table.computed[slots], table.length[slots]
+        start = table.computed[slots]
         width, reach = int((end - start).max()), int(end.max())
         positions = start[:, None] + np.arange(width)
         real = positions < end[:, None]
@@ -91,8 +105,7 @@ class TorchForward:
             rows = np.broadcast_to(slots[:, None], real.shape)[real]
             table.routes[rows, positions[real]] = routes.numpy()[real]
         table.computed[slots] = end
-        last = torch.from_numpy(end - start - 1)
-        return self._decoder.head(hidden[torch.arange(len(slots)), last])
+        return hidden
 
     def _decode(self, slots: Slots) -> Tensor:
         """Compute the last token of each of these slots; return logits [B, V] after it."""

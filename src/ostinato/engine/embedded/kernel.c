@@ -463,6 +463,18 @@ static void flush(const Engine *e, const float *const *w, const Table *t, Batch 
     b->n = 0;
 }
 
+/* Compute the tokens of a slot below position `end`, which is not its last one; nothing is sampled. */
+void fill(const Engine *e, const float *const *w, const Table *t, int64_t slot, int64_t end) {
+    uint16_t routes[ROWS * e->s.layers * (e->s.top ? e->s.top : 1)];
+    Batch b = {.n = 0, .routes = routes};
+    for (int64_t at = t->computed[slot]; at < end; at++) {
+        b.slots[b.n] = slot, b.positions[b.n] = at, b.ids[b.n] = t->tokens[slot * e->s.max_len + at];
+        b.last[b.n++] = 0;
+        if (b.n == ROWS || at + 1 == end) flush(e, w, t, &b);
+    }
+    t->computed[slot] = end;
+}
+
 /* Compute the missing tokens of these slots and sample one token for each; the slots that are finished by it are
  * written to `finished`, and their number is returned. */
 int64_t advance(const Engine *e, const float *const *w, const Table *t, int64_t n, const int64_t *slots,

@@ -27,6 +27,7 @@ SIGNATURES: dict[str, tuple[list[type], type | None]] = {
     "padded_width": ([INT], INT),
     "pack": ([AT, INT, INT, AT], None),
     "copy_prefix": ([AT, INT, INT, INT], None),
+    "fill": ([AT, AT, AT, INT, INT], None),
     "advance": ([AT, AT, AT, INT, AT, INT, AT], INT),
 }
 

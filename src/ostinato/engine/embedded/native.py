@@ -66,6 +66,9 @@ class NativeForward:
     def copy_prefix(self, source: int, target: int, length: int) -> None:
         self._library.copy_prefix(self._engine, source, target, length)
 
+    def fill(self, slot: int, end: int) -> None:
+        self._library.fill(self._engine, self._weights.pointers, self._places, slot, end)
+
     def advance(self, slots: Slots, version: int) -> Slots:
         finished, to = self._finished
         count = self._library.advance(
