@@ -30,8 +30,8 @@ log = logging.getLogger(__name__)
 PREFILL_TOKENS = 4096
 """At most so many tokens of new prompts are computed between two decode steps."""
 PREFILL_WORK = 30_000_000_000
-"""At most so many multiplications by weights go into new prompts between two decode steps, one to two seconds of
-a core: this bounds how long the others wait, and questions about the engine's health with them."""
+"""At most so many multiplications by weights go into new prompts between two decode steps, one to two
+seconds of a core: this bounds how long the others wait, and questions about the engine's health with them."""
 LEAST_PREFILL = 32
 """Tokens of new prompts between two decode steps, however large the model is."""
 
@@ -195,7 +195,7 @@ class EmbeddedEngine:
             self._finish(slot)
 
     def _fill(self) -> Slots:
-        """Compute a part of the prompt that is too long for one step, if one is next; return the slots to advance.
+        """Compute a part of the next prompt if it is too long for one step; return the slots to advance.
 
         A prompt that one step can compute is computed in one, so that all of its keys are of one version.
         """
