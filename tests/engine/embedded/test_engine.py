@@ -5,6 +5,7 @@ Covers engine/embedded/engine.py, engine/embedded/forward.py and engine/embedded
 
 import asyncio
 import random
+import time
 from typing import Any
 
 import numpy as np
@@ -207,6 +208,27 @@ async def test_others_go_on_while_a_long_prompt_is_computed(in_parts: int) -> No
     await asyncio.gather(first, follow("long", long), follow("third", request(3, length=5, max_tokens=1)))
     assert order[: order.index("long")].count("short") >= 4
     assert order.index("long") < order.index("third")
+
+
+async def test_the_loop_turns_many_times_between_two_long_steps(
+    forward: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an HTTP request needs to be answered while prompts are computed for seconds at a time."""
+    served, turned = engine(), [0]
+    monkeypatch.setattr("ostinato.engine.embedded.engine.LONG_STEP_S", 0.0)
+    monkeypatch.setattr("ostinato.engine.embedded.engine.BREATH", 1.0)
+    monkeypatch.setattr(served, "_step", lambda: (time.sleep(0.05), step())[1])  # a large model's
+    step = EmbeddedEngine._step.__get__(served)
+
+    async def other() -> None:
+        while True:
+            turned[0] += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    await served.generate(request(1, max_tokens=2))
+    task.cancel()
+    assert turned[0] >= 20
 
 
 async def test_weights_that_change_within_a_prompt_leave_keys_that_nobody_reuses(in_parts: int) -> None:

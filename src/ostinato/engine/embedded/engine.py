@@ -32,6 +32,9 @@ PREFILL_TOKENS = 4096
 PREFILL_WORK = 30_000_000_000
 """At most so many multiplications by weights go into new prompts between two decode steps, one to two
 seconds of a core: this bounds how long the others wait, and questions about the engine's health with them."""
+LONG_STEP_S, BREATH = 0.05, 0.02
+"""After a step that took longer, the event loop has this share of its time for all else. An HTTP request needs
+some ten rounds of the loop: with one round a step, steps of 3 s would answer a health question after 30 s."""
 LEAST_PREFILL = 32
 """Tokens of new prompts between two decode steps, however large the model is."""
 
@@ -177,8 +180,9 @@ class EmbeddedEngine:
             except Exception as error:
                 log.exception("a decode step failed")
                 self._fail_all(EngineError(f"a decode step failed: {error!r}"))
-            self._counts.busy_s += time.perf_counter() - started
-            await asyncio.sleep(0)
+            took = time.perf_counter() - started
+            self._counts.busy_s += took
+            await asyncio.sleep(took * BREATH if took > LONG_STEP_S else 0)
 
     def _step(self) -> None:
         """Sample one more token for every request that has a slot and whose prompt is computed by then."""
