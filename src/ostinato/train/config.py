@@ -87,6 +87,9 @@ class PolicyConfig:
                 )
 
 
+OutletName = Literal["tensorboard", "opentelemetry", "trackio", "wandb"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerConfig:
     """The way from groups to versions."""
@@ -101,8 +104,9 @@ class LearnerConfig:
     spread: bool = False
     """No more groups will come: those that wait are spread evenly over the versions up to the last one, and
     training ends early when they run out. `groups` is then not used."""
-    tensorboard: bool = False
-    """Write the figures of each step to RUN/tensorboard too; needs the extra `tensorboard`."""
+    figures_to: tuple[OutletName, ...] = ()
+    """Where the figures of each step go beside the record: event files in RUN/tensorboard, an OpenTelemetry
+    collector, trackio, Weights & Biases. The first three need the extra of their name, the last `wandb`."""
     policy: PolicyConfig = field(default_factory=PolicyConfig)
 
     def __post_init__(self) -> None:

@@ -34,8 +34,9 @@ from ostinato.train.base import (
     record_of,
 )
 from ostinato.train.config import LearnerConfig, LearnerProcess
+from ostinato.train.figures.base import Outlet
 from ostinato.train.figures.batch_figures import step_figures
-from ostinato.train.figures.tensorboard import EventFiles
+from ostinato.train.figures.outlets import open_outlets
 from ostinato.train.journal import Journal
 from ostinato.train.opened import opened
 from ostinato.train.process import Stop, run
@@ -56,14 +57,14 @@ class Learner:
         store: Store,
         journal: Journal,
         config: LearnerConfig,
-        events: EventFiles | None = None,
+        outlets: Sequence[Outlet] = (),
     ) -> None:
         self._trainer = trainer
         self._store = store
         self._ledger = Ledger(store)
         self._journal = journal
         self._config = config
-        self._events = events
+        self._outlets = outlets
         self.version = -1
         """The newest version that is published and committed; -1 before `start`."""
         self._bad_batches = 0
@@ -126,8 +127,8 @@ class Learner:
 
     def _tell(self, figures: StepFigures) -> None:
         add_step(self._store, figures)
-        if self._events is not None:
-            self._events.add(figures)
+        for outlet in self._outlets:
+            outlet.add(figures)
 
     def run(self, until: int, stop: Stop) -> None:
         """Publish version after version up to `until`, or until `stop()`, or until nothing is left to spread.
@@ -234,14 +235,16 @@ def train(settings: LearnerProcess, stop: Stop) -> None:
     with opened(settings, run_dir, config=config, before=settings.before) as start:
         if not start.leads:
             return
-        events = EventFiles(run_dir / "tensorboard") if config.tensorboard else None
+        outlets = open_outlets(config.figures_to, run_dir)
         journal = Journal(run_dir / "learner.jsonl")
-        learner = Learner(start.trainer, Store.open(settings.store), journal, config, events)
+        learner = Learner(start.trainer, Store.open(settings.store), journal, config, outlets)
         learner.start(start.meta.version)
         first, until = learner.version, settings.until
         if until is None:
             until = sys.maxsize if config.versions is None else first + config.versions
         learner.run(until, stop)
+        for outlet in outlets:
+            outlet.close()
         parent = first if learner.version > first else None
         start.leave(run_dir / "checkpoint", version=learner.version, parent=parent)
 

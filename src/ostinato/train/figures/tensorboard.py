@@ -19,8 +19,8 @@ class EventFiles:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise MissingPackageError(
-                "tensorboard is not installed: pip install 'ostinato[tensorboard]', or leave the setting "
-                "tensorboard false"
+                "tensorboard is not installed: pip install 'ostinato[tensorboard]', or leave 'tensorboard' "
+                "out of the setting figures_to"
             ) from error
         self._open: Any = SummaryWriter
         self._directory = directory
