@@ -52,7 +52,7 @@ def records(kept: bytes) -> Iterator[bytes]:
 def test_weights_and_biases_keeps_the_figures_and_nothing_of_the_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("wandb", reason="wandb is not installed")
+    wandb = pytest.importorskip("wandb", reason="wandb is not installed")
     from wandb.proto.wandb_internal_pb2 import Record
 
     monkeypatch.setenv("WANDB_MODE", "offline")
@@ -63,6 +63,7 @@ def test_weights_and_biases_keeps_the_figures_and_nothing_of_the_machine(
     for version in (1, 2):
         tracker.add(replace(FIGURES, version=version, loss=float(version)))
     tracker.close()
+    wandb.teardown()  # what a process does at its end: waits for the library's own process
     (path,) = run.glob("wandb/offline-run-*/run-run-7.wandb")
     losses, kinds = [], set()
     for data in records(path.read_bytes()):

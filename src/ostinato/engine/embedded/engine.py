@@ -34,7 +34,7 @@ PREFILL_WORK = 30_000_000_000
 seconds of a core: this bounds how long the others wait, and questions about the engine's health with them."""
 LONG_STEP_S, BREATH = 0.05, 0.02
 """After a step that took longer, the event loop has this share of its time for all else. A request over HTTP
-takes some ten rounds of the loop: with one round a step, steps of 3 s would answer a health question after 30 s."""
+takes some ten rounds of the loop: with one round a step, a health question would wait for ten steps."""
 LEAST_PREFILL = 32
 """Tokens of new prompts between two decode steps, however large the model is."""
 
