@@ -1,4 +1,7 @@
-"""The figures in real trackers, read back from what they keep on disk."""
+"""The figures in real trackers, read back from what they keep on disk.
+
+Covers train/figures/tracker.py, train/figures/base.py and train/figures/outlets.py.
+"""
 
 import json
 import sqlite3
