@@ -45,6 +45,15 @@ FIRST, STEPS, GROUPS, EACH = 9, 16, 3, 4
 Spoken = Sequence[tuple[list[int], list[int]]]
 """The prompt and the answer of each turn of a session."""
 EXPERIMENT, USERS = "e3", 36
+WEEK = {
+    "cycles": [
+        {"hours": 4.3, "reward": 0.31, "satisfaction": None, "decision": "hold: not shown to be better"},
+        {"hours": 9.8, "reward": 0.38, "satisfaction": 0.35, "decision": "promote"},
+        {"hours": 14.1, "reward": 0.47, "satisfaction": 0.46, "decision": "hold: not shown to be better"},
+    ],
+    "hidden_satisfaction_gained": {"estimate": 0.11, "low": 0.02, "high": 0.2},
+}
+"""The report of a simulated week, as far as the page of rewards reads it."""
 
 
 def grow(store: Store, renderer: HermesRenderer, *, now: float = NOW) -> None:

@@ -1,5 +1,6 @@
 """A filled store, its tokenizer, and the pages over it, asked as a browser asks."""
 
+import json
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -7,13 +8,14 @@ from pathlib import Path
 import httpx
 import pytest
 import pytest_asyncio
-from fuzz.seen_history import grow
+from fuzz.seen_history import WEEK, grow
 from fuzz.seen_session import teach_tokenizer
 from fuzz.seen_store import NOW, fill
 
 from ostinato.dashboard.access import Doorkeeper
 from ostinato.dashboard.app import create_app
 from ostinato.dashboard.reading.base import RecordSource
+from ostinato.dashboard.reading.satisfaction import REPORT
 from ostinato.dashboard.text.lexicon import Lexicon
 from ostinato.loop.seen.link import LoopLink
 from ostinato.model.families import HermesRenderer
@@ -54,6 +56,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory, filled: Path, renderer: Herm
     store = Store.open(directory / "store.db")
     grow(store, renderer)
     store.close()
+    (directory / REPORT).write_text(json.dumps(WEEK))
     return directory
 
 

@@ -17,6 +17,7 @@ from ostinato.dashboard.charts.experiment import (
     part_chart,
     progress,
     sequence,
+    truth_chart,
 )
 from ostinato.dashboard.charts.plot import change
 from ostinato.dashboard.charts.session import message_graph, survival
@@ -42,6 +43,7 @@ CHARTS: tuple[Callable[..., Any], ...] = (
     strip,
     survival,
     training_charts,
+    truth_chart,
 )
 """The charts that templates may draw, by their names."""
 

@@ -102,6 +102,7 @@ def _week(options: argparse.Namespace) -> int:
     with owned(options.directory, "cycle --simulate week") as run:
         week = run_week(run.directory, plan, Show(console))
         report = report_of(week, open_policies(run))
+        (run.directory / "week.json").write_text(json.dumps(report))
         draw(report, run.directory / "week.svg")
     console.print(grid_of(report))
     gained = report["hidden_satisfaction_gained"]

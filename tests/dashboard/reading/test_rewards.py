@@ -1,4 +1,7 @@
-"""Covers dashboard/reading/fleet.py and dashboard/reading/accounts.py too."""
+"""Covers fleet.py, accounts.py and satisfaction.py of the folder too.
+
+That is dashboard/reading/fleet.py, dashboard/reading/accounts.py, dashboard/reading/satisfaction.py.
+"""
 
 import dataclasses
 from pathlib import Path
@@ -35,6 +38,19 @@ def test_behaviours_are_read_again_and_those_that_never_move_are_named(history: 
     assert "tampering" in answer["still"] and answer["watching"]
     assert all(len(each["points"]) <= 20 for each in answer["behaviours"])
     assert rewards.seen(dataclasses.replace(history, lexicon=None), OPERATOR, {})["behaviours"] == []
+
+
+def test_the_hidden_satisfaction_of_a_simulated_week_stands_beside_the_reward(
+    history: RecordSource, tmp_path: Path
+) -> None:
+    truth = rewards.seen(history, OPERATOR, {})["truth"]
+    assert [one["promoted"] for one in truth["cycles"]] == [False, True, False]
+    assert truth["gained"]["estimate"] == 0.11 and not truth["fault"]
+    alone = dataclasses.replace(history, directory=tmp_path)
+    assert rewards.seen(alone, OPERATOR, {})["truth"] is None
+    (tmp_path / "week.json").write_text('{"cycles": [{"hours": 1}]}')
+    fault = rewards.seen(alone, OPERATOR, {})["truth"]["fault"]
+    assert "week.json in the run folder cannot be read" in fault
 
 
 def test_the_fleet_says_how_far_each_arm_is_behind(history: RecordSource, tmp_path: Path) -> None:

@@ -95,6 +95,29 @@ def behaviour_chart(behaviour: Mapping[str, Any]) -> Markup:
     return lines([series], frame)
 
 
+def truth_chart(cycles: Sequence[Mapping[str, Any]]) -> Markup:
+    """Return the reward of each cycle beside the hidden satisfaction, with a mark at each promotion."""
+    read = {"reward": "reward of the sessions", "satisfaction": "hidden satisfaction with the champion"}
+    series = [
+        Series(
+            name=words,
+            points=[(one["hours"], one[name]) for one in cycles if one[name] is not None],
+            style=place,
+        )
+        for place, (name, words) in enumerate(read.items())
+    ]
+    marks = {one["hours"]: "promoted" for one in cycles if one["promoted"]}
+    frame = Frame(
+        label="reward and hidden satisfaction by cycle",
+        width=760.0,
+        x_words="hours",
+        whole_x=False,
+        must_show=(0.0,),
+        marks=marks,
+    )
+    return lines([one for one in series if one.points], frame)
+
+
 def chain_chart(chain: Sequence[Mapping[str, Any]]) -> Markup:
     """Return the bytes of each version as bars; anchors, which are whole, stand out."""
     width, height, left, base = 760.0, 150.0, 8.0, 128.0

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, select
 from ostinato.dashboard.access import Viewer
 from ostinato.dashboard.reading.base import Answer, Asked, RecordSource, choice, first_version, version_of
 from ostinato.dashboard.reading.intervals import mean_of, quantiles
+from ostinato.dashboard.reading.satisfaction import true_satisfaction
 from ostinato.dashboard.text.plain import line_of
 from ostinato.store.cycle_log import CycleAction
 from ostinato.store.sql.chunks import rows_in
@@ -47,6 +48,7 @@ def seen(reading: RecordSource, _: Viewer, asked: Asked) -> Answer:
         "newest": NEWEST,
         "definitions": sorted({row["definition"] for row in chosen}),
         "parts": _parts(chosen),
+        "truth": true_satisfaction(reading),
         "alarms": alarms + _of_verdicts(reading),
         "behaviours": [each for each in behaviours if _moves(each)],
         "still": still,
