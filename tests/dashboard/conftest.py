@@ -15,7 +15,7 @@ from fuzz.seen_store import NOW, fill
 from ostinato.dashboard.access import Doorkeeper
 from ostinato.dashboard.app import create_app
 from ostinato.dashboard.reading.base import RecordSource
-from ostinato.dashboard.reading.satisfaction import REPORT
+from ostinato.dashboard.reading.rewards import REPORT
 from ostinato.dashboard.text.lexicon import Lexicon
 from ostinato.loop.seen.link import LoopLink
 from ostinato.model.families import HermesRenderer

@@ -1,7 +1,4 @@
-"""Covers fleet.py, accounts.py and satisfaction.py of the folder too.
-
-That is dashboard/reading/fleet.py, dashboard/reading/accounts.py, dashboard/reading/satisfaction.py.
-"""
+"""Covers dashboard/reading/fleet.py and dashboard/reading/accounts.py too."""
 
 import dataclasses
 from pathlib import Path

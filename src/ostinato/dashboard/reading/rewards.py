@@ -11,7 +11,6 @@ from sqlalchemy import Connection, select
 from ostinato.dashboard.access import Viewer
 from ostinato.dashboard.reading.base import Answer, Asked, RecordSource, choice, first_version, version_of
 from ostinato.dashboard.reading.intervals import mean_of, quantiles
-from ostinato.dashboard.reading.satisfaction import true_satisfaction
 from ostinato.dashboard.text.plain import line_of
 from ostinato.store.cycle_log import CycleAction
 from ostinato.store.sql.chunks import rows_in
@@ -25,6 +24,9 @@ ALARMS = 20
 BEGAN = re.compile(r" from session (\S+) on$")
 """The session with which a change began, in the words of the monitors."""
 SOURCES = (Source.PRACTICE, Source.LIVE)
+REPORT = "week.json"
+"""The report in the run folder of `ostinato cycle --simulate=week`, which knows what people thought."""
+GAIN = ("estimate", "low", "high")
 
 
 def seen(reading: RecordSource, _: Viewer, asked: Asked) -> Answer:
@@ -48,7 +50,7 @@ def seen(reading: RecordSource, _: Viewer, asked: Asked) -> Answer:
         "newest": NEWEST,
         "definitions": sorted({row["definition"] for row in chosen}),
         "parts": _parts(chosen),
-        "truth": true_satisfaction(reading),
+        "truth": _truth(reading),
         "alarms": alarms + _of_verdicts(reading),
         "behaviours": [each for each in behaviours if _moves(each)],
         "still": still,
@@ -138,3 +140,27 @@ def _of_verdicts(reading: RecordSource) -> list[Answer]:
                 {"at": None, "words": words, "sessions": list(alarm["sessions"]), "version": verdict.version}
             )
     return found[:ALARMS]
+
+
+def _truth(reading: RecordSource) -> Answer | None:
+    """Return reward and hidden satisfaction by cycle and what a week gained; None where nobody simulated one.
+
+    A report that cannot be read is an answer with its `fault`.
+    """
+    if reading.directory is None or not (path := reading.directory / REPORT).exists():
+        return None
+    try:
+        report: dict[str, Any] = json.loads(path.read_text())
+        cycles = [
+            {
+                "hours": float(row["hours"]),
+                "reward": float(row["reward"]),
+                "satisfaction": None if row["satisfaction"] is None else float(row["satisfaction"]),
+                "promoted": str(row["decision"]).startswith("promote"),
+            }
+            for row in report["cycles"]
+        ]
+        gained = {name: float(report["hidden_satisfaction_gained"][name]) for name in GAIN}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return {"fault": f"{REPORT} in the run folder cannot be read: {error!r}"}
+    return {"fault": "", "cycles": cycles, "gained": gained}
