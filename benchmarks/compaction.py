@@ -31,13 +31,13 @@ from rich.console import Console
 from benchmarks.measure import Cpu
 from benchmarks.scripted_agent import Desk
 from ostinato.config import load
-from ostinato.demo.show import Show
 from ostinato.deploy.statistics import wilson
 from ostinato.harness.agent import HarnessConfig
 from ostinato.harness.client import Message
 from ostinato.harness.episode import CardUser, EpisodeRunner
 from ostinato.loop.config import RunConfig
 from ostinato.loop.run import Run
+from ostinato.loop.show import Show
 from ostinato.loop.workshop import open_workshop
 from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.store import Ledger

@@ -19,9 +19,9 @@ from torch import Tensor
 from benchmarks.measure import Cpu
 from ostinato.config import dump, load
 from ostinato.demo.commands import DEMO
-from ostinato.demo.show import Show
 from ostinato.loop.config import RunConfig, check
 from ostinato.loop.run import Run
+from ostinato.loop.show import Show
 from ostinato.loop.stages.practise import practise
 from ostinato.loop.stages.problems import stream
 from ostinato.loop.workshop import open_workshop

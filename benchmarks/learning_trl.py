@@ -34,7 +34,6 @@ from benchmarks.learning_legs import Leg, Row, config_of, kept, practise_leg
 from benchmarks.measure import Run as Measured
 from benchmarks.measure import table
 from ostinato.bench.run import outcome
-from ostinato.demo.show import Show
 from ostinato.deploy.outcomes import score
 from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.engine.http import create_app, serve
@@ -42,6 +41,7 @@ from ostinato.harness.episode import CardUser, Episode, EpisodeRunner
 from ostinato.loop.circle import circle
 from ostinato.loop.folder import open_run
 from ostinato.loop.run import Run
+from ostinato.loop.show import Show
 from ostinato.loop.stages.problems import held_out
 from ostinato.loop.workshop import open_workshop
 from ostinato.model.checkpoint import load as load_checkpoint

@@ -37,13 +37,13 @@ from rich.console import Console
 from benchmarks.engine import SHAPES, model
 from benchmarks.measure import Cpu, Run, table
 from ostinato import config as settings
-from ostinato.demo.show import Show
 from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.loop.config import RunConfig
 from ostinato.loop.folder import open_run
 from ostinato.loop.run import START
 from ostinato.loop.run import Run as RunFolder
+from ostinato.loop.show import Show
 from ostinato.loop.stages.prepare import load_wire, prepare
 from ostinato.loop.stages.problems import stream
 from ostinato.loop.stages.teacher import Lessons, TeacherPolicy

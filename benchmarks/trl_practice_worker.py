@@ -26,10 +26,10 @@ from trl.chat_template_utils import qwen3_template
 
 from benchmarks.trl_environment import TRIES, as_shipped
 from benchmarks.trl_floor import Clock, Floor, Settings
-from ostinato.demo.show import Show
 from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.engine.http import create_app, serve
 from ostinato.loop.run import START
+from ostinato.loop.show import Show
 from ostinato.loop.workshop import open_workshop
 from ostinato.model.checkpoint import load as load_checkpoint
 from ostinato.model.template import CHAT_TEMPLATE

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ostinato.demo.show import Show
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.loop.config import RunConfig, TeachConfig
 from ostinato.loop.folder import open_run
 from ostinato.loop.run import START, Run
+from ostinato.loop.show import Show
 from ostinato.loop.stages.prepare import load_wire, prepare
 from ostinato.loop.workshop import Workshop, open_workshop
 from ostinato.model.transcript import messages_of

@@ -20,10 +20,10 @@ from rich.console import Console
 from ostinato.config import load
 from ostinato.demo.developers import live_traffic
 from ostinato.demo.report import as_json, finish
-from ostinato.demo.show import Show
 from ostinato.loop.circle import circle
 from ostinato.loop.config import HELD_OUT, RunConfig
 from ostinato.loop.folder import open_run, owned
+from ostinato.loop.show import Show
 from ostinato.store import Store
 
 pytestmark = pytest.mark.slow

@@ -18,7 +18,6 @@ from tests.store.builders import session, turn
 
 from ostinato.bench.suite import seal
 from ostinato.demo.developers import live_traffic
-from ostinato.demo.show import Show
 from ostinato.engine.http import Running
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.harness.client import GatewayClient
@@ -29,6 +28,7 @@ from ostinato.loop.cycle import cycles
 from ostinato.loop.folder import open_run
 from ostinato.loop.results import Champion, Cycled
 from ostinato.loop.run import START, Run
+from ostinato.loop.show import Show
 from ostinato.loop.stages.measure import measure
 from ostinato.loop.stages.prepare import load_wire, prepare
 from ostinato.loop.stages.problems import held_out

@@ -17,7 +17,6 @@ from rich.console import Console
 from tests.loop.foreign import checkpoint
 
 from ostinato.config import read
-from ostinato.demo.show import Show
 from ostinato.fleet.choose import choose_backend
 from ostinato.harness.client import GatewayClient, open_http
 from ostinato.harness.episode import CardUser, EpisodeRunner
@@ -28,6 +27,7 @@ from ostinato.loop.folder import open_run, owned
 from ostinato.loop.people import PeopleTraffic
 from ostinato.loop.results import RunResult
 from ostinato.loop.run import START
+from ostinato.loop.show import Show
 from ostinato.loop.workshop import Workshop
 from ostinato.model.families import load_renderer
 from ostinato.rewards.live.definition import LIVE

@@ -12,11 +12,11 @@ from rich.console import Console
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from ostinato.demo.show import Show
     from ostinato.loop.config import RunConfig
     from ostinato.loop.results import RunResult
     from ostinato.loop.run import Run
     from ostinato.loop.seen.beside import Beside
+    from ostinato.loop.show import Show
 
 DONE = 0
 DEMO = Path(__file__).with_name("demo.toml")
@@ -110,10 +110,10 @@ def _go(
     from ostinato.config import load
     from ostinato.demo.developers import live_traffic
     from ostinato.demo.report import as_json, finish
-    from ostinato.demo.show import Show
     from ostinato.loop.circle import circle
     from ostinato.loop.config import RunConfig, check
     from ostinato.loop.folder import open_run, owned
+    from ostinato.loop.show import Show
     from ostinato.loop.stages.prepare import check_start
 
     config = load(RunConfig, file, overrides)

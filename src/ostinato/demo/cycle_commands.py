@@ -85,10 +85,10 @@ def _turn(options: argparse.Namespace) -> int:
 def _week(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from ostinato.demo.show import Show
     from ostinato.demo.week.report import draw, grid_of, report_of
     from ostinato.demo.week.week import WeekPlan, open_policies, run_week
     from ostinato.loop.folder import owned
+    from ostinato.loop.show import Show
 
     if not 0 <= options.adversaries < 1 or options.developers < 1:
         return _complain("--adversaries is 0 or more and below 1, and --developers at least 1")

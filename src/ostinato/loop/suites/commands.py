@@ -5,8 +5,8 @@ import asyncio
 import json
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,10 +17,12 @@ from ostinato.loop.suites.judge import register as register_judge
 from ostinato.loop.suites.refresh import register as register_refresh
 
 if TYPE_CHECKING:
-    from ostinato.bench.contest import Side
+    from ostinato.bench.axes import PassResult
+    from ostinato.bench.contest import Contest, Results, Side
     from ostinato.bench.judge import QualityJudge
     from ostinato.bench.suite import BenchSuite
     from ostinato.harness.agent import HarnessConfig
+    from ostinato.loop.show import Show
     from ostinato.store import Store
 
 DONE, UNFINISHED, WRONG = 0, 1, 2
@@ -219,22 +221,19 @@ async def _contest(suite: "BenchSuite", order: BenchOrder, options: argparse.Nam
     from ostinato.bench.compare import figures
     from ostinato.bench.contest import Contest, Results
     from ostinato.bench.page import text
-    from ostinato.bench.run import BenchError
 
     results: dict[str, Results] = {}
     voids: list[str] = []
     unjudged: Counter[str] = Counter()
-    async with open_sides(order) as sides, _judge_of(options.judge) as judge:
-        async for side, store in sides:
-            contest = Contest(store, suite, passes=options.passes, slots=options.at_once, judge=judge)
-            try:
-                results[side.name] = await contest.run(side)
-            except BenchError as error:
-                voids.append(str(error))
-                results[side.name] = contest.results(side.name)
-            unjudged += contest.unjudged
-            solved = sum(each.solved for each in results[side.name].values())
-            print(f"{side.name}: {solved} of {len(results[side.name])} passes solved", file=sys.stderr)  # noqa: T201
+    show = _show()
+    with show.heartbeat():
+        async with open_sides(order) as sides, _judge_of(options.judge) as judge:
+            async for side, store in sides:
+                contest = Contest(store, suite, passes=options.passes, slots=options.at_once, judge=judge)
+                total = len(suite.tasks) * options.passes
+                results[side.name], void = await _all_passes(contest, side, show, total)
+                voids += [void] if void else []
+                unjudged += contest.unjudged
     found = figures(suite, options.passes, results)
     if options.out is not None:
         write(found, options.out)
@@ -244,6 +243,33 @@ async def _contest(suite: "BenchSuite", order: BenchOrder, options: argparse.Nam
     for reason in voids:
         print(f"ostinato bench: {reason}", file=sys.stderr)  # noqa: T201
     return UNFINISHED if voids else DONE
+
+
+async def _all_passes(contest: "Contest", side: "Side", show: "Show", total: int) -> "tuple[Results, str]":
+    """Run the passes of a side under a bar; return them, and the reason why some stayed void."""
+    from ostinato.bench.run import BenchError
+
+    solved = 0
+    with show.stage(side.name, total) as bar:
+
+        def tell(result: "PassResult") -> None:
+            nonlocal solved
+            solved += result.solved
+            bar.more(f"{solved} solved")
+
+        try:
+            return await contest.run(side, tell), ""
+        except BenchError as error:
+            return contest.results(side.name), str(error)
+
+
+def _show() -> "Show":
+    """Return a display on standard error, since the report is all that goes to standard output."""
+    from rich.console import Console
+
+    from ostinato.loop.show import Show
+
+    return Show(Console(stderr=True))
 
 
 @asynccontextmanager
@@ -310,7 +336,7 @@ async def _shop(order: BenchOrder, stack: AsyncExitStack) -> Any:
     if unknown := sorted(set(order.versions) - known):
         raise RunError(f"{order.directory} has no version {unknown[0]}, only {min(known)} to {max(known)}")
     config = load(RunConfig, run.config)
-    return await stack.enter_async_context(open_workshop(config, run, StderrDisplay()))
+    return await stack.enter_async_context(open_workshop(config, run, _show()))
 
 
 async def _endpoints(order: BenchOrder, stack: AsyncExitStack) -> Sequence["Side"]:
@@ -331,24 +357,6 @@ async def _endpoints(order: BenchOrder, stack: AsyncExitStack) -> Sequence["Side
         name = f"{model} at {url} (settings {settings_hash(config, runner.harness)})"
         sides.append(Side(name=name, runner=runner))
     return sides
-
-
-class StderrDisplay:
-    """A `Display` of plain lines, beside which the report is all that goes to standard output."""
-
-    def say(self, text: str) -> None:
-        print(text, file=sys.stderr)  # noqa: T201
-
-    @contextmanager
-    def stage(self, name: str, total: float) -> Iterator["StderrDisplay"]:
-        self.say(f"{name}: {total:g} to do")
-        yield self
-
-    def at(self, done: float, line: str = "") -> None:
-        self.say(f"{done:g} done {line}".rstrip())
-
-    def more(self, line: str = "") -> None:
-        self.say(line)
 
 
 def _complain(message: str) -> int:

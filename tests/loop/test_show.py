@@ -2,8 +2,9 @@ import io
 import threading
 
 from rich.console import Console
+from rich.progress import Progress
 
-from ostinato.demo.show import Show
+from ostinato.loop.show import Bar, Show
 
 
 class Lines(io.StringIO):
@@ -44,3 +45,22 @@ def test_on_a_terminal_the_bar_is_enough() -> None:
         bar.at(1, "done")
     assert "between two stages" not in lines.getvalue()
     assert "bench:" not in lines.getvalue()
+
+
+def test_the_time_left_follows_from_the_speed_since_the_first_news() -> None:
+    now = [100.0]
+    bar = Bar("bench", 50, Progress(), lambda: now[0])
+    assert bar.summary == "bench: 0%"
+    bar.at(20)  # a stage that goes on from where it was stopped
+    assert bar.left == ""
+    now[0] += 60
+    bar.at(25, "11 solved")
+    assert bar.summary == "bench: 50%, about 5 min left  11 solved"
+    now[0] += 60 * 60 * 7
+    bar.more()
+    assert bar.left == "about 28 h left"
+    now[0] = 101.0
+    bar.at(45)
+    assert bar.left == "about 1 s left"
+    bar.at(50)
+    assert bar.summary == "bench: 100%  11 solved"

@@ -1,11 +1,12 @@
-"""The display of a demo: on a terminal a bar and one line for each stage, elsewhere plain lines.
+"""The display of long work: on a terminal a bar and one line for each stage, elsewhere plain lines.
 
-Without a terminal there is a line at least every few seconds, so that nobody takes a long stage for a hang.
+Both say about how long a stage still takes. Without a terminal there is a line at least every few seconds, so
+that nobody takes a long stage for a hang.
 """
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -18,27 +19,50 @@ LONGEST_SILENCE_S = 15.0
 class Bar:
     """One stage's bar; `line` is the text beside it."""
 
-    def __init__(self, name: str, total: float, progress: Progress) -> None:
+    def __init__(
+        self, name: str, total: float, progress: Progress, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.name = name
         self.line = ""
         self.done = 0.0
         self._total = total
         self._progress = progress
-        self._task: TaskID = progress.add_task(name, total=total, line="")
+        self._clock = clock
+        self._first: tuple[float, float] | None = None
+        """When the first news came, and what was done then: a stage may go on from where it stopped."""
+        self._task: TaskID = progress.add_task(name, total=total, line="", left="")
 
     def at(self, done: float, line: str = "") -> None:
         """Set how much of the total is done."""
         self.done, self.line = done, line or self.line
-        self._progress.update(self._task, completed=done, line=self.line)
+        self._first = self._first or (self._clock(), done)
+        self._progress.update(self._task, completed=done, line=self.line, left=self.left)
 
     def more(self, line: str = "") -> None:
         """Count one more as done."""
         self.at(self.done + 1, line)
 
     @property
+    def left(self) -> str:
+        """Return about how long the stage still takes, by its speed since the first news; else nothing."""
+        began, done = self._first or (0.0, self.done)
+        if not done < self.done < self._total:
+            return ""
+        seconds = (self._total - self.done) * (self._clock() - began) / (self.done - done)
+        return f"about {_length(seconds)} left"
+
+    @property
     def summary(self) -> str:
         """Return the state of the stage in one line of text."""
-        return f"{self.name}: {self.done / self._total:.0%}  {self.line}".rstrip()
+        share = f"{self.name}: {self.done / self._total:.0%}"
+        return ", ".join(filter(None, (share, self.left))) + f"  {self.line}".rstrip()
+
+
+def _length(seconds: float) -> str:
+    for unit, size in (("h", 3_600), ("min", 60)):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(1, round(seconds))} s"
 
 
 class Show:
@@ -88,6 +112,7 @@ class Show:
             TextColumn("{task.description:<28}"),
             BarColumn(bar_width=24),
             TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
             TextColumn("{task.fields[line]}"),
             console=self.console,
             transient=True,
