@@ -30,6 +30,9 @@
 #define PANEL (2 * LANES)
 #define ROWS 64 /* computed together through all layers */
 #define AHEAD 48 /* inputs whose weights are fetched in advance: 1.4 times as fast for four and eight rows */
+#define GROUP 16 /* queries that read keys and values together */
+#define TILE 4096 /* floats of keys or values that they read at a time, which stay in the first cache */
+#define ALONE __attribute__((noinline)) /* merged into its caller, a loop may lose its fused multiply-adds */
 #define LARGE (1 << 20) /* multiplications that are worth a team of threads */
 
 typedef float vec __attribute__((vector_size(LANES * 4)));
@@ -119,7 +122,7 @@ void pack(const float *w, int64_t outputs, int64_t inputs, float *to) {
 
 /* `M` rows by `P` panels: y[r, n] = sum over k of x[r, k] w[k, n]. */
 #define PRODUCT(NAME, M, P)                                                                                  \
-    static void NAME(const float *x, int64_t ldx, const float *w, int64_t inputs, float *y, int64_t ldy) {    \
+    static void NAME(const float *x, int64_t ldx, const float *w, int64_t inputs, float *y, int64_t ldy) {   \
         vec a[M][2 * P];                                                                                     \
         memset(a, 0, sizeof a);                                                                              \
         for (int64_t k = 0; k < inputs; k++)                                                                 \
@@ -134,7 +137,7 @@ void pack(const float *w, int64_t outputs, int64_t inputs, float *to) {
                 }                                                                                            \
             }                                                                                                \
         for (int m = 0; m < M; m++)                                                                          \
-            for (int i = 0; i < 2 * P; i++) store(y + m * ldy + i * LANES, a[m][i]);                          \
+            for (int i = 0; i < 2 * P; i++) store(y + m * ldy + i * LANES, a[m][i]);                         \
     }
 PRODUCT(tall_panel, TALL, 1)
 PRODUCT(four_panel, 4, 1)
@@ -225,50 +228,124 @@ static void turn(const float *x, const float *gain, const float *cos, const floa
     }
 }
 
-/* Softmax of q over the keys of positions 0 … last, then the mean of their values. */
-static void attend(const Engine *e, const float *q, const float *keys, const float *values, int64_t last,
-                   float *out) {
-    int64_t dim = e->s.dim, blocks = last / LANES + 1;
-    float *s = e->scores + thread() * e->capacity;
-    vec top = all(-INFINITY);
-    ints lane;
-    for (int i = 0; i < LANES; i++) lane[i] = i;
-    for (int64_t b = 0; b < blocks; b += 4) { /* up to three blocks too many: the room is there */
-        const float *k = keys + b * dim * LANES;
-        vec a0 = all(0), a1 = a0, a2 = a0, a3 = a0;
-        for (int64_t d = 0; d < dim; d++) {
-            vec x = all(q[d]);
-            a0 += x * load(k + d * LANES);
-            a1 += x * load(k + (dim + d) * LANES);
-            a2 += x * load(k + (2 * dim + d) * LANES);
-            a3 += x * load(k + (3 * dim + d) * LANES);
+/* `M` queries by the keys of blocks `from` to `to`: scores, -infinity beyond each query's last position. Up to
+ * three blocks too many: the room is there. */
+#define SCORES(NAME, M)                                                                                      \
+    static ALONE void NAME(const float *const *q, const int64_t *last, const float *keys, int64_t dim,       \
+                     int64_t from, int64_t to, float *s, int64_t lds, vec *top) {                            \
+        ints lane;                                                                                           \
+        for (int i = 0; i < LANES; i++) lane[i] = i;                                                         \
+        for (int64_t b = from; b < to; b += 4) {                                                             \
+            const float *k = keys + b * dim * LANES;                                                         \
+            vec a[M][4];                                                                                     \
+            memset(a, 0, sizeof a);                                                                          \
+            for (int64_t d = 0; d < dim; d++) {                                                              \
+                vec k0 = load(k + d * LANES), k1 = load(k + (dim + d) * LANES);                              \
+                vec k2 = load(k + (2 * dim + d) * LANES), k3 = load(k + (3 * dim + d) * LANES);              \
+                for (int m = 0; m < M; m++) {                                                                \
+                    vec x = all(q[m][d]);                                                                    \
+                    a[m][0] += x * k0;                                                                       \
+                    a[m][1] += x * k1;                                                                       \
+                    a[m][2] += x * k2;                                                                       \
+                    a[m][3] += x * k3;                                                                       \
+                }                                                                                            \
+            }                                                                                                \
+            for (int m = 0; m < M; m++)                                                                      \
+                for (int i = 0; i < 4; i++) {                                                                \
+                    ints seen = lane + (int32_t)((b + i) * LANES) <= (int32_t)last[m];                       \
+                    vec y = choose(seen, a[m][i], all(-INFINITY));                                           \
+                    top[m] = larger(top[m], y);                                                              \
+                    store(s + m * lds + (b + i) * LANES, y);                                                 \
+                }                                                                                            \
+        }                                                                                                    \
+    }
+SCORES(two_scores, 2)
+SCORES(one_scores, 1)
+
+/* Four queries by the values of positions `from` to `to`, in `C` vectors of dimensions: sums [4, 4, row], where
+ * the sum k takes the positions t with t % 4 = k, one after another. */
+#define VALUES(NAME, C)                                                                                      \
+    static ALONE void NAME(const float *s, int64_t lds, const float *values, int64_t row, int64_t from,      \
+                           int64_t to, float *sums) {                                                        \
+        for (int64_t k = 0; k < 4; k++) {                                                                    \
+            vec a[4][C];                                                                                     \
+            for (int m = 0; m < 4; m++)                                                                      \
+                for (int c = 0; c < C; c++) a[m][c] = load(sums + (m * 4 + k) * row + c * LANES);            \
+            for (int64_t t = from + k; t < to; t += 4) {                                                     \
+                vec v[C];                                                                                    \
+                for (int c = 0; c < C; c++) v[c] = load(values + t * row + c * LANES);                       \
+                for (int m = 0; m < 4; m++)                                                                  \
+                    for (int c = 0; c < C; c++) a[m][c] += s[m * lds + t] * v[c];                            \
+            }                                                                                                \
+            for (int m = 0; m < 4; m++)                                                                      \
+                for (int c = 0; c < C; c++) store(sums + (m * 4 + k) * row + c * LANES, a[m][c]);            \
+        }                                                                                                    \
+    }
+VALUES(two_vectors, 2)
+VALUES(one_vector, 1)
+
+static void four_values(const float *s, int64_t lds, const float *values, int64_t row, int64_t from, int64_t to,
+                        float *sums) {
+    int64_t i = 0;
+    for (; i + 2 * LANES <= row; i += 2 * LANES) two_vectors(s, lds, values + i, row, from, to, sums + i);
+    for (; i < row; i += LANES) one_vector(s, lds, values + i, row, from, to, sums + i);
+}
+
+/* The same of one query, the four sums at once. */
+static ALONE void one_value(const float *s, const float *values, int64_t row, int64_t from, int64_t to,
+                            float *sums) {
+    for (int64_t i = 0; i < row; i += LANES) {
+        vec a[4];
+        int64_t t = from;
+        for (int k = 0; k < 4; k++) a[k] = load(sums + k * row + i);
+        for (; t + 4 <= to; t += 4)
+            for (int k = 0; k < 4; k++) a[k] += s[t + k] * load(values + (t + k) * row + i);
+        for (; t < to; t++) a[t & 3] += s[t] * load(values + t * row + i);
+        for (int k = 0; k < 4; k++) store(sums + k * row + i, a[k]);
+    }
+}
+
+/* Of `n` queries of one slot that share keys and values: the softmax of each over positions 0 … last, then the
+ * mean of the values. Keys and values come tile by tile, so that a long context is read once for all of them. */
+static void attend(const Engine *e, int64_t n, const float *const *q, const int64_t *last, const float *keys,
+                   const float *values, float *const *out) {
+    int64_t dim = e->s.dim, row = e->v_row, lds = e->capacity, end = 0, tile = padded(TILE / row, 4 * LANES);
+    float *s = e->scores + thread() * GROUP * lds, sums[GROUP][4][row];
+    float by[GROUP];
+    vec top[GROUP];
+    memset(sums, 0, n * sizeof *sums);
+    for (int64_t j = 0; j < n; j++) top[j] = all(-INFINITY), end = last[j] >= end ? last[j] + 1 : end;
+    for (int64_t from = 0; from < end; from += tile)
+        for (int64_t j = 0, m; j < n; j += m) {
+            m = j + 1 < n ? 2 : 1;
+            int64_t most = m == 2 && last[j + 1] > last[j] ? last[j + 1] : last[j];
+            int64_t to = most / LANES + 1 < (from + tile) / LANES ? most / LANES + 1 : (from + tile) / LANES;
+            if (m == 2) two_scores(q + j, last + j, keys, dim, from / LANES, to, s + j * lds, lds, top + j);
+            else one_scores(q + j, last + j, keys, dim, from / LANES, to, s + j * lds, lds, top + j);
         }
-        vec a[4] = {a0, a1, a2, a3};
-        for (int i = 0; i < 4; i++) {
-            ints seen = lane + (int32_t)((b + i) * LANES) <= (int32_t)last;
-            a[i] = choose(seen, a[i], all(-INFINITY));
-            top = larger(top, a[i]);
-            store(s + (b + i) * LANES, a[i]);
+    for (int64_t j = 0; j < n; j++) {
+        float highest = top[j][0];
+        for (int i = 1; i < LANES; i++) highest = top[j][i] > highest ? top[j][i] : highest;
+        vec sum = all(0);
+        for (int64_t b = 0; b <= last[j] / LANES; b++) {
+            vec p = exponential(load(s + j * lds + b * LANES) - highest);
+            store(s + j * lds + b * LANES, p);
+            sum += p;
         }
+        by[j] = 1 / total(sum);
+        int64_t after = (last[j] / LANES + 1) * LANES; /* what others see beyond it counts for nothing */
+        if (after < end) memset(s + j * lds + after, 0, (end - after) * 4);
     }
-    float highest = top[0];
-    for (int i = 1; i < LANES; i++) highest = top[i] > highest ? top[i] : highest;
-    vec sum = all(0);
-    for (int64_t b = 0; b < blocks; b++) {
-        vec p = exponential(load(s + b * LANES) - highest);
-        store(s + b * LANES, p);
-        sum += p;
-    }
-    vec by = all(1 / total(sum));
-    for (int64_t i = 0; i < e->v_row; i += LANES) {
-        vec a[4] = {all(0), all(0), all(0), all(0)};
-        int64_t t = 0;
-        for (; t + 4 <= last + 1; t += 4)
-            for (int j = 0; j < 4; j++) a[j] += s[t + j] * load(values + (t + j) * e->v_row + i);
-        for (; t <= last; t++) a[t & 3] += s[t] * load(values + t * e->v_row + i);
-        vec y = ((a[0] + a[1]) + (a[2] + a[3])) * by;
-        for (int64_t d = i; d < dim && d < i + LANES; d++) out[d] = y[d - i];
-    }
+    for (int64_t from = 0; from < end; from += tile)
+        for (int64_t j = 0, m; j < n; j += m) {
+            m = j + 4 <= n ? 4 : 1;
+            int64_t to = from + tile < end ? from + tile : end;
+            if (m == 4) four_values(s + j * lds, lds, values, row, from, to, sums[j][0]);
+            else one_value(s + j * lds, values, row, from, to, sums[j][0]);
+        }
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t d = 0; d < dim; d++)
+            out[j][d] = ((sums[j][0][d] + sums[j][1][d]) + (sums[j][2][d] + sums[j][3][d])) * by[j];
 }
 
 /* From the products of one row: store its key and value, and leave its rotated queries in their place. */
@@ -301,12 +378,24 @@ static void attention(const Engine *e, int64_t layer, const float *const *w, int
         }
     for (int64_t r = 0; r < rows; r++)
         remember(e, layer, slots[r], positions[r], e->s.normed ? w[GAINS] : NULL, e->part + r * e->qkv);
-#pragma omp parallel for collapse(2) schedule(dynamic) num_threads(threads()) if (seen * width > LARGE)
+    int64_t sharing = heads / kv, starts[ROWS + 1], groups = 0; /* rows of one slot, as many as fit a group */
     for (int64_t r = 0; r < rows; r++)
-        for (int64_t h = 0; h < heads; h++) {
-            int64_t head = (layer * e->s.slots + slots[r]) * kv + h / (heads / kv);
-            attend(e, e->part + r * e->qkv + h * dim, e->keys + head * e->k_size,
-                   e->values + head * e->v_size, positions[r], e->attended + r * width + h * dim);
+        if (!r || slots[r] != slots[r - 1] || (r + 1 - starts[groups - 1]) * sharing > GROUP) starts[groups++] = r;
+    starts[groups] = rows;
+#pragma omp parallel for collapse(2) schedule(dynamic) num_threads(threads()) if (seen * width > LARGE)
+    for (int64_t g = 0; g < groups; g++)
+        for (int64_t k = 0; k < kv; k++) {
+            int64_t head = (layer * e->s.slots + slots[starts[g]]) * kv + k, n = 0, last[GROUP];
+            const float *q[GROUP], *keys = e->keys + head * e->k_size, *values = e->values + head * e->v_size;
+            float *out[GROUP];
+            for (int64_t r = starts[g]; r < starts[g + 1]; r++)
+                for (int64_t h = k * sharing; h < (k + 1) * sharing; h++) {
+                    q[n] = e->part + r * e->qkv + h * dim, out[n] = e->attended + r * width + h * dim;
+                    last[n++] = positions[r];
+                    if (n < GROUP && (r + 1 < starts[g + 1] || h + 1 < (k + 1) * sharing)) continue;
+                    attend(e, n, q, last, keys, values, out);
+                    n = 0;
+                }
         }
     product(e->attended, width, rows, w[OUT], width, e->s.hidden, e->y, e->c);
 }
@@ -539,7 +628,7 @@ Engine *create(const Sizes *s, float eps, const float *cos, const float *sin) {
         {&e->keys, blocks * e->k_size}, {&e->values, blocks * e->v_size}, {&e->x, ROWS * e->c},
         {&e->h, ROWS * e->c}, {&e->y, ROWS * e->c}, {&e->part, part},
         {&e->attended, ROWS * s->heads * s->dim}, {&e->gates, e->tall * 2 * inner},
-        {&e->inner, e->tall * inner}, {&e->scores, threads() * e->capacity}, {&e->mixed, e->tall * e->c},
+        {&e->inner, e->tall * inner}, {&e->scores, threads() * GROUP * e->capacity}, {&e->mixed, e->tall * e->c},
         {&e->logits, ROWS * padded(s->vocab, PANEL)}, {&e->weight, e->tall},
     };
     int failed = !(e->chosen = calloc(e->tall, sizeof *e->chosen));
