@@ -17,7 +17,7 @@ from ostinato.model.config import ModelConfig
 from ostinato.model.decoder import Decoder
 from ostinato.model.replay import ReplayCounts, RoutesError
 from ostinato.train.base import OTHER_ROUTES
-from ostinato.train.batch import ScoredRow, counted_scores, padded_replay, with_routes
+from ostinato.train.batch import ScoredRow, check_routes, counted_scores, padded_replay, with_routes
 from ostinato.train.config import PolicyConfig
 from ostinato.train.local import WORTH, DecoderModel
 from ostinato.train.packing import common_prefix, packed_replay, packs
@@ -164,13 +164,15 @@ def test_routes_that_do_not_fit_the_model_stop_the_step_and_change_nothing(tmp_p
     model = DecoderModel(routed(), tmp_path)
     before = [parameter.clone() for parameter in model.decoder.parameters()]
     good = sample(0)
-    assert good.routes is not None
+    assert good.routes is not None and model.router is not None
     wrong = replace(good, routes=Routes(data=good.routes.data[:-2] + b"\x63\x00", width=4))
     with pytest.raises(RoutesError, match="session s0: the routes of token 8 in layer 1 have a number"):
-        advantage_step(model, [sample(1), wrong], 2, 1e-3, PolicyConfig(), version=0)
+        check_routes(wrong, model.router, PolicyConfig())
     other = replace(good, routes=Routes(data=bytes(8), width=2))
     with pytest.raises(RoutesError, match="session s0: its routes have 2 experts a token"):
-        advantage_step(model, [other], 1, 1e-3, PolicyConfig(), version=0)
+        check_routes(other, model.router, PolicyConfig())
+    group = Group(id="g", prompt="g", samples=(sample(1), wrong), rewards=(1.0, 0.0))
+    assert policy_step(model, [group], 1e-3, PolicyConfig(), version=0).dropped == {"g": OTHER_ROUTES}
     with pytest.raises(RoutesError, match=r"set policy\.routes to own"):
         with_routes(scored(good), good, None, PolicyConfig())
     assert with_routes(scored(good), good, None, PolicyConfig(routes="own")).routes is None

@@ -113,10 +113,19 @@ def temperatures_of(rows: Sequence[ScoredRow]) -> Tensor | None:
     )
 
 
+def check_routes(sample: Sample, router: RouterShape, config: PolicyConfig) -> None:
+    """Raise RoutesError, naming the session, for routes to replay that the model cannot have chosen."""
+    if config.routes != "own" and sample.routes is not None:
+        router.check(sample.routes, f"session {sample.session_id}")
+
+
 def with_routes(
     row: ScoredRow, sample: Sample, router: RouterShape | None, config: PolicyConfig
 ) -> ScoredRow:
-    """Return a sample's row with the routes to replay. Raises RoutesError with the session for a misfit."""
+    """Return a sample's row with the routes to replay, which `check_routes` has let pass.
+
+    Raises RoutesError for routes without a router.
+    """
     if config.routes == "own" or sample.routes is None:
         return row
     if router is None:
@@ -124,7 +133,6 @@ def with_routes(
             f"session {sample.session_id}: it has routes, and the trainer knows no router of this model: set "
             "policy.routes to own to train without them"
         )
-    router.check(sample.routes, f"session {sample.session_id}")
     return replace(row, routes=sample.routes, margin=config.margin)
 
 

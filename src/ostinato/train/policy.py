@@ -23,7 +23,7 @@ from ostinato.train.base import (
     StepStats,
     Trainable,
 )
-from ostinato.train.batch import Row, ScoredRow, Scores, with_routes
+from ostinato.train.batch import Row, ScoredRow, Scores, check_routes, with_routes
 from ostinato.train.config import PolicyConfig
 from ostinato.train.figures.measures import measured
 from ostinato.train.losses import next_token_loss
@@ -86,10 +86,10 @@ def unfit(model: Trainable, groups: Sequence[Group], config: PolicyConfig) -> di
     for group in groups:
         if max(len(sample.ids) for sample in group.samples) > model.context:
             found[group.id] = BEYOND_CONTEXT
-        elif model.router is not None and config.routes != "own":
+        elif model.router is not None:
             try:
                 for sample in group.samples:
-                    with_routes(scored(sample), sample, model.router, config)
+                    check_routes(sample, model.router, config)
             except RoutesError as error:
                 log.warning("group %s: %s", group.id, error)
                 found[group.id] = OTHER_ROUTES
@@ -168,7 +168,8 @@ def advantage_step(
     *,
     version: int,
 ) -> StepStats:
-    """Take one step on samples by their advantages; `sessions` is what the loss is divided by.
+    """Take one step on samples, which `unfit` has let pass, by their advantages; `sessions` is what the loss
+    is divided by.
 
     Raises NotFiniteError, and changes nothing, for a gradient that is not finite.
     """
@@ -196,7 +197,7 @@ def with_advantage(samples: Sequence[Sample]) -> list[Sample]:
 
 
 def rows_of(model: Trainable, samples: Sequence[Sample], config: PolicyConfig) -> list[ScoredRow]:
-    """Return the rows of samples with the routes to replay. Raises RoutesError for a misfit."""
+    """Return the rows of samples with the routes to replay. RoutesError: see `with_routes`."""
     return [with_routes(scored(sample), sample, model.router, config) for sample in samples]
 
 
