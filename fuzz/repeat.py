@@ -47,6 +47,7 @@ class Repeated(World):
                 self.kinds["kills"] += 1
                 self.learner = None
             except PowerCutError:
+                self._statements = 0  # whoever would have died there is gone
                 self._cut()
             except Fenced:
                 self.learner = None
